@@ -1,0 +1,41 @@
+//! The seam's error vocabulary: who is at fault and what to do about it.
+
+use std::net::SocketAddr;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another process owns the address; the message carries what is known about it.
+    #[error("{addr} is held by {holder}; use --bind with another local address, for example 127.0.0.2")]
+    AddressInUse { addr: SocketAddr, holder: String },
+    #[error("this device cannot listen: {0}")]
+    CannotListen(String),
+    #[error("no device: {0}")]
+    NoDevice(String),
+    /// A bound of the device or of its configuration was reached.
+    #[error("out of {what}: the limit is {limit}; {remedy}")]
+    Exhausted { what: &'static str, limit: u64, remedy: &'static str },
+    #[error("{what} {id:#x} does not exist")]
+    NotFound { what: &'static str, id: u64 },
+    /// The call's arguments contradict each other or the object's state.
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// A local key or buffer does not cover what the work request names.
+    #[error("the memory region (LKey {lkey:#010x}) does not cover {length} bytes at {addr:#x}")]
+    LocalProtection { lkey: u32, addr: u64, length: u64 },
+    #[error("the queue pair is {0}, which does not allow this")]
+    QpState(&'static str),
+    #[error("the object is still in use: {0}")]
+    Busy(&'static str),
+    /// The device was opened before this process forked.
+    #[error("the device belongs to the parent process; open one after fork()")]
+    Forked,
+    #[error("{what}: {source}")]
+    Io { what: String, source: std::io::Error },
+}
+
+impl Error {
+    pub fn io(what: impl Into<String>, source: std::io::Error) -> Self {
+        Self::Io { what: what.into(), source }
+    }
+}

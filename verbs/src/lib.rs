@@ -1,0 +1,23 @@
+//! The seam between session code and RDMA providers: the verbs object model.
+//!
+//! Session code holds [`Context`], [`Pd`], [`Mr`], [`Cq`], [`Qp`] and connection ids; a provider implements
+//! [`Driver`]. The words and their meaning are those of libibverbs and librdmacm, so that rdma-core fits
+//! behind the seam and a libibverbs ABI can one day be put in front of it.
+//!
+//! Nothing here opens a socket, reads a clock or starts a thread. `memory` is the one module with `unsafe`.
+
+mod cm;
+mod driver;
+mod error;
+pub mod memory;
+mod objects;
+mod wr;
+
+pub use cm::{CmEvent, CmId, ConnParam, EstablishedParam, Endpoints, RejectReason, Unreachable};
+pub use driver::{
+    Access, ChannelId, CqId, DeviceAttr, Driver, MrKeys, PdId, QpCap, QpInit, QpNum, WaitMode, WaitOn, Wake,
+};
+pub use error::Error;
+pub use memory::Memory;
+pub use objects::{Channel, Context, Cq, Mr, Pd, Qp};
+pub use wr::{Payload, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};

@@ -1,0 +1,145 @@
+//! Memory that peers may touch.
+//!
+//! While a region is registered for remote access its bytes are foreign to Rust: a peer may change them at
+//! any moment. So they are never seen as slices here, only copied in and out by copies the compiler cannot
+//! reason about. This is the one module of the crate with `unsafe`.
+#![allow(unsafe_code)]
+
+use std::{any::Any, fmt, sync::Arc};
+
+/// A range of mapped memory, kept alive by its owner. Cloning shares it.
+#[derive(Clone)]
+pub struct Memory {
+    addr: *mut u8,
+    len: usize,
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the range stays mapped as long as the owner lives (contract of `from_raw_parts`), and every access
+// through this type is a copy that tolerates concurrent change.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Memory({:p}, {} bytes)", self.addr, self.len)
+    }
+}
+
+impl Memory {
+    /// Wraps `len` bytes at `addr`.
+    ///
+    /// # Safety
+    /// The range must stay mapped, readable and writable until `owner` is dropped, and while it is registered
+    /// for remote access nothing else may hold a reference to its bytes.
+    pub unsafe fn from_raw_parts(addr: *mut u8, len: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { addr, len, _owner: owner }
+    }
+
+    pub fn addr(&self) -> u64 {
+        self.addr as u64
+    }
+
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.addr
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A part of the same memory.
+    ///
+    /// # Panics
+    /// If the part does not lie inside.
+    pub fn slice(&self, offset: usize, len: usize) -> Self {
+        self.check(offset, len);
+        // SAFETY: `check` keeps the result inside the range.
+        Self { addr: unsafe { self.addr.add(offset) }, len, _owner: self._owner.clone() }
+    }
+
+    /// Copies bytes in.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        self.check(offset, bytes.len());
+        // SAFETY: `check` bounds the destination; the source is a slice; the two cannot overlap, since no
+        // reference to this memory may exist (contract of `from_raw_parts`).
+        unsafe { copy(self.addr.add(offset), bytes.as_ptr(), bytes.len()) }
+    }
+
+    /// Copies bytes out.
+    ///
+    /// # Panics
+    /// If the range does not lie inside.
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        self.check(offset, out.len());
+        // SAFETY: as in `write`, with the directions exchanged.
+        unsafe { copy(out.as_mut_ptr(), self.addr.add(offset), out.len()) }
+    }
+
+    /// Copies bytes out into a new vector.
+    pub fn to_vec(&self, offset: usize, len: usize) -> Vec<u8> {
+        let mut out = vec![0; len];
+        self.read(offset, &mut out);
+        out
+    }
+
+    pub fn zero(&self) {
+        // SAFETY: the whole range is writable.
+        unsafe { std::ptr::write_bytes(std::hint::black_box(self.addr), 0, self.len) }
+    }
+
+    /// The bytes as a slice, for the time in which no peer has access.
+    ///
+    /// # Safety
+    /// Until the slice is dropped the memory must not be registered for remote writes, and nothing may write it.
+    pub unsafe fn as_slice(&self) -> &[u8] {
+        // SAFETY: mapped (contract of `from_raw_parts`) and unchanged (contract of this function).
+        unsafe { std::slice::from_raw_parts(self.addr, self.len) }
+    }
+
+    /// The bytes as a mutable slice, for the time in which no peer has access.
+    ///
+    /// # Safety
+    /// Until the slice is dropped the memory must not be registered for remote access, and nothing else may
+    /// touch it.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
+        // SAFETY: mapped (contract of `from_raw_parts`) and exclusive (contract of this function).
+        unsafe { std::slice::from_raw_parts_mut(self.addr, self.len) }
+    }
+
+    #[track_caller]
+    fn check(&self, offset: usize, len: usize) {
+        assert!(
+            offset <= self.len && len <= self.len - offset,
+            "{len} bytes at {offset} do not lie inside a region of {}",
+            self.len
+        );
+    }
+}
+
+/// A copy the compiler cannot see through, so that a peer's concurrent write tears data but nothing else.
+///
+/// # Safety
+/// `n` bytes must be readable at `src` and writable at `dst`, without overlap.
+unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's contract; the direction flag is clear by the ABI.
+    unsafe {
+        std::arch::asm!("rep movsb", inout("rcx") n => _, inout("rdi") dst => _, inout("rsi") src => _,
+            options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's contract.
+    unsafe {
+        std::ptr::copy_nonoverlapping(std::hint::black_box(src), std::hint::black_box(dst), n);
+    }
+}

@@ -1,0 +1,249 @@
+//! Owned verbs objects: each keeps what it depends on alive and releases itself.
+
+use std::{fmt, net::SocketAddr, sync::Arc, time::Instant};
+
+use crate::{
+    Access, ChannelId, CmEvent, CmId, ConnParam, CqId, DeviceAttr, Driver, Error, Memory, MrKeys, PdId, QpCap, QpInit,
+    QpNum, RecvWr, SendWr, Sge, WaitMode, WaitOn, Wake, Wc,
+};
+
+/// An opened device.
+#[derive(Clone)]
+pub struct Context(Arc<dyn Driver>);
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Context").field(self.attr()).finish()
+    }
+}
+
+impl Context {
+    pub fn new(driver: Arc<dyn Driver>) -> Self {
+        Self(driver)
+    }
+
+    pub fn driver(&self) -> &Arc<dyn Driver> {
+        &self.0
+    }
+
+    pub fn attr(&self) -> &DeviceAttr {
+        self.0.attr()
+    }
+
+    pub fn alloc_pd(&self) -> Result<Pd, Error> {
+        let id = self.0.alloc_pd()?;
+        Ok(Pd(Arc::new(PdInner { context: self.clone(), id })))
+    }
+
+    pub fn create_cq(&self, depth: u32) -> Result<Cq, Error> {
+        let id = self.0.create_cq(depth)?;
+        Ok(Cq(Arc::new(CqInner { context: self.clone(), id })))
+    }
+
+    pub fn create_channel(&self) -> Result<Channel, Error> {
+        let id = self.0.create_channel()?;
+        Ok(Channel(Arc::new(ChannelInner { context: self.clone(), id })))
+    }
+
+    pub fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
+        self.0.wait(on, mode, deadline)
+    }
+}
+
+/// A protection domain. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Pd(Arc<PdInner>);
+
+#[derive(Debug)]
+struct PdInner {
+    context: Context,
+    id: PdId,
+}
+
+impl Pd {
+    pub fn context(&self) -> &Context {
+        &self.0.context
+    }
+
+    pub fn reg_mr(&self, memory: &Memory, access: Access) -> Result<Mr, Error> {
+        let keys = self.0.context.0.reg_mr(self.0.id, memory, access)?;
+        Ok(Mr { pd: self.clone(), memory: memory.clone(), keys })
+    }
+
+    pub fn create_qp(&self, send_cq: &Cq, recv_cq: &Cq, cap: QpCap) -> Result<Qp, Error> {
+        let init = QpInit { pd: self.0.id, send_cq: send_cq.id(), recv_cq: recv_cq.id(), cap };
+        let num = self.0.context.0.create_qp(&init)?;
+        Ok(Qp { _pd: self.clone(), _cqs: [send_cq.clone(), recv_cq.clone()], context: self.0.context.clone(), num })
+    }
+}
+
+impl Drop for PdInner {
+    fn drop(&mut self) {
+        // Everything that used it held a clone, so nothing does any more.
+        let _ = self.context.0.dealloc_pd(self.id);
+    }
+}
+
+/// A registered memory region; deregistered when dropped.
+#[derive(Debug)]
+pub struct Mr {
+    pd: Pd,
+    memory: Memory,
+    keys: MrKeys,
+}
+
+impl Mr {
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub fn lkey(&self) -> u32 {
+        self.keys.lkey
+    }
+
+    pub fn rkey(&self) -> u32 {
+        self.keys.rkey
+    }
+
+    pub fn addr(&self) -> u64 {
+        self.memory.addr()
+    }
+
+    pub fn set_access(&self, access: Access) -> Result<(), Error> {
+        self.pd.context().0.set_mr_access(self.keys.lkey, access)
+    }
+
+    /// `length` bytes from `offset` as a scatter/gather element.
+    pub fn sge(&self, offset: u64, length: u32) -> Sge {
+        Sge { addr: self.memory.addr() + offset, length, lkey: self.keys.lkey }
+    }
+}
+
+impl Drop for Mr {
+    fn drop(&mut self) {
+        let _ = self.pd.context().0.dereg_mr(self.keys.lkey);
+    }
+}
+
+/// A completion queue. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Cq(Arc<CqInner>);
+
+#[derive(Debug)]
+struct CqInner {
+    context: Context,
+    id: CqId,
+}
+
+impl Cq {
+    pub fn id(&self) -> CqId {
+        self.0.id
+    }
+
+    pub fn poll(&self, out: &mut [Wc]) -> Result<usize, Error> {
+        self.0.context.0.poll_cq(self.0.id, out)
+    }
+
+    pub fn poll_one(&self) -> Result<Option<Wc>, Error> {
+        let mut one = [Wc::EMPTY];
+        Ok(if self.poll(&mut one)? == 1 { Some(one[0]) } else { None })
+    }
+
+    pub fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
+        self.0.context.wait(WaitOn { cq: Some(self.0.id), channel: None }, mode, deadline)
+    }
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        let _ = self.context.0.destroy_cq(self.id);
+    }
+}
+
+/// A reliable-connected queue pair; destroyed when dropped.
+#[derive(Debug)]
+pub struct Qp {
+    _pd: Pd,
+    _cqs: [Cq; 2],
+    context: Context,
+    num: QpNum,
+}
+
+impl Qp {
+    pub fn num(&self) -> QpNum {
+        self.num
+    }
+
+    pub fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
+        self.context.0.post_send(self.num, wrs)
+    }
+
+    pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), Error> {
+        self.context.0.post_recv(self.num, wr)
+    }
+}
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        let _ = self.context.0.destroy_qp(self.num);
+    }
+}
+
+/// A queue of connection events, and the operations that produce them. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Channel(Arc<ChannelInner>);
+
+#[derive(Debug)]
+struct ChannelInner {
+    context: Context,
+    id: ChannelId,
+}
+
+impl Channel {
+    pub fn id(&self) -> ChannelId {
+        self.0.id
+    }
+
+    fn driver(&self) -> &dyn Driver {
+        &*self.0.context.0
+    }
+
+    pub fn next_event(&self) -> Result<Option<CmEvent>, Error> {
+        self.driver().next_event(self.0.id)
+    }
+
+    pub fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
+        self.0.context.wait(WaitOn { cq: None, channel: Some(self.0.id) }, mode, deadline)
+    }
+
+    /// Listens on TCP-space `port` (0 picks one) and returns the port too.
+    pub fn listen(&self, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
+        self.driver().listen(self.0.id, port, backlog)
+    }
+
+    pub fn connect(&self, qp: &Qp, remote: SocketAddr, param: &ConnParam) -> Result<CmId, Error> {
+        self.driver().connect(self.0.id, qp.num, remote, param)
+    }
+
+    pub fn accept(&self, id: CmId, qp: &Qp, param: &ConnParam) -> Result<(), Error> {
+        self.driver().accept(id, qp.num, param)
+    }
+
+    pub fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error> {
+        self.driver().reject(id, private_data)
+    }
+
+    pub fn disconnect(&self, id: CmId) -> Result<(), Error> {
+        self.driver().disconnect(id)
+    }
+
+    pub fn destroy_id(&self, id: CmId) -> Result<(), Error> {
+        self.driver().destroy_id(id)
+    }
+}
+
+impl Drop for ChannelInner {
+    fn drop(&mut self) {
+        let _ = self.context.0.destroy_channel(self.id);
+    }
+}

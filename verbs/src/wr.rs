@@ -1,0 +1,150 @@
+//! Work requests and work completions.
+
+use crate::QpNum;
+
+/// A scatter/gather element: `length` bytes at `addr` inside the memory region `lkey` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sge {
+    pub addr: u64,
+    pub length: u32,
+    pub lkey: u32,
+}
+
+/// Where a one-sided operation goes: an address in the peer's memory region `rkey`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteAddr {
+    pub addr: u64,
+    pub rkey: u32,
+}
+
+/// What a send work request does. Immediates are in host byte order; the wire carries them big-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOp {
+    Send,
+    SendWithImm(u32),
+    Write(RemoteAddr),
+    WriteWithImm(RemoteAddr, u32),
+    Read(RemoteAddr),
+}
+
+/// What a work request carries.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// Registered memory, not touched by the caller until the completion.
+    Sges(&'a [Sge]),
+    /// Copied while posting; needs no memory region. At most `DeviceAttr::max_inline_data` bytes, not for READ.
+    Inline(&'a [u8]),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendFlags {
+    /// A completion is wanted also on success.
+    pub signaled: bool,
+    /// Sets the solicited-event bit: the peer that armed its CQ for solicited events only wakes up.
+    pub solicited: bool,
+    /// Waits for earlier READs to complete before this request starts.
+    pub fence: bool,
+}
+
+impl SendFlags {
+    pub const SIGNALED: Self = Self { signaled: true, solicited: false, fence: false };
+    pub const SIGNALED_SOLICITED: Self = Self { signaled: true, solicited: true, fence: false };
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct SendWr<'a> {
+    pub wr_id: u64,
+    pub op: SendOp,
+    pub payload: Payload<'a>,
+    pub flags: SendFlags,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct RecvWr<'a> {
+    pub wr_id: u64,
+    pub sges: &'a [Sge],
+}
+
+/// Completion status, with libibverbs' names and order of meaning (`enum ibv_wc_status`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WcStatus {
+    Success,
+    LocalLengthError,
+    LocalQpOperationError,
+    LocalProtectionError,
+    WrFlushError,
+    BadResponse,
+    LocalAccessError,
+    RemoteInvalidRequest,
+    RemoteAccessError,
+    RemoteOperationError,
+    RetryExceeded,
+    RnrRetryExceeded,
+    FatalError,
+}
+
+impl WcStatus {
+    pub fn is_success(self) -> bool {
+        self == Self::Success
+    }
+}
+
+impl std::fmt::Display for WcStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Success => "success",
+            Self::LocalLengthError => "local length error: a buffer was shorter than its message",
+            Self::LocalQpOperationError => "local QP operation error",
+            Self::LocalProtectionError => "local protection error: the LKey does not cover the buffer",
+            Self::WrFlushError => "flushed: the queue pair had failed or was closed",
+            Self::BadResponse => "the peer answered with a packet that fits no outstanding request",
+            Self::LocalAccessError => "local access error: the region does not permit this operation",
+            Self::RemoteInvalidRequest => "the peer refused the request as invalid",
+            Self::RemoteAccessError => "the peer refused access: wrong RKey, bounds or permission",
+            Self::RemoteOperationError => "the peer could not carry out the operation",
+            Self::RetryExceeded => "no acknowledgement after all retries: the peer is gone or unreachable",
+            Self::RnrRetryExceeded => "the peer had no receive posted after all retries",
+            Self::FatalError => "the device failed",
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WcOpcode {
+    Send,
+    Write,
+    Read,
+    Recv,
+    /// A receive consumed by a WRITE with immediate: the data went to the address the peer named.
+    RecvWriteWithImm,
+}
+
+/// A work completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wc {
+    pub wr_id: u64,
+    pub qp: QpNum,
+    pub status: WcStatus,
+    /// Not meaningful unless `status` is success, as in libibverbs.
+    pub opcode: WcOpcode,
+    /// Bytes received, or read; for a WRITE with immediate the bytes of that message.
+    pub byte_len: u32,
+    /// Immediate in host byte order, where the message carried one.
+    pub imm: Option<u32>,
+    /// The message had the solicited-event bit.
+    pub solicited: bool,
+}
+
+impl Wc {
+    /// A value to fill arrays with before polling.
+    pub const EMPTY: Self = Self {
+        wr_id: 0,
+        qp: QpNum(0),
+        status: WcStatus::Success,
+        opcode: WcOpcode::Send,
+        byte_len: 0,
+        imm: None,
+        solicited: false,
+    };
+}
