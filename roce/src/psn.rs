@@ -1,0 +1,54 @@
+//! Packet sequence numbers: 24 bits, compared as serial numbers (IBTA vol. 1, 9.7.2).
+
+/// A 24-bit packet sequence number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Psn(u32);
+
+impl Psn {
+    pub const MASK: u32 = 0xff_ffff;
+
+    /// Takes the low 24 bits.
+    pub const fn new(value: u32) -> Self {
+        Self(value & Self::MASK)
+    }
+
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    /// The PSN `n` later.
+    pub const fn plus(self, n: u32) -> Self {
+        Self::new(self.0.wrapping_add(n))
+    }
+
+    /// The PSN `n` earlier.
+    pub const fn minus(self, n: u32) -> Self {
+        Self::new(self.0.wrapping_sub(n))
+    }
+
+    /// How far `self` lies behind `earlier`: 0 to 2^23 - 1 when at or after it, negative when before it.
+    pub const fn since(self, earlier: Self) -> i32 {
+        // Sign-extends the 24-bit difference.
+        ((self.0.wrapping_sub(earlier.0) << 8) as i32) >> 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Psn;
+
+    #[test]
+    fn order_survives_the_wrap() {
+        let last = Psn::new(0xff_ffff);
+        assert_eq!(last.plus(1), Psn::new(0));
+        assert_eq!(Psn::new(3).since(last), 4);
+        assert_eq!(last.since(Psn::new(3)), -4);
+        assert_eq!(Psn::new(2).minus(5).value(), 0xff_fffd);
+    }
+
+    #[test]
+    fn half_the_space_away_counts_as_before() {
+        assert_eq!(Psn::new(0x80_0000).since(Psn::new(0)), -0x80_0000);
+        assert_eq!(Psn::new(0x7f_ffff).since(Psn::new(0)), 0x7f_ffff);
+    }
+}

@@ -1,0 +1,38 @@
+//! Time as the core sees it: nanoseconds since an origin of the driver's choice.
+
+use std::{
+    ops::{Add, Sub},
+    time::Duration,
+};
+
+/// A point in time. It must not go backwards between calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    pub const fn nanos(self) -> u64 {
+        self.0
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Self;
+
+    /// Saturates at the end of time.
+    fn add(self, d: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub for Time {
+    type Output = Duration;
+
+    /// Zero when `earlier` is later.
+    fn sub(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}

@@ -1,0 +1,155 @@
+//! What is inside a UDP datagram to port 4791: BTH, extended headers, payload, pad, ICRC.
+
+mod headers;
+pub mod mad;
+
+pub use headers::{Aeth, Bth, Deth, NakCode, Reth, Syndrome};
+
+use crate::opcode::{self, OpcodeInfo};
+
+/// The UDP port of RoCEv2.
+pub const ROCE_PORT: u16 = 4791;
+/// Bytes of the invariant CRC that ends every packet.
+pub const ICRC_LEN: usize = 4;
+/// The most a header of this stack takes: BTH, RETH and ImmDt.
+pub const MAX_HEADER: usize = Bth::LEN + Reth::LEN + 4;
+
+/// Why bytes are not a packet this stack handles; the receiver drops them and counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("{0} bytes are too short for the packet's headers")]
+    Truncated(usize),
+    #[error("opcode {0:#04x} is not used on this stack")]
+    UnknownOpcode(u8),
+    #[error("the pad count exceeds the payload")]
+    Pad,
+    #[error("a packet of this opcode has no payload, but {0} bytes follow its headers")]
+    UnexpectedPayload(usize),
+}
+
+/// A packet, with the payload borrowed from the datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    pub bth: Bth,
+    pub reth: Option<Reth>,
+    pub aeth: Option<Aeth>,
+    pub deth: Option<Deth>,
+    pub imm: Option<u32>,
+    /// Headers of kinds that are carried but not interpreted.
+    pub other: &'a [u8],
+    /// Without the pad.
+    pub payload: &'a [u8],
+    pub pad: &'a [u8],
+    pub icrc: [u8; ICRC_LEN],
+}
+
+/// Takes `N` bytes off the front.
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (head, tail) = rest.split_first_chunk()?;
+    *rest = tail;
+    Some(head)
+}
+
+impl<'a> Packet<'a> {
+    /// Decodes a datagram. Neither the ICRC nor any field's value is judged here.
+    pub fn decode(datagram: &'a [u8]) -> Result<Self, Malformed> {
+        let short = Malformed::Truncated(datagram.len());
+        let (body, icrc) = datagram.split_last_chunk::<ICRC_LEN>().ok_or(short)?;
+        let mut rest = body;
+        let bth = Bth::decode(take(&mut rest).ok_or(short)?);
+        let info = opcode::info(bth.opcode).ok_or(Malformed::UnknownOpcode(bth.opcode))?;
+        let mut packet = Self {
+            bth,
+            reth: None,
+            aeth: None,
+            deth: None,
+            imm: None,
+            other: &[],
+            payload: &[],
+            pad: &[],
+            icrc: *icrc,
+        };
+        packet.extended(&info, &mut rest).ok_or(short)?;
+        if !info.payload && !rest.is_empty() {
+            return Err(Malformed::UnexpectedPayload(rest.len()));
+        }
+        let split = rest.len().checked_sub(bth.pad.into()).ok_or(Malformed::Pad)?;
+        (packet.payload, packet.pad) = rest.split_at(split);
+        Ok(packet)
+    }
+
+    fn extended(&mut self, info: &OpcodeInfo, rest: &mut &'a [u8]) -> Option<()> {
+        if info.deth {
+            self.deth = Some(Deth::decode(take(rest)?));
+        }
+        if info.reth {
+            self.reth = Some(Reth::decode(take(rest)?));
+        }
+        if info.aeth {
+            self.aeth = Some(Aeth::decode(take(rest)?));
+        }
+        if info.immdt {
+            self.imm = Some(u32::from_be_bytes(*take(rest)?));
+        }
+        let (other, tail) = rest.split_at_checked(info.other)?;
+        (self.other, *rest) = (other, tail);
+        Some(())
+    }
+
+    /// Appends the whole packet, ICRC included as it stands.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut header = HeaderBuf::new();
+        header.push(&self.bth.encode());
+        if let Some(deth) = self.deth {
+            header.push(&deth.encode());
+        }
+        if let Some(reth) = self.reth {
+            header.push(&reth.encode());
+        }
+        if let Some(aeth) = self.aeth {
+            header.push(&aeth.encode());
+        }
+        if let Some(imm) = self.imm {
+            header.push(&imm.to_be_bytes());
+        }
+        for part in [header.as_slice(), self.other, self.payload, self.pad, &self.icrc] {
+            out.extend_from_slice(part);
+        }
+    }
+}
+
+/// The headers of a packet to be sent, at most [`MAX_HEADER`] bytes, without allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderBuf {
+    bytes: [u8; MAX_HEADER],
+    len: u8,
+}
+
+impl Default for HeaderBuf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl HeaderBuf {
+    pub const fn new() -> Self {
+        Self { bytes: [0; MAX_HEADER], len: 0 }
+    }
+
+    /// # Panics
+    /// If more than [`MAX_HEADER`] bytes are pushed; the header kinds of one packet never are.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let at = usize::from(self.len);
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len() as u8;
+    }
+
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len.into()]
+    }
+}
+
+/// Bytes of padding that follow `len` bytes of payload.
+pub const fn pad_of(len: usize) -> u8 {
+    (len.wrapping_neg() & 3) as u8
+}
