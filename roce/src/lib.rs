@@ -1,11 +1,34 @@
 //! RoCEv2 protocol core: reliable connections and their management, sans-IO.
 //!
-//! Bytes, time and memory come in as arguments; packets, completions and events are polled for. See
-//! ARCHITECTURE.md for the order of calls.
+//! Bytes, time and memory come in as arguments; packets, completions and events are polled for. An
+//! [`Endpoint`] is one device on one local address. Order of calls: see [`endpoint`].
+//!
+//! Sources: InfiniBand Architecture Specification vol. 1 (chapters 9 and 12), its annex A17 (RoCEv2), and
+//! Linux `drivers/infiniband/sw/rxe` for what peers do in practice.
 #![forbid(unsafe_code)]
 
+pub mod config;
+mod counters;
+mod cq;
+pub mod endpoint;
+mod entropy;
 pub mod icrc;
+mod id_map;
+mod memory;
+mod mr_table;
 pub mod opcode;
 pub mod psn;
+mod qp;
+mod rnr;
 pub mod time;
+mod transmit;
+pub mod window;
 pub mod wire;
+
+pub use config::Config;
+pub use counters::Counters;
+pub use endpoint::{Endpoint, QpAttr, Received};
+pub use entropy::Entropy;
+pub use memory::{Memory, Piece, RegionId};
+pub use time::Time;
+pub use transmit::Transmit;

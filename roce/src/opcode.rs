@@ -109,7 +109,12 @@ pub const fn info(opcode: u8) -> Option<OpcodeInfo> {
         READ_RESPONSE_LAST => OpcodeInfo { aeth: true, ..row("READ_RESPONSE_LAST", ReadResponse, Last) },
         READ_RESPONSE_ONLY => OpcodeInfo { aeth: true, ..row("READ_RESPONSE_ONLY", ReadResponse, Only) },
         ACKNOWLEDGE => OpcodeInfo { aeth: true, payload: false, ..row("ACKNOWLEDGE", Acknowledge, Only) },
-        0x12 => OpcodeInfo { aeth: true, other: 8, payload: false, ..row("ATOMIC_ACKNOWLEDGE", Unsupported, Only) },
+        0x12 => OpcodeInfo {
+            aeth: true,
+            other: 8,
+            payload: false,
+            ..row("ATOMIC_ACKNOWLEDGE", Unsupported, Only)
+        },
         0x13 => OpcodeInfo { other: 28, payload: false, ..row("COMPARE_SWAP", Unsupported, Only) },
         0x14 => OpcodeInfo { other: 28, payload: false, ..row("FETCH_ADD", Unsupported, Only) },
         0x16 => OpcodeInfo { other: 4, ..row("SEND_LAST_WITH_INVALIDATE", Unsupported, Last) },

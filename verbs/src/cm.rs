@@ -108,12 +108,29 @@ pub enum Unreachable {
 #[non_exhaustive]
 pub enum CmEvent {
     /// Answer with `accept` or `reject`; unanswered requests expire.
-    ConnectRequest { listener: CmId, id: CmId, endpoints: Endpoints, param: ConnParam },
-    Established { id: CmId, param: EstablishedParam },
-    Rejected { id: CmId, reason: RejectReason, private_data: Vec<u8> },
-    Unreachable { id: CmId, why: Unreachable },
+    ConnectRequest {
+        listener: CmId,
+        id: CmId,
+        endpoints: Endpoints,
+        param: ConnParam,
+    },
+    Established {
+        id: CmId,
+        param: EstablishedParam,
+    },
+    Rejected {
+        id: CmId,
+        reason: RejectReason,
+        private_data: Vec<u8>,
+    },
+    Unreachable {
+        id: CmId,
+        why: Unreachable,
+    },
     /// The peer or we disconnected; the queue pair is in the error state and its work requests are flushed.
-    Disconnected { id: CmId },
+    Disconnected {
+        id: CmId,
+    },
 }
 
 impl CmEvent {

@@ -150,7 +150,13 @@ pub trait Driver: Send + Sync + 'static {
     fn next_event(&self, channel: ChannelId) -> Result<Option<CmEvent>, Error>;
     /// Accepts connection requests to TCP-space `port`; 0 picks a free one. Returns the port too.
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error>;
-    fn connect(&self, channel: ChannelId, qp: QpNum, remote: SocketAddr, param: &ConnParam) -> Result<CmId, Error>;
+    fn connect(
+        &self,
+        channel: ChannelId,
+        qp: QpNum,
+        remote: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<CmId, Error>;
     /// Brings `qp` to ready-to-send and answers the request. Post receives before.
     fn accept(&self, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error>;
     fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error>;

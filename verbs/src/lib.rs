@@ -13,7 +13,7 @@ pub mod memory;
 mod objects;
 mod wr;
 
-pub use cm::{CmEvent, CmId, ConnParam, EstablishedParam, Endpoints, RejectReason, Unreachable};
+pub use cm::{CmEvent, CmId, ConnParam, Endpoints, EstablishedParam, RejectReason, Unreachable};
 pub use driver::{
     Access, ChannelId, CqId, DeviceAttr, Driver, MrKeys, PdId, QpCap, QpInit, QpNum, WaitMode, WaitOn, Wake,
 };

@@ -3,8 +3,8 @@
 use std::{fmt, net::SocketAddr, sync::Arc, time::Instant};
 
 use crate::{
-    Access, ChannelId, CmEvent, CmId, ConnParam, CqId, DeviceAttr, Driver, Error, Memory, MrKeys, PdId, QpCap, QpInit,
-    QpNum, RecvWr, SendWr, Sge, WaitMode, WaitOn, Wake, Wc,
+    Access, ChannelId, CmEvent, CmId, ConnParam, CqId, DeviceAttr, Driver, Error, Memory, MrKeys, PdId,
+    QpCap, QpInit, QpNum, RecvWr, SendWr, Sge, WaitMode, WaitOn, Wake, Wc,
 };
 
 /// An opened device.
@@ -73,7 +73,12 @@ impl Pd {
     pub fn create_qp(&self, send_cq: &Cq, recv_cq: &Cq, cap: QpCap) -> Result<Qp, Error> {
         let init = QpInit { pd: self.0.id, send_cq: send_cq.id(), recv_cq: recv_cq.id(), cap };
         let num = self.0.context.0.create_qp(&init)?;
-        Ok(Qp { _pd: self.clone(), _cqs: [send_cq.clone(), recv_cq.clone()], context: self.0.context.clone(), num })
+        Ok(Qp {
+            _pd: self.clone(),
+            _cqs: [send_cq.clone(), recv_cq.clone()],
+            context: self.0.context.clone(),
+            num,
+        })
     }
 }
 

@@ -2,11 +2,11 @@
 
 use crate::psn::Psn;
 
-fn be24(b: &[u8]) -> u32 {
+pub(super) fn be24(b: &[u8]) -> u32 {
     u32::from_be_bytes([0, b[0], b[1], b[2]])
 }
 
-fn put24(b: &mut [u8], v: u32) {
+pub(super) fn put24(b: &mut [u8], v: u32) {
     b[..3].copy_from_slice(&v.to_be_bytes()[1..]);
 }
 
@@ -55,7 +55,8 @@ impl Bth {
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
         b[0] = self.opcode;
-        b[1] = (self.solicited as u8) << 7 | (self.mig_req as u8) << 6 | (self.pad & 3) << 4 | self.tver & 0xf;
+        b[1] =
+            (self.solicited as u8) << 7 | (self.mig_req as u8) << 6 | (self.pad & 3) << 4 | self.tver & 0xf;
         b[2..4].copy_from_slice(&self.p_key.to_be_bytes());
         b[4] = (self.fecn as u8) << 7 | (self.becn as u8) << 6 | self.reserved6 & 0x3f;
         put24(&mut b[5..], self.dest_qp);

@@ -1,0 +1,502 @@
+//! Communication management datagrams (IBTA vol. 1, 12.6 and 13.4; ibta_vol1_c12.h) and rdma_cm's private header.
+//!
+//! A [`Mad`] keeps the bits that no field here names, so that decoding and encoding gives the same 256 bytes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::headers::{be24, put24};
+use crate::psn::Psn;
+
+/// Bytes of every management datagram.
+pub const MAD_LEN: usize = 256;
+/// Bytes in front of the message.
+const HEADER: usize = 24;
+/// Base version 1, class 7 (communication management), class version 2, method 3 (Send).
+const CM_CLASS: [u8; 4] = [1, 7, 2, 3];
+
+/// Why a datagram is no message this stack handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MadError {
+    #[error("not a communication management datagram (version, class or method)")]
+    NotCm,
+    #[error("attribute {0:#06x} is not used on this stack")]
+    Attribute(u16),
+}
+
+/// One datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mad {
+    /// Transaction: echoed in answers.
+    pub tid: u64,
+    pub message: Message,
+    /// What was received, for the bits not named in `message`; zeros in a new one.
+    raw: [u8; MAD_LEN],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    Req(Req),
+    Mra(Mra),
+    Rej(Rej),
+    Rep(Rep),
+    Rtu(CommIds),
+    Dreq(Dreq),
+    Drep(CommIds),
+}
+
+/// The connection by both sides' names; `remote` is the receiver's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommIds {
+    pub local: u32,
+    pub remote: u32,
+}
+
+/// Request for communication. Local and remote are the sender's view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Req {
+    pub local_comm_id: u32,
+    pub service_id: u64,
+    pub ca_guid: u64,
+    pub q_key: u32,
+    pub qpn: u32,
+    pub responder_resources: u8,
+    pub initiator_depth: u8,
+    /// 4.096 us * 2^n, 5 bits: the answer is expected within this.
+    pub remote_cm_timeout: u8,
+    /// 2 bits; 0 is RC.
+    pub transport: u8,
+    pub flow_control: bool,
+    /// The PSN the sender expects to receive first.
+    pub starting_psn: Psn,
+    /// 4.096 us * 2^n, 5 bits: the sender answers within this.
+    pub local_cm_timeout: u8,
+    /// 3 bits.
+    pub retry_count: u8,
+    pub p_key: u16,
+    /// 4 bits, 1-5 for 256-4096.
+    pub mtu: u8,
+    /// 3 bits.
+    pub rnr_retry: u8,
+    /// 4 bits.
+    pub max_cm_retries: u8,
+    pub srq: bool,
+    pub local_lid: u16,
+    pub remote_lid: u16,
+    pub local_gid: [u8; 16],
+    pub remote_gid: [u8; 16],
+    /// 20 bits.
+    pub flow_label: u32,
+    pub traffic_class: u8,
+    pub hop_limit: u8,
+    /// 4.096 us * 2^n, 5 bits: the sender's local ACK timeout on the primary path.
+    pub ack_timeout: u8,
+    pub private_data: [u8; Req::PRIVATE],
+}
+
+/// Message receipt acknowledgement: the answer takes longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mra {
+    pub ids: CommIds,
+    pub about: Answered,
+    /// 4.096 us * 2^n, 5 bits.
+    pub service_timeout: u8,
+}
+
+/// The message that a MRA or REJ answers, 2 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    Req,
+    Rep,
+    Other(u8),
+}
+
+/// Rejection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rej {
+    pub ids: CommIds,
+    pub about: Answered,
+    /// Bytes used of `ari`, 7 bits, not checked against its size.
+    pub ari_len: u8,
+    pub reason: u16,
+    /// Additional rejection information.
+    pub ari: [u8; 72],
+    pub private_data: [u8; Rej::PRIVATE],
+}
+
+/// Reply to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rep {
+    pub ids: CommIds,
+    pub q_key: u32,
+    pub qpn: u32,
+    /// The PSN the sender expects to receive first.
+    pub starting_psn: Psn,
+    pub responder_resources: u8,
+    pub initiator_depth: u8,
+    /// 4.096 us * 2^n, 5 bits.
+    pub target_ack_delay: u8,
+    pub failover: u8,
+    pub flow_control: bool,
+    /// 3 bits.
+    pub rnr_retry: u8,
+    pub srq: bool,
+    pub ca_guid: u64,
+    pub private_data: [u8; Rep::PRIVATE],
+}
+
+/// Disconnection request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dreq {
+    pub ids: CommIds,
+    /// The receiver's queue pair.
+    pub remote_qpn: u32,
+}
+
+impl Mad {
+    pub fn new(tid: u64, message: Message) -> Self {
+        Self { tid, message, raw: [0; MAD_LEN] }
+    }
+
+    pub fn decode(raw: &[u8; MAD_LEN]) -> Result<Self, MadError> {
+        if raw[..4] != CM_CLASS {
+            return Err(MadError::NotCm);
+        }
+        let b: &[u8] = &raw[HEADER..];
+        let message = match be16(raw, 16) {
+            0x10 => Message::Req(Req::decode(b)),
+            0x11 => Message::Mra(Mra::decode(b)),
+            0x12 => Message::Rej(Rej::decode(b)),
+            0x13 => Message::Rep(Rep::decode(b)),
+            0x14 => Message::Rtu(CommIds::decode(b)),
+            0x15 => Message::Dreq(Dreq { ids: CommIds::decode(b), remote_qpn: be24(&b[8..]) }),
+            0x16 => Message::Drep(CommIds::decode(b)),
+            other => return Err(MadError::Attribute(other)),
+        };
+        Ok(Self { tid: u64::from_be_bytes(bytes(raw, 8)), message, raw: *raw })
+    }
+
+    pub fn encode(&self) -> [u8; MAD_LEN] {
+        let mut raw = self.raw;
+        raw[..4].copy_from_slice(&CM_CLASS);
+        put(&mut raw, 8, self.tid.to_be_bytes());
+        let b = &mut raw[HEADER..];
+        match &self.message {
+            Message::Req(m) => m.encode(b),
+            Message::Mra(m) => m.encode(b),
+            Message::Rej(m) => m.encode(b),
+            Message::Rep(m) => m.encode(b),
+            Message::Rtu(ids) | Message::Drep(ids) => ids.encode(b),
+            Message::Dreq(m) => m.encode(b),
+        }
+        put(&mut raw, 16, self.message.attribute().to_be_bytes());
+        raw
+    }
+}
+
+impl Message {
+    /// The attribute ID that says which message it is.
+    pub const fn attribute(&self) -> u16 {
+        match self {
+            Self::Req(_) => 0x10,
+            Self::Mra(_) => 0x11,
+            Self::Rej(_) => 0x12,
+            Self::Rep(_) => 0x13,
+            Self::Rtu(_) => 0x14,
+            Self::Dreq(_) => 0x15,
+            Self::Drep(_) => 0x16,
+        }
+    }
+}
+
+/// `N` bytes at `at`. Every offset here is a constant within a message.
+fn bytes<const N: usize>(b: &[u8], at: usize) -> [u8; N] {
+    *b[at..].first_chunk().expect("fields lie within the message")
+}
+
+fn put<const N: usize>(b: &mut [u8], at: usize, value: [u8; N]) {
+    b[at..at + N].copy_from_slice(&value);
+}
+
+fn be16(b: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(bytes(b, at))
+}
+
+fn be32(b: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes(b, at))
+}
+
+/// Sets the bits of `mask`, `shift` bits up; keeps the others.
+fn put_bits(byte: &mut u8, mask: u8, shift: u32, value: u8) {
+    *byte = *byte & !(mask << shift) | (value & mask) << shift;
+}
+
+impl CommIds {
+    fn decode(b: &[u8]) -> Self {
+        Self { local: be32(b, 0), remote: be32(b, 4) }
+    }
+
+    fn encode(&self, b: &mut [u8]) {
+        put(b, 0, self.local.to_be_bytes());
+        put(b, 4, self.remote.to_be_bytes());
+    }
+}
+
+impl Answered {
+    fn decode(b: u8) -> Self {
+        match b >> 6 {
+            0 => Self::Req,
+            1 => Self::Rep,
+            other => Self::Other(other),
+        }
+    }
+
+    fn encode(self, b: &mut u8) {
+        let code = match self {
+            Self::Req => 0,
+            Self::Rep => 1,
+            Self::Other(other) => other,
+        };
+        put_bits(b, 3, 6, code);
+    }
+}
+
+impl Req {
+    /// Bytes of private data.
+    pub const PRIVATE: usize = 92;
+    /// Bytes of private data left to the application behind rdma_cm's header.
+    pub const USER_PRIVATE: usize = Self::PRIVATE - CmaHeader::LEN;
+
+    fn decode(b: &[u8]) -> Self {
+        Self {
+            local_comm_id: be32(b, 0),
+            service_id: u64::from_be_bytes(bytes(b, 8)),
+            ca_guid: u64::from_be_bytes(bytes(b, 16)),
+            q_key: be32(b, 28),
+            qpn: be24(&b[32..]),
+            responder_resources: b[35],
+            initiator_depth: b[39],
+            remote_cm_timeout: b[43] >> 3,
+            transport: b[43] >> 1 & 3,
+            flow_control: b[43] & 1 != 0,
+            starting_psn: Psn::new(be24(&b[44..])),
+            local_cm_timeout: b[47] >> 3,
+            retry_count: b[47] & 7,
+            p_key: be16(b, 48),
+            mtu: b[50] >> 4,
+            rnr_retry: b[50] & 7,
+            max_cm_retries: b[51] >> 4,
+            srq: b[51] & 8 != 0,
+            local_lid: be16(b, 52),
+            remote_lid: be16(b, 54),
+            local_gid: bytes(b, 56),
+            remote_gid: bytes(b, 72),
+            flow_label: be24(&b[88..]) >> 4,
+            traffic_class: b[92],
+            hop_limit: b[93],
+            ack_timeout: b[95] >> 3,
+            private_data: bytes(b, 140),
+        }
+    }
+
+    fn encode(&self, b: &mut [u8]) {
+        put(b, 0, self.local_comm_id.to_be_bytes());
+        put(b, 8, self.service_id.to_be_bytes());
+        put(b, 16, self.ca_guid.to_be_bytes());
+        put(b, 28, self.q_key.to_be_bytes());
+        put24(&mut b[32..], self.qpn);
+        b[35] = self.responder_resources;
+        b[39] = self.initiator_depth;
+        put_bits(&mut b[43], 0x1f, 3, self.remote_cm_timeout);
+        put_bits(&mut b[43], 3, 1, self.transport);
+        put_bits(&mut b[43], 1, 0, self.flow_control.into());
+        put24(&mut b[44..], self.starting_psn.value());
+        put_bits(&mut b[47], 0x1f, 3, self.local_cm_timeout);
+        put_bits(&mut b[47], 7, 0, self.retry_count);
+        put(b, 48, self.p_key.to_be_bytes());
+        put_bits(&mut b[50], 0xf, 4, self.mtu);
+        put_bits(&mut b[50], 7, 0, self.rnr_retry);
+        put_bits(&mut b[51], 0xf, 4, self.max_cm_retries);
+        put_bits(&mut b[51], 1, 3, self.srq.into());
+        put(b, 52, self.local_lid.to_be_bytes());
+        put(b, 54, self.remote_lid.to_be_bytes());
+        put(b, 56, self.local_gid);
+        put(b, 72, self.remote_gid);
+        let below_label = u32::from(b[90] & 0xf);
+        put24(&mut b[88..], (self.flow_label & 0xf_ffff) << 4 | below_label);
+        b[92] = self.traffic_class;
+        b[93] = self.hop_limit;
+        put_bits(&mut b[95], 0x1f, 3, self.ack_timeout);
+        put(b, 140, self.private_data);
+    }
+}
+
+impl Mra {
+    fn decode(b: &[u8]) -> Self {
+        Self { ids: CommIds::decode(b), about: Answered::decode(b[8]), service_timeout: b[9] >> 3 }
+    }
+
+    fn encode(&self, b: &mut [u8]) {
+        self.ids.encode(b);
+        self.about.encode(&mut b[8]);
+        put_bits(&mut b[9], 0x1f, 3, self.service_timeout);
+    }
+}
+
+impl Rej {
+    /// Bytes of private data.
+    pub const PRIVATE: usize = 148;
+
+    fn decode(b: &[u8]) -> Self {
+        Self {
+            ids: CommIds::decode(b),
+            about: Answered::decode(b[8]),
+            ari_len: b[9] >> 1,
+            reason: be16(b, 10),
+            ari: bytes(b, 12),
+            private_data: bytes(b, 84),
+        }
+    }
+
+    fn encode(&self, b: &mut [u8]) {
+        self.ids.encode(b);
+        self.about.encode(&mut b[8]);
+        put_bits(&mut b[9], 0x7f, 1, self.ari_len);
+        put(b, 10, self.reason.to_be_bytes());
+        put(b, 12, self.ari);
+        put(b, 84, self.private_data);
+    }
+}
+
+impl Rep {
+    /// Bytes of private data.
+    pub const PRIVATE: usize = 196;
+
+    fn decode(b: &[u8]) -> Self {
+        Self {
+            ids: CommIds::decode(b),
+            q_key: be32(b, 8),
+            qpn: be24(&b[12..]),
+            starting_psn: Psn::new(be24(&b[20..])),
+            responder_resources: b[24],
+            initiator_depth: b[25],
+            target_ack_delay: b[26] >> 3,
+            failover: b[26] >> 1 & 3,
+            flow_control: b[26] & 1 != 0,
+            rnr_retry: b[27] >> 5,
+            srq: b[27] & 0x10 != 0,
+            ca_guid: u64::from_be_bytes(bytes(b, 28)),
+            private_data: bytes(b, 36),
+        }
+    }
+
+    fn encode(&self, b: &mut [u8]) {
+        self.ids.encode(b);
+        put(b, 8, self.q_key.to_be_bytes());
+        put24(&mut b[12..], self.qpn);
+        put24(&mut b[20..], self.starting_psn.value());
+        b[24] = self.responder_resources;
+        b[25] = self.initiator_depth;
+        put_bits(&mut b[26], 0x1f, 3, self.target_ack_delay);
+        put_bits(&mut b[26], 3, 1, self.failover);
+        put_bits(&mut b[26], 1, 0, self.flow_control.into());
+        put_bits(&mut b[27], 7, 5, self.rnr_retry);
+        put_bits(&mut b[27], 1, 4, self.srq.into());
+        put(b, 28, self.ca_guid.to_be_bytes());
+        put(b, 36, self.private_data);
+    }
+}
+
+impl Dreq {
+    fn encode(&self, b: &mut [u8]) {
+        self.ids.encode(b);
+        put24(&mut b[8..], self.remote_qpn);
+    }
+}
+
+/// Service IDs of the TCP-like port space (RDMA_PS_TCP).
+const PS_TCP: u64 = 0x0106_0000;
+
+/// The service ID of TCP-space `port`.
+pub const fn service_id(port: u16) -> u64 {
+    PS_TCP | port as u64
+}
+
+/// The TCP-space port of a service ID, if it is one.
+pub const fn service_port(service_id: u64) -> Option<u16> {
+    if service_id & !0xffff == PS_TCP { Some(service_id as u16) } else { None }
+}
+
+/// rdma_cm's header at the start of a REQ's private data (struct cma_hdr in cma.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CmaHeader {
+    /// The sender's TCP-space port.
+    pub port: u16,
+    pub src: IpAddr,
+    pub dst: IpAddr,
+}
+
+impl CmaHeader {
+    pub const LEN: usize = 36;
+
+    /// `None` when version or IP version are unknown.
+    pub fn decode(b: &[u8; Self::LEN]) -> Option<Self> {
+        let address = |at: usize| -> Option<IpAddr> {
+            match b[1] >> 4 {
+                4 => Some(Ipv4Addr::from(bytes(b, at + 12)).into()),
+                6 => Some(Ipv6Addr::from(bytes(b, at)).into()),
+                _ => None,
+            }
+        };
+        let header = Self { port: be16(b, 2), src: address(4)?, dst: address(20)? };
+        (b[0] == 0).then_some(header)
+    }
+
+    /// `src` and `dst` are of one family.
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut b = [0; Self::LEN];
+        put(&mut b, 2, self.port.to_be_bytes());
+        for (at, address) in [(4, self.src), (20, self.dst)] {
+            match address {
+                IpAddr::V4(a) => put(&mut b, at + 12, a.octets()),
+                IpAddr::V6(a) => put(&mut b, at, a.octets()),
+            }
+        }
+        b[1] = if self.src.is_ipv4() { 0x40 } else { 0x60 };
+        b
+    }
+}
+
+/// The GID of an address: IPv4 is mapped into IPv6.
+pub fn gid(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+        IpAddr::V6(a) => a.octets(),
+    }
+}
+
+/// `data` in a field of `N` bytes, zeros behind it; `None` when it is too long.
+pub fn private_data<const N: usize>(data: &[u8]) -> Option<[u8; N]> {
+    let mut field = [0; N];
+    field.get_mut(..data.len())?.copy_from_slice(data);
+    Some(field)
+}
+
+/// The CM's code for a path MTU in bytes; `None` unless it is 256, 512, 1024, 2048 or 4096.
+pub const fn mtu_code(bytes: u32) -> Option<u8> {
+    match bytes {
+        256 => Some(1),
+        512 => Some(2),
+        1024 => Some(3),
+        2048 => Some(4),
+        4096 => Some(5),
+        _ => None,
+    }
+}
+
+/// The inverse of [`mtu_code`].
+pub const fn mtu_bytes(code: u8) -> Option<u32> {
+    match code {
+        1..=5 => Some(128 << code),
+        _ => None,
+    }
+}

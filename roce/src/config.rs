@@ -1,0 +1,57 @@
+//! Limits and choices of a device.
+
+use std::time::Duration;
+
+use crate::window::{Aimd, Window};
+
+/// Bounds of one device, each with the reason for its default.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub max_qp: u32,
+    pub max_mr: u32,
+    pub max_cq: u32,
+    pub max_cq_depth: u32,
+    /// Work requests per queue of a queue pair.
+    pub max_wr: u32,
+    pub max_sge: u32,
+    /// Bytes copied while posting instead of gathered while sending.
+    pub max_inline_data: u32,
+    /// READs a peer may have outstanding towards one queue pair.
+    pub max_responder_resources: u8,
+    /// RNR NAK timer code sent: 12 is 0.64 ms. The code 0 that rdma_cm leaves in place stalls 655 ms.
+    pub rnr_timer: u8,
+    /// Bytes in flight before the first acknowledgement: a stock receive buffer holds about 50 packets of 4 KiB.
+    pub initial_window_bytes: u32,
+    /// Most bytes in flight.
+    pub max_window_bytes: u32,
+    /// Packets one queue pair may send before the next one's turn.
+    pub burst: u32,
+    /// The first retransmission waits at least this long.
+    pub min_rto: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_qp: 16_384,
+            max_mr: 1 << 20,
+            max_cq: 65_536,
+            max_cq_depth: 1 << 20,
+            max_wr: 16_384,
+            max_sge: 32,
+            max_inline_data: 512,
+            max_responder_resources: 16,
+            rnr_timer: 12,
+            initial_window_bytes: 32 * 1024,
+            max_window_bytes: 512 * 1024,
+            burst: 64,
+            min_rto: Duration::from_millis(4),
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn window(&self, mtu: u32) -> Box<dyn Window> {
+        Box::new(Aimd::new(self.initial_window_bytes / mtu, self.max_window_bytes / mtu))
+    }
+}

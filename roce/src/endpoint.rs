@@ -1,0 +1,248 @@
+//! One device on one local address: tables, and routing of datagrams to queue pairs.
+//!
+//! Order of calls: any number of `handle_*` and verbs calls, then `poll_transmit` until it returns false, then
+//! `poll_timeout`. Time must not go backwards.
+
+mod link;
+mod management;
+mod verbs_calls;
+
+pub use link::QpAttr;
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+    net::{IpAddr, SocketAddr},
+};
+
+use verbs::PdId;
+
+use crate::{
+    config::Config,
+    counters::Counters,
+    entropy::Entropy,
+    icrc::{Flow, IdRule, Mismatch, Solver},
+    id_map::IdMap,
+    memory::Memory,
+    mr_table::MrTable,
+    opcode::{self, OpcodeInfo, Operation},
+    qp::{Qp, Shared},
+    time::Time,
+    transmit::Transmit,
+    wire::{Bth, Packet},
+};
+
+/// What a socket tells about a received datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    pub from: SocketAddr,
+    /// The local address and port it arrived at.
+    pub to: SocketAddr,
+    /// The segment's index in a coalesced buffer: the likely IPv4 identification of embedded senders.
+    pub index: u16,
+}
+
+/// The protocol state of one device.
+pub struct Endpoint {
+    pub(crate) shared: Shared,
+    entropy: Box<dyn Entropy + Send>,
+    qps: IdMap<Qp>,
+    pds: IdMap<()>,
+    next_pd: u32,
+    next_cq: u32,
+    solver: Solver,
+    /// Queue pairs that may have something to send, each at most once.
+    ready: VecDeque<u32>,
+    in_ready: IdMap<()>,
+    /// Packets the queue pair in front may still send in its turn.
+    burst_left: u32,
+    timers: BinaryHeap<Reverse<(Time, u32)>>,
+    /// The earliest entry of each queue pair in `timers`.
+    armed: IdMap<Time>,
+    max_path_mtu: u32,
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint").field("qps", &self.qps.len()).finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// `max_path_mtu` is the most payload per packet the link allows: 256, 512, 1024, 2048 or 4096.
+    pub fn new(config: Config, max_path_mtu: u32, entropy: Box<dyn Entropy + Send>) -> Self {
+        let burst_left = config.burst;
+        Self {
+            shared: Shared {
+                config,
+                mrs: MrTable::default(),
+                cqs: IdMap::default(),
+                counters: Counters::default(),
+                done: Vec::new(),
+            },
+            entropy,
+            qps: IdMap::default(),
+            pds: IdMap::default(),
+            next_pd: 1,
+            next_cq: 1,
+            solver: Solver::new(),
+            ready: VecDeque::new(),
+            in_ready: IdMap::default(),
+            burst_left,
+            timers: BinaryHeap::new(),
+            armed: IdMap::default(),
+            max_path_mtu,
+        }
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// Handles one datagram. Whatever is wrong with it is counted and answered as the protocol says.
+    pub fn handle_datagram(&mut self, now: Time, meta: &Received, datagram: &[u8], memory: &mut dyn Memory) {
+        let Ok(packet) = Packet::decode(datagram) else {
+            self.shared.counters.rx_malformed += 1;
+            return;
+        };
+        let Some(info) = opcode::info(packet.bth.opcode) else { return };
+        if !acceptable(&packet.bth) {
+            self.shared.counters.rx_malformed += 1;
+            return;
+        }
+        match info.operation {
+            Operation::UdSend => self.handle_ud(now, meta, &packet, datagram),
+            _ => self.handle_rc(now, meta, &info, &packet, datagram, memory),
+        }
+    }
+
+    fn handle_rc(
+        &mut self,
+        now: Time,
+        meta: &Received,
+        info: &OpcodeInfo,
+        packet: &Packet<'_>,
+        datagram: &[u8],
+        memory: &mut dyn Memory,
+    ) {
+        let qpn = packet.bth.dest_qp;
+        let Some(peer) = self.qps.get(&qpn).and_then(|qp| qp.peer()).copied() else {
+            self.shared.counters.rx_unknown_qp += 1;
+            return;
+        };
+        // The source port is not checked: kernel peers vary it per queue pair (rxe_recv.c).
+        if canonical(meta.from.ip()) != canonical(peer.addr.ip()) {
+            self.shared.counters.rx_wrong_source += 1;
+            return;
+        }
+        let rule = if peer.embedded { IdRule::Below128 } else { IdRule::Any };
+        if self.check(meta, datagram, rule).is_err() {
+            return;
+        }
+        self.shared.counters.rcvd_pkts += 1;
+        self.data_arrived(now, qpn);
+        if let Some(qp) = self.qps.get_mut(&qpn) {
+            qp.handle(now, info, packet, &mut self.shared, memory);
+        }
+        self.touch(qpn);
+    }
+
+    fn check(&mut self, meta: &Received, datagram: &[u8], rule: IdRule) -> Result<(), Mismatch> {
+        let flow = Flow::new(meta.from, meta.to).ok_or(Mismatch::Icrc);
+        let checked = flow.and_then(|flow| self.solver.verify(&flow, datagram, rule, meta.index));
+        checked.map(drop).inspect_err(|_| self.shared.counters.rx_icrc_encapsulated += 1)
+    }
+
+    /// Registers what a queue pair may now have to send and when it wants to be called.
+    fn touch(&mut self, qpn: u32) {
+        let Some(qp) = self.qps.get(&qpn) else { return };
+        if qp.has_work() && self.in_ready.insert(qpn, ()).is_none() {
+            self.ready.push_back(qpn);
+        }
+        if let Some(deadline) = qp.deadline()
+            && self.armed.get(&qpn).is_none_or(|&at| deadline < at)
+        {
+            self.armed.insert(qpn, deadline);
+            self.timers.push(Reverse((deadline, qpn)));
+        }
+    }
+
+    /// Builds the next packet to send. Queue pairs take turns of `Config::burst` packets.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Transmit) -> bool {
+        if self.poll_cm_transmit(out) {
+            return true;
+        }
+        while let Some(&qpn) = self.ready.front() {
+            let sent = match self.qps.get_mut(&qpn) {
+                Some(qp) if self.burst_left > 0 => qp.next_packet(now, &mut self.shared, out),
+                _ => false,
+            };
+            if sent {
+                self.burst_left -= 1;
+                return true;
+            }
+            self.burst_left = self.shared.config.burst;
+            self.ready.pop_front();
+            self.in_ready.remove(&qpn);
+            self.touch(qpn);
+        }
+        false
+    }
+
+    /// When `handle_timeout` wants to be called.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let qp = self.timers.peek().map(|Reverse((at, _))| *at);
+        match (qp, self.cm_timeout()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(&Reverse((at, qpn))) = self.timers.peek()
+            && at <= now
+        {
+            self.timers.pop();
+            // An entry that a later, earlier one replaced is stale.
+            if self.armed.get(&qpn) != Some(&at) {
+                continue;
+            }
+            self.armed.remove(&qpn);
+            if let Some(qp) = self.qps.get_mut(&qpn)
+                && qp.deadline().is_some_and(|d| d <= now)
+            {
+                qp.handle_timeout(now, &mut self.shared);
+            }
+            self.touch(qpn);
+        }
+        self.handle_cm_timeout(now);
+    }
+
+    fn draw_qpn(&mut self) -> u32 {
+        loop {
+            let qpn = self.entropy.next_u32() & 0xff_ffff;
+            // 0 and 1 are the management queue pairs; 0xffffff is multicast.
+            if qpn > 1 && qpn != 0xff_ffff && !self.qps.contains_key(&qpn) {
+                return qpn;
+            }
+        }
+    }
+
+    pub(crate) fn pd_exists(&self, pd: PdId) -> bool {
+        self.pds.contains_key(&pd.0)
+    }
+}
+
+/// Checks every packet must pass whatever it carries (rxe_recv.c).
+fn acceptable(bth: &Bth) -> bool {
+    bth.tver == 0 && bth.dest_qp != 0 && matches!(bth.p_key, 0xffff | 0x7fff)
+}
+
+/// IPv4-mapped addresses and IPv4 addresses are the same.
+fn canonical(ip: IpAddr) -> IpAddr {
+    ip.to_canonical()
+}

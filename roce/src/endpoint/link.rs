@@ -1,0 +1,81 @@
+//! Bringing a queue pair to ready-to-send.
+
+use std::{net::SocketAddr, time::Duration};
+
+use verbs::{Error, QpNum};
+
+use super::Endpoint;
+use crate::{
+    psn::Psn,
+    qp::{LinkParam, Peer, Retry},
+};
+
+/// What both ends of a connection have agreed on, by the CM or by other means (`ibv_modify_qp` to RTR and RTS).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpAttr {
+    /// Where packets go: the peer's address and UDP port.
+    pub peer: SocketAddr,
+    pub remote_qpn: u32,
+    /// Bytes of payload per packet: 256, 512, 1024, 2048 or 4096.
+    pub path_mtu: u32,
+    /// First PSN this end sends.
+    pub send_psn: u32,
+    /// First PSN the peer sends.
+    pub recv_psn: u32,
+    /// 0-7.
+    pub retry_count: u8,
+    /// 0-7, where 7 is for ever.
+    pub rnr_retry_count: u8,
+    /// 4.096 us * 2^n, n in 0-31, where 0 is for ever.
+    pub ack_timeout: u8,
+    pub responder_resources: u8,
+    pub initiator_depth: u8,
+    /// The peer runs this stack.
+    pub embedded_peer: bool,
+}
+
+impl Endpoint {
+    pub fn connect_qp(&mut self, qp: QpNum, attr: &QpAttr) -> Result<(), Error> {
+        if !matches!(attr.path_mtu, 256 | 512 | 1024 | 2048 | 4096) || attr.path_mtu > self.max_path_mtu {
+            return Err(Error::Invalid("the path MTU is none of 256 to 4096, or beyond the link's"));
+        }
+        let param = LinkParam {
+            peer: Peer {
+                addr: attr.peer,
+                qpn: attr.remote_qpn,
+                mtu: attr.path_mtu,
+                embedded: attr.embedded_peer,
+            },
+            send_psn: Psn::new(attr.send_psn),
+            recv_psn: Psn::new(attr.recv_psn),
+            retry: Retry {
+                count: attr.retry_count.min(7),
+                rnr: attr.rnr_retry_count.min(7),
+                ack_timeout: ack_timeout(attr.ack_timeout),
+            },
+            responder_resources: attr.responder_resources,
+            initiator_depth: attr.initiator_depth,
+        };
+        let id = qp.0.into();
+        let found = self.qps.get_mut(&qp.0).ok_or(Error::NotFound { what: "queue pair", id })?;
+        if !found.connect(&param, &self.shared.config) {
+            return Err(Error::QpState("already connected"));
+        }
+        Ok(())
+    }
+
+    /// Moves a queue pair to the error state; its work requests complete as flushed.
+    pub fn fail_qp(&mut self, qp: QpNum) {
+        if let Some(found) = self.qps.get_mut(&qp.0) {
+            found.fail(None, &mut self.shared);
+        }
+    }
+}
+
+/// The Local ACK Timeout field as a duration; zero for "for ever".
+fn ack_timeout(code: u8) -> Duration {
+    match code & 0x1f {
+        0 => Duration::ZERO,
+        n => Duration::from_nanos(4096 << n),
+    }
+}

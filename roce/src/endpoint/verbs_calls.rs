@@ -1,0 +1,203 @@
+//! The verbs a driver passes on to the core.
+
+use smallvec::SmallVec;
+use verbs::{Access, CqId, Error, MrKeys, Payload, PdId, QpInit, QpNum, RecvWr, SendOp, SendWr, Sge, Wc};
+
+use super::Endpoint;
+use crate::{
+    cq::Cq,
+    memory::RegionId,
+    mr_table::Want,
+    qp::{Qp, RecvWqe, SendWqe, SgeList, SgeRef, Source},
+};
+
+fn exhausted(what: &'static str, limit: u32) -> Error {
+    Error::Exhausted { what, limit: limit.into(), remedy: "release some or raise the device's limit" }
+}
+
+impl Endpoint {
+    pub fn alloc_pd(&mut self) -> PdId {
+        let id = self.next_pd;
+        self.next_pd = self.next_pd.wrapping_add(1);
+        self.pds.insert(id, ());
+        PdId(id)
+    }
+
+    pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), Error> {
+        if self.shared.mrs.uses_pd(pd) || self.qps.values().any(|qp| qp.pd == pd) {
+            return Err(Error::Busy("memory regions or queue pairs use the protection domain"));
+        }
+        self.pds.remove(&pd.0).ok_or(Error::NotFound { what: "protection domain", id: pd.0.into() })
+    }
+
+    /// Registers `len` bytes that peers address from `va` on.
+    pub fn reg_mr(
+        &mut self,
+        pd: PdId,
+        va: u64,
+        len: u64,
+        access: Access,
+    ) -> Result<(MrKeys, RegionId), Error> {
+        if !self.pd_exists(pd) {
+            return Err(Error::NotFound { what: "protection domain", id: pd.0.into() });
+        }
+        if self.shared.mrs.len() >= self.shared.config.max_mr as usize {
+            return Err(exhausted("memory regions", self.shared.config.max_mr));
+        }
+        if va.checked_add(len).is_none() {
+            return Err(Error::Invalid("the memory region wraps around the address space"));
+        }
+        Ok(self.shared.mrs.insert(pd, va, len, access, &mut *self.entropy))
+    }
+
+    pub fn set_mr_access(&mut self, lkey: u32, access: Access) -> Result<(), Error> {
+        if self.shared.mrs.set_access(lkey, access) {
+            Ok(())
+        } else {
+            Err(Error::NotFound { what: "LKey", id: lkey.into() })
+        }
+    }
+
+    pub fn dereg_mr(&mut self, lkey: u32) -> Result<RegionId, Error> {
+        self.shared.mrs.remove(lkey).ok_or(Error::NotFound { what: "LKey", id: lkey.into() })
+    }
+
+    pub fn create_cq(&mut self, depth: u32) -> Result<CqId, Error> {
+        let config = &self.shared.config;
+        if self.shared.cqs.len() >= config.max_cq as usize {
+            return Err(exhausted("completion queues", config.max_cq));
+        }
+        if depth == 0 || depth > config.max_cq_depth {
+            return Err(Error::Invalid("the completion queue's depth is zero or beyond the device's limit"));
+        }
+        let id = self.next_cq;
+        self.next_cq = self.next_cq.wrapping_add(1);
+        self.shared.cqs.insert(id, Cq::new(depth));
+        Ok(CqId(id))
+    }
+
+    pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), Error> {
+        if self.qps.values().any(|qp| qp.send_cq == cq || qp.recv_cq == cq) {
+            return Err(Error::Busy("queue pairs use the completion queue"));
+        }
+        self.shared.cqs.remove(&cq.0).map(drop).ok_or(no_cq(cq))
+    }
+
+    pub fn poll_cq(&mut self, cq: CqId, out: &mut [Wc]) -> Result<usize, Error> {
+        self.shared.cqs.get_mut(&cq.0).map(|queue| queue.poll(out)).ok_or(no_cq(cq))
+    }
+
+    /// The queue has completions to poll.
+    pub fn cq_ready(&self, cq: CqId) -> bool {
+        self.shared.cqs.get(&cq.0).is_some_and(|queue| !queue.is_empty())
+    }
+
+    pub fn create_qp(&mut self, init: &QpInit) -> Result<QpNum, Error> {
+        if !self.pd_exists(init.pd) {
+            return Err(Error::NotFound { what: "protection domain", id: init.pd.0.into() });
+        }
+        for cq in [init.send_cq, init.recv_cq] {
+            if !self.shared.cqs.contains_key(&cq.0) {
+                return Err(no_cq(cq));
+            }
+        }
+        let config = &self.shared.config;
+        if self.qps.len() >= config.max_qp as usize {
+            return Err(exhausted("queue pairs", config.max_qp));
+        }
+        let cap = &init.cap;
+        if cap.max_send_wr > config.max_wr || cap.max_recv_wr > config.max_wr || cap.max_sge > config.max_sge
+        {
+            return Err(Error::Invalid("the queue pair's sizes exceed the device's limits"));
+        }
+        let num = QpNum(self.draw_qpn());
+        self.qps.insert(num.0, Qp::new(num, init));
+        Ok(num)
+    }
+
+    pub fn destroy_qp(&mut self, qp: QpNum) -> Result<(), Error> {
+        self.armed.remove(&qp.0);
+        self.qps.remove(&qp.0).map(drop).ok_or(no_qp(qp))
+    }
+
+    pub fn post_send(&mut self, qp: QpNum, wr: &SendWr<'_>) -> Result<(), Error> {
+        let found = self.qps.get(&qp.0).ok_or(no_qp(qp))?;
+        if found.send_queue_full() {
+            let limit = found.cap.max_send_wr.into();
+            return Err(Error::Exhausted {
+                what: "send queue entries",
+                limit,
+                remedy: "poll completions first",
+            });
+        }
+        let wqe = self.send_wqe(found, wr)?;
+        let found = self.qps.get_mut(&qp.0).ok_or(no_qp(qp))?;
+        found.post_send(wqe, &mut self.shared)?;
+        self.touch(qp.0);
+        Ok(())
+    }
+
+    fn send_wqe(&self, qp: &Qp, wr: &SendWr<'_>) -> Result<SendWqe, Error> {
+        let read = matches!(wr.op, SendOp::Read(_));
+        let (source, len) = match wr.payload {
+            Payload::Inline(_) if read => return Err(Error::Invalid("a READ cannot be inline")),
+            Payload::Inline(bytes) if bytes.len() > self.shared.config.max_inline_data as usize => {
+                return Err(Error::Invalid("inline data longer than the device's max_inline_data"));
+            }
+            Payload::Inline(bytes) => (Source::Inline(SmallVec::from_slice(bytes)), bytes.len() as u64),
+            Payload::Sges(sges) => {
+                let want = if read { Want::LocalWrite } else { Want::LocalRead };
+                let (list, len) = self.sge_list(qp, sges, want)?;
+                (Source::Sges(list), len)
+            }
+        };
+        let mtu = qp.mtu().unwrap_or(self.max_path_mtu);
+        let packets = len.div_ceil(mtu.into()).max(1);
+        if len > 1 << 31 || read && packets > 1 << 22 {
+            return Err(Error::Invalid(
+                "the message is longer than 2 GiB, or a READ of more than 2^22 packets",
+            ));
+        }
+        let (len, packets) = (len as u32, packets as u32);
+        Ok(SendWqe { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, source, len, packets, first: None })
+    }
+
+    fn sge_list(&self, qp: &Qp, sges: &[Sge], want: Want) -> Result<(SgeList, u64), Error> {
+        if sges.len() > qp.cap.max_sge as usize {
+            return Err(Error::Invalid("more scatter/gather elements than the queue pair was created for"));
+        }
+        let mut list = SgeList::new();
+        let mut total = 0;
+        for sge in sges {
+            let found = self.shared.mrs.local(sge.lkey, qp.pd, sge.addr, sge.length.into(), want);
+            let (mr, offset) = found.ok_or(Error::LocalProtection {
+                lkey: sge.lkey,
+                addr: sge.addr,
+                length: sge.length.into(),
+            })?;
+            list.push(SgeRef { mr, offset, len: sge.length });
+            total += u64::from(sge.length);
+        }
+        Ok((list, total))
+    }
+
+    pub fn post_recv(&mut self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error> {
+        let found = self.qps.get(&qp.0).ok_or(no_qp(qp))?;
+        let (sges, len) = self.sge_list(found, wr.sges, Want::LocalWrite)?;
+        let found = self.qps.get_mut(&qp.0).ok_or(no_qp(qp))?;
+        found.post_recv(RecvWqe { wr_id: wr.wr_id, sges, len }, &mut self.shared)
+    }
+
+    /// The state of a queue pair in words.
+    pub fn qp_state(&self, qp: QpNum) -> Option<&'static str> {
+        self.qps.get(&qp.0).map(Qp::state_name)
+    }
+}
+
+fn no_cq(cq: CqId) -> Error {
+    Error::NotFound { what: "completion queue", id: cq.0.into() }
+}
+
+fn no_qp(qp: QpNum) -> Error {
+    Error::NotFound { what: "queue pair", id: qp.0.into() }
+}

@@ -1,0 +1,148 @@
+use std::net::SocketAddr;
+
+use super::*;
+
+/// xorshift64*, enough for test data.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u32 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
+    }
+}
+
+fn flow(v6: bool) -> Flow {
+    let [src, dst]: [SocketAddr; 2] = if v6 {
+        ["[fd00::1]:50000", "[fd00::2]:4791"].map(|a| a.parse().unwrap())
+    } else {
+        ["10.1.2.3:50000", "10.1.2.4:4791"].map(|a| a.parse().unwrap())
+    };
+    Flow::new(src, dst).unwrap()
+}
+
+/// A WRITE MIDDLE of `mtu` random bytes.
+fn packet(random: &mut Random, flow: &Flow, id: u16, mtu: usize) -> Vec<u8> {
+    let mut packet: Vec<u8> = (0..Bth::LEN + mtu).map(|_| random.next() as u8).collect();
+    let (header, payload) = packet.split_at(Bth::LEN);
+    let icrc = compute(flow, id, header, payload.chunks(100));
+    packet.extend(icrc);
+    packet
+}
+
+#[test]
+fn families_must_agree() {
+    let v4 = "10.0.0.1:1".parse().unwrap();
+    let v6 = "[fd00::1]:1".parse().unwrap();
+    assert_eq!(Flow::new(v4, v6), None);
+}
+
+#[test]
+fn retreat_undoes_advance() {
+    let x8 = {
+        // A zero byte, starting from a register of one.
+        let mut r = ONE;
+        (0..8).for_each(|_| r = multiply(r, ONE >> 1));
+        r
+    };
+    let mut advance = ONE;
+    for bytes in 0..70_000 {
+        if bytes % 977 == 0 {
+            assert_eq!(multiply(advance, retreat_by(bytes)), ONE, "{bytes}");
+        }
+        advance = multiply(advance, x8);
+    }
+}
+
+#[test]
+fn identifications_are_solved_for() {
+    let (mut random, mut solver, flow) = (Random(1), Solver::new(), flow(false));
+    for round in 0..2000 {
+        let id = random.next() as u16;
+        let len = (random.next() % 4200) as usize;
+        let packet = packet(&mut random, &flow, id, len);
+        let hint = random.next() as u16;
+        let solved = Ok(Checked { ip_id: Some(id) });
+        assert_eq!(solver.verify(&flow, &packet, IdRule::Any, hint), solved, "round {round}");
+        assert_eq!(solver.verify(&flow, &packet, IdRule::Any, id), solved);
+        assert_eq!(solver.verify(&flow, &packet, IdRule::Exact(id), hint), solved);
+        let other = id ^ 1 << (round % 16);
+        assert_eq!(solver.verify(&flow, &packet, IdRule::Exact(other), hint), Err(Mismatch::IpId(id)));
+    }
+}
+
+#[test]
+fn embedded_identifications_stay_below_128() {
+    let (mut random, mut solver, flow) = (Random(2), Solver::new(), flow(false));
+    for id in 0..300 {
+        let packet = packet(&mut random, &flow, id, 4096);
+        for hint in [0, id, 200] {
+            let got = solver.verify(&flow, &packet, IdRule::Below128, hint);
+            let want = if id < 128 { Ok(Checked { ip_id: Some(id) }) } else { Err(Mismatch::IpId(id)) };
+            assert_eq!(got, want, "{id}");
+        }
+    }
+}
+
+#[test]
+fn a_clear_df_bit_needs_a_known_identification() {
+    let (mut random, mut solver, set) = (Random(3), Solver::new(), flow(false));
+    let mut clear = set;
+    clear.template[V4_ID + 2] = 0;
+    let packet = packet(&mut random, &clear, 5, 1024);
+    assert_eq!(solver.verify(&set, &packet, IdRule::Exact(5), 0), Ok(Checked { ip_id: Some(5) }));
+    assert_eq!(solver.verify(&set, &packet, IdRule::Any, 0), Err(Mismatch::Icrc));
+    assert_eq!(solver.verify(&set, &packet, IdRule::Below128, 0), Err(Mismatch::Icrc));
+}
+
+#[test]
+fn single_bit_errors_are_detected() {
+    let (mut random, mut solver) = (Random(4), Solver::new());
+    for v6 in [false, true] {
+        let flow = flow(v6);
+        for mtu in [256, 512, 1024, 2048, 4096] {
+            let mut packet = packet(&mut random, &flow, 77, mtu);
+            for bit in (0..packet.len() * 8).filter(|bit| bit / 8 != 4) {
+                // Every bit of the headers and the ICRC, a sample of the payload.
+                let edge = bit < 500 || bit + 500 > packet.len() * 8;
+                if !edge && !random.next().is_multiple_of(16) {
+                    continue;
+                }
+                packet[bit / 8] ^= 1 << (bit % 8);
+                for rule in [IdRule::Any, IdRule::Below128, IdRule::Exact(77)] {
+                    assert!(solver.verify(&flow, &packet, rule, 0).is_err(), "bit {bit} of MTU {mtu}");
+                }
+                packet[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+    }
+}
+
+/// The same exhaustively, in the algebra: an error of one bit, taken back to the identification, is a power of 1/x,
+/// and none within reach is one that [`Solver::verify`] takes for an identification.
+#[test]
+fn no_single_bit_error_looks_like_an_identification() {
+    let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;
+    // In the register bit 0 is the earliest bit. Bit 31 of the last four bytes, then every bit before it.
+    let mut error = multiply(ONE, retreat_by(bits as u32 / 8 - 4));
+    for bit in (16..bits).rev() {
+        assert_ne!(error >> 16, 0, "bit {bit}");
+        error = multiply(error, ONE >> 1);
+    }
+    assert_eq!(error, 1 << 15, "the last bit of the identification");
+}
+
+#[test]
+fn what_routers_change_is_not_covered_and_lengths_are_bounded() {
+    let (mut random, mut solver, flow) = (Random(5), Solver::new(), flow(false));
+    let mut packet = packet(&mut random, &flow, 0, 64);
+    packet[4] ^= 0xff;
+    assert!(solver.verify(&flow, &packet, IdRule::Exact(0), 0).is_ok());
+    for len in [0, 3, 4, 15, 65_508, 70_000] {
+        let bytes = vec![0; len];
+        assert_eq!(solver.verify(&flow, &bytes, IdRule::Any, 0), Err(Mismatch::Length(len)));
+    }
+    assert_eq!(solver.verify(&flow, &[0; 16], IdRule::Below128, 0), Err(Mismatch::Icrc));
+}

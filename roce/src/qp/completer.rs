@@ -1,0 +1,303 @@
+//! The completer: acknowledgements and READ responses to completions (IBTA vol. 1, 9.9.2; rxe_comp.c).
+
+use verbs::WcStatus;
+
+use super::{
+    Shared,
+    requester::Requester,
+    wqe::{self, SendWqe, Source},
+};
+use crate::{
+    memory::Memory,
+    mr_table::Want,
+    psn::Psn,
+    rnr,
+    time::Time,
+    wire::{Aeth, NakCode, Syndrome},
+};
+
+/// A READ response packet, and where responses of this connection are placed.
+pub(crate) struct Response<'a> {
+    pub(crate) psn: Psn,
+    pub(crate) payload: &'a [u8],
+    pub(crate) mtu: u32,
+    pub(crate) memory: &'a mut dyn Memory,
+}
+
+/// What an acknowledgement or response did.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// The oldest work request failed with this status.
+    pub(crate) failed: Option<WcStatus>,
+}
+
+impl Requester {
+    /// `psn` names a packet that was sent and is not acknowledged.
+    fn outstanding(&self, psn: Psn) -> bool {
+        psn.since(self.una) >= 0 && self.sent_end.since(psn) > 0
+    }
+
+    pub(crate) fn handle_ack(
+        &mut self,
+        now: Time,
+        psn: Psn,
+        aeth: Aeth,
+        shared: &mut Shared,
+        done: &mut Vec<SendWqe>,
+    ) -> Progress {
+        if !self.outstanding(psn) {
+            // A repeated acknowledgement of what was already acknowledged is no fault of anybody's.
+            if !matches!(aeth.syndrome, Syndrome::Ack(_)) || psn.since(self.una) >= 0 {
+                shared.counters.rx_stray_ack += 1;
+            }
+            return Progress::default();
+        }
+        match aeth.syndrome {
+            Syndrome::Ack(_) => {
+                if !self.ack_through(now, psn, done) {
+                    self.implied_nak(now, shared);
+                }
+                Progress::default()
+            }
+            Syndrome::RnrNak(code) => self.handle_rnr(now, psn, code, shared, done),
+            Syndrome::Nak(NakCode::PsnSequence) => {
+                shared.counters.rcvd_seq_err += 1;
+                self.ack_through(now, psn.minus(1), done);
+                self.lost(now);
+                Progress::default()
+            }
+            Syndrome::Nak(code) => {
+                self.ack_through(now, psn.minus(1), done);
+                Progress { failed: Some(nak_status(code)) }
+            }
+            Syndrome::Reserved(_) => {
+                shared.counters.rx_stray_ack += 1;
+                Progress::default()
+            }
+        }
+    }
+
+    fn handle_rnr(
+        &mut self,
+        now: Time,
+        psn: Psn,
+        code: u8,
+        shared: &mut Shared,
+        done: &mut Vec<SendWqe>,
+    ) -> Progress {
+        shared.counters.rcvd_rnr_err += 1;
+        self.ack_through(now, psn.minus(1), done);
+        if self.rnr_left == 0 {
+            shared.counters.retry_rnr_exceeded_err += 1;
+            return Progress { failed: Some(WcStatus::RnrRetryExceeded) };
+        }
+        if self.retry.rnr < 7 {
+            self.rnr_left -= 1;
+        }
+        self.go_back();
+        self.rnr_until = Some(now + rnr::delay(code));
+        // The peer is alive and asked for the pause: the retransmission timer starts anew after it.
+        self.timer = None;
+        Progress::default()
+    }
+
+    /// Acknowledges up to and including `psn`, as far as READs allow, which complete by their responses only.
+    /// False when a READ stands in the way.
+    fn ack_through(&mut self, now: Time, psn: Psn, done: &mut Vec<SendWqe>) -> bool {
+        let (before, full) = (self.una, self.window_full());
+        let mut reached = true;
+        while let Some(wqe) = self.wqes.front() {
+            let Some(first) = wqe.first else { break };
+            if psn.since(self.una) < 0 {
+                break;
+            }
+            if wqe.is_read() {
+                reached = false;
+                break;
+            }
+            let last = first.plus(wqe.packets - 1);
+            if psn.since(last) < 0 {
+                self.una = psn.plus(1);
+                break;
+            }
+            self.una = last.plus(1);
+            done.extend(self.pop());
+        }
+        self.progressed(now, before, full);
+        reached
+    }
+
+    fn window_full(&self) -> bool {
+        let in_flight = self.sent_end.value().wrapping_sub(self.una.value()) & Psn::MASK;
+        in_flight + 1 >= self.window.packets()
+    }
+
+    /// Takes the oldest work request off, keeping the cursor on its packet.
+    pub(super) fn pop(&mut self) -> Option<SendWqe> {
+        self.cursor = match self.cursor {
+            (0, _) => (0, 0),
+            (index, packet) => (index - 1, packet),
+        };
+        self.wqes.pop_front()
+    }
+
+    /// Bookkeeping after `una` may have moved on from `before`.
+    fn progressed(&mut self, now: Time, before: Psn, full: bool) {
+        let packets = self.una.since(before);
+        if packets <= 0 {
+            return;
+        }
+        self.skip_acknowledged();
+        self.retries_left = self.retry.count;
+        self.rnr_left = self.retry.rnr;
+        self.rtt.acked(self.una, now);
+        self.window.on_ack(packets as u32, full);
+        while self.reads.front().is_some_and(|&end| self.una.since(end) > 0) {
+            self.reads.pop_front();
+        }
+        if self.recover.is_some_and(|end| self.una.since(end) >= 0) {
+            self.recover = None;
+        }
+        self.timer = None;
+        if self.sent_end.since(self.una) > 0 && self.rnr_until.is_none() {
+            self.arm(now);
+        }
+    }
+
+    /// After going back, a late acknowledgement may cover packets not yet resent.
+    fn skip_acknowledged(&mut self) {
+        if let (0, packet) = self.cursor
+            && let Some(first) = self.wqes.front().and_then(|w| w.first)
+        {
+            let acked = self.una.since(first).max(0) as u32;
+            self.cursor = (0, packet.max(acked));
+        }
+    }
+
+    /// A sequence NAK or an expiry: packets were lost from `una` on. Nothing to do where they were not resent yet.
+    fn lost(&mut self, now: Time) {
+        let (index, packet) = self.cursor;
+        let resent = index > 0
+            || self
+                .wqes
+                .front()
+                .and_then(|w| w.first)
+                .is_some_and(|first| first.plus(packet).since(self.una) > 0);
+        if resent {
+            self.window.on_loss(now);
+            self.go_back();
+        }
+    }
+
+    /// An acknowledgement passed over READ responses that never came.
+    fn implied_nak(&mut self, now: Time, shared: &mut Shared) {
+        if self.recover.is_none() {
+            shared.counters.implied_nak_seq_err += 1;
+            self.lost(now);
+        }
+    }
+
+    pub(crate) fn handle_read_response(
+        &mut self,
+        now: Time,
+        response: Response<'_>,
+        shared: &mut Shared,
+        done: &mut Vec<SendWqe>,
+    ) -> Progress {
+        let psn = response.psn;
+        if !self.outstanding(psn) {
+            shared.counters.rx_stray_ack += 1;
+            return Progress::default();
+        }
+        self.ack_through(now, psn.minus(1), done);
+        let Some(first) = self.wqes.front().filter(|w| w.is_read()).and_then(|w| w.first) else {
+            return Progress { failed: Some(WcStatus::BadResponse) };
+        };
+        match psn.since(self.una) {
+            0 => {}
+            ahead if ahead > 0 => {
+                self.implied_nak(now, shared);
+                return Progress::default();
+            }
+            _ => return Progress::default(),
+        }
+        let packet = psn.value().wrapping_sub(first.value()) & Psn::MASK;
+        self.take_response(now, packet, response, shared, done)
+    }
+
+    fn take_response(
+        &mut self,
+        now: Time,
+        packet: u32,
+        response: Response<'_>,
+        shared: &mut Shared,
+        done: &mut Vec<SendWqe>,
+    ) -> Progress {
+        let Response { payload, mtu, memory, .. } = response;
+        let wqe = &self.wqes[0];
+        let last = packet + 1 == wqe.packets;
+        if payload.len() != wqe.packet_len(packet, mtu) as usize {
+            return Progress { failed: Some(WcStatus::BadResponse) };
+        }
+        let Source::Sges(sges) = &wqe.source else { unreachable!("a READ is never inline") };
+        let offset = u64::from(packet) * u64::from(mtu);
+        if !place(sges, offset, payload, shared, memory) {
+            return Progress { failed: Some(WcStatus::LocalProtectionError) };
+        }
+        let (before, full) = (self.una, self.window_full());
+        self.una = before.plus(1);
+        if last {
+            done.extend(self.pop());
+        }
+        self.progressed(now, before, full);
+        Progress::default()
+    }
+
+    /// The retransmission timer or the peer's pause may have expired.
+    pub(crate) fn handle_timeout(&mut self, now: Time, shared: &mut Shared) -> Progress {
+        if self.rnr_until.is_some_and(|t| t <= now) {
+            self.rnr_until = None;
+        }
+        if self.timer.is_none_or(|t| t > now) {
+            return Progress::default();
+        }
+        self.timer = None;
+        shared.counters.local_ack_timeout_err += 1;
+        if self.rtt.expired() {
+            if self.retries_left == 0 {
+                shared.counters.retry_exceeded_err += 1;
+                return Progress { failed: Some(WcStatus::RetryExceeded) };
+            }
+            self.retries_left -= 1;
+        }
+        self.window.on_loss(now);
+        self.go_back();
+        self.arm(now);
+        Progress::default()
+    }
+}
+
+/// Copies `payload` to the buffers of a work request, from `offset` of the message on.
+pub(super) fn place(
+    sges: &[wqe::SgeRef],
+    offset: u64,
+    payload: &[u8],
+    shared: &Shared,
+    memory: &mut dyn Memory,
+) -> bool {
+    let mut rest = payload;
+    wqe::pieces(sges, offset, payload.len() as u64, Want::LocalWrite, &shared.mrs, |p| {
+        let (now, later) = rest.split_at(p.len as usize);
+        memory.place(p.region, p.offset, now);
+        rest = later;
+    })
+}
+
+fn nak_status(code: NakCode) -> WcStatus {
+    match code {
+        NakCode::RemoteAccess => WcStatus::RemoteAccessError,
+        NakCode::RemoteOperation => WcStatus::RemoteOperationError,
+        NakCode::InvalidRequest | NakCode::InvalidRdRequest => WcStatus::RemoteInvalidRequest,
+        NakCode::PsnSequence | NakCode::Reserved(_) => WcStatus::BadResponse,
+    }
+}

@@ -1,0 +1,371 @@
+//! A reliable-connected queue pair: requester, completer and responder over one connection.
+//!
+//! | from | on | to |
+//! |---|---|---|
+//! | Unconnected | `connect` (handshake done) | Connected |
+//! | Unconnected | `fail` | Dead |
+//! | Connected | `fail`: refusal sent or received, retries exhausted, disconnect | Failed |
+//! | Failed | last reply sent | Failed (silent) |
+//!
+//! Work requests posted in Failed or Dead complete as flushed at once.
+
+mod completer;
+mod reply;
+mod requester;
+mod responder;
+mod rtt;
+mod wqe;
+
+use std::{collections::VecDeque, net::SocketAddr};
+
+use verbs::{CqId, Error, PdId, QpCap, QpNum, Wc, WcStatus};
+
+pub(crate) use requester::Retry;
+pub(crate) use wqe::{RecvWqe, SendWqe, SgeList, SgeRef, Source};
+
+use crate::{
+    config::Config,
+    counters::Counters,
+    cq::Cq,
+    id_map::IdMap,
+    memory::Memory,
+    mr_table::MrTable,
+    opcode::{OpcodeInfo, Operation},
+    psn::Psn,
+    time::Time,
+    transmit::Transmit,
+    wire::{Bth, Packet},
+};
+use requester::Requester;
+use responder::Responder;
+
+/// What all queue pairs of a device share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) mrs: MrTable,
+    pub(crate) cqs: IdMap<Cq>,
+    pub(crate) counters: Counters,
+    /// Scratch for work requests a packet finished; kept so that the fast path does not allocate.
+    pub(crate) done: Vec<SendWqe>,
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) addr: SocketAddr,
+    pub(crate) qpn: u32,
+    pub(crate) mtu: u32,
+    /// Runs this stack: its IP IDs are small.
+    pub(crate) embedded: bool,
+}
+
+impl Peer {
+    /// What every packet to this peer has in common. MigReq is 1, as NICs in the migrated state send it.
+    fn bth(&self) -> Bth {
+        Bth { mig_req: true, p_key: Bth::DEFAULT_P_KEY, dest_qp: self.qpn, ..Bth::default() }
+    }
+}
+
+/// What the handshake agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkParam {
+    pub(crate) peer: Peer,
+    /// First PSN we send.
+    pub(crate) send_psn: Psn,
+    /// First PSN the peer sends.
+    pub(crate) recv_psn: Psn,
+    pub(crate) retry: Retry,
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+}
+
+#[derive(Debug)]
+struct Link {
+    peer: Peer,
+    requester: Requester,
+    responder: Responder,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Unconnected,
+    Connected(Box<Link>),
+    /// A refusal may still have to leave.
+    Failed(Box<Link>),
+    Dead,
+}
+
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) num: QpNum,
+    pub(crate) pd: PdId,
+    pub(crate) send_cq: CqId,
+    pub(crate) recv_cq: CqId,
+    pub(crate) cap: QpCap,
+    phase: Phase,
+    rq: VecDeque<RecvWqe>,
+}
+
+impl Qp {
+    pub(crate) fn new(num: QpNum, init: &verbs::QpInit) -> Self {
+        Self {
+            num,
+            pd: init.pd,
+            send_cq: init.send_cq,
+            recv_cq: init.recv_cq,
+            cap: init.cap,
+            phase: Phase::Unconnected,
+            rq: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn connect(&mut self, p: &LinkParam, config: &Config) -> bool {
+        if !matches!(self.phase, Phase::Unconnected) {
+            return false;
+        }
+        let window = config.window(p.peer.mtu);
+        self.phase = Phase::Connected(Box::new(Link {
+            peer: p.peer,
+            requester: Requester::new(p.send_psn, p.initiator_depth, p.retry, window, config.min_rto),
+            responder: Responder::new(p.recv_psn, p.responder_resources.min(config.max_responder_resources)),
+        }));
+        true
+    }
+
+    pub(crate) fn peer(&self) -> Option<&Peer> {
+        match &self.phase {
+            Phase::Connected(link) => Some(&link.peer),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn state_name(&self) -> &'static str {
+        match self.phase {
+            Phase::Unconnected => "not connected",
+            Phase::Connected(_) => "connected",
+            Phase::Failed(_) | Phase::Dead => "in the error state",
+        }
+    }
+
+    /// Bytes of payload per packet, once connected.
+    pub(crate) fn mtu(&self) -> Option<u32> {
+        self.peer().map(|p| p.mtu)
+    }
+
+    pub(crate) fn send_queue_full(&self) -> bool {
+        match &self.phase {
+            Phase::Connected(link) => link.requester.wqes.len() >= self.cap.max_send_wr as usize,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn post_send(&mut self, wqe: SendWqe, shared: &mut Shared) -> Result<(), Error> {
+        match &mut self.phase {
+            Phase::Unconnected => Err(Error::QpState("not connected")),
+            Phase::Connected(link) => {
+                shared.counters.rdma_sends += 1;
+                link.requester.post(wqe);
+                Ok(())
+            }
+            Phase::Failed(_) | Phase::Dead => {
+                self.complete_send(&wqe, WcStatus::WrFlushError, shared);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn post_recv(&mut self, wqe: RecvWqe, shared: &mut Shared) -> Result<(), Error> {
+        if matches!(self.phase, Phase::Failed(_) | Phase::Dead) {
+            self.flush_recv(&wqe, shared);
+            return Ok(());
+        }
+        if self.rq.len() >= self.cap.max_recv_wr as usize {
+            let limit = self.cap.max_recv_wr.into();
+            return Err(Error::Exhausted {
+                what: "receive queue entries",
+                limit,
+                remedy: "poll completions first",
+            });
+        }
+        self.rq.push_back(wqe);
+        Ok(())
+    }
+
+    /// Handles a packet that passed the ICRC and comes from the connection's peer.
+    pub(crate) fn handle(
+        &mut self,
+        now: Time,
+        info: &OpcodeInfo,
+        packet: &Packet<'_>,
+        shared: &mut Shared,
+        memory: &mut dyn Memory,
+    ) {
+        let Phase::Connected(link) = &mut self.phase else { return };
+        let mut done = std::mem::take(&mut shared.done);
+        let failed = match info.operation {
+            Operation::Acknowledge => {
+                // Decoding gives every acknowledgement its AETH.
+                let Some(aeth) = packet.aeth else { return };
+                link.requester.handle_ack(now, packet.bth.psn, aeth, shared, &mut done).failed
+            }
+            Operation::ReadResponse => {
+                let (psn, payload, mtu) = (packet.bth.psn, packet.payload, link.peer.mtu);
+                let response = completer::Response { psn, payload, mtu, memory };
+                link.requester.handle_read_response(now, response, shared, &mut done).failed
+            }
+            Operation::Cnp => {
+                shared.counters.rx_cnp += 1;
+                link.requester.window.on_cnp(now);
+                None
+            }
+            _ => return self.handle_request(info, packet, shared, memory),
+        };
+        self.settle(&done, failed, shared);
+        done.clear();
+        shared.done = done;
+    }
+
+    fn handle_request(
+        &mut self,
+        info: &OpcodeInfo,
+        packet: &Packet<'_>,
+        shared: &mut Shared,
+        memory: &mut dyn Memory,
+    ) {
+        let Phase::Connected(link) = &mut self.phase else { return };
+        let (mtu, recv_cq) = (link.peer.mtu, self.recv_cq);
+        let mut cx = responder::Context { qp: self.num, pd: self.pd, mtu, rq: &mut self.rq, shared, memory };
+        let outcome = link.responder.handle(info, packet, &mut cx);
+        let mut failed = outcome.failed;
+        if let Some(wc) = outcome.completion {
+            failed |= !complete(shared, recv_cq, wc);
+        }
+        if failed {
+            self.fail(None, shared);
+        }
+    }
+
+    /// Reports finished work requests, then a failure if there was one.
+    fn settle(&mut self, done: &[SendWqe], mut failed: Option<WcStatus>, shared: &mut Shared) {
+        for wqe in done {
+            if wqe.flags.signaled && !self.complete_send(wqe, WcStatus::Success, shared) {
+                failed = Some(WcStatus::FatalError);
+            }
+        }
+        if let Some(status) = failed {
+            self.fail(Some(status), shared);
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time, shared: &mut Shared) {
+        let Phase::Connected(link) = &mut self.phase else { return };
+        let progress = link.requester.handle_timeout(now, shared);
+        self.settle(&[], progress.failed, shared);
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        match &self.phase {
+            Phase::Connected(link) => link.requester.deadline(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn has_work(&self) -> bool {
+        match &self.phase {
+            Phase::Connected(link) => !link.responder.replies.is_empty() || link.requester.has_work(),
+            Phase::Failed(link) => !link.responder.replies.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Builds the next packet: replies first, since the peer's window depends on them.
+    pub(crate) fn next_packet(&mut self, now: Time, shared: &mut Shared, out: &mut Transmit) -> bool {
+        let (link, open) = match &mut self.phase {
+            Phase::Connected(link) => (link, true),
+            Phase::Failed(link) => (link, false),
+            _ => return false,
+        };
+        let peer = link.peer;
+        match link.responder.replies.next_packet(&peer, shared, out) {
+            Ok(true) => return true,
+            Ok(false) if !open => return false,
+            Ok(false) => {}
+            Err(()) => {
+                self.fail(None, shared);
+                return self.next_packet(now, shared, out);
+            }
+        }
+        match link.requester.next_packet(now, &peer, shared, out) {
+            Ok(sent) => sent,
+            Err(status) => {
+                self.fail(Some(status), shared);
+                false
+            }
+        }
+    }
+
+    /// Moves to the error state: the oldest send completes with `status`, everything else as flushed.
+    pub(crate) fn fail(&mut self, status: Option<WcStatus>, shared: &mut Shared) {
+        let mut link = match std::mem::replace(&mut self.phase, Phase::Dead) {
+            Phase::Connected(link) => link,
+            Phase::Failed(link) => {
+                self.phase = Phase::Failed(link);
+                return;
+            }
+            Phase::Unconnected | Phase::Dead => {
+                self.flush_receives(shared);
+                return;
+            }
+        };
+        let mut status = status.unwrap_or(WcStatus::WrFlushError);
+        while let Some(wqe) = link.requester.pop() {
+            self.complete_send(&wqe, status, shared);
+            status = WcStatus::WrFlushError;
+        }
+        if let Some(recv) = link.responder.take_recv() {
+            self.flush_recv(&recv, shared);
+        }
+        self.phase = Phase::Failed(link);
+        self.flush_receives(shared);
+    }
+
+    fn flush_receives(&mut self, shared: &mut Shared) {
+        while let Some(recv) = self.rq.pop_front() {
+            self.flush_recv(&recv, shared);
+        }
+    }
+
+    fn flush_recv(&self, recv: &RecvWqe, shared: &mut Shared) {
+        let wc = Wc {
+            wr_id: recv.wr_id,
+            qp: self.num,
+            status: WcStatus::WrFlushError,
+            opcode: verbs::WcOpcode::Recv,
+            ..Wc::EMPTY
+        };
+        complete(shared, self.recv_cq, wc);
+    }
+
+    fn complete_send(&self, wqe: &SendWqe, status: WcStatus, shared: &mut Shared) -> bool {
+        let wc = Wc {
+            wr_id: wqe.wr_id,
+            qp: self.num,
+            status,
+            opcode: wqe.opcode(),
+            byte_len: wqe.len,
+            imm: None,
+            solicited: false,
+        };
+        complete(shared, self.send_cq, wc)
+    }
+}
+
+/// False when the completion queue was full, which costs the queue pair.
+fn complete(shared: &mut Shared, cq: CqId, wc: Wc) -> bool {
+    let fits = shared.cqs.get_mut(&cq.0).is_some_and(|cq| cq.push(wc));
+    if !fits {
+        shared.counters.cq_overrun += 1;
+    }
+    fits
+}

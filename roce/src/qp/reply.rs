@@ -1,0 +1,166 @@
+//! What a responder still has to send: acknowledgements and READ responses, in the order of their requests,
+//! since an acknowledgement inside a run of responses is fatal to the requester.
+
+use std::collections::VecDeque;
+
+use super::{Peer, Shared};
+use crate::{
+    memory::Piece,
+    mr_table::{MrRef, Want},
+    opcode,
+    psn::Psn,
+    transmit::Transmit,
+    wire::{Aeth, Bth, NakCode, Syndrome, pad_of},
+};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reply {
+    Ack {
+        psn: Psn,
+        syndrome: Syndrome,
+        msn: u32,
+    },
+    /// `packet` of `packets` is the next response. `source` is absent for a READ of no bytes.
+    Read {
+        psn: Psn,
+        packet: u32,
+        packets: u32,
+        source: Option<(MrRef, u64)>,
+        len: u32,
+        msn: u32,
+    },
+}
+
+impl Reply {
+    pub(super) fn with_msn(mut self, new: u32) -> Self {
+        match &mut self {
+            Self::Ack { msn, .. } | Self::Read { msn, .. } => *msn = new,
+        }
+        self
+    }
+
+    fn is_plain_ack(&self) -> bool {
+        matches!(self, Self::Ack { syndrome: Syndrome::Ack(_), .. })
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    queue: VecDeque<Reply>,
+    reads: usize,
+}
+
+impl Replies {
+    /// More than any requester can cause in one window; what is dropped beyond it is asked for again.
+    const MAX: usize = 256;
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// READs not yet answered in full.
+    pub(super) fn reads(&self) -> usize {
+        self.reads
+    }
+
+    pub(super) fn push(&mut self, reply: Reply) {
+        // A later acknowledgement says all that the one before it says.
+        if let Some(back) = self.queue.back_mut()
+            && reply.is_plain_ack()
+            && back.is_plain_ack()
+        {
+            *back = reply;
+            return;
+        }
+        if self.queue.len() >= Self::MAX {
+            return;
+        }
+        self.reads += usize::from(matches!(reply, Reply::Read { .. }));
+        self.queue.push_back(reply);
+    }
+
+    /// Answers a repeated READ for PSNs `from..end`, in place of answers that overlap it.
+    pub(super) fn restart_read(&mut self, from: Psn, end: Psn, reply: Reply) {
+        self.queue.retain(|queued| match queued {
+            Reply::Read { psn, packets, .. } => psn.plus(*packets).since(from) <= 0 || psn.since(end) >= 0,
+            Reply::Ack { .. } => true,
+        });
+        self.reads = self.queue.iter().filter(|r| matches!(r, Reply::Read { .. })).count();
+        self.push(reply);
+    }
+
+    /// Builds the next packet. `Err` when a region was withdrawn while it was being read.
+    pub(super) fn next_packet(
+        &mut self,
+        peer: &Peer,
+        shared: &mut Shared,
+        out: &mut Transmit,
+    ) -> Result<bool, ()> {
+        let Some(front) = self.queue.front_mut() else { return Ok(false) };
+        out.begin(peer.addr);
+        let finished = match front {
+            Reply::Ack { psn, syndrome, msn } => {
+                header(
+                    out,
+                    peer,
+                    opcode::ACKNOWLEDGE,
+                    *psn,
+                    0,
+                    Some(Aeth { syndrome: *syndrome, msn: *msn }),
+                );
+                true
+            }
+            Reply::Read { psn, packet, packets, source, len, msn } => {
+                let Some(piece) = response_piece(*packet, *source, *len, peer.mtu, shared) else {
+                    let syndrome = Syndrome::Nak(NakCode::RemoteAccess);
+                    *front = Reply::Ack { psn: psn.plus(*packet), syndrome, msn: *msn };
+                    self.queue.truncate(1);
+                    self.reads = 0;
+                    return Err(());
+                };
+                let (first, last) = (*packet == 0, *packet + 1 == *packets);
+                let op = match (first, last) {
+                    (true, true) => opcode::READ_RESPONSE_ONLY,
+                    (true, false) => opcode::READ_RESPONSE_FIRST,
+                    (false, false) => opcode::READ_RESPONSE_MIDDLE,
+                    (false, true) => opcode::READ_RESPONSE_LAST,
+                };
+                let aeth = (first || last).then_some(Aeth { syndrome: Syndrome::ACK, msn: *msn });
+                header(out, peer, op, psn.plus(*packet), pad_of(piece.len as usize), aeth);
+                if piece.len > 0 {
+                    out.pieces.push(piece);
+                    out.copy_first = true;
+                }
+                *packet += 1;
+                last
+            }
+        };
+        if finished && let Some(Reply::Read { .. }) = self.queue.pop_front() {
+            self.reads -= 1;
+        }
+        shared.counters.sent_pkts += 1;
+        Ok(true)
+    }
+}
+
+fn response_piece(
+    packet: u32,
+    source: Option<(MrRef, u64)>,
+    len: u32,
+    mtu: u32,
+    shared: &Shared,
+) -> Option<Piece> {
+    let Some((mr, base)) = source else {
+        return Some(Piece { region: crate::memory::RegionId(0), offset: 0, len: 0 });
+    };
+    let region = shared.mrs.still(mr, Want::RemoteRead)?;
+    let start = packet * mtu;
+    Some(Piece { region, offset: base + u64::from(start), len: (len - start).min(mtu) })
+}
+
+fn header(out: &mut Transmit, peer: &Peer, opcode: u8, psn: Psn, pad: u8, aeth: Option<Aeth>) {
+    out.header.push(&Bth { opcode, psn, pad, ..peer.bth() }.encode());
+    if let Some(aeth) = aeth {
+        out.header.push(&aeth.encode());
+    }
+}

@@ -1,0 +1,277 @@
+//! The requester: work requests to request packets (IBTA vol. 1, 9.7.3), by reference to memory. Nothing that
+//! was sent is stored; a retransmission reads the memory again.
+
+use std::{collections::VecDeque, time::Duration};
+
+use verbs::{SendOp, WcStatus};
+
+use super::{
+    Peer, Shared,
+    wqe::{self, SendWqe, Source},
+};
+use crate::{
+    mr_table::Want,
+    opcode,
+    psn::Psn,
+    time::Time,
+    transmit::Transmit,
+    window::Window,
+    wire::{Bth, Reth, pad_of},
+};
+
+/// Retry limits agreed on by the connection's handshake.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    /// 0-7.
+    pub(crate) count: u8,
+    /// 0-7, where 7 is for ever.
+    pub(crate) rnr: u8,
+    /// Zero: never give up.
+    pub(crate) ack_timeout: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Requester {
+    pub(super) wqes: VecDeque<SendWqe>,
+    /// The packet to send next: a work request by position and a packet of it.
+    pub(super) cursor: (usize, u32),
+    /// Oldest unacknowledged PSN.
+    pub(super) una: Psn,
+    /// PSN the next work request to start will get.
+    pub(super) alloc: Psn,
+    /// One after the highest PSN sent.
+    pub(super) sent_end: Psn,
+    /// Last PSN of each READ request whose responses are awaited.
+    pub(super) reads: VecDeque<Psn>,
+    pub(super) initiator_depth: u8,
+    pub(super) window: Box<dyn Window>,
+    since_ack_req: u32,
+    pub(super) retry: Retry,
+    pub(super) retries_left: u8,
+    pub(super) rnr_left: u8,
+    pub(super) rtt: super::rtt::Rtt,
+    /// A retransmission round is under way until this PSN is acknowledged.
+    pub(super) recover: Option<Psn>,
+    /// Expiry of the retransmission timer; armed while anything is unacknowledged.
+    pub(super) timer: Option<Time>,
+    /// The peer asked for a pause until then.
+    pub(super) rnr_until: Option<Time>,
+}
+
+impl Requester {
+    pub(crate) fn new(
+        psn: Psn,
+        initiator_depth: u8,
+        retry: Retry,
+        window: Box<dyn Window>,
+        min_rto: Duration,
+    ) -> Self {
+        Self {
+            wqes: VecDeque::new(),
+            cursor: (0, 0),
+            una: psn,
+            alloc: psn,
+            sent_end: psn,
+            reads: VecDeque::new(),
+            initiator_depth,
+            window,
+            since_ack_req: 0,
+            retry,
+            retries_left: retry.count,
+            rnr_left: retry.rnr,
+            rtt: super::rtt::Rtt::new(min_rto, retry.ack_timeout),
+            recover: None,
+            timer: None,
+            rnr_until: None,
+        }
+    }
+
+    pub(crate) fn post(&mut self, wqe: SendWqe) {
+        self.wqes.push_back(wqe);
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        match (self.timer, self.rnr_until) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// PSN of the packet under the cursor, if there is one to send.
+    fn cursor_psn(&self) -> Option<Psn> {
+        let wqe = self.wqes.get(self.cursor.0)?;
+        Some(wqe.first.unwrap_or(self.alloc).plus(self.cursor.1))
+    }
+
+    /// Something could be sent now.
+    pub(crate) fn has_work(&self) -> bool {
+        if self.rnr_until.is_some() {
+            return false;
+        }
+        let (Some(wqe), Some(psn)) = (self.wqes.get(self.cursor.0), self.cursor_psn()) else { return false };
+        if wqe.flags.fence && self.cursor.1 == 0 && !self.reads.is_empty() {
+            return false;
+        }
+        if wqe.is_read() {
+            return self.reads.len() < usize::from(self.initiator_depth)
+                && self.in_flight(psn) < self.window.packets();
+        }
+        self.in_flight(psn) < self.window.packets()
+    }
+
+    fn in_flight(&self, psn: Psn) -> u32 {
+        psn.value().wrapping_sub(self.una.value()) & Psn::MASK
+    }
+
+    /// Builds the packet under the cursor. `Err` when its memory is gone.
+    pub(crate) fn next_packet(
+        &mut self,
+        now: Time,
+        peer: &Peer,
+        shared: &mut Shared,
+        out: &mut Transmit,
+    ) -> Result<bool, WcStatus> {
+        if !self.has_work() {
+            return Ok(false);
+        }
+        let (index, packet) = self.cursor;
+        let psn = self.start(index).plus(packet);
+        let consumed = if self.wqes[index].is_read() {
+            self.read_request(index, packet, psn, peer, out)
+        } else {
+            self.data_packet(index, packet, psn, peer, shared, out)?;
+            1
+        };
+        self.advance(now, psn, consumed);
+        shared.counters.sent_pkts += 1;
+        Ok(true)
+    }
+
+    /// The first PSN of a work request, assigned when its first packet leaves.
+    fn start(&mut self, index: usize) -> Psn {
+        let wqe = &mut self.wqes[index];
+        *wqe.first.get_or_insert_with(|| {
+            let first = self.alloc;
+            self.alloc = first.plus(wqe.packets);
+            first
+        })
+    }
+
+    fn advance(&mut self, now: Time, psn: Psn, consumed: u32) {
+        let end = psn.plus(consumed);
+        if end.since(self.sent_end) > 0 {
+            self.sent_end = end;
+            self.rtt.sent(psn.plus(consumed - 1), now);
+        }
+        let (index, packet) = self.cursor;
+        let next = packet + consumed;
+        self.cursor = if next >= self.wqes[index].packets { (index + 1, 0) } else { (index, next) };
+        if self.timer.is_none() {
+            self.arm(now);
+        }
+    }
+
+    pub(super) fn arm(&mut self, now: Time) {
+        self.timer = Some(now + self.rtt.interval());
+    }
+
+    /// One READ request asks for at most a window of packets, so that the responses fit the receive buffer.
+    fn read_request(&mut self, index: usize, packet: u32, psn: Psn, peer: &Peer, out: &mut Transmit) -> u32 {
+        let wqe = &self.wqes[index];
+        let SendOp::Read(remote) = wqe.op else { unreachable!("only READs come here") };
+        let packets = (wqe.packets - packet).min(self.window.packets());
+        let offset = u64::from(packet) * u64::from(peer.mtu);
+        let len = (u64::from(wqe.len) - offset).min(u64::from(packets) * u64::from(peer.mtu)) as u32;
+        out.begin(peer.addr);
+        out.header.push(&self.bth(opcode::READ_REQUEST, psn, 0, peer, false, true).encode());
+        // The peer judges the address; a sum that wraps is its business to refuse.
+        let reth = Reth { addr: remote.addr.wrapping_add(offset), rkey: remote.rkey, length: len };
+        out.header.push(&reth.encode());
+        self.reads.push_back(psn.plus(packets - 1));
+        self.since_ack_req = 0;
+        packets
+    }
+
+    fn data_packet(
+        &mut self,
+        index: usize,
+        packet: u32,
+        psn: Psn,
+        peer: &Peer,
+        shared: &Shared,
+        out: &mut Transmit,
+    ) -> Result<(), WcStatus> {
+        let wqe = &self.wqes[index];
+        let last = packet + 1 == wqe.packets;
+        let len = wqe.packet_len(packet, peer.mtu);
+        let ack_req = last || self.wants_ack(psn);
+        let solicited = last && wqe.flags.solicited;
+        let op = data_opcode(wqe.op, packet == 0, last);
+        out.begin(peer.addr);
+        out.header.push(&self.bth(op, psn, pad_of(len as usize), peer, solicited, ack_req).encode());
+        let info = opcode::info(op).expect("own opcodes are known");
+        if let (true, SendOp::Write(remote) | SendOp::WriteWithImm(remote, _)) = (info.reth, wqe.op) {
+            out.header.push(&Reth { addr: remote.addr, rkey: remote.rkey, length: wqe.len }.encode());
+        }
+        if let (true, SendOp::SendWithImm(imm) | SendOp::WriteWithImm(_, imm)) = (info.immdt, wqe.op) {
+            out.header.push(&imm.to_be_bytes());
+        }
+        let offset = u64::from(packet) * u64::from(peer.mtu);
+        match &wqe.source {
+            Source::Inline(bytes) => {
+                let start = offset as usize;
+                out.inline.extend_from_slice(&bytes[start..start + len as usize]);
+            }
+            Source::Sges(sges) => {
+                let pieces = &mut out.pieces;
+                if !wqe::pieces(sges, offset, len.into(), Want::LocalRead, &shared.mrs, |p| pieces.push(p)) {
+                    return Err(WcStatus::LocalProtectionError);
+                }
+            }
+        }
+        self.since_ack_req = if ack_req { 0 } else { self.since_ack_req + 1 };
+        Ok(())
+    }
+
+    /// Asks for an acknowledgement often enough that the window never closes before one is due.
+    fn wants_ack(&self, psn: Psn) -> bool {
+        let window = self.window.packets();
+        self.since_ack_req + 1 >= (window / 4).clamp(1, 32) || self.in_flight(psn) + 1 >= window
+    }
+
+    fn bth(&self, opcode: u8, psn: Psn, pad: u8, peer: &Peer, solicited: bool, ack_req: bool) -> Bth {
+        Bth { opcode, solicited, pad, ack_req, psn, ..peer.bth() }
+    }
+
+    /// Resends from the oldest unacknowledged packet on.
+    pub(super) fn go_back(&mut self) {
+        let packet = self.wqes.front().and_then(|w| w.first).map_or(0, |first| self.in_flight_from(first));
+        self.cursor = (0, packet);
+        self.reads.clear();
+        self.recover = Some(self.sent_end);
+        self.rtt.forget();
+        self.since_ack_req = 0;
+    }
+
+    fn in_flight_from(&self, first: Psn) -> u32 {
+        self.una.value().wrapping_sub(first.value()) & Psn::MASK
+    }
+}
+
+fn data_opcode(op: SendOp, first: bool, last: bool) -> u8 {
+    match (op, first, last) {
+        (SendOp::Send, true, true) => opcode::SEND_ONLY,
+        (SendOp::SendWithImm(_), true, true) => opcode::SEND_ONLY_WITH_IMM,
+        (SendOp::Send | SendOp::SendWithImm(_), true, false) => opcode::SEND_FIRST,
+        (SendOp::Send | SendOp::SendWithImm(_), false, false) => opcode::SEND_MIDDLE,
+        (SendOp::Send, false, true) => opcode::SEND_LAST,
+        (SendOp::SendWithImm(_), false, true) => opcode::SEND_LAST_WITH_IMM,
+        (SendOp::Write(_), true, true) => opcode::WRITE_ONLY,
+        (SendOp::WriteWithImm(..), true, true) => opcode::WRITE_ONLY_WITH_IMM,
+        (SendOp::Write(_) | SendOp::WriteWithImm(..), true, false) => opcode::WRITE_FIRST,
+        (SendOp::Write(_) | SendOp::WriteWithImm(..), false, false) => opcode::WRITE_MIDDLE,
+        (SendOp::Write(_), false, true) => opcode::WRITE_LAST,
+        (SendOp::WriteWithImm(..), false, true) => opcode::WRITE_LAST_WITH_IMM,
+        (SendOp::Read(_), ..) => opcode::READ_REQUEST,
+    }
+}

@@ -1,0 +1,372 @@
+//! The responder: request packets to memory, receive completions and acknowledgements (IBTA vol. 1, 9.7.4;
+//! rxe_resp.c). Each packet passes the checks in the order of the specification: PSN, opcode sequence,
+//! resources, key, length; then it is executed and acknowledged.
+
+use std::collections::VecDeque;
+
+use verbs::{PdId, Wc, WcOpcode, WcStatus};
+
+use super::{
+    Shared,
+    completer::place,
+    reply::{Replies, Reply},
+    wqe::RecvWqe,
+};
+use crate::{
+    memory::Memory,
+    mr_table::{MrRef, Want},
+    opcode::{OpcodeInfo, Operation, Position},
+    psn::Psn,
+    wire::{NakCode, Packet, Syndrome},
+};
+
+/// Longest message (IBTA C9-9).
+const MAX_MESSAGE: u32 = 1 << 31;
+
+/// The message being received.
+#[derive(Debug)]
+enum Message {
+    None,
+    Send {
+        recv: RecvWqe,
+        filled: u64,
+    },
+    /// `target` is absent for a WRITE of no bytes, whose key is not looked at.
+    Write {
+        target: Option<(MrRef, u64)>,
+        len: u32,
+        filled: u32,
+    },
+}
+
+/// Refusal of a request. The connection is lost, except after RNR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    NotReady,
+    Nak(NakCode),
+    /// The message is longer than the posted buffer: the receive fails too.
+    TooLong,
+}
+
+const INVALID: Refusal = Refusal::Nak(NakCode::InvalidRequest);
+const ACCESS: Refusal = Refusal::Nak(NakCode::RemoteAccess);
+
+#[derive(Debug)]
+pub(crate) struct Responder {
+    /// Expected PSN.
+    epsn: Psn,
+    /// Messages completed, modulo 2^24.
+    msn: u32,
+    message: Message,
+    /// A NAK was sent for the gap in front of this PSN; the next one is due when the requester starts over.
+    nak_sent: Option<Psn>,
+    pub(super) replies: Replies,
+    responder_resources: u8,
+}
+
+/// What executing a packet came to.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) completion: Option<Wc>,
+    /// A NAK that ends the connection is on its way.
+    pub(crate) failed: bool,
+}
+
+/// The queue pair's parts a request needs.
+pub(crate) struct Context<'a> {
+    pub(crate) qp: verbs::QpNum,
+    pub(crate) pd: PdId,
+    pub(crate) mtu: u32,
+    pub(crate) rq: &'a mut VecDeque<RecvWqe>,
+    pub(crate) shared: &'a mut Shared,
+    pub(crate) memory: &'a mut dyn Memory,
+}
+
+impl Responder {
+    pub(crate) fn new(epsn: Psn, responder_resources: u8) -> Self {
+        Self {
+            epsn,
+            msn: 0,
+            message: Message::None,
+            nak_sent: None,
+            replies: Replies::default(),
+            responder_resources,
+        }
+    }
+
+    pub(crate) fn handle(&mut self, info: &OpcodeInfo, packet: &Packet<'_>, cx: &mut Context<'_>) -> Outcome {
+        match packet.bth.psn.since(self.epsn) {
+            0 => {}
+            ahead if ahead > 0 => {
+                self.out_of_sequence(packet.bth.psn, cx.shared);
+                return Outcome::default();
+            }
+            _ => {
+                self.duplicate(info, packet, cx);
+                return Outcome::default();
+            }
+        }
+        self.nak_sent = None;
+        match self.execute(info, packet, cx) {
+            Ok(completion) => {
+                // A READ is answered by its responses, not by an acknowledgement.
+                if packet.bth.ack_req && info.operation != Operation::ReadRequest {
+                    self.acknowledge();
+                }
+                Outcome { completion, failed: false }
+            }
+            Err(refusal) => self.refuse(refusal, packet, cx),
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        self.replies.push(Reply::Ack { psn: self.epsn.minus(1), syndrome: Syndrome::ACK, msn: self.msn });
+    }
+
+    /// One NAK per gap; another one when the requester has started over and the gap is still there.
+    fn out_of_sequence(&mut self, psn: Psn, shared: &mut Shared) {
+        shared.counters.out_of_seq_request += 1;
+        if self.nak_sent.is_some_and(|first| psn.since(first) > 0) {
+            return;
+        }
+        self.nak_sent = Some(psn);
+        shared.counters.send_seq_err += 1;
+        let syndrome = Syndrome::Nak(NakCode::PsnSequence);
+        self.replies.push(Reply::Ack { psn: self.epsn, syndrome, msn: self.msn });
+    }
+
+    /// SENDs and WRITEs are acknowledged again, READs are carried out again, possibly from mid-range.
+    fn duplicate(&mut self, info: &OpcodeInfo, packet: &Packet<'_>, cx: &mut Context<'_>) {
+        cx.shared.counters.duplicate_request += 1;
+        if info.operation != Operation::ReadRequest {
+            self.acknowledge();
+            return;
+        }
+        if let Ok((reply, packets)) = self.read_reply(packet, cx) {
+            let end = packet.bth.psn.plus(packets);
+            // What was never requested before cannot be a duplicate.
+            if end.since(self.epsn) <= 0 {
+                self.replies.restart_read(packet.bth.psn, end, reply);
+            }
+        }
+    }
+
+    fn execute(
+        &mut self,
+        info: &OpcodeInfo,
+        packet: &Packet<'_>,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<Wc>, Refusal> {
+        self.check_sequence(info)?;
+        self.check_length(info.position, packet, cx.mtu)?;
+        match info.operation {
+            Operation::Send => self.execute_send(info.position, packet, cx),
+            Operation::Write => self.execute_write(info.position, packet, cx),
+            Operation::ReadRequest => self.execute_read(packet, cx).map(|()| None),
+            _ => Err(INVALID),
+        }
+    }
+
+    fn check_sequence(&self, info: &OpcodeInfo) -> Result<(), Refusal> {
+        let fits = match &self.message {
+            Message::None => info.position.starts(),
+            Message::Send { .. } => info.operation == Operation::Send && !info.position.starts(),
+            Message::Write { .. } => info.operation == Operation::Write && !info.position.starts(),
+        };
+        if fits { Ok(()) } else { Err(INVALID) }
+    }
+
+    /// FIRST and MIDDLE are full, LAST is not empty, none exceeds the path MTU.
+    fn check_length(&self, position: Position, packet: &Packet<'_>, mtu: u32) -> Result<(), Refusal> {
+        let len = packet.payload.len() as u64;
+        let mtu = u64::from(mtu);
+        let fits = match position {
+            Position::First | Position::Middle => len == mtu,
+            Position::Last => 1 <= len && len <= mtu,
+            Position::Only => len <= mtu,
+        };
+        if fits { Ok(()) } else { Err(INVALID) }
+    }
+
+    fn execute_send(
+        &mut self,
+        position: Position,
+        packet: &Packet<'_>,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<Wc>, Refusal> {
+        if position.starts() {
+            let recv = cx.rq.pop_front().ok_or(Refusal::NotReady)?;
+            self.message = Message::Send { recv, filled: 0 };
+        }
+        let Message::Send { recv, filled } = &mut self.message else { return Err(INVALID) };
+        let len = packet.payload.len() as u64;
+        if *filled + len > recv.len {
+            return Err(Refusal::TooLong);
+        }
+        if !place(&recv.sges, *filled, packet.payload, cx.shared, cx.memory) {
+            return Err(Refusal::Nak(NakCode::RemoteOperation));
+        }
+        *filled += len;
+        let done = (recv.wr_id, *filled as u32);
+        self.passed(1, position.ends());
+        if !position.ends() {
+            return Ok(None);
+        }
+        self.message = Message::None;
+        Ok(Some(received(cx, done.0, WcOpcode::Recv, done.1, packet)))
+    }
+
+    fn execute_write(
+        &mut self,
+        position: Position,
+        packet: &Packet<'_>,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<Wc>, Refusal> {
+        if packet.imm.is_some() && cx.rq.is_empty() {
+            return Err(Refusal::NotReady);
+        }
+        if position.starts() {
+            self.message = self.begin_write(position, packet, cx)?;
+        }
+        let Message::Write { target, len, filled } = &mut self.message else { return Err(INVALID) };
+        let total = *len;
+        let payload = packet.payload.len() as u32;
+        // Exactly the announced length: neither less at the end nor more before it.
+        let after = *filled + payload;
+        if after > total || position.ends() != (after == total) {
+            return Err(INVALID);
+        }
+        if let Some((mr, offset)) = *target {
+            // Access may have been withdrawn since the first packet.
+            let region = cx.shared.mrs.still(mr, Want::RemoteWrite).ok_or(ACCESS)?;
+            cx.memory.place(region, offset + u64::from(*filled), packet.payload);
+        }
+        *filled = after;
+        self.passed(1, position.ends());
+        if !position.ends() {
+            return Ok(None);
+        }
+        self.message = Message::None;
+        if packet.imm.is_none() {
+            return Ok(None);
+        }
+        let recv = cx.rq.pop_front().ok_or(Refusal::NotReady)?;
+        Ok(Some(received(cx, recv.wr_id, WcOpcode::RecvWriteWithImm, total, packet)))
+    }
+
+    fn begin_write(
+        &self,
+        position: Position,
+        packet: &Packet<'_>,
+        cx: &Context<'_>,
+    ) -> Result<Message, Refusal> {
+        let reth = packet.reth.ok_or(INVALID)?;
+        if reth.length > MAX_MESSAGE || position == Position::First && reth.length <= cx.mtu {
+            return Err(INVALID);
+        }
+        let target = if reth.length == 0 {
+            None
+        } else {
+            let found =
+                cx.shared.mrs.remote(reth.rkey, cx.pd, reth.addr, reth.length.into(), Want::RemoteWrite);
+            Some(found.ok_or(ACCESS)?)
+        };
+        Ok(Message::Write { target, len: reth.length, filled: 0 })
+    }
+
+    fn execute_read(&mut self, packet: &Packet<'_>, cx: &mut Context<'_>) -> Result<(), Refusal> {
+        if self.replies.reads() >= usize::from(self.responder_resources) {
+            return Err(INVALID);
+        }
+        let (reply, packets) = self.read_reply(packet, cx)?;
+        self.passed(packets, true);
+        self.replies.push(reply.with_msn(self.msn));
+        Ok(())
+    }
+
+    fn read_reply(&self, packet: &Packet<'_>, cx: &Context<'_>) -> Result<(Reply, u32), Refusal> {
+        let reth = packet.reth.ok_or(INVALID)?;
+        let packets = reth.length.div_ceil(cx.mtu).max(1);
+        // More PSNs than a requester may have outstanding could not be told from duplicates.
+        if reth.length > MAX_MESSAGE || packets >= 1 << 23 {
+            return Err(INVALID);
+        }
+        let source = if reth.length == 0 {
+            None
+        } else {
+            let found =
+                cx.shared.mrs.remote(reth.rkey, cx.pd, reth.addr, reth.length.into(), Want::RemoteRead);
+            Some(found.ok_or(ACCESS)?)
+        };
+        let reply =
+            Reply::Read { psn: packet.bth.psn, packet: 0, packets, source, len: reth.length, msn: self.msn };
+        Ok((reply, packets))
+    }
+
+    fn passed(&mut self, packets: u32, message_done: bool) {
+        self.epsn = self.epsn.plus(packets);
+        if message_done {
+            self.msn = (self.msn + 1) & Psn::MASK;
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal, packet: &Packet<'_>, cx: &mut Context<'_>) -> Outcome {
+        let syndrome = match refusal {
+            Refusal::NotReady => {
+                cx.shared.counters.send_rnr_err += 1;
+                // Later packets of the same burst are not a gap.
+                self.nak_sent = Some(packet.bth.psn);
+                Syndrome::RnrNak(cx.shared.config.rnr_timer)
+            }
+            Refusal::Nak(code) => {
+                if code == NakCode::RemoteAccess {
+                    cx.shared.counters.send_access_err += 1;
+                } else {
+                    cx.shared.counters.send_invalid_request += 1;
+                }
+                Syndrome::Nak(code)
+            }
+            Refusal::TooLong => {
+                cx.shared.counters.send_invalid_request += 1;
+                Syndrome::Nak(NakCode::InvalidRequest)
+            }
+        };
+        self.replies.push(Reply::Ack { psn: packet.bth.psn, syndrome, msn: self.msn });
+        let failed = refusal != Refusal::NotReady;
+        let completion = match std::mem::replace(&mut self.message, Message::None) {
+            Message::Send { recv, .. } if failed => Some(failed_recv(cx, recv.wr_id, refusal)),
+            message => {
+                self.message = message;
+                None
+            }
+        };
+        Outcome { completion, failed }
+    }
+
+    /// The receive a partly received SEND holds, when the queue pair fails.
+    pub(crate) fn take_recv(&mut self) -> Option<RecvWqe> {
+        match std::mem::replace(&mut self.message, Message::None) {
+            Message::Send { recv, .. } => Some(recv),
+            _ => None,
+        }
+    }
+}
+
+fn received(cx: &mut Context<'_>, wr_id: u64, opcode: WcOpcode, byte_len: u32, packet: &Packet<'_>) -> Wc {
+    cx.shared.counters.rdma_recvs += 1;
+    Wc {
+        wr_id,
+        qp: cx.qp,
+        status: WcStatus::Success,
+        opcode,
+        byte_len,
+        imm: packet.imm,
+        solicited: packet.bth.solicited,
+    }
+}
+
+fn failed_recv(cx: &Context<'_>, wr_id: u64, refusal: Refusal) -> Wc {
+    let status =
+        if refusal == Refusal::TooLong { WcStatus::LocalLengthError } else { WcStatus::LocalProtectionError };
+    Wc { wr_id, qp: cx.qp, status, ..Wc::EMPTY }
+}

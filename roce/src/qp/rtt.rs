@@ -1,0 +1,70 @@
+//! Round-trip time and the retransmission interval. The handshake's ACK timeout says when a silent peer costs
+//! a retry; well before that, a lost tail is resent on the measured round trip, without costing one.
+
+use std::time::Duration;
+
+use crate::{psn::Psn, time::Time};
+
+#[derive(Debug)]
+pub(super) struct Rtt {
+    smoothed: Option<Duration>,
+    /// The packet being timed; none after a retransmission (Karn's rule).
+    sample: Option<(Psn, Time)>,
+    backoff: u32,
+    min: Duration,
+    /// `Duration::MAX` when the handshake said "for ever".
+    full: Duration,
+}
+
+impl Rtt {
+    /// Until a round trip was measured.
+    const INITIAL: Duration = Duration::from_millis(50);
+    /// Between probes of a peer that may stay silent for ever.
+    const LONGEST_PROBE: Duration = Duration::from_secs(1);
+
+    pub(super) fn new(min: Duration, ack_timeout: Duration) -> Self {
+        let full = if ack_timeout.is_zero() { Duration::MAX } else { ack_timeout };
+        Self { smoothed: None, sample: None, backoff: 0, min, full }
+    }
+
+    pub(super) fn sent(&mut self, psn: Psn, now: Time) {
+        self.sample.get_or_insert((psn, now));
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.sample = None;
+    }
+
+    /// Everything before `una` was acknowledged.
+    pub(super) fn acked(&mut self, una: Psn, now: Time) {
+        self.backoff = 0;
+        if let Some((psn, at)) = self.sample
+            && una.since(psn) > 0
+        {
+            let rtt = now - at;
+            self.smoothed = Some(self.smoothed.map_or(rtt, |s| (s * 7 + rtt) / 8));
+            self.sample = None;
+        }
+    }
+
+    fn probe(&self) -> Duration {
+        let base = self.smoothed.map_or(Self::INITIAL, |s| s * 4).max(self.min);
+        base.saturating_mul(1 << self.backoff.min(16))
+    }
+
+    /// How long to wait for an acknowledgement before resending.
+    pub(super) fn interval(&self) -> Duration {
+        if self.full == Duration::MAX {
+            self.probe().min(Self::LONGEST_PROBE)
+        } else {
+            self.probe().min(self.full)
+        }
+    }
+
+    /// The timer expired; true when that counts as one of the handshake's retries.
+    pub(super) fn expired(&mut self) -> bool {
+        let counts = self.interval() >= self.full;
+        self.backoff = (self.backoff + 1).min(16);
+        counts
+    }
+}

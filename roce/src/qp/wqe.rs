@@ -1,0 +1,94 @@
+//! Posted work requests.
+
+use smallvec::SmallVec;
+use verbs::{SendFlags, SendOp, WcOpcode};
+
+use crate::{
+    memory::Piece,
+    mr_table::{MrRef, MrTable, Want},
+    psn::Psn,
+};
+
+/// A scatter/gather element whose key and bounds were checked when it was posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SgeRef {
+    pub(crate) mr: MrRef,
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+}
+
+pub(crate) type SgeList = SmallVec<[SgeRef; 2]>;
+
+/// Calls `each` with the pieces of `sges` that hold `len` bytes from `offset` on. False if a region went away.
+pub(crate) fn pieces(
+    sges: &[SgeRef],
+    mut offset: u64,
+    mut len: u64,
+    want: Want,
+    mrs: &MrTable,
+    mut each: impl FnMut(Piece),
+) -> bool {
+    for sge in sges {
+        let sge_len = u64::from(sge.len);
+        if offset >= sge_len {
+            offset -= sge_len;
+            continue;
+        }
+        let n = len.min(sge_len - offset);
+        if n > 0 {
+            let Some(region) = mrs.still(sge.mr, want) else { return false };
+            each(Piece { region, offset: sge.offset + offset, len: n as u32 });
+        }
+        offset = 0;
+        len -= n;
+        if len == 0 {
+            return true;
+        }
+    }
+    len == 0
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    Sges(SgeList),
+    Inline(SmallVec<[u8; 64]>),
+}
+
+/// A send work request. It occupies `packets` PSNs from `first` on, once it has been started.
+#[derive(Clone, Debug)]
+pub(crate) struct SendWqe {
+    pub(crate) wr_id: u64,
+    pub(crate) op: SendOp,
+    pub(crate) flags: SendFlags,
+    pub(crate) source: Source,
+    pub(crate) len: u32,
+    pub(crate) packets: u32,
+    pub(crate) first: Option<Psn>,
+}
+
+impl SendWqe {
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self.op, SendOp::Read(_))
+    }
+
+    pub(crate) fn opcode(&self) -> WcOpcode {
+        match self.op {
+            SendOp::Send | SendOp::SendWithImm(_) => WcOpcode::Send,
+            SendOp::Write(_) | SendOp::WriteWithImm(..) => WcOpcode::Write,
+            SendOp::Read(_) => WcOpcode::Read,
+        }
+    }
+
+    /// Bytes carried by packet `n` of this message.
+    pub(crate) fn packet_len(&self, n: u32, mtu: u32) -> u32 {
+        let start = u64::from(n) * u64::from(mtu);
+        u64::from(self.len).saturating_sub(start).min(mtu.into()) as u32
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RecvWqe {
+    pub(crate) wr_id: u64,
+    pub(crate) sges: SgeList,
+    pub(crate) len: u64,
+}

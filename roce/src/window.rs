@@ -1,0 +1,110 @@
+//! How many packets a requester may have unacknowledged.
+
+use std::{fmt::Debug, time::Duration};
+
+use crate::time::Time;
+
+/// A congestion window in packets.
+pub trait Window: Debug + Send {
+    /// Packets that may be unacknowledged now; at least 1.
+    fn packets(&self) -> u32;
+    /// `n` packets were acknowledged, with the window in use when `full`.
+    fn on_ack(&mut self, n: u32, full: bool);
+    /// Packets were lost: a sequence NAK or the retransmission timer.
+    fn on_loss(&mut self, now: Time);
+    /// A congestion notification packet arrived.
+    fn on_cnp(&mut self, now: Time);
+}
+
+/// Doubles per round trip up to a threshold, then grows by one packet per round trip; halves on loss.
+#[derive(Clone, Debug)]
+pub struct Aimd {
+    window: u32,
+    threshold: u32,
+    max: u32,
+    acked: u32,
+    last_cut: Option<Time>,
+}
+
+impl Aimd {
+    /// One burst loses many packets but is one event: cuts closer together than this count once.
+    const CUT_INTERVAL: Duration = Duration::from_micros(200);
+    const MIN: u32 = 4;
+
+    pub fn new(start: u32, max: u32) -> Self {
+        let max = max.max(Self::MIN);
+        Self { window: start.clamp(Self::MIN, max), threshold: max, max, acked: 0, last_cut: None }
+    }
+
+    fn cut(&mut self, now: Time) {
+        if self.last_cut.is_some_and(|last| now - last < Self::CUT_INTERVAL) {
+            return;
+        }
+        self.last_cut = Some(now);
+        self.window = (self.window / 2).max(Self::MIN);
+        self.threshold = self.window;
+        self.acked = 0;
+    }
+}
+
+impl Window for Aimd {
+    fn packets(&self) -> u32 {
+        self.window
+    }
+
+    fn on_ack(&mut self, n: u32, full: bool) {
+        if !full {
+            return;
+        }
+        if self.window < self.threshold {
+            self.window = (self.window + n).min(self.threshold);
+            return;
+        }
+        self.acked += n;
+        while self.acked >= self.window && self.window < self.max {
+            self.acked -= self.window;
+            self.window += 1;
+        }
+        self.acked = self.acked.min(self.window);
+    }
+
+    fn on_loss(&mut self, now: Time) {
+        self.cut(now);
+    }
+
+    fn on_cnp(&mut self, now: Time) {
+        self.cut(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grows_on_acks_and_halves_once_per_event() {
+        let mut w = Aimd::new(8, 128);
+        for _ in 0..20 {
+            w.on_ack(w.packets(), true);
+        }
+        assert_eq!(w.packets(), 128);
+        w.on_loss(Time(1_000_000));
+        w.on_loss(Time(1_000_001));
+        assert_eq!(w.packets(), 64);
+        w.on_ack(64, true);
+        assert_eq!(w.packets(), 65);
+        w.on_cnp(Time(2_000_000));
+        assert_eq!(w.packets(), 32);
+    }
+
+    #[test]
+    fn does_not_grow_while_idle_and_never_stops() {
+        let mut w = Aimd::new(8, 128);
+        w.on_ack(8, false);
+        assert_eq!(w.packets(), 8);
+        for t in 0..50 {
+            w.on_loss(Time(t * 1_000_000));
+        }
+        assert_eq!(w.packets(), Aimd::MIN);
+    }
+}
