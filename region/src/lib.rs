@@ -1,1 +1,224 @@
+//! Page-aligned memory that outlives its registration.
+//!
+//! Every region is its own mapping, so that unmapping gives the pages back at once and a region never shares
+//! a page with anything else a peer must not see. Pages are backed only when first touched.
+#![allow(unsafe_code)]
 
+use std::{
+    ffi::CString,
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    ptr,
+    sync::{Arc, OnceLock},
+};
+
+use verbs::Memory;
+
+/// From this size on huge pages are worth asking for: the smallest huge page of x86-64 and of 4 KiB-page arm64.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Bytes per page of this machine.
+pub fn page_size() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    *SIZE.get_or_init(|| {
+        // SAFETY: sysconf takes no pointers.
+        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        usize::try_from(size).unwrap_or(4096)
+    })
+}
+
+/// The bytes a region of `len` bytes occupies: whole pages, at least one. `None` if no mapping can be that large.
+pub fn footprint(len: usize) -> Option<usize> {
+    let mapped = len.max(1).checked_next_multiple_of(page_size())?;
+    isize::try_from(mapped).is_ok().then_some(mapped)
+}
+
+/// Maps `len` zeroed bytes, private to this process, starting on a page.
+///
+/// The mapping goes with the last clone of the result. A region of 0 bytes has an address of its own too.
+///
+/// # Errors
+/// [`io::ErrorKind::OutOfMemory`] if the kernel refuses.
+pub fn alloc(len: usize) -> io::Result<Memory> {
+    map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None)
+}
+
+/// Like [`alloc`], but shared through the returned file, which another process may map.
+///
+/// The file is named `name` in /proc and sealed against a change of its size, so that no process that holds
+/// it can take pages away from under a mapping.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if `name` contains a zero byte or exceeds 249 bytes,
+/// [`io::ErrorKind::OutOfMemory`] if the kernel refuses the mapping.
+pub fn memfd(name: &str, len: usize) -> io::Result<(OwnedFd, Memory)> {
+    let mapped = footprint(len).ok_or_else(|| refused(len, &io::Error::from_raw_os_error(libc::ENOMEM)))?;
+    let fd = sealed_file(name, mapped)?;
+    let memory = map(len, libc::MAP_SHARED, Some(&fd))?;
+    Ok((fd, memory))
+}
+
+fn sealed_file(name: &str, len: usize) -> io::Result<OwnedFd> {
+    let name = CString::new(name)?;
+    // SAFETY: `name` is a C string that lives through the call.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let len = libc::off_t::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: takes no pointers.
+    if unsafe { libc::ftruncate(fd.as_raw_fd(), len) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: takes no pointers.
+    if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(fd)
+}
+
+/// A mapping, unmapped when dropped.
+struct Mapping {
+    addr: *mut libc::c_void,
+    len: usize,
+}
+
+// SAFETY: only the address and length are kept here, and unmapping may happen on any thread.
+unsafe impl Send for Mapping {}
+// SAFETY: a shared reference permits nothing.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `map` and, with the last `Memory` gone, nothing refers to it.
+        unsafe { libc::munmap(self.addr, self.len) };
+    }
+}
+
+fn map(len: usize, flags: libc::c_int, file: Option<&OwnedFd>) -> io::Result<Memory> {
+    let mapped = footprint(len).ok_or_else(|| refused(len, &io::Error::from_raw_os_error(libc::ENOMEM)))?;
+    let fd = file.map_or(-1, AsRawFd::as_raw_fd);
+    // SAFETY: the kernel chooses a free range, so no existing mapping changes.
+    let addr =
+        unsafe { libc::mmap(ptr::null_mut(), mapped, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
+    if addr == libc::MAP_FAILED {
+        return Err(refused(len, &io::Error::last_os_error()));
+    }
+    let mapping = Mapping { addr, len: mapped };
+    advise_huge(&mapping);
+    // SAFETY: `mapping`, the owner, keeps at least `len` bytes mapped for reading and writing.
+    Ok(unsafe { Memory::from_raw_parts(addr.cast(), len, Arc::new(mapping)) })
+}
+
+/// Asks for huge pages. A kernel without them says no, and small pages do as well.
+fn advise_huge(mapping: &Mapping) {
+    if mapping.len >= HUGE_PAGE {
+        // SAFETY: the range is ours and the advice does not change what it contains.
+        unsafe { libc::madvise(mapping.addr, mapping.len, libc::MADV_HUGEPAGE) };
+    }
+}
+
+fn refused(len: usize, error: &io::Error) -> io::Error {
+    if error.raw_os_error() != Some(libc::ENOMEM) {
+        return io::Error::new(error.kind(), format!("cannot map {len} bytes: {error}"));
+    }
+    let remedy = "use smaller or fewer regions, or raise the limit that is reached: `ulimit -v`, \
+                  vm.overcommit_memory, vm.max_map_count";
+    io::Error::new(
+        io::ErrorKind::OutOfMemory,
+        format!("cannot map {len} bytes: the kernel has no room for them; {remedy}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Whether one mapping of this process contains `addr`.
+    fn is_mapped(addr: u64) -> bool {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().any(|line| {
+            let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let hex = |text| u64::from_str_radix(text, 16).unwrap();
+            (hex(start)..hex(end)).contains(&addr)
+        })
+    }
+
+    #[test]
+    fn regions_are_zeroed_writable_and_start_on_a_page() {
+        for len in [1, 64, 4095, 4096, 4097, 3 << 20] {
+            let memory = alloc(len).unwrap();
+            assert_eq!((memory.len(), memory.addr() % page_size() as u64), (len, 0));
+            assert!(memory.to_vec(0, len).iter().all(|&byte| byte == 0));
+            memory.write(len - 1, &[7]);
+            assert_eq!(memory.to_vec(len - 1, 1), [7]);
+        }
+    }
+
+    #[test]
+    fn empty_regions_have_addresses_of_their_own() {
+        let (a, b) = (alloc(0).unwrap(), alloc(0).unwrap());
+        assert!(a.is_empty() && b.is_empty());
+        assert_ne!(a.addr(), b.addr());
+        assert!(is_mapped(a.addr()));
+    }
+
+    #[test]
+    fn the_mapping_goes_with_the_last_clone() {
+        // A child process, because in this one another test may map the same range again at once.
+        if std::env::var_os("NAA_REGION_CHILD").is_none() {
+            let name = "tests::the_mapping_goes_with_the_last_clone";
+            let status = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name, "--test-threads=1"])
+                .env("NAA_REGION_CHILD", "1")
+                .status();
+            assert!(status.unwrap().success());
+            return;
+        }
+        let memory = alloc(64 << 20).unwrap();
+        let middle = memory.addr() + (32 << 20);
+        let part = memory.slice(5, 5);
+        drop(memory);
+        assert!(is_mapped(middle));
+        drop(part);
+        assert!(!is_mapped(middle));
+    }
+
+    #[test]
+    fn memory_is_backed_only_when_touched() {
+        let resident = || {
+            let statm = fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * page_size()
+        };
+        let before = resident();
+        let _memory = alloc(1 << 30).unwrap();
+        assert!(resident() < before + (256 << 20));
+    }
+
+    #[test]
+    fn what_cannot_be_mapped_is_refused_with_a_remedy() {
+        for len in [usize::MAX, isize::MAX as usize, 1 << 60] {
+            let error = alloc(len).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+            assert!(error.to_string().contains("ulimit -v"), "{error}");
+            assert!(memfd("too-large", len).is_err());
+        }
+    }
+
+    #[test]
+    fn a_memfd_is_shared_and_cannot_shrink() {
+        let (fd, memory) = memfd("naa-test", 5000).unwrap();
+        assert_eq!(memory.len(), 5000);
+        let other = map(5000, libc::MAP_SHARED, Some(&fd)).unwrap();
+        memory.write(4999, &[9]);
+        assert_eq!(other.to_vec(4999, 1), [9]);
+        assert!(fs::File::from(fd).set_len(0).is_err());
+        assert_eq!(memfd("a\0b", 1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert!(memfd("empty", 0).unwrap().1.is_empty());
+    }
+}

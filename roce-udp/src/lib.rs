@@ -1,1 +1,94 @@
+//! RoCEv2 on ordinary UDP sockets: the embedded provider behind the seam.
+//!
+//! [`open`] makes a device of one local address. [`socket`] moves datagrams, `sys` beneath it holds the system
+//! calls; what a packet means is the `roce` crate's business.
 
+mod device;
+mod driver;
+mod engine;
+mod memory;
+mod role;
+pub mod socket;
+mod sys;
+mod waiters;
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+use roce::{Config, Endpoint};
+use verbs::{Context, DeviceAttr, Error};
+
+use crate::{
+    device::Device,
+    driver::Embedded,
+    engine::Engine,
+    socket::{Port, PortConfig, ROCE_PORT},
+};
+
+/// How to open a device.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub config: Config,
+    pub port: PortConfig,
+    /// At most this much payload per packet; `None`: what the interface allows. One of 256 to 4096.
+    pub max_path_mtu: Option<u32>,
+    /// Fail instead of falling back to a device that cannot listen when another process holds the address.
+    pub must_listen: bool,
+}
+
+/// IP, UDP and RoCE headers at their longest, as rdma_cm counts them (iboe_get_mtu, IB_MAX_HEADERS).
+const HEADERS: u32 = 96;
+
+#[derive(Debug)]
+struct SystemEntropy(ChaCha20Rng);
+
+impl roce::Entropy for SystemEntropy {
+    fn next_u32(&mut self) -> u32 {
+        self.0.next_u32()
+    }
+}
+
+/// Opens the embedded device on `local`, a concrete address of this machine.
+///
+/// The first process on an address owns its port 4791: it may listen, and talks to any RoCEv2 peer. Another one
+/// gets a device on an ephemeral port, which dials peers of this provider only; `DeviceAttr::can_listen` tells.
+pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
+    let (port, cannot_listen) = match Port::bind(SocketAddr::new(local, ROCE_PORT), &options.port) {
+        Ok(port) => (port, None),
+        Err(error @ Error::AddressInUse { .. }) if !options.must_listen => {
+            (Port::bind(SocketAddr::new(local, 0), &options.port)?, Some(error.to_string()))
+        }
+        Err(error) => return Err(error),
+    };
+    let max_path_mtu = path_mtu(socket::local_mtu(local)?, options.max_path_mtu)?;
+    let config = &options.config;
+    let attr = DeviceAttr {
+        provider: "embedded",
+        name: format!("embedded RoCEv2 on {}", port.local_addr()),
+        address: port.local_addr().ip(),
+        max_path_mtu,
+        max_inline_data: config.max_inline_data,
+        max_sge: config.max_sge,
+        max_qp: config.max_qp,
+        max_mr: config.max_mr,
+        max_cq: config.max_cq,
+        max_msg: 1 << 31,
+        can_listen: cannot_listen.is_none(),
+    };
+    // From the operating system: RKeys, PSNs and queue pair numbers are the protocol's only secrets.
+    let entropy = SystemEntropy(ChaCha20Rng::from_os_rng());
+    let endpoint = Endpoint::new(config.clone(), max_path_mtu, Box::new(entropy));
+    let device = Device::start(Engine::new(endpoint, port), attr, cannot_listen)?;
+    Ok(Context::new(Arc::new(Embedded(device))))
+}
+
+fn path_mtu(link: u32, wanted: Option<u32>) -> Result<u32, Error> {
+    let fits = |mtu: &u32| *mtu + HEADERS <= link && wanted.is_none_or(|wanted| *mtu <= wanted);
+    [4096, 2048, 1024, 512, 256].into_iter().find(fits).ok_or(Error::Invalid(
+        "no path MTU from 256 to 4096 fits the interface's MTU less 96 bytes of headers",
+    ))
+}

@@ -17,7 +17,10 @@ use std::{
 
 use verbs::PdId;
 
+use management::Management;
+
 use crate::{
+    cm::{Cm, CmConfig, embedded_guid},
     config::Config,
     counters::Counters,
     entropy::Entropy,
@@ -60,6 +63,7 @@ pub struct Endpoint {
     /// The earliest entry of each queue pair in `timers`.
     armed: IdMap<Time>,
     max_path_mtu: u32,
+    management: Management,
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -70,8 +74,9 @@ impl std::fmt::Debug for Endpoint {
 
 impl Endpoint {
     /// `max_path_mtu` is the most payload per packet the link allows: 256, 512, 1024, 2048 or 4096.
-    pub fn new(config: Config, max_path_mtu: u32, entropy: Box<dyn Entropy + Send>) -> Self {
+    pub fn new(config: Config, max_path_mtu: u32, mut entropy: Box<dyn Entropy + Send>) -> Self {
         let burst_left = config.burst;
+        let cm = CmConfig::new(embedded_guid(entropy.next_u32()), max_path_mtu);
         Self {
             shared: Shared {
                 config,
@@ -92,6 +97,7 @@ impl Endpoint {
             timers: BinaryHeap::new(),
             armed: IdMap::default(),
             max_path_mtu,
+            management: Management::new(Cm::new(cm)),
         }
     }
 
@@ -144,7 +150,7 @@ impl Endpoint {
             return;
         }
         self.shared.counters.rcvd_pkts += 1;
-        self.data_arrived(now, qpn);
+        self.data_arrived(qpn);
         if let Some(qp) = self.qps.get_mut(&qpn) {
             qp.handle(now, info, packet, &mut self.shared, memory);
         }

@@ -268,5 +268,26 @@ fn retreat_by(bytes: u32) -> u32 {
     used.fold(ONE, |product, (_, factor)| multiply(product, *factor))
 }
 
+/// Corrects the ICRC of a `datagram_len`-byte IPv4 datagram for another IP identification.
+///
+/// CRC is linear: the difference depends on the two identifications and on the length alone.
+pub fn renumber(icrc: &mut [u8; ICRC_LEN], datagram_len: usize, from: u16, to: u16) {
+    let after_id = V4_LEN - V4_ID - 2 - Bth::LEN + datagram_len.saturating_sub(ICRC_LEN);
+    let with = |id: u16| {
+        let mut hasher = Hasher::new();
+        hasher.update(&id.to_be_bytes());
+        let zeros = [0; 512];
+        let mut left = after_id;
+        while left > 0 {
+            let n = left.min(zeros.len());
+            hasher.update(&zeros[..n]);
+            left -= n;
+        }
+        hasher.finalize()
+    };
+    let corrected = u32::from_le_bytes(*icrc) ^ with(from) ^ with(to);
+    *icrc = corrected.to_le_bytes();
+}
+
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@
 //! Linux `drivers/infiniband/sw/rxe` for what peers do in practice.
 #![forbid(unsafe_code)]
 
+pub mod cm;
 pub mod config;
 mod counters;
 mod cq;

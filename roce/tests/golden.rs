@@ -6,8 +6,13 @@ use std::{
 };
 
 use roce::{
+    Entropy, Time,
+    cm::{Cm, CmConfig, CmOutput, embedded_guid},
     icrc::{Checked, Flow, IdRule, Solver, compute},
-    wire::{Bth, Packet},
+    wire::{
+        Bth, Packet,
+        mad::{CmaHeader, MAD_LEN, Mad, Message, gid, mtu_bytes, service_port},
+    },
 };
 
 const CAPTURES: [&str; 2] = ["rxe-rping-v4-v6-perftest-write.pcap", "naaice-library-calls.pcap"];
@@ -83,4 +88,99 @@ fn every_packet_reencodes_to_its_bytes() {
         decoded.encode(&mut bytes);
         assert_eq!(bytes, packet.payload, "packet {n}");
     }
+}
+
+/// The CM datagrams of all captures.
+fn mads() -> Vec<(Datagram, [u8; MAD_LEN])> {
+    let of = |packet: Datagram| {
+        let decoded = Packet::decode(&packet.payload).unwrap();
+        let mad = (decoded.bth.dest_qp == 1).then(|| <[u8; MAD_LEN]>::try_from(decoded.payload).unwrap())?;
+        Some((packet, mad))
+    };
+    all().into_iter().filter_map(of).collect()
+}
+
+#[test]
+fn every_cm_message_reencodes_to_its_bytes() {
+    let mut kinds = [0; 7];
+    for (n, (_, raw)) in mads().iter().enumerate() {
+        let mad = Mad::decode(raw).unwrap_or_else(|e| panic!("MAD {n}: {e}"));
+        kinds[usize::from(mad.message.attribute()) - 0x10] += 1;
+        assert_eq!(mad.encode(), *raw, "MAD {n}");
+        // REQ, REP and REJ have no bits outside their fields that a kernel sets.
+        if matches!(mad.message, Message::Req(_) | Message::Rep(_)) {
+            assert_eq!(Mad::new(mad.tid, mad.message).encode(), *raw, "MAD {n}");
+        }
+    }
+    let [req, _, _, rep, rtu, dreq, drep] = kinds;
+    assert!(req > 5 && rep > 5 && rtu > 5 && dreq > 5 && drep > 0, "{kinds:?}");
+}
+
+#[test]
+fn kernel_requests_mean_what_the_fields_say() {
+    for (packet, raw) in mads() {
+        let Message::Req(req) = Mad::decode(&raw).unwrap().message else { continue };
+        assert!(service_port(req.service_id).is_some());
+        assert_eq!((req.remote_cm_timeout, req.transport, req.max_cm_retries), (20, 0, 15));
+        assert_eq!((req.local_cm_timeout, req.retry_count, req.ack_timeout), (20, 7, 19));
+        assert_eq!((mtu_bytes(req.mtu), req.p_key, req.hop_limit), (Some(1024), 0xffff, 64));
+        assert_eq!((req.local_gid, req.remote_gid), (gid(packet.src.ip()), gid(packet.dst.ip())));
+        let header = CmaHeader::decode(req.private_data.first_chunk().unwrap()).unwrap();
+        assert_eq!((header.src, header.dst), (packet.src.ip(), packet.dst.ip()));
+        assert_eq!(header.encode(), req.private_data[..CmaHeader::LEN]);
+    }
+}
+
+/// The starting PSN in REQ and REP is the first that its sender receives.
+#[test]
+fn starting_psns_are_the_receivers() {
+    let mut expected = std::collections::HashMap::new();
+    let mut checked = 0;
+    for packet in all() {
+        let decoded = Packet::decode(&packet.payload).unwrap();
+        let Ok(raw) = <[u8; MAD_LEN]>::try_from(decoded.payload) else {
+            let first = expected.remove(&(packet.dst.ip(), decoded.bth.dest_qp));
+            let is_request = decoded.aeth.is_none();
+            checked += usize::from(first.is_some_and(|psn| is_request && psn == decoded.bth.psn));
+            continue;
+        };
+        match Mad::decode(&raw).map(|mad| mad.message) {
+            Ok(Message::Req(req)) => expected.insert((packet.src.ip(), req.qpn), req.starting_psn),
+            Ok(Message::Rep(rep)) => expected.insert((packet.src.ip(), rep.qpn), rep.starting_psn),
+            _ => None,
+        };
+    }
+    assert!(checked > 5, "{checked} first packets");
+}
+
+/// A kernel's whole conversation, as the passive side of it sees it.
+#[test]
+fn a_kernel_client_is_served() {
+    struct Counter(u32);
+    impl Entropy for Counter {
+        fn next_u32(&mut self) -> u32 {
+            self.0 += 1;
+            self.0
+        }
+    }
+    let (packet, raw) = mads().into_iter().find(|(_, raw)| raw[17] == 0x10).unwrap();
+    let Message::Req(req) = Mad::decode(&raw).unwrap().message else { panic!("a REQ") };
+    let (mut cm, mut entropy) = (Cm::new(CmConfig::new(embedded_guid(7), 4096)), Counter(0));
+    let now = Time::from_nanos(0);
+    cm.listen(service_port(req.service_id).unwrap(), 1, &mut entropy).unwrap();
+    cm.handle_mad(now, packet.src, packet.dst.ip(), &raw, &mut entropy);
+    let Some(CmOutput::Event(verbs::CmEvent::ConnectRequest { id, endpoints, .. })) = cm.poll_output() else {
+        panic!("a request");
+    };
+    assert_eq!(endpoints.remote.ip(), packet.src.ip());
+    cm.accept(now, id, 0x55, roce::psn::Psn::new(9), &verbs::ConnParam::default()).unwrap();
+    let Some(CmOutput::Bind(binding)) = cm.poll_output() else { panic!("a binding") };
+    assert_eq!((binding.remote_qpn, binding.sq_psn, binding.path_mtu), (req.qpn, req.starting_psn, 1024));
+    assert_eq!(binding.peer, (packet.src.ip(), 4791).into());
+    assert!(!binding.embedded_peer);
+    let (to, rep) = cm.poll_transmit().unwrap();
+    assert_eq!(to, binding.peer);
+    assert!(
+        matches!(Mad::decode(&rep).unwrap().message, Message::Rep(rep) if rep.ids.remote == req.local_comm_id)
+    );
 }

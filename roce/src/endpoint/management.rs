@@ -1,21 +1,258 @@
-//! Queue pair 1: the communication manager's datagrams.
+//! Queue pair 1: the communication manager's datagrams, and the connection calls that end in them.
 
-use super::{Endpoint, Received};
-use crate::{time::Time, transmit::Transmit, wire::Packet};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::{IpAddr, SocketAddr},
+};
+
+use verbs::{ChannelId, CmEvent, CmId, ConnParam, Error, QpNum};
+
+use super::{Endpoint, QpAttr, Received};
+use crate::{
+    cm::{Cm, CmOutput, ConnectArgs},
+    icrc::IdRule,
+    psn::Psn,
+    time::Time,
+    transmit::Transmit,
+    wire::{
+        Bth, Deth, Packet, ROCE_PORT,
+        mad::MAD_LEN,
+    },
+};
+
+/// The management queue pair, and its well-known key (IBTA vol. 1, 13.5.3).
+const GSI_QP: u32 = 1;
+const GSI_Q_KEY: u32 = 0x8001_0000;
+
+/// The connection manager and the queues its events go to.
+#[derive(Debug)]
+pub(super) struct Management {
+    cm: Cm,
+    channels: BTreeMap<u32, VecDeque<CmEvent>>,
+    next_channel: u32,
+    /// The channel of each listener and connection.
+    owners: BTreeMap<CmId, u32>,
+    psn: u32,
+}
+
+impl Management {
+    pub(super) fn new(cm: Cm) -> Self {
+        Self {
+            cm,
+            channels: BTreeMap::new(),
+            next_channel: 1,
+            owners: BTreeMap::new(),
+            psn: 0,
+        }
+    }
+}
+
+fn no_channel(channel: ChannelId) -> Error {
+    Error::NotFound { what: "event channel", id: channel.0.into() }
+}
 
 impl Endpoint {
-    pub(super) fn handle_ud(&mut self, _now: Time, _meta: &Received, _packet: &Packet<'_>, _datagram: &[u8]) {
+    pub fn create_channel(&mut self) -> ChannelId {
+        let id = self.management.next_channel;
+        self.management.next_channel = id.wrapping_add(1);
+        self.management.channels.insert(id, VecDeque::new());
+        ChannelId(id)
     }
 
-    pub(super) fn data_arrived(&mut self, _now: Time, _qpn: u32) {}
+    /// [`Error::Busy`] while listeners or connections report to it.
+    pub fn destroy_channel(&mut self, channel: ChannelId) -> Result<(), Error> {
+        if self.management.owners.values().any(|&owner| owner == channel.0) {
+            return Err(Error::Busy("connections report to the event channel"));
+        }
+        self.management.channels.remove(&channel.0).map(drop).ok_or(no_channel(channel))
+    }
 
-    pub(super) fn poll_cm_transmit(&mut self, _out: &mut Transmit) -> bool {
-        false
+    pub fn next_event(&mut self, channel: ChannelId) -> Result<Option<CmEvent>, Error> {
+        self.management.channels.get_mut(&channel.0).map(VecDeque::pop_front).ok_or(no_channel(channel))
+    }
+
+    /// The channel has events to take.
+    pub fn channel_ready(&self, channel: ChannelId) -> bool {
+        self.management.channels.get(&channel.0).is_some_and(|events| !events.is_empty())
+    }
+
+    pub fn listen(&mut self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
+        self.check_channel(channel)?;
+        let (id, port) = self.management.cm.listen(port, backlog, &mut *self.entropy)?;
+        self.management.owners.insert(id, channel.0);
+        Ok((id, port))
+    }
+
+    /// Dials TCP-space address `remote` from `local`; ends in an event.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        qp: QpNum,
+        local: IpAddr,
+        remote: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<CmId, Error> {
+        self.check_channel(channel)?;
+        self.check_unconnected(qp)?;
+        let args = ConnectArgs {
+            local,
+            remote,
+            peer: SocketAddr::new(remote.ip(), ROCE_PORT),
+            qpn: qp.0,
+            starting_psn: Psn::new(self.entropy.next_u32()),
+            path_mtu: self.max_path_mtu,
+            param,
+        };
+        let id = self.management.cm.connect(now, args, &mut *self.entropy)?;
+        self.management.owners.insert(id, channel.0);
+        self.settle_cm();
+        Ok(id)
+    }
+
+    /// Brings `qp` to ready-to-send and answers the request.
+    pub fn accept(&mut self, now: Time, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error> {
+        self.check_unconnected(qp)?;
+        let psn = Psn::new(self.entropy.next_u32());
+        self.management.cm.accept(now, id, qp.0, psn, param)?;
+        self.settle_cm();
+        Ok(())
+    }
+
+    pub fn reject(&mut self, now: Time, id: CmId, private_data: &[u8]) -> Result<(), Error> {
+        self.management.cm.reject(now, id, private_data)?;
+        self.management.owners.remove(&id);
+        self.settle_cm();
+        Ok(())
+    }
+
+    pub fn disconnect(&mut self, now: Time, id: CmId) -> Result<(), Error> {
+        self.management.cm.disconnect(now, id)?;
+        self.settle_cm();
+        Ok(())
+    }
+
+    pub fn destroy_id(&mut self, now: Time, id: CmId) -> Result<(), Error> {
+        let destroyed = self.management.cm.destroy(now, id);
+        self.settle_cm();
+        if let Some(channel) = self.management.owners.remove(&id)
+            && let Some(events) = self.management.channels.get_mut(&channel)
+        {
+            events.retain(|event| event.id() != id);
+        }
+        destroyed
+    }
+
+    /// The network refused a datagram to `to` at once.
+    pub fn send_failed(&mut self, to: SocketAddr) {
+        self.management.cm.send_failed(to);
+        self.settle_cm();
+    }
+
+    fn check_channel(&self, channel: ChannelId) -> Result<(), Error> {
+        self.management.channels.get(&channel.0).map(drop).ok_or(no_channel(channel))
+    }
+
+    fn check_unconnected(&self, qp: QpNum) -> Result<(), Error> {
+        match self.qp_state(qp) {
+            Some("not connected") => Ok(()),
+            Some(state) => Err(Error::QpState(state)),
+            None => Err(Error::NotFound { what: "queue pair", id: qp.0.into() }),
+        }
+    }
+
+    pub(super) fn handle_ud(&mut self, now: Time, meta: &Received, packet: &Packet<'_>, datagram: &[u8]) {
+        let mad: Option<&[u8; MAD_LEN]> = packet.payload.try_into().ok();
+        let keyed = packet.deth.is_some_and(|deth| deth.q_key == GSI_Q_KEY);
+        let (GSI_QP, true, Some(mad)) = (packet.bth.dest_qp, keyed, mad) else {
+            self.shared.counters.rx_malformed += 1;
+            return;
+        };
+        if self.check(meta, datagram, IdRule::Any).is_err() {
+            return;
+        }
+        self.shared.counters.rcvd_pkts += 1;
+        self.management.cm.handle_mad(now, meta.from, meta.to.ip(), mad, &mut *self.entropy);
+        self.settle_cm();
+    }
+
+    /// A packet arrived on a queue pair: as good as the confirmation of its connection (ib_cm_notify).
+    pub(super) fn data_arrived(&mut self, qpn: u32) {
+        self.management.cm.data_arrived(qpn);
+        self.settle_cm();
+    }
+
+    /// Carries out what the CM decided.
+    fn settle_cm(&mut self) {
+        while let Some(output) = self.management.cm.poll_output() {
+            match output {
+                CmOutput::Bind(binding) => {
+                    let attr = QpAttr {
+                        peer: binding.peer,
+                        remote_qpn: binding.remote_qpn,
+                        path_mtu: binding.path_mtu,
+                        send_psn: binding.sq_psn.value(),
+                        recv_psn: binding.rq_psn.value(),
+                        retry_count: binding.retry_count,
+                        rnr_retry_count: binding.rnr_retry,
+                        ack_timeout: binding.ack_timeout,
+                        responder_resources: binding.responder_resources,
+                        initiator_depth: binding.initiator_depth,
+                        embedded_peer: binding.embedded_peer,
+                    };
+                    // The queue pair may have been destroyed meanwhile: its connection then fails on first use.
+                    let _ = self.connect_qp(QpNum(binding.qpn), &attr);
+                }
+                CmOutput::FailQp { qpn } => self.fail_qp(QpNum(qpn)),
+                CmOutput::Event(event) => self.deliver(event),
+            }
+        }
+    }
+
+    fn deliver(&mut self, event: CmEvent) {
+        let management = &mut self.management;
+        let id = event.id();
+        let owner = match &event {
+            CmEvent::ConnectRequest { listener, .. } => {
+                let owner = management.owners.get(listener).copied();
+                if let Some(owner) = owner {
+                    management.owners.insert(id, owner);
+                }
+                owner
+            }
+            _ => management.owners.get(&id).copied(),
+        };
+        if let Some(events) = owner.and_then(|owner| management.channels.get_mut(&owner)) {
+            events.push_back(event);
+        }
+    }
+
+    pub(super) fn poll_cm_transmit(&mut self, out: &mut Transmit) -> bool {
+        let Some((to, mad)) = self.management.cm.poll_transmit() else { return false };
+        out.begin(to);
+        let psn = Psn::new(self.management.psn);
+        self.management.psn = self.management.psn.wrapping_add(1);
+        let bth = Bth {
+            opcode: crate::opcode::UD_SEND_ONLY,
+            mig_req: true,
+            p_key: Bth::DEFAULT_P_KEY,
+            dest_qp: GSI_QP,
+            psn,
+            ..Bth::default()
+        };
+        out.header.push(&bth.encode());
+        out.header.push(&Deth { q_key: GSI_Q_KEY, reserved: 0, src_qp: GSI_QP }.encode());
+        out.inline.extend_from_slice(&mad);
+        self.shared.counters.sent_pkts += 1;
+        true
     }
 
     pub(super) fn cm_timeout(&self) -> Option<Time> {
-        None
+        self.management.cm.poll_timeout()
     }
 
-    pub(super) fn handle_cm_timeout(&mut self, _now: Time) {}
+    pub(super) fn handle_cm_timeout(&mut self, now: Time) {
+        self.management.cm.handle_timeout(now);
+        self.settle_cm();
+    }
 }

@@ -146,3 +146,14 @@ fn what_routers_change_is_not_covered_and_lengths_are_bounded() {
     }
     assert_eq!(solver.verify(&flow, &[0; 16], IdRule::Below128, 0), Err(Mismatch::Icrc));
 }
+
+#[test]
+fn renumbering_equals_computing_anew() {
+    let flow = Flow::new("10.0.0.1:4791".parse().unwrap(), "10.0.0.2:4791".parse().unwrap()).unwrap();
+    for len in [16usize, 44, 1040, 4112] {
+        let header: Vec<u8> = (0..len - ICRC_LEN).map(|i| (i * 7) as u8).collect();
+        let mut icrc = compute(&flow, 13, &header, std::iter::empty());
+        renumber(&mut icrc, len, 13, 0);
+        assert_eq!(icrc, compute(&flow, 0, &header, std::iter::empty()));
+    }
+}

@@ -1,0 +1,356 @@
+//! A device: the engine under its lock, and who drives it.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use verbs::{DeviceAttr, Error, WaitMode, WaitOn, Wake};
+
+use crate::{
+    engine::{Engine, Turn},
+    role::{Role, RoleWord},
+    socket::{self, Waker},
+    sys::fork,
+    waiters::{Notice, SPIN},
+};
+
+/// A sleeper is woken for timers that are due earlier than its own by more than this.
+const SLACK: Duration = Duration::from_micros(50);
+
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) attr: DeviceAttr,
+    /// Why the device cannot listen, if it cannot.
+    pub(crate) cannot_listen: Option<String>,
+    state: Mutex<State>,
+    role: RoleWord,
+    /// Threads about to take the lock: a spinning driver lets them.
+    contenders: AtomicU32,
+    /// Ends the sleep of a driving caller.
+    caller_waker: Waker,
+    /// Ends the sleep of the driving progress thread.
+    thread_waker: Waker,
+    closing: AtomicBool,
+    forks: u32,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct State {
+    engine: Engine,
+    /// The driver sleeps on the socket until then, or for ever, for this.
+    asleep: Option<(Option<Instant>, WaitOn)>,
+    blocked: bool,
+}
+
+/// The engine, locked. Dropping it sends what there is to send and wakes whom it concerns.
+pub(crate) struct Access<'a> {
+    device: &'a Device,
+    state: MutexGuard<'a, State>,
+    flush: bool,
+}
+
+impl Device {
+    pub(crate) fn start(
+        engine: Engine,
+        attr: DeviceAttr,
+        cannot_listen: Option<String>,
+    ) -> Result<Arc<Self>, Error> {
+        let waker = || Waker::new().map_err(|e| Error::io("cannot create an eventfd", e));
+        let device = Arc::new(Self {
+            attr,
+            cannot_listen,
+            state: Mutex::new(State { engine, asleep: None, blocked: false }),
+            role: RoleWord::new(),
+            contenders: AtomicU32::new(0),
+            caller_waker: waker()?,
+            thread_waker: waker()?,
+            closing: AtomicBool::new(false),
+            forks: fork::generation(),
+            thread: Mutex::new(None),
+        });
+        let shared = device.clone();
+        let thread = std::thread::Builder::new()
+            .name("naa-progress".into())
+            .spawn(move || shared.progress())
+            .map_err(|e| Error::io("cannot start the progress thread", e))?;
+        *device.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(device)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock is a bug; other sessions may go on all the same.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the engine for a call. In a forked child the lock may be held for ever, so it is not even tried.
+    pub(crate) fn access(&self) -> Result<Access<'_>, Error> {
+        if fork::generation() != self.forks {
+            return Err(Error::Forked);
+        }
+        self.contenders.fetch_add(1, Ordering::Relaxed);
+        let state = self.lock();
+        self.contenders.fetch_sub(1, Ordering::Relaxed);
+        Ok(Access { device: self, state, flush: false })
+    }
+
+    pub(crate) fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
+        let waiter = {
+            let mut access = self.access()?;
+            let engine = access.engine();
+            if engine.ready(&on) {
+                return Ok(Wake::Ready);
+            }
+            if engine.waiters.take_interrupt(&on) {
+                return Ok(Wake::Interrupted);
+            }
+            if self.become_driver() { None } else { Some(engine.waiters.join(on)) }
+        };
+        let Some(waiter) = waiter else { return Ok(self.drive(on, mode, deadline)) };
+        let mut notice = waiter.wait(mode, deadline);
+        if notice == Notice::TimedOut {
+            // What was told at the last moment counts.
+            notice = self.lock().engine.waiters.leave(&waiter).unwrap_or(notice);
+        }
+        Ok(match notice {
+            Notice::Ready => Wake::Ready,
+            Notice::Interrupted => Wake::Interrupted,
+            Notice::TimedOut => Wake::TimedOut,
+            Notice::Drive => self.drive(on, mode, deadline),
+        })
+    }
+
+    fn become_driver(&self) -> bool {
+        if self.role.change(Role::None, Role::Caller) {
+            return true;
+        }
+        let taken = self.role.change(Role::Thread, Role::Caller);
+        if taken {
+            self.thread_waker.wake();
+        }
+        taken
+    }
+
+    /// Drives the device until `on` is ready. The role is the caller's on entry and another's on return.
+    fn drive(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Wake {
+        let start = Instant::now();
+        loop {
+            let mut state = self.lock();
+            let turn = state.turn();
+            let now = Instant::now();
+            let wake = if state.engine.ready(&on) {
+                Some(Wake::Ready)
+            } else if state.engine.waiters.take_interrupt(&on) {
+                Some(Wake::Interrupted)
+            } else {
+                deadline.is_some_and(|d| now >= d).then_some(Wake::TimedOut)
+            };
+            if let Some(wake) = wake {
+                self.stop_driving(&mut state);
+                return wake;
+            }
+            let spin = match mode {
+                WaitMode::Spin => true,
+                WaitMode::Adaptive => now - start < SPIN,
+                WaitMode::Block => false,
+            };
+            if turn.more || spin {
+                drop(state);
+                self.yield_to_contenders();
+                continue;
+            }
+            self.sleep(state, on, deadline, now, &self.caller_waker);
+        }
+    }
+
+    fn stop_driving(&self, state: &mut State) {
+        if !state.engine.waiters.hand_over() {
+            self.role.change(Role::Caller, Role::None);
+            self.rouse_thread();
+        }
+    }
+
+    /// Lets threads that want the lock have it; a mutex is not fair by itself.
+    fn yield_to_contenders(&self) {
+        for _ in 0..64 {
+            if self.contenders.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        std::hint::spin_loop();
+    }
+
+    /// Sleeps on the socket until it, a timer, `until` or the waker calls.
+    fn sleep(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        on: WaitOn,
+        until: Option<Instant>,
+        now: Instant,
+        waker: &Waker,
+    ) {
+        let timer = state.engine.deadline();
+        let wake_at = match (timer, until) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        state.asleep = Some((wake_at, on));
+        let want_write = state.blocked;
+        // The port lives as long as the device; only its descriptor is needed without the lock.
+        let port = state.engine.port.clone();
+        drop(state);
+        let timeout = wake_at.map(|at| at.saturating_duration_since(now));
+        let ready = socket::wait(&[&port], Some(waker), want_write, timeout);
+        if ready.is_ok_and(|r| r.woken) {
+            waker.drain();
+        }
+        self.lock().asleep = None;
+    }
+
+    /// The progress thread: one-sided operations go on while the application computes.
+    fn progress(&self) {
+        /// A caller that waits again within this keeps the device.
+        const LINGER: Duration = Duration::from_micros(400);
+        /// Rounds without a change of role after which the thread sleeps deeply.
+        const QUIET_ROUNDS: u32 = 8;
+        /// Even then it looks after the device this often, should its driver be stalled.
+        const WATCHDOG: Duration = Duration::from_secs(1);
+        let (mut last, mut quiet) = (u32::MAX, 0);
+        while !self.closing.load(Ordering::Acquire) {
+            let (role, changes) = self.role.get();
+            quiet = if changes == last { quiet + 1 } else { 0 };
+            last = changes;
+            match role {
+                Role::None if quiet > 0 && self.role.change(Role::None, Role::Thread) => {
+                    self.drive_as_thread()
+                }
+                Role::Caller if quiet > QUIET_ROUNDS => {
+                    std::thread::park_timeout(WATCHDOG);
+                    self.watch();
+                }
+                _ => std::thread::park_timeout(LINGER),
+            }
+        }
+    }
+
+    fn drive_as_thread(&self) {
+        loop {
+            let mut state = self.lock();
+            if self.role.get().0 != Role::Thread {
+                return;
+            }
+            if self.closing.load(Ordering::Acquire) {
+                self.role.change(Role::Thread, Role::None);
+                return;
+            }
+            if state.turn().more {
+                drop(state);
+                self.yield_to_contenders();
+                continue;
+            }
+            self.sleep(state, WaitOn::default(), None, Instant::now(), &self.thread_waker);
+        }
+    }
+
+    /// A driver that neither sleeps nor turns is stalled: does one turn in its place.
+    fn watch(&self) {
+        if let Ok(mut state) = self.state.try_lock()
+            && state.asleep.is_none()
+        {
+            state.turn();
+        }
+    }
+
+    /// The thread looks again soon by itself unless it sleeps deeply, which it does after a quiet time only.
+    fn rouse_thread(&self) {
+        if let Ok(thread) = self.thread.try_lock()
+            && let Some(handle) = thread.as_ref()
+        {
+            handle.thread().unpark();
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        if fork::generation() != self.forks {
+            return;
+        }
+        self.closing.store(true, Ordering::Release);
+        self.thread_waker.wake();
+        let handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(handle) = handle {
+            handle.thread().unpark();
+            // The last reference may be dropped by the thread itself.
+            if handle.thread().id() != std::thread::current().id() {
+                let _ = handle.join();
+            }
+        }
+    }
+}
+
+impl State {
+    fn turn(&mut self) -> Turn {
+        let turn = self.engine.turn();
+        self.blocked = turn.blocked;
+        turn
+    }
+}
+
+impl Access<'_> {
+    pub(crate) fn engine(&mut self) -> &mut Engine {
+        &mut self.state.engine
+    }
+
+    /// What was done may have given the core something to send, or somebody something to wait for.
+    pub(crate) fn flush_after(&mut self) -> &mut Engine {
+        self.flush = true;
+        &mut self.state.engine
+    }
+}
+
+impl Drop for Access<'_> {
+    fn drop(&mut self) {
+        if !self.flush {
+            return;
+        }
+        let turn = self.state.engine.transmit();
+        self.state.engine.notify();
+        self.state.blocked |= turn.blocked;
+        let Some((until, on)) = self.state.asleep else { return };
+        let timer = self.state.engine.deadline();
+        let earlier = match (timer, until) {
+            (Some(timer), Some(until)) => timer + SLACK < until,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        if earlier || turn.more || turn.blocked || self.state.engine.ready(&on) {
+            self.state.asleep = None;
+            self.device.caller_waker_or_thread().wake();
+        }
+    }
+}
+
+impl Device {
+    /// The waker of whoever sleeps on the socket.
+    fn caller_waker_or_thread(&self) -> &Waker {
+        match self.role.get().0 {
+            Role::Thread => &self.thread_waker,
+            _ => &self.caller_waker,
+        }
+    }
+
+    /// Ends one wait on `on`.
+    pub(crate) fn interrupt(&self, on: WaitOn) {
+        let Ok(mut access) = self.access() else { return };
+        let waiters = &mut access.engine().waiters;
+        waiters.interrupt(on);
+        if access.state.asleep.is_some_and(|(_, sleeper)| sleeper == on) {
+            self.caller_waker.wake();
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The seam's calls on an embedded device.
+
+use std::{net::SocketAddr, sync::Arc, time::Instant};
+
+use verbs::{
+    Access, ChannelId, CmEvent, CmId, ConnParam, CqId, DeviceAttr, Driver, Error, Memory, MrKeys, PdId,
+    QpInit, QpNum, RecvWr, SendWr, WaitMode, WaitOn, Wake, Wc,
+};
+
+use crate::device::Device;
+
+/// Closes the device when the last user lets go of it; the progress thread holds `Device` only.
+#[derive(Debug)]
+pub(crate) struct Embedded(pub(crate) Arc<Device>);
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Driver for Embedded {
+    fn attr(&self) -> &DeviceAttr {
+        &self.0.attr
+    }
+
+    fn alloc_pd(&self) -> Result<PdId, Error> {
+        Ok(self.0.access()?.engine().endpoint.alloc_pd())
+    }
+
+    fn dealloc_pd(&self, pd: PdId) -> Result<(), Error> {
+        self.0.access()?.engine().endpoint.dealloc_pd(pd)
+    }
+
+    fn reg_mr(&self, pd: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error> {
+        let mut locked = self.0.access()?;
+        let engine = locked.engine();
+        let (keys, region) = engine.endpoint.reg_mr(pd, memory.addr(), memory.len() as u64, access)?;
+        engine.regions.insert(region, memory.clone());
+        Ok(keys)
+    }
+
+    fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
+        // Packets are placed under the lock: whoever has it knows that none is being placed.
+        self.0.access()?.engine().endpoint.set_mr_access(lkey, access)
+    }
+
+    fn dereg_mr(&self, lkey: u32) -> Result<(), Error> {
+        let memory = self.0.access()?.engine().release(lkey)?;
+        // Unmapping may take long, so it happens without the lock.
+        drop(memory);
+        Ok(())
+    }
+
+    fn create_cq(&self, depth: u32) -> Result<CqId, Error> {
+        self.0.access()?.engine().endpoint.create_cq(depth)
+    }
+
+    fn destroy_cq(&self, cq: CqId) -> Result<(), Error> {
+        self.0.access()?.engine().endpoint.destroy_cq(cq)
+    }
+
+    fn poll_cq(&self, cq: CqId, out: &mut [Wc]) -> Result<usize, Error> {
+        self.0.access()?.engine().endpoint.poll_cq(cq, out)
+    }
+
+    fn create_qp(&self, init: &QpInit) -> Result<QpNum, Error> {
+        self.0.access()?.engine().endpoint.create_qp(init)
+    }
+
+    fn destroy_qp(&self, qp: QpNum) -> Result<(), Error> {
+        self.0.access()?.engine().endpoint.destroy_qp(qp)
+    }
+
+    fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
+        let mut locked = self.0.access().map_err(|e| (0, e))?;
+        let engine = locked.flush_after();
+        for (index, wr) in wrs.iter().enumerate() {
+            engine.endpoint.post_send(qp, wr).map_err(|e| (index, e))?;
+        }
+        Ok(())
+    }
+
+    fn post_recv(&self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error> {
+        self.0.access()?.engine().endpoint.post_recv(qp, wr)
+    }
+
+    fn create_channel(&self) -> Result<ChannelId, Error> {
+        Ok(self.0.access()?.engine().endpoint.create_channel())
+    }
+
+    fn destroy_channel(&self, channel: ChannelId) -> Result<(), Error> {
+        self.0.access()?.engine().endpoint.destroy_channel(channel)
+    }
+
+    fn next_event(&self, channel: ChannelId) -> Result<Option<CmEvent>, Error> {
+        self.0.access()?.engine().endpoint.next_event(channel)
+    }
+
+    fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
+        if let Some(why) = &self.0.cannot_listen {
+            return Err(Error::CannotListen(why.clone()));
+        }
+        self.0.access()?.engine().endpoint.listen(channel, port, backlog)
+    }
+
+    fn connect(
+        &self,
+        channel: ChannelId,
+        qp: QpNum,
+        remote: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<CmId, Error> {
+        let local = self.0.attr.address;
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(Error::Invalid("the peer's address is of another family than the device's"));
+        }
+        let mut locked = self.0.access()?;
+        let engine = locked.flush_after();
+        engine.endpoint.connect(engine.now(), channel, qp, local, remote, param)
+    }
+
+    fn accept(&self, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error> {
+        let mut locked = self.0.access()?;
+        let engine = locked.flush_after();
+        engine.endpoint.accept(engine.now(), id, qp, param)
+    }
+
+    fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error> {
+        let mut locked = self.0.access()?;
+        let engine = locked.flush_after();
+        engine.endpoint.reject(engine.now(), id, private_data)
+    }
+
+    fn disconnect(&self, id: CmId) -> Result<(), Error> {
+        let mut locked = self.0.access()?;
+        let engine = locked.flush_after();
+        engine.endpoint.disconnect(engine.now(), id)
+    }
+
+    fn destroy_id(&self, id: CmId) -> Result<(), Error> {
+        let mut locked = self.0.access()?;
+        let engine = locked.flush_after();
+        engine.endpoint.destroy_id(engine.now(), id)
+    }
+
+    fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
+        self.0.wait(on, mode, deadline)
+    }
+
+    fn interrupt(&self, on: WaitOn) {
+        self.0.interrupt(on);
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let Ok(mut locked) = self.0.access() else { return Vec::new() };
+        let engine = locked.engine();
+        let mut list = engine.endpoint.counters().list();
+        list.extend([("turns", engine.stats.turns), ("send_errors", engine.stats.send_errors)]);
+        list
+    }
+}

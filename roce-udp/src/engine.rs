@@ -1,0 +1,228 @@
+//! One turn of a device: datagrams in, timers, datagrams out. Everything here runs under the device's lock.
+
+use std::{net::SocketAddr, sync::Arc, time::Instant};
+
+use roce::{
+    Endpoint, Received, Time, Transmit,
+    icrc::{self, Flow},
+};
+use verbs::{Error, Memory, WaitOn};
+
+use crate::{
+    memory::Regions,
+    socket::{Port, RecvBatch, Rest, SendBatch},
+    sys::gather::build,
+    waiters::Waiters,
+};
+
+/// Messages of up to 64 KiB taken from the socket per turn.
+const RECEIVE_MESSAGES: usize = 16;
+/// Datagrams built before they are handed to the kernel.
+const SEND_SEGMENTS: usize = 512;
+/// Bytes for headers, trailers and copied payload of a batch.
+const SEND_COPIED: usize = 1 << 20;
+/// Packets sent per turn, so that receiving and other threads are not starved.
+const TURN_PACKETS: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) regions: Regions,
+    pub(crate) waiters: Waiters,
+    pub(crate) port: Arc<Port>,
+    receive: RecvBatch,
+    send: SendBatch,
+    transmit: Transmit,
+    /// The last packet built found no room in the batch.
+    pending: bool,
+    flow: Option<(SocketAddr, Flow)>,
+    origin: Instant,
+    pub(crate) stats: Stats,
+}
+
+/// What the sockets did, beside the core's own counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) turns: u64,
+    /// Datagrams the kernel refused to send: no route, message too long.
+    pub(crate) send_errors: u64,
+}
+
+/// What a turn leaves to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Something was received or sent.
+    pub(crate) busy: bool,
+    /// There is more to do at once.
+    pub(crate) more: bool,
+    /// The socket takes no more until it is writable.
+    pub(crate) blocked: bool,
+}
+
+impl Engine {
+    pub(crate) fn new(endpoint: Endpoint, port: Port) -> Self {
+        let send = SendBatch::new(SEND_SEGMENTS, SEND_COPIED, port.gso());
+        Self {
+            endpoint,
+            regions: Regions::default(),
+            waiters: Waiters::default(),
+            port: Arc::new(port),
+            receive: RecvBatch::new(RECEIVE_MESSAGES),
+            send,
+            transmit: Transmit::default(),
+            pending: false,
+            flow: None,
+            origin: Instant::now(),
+            stats: Stats::default(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time::from_nanos(self.origin.elapsed().as_nanos() as u64)
+    }
+
+    /// When the timers want a turn.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.endpoint.poll_timeout().map(|t| self.origin + std::time::Duration::from_nanos(t.nanos()))
+    }
+
+    pub(crate) fn turn(&mut self) -> Turn {
+        self.stats.turns += 1;
+        let received = self.receive();
+        let now = self.now();
+        if self.endpoint.poll_timeout().is_some_and(|t| t <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        let mut turn = self.transmit();
+        turn.busy |= received > 0;
+        turn.more |= received == RECEIVE_MESSAGES;
+        self.notify();
+        turn
+    }
+
+    fn receive(&mut self) -> usize {
+        // A socket that cannot be received from any more shows up as silence; timers report it to sessions.
+        let Ok(messages) = self.port.recv(&mut self.receive) else { return 0 };
+        if messages == 0 {
+            return 0;
+        }
+        let now = self.now();
+        let to = self.port.local_addr();
+        for message in self.receive.messages() {
+            for (index, datagram) in message.segments() {
+                let meta = Received { from: message.from, to, index };
+                self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions);
+            }
+        }
+        messages
+    }
+
+    /// Sends what the core has to send, as far as the socket takes it.
+    pub(crate) fn transmit(&mut self) -> Turn {
+        let mut turn = Turn::default();
+        let now = self.now();
+        let mut packets = 0;
+        loop {
+            if !self.pending && !self.endpoint.poll_transmit(now, &mut self.transmit) {
+                break;
+            }
+            packets += 1;
+            self.pending = !self.build();
+            if self.pending && !self.flush(&mut turn) {
+                return turn;
+            }
+            if packets >= TURN_PACKETS {
+                turn.more = true;
+                break;
+            }
+        }
+        self.flush(&mut turn);
+        turn.busy |= packets > 0;
+        turn
+    }
+
+    /// Adds the packet in `transmit` to the batch; false when there is no room.
+    fn build(&mut self) -> bool {
+        let packet = &self.transmit;
+        let Some(flow) = flow_to(&mut self.flow, &self.port, packet.to) else {
+            // The core was asked to talk to the other address family; nothing can be sent there.
+            self.stats.send_errors += 1;
+            return true;
+        };
+        build(&mut self.send, packet, &flow, &self.regions)
+    }
+
+    /// False when the socket takes no more.
+    fn flush(&mut self, turn: &mut Turn) -> bool {
+        while !self.send.is_empty() {
+            // An unusable socket loses packets like a wire does.
+            let Ok(outcome) = self.send.flush(&self.port) else {
+                self.send.clear();
+                return true;
+            };
+            self.stats.send_errors += outcome.dropped as u64;
+            if let Some(to) = outcome.unreachable {
+                self.endpoint.send_failed(to);
+            }
+            match outcome.rest {
+                Rest::Empty => {}
+                Rest::Blocked => {
+                    turn.blocked = true;
+                    return false;
+                }
+                Rest::GsoRefused => self.ungroup(),
+            }
+        }
+        true
+    }
+
+    /// The interface segments nothing: single datagrams carry the IP ID 0, so their ICRCs change.
+    fn ungroup(&mut self) {
+        let local = self.port.local_addr();
+        if !local.is_ipv4() {
+            return self.send.ungroup(|_, _, _| {});
+        }
+        self.send.ungroup(|len, ip_id, trailer| {
+            if let Some(icrc) = trailer.last_chunk_mut() {
+                icrc::renumber(icrc, len, ip_id, 0);
+            }
+        });
+    }
+
+    /// Takes a region out, when no packet refers to it any more.
+    pub(crate) fn release(&mut self, lkey: u32) -> Result<Memory, Error> {
+        let region = self.endpoint.dereg_mr(lkey)?;
+        // What waits for the socket may refer to it; the protocol sends it again, or reports it gone.
+        self.send.clear();
+        if self.pending && self.transmit.pieces.iter().any(|p| p.region == region) {
+            self.pending = false;
+        }
+        Ok(self.regions.remove(region))
+    }
+
+    pub(crate) fn ready(&self, on: &WaitOn) -> bool {
+        on.cq.is_some_and(|cq| self.endpoint.cq_ready(cq))
+            || on.channel.is_some_and(|channel| self.endpoint.channel_ready(channel))
+    }
+
+    /// Tells waiting threads what has become ready.
+    pub(crate) fn notify(&mut self) {
+        let endpoint = &self.endpoint;
+        self.waiters.notify(|on| {
+            on.cq.is_some_and(|cq| endpoint.cq_ready(cq))
+                || on.channel.is_some_and(|channel| endpoint.channel_ready(channel))
+        });
+    }
+}
+
+/// The flow to `to`, remembered from packet to packet.
+fn flow_to(cache: &mut Option<(SocketAddr, Flow)>, port: &Port, to: SocketAddr) -> Option<Flow> {
+    if let Some((cached, flow)) = cache
+        && *cached == to
+    {
+        return Some(*flow);
+    }
+    let flow = Flow::new(port.local_addr(), to)?;
+    *cache = Some((to, flow));
+    Some(flow)
+}

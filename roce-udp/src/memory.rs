@@ -1,0 +1,33 @@
+//! Registered memory by the core's region numbers.
+
+use roce::RegionId;
+use verbs::Memory;
+
+#[derive(Debug, Default)]
+pub(crate) struct Regions(Vec<Option<Memory>>);
+
+impl Regions {
+    pub(crate) fn insert(&mut self, region: RegionId, memory: Memory) {
+        let slot = region.0 as usize;
+        if slot >= self.0.len() {
+            self.0.resize(slot + 1, None);
+        }
+        self.0[slot] = Some(memory);
+    }
+
+    /// # Panics
+    /// If the region was not inserted; the core names registered regions only.
+    pub(crate) fn remove(&mut self, region: RegionId) -> Memory {
+        self.0[region.0 as usize].take().expect("the core named a registered region")
+    }
+
+    pub(crate) fn get(&self, region: RegionId) -> &Memory {
+        self.0[region.0 as usize].as_ref().expect("the core named a registered region")
+    }
+}
+
+impl roce::Memory for Regions {
+    fn place(&mut self, region: RegionId, offset: u64, bytes: &[u8]) {
+        self.get(region).write(offset as usize, bytes);
+    }
+}

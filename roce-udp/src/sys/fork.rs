@@ -1,0 +1,23 @@
+//! Notices fork(): a child has the device's memory but not its threads.
+
+use std::sync::{
+    Once,
+    atomic::{AtomicU32, Ordering},
+};
+
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many forks lie between the first call's process and this one.
+pub(crate) fn generation() -> u32 {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        // SAFETY: the handler only adds to an atomic, which is allowed between fork and exec. Failure means out of
+        // memory; forks then go unnoticed.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+    GENERATION.load(Ordering::Relaxed)
+}

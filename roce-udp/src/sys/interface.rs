@@ -1,0 +1,77 @@
+//! The network interface that owns a local address.
+
+use std::{
+    ffi::CStr,
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::AsRawFd,
+    ptr,
+};
+
+use super::{address::RawAddress, check, option};
+
+/// The MTU of the interface that owns `ip`; `None` when no interface does.
+pub(crate) fn mtu(ip: IpAddr) -> io::Result<Option<u32>> {
+    let mut list = ptr::null_mut();
+    // SAFETY: on success `list` heads a list of the C library.
+    check(unsafe { libc::getifaddrs(&raw mut list) })?;
+    let mut found = None;
+    let mut at = list;
+    // SAFETY: the nodes live until `freeifaddrs`, and the list ends with null.
+    while let Some(node) = unsafe { at.as_ref() } {
+        if owns(node, ip) {
+            found = Some(mtu_of(node, ip));
+            break;
+        }
+        at = node.ifa_next;
+    }
+    // SAFETY: the list came from `getifaddrs` and nothing refers to it any more.
+    unsafe { libc::freeifaddrs(list) };
+    found.transpose()
+}
+
+fn owns(node: &libc::ifaddrs, ip: IpAddr) -> bool {
+    let Some(own) = address(node.ifa_addr) else { return false };
+    let loopback = node.ifa_flags & libc::IFF_LOOPBACK as u32 != 0;
+    // On a loopback interface every address of its networks is local: 127.0.0.2 needs no configuration.
+    own == ip || loopback && address(node.ifa_netmask).is_some_and(|mask| same_network(own, ip, mask))
+}
+
+fn same_network(a: IpAddr, b: IpAddr, mask: IpAddr) -> bool {
+    match (a, b, mask) {
+        (IpAddr::V4(a), IpAddr::V4(b), IpAddr::V4(mask)) => a & mask == b & mask,
+        (IpAddr::V6(a), IpAddr::V6(b), IpAddr::V6(mask)) => a & mask == b & mask,
+        _ => false,
+    }
+}
+
+/// The IP address in an entry of the list; `None` for null and other families.
+fn address(raw: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: null, or a socket address as long as its family requires.
+    let len = match unsafe { raw.as_ref() }.map(|raw| i32::from(raw.sa_family))? {
+        libc::AF_INET => size_of::<libc::sockaddr_in>(),
+        libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
+        _ => return None,
+    };
+    let mut copy = RawAddress::unspecified();
+    // SAFETY: `len` bytes are readable at `raw`, and `copy` is at least as long.
+    unsafe { ptr::copy_nonoverlapping(raw.cast::<u8>(), (&raw mut copy).cast(), len) };
+    copy.get().map(|addr| addr.ip())
+}
+
+fn mtu_of(node: &libc::ifaddrs, ip: IpAddr) -> io::Result<u32> {
+    let socket = option::open(SocketAddr::new(ip, 0))?;
+    // SAFETY: the name is a C string of the list.
+    let name = unsafe { CStr::from_ptr(node.ifa_name) };
+    // SAFETY: plain integers, pointers and arrays of them.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The last byte stays zero: the kernel's names are shorter than the field.
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.to_bytes()) {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: `request` is an ifreq with a name, as the request wants it.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) })?;
+    // SAFETY: the kernel wrote this field.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
+}

@@ -1,0 +1,46 @@
+//! Opening a UDP socket and setting its options.
+
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
+
+use super::{address::RawAddress, check};
+
+/// An option that is an integer: its level and its name.
+pub(crate) type Name = (libc::c_int, libc::c_int);
+
+/// An unbound, nonblocking UDP socket of the family of `addr`, closed on exec.
+pub(crate) fn open(addr: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers.
+    let fd = check(unsafe { libc::socket(family, kind, 0) })?;
+    // SAFETY: a new descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+pub(crate) fn bind(socket: OwnedFd, addr: SocketAddr) -> io::Result<UdpSocket> {
+    let (raw, len) = RawAddress::new(addr);
+    // SAFETY: `raw` holds `len` bytes of address.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const raw).cast(), len) })?;
+    Ok(socket.into())
+}
+
+pub(crate) fn set(socket: &impl AsRawFd, (level, name): Name, value: libc::c_int) -> io::Result<()> {
+    let len = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: `value` is `len` bytes long.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), len) })
+        .map(drop)
+}
+
+pub(crate) fn get(socket: &impl AsRawFd, (level, name): Name) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: `value` has room for `len` bytes.
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len)
+    })?;
+    Ok(value)
+}

@@ -1,0 +1,399 @@
+//! `sendmmsg` from gathered memory, with segments of one size grouped into super-packets (UDP GSO).
+
+use std::{
+    fmt, io, mem,
+    net::SocketAddr,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+};
+
+use super::{address::RawAddress, arena::Arena, check, empty_header};
+use crate::socket::Port;
+
+/// Pieces (copied and gathered) of one segment at most.
+pub const MAX_PIECES: usize = 40;
+/// Segments of a super-packet (UDP_MAX_SEGMENTS of the kernels that introduced it).
+const GROUP_SEGMENTS: usize = 64;
+/// Bytes of a super-packet: below the largest UDP payload of both families.
+const GROUP_BYTES: usize = 65_000;
+/// The kernel's bound on the pieces of a message (UIO_MAXIOV).
+const GROUP_PIECES: usize = 1024;
+/// Messages per system call: their headers live on the stack.
+const MOST: usize = 32;
+
+/// Datagrams on their way to the socket.
+///
+/// Segments to one destination are grouped while they are equally long; the last of a group may be shorter. The
+/// kernel cuts the group and numbers the IPv4 identifications from 0, so a segment learns its identification when
+/// it is begun: [`Segment::ip_id`].
+pub struct SendBatch {
+    messages: Vec<Group>,
+    /// The messages before this one are gone.
+    next: usize,
+    segments: Vec<Record>,
+    pieces: Vec<libc::iovec>,
+    arena: Arena,
+    gso: bool,
+}
+
+/// A message: one segment, or several of equal length.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    to: SocketAddr,
+    first_segment: usize,
+    segments: usize,
+    /// Of every segment but the last.
+    segment_len: usize,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    len: usize,
+    first_piece: usize,
+    /// Where in the arena the trailer lies.
+    trailer: usize,
+    trailer_len: usize,
+}
+
+/// What [`SendBatch::flush`] did.
+#[derive(Debug)]
+pub struct SendOutcome {
+    /// Datagrams that the kernel took.
+    pub sent: usize,
+    /// Datagrams that it refused, for example without a route. They are lost, as on a wire.
+    pub dropped: usize,
+    /// Why the last of them was refused.
+    pub error: Option<io::Error>,
+    /// A destination that no route leads to.
+    pub unreachable: Option<SocketAddr>,
+    pub rest: Rest,
+}
+
+/// What is left in the batch, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing.
+    Empty,
+    /// The socket's send buffer is full: flush again when the port is writable.
+    Blocked,
+    /// The interface refuses super-packets. The port remembers; call [`SendBatch::ungroup`] and flush again.
+    GsoRefused,
+}
+
+// SAFETY: the pointers are to the batch's own arena and to memory that `Segment::gather`'s caller keeps alive; the
+// kernel reads both, from whatever thread flushes.
+unsafe impl Send for SendBatch {}
+
+impl fmt::Debug for SendBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendBatch")
+            .field("messages", &self.messages.len())
+            .field("next", &self.next)
+            .field("segments", &self.segments.len())
+            .field("gso", &self.gso)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SendBatch {
+    /// Room for `segments` datagrams, of which `copied` bytes in all are copied rather than gathered. `gso`:
+    /// whether to group, usually [`Port::gso`].
+    pub fn new(segments: usize, copied: usize, gso: bool) -> Self {
+        let segments = segments.max(1);
+        Self {
+            messages: Vec::with_capacity(segments),
+            next: 0,
+            segments: Vec::with_capacity(segments),
+            pieces: Vec::with_capacity(segments * 4 + MAX_PIECES),
+            arena: Arena::new(copied),
+            gso,
+        }
+    }
+
+    /// Whether nothing waits to be flushed.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Begins a datagram of `len` bytes; `None` when it must wait for a flush.
+    ///
+    /// The arena must have `len` bytes left, however few of them are going to be copied.
+    pub fn segment(&mut self, to: SocketAddr, len: usize) -> Option<Segment<'_>> {
+        let room = self.segments.len() < self.segments.capacity()
+            && self.pieces.capacity() - self.pieces.len() >= MAX_PIECES
+            && self.arena.left() >= len;
+        let (pieces_before, copied_before) = (self.pieces.len(), self.arena.used);
+        room.then(|| Segment {
+            grouped: self.grows(to, len),
+            batch: self,
+            to,
+            len,
+            written: 0,
+            pieces_before,
+            copied_before,
+            finished: false,
+        })
+    }
+
+    /// The segments of the last message, if one to `to` of `len` bytes may join them; else 0.
+    fn grows(&self, to: SocketAddr, len: usize) -> usize {
+        let Some(group) = self.messages.get(self.next..).and_then(<[_]>::last) else { return 0 };
+        let pieces = self.pieces.len() - self.segments[group.first_segment].first_piece;
+        let fits = self.gso
+            && group.to == to
+            && (1..=group.segment_len).contains(&len)
+            && group.bytes == group.segments * group.segment_len
+            && group.segments < GROUP_SEGMENTS
+            && group.bytes + len <= GROUP_BYTES
+            && pieces + MAX_PIECES <= GROUP_PIECES;
+        if fits { group.segments } else { 0 }
+    }
+
+    /// Sends everything, or as much as the socket takes; the rest stays, in order. Room returns when all is gone.
+    ///
+    /// Of a message nothing or everything goes. A refused message is dropped and counted, except a refused
+    /// super-packet, which stays. `Err` means that the socket itself is unusable.
+    pub fn flush(&mut self, port: &Port) -> io::Result<SendOutcome> {
+        let mut outcome =
+            SendOutcome { sent: 0, dropped: 0, error: None, unreachable: None, rest: Rest::Empty };
+        while let Some(group) = self.messages.get(self.next) {
+            let (to, segments) = (group.to, group.segments);
+            let grouped = segments > 1 && to.port() != 0;
+            let error = match self.send_some(port.as_fd()) {
+                Ok(messages) => {
+                    let end = self.next + messages;
+                    outcome.sent += self.messages[self.next..end].iter().map(|m| m.segments).sum::<usize>();
+                    self.next = end;
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match error.raw_os_error().unwrap_or(0) {
+                libc::EINTR => {}
+                libc::EAGAIN => {
+                    outcome.rest = Rest::Blocked;
+                    return Ok(outcome);
+                }
+                libc::EIO | libc::EINVAL if grouped => {
+                    port.refuse_gso();
+                    outcome.rest = Rest::GsoRefused;
+                    return Ok(outcome);
+                }
+                libc::EBADF | libc::ENOTSOCK => return Err(error),
+                code => {
+                    if matches!(code, libc::ENETUNREACH | libc::EHOSTUNREACH) {
+                        outcome.unreachable = Some(to);
+                    }
+                    outcome.dropped += segments;
+                    outcome.error = Some(error);
+                    self.next += 1;
+                }
+            }
+        }
+        self.clear();
+        self.gso &= port.gso();
+        Ok(outcome)
+    }
+
+    /// Drops what is still unsent.
+    pub fn clear(&mut self) {
+        self.messages.clear();
+        self.next = 0;
+        self.segments.clear();
+        self.pieces.clear();
+        self.arena.used = 0;
+    }
+
+    /// Makes every unsent segment a message of its own, and groups no more.
+    ///
+    /// That sets the IPv4 identification of every segment to 0. `renumber` is called with the length, the former
+    /// identification and the trailer of each segment that had another one, to put the trailer right. CRC is
+    /// linear: the difference of two ICRCs with different identifications depends on nothing but the length.
+    pub fn ungroup(&mut self, mut renumber: impl FnMut(usize, u16, &mut [u8])) {
+        self.gso = false;
+        let groups = mem::replace(&mut self.messages, Vec::with_capacity(self.segments.capacity()));
+        for group in &groups[mem::take(&mut self.next)..] {
+            for ip_id in 0..group.segments {
+                let first_segment = group.first_segment + ip_id;
+                let Record { len, trailer, trailer_len, .. } = self.segments[first_segment];
+                if ip_id > 0 {
+                    // Below `GROUP_SEGMENTS`.
+                    renumber(len, ip_id as u16, self.arena.bytes_mut(trailer, trailer_len));
+                }
+                let single = Group { to: group.to, first_segment, segments: 1, segment_len: len, bytes: len };
+                self.messages.push(single);
+            }
+        }
+    }
+
+    /// One `sendmmsg` from the first unsent message on. Returns how many messages went.
+    fn send_some(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        let mut names = [RawAddress::unspecified(); MOST];
+        let mut sizes = [SegmentSize::EMPTY; MOST];
+        let mut headers = [empty_header(); MOST];
+        let mut count = 0;
+        for (index, group) in self.messages.iter().enumerate().skip(self.next).take(MOST) {
+            let header = &mut headers[count].msg_hdr;
+            let (name, name_len) = RawAddress::new(group.to);
+            names[count] = name;
+            header.msg_name = (&raw mut names[count]).cast();
+            header.msg_namelen = name_len;
+            let first = self.segments[group.first_segment].first_piece;
+            let end = match self.messages.get(index + 1) {
+                Some(following) => self.segments[following.first_segment].first_piece,
+                None => self.pieces.len(),
+            };
+            header.msg_iov = self.pieces[first..end].as_mut_ptr();
+            header.msg_iovlen = (end - first) as _;
+            if group.segments > 1 {
+                // A segment of a group is at most `GROUP_BYTES` long.
+                sizes[count].set(header, group.segment_len as u16);
+            }
+            count += 1;
+        }
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: each of the first `count` headers names a live address, a live control block or none, and pieces
+        // of memory that is readable: the arena's, or as `gather`'s callers vouch.
+        let sent = check(unsafe {
+            libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as _, flags as _)
+        })?;
+        Ok(sent as usize)
+    }
+}
+
+/// A datagram being built: pieces in the order of the wire. Dropped unfinished, it leaves no trace.
+#[derive(Debug)]
+pub struct Segment<'a> {
+    batch: &'a mut SendBatch,
+    to: SocketAddr,
+    len: usize,
+    written: usize,
+    /// Segments of the message that this one joins; 0 when it starts one.
+    grouped: usize,
+    pieces_before: usize,
+    copied_before: usize,
+    finished: bool,
+}
+
+impl Segment<'_> {
+    /// The IPv4 identification that the kernel is going to send.
+    pub fn ip_id(&self) -> u16 {
+        // Below `GROUP_SEGMENTS`.
+        self.grouped as u16
+    }
+
+    /// The next `len` bytes, to be filled in now; what they hold before that is unspecified.
+    ///
+    /// # Panics
+    /// If they exceed the datagram's length or are one piece too many.
+    pub fn space(&mut self, len: usize) -> &mut [u8] {
+        self.grow(len);
+        // Fits: the arena had room for the whole datagram.
+        let start = self.batch.arena.used;
+        self.batch.arena.used += len;
+        let at = self.batch.arena.at(start);
+        match self.batch.pieces[self.pieces_before..].last_mut() {
+            // The space before continues.
+            Some(last) if last.iov_base.addr() + last.iov_len == at.addr() => last.iov_len += len,
+            _ => self.push(at, len),
+        }
+        self.batch.arena.bytes_mut(start, len)
+    }
+
+    /// The next bytes, copied.
+    ///
+    /// # Panics
+    /// As [`space`](Self::space).
+    pub fn copy(&mut self, bytes: &[u8]) {
+        self.space(bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// The next `len` bytes, which the kernel fetches from `ptr` when the segment is flushed.
+    ///
+    /// # Safety
+    /// The range must stay readable until the segment is sent, dropped or cleared. Its content may change: the
+    /// kernel then sends what it finds.
+    ///
+    /// # Panics
+    /// As [`space`](Self::space).
+    pub unsafe fn gather(&mut self, ptr: *const u8, len: usize) {
+        self.grow(len);
+        self.push(ptr.cast_mut(), len);
+    }
+
+    fn grow(&mut self, len: usize) {
+        assert!(len <= self.len - self.written, "the datagram was announced as {} bytes", self.len);
+        self.written += len;
+    }
+
+    fn push(&mut self, ptr: *mut u8, len: usize) {
+        let pieces = &mut self.batch.pieces;
+        assert!(pieces.len() - self.pieces_before < MAX_PIECES, "a datagram of over {MAX_PIECES} pieces");
+        pieces.push(libc::iovec { iov_base: ptr.cast(), iov_len: len });
+    }
+
+    /// Ends the datagram with `trailer`: the bytes that depend on [`ip_id`](Self::ip_id).
+    ///
+    /// # Panics
+    /// If the datagram is not as long as announced; otherwise as [`space`](Self::space).
+    pub fn finish(mut self, trailer: &[u8]) {
+        let trailer_at = self.batch.arena.used;
+        self.copy(trailer);
+        assert_eq!(self.written, self.len, "the datagram is not as long as announced");
+        let batch = &mut *self.batch;
+        let first_segment = batch.segments.len();
+        batch.segments.push(Record {
+            len: self.len,
+            first_piece: self.pieces_before,
+            trailer: trailer_at,
+            trailer_len: trailer.len(),
+        });
+        match batch.messages.last_mut() {
+            Some(group) if self.grouped > 0 => {
+                group.segments += 1;
+                group.bytes += self.len;
+            }
+            _ => batch.messages.push(Group {
+                to: self.to,
+                first_segment,
+                segments: 1,
+                segment_len: self.len,
+                bytes: self.len,
+            }),
+        }
+        self.finished = true;
+    }
+}
+
+impl Drop for Segment<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.batch.pieces.truncate(self.pieces_before);
+            self.batch.arena.used = self.copied_before;
+        }
+    }
+}
+
+/// The control block that asks for segmentation.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct SegmentSize([u8; Self::LEN]);
+
+impl SegmentSize {
+    // SAFETY: arithmetic only.
+    const LEN: usize = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as usize;
+    const EMPTY: Self = Self([0; Self::LEN]);
+
+    fn set(&mut self, header: &mut libc::msghdr, len: u16) {
+        header.msg_control = (&raw mut self.0).cast();
+        header.msg_controllen = Self::LEN as _;
+        // SAFETY: the block is aligned and long enough for one control message with a u16.
+        unsafe {
+            let control = libc::CMSG_FIRSTHDR(header);
+            (*control).cmsg_level = libc::SOL_UDP;
+            (*control).cmsg_type = libc::UDP_SEGMENT;
+            (*control).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
+            libc::CMSG_DATA(control).cast::<u16>().write_unaligned(len);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Sleeping until a socket or another thread has something.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd},
+    ptr,
+    time::Duration,
+};
+
+use super::check;
+
+/// Ends another thread's wait. An eventfd: wakes are counted until drained, never lost.
+#[derive(Debug)]
+pub struct Waker(File);
+
+impl Waker {
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointers.
+        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: a new descriptor that nothing else owns.
+        Ok(Self(unsafe { File::from_raw_fd(fd) }))
+    }
+
+    /// Makes the present or the next wait return.
+    pub fn wake(&self) {
+        // The one failure is a counter at its limit, and then the waiter is awake anyway.
+        let _ = (&self.0).write(&1u64.to_ne_bytes());
+    }
+
+    /// Forgets all wakes so far; says whether there was one.
+    pub fn drain(&self) -> bool {
+        (&self.0).read(&mut [0; 8]).is_ok()
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Descriptors of one wait: they live on the stack.
+const MOST: usize = 32;
+
+/// Waits for events on `sources`, at most 32, and calls `came` with the place and the events of each; `timeout`
+/// `None` waits for ever.
+///
+/// A signal ends the wait early, with nothing ready.
+pub(crate) fn wait<'a>(
+    sources: impl Iterator<Item = (BorrowedFd<'a>, i16)>,
+    timeout: Option<Duration>,
+    mut came: impl FnMut(usize, i16),
+) -> io::Result<()> {
+    let mut polled = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MOST];
+    let mut count = 0;
+    for (fd, events) in sources {
+        let poll = polled.get_mut(count).ok_or(io::ErrorKind::InvalidInput)?;
+        (poll.fd, poll.events) = (fd.as_raw_fd(), events);
+        count += 1;
+    }
+    // SAFETY: a timespec is plain integers (and padding on some targets).
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    if let Some(timeout) = timeout {
+        time.tv_sec = libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX);
+        time.tv_nsec = timeout.subsec_nanos() as _;
+    }
+    let time = if timeout.is_some() { &raw const time } else { ptr::null() };
+    // SAFETY: `polled` has at least `count` entries, and `time` is null or a live timespec.
+    let result = check(unsafe { libc::ppoll(polled.as_mut_ptr(), count as _, time, ptr::null()) });
+    match result {
+        Ok(_) => polled[..count].iter().enumerate().for_each(|(place, poll)| came(place, poll.revents)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Threads that wait for completions or events without driving the device themselves.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    thread::Thread,
+    time::{Duration, Instant},
+};
+
+use verbs::{WaitMode, WaitOn};
+
+const WAITING: u8 = 0;
+/// What it waits for is ready.
+const READY: u8 = 1;
+/// It is its turn to drive the device.
+const DRIVE: u8 = 2;
+const INTERRUPTED: u8 = 3;
+
+/// How long an adaptive wait spins before it sleeps.
+pub(crate) const SPIN: Duration = Duration::from_micros(50);
+
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    on: WaitOn,
+    state: AtomicU8,
+    thread: Thread,
+}
+
+/// Why a waiter woke up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    Ready,
+    Drive,
+    Interrupted,
+    TimedOut,
+}
+
+impl Waiter {
+    fn tell(&self, state: u8) {
+        self.state.store(state, Ordering::Release);
+        self.thread.unpark();
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        match self.state.load(Ordering::Acquire) {
+            READY => Some(Notice::Ready),
+            DRIVE => Some(Notice::Drive),
+            INTERRUPTED => Some(Notice::Interrupted),
+            _ => None,
+        }
+    }
+
+    /// Sleeps, or spins, until told or until `deadline`.
+    pub(crate) fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Notice {
+        let start = Instant::now();
+        loop {
+            if let Some(notice) = self.notice() {
+                return notice;
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|d| now >= d) {
+                return Notice::TimedOut;
+            }
+            let spin = match mode {
+                WaitMode::Spin => true,
+                WaitMode::Adaptive => now - start < SPIN,
+                WaitMode::Block => false,
+            };
+            match deadline {
+                _ if spin => std::hint::spin_loop(),
+                Some(deadline) => std::thread::park_timeout(deadline - now),
+                None => std::thread::park(),
+            }
+        }
+    }
+}
+
+/// The waiting threads of a device, and interruptions nobody has taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    waiting: Vec<Arc<Waiter>>,
+    interrupts: Vec<WaitOn>,
+}
+
+impl Waiters {
+    pub(crate) fn join(&mut self, on: WaitOn) -> Arc<Waiter> {
+        let waiter = Arc::new(Waiter { on, state: AtomicU8::new(WAITING), thread: std::thread::current() });
+        self.waiting.push(waiter.clone());
+        waiter
+    }
+
+    /// Takes a waiter that gave up off the list. Returns a notice that came just before.
+    pub(crate) fn leave(&mut self, waiter: &Arc<Waiter>) -> Option<Notice> {
+        self.waiting.retain(|w| !Arc::ptr_eq(w, waiter));
+        waiter.notice()
+    }
+
+    /// Tells those whose objects are ready.
+    pub(crate) fn notify(&mut self, ready: impl Fn(&WaitOn) -> bool) {
+        self.waiting.retain(|waiter| {
+            let done = ready(&waiter.on);
+            if done {
+                waiter.tell(READY);
+            }
+            !done
+        });
+    }
+
+    /// Hands the device to a waiting thread. False when there is none.
+    pub(crate) fn hand_over(&mut self) -> bool {
+        let next = self.waiting.pop();
+        if let Some(waiter) = &next {
+            waiter.tell(DRIVE);
+        }
+        next.is_some()
+    }
+
+    /// Ends one wait on `on`: a present one, else the next.
+    pub(crate) fn interrupt(&mut self, on: WaitOn) {
+        if let Some(at) = self.waiting.iter().position(|w| w.on == on) {
+            self.waiting.swap_remove(at).tell(INTERRUPTED);
+        } else if !self.interrupts.contains(&on) {
+            self.interrupts.push(on);
+        }
+    }
+
+    /// Takes an interruption of `on` that nobody was waiting for.
+    pub(crate) fn take_interrupt(&mut self, on: &WaitOn) -> bool {
+        let at = self.interrupts.iter().position(|i| i == on);
+        at.map(|at| self.interrupts.swap_remove(at)).is_some()
+    }
+}

@@ -1,0 +1,180 @@
+//! What leaves the machine: IPv4 identifications as the ICRC covers them, seen on a veth pair between two network
+//! namespaces. Needs root and `ip`; without them the test says so and passes.
+#![allow(unsafe_code)]
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    net::SocketAddr,
+    os::fd::{AsFd, AsRawFd, FromRawFd},
+    process::Command,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use roce_udp::socket::{Port, PortConfig, ROCE_PORT, RecvBatch, Rest, SendBatch, local_mtu, wait};
+
+/// A super-packet, a lone datagram, a super-packet.
+const LENS: [usize; 7] = [4112, 4112, 4112, 100, 4128, 4112, 4112];
+const IDS: [u16; 7] = [0, 1, 2, 3, 0, 1, 0];
+
+#[test]
+fn segments_are_numbered_from_zero() {
+    let (to_main, from_receiver) = mpsc::channel();
+    let (to_receiver, from_main) = mpsc::channel();
+    let receiver = thread::spawn(move || {
+        to_main.send(new_namespace()).expect("the main thread");
+        if from_main.recv().is_err() {
+            return Vec::new();
+        }
+        receive(|| to_main.send(Ok(0)).expect("the main thread"))
+    });
+    // The namespaces are the threads' own and end with them.
+    let sender = thread::spawn(move || {
+        let there = from_receiver.recv().expect("the receiver");
+        let ready = there.and_then(|thread| new_namespace().map(|_| thread)).and_then(connect);
+        if let Err(error) = ready {
+            println!("skipped: no network namespaces with a veth pair ({error})");
+            return false;
+        }
+        to_receiver.send(()).expect("the receiver");
+        from_receiver.recv().expect("a bound receiver").expect("an id");
+        send();
+        true
+    });
+    if sender.join().expect("the sender") {
+        let headers = receiver.join().expect("the receiver");
+        assert_eq!(headers, IDS.map(|id| (id, 0x4000)), "(identification, flags and fragment offset)");
+    }
+}
+
+#[test]
+fn a_full_send_buffer_keeps_the_rest() {
+    thread::spawn(|| match new_namespace().and_then(|_| silent_network()) {
+        Ok(()) => send_to_nobody(),
+        Err(error) => println!("skipped: no network namespace with a veth pair ({error})"),
+    })
+    .join()
+    .expect("the sender");
+}
+
+/// A network on which nobody answers: datagrams stay in the send buffer until the ARP requests have failed.
+fn silent_network() -> io::Result<()> {
+    ip("link add v0 type veth peer name v1")?;
+    for (name, value) in [("mcast_solicit", "1"), ("retrans_time_ms", "20")] {
+        fs::write(format!("/proc/sys/net/ipv4/neigh/v0/{name}"), value)?;
+    }
+    ip("addr add 10.77.0.1/24 dev v0")?;
+    ip("link set v0 up")?;
+    ip("link set v1 up")
+}
+
+fn send_to_nobody() {
+    let port = Port::bind(SocketAddr::new([10, 77, 0, 1].into(), 0), &PortConfig::default()).expect("a port");
+    let size: libc::c_int = 4608;
+    // SAFETY: `size` is an integer of the given length.
+    let result = unsafe {
+        let fd = port.as_fd().as_raw_fd();
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, (&raw const size).cast(), 4)
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    let mut batch = SendBatch::new(20, 1 << 16, false);
+    for _ in 0..20 {
+        let segment = batch.segment(SocketAddr::new([10, 77, 0, 9].into(), ROCE_PORT), 1000).expect("room");
+        segment.finish(&[7; 1000]);
+    }
+    let (mut sent, mut blocked) = (0, 0);
+    while !batch.is_empty() {
+        let outcome = batch.flush(&port).expect("a usable socket");
+        assert_eq!(outcome.rest == Rest::Empty, batch.is_empty(), "{outcome:?}");
+        sent += outcome.sent + outcome.dropped;
+        if outcome.rest == Rest::Blocked {
+            blocked += 1;
+            let ready = wait(&[&port], None, true, Some(Duration::from_secs(5))).expect("a wait");
+            assert!(ready.writable, "{sent} of 20 went");
+        }
+    }
+    assert_eq!(sent, 20);
+    assert!(blocked > 0, "the buffer was never full");
+}
+
+/// Puts the calling thread into a network namespace of its own. Returns the thread's id.
+fn new_namespace() -> io::Result<libc::pid_t> {
+    // SAFETY: no pointers.
+    match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+        // SAFETY: as above.
+        0 => Ok(unsafe { libc::gettid() }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn ip(arguments: &str) -> io::Result<()> {
+    let output = Command::new("ip").args(arguments.split(' ')).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim())))
+}
+
+/// A veth pair to the namespace of `thread`, on which the kernel segments before the wire, as most NICs want it.
+fn connect(thread: libc::pid_t) -> io::Result<()> {
+    ip(&format!("link add v0 mtu 9000 type veth peer name v1 mtu 9000 netns {thread}"))?;
+    ip("link set v0 gso_max_segs 1")?;
+    ip("addr add 10.77.0.1/24 dev v0")?;
+    ip("link set v0 up")
+}
+
+fn send() {
+    let from = SocketAddr::new([10, 77, 0, 1].into(), ROCE_PORT);
+    let port = Port::bind(from, &PortConfig::default()).expect("a port");
+    assert_eq!(local_mtu(from.ip()).expect("an interface"), 9000);
+    let mut batch = SendBatch::new(LENS.len(), 1 << 16, port.gso());
+    let ids = LENS.map(|len| {
+        let segment = batch.segment(SocketAddr::new([10, 77, 0, 2].into(), ROCE_PORT), len).expect("room");
+        let id = segment.ip_id();
+        segment.finish(&vec![len as u8; len]);
+        id
+    });
+    assert_eq!(ids, IDS);
+    let outcome = batch.flush(&port).expect("a usable socket");
+    assert_eq!((outcome.sent, outcome.rest), (LENS.len(), Rest::Empty), "{outcome:?}");
+}
+
+/// Identification and fragment word of the UDP packets on the wire, which the port must receive too.
+fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
+    ip("addr add 10.77.0.2/24 dev v1").expect("an address");
+    ip("link set v1 up").expect("a link");
+    let mut wire = packet_socket();
+    let local = SocketAddr::new([10, 77, 0, 2].into(), ROCE_PORT);
+    let port = Port::bind(local, &PortConfig::default()).expect("a port");
+    bound();
+    let (mut batch, mut lens) = (RecvBatch::new(8), Vec::new());
+    while lens.len() < LENS.len() {
+        let ready = wait(&[&port], None, false, Some(Duration::from_secs(5))).expect("a wait");
+        assert!(ready.readable, "only {lens:?} came");
+        port.recv(&mut batch).expect("a usable socket");
+        lens.extend(batch.messages().flat_map(|message| message.segments()).map(|(_, bytes)| bytes.len()));
+    }
+    assert_eq!(lens, LENS);
+    let mut headers = Vec::new();
+    let mut frame = [0; 16 << 10];
+    while let Ok(len) = wire.read(&mut frame) {
+        // Ethernet type IPv4, protocol UDP.
+        if len > 34 && frame[12..14] == [8, 0] && frame[23] == 17 {
+            let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+            headers.push((word(18), word(20)));
+        }
+    }
+    headers
+}
+
+/// Sees all frames of the namespace, without waiting.
+fn packet_socket() -> File {
+    let all = i32::from((libc::ETH_P_ALL as u16).to_be());
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, all) };
+    assert!(fd >= 0, "{}", io::Error::last_os_error());
+    // SAFETY: a new descriptor that nothing else owns.
+    unsafe { File::from_raw_fd(fd) }
+}

@@ -1,0 +1,261 @@
+//! The side that dials: REQ out, REP or REJ in.
+
+use std::net::SocketAddr;
+
+use verbs::{CmEvent, CmId, ConnParam, Endpoints, Error, EstablishedParam, RejectReason, Unreachable};
+
+use super::{
+    Binding, Cm, CmOutput, ConnectArgs, is_embedded, rejection,
+    state::{Conn, Link, ReqSent, Retry, State},
+};
+use crate::{
+    entropy::Entropy,
+    time::Time,
+    wire::{
+        Bth, ROCE_PORT,
+        mad::{
+            Answered, CmaHeader, CommIds, Mad, Message, Rej, Rep, Req, gid, mtu_code, private_data,
+            service_id,
+        },
+    },
+};
+
+/// 4.3 s, the value rdma_cm uses.
+const REMOTE_CM_TIMEOUT: u8 = 20;
+/// 1.07 s: a kernel peer repeats a lost REP after about this long (its own 20 makes that 4.3 s).
+const LOCAL_CM_TIMEOUT: u8 = 18;
+const MAX_CM_RETRIES: u8 = 15;
+const HOP_LIMIT: u8 = 64;
+/// RoCE has no LIDs.
+const PERMISSIVE_LID: u16 = 0xffff;
+
+impl Cm {
+    /// Dials. Ends in an event: `Established`, `Rejected` or `Unreachable`.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        args: ConnectArgs<'_>,
+        entropy: &mut dyn Entropy,
+    ) -> Result<CmId, Error> {
+        self.check_room()?;
+        let port = 32_768 | entropy.next_u32() as u16;
+        let comm_id = self.table.free_comm_id(entropy);
+        let tid = u64::from(entropy.next_u32()) << 32 | u64::from(comm_id);
+        let ack_timeout = args.param.ack_timeout.unwrap_or(self.config.ack_timeout);
+        let req = self.build_req(&args, comm_id, port, ack_timeout, entropy.next_u32())?;
+        let patience = args.param.connect_timeout.unwrap_or(self.config.connect_timeout);
+        let id = self.new_id();
+        let sent = ReqSent {
+            req: Mad::new(tid, Message::Req(req)),
+            starting_psn: args.starting_psn,
+            path_mtu: args.path_mtu,
+            retry_count: args.param.retry_count,
+            responder_resources: args.param.responder_resources,
+            initiator_depth: args.param.initiator_depth,
+            patience,
+            retry: Retry::new(now + patience),
+        };
+        self.transmit(args.peer, &sent.req);
+        let timer = sent.retry.first(now);
+        let conn = Conn {
+            comm_id,
+            tid,
+            endpoints: Endpoints { local: (args.local, port).into(), remote: args.remote },
+            peer: args.peer,
+            qpn: Some(args.qpn),
+            link: None,
+            request: None,
+            ack_timeout,
+            state: State::ReqSent(Box::new(sent)),
+        };
+        self.table.insert(id, conn, timer);
+        Ok(id)
+    }
+
+    fn build_req(
+        &self,
+        args: &ConnectArgs<'_>,
+        local_comm_id: u32,
+        port: u16,
+        ack_timeout: u8,
+        random: u32,
+    ) -> Result<Req, Error> {
+        let ConnParam { responder_resources, initiator_depth, .. } = *args.param;
+        check_codes(args.param, ack_timeout)?;
+        Ok(Req {
+            local_comm_id,
+            service_id: service_id(args.remote.port()),
+            ca_guid: self.config.ca_guid,
+            q_key: 0,
+            qpn: args.qpn,
+            responder_resources,
+            initiator_depth,
+            remote_cm_timeout: REMOTE_CM_TIMEOUT,
+            transport: 0,
+            flow_control: false,
+            starting_psn: args.starting_psn,
+            local_cm_timeout: LOCAL_CM_TIMEOUT,
+            retry_count: args.param.retry_count,
+            p_key: Bth::DEFAULT_P_KEY,
+            mtu: mtu_code(args.path_mtu)
+                .ok_or(Error::Invalid("a path MTU is 256, 512, 1024, 2048 or 4096"))?,
+            rnr_retry: args.param.rnr_retry_count,
+            max_cm_retries: MAX_CM_RETRIES,
+            srq: false,
+            local_lid: PERMISSIVE_LID,
+            remote_lid: PERMISSIVE_LID,
+            local_gid: gid(args.local),
+            remote_gid: gid(args.remote.ip()),
+            flow_label: random & 0xf_ffff,
+            traffic_class: 0,
+            hop_limit: HOP_LIMIT,
+            ack_timeout,
+            private_data: request_data(args, port)?,
+        })
+    }
+
+    pub(super) fn on_rep(&mut self, now: Time, id: CmId, from: SocketAddr, rep: &Rep) {
+        let Some(conn) = self.table.get(id) else { return };
+        match conn.state {
+            State::ReqSent(_) if rep.qpn > 1 => self.establish(now, id, from, rep),
+            // Our RTU was lost.
+            State::Established { active: true } => self.send_rtu(id),
+            _ => self.counters.rx_unexpected += 1,
+        }
+    }
+
+    fn establish(&mut self, now: Time, id: CmId, from: SocketAddr, rep: &Rep) {
+        let remote_qp = (rep.ca_guid, rep.qpn);
+        // The peer says that its queue pair belongs to this connection, so to no other any more.
+        if let Some(old) = self.table.by_remote_qp(&remote_qp) {
+            self.counters.rx_stale_req += 1;
+            self.drop_stale(now, old);
+        }
+        self.table.set_link(id, Link { comm_id: rep.ids.local, qp: remote_qp });
+        let Some(State::ReqSent(sent)) = self.table.enter(id, State::Established { active: true }, None)
+        else {
+            return;
+        };
+        let Some(conn) = self.table.get_mut(id) else { return };
+        let embedded_peer = is_embedded(rep.ca_guid);
+        conn.peer = answer_address(from, rep.ca_guid);
+        let binding = Binding {
+            id,
+            qpn: conn.qpn.unwrap_or(0),
+            remote_qpn: rep.qpn,
+            sq_psn: rep.starting_psn,
+            rq_psn: sent.starting_psn,
+            peer: conn.peer,
+            path_mtu: sent.path_mtu,
+            retry_count: sent.retry_count,
+            rnr_retry: rep.rnr_retry,
+            ack_timeout: conn.ack_timeout,
+            responder_resources: sent.responder_resources.min(rep.initiator_depth),
+            initiator_depth: sent.initiator_depth.min(rep.responder_resources),
+            embedded_peer,
+        };
+        let param = EstablishedParam {
+            private_data: rep.private_data.to_vec(),
+            path_mtu: binding.path_mtu,
+            responder_resources: binding.responder_resources,
+            initiator_depth: binding.initiator_depth,
+            embedded_peer,
+        };
+        self.counters.established += 1;
+        self.outputs.push_back(CmOutput::Bind(binding));
+        self.event(CmEvent::Established { id, param });
+        self.send_rtu(id);
+    }
+
+    fn send_rtu(&mut self, id: CmId) {
+        let Some(conn) = self.table.get(id) else { return };
+        let (to, rtu) = (conn.peer, Mad::new(conn.tid, Message::Rtu(conn.ids())));
+        self.transmit(to, &rtu);
+    }
+
+    pub(super) fn on_rej(&mut self, now: Time, id: CmId, rej: &Rej) {
+        let Some(conn) = self.table.get(id) else { return };
+        match conn.state {
+            State::ReqSent(_) => self.rejected(id, rej),
+            State::RepSent(_) => {
+                self.fail_qp(id);
+                self.rejected(id, rej);
+            }
+            // The passive side thought better of it before our RTU came.
+            State::Established { .. } => self.peer_left(now, id),
+            _ => self.counters.rx_unexpected += 1,
+        }
+    }
+
+    fn rejected(&mut self, id: CmId, rej: &Rej) {
+        self.table.remove(id);
+        let (reason, private_data) = (RejectReason(rej.reason), rej.private_data.to_vec());
+        self.event(CmEvent::Rejected { id, reason, private_data });
+    }
+
+    pub(super) fn req_timeout(&mut self, now: Time, id: CmId) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        let (State::ReqSent(sent), to) = (&mut conn.state, conn.peer) else { return };
+        if sent.retry.is_over(now) {
+            self.cancel_req(id);
+            return self.event(CmEvent::Unreachable { id, why: Unreachable::NoAnswer });
+        }
+        let (timer, req) = (sent.retry.again(now), sent.req.clone());
+        self.table.arm(id, timer);
+        self.counters.tx_retries += 1;
+        self.transmit(to, &req);
+    }
+
+    /// Forgets an attempt and tells the peer, who may hold a request of it.
+    pub(super) fn cancel_req(&mut self, id: CmId) {
+        let Some(conn) = self.table.get(id) else { return };
+        let ids = CommIds { local: conn.comm_id, remote: 0 };
+        let mut rej = rejection(ids, Answered::Other(2), RejectReason::TIMEOUT);
+        // The peer finds the request by our GUID, for its communication ID is not known (cm_format_rej).
+        rej.ari[..8].copy_from_slice(&self.config.ca_guid.to_be_bytes());
+        rej.ari_len = 8;
+        let (to, tid) = (conn.peer, conn.tid);
+        self.send_rej(to, tid, rej);
+        self.table.remove(id);
+    }
+
+    /// The network refused a datagram to `to` at once: attempts to connect there are over.
+    pub fn send_failed(&mut self, to: SocketAddr) {
+        for id in self.table.dialling(to) {
+            self.table.remove(id);
+            self.event(CmEvent::Unreachable { id, why: Unreachable::Network });
+        }
+    }
+}
+
+/// Where to answer a peer: an embedded one at the port it sends from, any other at the RoCE port.
+pub(super) fn answer_address(from: SocketAddr, ca_guid: u64) -> SocketAddr {
+    let mut to = from;
+    if !is_embedded(ca_guid) {
+        to.set_port(ROCE_PORT);
+    }
+    to
+}
+
+pub(super) fn check_codes(param: &ConnParam, ack_timeout: u8) -> Result<(), Error> {
+    if param.retry_count > 7 || param.rnr_retry_count > 7 {
+        return Err(Error::Invalid("retry counts are 0-7"));
+    }
+    if ack_timeout > 31 {
+        return Err(Error::Invalid("an ACK timeout is 0-31"));
+    }
+    Ok(())
+}
+
+fn request_data(args: &ConnectArgs<'_>, port: u16) -> Result<[u8; Req::PRIVATE], Error> {
+    let (src, dst) = (args.local, args.remote.ip());
+    if src.is_ipv4() != dst.is_ipv4() || args.peer.is_ipv4() != dst.is_ipv4() {
+        return Err(Error::Invalid("local and remote address are of different families"));
+    }
+    let user: [u8; Req::USER_PRIVATE] = private_data(&args.param.private_data)
+        .ok_or(Error::Invalid("a request carries at most 56 bytes of private data"))?;
+    let mut data = [0; Req::PRIVATE];
+    data[..CmaHeader::LEN].copy_from_slice(&CmaHeader { port, src, dst }.encode());
+    data[CmaHeader::LEN..].copy_from_slice(&user);
+    Ok(data)
+}

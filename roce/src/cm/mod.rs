@@ -1,0 +1,283 @@
+//! Connection management of one device, both roles (IBTA vol. 1, 12.9; cm.c and cma.c).
+//!
+//! Order of calls: any input (`connect`, `listen`, `accept`, `reject`, `disconnect`, `destroy`, `handle_mad`,
+//! `handle_timeout`, `data_arrived`, `send_failed`), then [`Cm::poll_transmit`] and [`Cm::poll_output`] until both
+//! are empty, then [`Cm::poll_timeout`]. Outputs are to be obeyed in their order: a queue pair is bound before the
+//! event that tells of it.
+//!
+//! | state | input | does | next |
+//! |---|---|---|---|
+//! | - | connect | REQ | ReqSent |
+//! | ReqSent | REP | bind, RTU, Established | Established |
+//! | ReqSent | REJ | Rejected | - |
+//! | ReqSent | MRA | waits longer | ReqSent |
+//! | ReqSent | 250 ms, doubling to 2 s | REQ again | ReqSent |
+//! | ReqSent | connect time-out | REJ 4, Unreachable | - |
+//! | - | REQ | ConnectRequest; REJ 8 without listener, 10 if stale, 3 if full | ReqRcvd |
+//! | ReqRcvd | REQ again | MRA | ReqRcvd |
+//! | ReqRcvd | accept | bind, REP | RepSent |
+//! | ReqRcvd | reject | REJ 28 | Refused |
+//! | ReqRcvd | answer time-out | REJ 3 | Refused |
+//! | RepSent | RTU or data | Established | Established |
+//! | RepSent | REQ again, 250 ms doubling | REP again | RepSent |
+//! | RepSent | REJ | fail the queue pair, Rejected | - |
+//! | RepSent | disconnect | REJ 28, fail, Disconnected | TimeWait |
+//! | RepSent | confirm time-out | REJ 3, fail, Unreachable | TimeWait |
+//! | ReqRcvd | REJ 4 of an active side that gave up | | - |
+//! | RepSent | REJ 4 likewise | fail, Unreachable | - |
+//! | Established | REP again | RTU again | Established |
+//! | Established | disconnect, or its peer's queue pair appears in a new REQ | DREQ, fail, Disconnected | DreqSent |
+//! | Established, RepSent | DREQ | DREP, fail, Disconnected | TimeWait |
+//! | Established | REJ | fail, Disconnected | TimeWait |
+//! | DreqSent | 250 ms doubling, four times | DREQ again, at last nothing | TimeWait |
+//! | DreqSent | DREP, or DREQ (answered by DREP) | | TimeWait |
+//! | TimeWait | DREQ | DREP | TimeWait |
+//! | TimeWait | REQ again, or a new one from the same queue pair | REJ 10 | TimeWait |
+//! | Refused | REQ again | the same REJ | Refused |
+//! | TimeWait, Refused | time | | - |
+//!
+//! `Disconnected` never waits for the peer. What is not in the table is dropped and counted, as is every datagram
+//! whose communication IDs or source address are not those of a connection.
+
+mod active;
+mod counters;
+mod passive;
+mod release;
+mod state;
+mod table;
+#[cfg(test)]
+mod tests;
+mod types;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+pub use counters::CmCounters;
+use state::State;
+use table::Table;
+pub use types::{Binding, CmConfig, CmOutput, ConnectArgs, embedded_guid, is_embedded};
+use verbs::{CmEvent, CmId, Endpoints, Error, RejectReason};
+
+use crate::{
+    entropy::Entropy,
+    time::Time,
+    wire::mad::{Answered, CommIds, MAD_LEN, Mad, Message, Mra, Rej},
+};
+
+/// The first repetition of a message; later ones at twice the interval, up to [`RESEND_MAX`].
+const RESEND_FIRST: Duration = Duration::from_millis(250);
+const RESEND_MAX: Duration = Duration::from_secs(2);
+/// MRAs obeyed per connection attempt: as many as a sender repeats its message (max CM retries).
+const MAX_EXTENSIONS: u8 = 15;
+/// The longest wait one MRA can ask for.
+const MAX_EXTENSION: Duration = Duration::from_secs(60);
+/// Datagrams waiting for `poll_transmit`.
+const MAX_TRANSMITS: usize = 1024;
+
+#[derive(Debug)]
+struct Listener {
+    port: u16,
+    backlog: usize,
+}
+
+/// The connection manager of one device.
+#[derive(Debug)]
+pub struct Cm {
+    config: CmConfig,
+    next_id: u64,
+    listeners: BTreeMap<CmId, Listener>,
+    /// Listeners by TCP-space port.
+    ports: BTreeMap<u16, CmId>,
+    table: Table,
+    transmits: VecDeque<(SocketAddr, [u8; MAD_LEN])>,
+    outputs: VecDeque<CmOutput>,
+    counters: CmCounters,
+}
+
+impl Cm {
+    pub fn new(config: CmConfig) -> Self {
+        let table = Table::new(config.max_lingering);
+        Self {
+            config,
+            next_id: 1,
+            listeners: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            table,
+            transmits: VecDeque::new(),
+            outputs: VecDeque::new(),
+            counters: CmCounters::default(),
+        }
+    }
+
+    pub fn counters(&self) -> &CmCounters {
+        &self.counters
+    }
+
+    /// Both ends of a connection that still exists.
+    pub fn endpoints(&self, id: CmId) -> Option<Endpoints> {
+        self.table.get(id).map(|conn| conn.endpoints)
+    }
+
+    /// Takes a datagram that arrived for queue pair 1. `from` is its UDP source, `local` the address it was sent to.
+    pub fn handle_mad(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        local: IpAddr,
+        mad: &[u8; MAD_LEN],
+        entropy: &mut dyn Entropy,
+    ) {
+        let Ok(Mad { tid, message, .. }) = Mad::decode(mad) else {
+            self.counters.rx_malformed += 1;
+            return;
+        };
+        self.counters.received(&message);
+        let ids = match &message {
+            Message::Req(req) => return self.on_req(now, from, local, tid, req, entropy),
+            Message::Rej(rej) if rej.ids.remote == 0 => return self.on_cancel(from, rej),
+            Message::Mra(mra) => mra.ids,
+            Message::Rej(rej) => rej.ids,
+            Message::Rep(rep) => rep.ids,
+            Message::Dreq(dreq) => dreq.ids,
+            Message::Rtu(ids) | Message::Drep(ids) => *ids,
+        };
+        let Some(id) = self.find(from, ids) else { return };
+        match message {
+            Message::Req(_) => {}
+            Message::Mra(mra) => self.on_mra(now, id, mra),
+            Message::Rej(rej) => self.on_rej(now, id, &rej),
+            Message::Rep(rep) => self.on_rep(now, id, from, &rep),
+            Message::Rtu(_) => self.on_rtu(id),
+            Message::Dreq(dreq) => self.on_dreq(now, id, tid, &dreq),
+            Message::Drep(_) => self.on_drep(now, id),
+        }
+    }
+
+    /// Does what is due. To be called when the time of [`Self::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(id) = self.table.expired(now) {
+            match self.table.get(id).map(|conn| &conn.state) {
+                Some(State::ReqSent(_)) => self.req_timeout(now, id),
+                Some(State::ReqRcvd(_)) => self.request_expired(now, id),
+                Some(State::RepSent(_)) => self.rep_timeout(now, id),
+                Some(State::DreqSent(_)) => self.dreq_timeout(now, id),
+                Some(State::TimeWait | State::Refused(_)) => self.table.remove(id),
+                // Has no timer.
+                Some(State::Established { .. }) | None => {}
+            }
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.table.next_timeout()
+    }
+
+    /// The next datagram to send: from queue pair 1 to queue pair 1, Q_Key 0x80010000, at this UDP address.
+    pub fn poll_transmit(&mut self) -> Option<(SocketAddr, [u8; MAD_LEN])> {
+        self.transmits.pop_front()
+    }
+
+    /// The next event or instruction.
+    pub fn poll_output(&mut self) -> Option<CmOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// The connection a message is about, if its IDs and source are right.
+    fn find(&mut self, from: SocketAddr, ids: CommIds) -> Option<CmId> {
+        let found = self.table.by_comm_id(ids.remote).and_then(|id| Some((id, self.table.get(id)?)));
+        let Some((id, conn)) = found else {
+            self.counters.rx_unknown_id += 1;
+            return None;
+        };
+        if !same_host(conn.peer, from) {
+            self.counters.rx_wrong_source += 1;
+            return None;
+        }
+        if conn.link.is_some_and(|link| link.comm_id != ids.local) {
+            self.counters.rx_unknown_id += 1;
+            return None;
+        }
+        Some(id)
+    }
+
+    fn on_mra(&mut self, now: Time, id: CmId, mra: Mra) {
+        let wait = ib_timeout(mra.service_timeout).min(MAX_EXTENSION);
+        let Some(conn) = self.table.get_mut(id) else { return };
+        let (retry, patience) = match (&mut conn.state, mra.about) {
+            (State::ReqSent(s), Answered::Req) => (&mut s.retry, s.patience),
+            (State::RepSent(s), Answered::Rep) => (&mut s.retry, self.config.confirm_timeout),
+            _ => {
+                self.counters.rx_unexpected += 1;
+                return;
+            }
+        };
+        if retry.extend(now + wait, patience) {
+            let next = retry.next(now + wait);
+            self.table.arm(id, next);
+        }
+    }
+
+    fn event(&mut self, event: CmEvent) {
+        self.outputs.push_back(CmOutput::Event(event));
+    }
+
+    /// Drops events that the application has not seen, of a connection that is gone for it.
+    fn purge_events(&mut self, id: CmId) {
+        self.outputs.retain(|output| !matches!(output, CmOutput::Event(event) if event.id() == id));
+    }
+
+    fn transmit(&mut self, to: SocketAddr, mad: &Mad) {
+        if self.transmits.len() >= MAX_TRANSMITS {
+            self.counters.tx_dropped += 1;
+            return;
+        }
+        self.counters.sent(&mad.message);
+        self.transmits.push_back((to, mad.encode()));
+    }
+
+    /// Rejects without keeping state about it.
+    fn send_rej(&mut self, to: SocketAddr, tid: u64, rej: Rej) {
+        self.transmit(to, &Mad::new(tid, Message::Rej(rej)));
+    }
+
+    fn new_id(&mut self) -> CmId {
+        let id = CmId(self.next_id);
+        self.next_id += 1;
+        id
+    }
+
+    fn not_found(id: CmId) -> Error {
+        Error::NotFound { what: "connection", id: id.0 }
+    }
+
+    fn check_room(&self) -> Result<(), Error> {
+        let limit = self.config.max_connections;
+        if self.table.len() < limit {
+            return Ok(());
+        }
+        Err(Error::Exhausted {
+            what: "connections",
+            limit: limit as u64,
+            remedy: "destroy some, or wait for those just closed",
+        })
+    }
+}
+
+/// A REJ without private data.
+fn rejection(ids: CommIds, about: Answered, reason: RejectReason) -> Rej {
+    Rej { ids, about, ari_len: 0, reason: reason.0, ari: [0; 72], private_data: [0; Rej::PRIVATE] }
+}
+
+/// The peer's address and the address a datagram came from are of one host.
+fn same_host(a: SocketAddr, b: SocketAddr) -> bool {
+    a.ip().to_canonical() == b.ip().to_canonical()
+}
+
+/// A CM time-out code in time: 4.096 us * 2^n, 5 bits.
+fn ib_timeout(code: u8) -> Duration {
+    Duration::from_nanos(4096 << (code & 0x1f))
+}

@@ -1,0 +1,343 @@
+//! The side that listens: REQ in, REP or REJ out.
+
+use std::net::{IpAddr, SocketAddr};
+
+use verbs::{CmEvent, CmId, ConnParam, Endpoints, Error, EstablishedParam, RejectReason, Unreachable};
+
+use super::{
+    Binding, Cm, CmOutput, Listener,
+    active::{answer_address, check_codes},
+    is_embedded, rejection,
+    state::{Conn, Link, RepSent, ReqRcvd, Retry, State},
+};
+use crate::{
+    entropy::Entropy,
+    psn::Psn,
+    time::Time,
+    wire::mad::{
+        Answered, CmaHeader, CommIds, Mad, Message, Mra, Rej, Rep, Req, mtu_bytes, private_data, service_port,
+    },
+};
+
+/// 4.3 s: how long the application may take between two requests for patience.
+const SERVICE_TIMEOUT: u8 = 20;
+/// 134 ms, as rxe: how late our ACKs may be.
+const TARGET_ACK_DELAY: u8 = 15;
+/// Fail-over is not supported.
+const FAILOVER: u8 = 0;
+/// For what the application or the peer did not do in time. Reason 4 means a time-out of the sender's *request* to
+/// kernel peers, who then look for another connection (cm_acquire_rejected_id).
+const TOO_LATE: RejectReason = RejectReason::NO_RESOURCES;
+/// IBTA reason 26; the seam has no name for it.
+const INVALID_MTU: RejectReason = RejectReason(26);
+
+impl Cm {
+    /// Takes requests for TCP-space `port`, at most `backlog` of them unanswered; port 0 picks a free one.
+    pub fn listen(
+        &mut self,
+        port: u16,
+        backlog: u32,
+        entropy: &mut dyn Entropy,
+    ) -> Result<(CmId, u16), Error> {
+        let free = |port: &u16| !self.ports.contains_key(port);
+        let start = entropy.next_u32() as u16;
+        let chosen = match port {
+            0 => (0..=0x7fff).map(|n| 0x8000 | start.wrapping_add(n)).find(free),
+            port => Some(port).filter(free),
+        };
+        let port = chosen.ok_or(Error::Busy("another listener of this device has the port"))?;
+        let id = self.new_id();
+        self.ports.insert(port, id);
+        self.listeners.insert(id, Listener { port, backlog: backlog as usize });
+        Ok((id, port))
+    }
+
+    pub(super) fn on_req(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        local: IpAddr,
+        tid: u64,
+        req: &Req,
+        entropy: &mut dyn Entropy,
+    ) {
+        let key = (from.ip().to_canonical(), req.ca_guid, req.local_comm_id);
+        if let Some(id) = self.table.by_request(&key) {
+            return self.on_duplicate(id, tid);
+        }
+        match self.judge(now, from, req) {
+            Ok((listener, port, path_mtu, header)) => {
+                let endpoints =
+                    Endpoints { local: (local, port).into(), remote: (from.ip(), header.port).into() };
+                let comm_id = self.table.free_comm_id(entropy);
+                let conn = Conn {
+                    comm_id,
+                    tid,
+                    endpoints,
+                    peer: answer_address(from, req.ca_guid),
+                    qpn: None,
+                    link: Some(Link { comm_id: req.local_comm_id, qp: (req.ca_guid, req.qpn) }),
+                    request: Some(key),
+                    ack_timeout: req.ack_timeout,
+                    state: State::ReqRcvd(Box::new(ReqRcvd { listener, req: req.clone(), path_mtu })),
+                };
+                let id = self.new_id();
+                self.table.insert(id, conn, now + self.config.answer_timeout);
+                self.event(CmEvent::ConnectRequest { listener, id, endpoints, param: offered(req) });
+            }
+            Err(reason) => {
+                let ids = CommIds { local: 0, remote: req.local_comm_id };
+                let rej = rejection(ids, Answered::Req, reason);
+                self.send_rej(answer_address(from, req.ca_guid), tid, rej);
+            }
+        }
+    }
+
+    /// Finds the listener for a new request, or the reason to reject it.
+    fn judge(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        req: &Req,
+    ) -> Result<(CmId, u16, u32, CmaHeader), RejectReason> {
+        if let Some(old) = self.table.by_remote_qp(&(req.ca_guid, req.qpn)) {
+            self.counters.rx_stale_req += 1;
+            // The peer forgot that connection, or it would not use its queue pair again.
+            if self.table.get(old).is_some_and(|conn| super::same_host(conn.peer, from)) {
+                self.drop_stale(now, old);
+            }
+            return Err(RejectReason::STALE_CONNECTION);
+        }
+        let port = service_port(req.service_id);
+        let Some((port, listener)) = port.and_then(|port| Some((port, *self.ports.get(&port)?))) else {
+            self.counters.no_listener += 1;
+            return Err(RejectReason::INVALID_SERVICE_ID);
+        };
+        if req.transport != 0 {
+            return Err(RejectReason::INVALID_TRANSPORT);
+        }
+        let path_mtu =
+            mtu_bytes(req.mtu).filter(|mtu| *mtu <= self.config.max_path_mtu).ok_or(INVALID_MTU)?;
+        let header = req.private_data.first_chunk().and_then(CmaHeader::decode);
+        let header = header.filter(|_| req.qpn > 1).ok_or(RejectReason::UNSUPPORTED)?;
+        if !self.has_room(listener) {
+            self.counters.no_room += 1;
+            return Err(RejectReason::NO_RESOURCES);
+        }
+        Ok((listener, port, path_mtu, header))
+    }
+
+    fn has_room(&self, listener: CmId) -> bool {
+        let half_open = self.table.half_open();
+        let waiting = half_open.iter().filter(|id| self.is_pending(**id, listener)).count();
+        let backlog = self.listeners.get(&listener).map_or(0, |l| l.backlog);
+        half_open.len() < self.config.max_half_open && waiting < backlog && self.check_room().is_ok()
+    }
+
+    /// `id` waits for the application behind `listener`.
+    pub(super) fn is_pending(&self, id: CmId, listener: CmId) -> bool {
+        let state = self.table.get(id).map(|conn| &conn.state);
+        matches!(state, Some(State::ReqRcvd(request)) if request.listener == listener)
+    }
+
+    fn on_duplicate(&mut self, id: CmId, tid: u64) {
+        self.counters.rx_duplicate_req += 1;
+        let Some(conn) = self.table.get(id) else { return };
+        let (to, ids) = (conn.peer, conn.ids());
+        let answer = match &conn.state {
+            State::ReqRcvd(_) => {
+                let mra = Mra { ids, about: Answered::Req, service_timeout: SERVICE_TIMEOUT };
+                Mad::new(tid, Message::Mra(mra))
+            }
+            State::RepSent(sent) => sent.rep.clone(),
+            State::Refused(rej) => (**rej).clone(),
+            State::DreqSent(_) | State::TimeWait => {
+                let rej = rejection(ids, Answered::Req, RejectReason::STALE_CONNECTION);
+                Mad::new(tid, Message::Rej(rej))
+            }
+            // Late: the peer has confirmed since.
+            State::ReqSent(_) | State::Established { .. } => return,
+        };
+        self.transmit(to, &answer);
+    }
+
+    /// Answers a request: binds queue pair `qpn`, which expects `starting_psn` first, and sends the reply.
+    ///
+    /// `param`'s retry count does not matter here, the request's does. [`Error::NotFound`] when the request expired.
+    pub fn accept(
+        &mut self,
+        now: Time,
+        id: CmId,
+        qpn: u32,
+        starting_psn: Psn,
+        param: &ConnParam,
+    ) -> Result<(), Error> {
+        let conn = self.table.get_mut(id).ok_or_else(|| Self::not_found(id))?;
+        let State::ReqRcvd(request) = &conn.state else {
+            return Err(Error::Invalid("the request has been answered"));
+        };
+        check_codes(param, 0)?;
+        let private_data = private_data(&param.private_data)
+            .ok_or(Error::Invalid("a reply carries at most 196 bytes of private data"))?;
+        let req = &request.req;
+        let rep = Rep {
+            ids: conn.ids(),
+            q_key: 0,
+            qpn,
+            starting_psn,
+            responder_resources: param.responder_resources.min(req.initiator_depth),
+            initiator_depth: param.initiator_depth.min(req.responder_resources),
+            target_ack_delay: TARGET_ACK_DELAY,
+            failover: FAILOVER,
+            flow_control: false,
+            rnr_retry: param.rnr_retry_count,
+            srq: false,
+            ca_guid: self.config.ca_guid,
+            private_data,
+        };
+        let binding = Binding {
+            id,
+            qpn,
+            remote_qpn: req.qpn,
+            sq_psn: req.starting_psn,
+            rq_psn: starting_psn,
+            peer: conn.peer,
+            path_mtu: request.path_mtu,
+            retry_count: req.retry_count,
+            rnr_retry: req.rnr_retry,
+            ack_timeout: req.ack_timeout,
+            responder_resources: rep.responder_resources,
+            initiator_depth: rep.initiator_depth,
+            embedded_peer: is_embedded(req.ca_guid),
+        };
+        conn.qpn = Some(qpn);
+        self.reply(now, id, rep, binding);
+        Ok(())
+    }
+
+    fn reply(&mut self, now: Time, id: CmId, rep: Rep, binding: Binding) {
+        let Some(conn) = self.table.get(id) else { return };
+        let to = conn.peer;
+        let sent = RepSent {
+            rep: Mad::new(conn.tid, Message::Rep(rep)),
+            established: EstablishedParam {
+                private_data: Vec::new(),
+                path_mtu: binding.path_mtu,
+                responder_resources: binding.responder_resources,
+                initiator_depth: binding.initiator_depth,
+                embedded_peer: binding.embedded_peer,
+            },
+            retry: Retry::new(now + self.config.confirm_timeout),
+        };
+        self.outputs.push_back(CmOutput::Bind(binding));
+        self.transmit(to, &sent.rep);
+        let timer = sent.retry.first(now);
+        self.table.enter(id, State::RepSent(Box::new(sent)), Some(timer));
+    }
+
+    /// Refuses a request (reason 28) with at most 148 bytes of private data. The ID is gone afterwards.
+    pub fn reject(&mut self, now: Time, id: CmId, data: &[u8]) -> Result<(), Error> {
+        let conn = self.table.get(id).ok_or_else(|| Self::not_found(id))?;
+        if !matches!(conn.state, State::ReqRcvd(_)) {
+            return Err(Error::Invalid("the request has been answered"));
+        }
+        let data = private_data(data)
+            .ok_or(Error::Invalid("a rejection carries at most 148 bytes of private data"))?;
+        self.refuse(now, id, RejectReason::CONSUMER_DEFINED, data);
+        Ok(())
+    }
+
+    pub(super) fn refuse(&mut self, now: Time, id: CmId, reason: RejectReason, data: [u8; Rej::PRIVATE]) {
+        self.purge_events(id);
+        let Some(conn) = self.table.get(id) else { return };
+        let rej = Rej { private_data: data, ..rejection(conn.ids(), Answered::Req, reason) };
+        let (to, rej, until) = (conn.peer, Mad::new(conn.tid, Message::Rej(rej)), conn.time_wait(now));
+        self.transmit(to, &rej);
+        self.table.enter(id, State::Refused(Box::new(rej)), Some(until));
+    }
+
+    pub(super) fn request_expired(&mut self, now: Time, id: CmId) {
+        self.counters.unanswered += 1;
+        self.refuse(now, id, TOO_LATE, [0; Rej::PRIVATE]);
+    }
+
+    /// The active side gave up and names its REQ by GUID and communication ID.
+    pub(super) fn on_cancel(&mut self, from: SocketAddr, rej: &Rej) {
+        let guid = rej.ari.first_chunk().map_or(0, |guid| u64::from_be_bytes(*guid));
+        let key = (from.ip().to_canonical(), guid, rej.ids.local);
+        let Some(id) = self.table.by_request(&key) else {
+            self.counters.rx_unknown_id += 1;
+            return;
+        };
+        match self.table.get(id).map(|conn| &conn.state) {
+            Some(State::ReqRcvd(_)) => {
+                self.purge_events(id);
+                self.table.remove(id);
+            }
+            Some(State::RepSent(_)) => {
+                self.fail_qp(id);
+                self.table.remove(id);
+                self.event(CmEvent::Unreachable { id, why: Unreachable::NotConfirmed });
+            }
+            _ => self.counters.rx_unexpected += 1,
+        }
+    }
+
+    pub(super) fn on_rtu(&mut self, id: CmId) {
+        match self.table.get(id).map(|conn| &conn.state) {
+            Some(State::RepSent(_)) => self.confirmed(id),
+            Some(State::Established { active: false }) => {}
+            _ => self.counters.rx_unexpected += 1,
+        }
+    }
+
+    /// A packet arrived on queue pair `qpn`: as good as the RTU (ib_cm_notify).
+    pub fn data_arrived(&mut self, qpn: u32) {
+        if let Some(id) = self.table.unconfirmed(qpn) {
+            self.confirmed(id);
+        }
+    }
+
+    fn confirmed(&mut self, id: CmId) {
+        let old = self.table.enter(id, State::Established { active: false }, None);
+        if let Some(State::RepSent(sent)) = old {
+            self.counters.established += 1;
+            self.event(CmEvent::Established { id, param: sent.established });
+        }
+    }
+
+    pub(super) fn rep_timeout(&mut self, now: Time, id: CmId) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        let (State::RepSent(sent), to) = (&mut conn.state, conn.peer) else { return };
+        if sent.retry.is_over(now) {
+            self.withdraw_rep(now, id, TOO_LATE);
+            return self.event(CmEvent::Unreachable { id, why: Unreachable::NotConfirmed });
+        }
+        let (timer, rep) = (sent.retry.again(now), sent.rep.clone());
+        self.table.arm(id, timer);
+        self.counters.tx_retries += 1;
+        self.transmit(to, &rep);
+    }
+
+    /// Takes a reply back that nobody confirmed.
+    pub(super) fn withdraw_rep(&mut self, now: Time, id: CmId, reason: RejectReason) {
+        let Some(conn) = self.table.get(id) else { return };
+        let (to, tid, rej) = (conn.peer, conn.tid, rejection(conn.ids(), Answered::Req, reason));
+        self.send_rej(to, tid, rej);
+        self.fail_qp(id);
+        self.time_wait(now, id);
+    }
+}
+
+/// What a request offers, in our view: the peer's initiator depth is our responder resources.
+fn offered(req: &Req) -> ConnParam {
+    ConnParam {
+        private_data: req.private_data[CmaHeader::LEN..].to_vec(),
+        responder_resources: req.initiator_depth,
+        initiator_depth: req.responder_resources,
+        retry_count: req.retry_count,
+        rnr_retry_count: req.rnr_retry,
+        ack_timeout: Some(req.ack_timeout),
+        connect_timeout: None,
+    }
+}

@@ -1,0 +1,158 @@
+//! The end of connections: DREQ, DREP, time-wait, and the application's letting go.
+
+use std::time::Duration;
+
+use verbs::{CmEvent, CmId, Error, RejectReason};
+
+use super::{
+    Cm, CmOutput, ib_timeout,
+    state::{Conn, DreqSent, Retry, State},
+};
+use crate::{
+    time::Time,
+    wire::mad::{Dreq, Mad, Message, Rej},
+};
+
+/// DREQs go out 0, 250, 750 and 1750 ms after the disconnect; C servers of NAAICE never answer them.
+const DREQ_TIME: Duration = Duration::from_millis(1800);
+const MIN_TIME_WAIT: Duration = Duration::from_millis(250);
+const MAX_TIME_WAIT: Duration = Duration::from_secs(4);
+
+impl Cm {
+    /// Ends a connection, or an attempt. `Disconnected` follows, unless it had ended before.
+    pub fn disconnect(&mut self, now: Time, id: CmId) -> Result<(), Error> {
+        match self.table.get(id).map(|conn| &conn.state) {
+            Some(State::ReqRcvd(_)) => return Err(Error::Invalid("accept or reject the request first")),
+            Some(State::DreqSent(_) | State::TimeWait | State::Refused(_)) => return Ok(()),
+            Some(_) => {}
+            None if self.has_ended(id) => return Ok(()),
+            None => return Err(Self::not_found(id)),
+        }
+        self.leave(now, id);
+        self.event(CmEvent::Disconnected { id });
+        Ok(())
+    }
+
+    /// Ends a listener, whose unanswered requests are rejected, or forgets a connection: it is disconnected, and
+    /// no event of it follows.
+    pub fn destroy(&mut self, now: Time, id: CmId) -> Result<(), Error> {
+        if let Some(listener) = self.listeners.remove(&id) {
+            self.ports.remove(&listener.port);
+            let pending = self.table.half_open().iter().filter(|conn| self.is_pending(**conn, id));
+            for conn in pending.copied().collect::<Vec<_>>() {
+                self.refuse(now, conn, RejectReason::INVALID_SERVICE_ID, [0; Rej::PRIVATE]);
+            }
+            return Ok(());
+        }
+        if !self.has_ended(id) && self.table.get(id).is_none() {
+            return Err(Self::not_found(id));
+        }
+        self.leave(now, id);
+        self.purge_events(id);
+        Ok(())
+    }
+
+    /// The ID was given out, and nothing of its connection is left.
+    fn has_ended(&self, id: CmId) -> bool {
+        id.0 > 0 && id.0 < self.next_id && self.table.get(id).is_none() && !self.listeners.contains_key(&id)
+    }
+
+    /// Our side goes, in whatever state.
+    fn leave(&mut self, now: Time, id: CmId) {
+        match self.table.get(id).map(|conn| &conn.state) {
+            Some(State::ReqSent(_)) => self.cancel_req(id),
+            Some(State::ReqRcvd(_)) => {
+                self.refuse(now, id, RejectReason::CONSUMER_DEFINED, [0; Rej::PRIVATE])
+            }
+            Some(State::RepSent(_)) => self.withdraw_rep(now, id, RejectReason::CONSUMER_DEFINED),
+            Some(State::Established { .. }) => {
+                self.fail_qp(id);
+                self.send_dreq(now, id);
+            }
+            Some(State::DreqSent(_) | State::TimeWait | State::Refused(_)) | None => {}
+        }
+    }
+
+    /// The peer uses the queue pair of this connection for another one.
+    pub(super) fn drop_stale(&mut self, now: Time, id: CmId) {
+        if matches!(self.table.get(id).map(|conn| &conn.state), Some(State::Established { .. })) {
+            self.leave(now, id);
+            self.event(CmEvent::Disconnected { id });
+        }
+    }
+
+    /// The peer ended the connection.
+    pub(super) fn peer_left(&mut self, now: Time, id: CmId) {
+        self.fail_qp(id);
+        self.time_wait(now, id);
+        self.event(CmEvent::Disconnected { id });
+    }
+
+    fn send_dreq(&mut self, now: Time, id: CmId) {
+        let Some(conn) = self.table.get(id) else { return };
+        let Some(link) = conn.link else { return };
+        // A transaction of our own: the REQ's may be the peer's.
+        let tid = conn.tid & !0xffff_ffff | u64::from(conn.comm_id);
+        let dreq = Mad::new(tid, Message::Dreq(Dreq { ids: conn.ids(), remote_qpn: link.qp.1 }));
+        let retry = Retry::new(now + DREQ_TIME);
+        let (to, timer) = (conn.peer, retry.first(now));
+        self.transmit(to, &dreq);
+        self.table.enter(id, State::DreqSent(Box::new(DreqSent { dreq, retry })), Some(timer));
+    }
+
+    pub(super) fn dreq_timeout(&mut self, now: Time, id: CmId) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        let (State::DreqSent(sent), to) = (&mut conn.state, conn.peer) else { return };
+        if sent.retry.is_over(now) {
+            return self.time_wait(now, id);
+        }
+        let (timer, dreq) = (sent.retry.again(now), sent.dreq.clone());
+        self.table.arm(id, timer);
+        self.counters.tx_retries += 1;
+        self.transmit(to, &dreq);
+    }
+
+    pub(super) fn on_dreq(&mut self, now: Time, id: CmId, tid: u64, dreq: &Dreq) {
+        let Some(conn) = self.table.get(id) else { return };
+        let known = !matches!(conn.state, State::ReqSent(_) | State::ReqRcvd(_) | State::Refused(_));
+        if !known || conn.qpn != Some(dreq.remote_qpn) {
+            self.counters.rx_unexpected += 1;
+            return;
+        }
+        let (to, drep) = (conn.peer, Mad::new(tid, Message::Drep(conn.ids())));
+        let live = matches!(conn.state, State::RepSent(_) | State::Established { .. });
+        let asked_too = matches!(conn.state, State::DreqSent(_));
+        self.transmit(to, &drep);
+        if live {
+            self.peer_left(now, id);
+        } else if asked_too {
+            self.time_wait(now, id);
+        }
+    }
+
+    pub(super) fn on_drep(&mut self, now: Time, id: CmId) {
+        match self.table.get(id).map(|conn| &conn.state) {
+            Some(State::DreqSent(_)) => self.time_wait(now, id),
+            Some(State::TimeWait) => {}
+            _ => self.counters.rx_unexpected += 1,
+        }
+    }
+
+    pub(super) fn time_wait(&mut self, now: Time, id: CmId) {
+        let Some(until) = self.table.get(id).map(|conn| conn.time_wait(now)) else { return };
+        self.table.enter(id, State::TimeWait, Some(until));
+    }
+
+    pub(super) fn fail_qp(&mut self, id: CmId) {
+        if let Some(qpn) = self.table.get(id).and_then(|conn| conn.qpn) {
+            self.outputs.push_back(CmOutput::FailQp { qpn });
+        }
+    }
+}
+
+impl Conn {
+    /// When the last packets and messages of a connection that ends now have left the network.
+    pub(super) fn time_wait(&self, now: Time) -> Time {
+        now + (ib_timeout(self.ack_timeout) * 2).clamp(MIN_TIME_WAIT, MAX_TIME_WAIT)
+    }
+}

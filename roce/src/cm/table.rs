@@ -1,0 +1,204 @@
+//! All connections, with the indexes and timers that follow from their states.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
+};
+
+use verbs::CmId;
+
+use super::state::{Conn, Link, RemoteQp, RequestKey, State};
+use crate::{entropy::Entropy, time::Time};
+
+#[derive(Debug)]
+pub(super) struct Table {
+    conns: BTreeMap<CmId, Conn>,
+    by_comm_id: BTreeMap<u32, CmId>,
+    by_request: BTreeMap<RequestKey, CmId>,
+    by_remote_qp: BTreeMap<RemoteQp, CmId>,
+    /// ReqRcvd and RepSent.
+    half_open: BTreeSet<CmId>,
+    /// RepSent, by local queue pair.
+    unconfirmed: BTreeMap<u32, CmId>,
+    /// DreqSent, TimeWait and Refused, in the order of their entering that state.
+    lingering: VecDeque<CmId>,
+    max_lingering: usize,
+    timers: BTreeSet<(Time, CmId)>,
+    timer_of: BTreeMap<CmId, Time>,
+}
+
+impl Table {
+    pub(super) fn new(max_lingering: usize) -> Self {
+        Self {
+            conns: BTreeMap::new(),
+            by_comm_id: BTreeMap::new(),
+            by_request: BTreeMap::new(),
+            by_remote_qp: BTreeMap::new(),
+            half_open: BTreeSet::new(),
+            unconfirmed: BTreeMap::new(),
+            lingering: VecDeque::new(),
+            max_lingering,
+            timers: BTreeSet::new(),
+            timer_of: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.conns.len()
+    }
+
+    pub(super) fn half_open(&self) -> &BTreeSet<CmId> {
+        &self.half_open
+    }
+
+    pub(super) fn get(&self, id: CmId) -> Option<&Conn> {
+        self.conns.get(&id)
+    }
+
+    /// States are changed by [`Self::enter`] only.
+    pub(super) fn get_mut(&mut self, id: CmId) -> Option<&mut Conn> {
+        self.conns.get_mut(&id)
+    }
+
+    pub(super) fn by_comm_id(&self, comm_id: u32) -> Option<CmId> {
+        self.by_comm_id.get(&comm_id).copied()
+    }
+
+    pub(super) fn by_request(&self, key: &RequestKey) -> Option<CmId> {
+        self.by_request.get(key).copied()
+    }
+
+    pub(super) fn by_remote_qp(&self, qp: &RemoteQp) -> Option<CmId> {
+        self.by_remote_qp.get(qp).copied()
+    }
+
+    pub(super) fn unconfirmed(&self, qpn: u32) -> Option<CmId> {
+        self.unconfirmed.get(&qpn).copied()
+    }
+
+    #[cfg(test)]
+    pub(super) fn comm_ids(&self) -> impl Iterator<Item = u32> {
+        self.by_comm_id.keys().copied()
+    }
+
+    /// Connections whose REQ is under way to `peer`.
+    pub(super) fn dialling(&self, peer: SocketAddr) -> Vec<CmId> {
+        let to = |conn: &Conn| conn.peer == peer && matches!(conn.state, State::ReqSent(_));
+        self.conns.iter().filter(|(_, conn)| to(conn)).map(|(id, _)| *id).collect()
+    }
+
+    /// A communication ID that is free, and not 0, which means none.
+    pub(super) fn free_comm_id(&self, entropy: &mut dyn Entropy) -> u32 {
+        let mut comm_id = entropy.next_u32();
+        while comm_id == 0 || self.by_comm_id.contains_key(&comm_id) {
+            comm_id = comm_id.wrapping_add(1);
+        }
+        comm_id
+    }
+
+    pub(super) fn insert(&mut self, id: CmId, conn: Conn, timer: Time) {
+        self.by_comm_id.insert(conn.comm_id, id);
+        if let Some(key) = conn.request {
+            self.by_request.insert(key, id);
+        }
+        if let Some(link) = conn.link {
+            self.by_remote_qp.insert(link.qp, id);
+        }
+        self.conns.insert(id, conn);
+        self.entered(id, Some(timer));
+    }
+
+    /// Learns who the peer is.
+    pub(super) fn set_link(&mut self, id: CmId, link: Link) {
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.link = Some(link);
+            self.by_remote_qp.insert(link.qp, id);
+        }
+    }
+
+    /// Changes the state and sets, or clears, the timer. Gives the old state back.
+    pub(super) fn enter(&mut self, id: CmId, state: State, timer: Option<Time>) -> Option<State> {
+        self.left(id);
+        let old = std::mem::replace(&mut self.conns.get_mut(&id)?.state, state);
+        self.entered(id, timer);
+        Some(old)
+    }
+
+    pub(super) fn remove(&mut self, id: CmId) {
+        self.left(id);
+        let Some(conn) = self.conns.remove(&id) else { return };
+        self.by_comm_id.remove(&conn.comm_id);
+        if let Some(key) = conn.request {
+            self.by_request.remove(&key);
+        }
+        // A newer connection may have taken the peer's queue pair over.
+        if let Some(link) = conn.link.filter(|link| self.by_remote_qp.get(&link.qp) == Some(&id)) {
+            self.by_remote_qp.remove(&link.qp);
+        }
+    }
+
+    pub(super) fn arm(&mut self, id: CmId, at: Time) {
+        self.disarm(id);
+        self.timers.insert((at, id));
+        self.timer_of.insert(id, at);
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// A connection whose timer has run out; the timer is cleared.
+    pub(super) fn expired(&mut self, now: Time) -> Option<CmId> {
+        let (_, id) = *self.timers.first().filter(|(at, _)| *at <= now)?;
+        self.disarm(id);
+        Some(id)
+    }
+
+    fn disarm(&mut self, id: CmId) {
+        if let Some(at) = self.timer_of.remove(&id) {
+            self.timers.remove(&(at, id));
+        }
+    }
+
+    fn left(&mut self, id: CmId) {
+        self.disarm(id);
+        let Some(conn) = self.conns.get(&id) else { return };
+        match conn.state {
+            State::ReqRcvd(_) => {
+                self.half_open.remove(&id);
+            }
+            State::RepSent(_) => {
+                self.half_open.remove(&id);
+                conn.qpn.map(|qpn| self.unconfirmed.remove(&qpn));
+            }
+            State::DreqSent(_) | State::TimeWait | State::Refused(_) => {
+                self.lingering.retain(|other| *other != id);
+            }
+            State::ReqSent(_) | State::Established { .. } => {}
+        }
+    }
+
+    fn entered(&mut self, id: CmId, timer: Option<Time>) {
+        if let Some(at) = timer {
+            self.arm(id, at);
+        }
+        let Some(conn) = self.conns.get(&id) else { return };
+        match conn.state {
+            State::ReqRcvd(_) => {
+                self.half_open.insert(id);
+            }
+            State::RepSent(_) => {
+                self.half_open.insert(id);
+                conn.qpn.map(|qpn| self.unconfirmed.insert(qpn, id));
+            }
+            State::DreqSent(_) | State::TimeWait | State::Refused(_) => {
+                self.lingering.push_back(id);
+                let oldest = self.lingering.front().copied();
+                if let Some(oldest) = oldest.filter(|_| self.lingering.len() > self.max_lingering) {
+                    self.remove(oldest);
+                }
+            }
+            State::ReqSent(_) | State::Established { .. } => {}
+        }
+    }
+}

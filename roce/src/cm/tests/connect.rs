@@ -1,0 +1,292 @@
+use std::time::Duration;
+
+use verbs::{CmEvent, ConnParam, RejectReason, Unreachable};
+
+use super::Net;
+use crate::{
+    psn::Psn,
+    wire::mad::{Message, Rep, Req},
+};
+
+#[test]
+fn both_sides_learn_what_the_other_offers() {
+    let mut net = Net::new(1);
+    let listener = net.listen();
+    let offer = ConnParam {
+        private_data: b"hello".to_vec(),
+        responder_resources: 4,
+        initiator_depth: 7,
+        retry_count: 5,
+        rnr_retry_count: 6,
+        ack_timeout: Some(15),
+        connect_timeout: None,
+    };
+    let active = net.dial(0x123, &offer);
+    net.run_until(|net| net.hosts[1].request().is_some());
+    let CmEvent::ConnectRequest { listener: at, id: passive, endpoints, param } = &net.hosts[1].events[0]
+    else {
+        panic!("a request comes first");
+    };
+    let passive = *passive;
+    assert_eq!(*at, listener);
+    assert_eq!(endpoints.local, "10.0.0.2:12345".parse().unwrap());
+    assert_eq!(endpoints.remote, net.hosts[0].cm.endpoints(active).unwrap().local);
+    assert!(endpoints.remote.port() >= 32_768);
+    assert_eq!((param.responder_resources, param.initiator_depth), (7, 4));
+    assert_eq!((param.retry_count, param.rnr_retry_count, param.ack_timeout), (5, 6, Some(15)));
+    assert_eq!(param.private_data.len(), Req::USER_PRIVATE);
+    assert_eq!(param.private_data[..6], *b"hello\0");
+
+    net.accept(passive, 0x456).unwrap();
+    net.run_until(|net| net.hosts.iter().all(|host| host.established() == 1));
+    let (a, p) = (&net.hosts[0].bindings[0], &net.hosts[1].bindings[0]);
+    assert_eq!((a.qpn, a.remote_qpn), (p.remote_qpn, p.qpn));
+    assert_eq!((a.sq_psn, a.rq_psn), (p.rq_psn, p.sq_psn));
+    assert_eq!(a.rq_psn, Psn::new(0x123 * 3));
+    assert_eq!((a.peer, p.peer), (net.hosts[1].address, net.hosts[0].address));
+    assert_eq!((a.responder_resources, a.initiator_depth), (1, 1));
+    assert_eq!((p.responder_resources, p.initiator_depth), (1, 1));
+    assert_eq!((a.retry_count, a.rnr_retry, a.ack_timeout), (5, 7, 15));
+    assert_eq!((p.retry_count, p.rnr_retry, p.ack_timeout), (5, 6, 15));
+    assert!(a.embedded_peer && p.embedded_peer);
+    let CmEvent::Established { param, .. } = &net.hosts[0].events[0] else { panic!("established") };
+    assert_eq!(param.private_data.len(), Rep::PRIVATE);
+    assert_eq!(param.private_data[..8], *b"welcome\0");
+}
+
+#[test]
+fn loss_and_duplication_never_make_a_second_event() {
+    for seed in 0..400 {
+        let mut net = Net::new(seed);
+        (net.loss, net.duplication) = (seed as u32 % 20, 30);
+        let (active, passive) = net.connected();
+        net.run(Duration::from_secs(5));
+        for host in &net.hosts {
+            assert_eq!(host.established(), 1, "seed {seed}");
+            assert_eq!(host.bindings.len(), 1, "seed {seed}");
+        }
+        let requests = net.hosts[1].events.len() - net.hosts[1].established();
+        assert_eq!(requests, 1, "seed {seed}");
+        // Either side, or both at once, ends it.
+        if seed % 3 != 1 {
+            net.hosts[0].cm.disconnect(net.now, active).unwrap();
+        }
+        if seed % 3 != 0 {
+            net.hosts[1].cm.disconnect(net.now, passive).unwrap();
+        }
+        net.assert_quiet();
+        for (side, host) in net.hosts.iter().enumerate() {
+            // Every DREQ lost (and its peer with nothing to say): the other side cannot know.
+            if host.disconnected() == 0 {
+                assert!(net.loss > 5, "seed {seed} side {side}");
+                continue;
+            }
+            assert_eq!((host.disconnected(), host.failed.len()), (1, 1), "seed {seed} side {side}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_rtu_is_made_up_for_by_the_next_reply_or_by_data() {
+    for data in [false, true] {
+        let mut net = Net::new(2);
+        let mut losses = 2;
+        net.lose = Box::new(move |message| {
+            let lose = matches!(message, Message::Rtu(_)) && losses > 0;
+            losses -= i32::from(lose);
+            lose
+        });
+        net.listen();
+        net.dial(0x11, &ConnParam::default());
+        net.run_until(|net| net.hosts[1].request().is_some());
+        let passive = net.hosts[1].request().unwrap();
+        net.accept(passive, 0x22).unwrap();
+        net.run(Duration::from_millis(100));
+        assert_eq!((net.hosts[0].established(), net.hosts[1].established()), (1, 0));
+        if data {
+            net.hosts[1].cm.data_arrived(0x33);
+            net.hosts[1].cm.data_arrived(0x22);
+            net.hosts[1].cm.data_arrived(0x22);
+        }
+        net.run(Duration::from_secs(3));
+        assert_eq!((net.hosts[0].established(), net.hosts[1].established()), (1, 1));
+    }
+}
+
+#[test]
+fn a_reply_that_nobody_confirms_is_withdrawn() {
+    let mut net = Net::new(3);
+    net.lose = Box::new(|message| matches!(message, Message::Rtu(_)));
+    net.listen();
+    net.dial(0x11, &ConnParam::default());
+    net.run_until(|net| net.hosts[1].request().is_some());
+    let passive = net.hosts[1].request().unwrap();
+    net.accept(passive, 0x22).unwrap();
+    net.run(Duration::from_secs(11));
+    let last = net.hosts[1].events.last();
+    assert_eq!(last, Some(&CmEvent::Unreachable { id: passive, why: Unreachable::NotConfirmed }));
+    assert_eq!((&net.hosts[1].failed, &net.hosts[0].failed), (&vec![0x22], &vec![0x11]));
+    assert_eq!(net.hosts[0].disconnected(), 1);
+    net.assert_quiet();
+}
+
+#[test]
+fn nobody_listening_and_no_answer_and_no_route() {
+    let mut net = Net::new(4);
+    let id = net.dial(0x11, &ConnParam::default());
+    net.run(Duration::from_millis(10));
+    let CmEvent::Rejected { id: rejected, reason, .. } = &net.hosts[0].events[0] else { panic!("rejected") };
+    assert_eq!((*rejected, *reason), (id, RejectReason::INVALID_SERVICE_ID));
+
+    net.loss = 100;
+    let param = ConnParam { connect_timeout: Some(Duration::from_secs(3)), ..ConnParam::default() };
+    let (id, begin) = (net.dial(0x12, &param), net.now);
+    net.run_until(|net| net.hosts[0].events.len() == 2);
+    assert_eq!(net.hosts[0].events[1], CmEvent::Unreachable { id, why: Unreachable::NoAnswer });
+    assert_eq!(net.now - begin, Duration::from_secs(3));
+
+    let id = net.dial(0x13, &ConnParam::default());
+    net.hosts[0].cm.send_failed("10.0.0.9:4791".parse().unwrap());
+    net.hosts[0].cm.send_failed(net.hosts[1].address);
+    net.pump();
+    assert_eq!(net.hosts[0].events[2..], [CmEvent::Unreachable { id, why: Unreachable::Network }]);
+    net.assert_quiet();
+}
+
+#[test]
+fn a_rejection_carries_data_and_is_repeated() {
+    let mut net = Net::new(5);
+    let mut losses = 1;
+    net.lose = Box::new(move |message| {
+        let lose = matches!(message, Message::Rej(_)) && losses > 0;
+        losses -= i32::from(lose);
+        lose
+    });
+    net.listen();
+    let id = net.dial(0x11, &ConnParam::default());
+    net.run_until(|net| net.hosts[1].request().is_some());
+    let passive = net.hosts[1].request().unwrap();
+    assert!(net.hosts[1].cm.reject(net.now, passive, &[0; 149]).is_err());
+    net.hosts[1].cm.reject(net.now, passive, b"no").unwrap();
+    assert!(net.accept(passive, 0x22).is_err());
+    net.run(Duration::from_secs(1));
+    let CmEvent::Rejected { id: rejected, reason, private_data } = &net.hosts[0].events[0] else {
+        panic!("rejected");
+    };
+    assert_eq!((*rejected, *reason), (id, RejectReason::CONSUMER_DEFINED));
+    assert_eq!((private_data.len(), &private_data[..3]), (148, &b"no\0"[..]));
+    assert_eq!(net.hosts[1].events.len(), 1);
+    net.assert_quiet();
+}
+
+#[test]
+fn a_slow_application_is_waited_for() {
+    let mut net = Net::new(6);
+    net.listen();
+    net.dial(0x11, &ConnParam::default());
+    net.run(Duration::from_secs(25));
+    assert!(net.count(|m| matches!(m, Message::Mra(_))) > 1);
+    assert!(net.count(|m| matches!(m, Message::Req(_))) < 10);
+    let passive = net.hosts[1].request().unwrap();
+    net.accept(passive, 0x22).unwrap();
+    net.run(Duration::from_secs(1));
+    assert_eq!((net.hosts[0].established(), net.hosts[1].established()), (1, 1));
+}
+
+#[test]
+fn a_request_the_application_ignores_expires() {
+    let mut net = Net::new(7);
+    net.listen();
+    net.dial(0x11, &ConnParam::default());
+    net.run(Duration::from_secs(31));
+    let passive = net.hosts[1].request().unwrap();
+    assert!(matches!(net.hosts[0].events[..], [CmEvent::Rejected { .. }]));
+    assert!(net.accept(passive, 0x22).is_err());
+    assert_eq!(net.hosts[1].cm.counters().unanswered, 1);
+    net.assert_quiet();
+}
+
+#[test]
+fn giving_up_takes_the_request_back() {
+    let mut net = Net::new(8);
+    net.listen();
+    let id = net.dial(0x11, &ConnParam::default());
+    net.run_until(|net| net.hosts[1].request().is_some());
+    net.hosts[0].cm.destroy(net.now, id).unwrap();
+    net.run(Duration::from_millis(10));
+    let passive = net.hosts[1].request().unwrap();
+    assert!(net.accept(passive, 0x22).is_err());
+    assert!(net.hosts[0].events.is_empty());
+    net.assert_quiet();
+}
+
+#[test]
+fn ports_are_taken_once_and_can_be_chosen_freely() {
+    let mut net = Net::new(9);
+    let listener = net.listen();
+    let Net { hosts, random, now, .. } = &mut net;
+    let cm = &mut hosts[1].cm;
+    assert!(cm.listen(super::PORT, 1, random).is_err());
+    let (_, free) = cm.listen(0, 1, random).unwrap();
+    assert!(free >= 0x8000);
+    cm.destroy(*now, listener).unwrap();
+    assert!(cm.listen(super::PORT, 1, random).is_ok());
+}
+
+#[test]
+fn arguments_are_checked() {
+    let mut net = Net::new(10);
+    let good = ConnParam::default();
+    for bad in [
+        ConnParam { private_data: vec![0; 57], ..good.clone() },
+        ConnParam { retry_count: 8, ..good.clone() },
+        ConnParam { rnr_retry_count: 8, ..good.clone() },
+        ConnParam { ack_timeout: Some(32), ..good.clone() },
+    ] {
+        let args = super::ConnectArgs {
+            local: net.hosts[0].address.ip(),
+            remote: net.hosts[1].address,
+            peer: net.hosts[1].address,
+            qpn: 5,
+            starting_psn: Psn::new(0),
+            path_mtu: 1024,
+            param: &bad,
+        };
+        let Net { hosts, random, now, .. } = &mut net;
+        assert!(hosts[0].cm.connect(*now, args, random).is_err());
+        let args = super::ConnectArgs { param: &good, path_mtu: 1500, ..args };
+        assert!(hosts[0].cm.connect(*now, args, random).is_err());
+    }
+    assert_eq!(net.hosts[0].cm.table.len(), 0);
+}
+
+#[test]
+fn a_device_connects_to_itself() {
+    let mut net = Net::new(11);
+    net.listen();
+    net.hosts[0].address = net.hosts[1].address;
+    let args = super::ConnectArgs {
+        local: net.hosts[1].address.ip(),
+        remote: (net.hosts[1].address.ip(), super::PORT).into(),
+        peer: net.hosts[1].address,
+        qpn: 5,
+        starting_psn: Psn::new(0),
+        path_mtu: 4096,
+        param: &ConnParam::default(),
+    };
+    let active = net.hosts[1].cm.connect(net.now, args, &mut net.random).unwrap();
+    let exchange = |net: &mut Net| {
+        while let Some((to, mad)) = net.hosts[1].cm.poll_transmit() {
+            net.deliver(1, to, &mad);
+        }
+        net.hosts[1].collect();
+    };
+    exchange(&mut net);
+    let passive = net.hosts[1].request().unwrap();
+    net.accept(passive, 6).unwrap();
+    exchange(&mut net);
+    assert_eq!(net.hosts[1].established(), 2);
+    net.hosts[1].cm.disconnect(net.now, active).unwrap();
+    exchange(&mut net);
+    assert_eq!((net.hosts[1].disconnected(), net.hosts[1].failed.len()), (2, 2));
+}

@@ -1,0 +1,167 @@
+use std::{net::SocketAddr, time::Duration};
+
+use verbs::{CmEvent, ConnParam};
+
+use super::Net;
+use crate::{
+    cm::active::answer_address,
+    entropy::Entropy,
+    wire::mad::{MAD_LEN, Mad, Message},
+};
+
+/// A REQ as host 0 would send it.
+fn request(net: &mut Net) -> Mad {
+    let id = net.dial(0x11, &ConnParam::default());
+    let (_, mad) = net.hosts[0].cm.poll_transmit().unwrap();
+    net.hosts[0].cm.destroy(net.now, id).unwrap();
+    while net.hosts[0].cm.poll_transmit().is_some() {}
+    Mad::decode(&mad).unwrap()
+}
+
+#[test]
+fn a_flood_of_requests_is_bounded() {
+    let mut net = Net::with(1, |config| config.max_half_open = 40);
+    for port in 1..=5 {
+        net.hosts[1].cm.listen(port, 16, &mut net.random).unwrap();
+    }
+    let mut mad = request(&mut net);
+    for n in 0..10_000_u32 {
+        let Message::Req(req) = &mut mad.message else { unreachable!() };
+        req.service_id = crate::wire::mad::service_id(1 + (n % 5) as u16);
+        (req.local_comm_id, req.qpn) = (1000 + n, 1000 + n);
+        let from = SocketAddr::from(([10, 9, (n >> 8) as u8, n as u8], 4791));
+        net.deliver(1, from, &mad.encode());
+        let cm = &net.hosts[1].cm;
+        assert!(cm.table.len() <= 40 && cm.outputs.len() <= 40 && cm.transmits.len() <= 1024);
+    }
+    assert_eq!(net.hosts[1].cm.counters().no_room, 10_000 - 40);
+    assert!(net.hosts[1].cm.counters().tx_dropped > 0);
+    // Unanswered requests leave, and their events with them.
+    net.now = net.now + Duration::from_secs(31);
+    net.hosts[1].cm.handle_timeout(net.now);
+    assert_eq!((net.hosts[1].cm.outputs.len(), net.hosts[1].cm.table.half_open().len()), (0, 0));
+    net.now = net.now + Duration::from_secs(5);
+    net.hosts[1].cm.handle_timeout(net.now);
+    assert_eq!(net.hosts[1].cm.table.len(), 0);
+}
+
+#[test]
+fn what_lingers_is_bounded() {
+    let mut net = Net::with(2, |config| config.max_lingering = 8);
+    net.listen();
+    let mut mad = request(&mut net);
+    for n in 0..100 {
+        let Message::Req(req) = &mut mad.message else { unreachable!() };
+        (req.local_comm_id, req.qpn) = (1000 + n, 1000 + n);
+        net.deliver(1, net.hosts[0].address, &mad.encode());
+        net.hosts[1].events.clear();
+        net.hosts[1].collect();
+        let id = net.hosts[1].request().unwrap();
+        net.hosts[1].cm.reject(net.now, id, b"").unwrap();
+        assert!(net.hosts[1].cm.table.len() <= 8);
+    }
+}
+
+#[test]
+fn bad_requests_are_rejected_with_a_reason() {
+    let mut net = Net::new(3);
+    net.listen();
+    let good = request(&mut net);
+    type Spoil = fn(&mut crate::wire::mad::Req);
+    let cases: [(Spoil, u16); 8] = [
+        (|req| req.service_id = super::PORT.into(), 8),
+        (|req| req.service_id += 1, 8),
+        (|req| req.transport = 1, 9),
+        (|req| req.mtu = 0, 26),
+        (|req| req.mtu = 6, 26),
+        (|req| req.qpn = 1, 5),
+        (|req| req.private_data[0] = 1, 5),
+        (|req| req.private_data[1] = 0x50, 5),
+    ];
+    for (n, (spoil, reason)) in cases.into_iter().enumerate() {
+        let mut bad = good.clone();
+        let Message::Req(req) = &mut bad.message else { unreachable!() };
+        spoil(req);
+        net.deliver(1, net.hosts[0].address, &bad.encode());
+        let (_, rej) = net.hosts[1].cm.poll_transmit().unwrap();
+        let Message::Rej(rej) = Mad::decode(&rej).unwrap().message else { panic!("a REJ") };
+        assert_eq!(rej.reason, reason, "case {n}");
+    }
+    assert_eq!(net.hosts[1].cm.table.len(), 0);
+}
+
+#[test]
+fn foreign_peers_are_answered_at_the_roce_port() {
+    let from: SocketAddr = "10.0.0.1:55555".parse().unwrap();
+    assert_eq!(answer_address(from, super::embedded_guid(9)), from);
+    assert_eq!(answer_address(from, 0x5054_00ff_fe00_0001).port(), 4791);
+}
+
+#[test]
+fn messages_for_nobody_are_dropped() {
+    let mut net = Net::new(4);
+    net.listen();
+    for attribute in [0x11_u8, 0x12, 0x13, 0x14, 0x15, 0x16] {
+        let mut mad = [7; MAD_LEN];
+        mad[..4].copy_from_slice(&[1, 7, 2, 3]);
+        mad[16..18].copy_from_slice(&[0, attribute]);
+        net.deliver(1, net.hosts[0].address, &mad);
+    }
+    assert_eq!(net.hosts[1].cm.counters().rx_unknown_id, 6);
+    assert!(net.hosts[1].cm.poll_transmit().is_none());
+}
+
+/// Random messages, most of them with the communication IDs of live connections, in every state.
+#[test]
+fn hostile_messages_never_panic() {
+    for seed in 0..200 {
+        let mut net = Net::with(seed, |config| config.max_half_open = 4);
+        let (active, _) = net.connected();
+        let mut seen: Vec<[u8; MAD_LEN]> = Vec::new();
+        for round in 0..300 {
+            hostile_step(&mut net, &mut seen, round);
+            if round == 150 {
+                let _ = net.hosts[0].cm.disconnect(net.now, active);
+            }
+            assert!(net.hosts.iter().all(|host| host.cm.table.len() < 40), "seed {seed}");
+        }
+        net.now = net.now + Duration::from_secs(3600);
+        net.hosts.iter_mut().for_each(|host| host.cm.handle_timeout(net.now));
+    }
+}
+
+fn hostile_step(net: &mut Net, seen: &mut Vec<[u8; MAD_LEN]>, round: u32) {
+    let side = net.random.below(2) as usize;
+    for host in &mut net.hosts {
+        host.collect();
+        seen.extend(std::iter::from_fn(|| host.cm.poll_transmit()).map(|(_, mad)| mad));
+    }
+    let mut mad: [u8; MAD_LEN] = std::array::from_fn(|_| net.random.next_u32() as u8);
+    if let Some(template) = seen.get(net.random.below(seen.len().max(1) as u32) as usize) {
+        mad = *template;
+        for _ in 0..net.random.below(4) {
+            mad[net.random.below(256) as usize] = net.random.next_u32() as u8;
+        }
+    }
+    mad[..4].copy_from_slice(&[1, 7, 2, 3]);
+    mad[16] = 0;
+    if round.is_multiple_of(3) {
+        mad[17] = 0x10 + net.random.below(7) as u8;
+    }
+    let comm_ids: Vec<u32> = net.hosts[side].cm.table.comm_ids().collect();
+    if let Some(id) = comm_ids.get(net.random.below(6) as usize) {
+        mad[28..32].copy_from_slice(&id.to_be_bytes());
+    }
+    let from = net.hosts[1 - side].address;
+    net.deliver(side, from, &mad);
+    let last = net.hosts[side].events.last();
+    if let Some(CmEvent::ConnectRequest { id, .. }) = last.cloned() {
+        let _ = match net.random.below(3) {
+            0 => net.hosts[side].cm.destroy(net.now, id),
+            1 => net.hosts[side].cm.reject(net.now, id, &[]),
+            _ => net.hosts[side].cm.accept(net.now, id, 77, crate::psn::Psn::new(1), &ConnParam::default()),
+        };
+    }
+    net.now = net.now + Duration::from_millis(u64::from(net.random.below(300)));
+    net.hosts.iter_mut().for_each(|host| host.cm.handle_timeout(net.now));
+}

@@ -1,0 +1,244 @@
+//! Two connection managers over a lossy pipe, in virtual time.
+
+mod connect;
+mod hostile;
+mod release;
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use verbs::{CmEvent, CmId, ConnParam};
+
+use super::{Binding, Cm, CmConfig, CmOutput, ConnectArgs, embedded_guid};
+use crate::{
+    entropy::Entropy,
+    psn::Psn,
+    time::Time,
+    wire::mad::{MAD_LEN, Mad, Message},
+};
+
+const PORT: u16 = 12_345;
+
+/// splitmix64.
+pub(super) struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u32) -> u32 {
+        self.next_u32() % n
+    }
+}
+
+impl Entropy for Random {
+    fn next_u32(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z >> 32) as u32
+    }
+}
+
+/// One host: its manager and what came out of it.
+struct Host {
+    cm: Cm,
+    address: SocketAddr,
+    events: Vec<CmEvent>,
+    bindings: Vec<Binding>,
+    failed: Vec<u32>,
+}
+
+impl Host {
+    fn new(address: &str, config: CmConfig) -> Self {
+        Self {
+            cm: Cm::new(config),
+            address: address.parse().unwrap(),
+            events: Vec::new(),
+            bindings: Vec::new(),
+            failed: Vec::new(),
+        }
+    }
+
+    fn collect(&mut self) {
+        while let Some(output) = self.cm.poll_output() {
+            match output {
+                CmOutput::Event(event) => self.events.push(event),
+                CmOutput::Bind(binding) => self.bindings.push(binding),
+                CmOutput::FailQp { qpn } => self.failed.push(qpn),
+            }
+        }
+    }
+
+    /// The request that came in, if one did.
+    fn request(&self) -> Option<CmId> {
+        self.events.iter().find_map(|event| match event {
+            CmEvent::ConnectRequest { id, .. } => Some(*id),
+            _ => None,
+        })
+    }
+
+    fn established(&self) -> usize {
+        self.events.iter().filter(|event| matches!(event, CmEvent::Established { .. })).count()
+    }
+
+    fn disconnected(&self) -> usize {
+        self.events.iter().filter(|event| matches!(event, CmEvent::Disconnected { .. })).count()
+    }
+}
+
+type Filter = Box<dyn FnMut(&Message) -> bool>;
+
+/// Host 0 dials, host 1 listens.
+struct Net {
+    now: Time,
+    random: Random,
+    hosts: [Host; 2],
+    /// By arrival, then order: receiver, sender's address, datagram.
+    flight: BTreeMap<(Time, u64), (usize, SocketAddr, [u8; MAD_LEN])>,
+    order: u64,
+    /// Percent.
+    loss: u32,
+    duplication: u32,
+    /// Messages to lose.
+    lose: Filter,
+    /// Everything sent.
+    sent: Vec<Message>,
+}
+
+impl Net {
+    fn new(seed: u64) -> Self {
+        Self::with(seed, |_| {})
+    }
+
+    fn with(seed: u64, adjust: impl Fn(&mut CmConfig)) -> Self {
+        let host = |address, guid| {
+            let mut config = CmConfig::new(embedded_guid(guid), 4096);
+            adjust(&mut config);
+            Host::new(address, config)
+        };
+        Self {
+            now: Time::from_nanos(1),
+            random: Random(seed),
+            hosts: [host("10.0.0.1:50001", 1), host("10.0.0.2:4791", 2)],
+            flight: BTreeMap::new(),
+            order: 0,
+            loss: 0,
+            duplication: 0,
+            lose: Box::new(|_| false),
+            sent: Vec::new(),
+        }
+    }
+
+    fn listen(&mut self) -> CmId {
+        self.hosts[1].cm.listen(PORT, 16, &mut self.random).unwrap().0
+    }
+
+    fn dial(&mut self, qpn: u32, param: &ConnParam) -> CmId {
+        let args = ConnectArgs {
+            local: self.hosts[0].address.ip(),
+            remote: (self.hosts[1].address.ip(), PORT).into(),
+            peer: self.hosts[1].address,
+            qpn,
+            starting_psn: Psn::new(qpn * 3),
+            path_mtu: 1024,
+            param,
+        };
+        self.hosts[0].cm.connect(self.now, args, &mut self.random).unwrap()
+    }
+
+    fn accept(&mut self, id: CmId, qpn: u32) -> Result<(), verbs::Error> {
+        let param = ConnParam { private_data: b"welcome".to_vec(), ..ConnParam::default() };
+        self.hosts[1].cm.accept(self.now, id, qpn, Psn::new(qpn * 5), &param)
+    }
+
+    /// Moves what the hosts want sent into the pipe, and collects outputs.
+    fn pump(&mut self) {
+        for side in 0..2 {
+            self.hosts[side].collect();
+            while let Some((to, mad)) = self.hosts[side].cm.poll_transmit() {
+                let message = Mad::decode(&mad).unwrap().message;
+                self.sent.push(message.clone());
+                assert_eq!(to, self.hosts[1 - side].address, "embedded peers answer to the source port");
+                if (self.lose)(&message) {
+                    continue;
+                }
+                let copies = 1 + u32::from(self.random.below(100) < self.duplication);
+                for _ in 0..copies {
+                    if self.random.below(100) >= self.loss {
+                        self.put(1 - side, self.hosts[side].address, mad);
+                    }
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, to: usize, from: SocketAddr, mad: [u8; MAD_LEN]) {
+        let delay = Duration::from_micros(u64::from(50 + self.random.below(400)));
+        self.order += 1;
+        self.flight.insert((self.now + delay, self.order), (to, from, mad));
+    }
+
+    /// The next arrival or timer, if it comes before `end`.
+    fn step(&mut self, end: Time) -> bool {
+        self.pump();
+        let arrival = self.flight.keys().next().map(|(at, _)| *at);
+        let timers = self.hosts.iter().filter_map(|host| host.cm.poll_timeout());
+        let Some(next) = timers.chain(arrival).min().filter(|at| *at <= end) else {
+            self.now = self.now.max(end);
+            return false;
+        };
+        self.now = self.now.max(next);
+        if arrival == Some(next) {
+            let (_, (to, from, mad)) = self.flight.pop_first().unwrap();
+            self.deliver(to, from, &mad);
+        }
+        for host in &mut self.hosts {
+            host.cm.handle_timeout(self.now);
+        }
+        self.pump();
+        true
+    }
+
+    fn deliver(&mut self, to: usize, from: SocketAddr, mad: &[u8; MAD_LEN]) {
+        let local: IpAddr = self.hosts[to].address.ip();
+        self.hosts[to].cm.handle_mad(self.now, from, local, mad, &mut self.random);
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.step(end) {}
+    }
+
+    fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
+        let end = self.now + Duration::from_secs(120);
+        while !done(self) {
+            assert!(self.step(end), "nothing happens any more");
+        }
+    }
+
+    /// Dials and accepts; the IDs of both sides.
+    fn connected(&mut self) -> (CmId, CmId) {
+        self.listen();
+        let active = self.dial(0x11, &ConnParam::default());
+        self.run_until(|net| net.hosts[1].request().is_some());
+        let passive = self.hosts[1].request().unwrap();
+        self.accept(passive, 0x22).unwrap();
+        self.run_until(|net| net.hosts.iter().all(|host| host.established() == 1));
+        (active, passive)
+    }
+
+    fn count(&self, kind: impl Fn(&Message) -> bool) -> usize {
+        self.sent.iter().filter(|message| kind(message)).count()
+    }
+
+    /// No connection, timer or datagram is left.
+    fn assert_quiet(&mut self) {
+        self.run(Duration::from_secs(100));
+        for host in &self.hosts {
+            assert_eq!(host.cm.table.len(), 0);
+            assert_eq!(host.cm.poll_timeout(), None);
+        }
+    }
+}
