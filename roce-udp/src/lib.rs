@@ -8,9 +8,12 @@ mod driver;
 mod engine;
 mod memory;
 mod role;
+mod route;
 pub mod socket;
 mod sys;
 mod waiters;
+
+pub use route::source_for;
 
 use std::{
     net::{IpAddr, SocketAddr},

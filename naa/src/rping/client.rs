@@ -1,0 +1,76 @@
+//! The client: advertises, checks what comes back, disconnects.
+
+use std::time::Instant;
+
+use anyhow::bail;
+use verbs::CmEvent;
+
+use super::{
+    Args, Report,
+    link::{Device, Link, Seen, conn_param, socket},
+    message, printable,
+};
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let local = match args.source {
+        Some(ip) => ip,
+        None => roce_udp::source_for(args.address)?,
+    };
+    let device = Device::open(local, false)?;
+    let mut link = Link::new(&device, args.size)?;
+    let path_mtu = connect(&device, &mut link, args)?;
+    let start = Instant::now();
+    let mut rounds = 0;
+    while args.count == 0 || rounds < args.count {
+        round(&link, args, rounds)?;
+        rounds += 1;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    link.close();
+    let report = Report {
+        role: "client",
+        provider: device.context.attr().name.clone(),
+        peer: socket(args.address, args.port).to_string(),
+        path_mtu,
+        size: args.size,
+        rounds,
+        seconds,
+        validated: args.validate,
+    };
+    report.print(args.json)
+}
+
+fn connect(device: &Device, link: &mut Link, args: &Args) -> anyhow::Result<u32> {
+    let server = socket(args.address, args.port);
+    link.id = Some(device.channel.connect(&link.qp, server, &conn_param())?);
+    match device.next_event(None)? {
+        CmEvent::Established { param, .. } => Ok(param.path_mtu),
+        CmEvent::Rejected { reason, .. } => bail!("{server} refused the connection: {reason}"),
+        CmEvent::Unreachable { why, .. } if !device.context.attr().can_listen => bail!(
+            "{server} cannot be reached ({why:?}); this process shares its address with another one and so reaches \
+             servers of this provider only; try -I with another local address"
+        ),
+        CmEvent::Unreachable { why, .. } => bail!("{server} cannot be reached ({why:?})"),
+        event => bail!("{server} ended the handshake: {event:?}"),
+    }
+}
+
+fn round(link: &Link, args: &Args, n: u32) -> anyhow::Result<()> {
+    let size = args.size;
+    let sent = message(n, size as usize);
+    link.buffer.memory().write(0, &sent);
+    link.advertise(size)?;
+    let Seen::Advertised { .. } = link.receive()? else { bail!("the server closed the connection in round {n}") };
+    // The server has read the source; the sink starts empty so that nothing can pass by accident.
+    link.buffer.memory().zero();
+    link.advertise(size)?;
+    let Seen::Advertised { .. } = link.receive()? else { bail!("the server closed the connection in round {n}") };
+    let came = link.buffer.memory().to_vec(0, size as usize);
+    if args.validate && came != sent {
+        bail!("round {n}: what came back differs from what was sent");
+    }
+    if args.verbose {
+        println!("ping data: {}", printable(&came));
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! The server: reads what clients advertise and writes it back.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use verbs::{CmEvent, CmId, SendOp};
+
+use super::{
+    Args, Report,
+    link::{Device, Link, Seen, conn_param, socket},
+    printable,
+};
+
+/// A client that asked to connect confirms within this.
+const CONFIRM: Duration = Duration::from_secs(30);
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let device = Device::open(args.address, true)?;
+    let (listener, port) = device.channel.listen(args.port, 8)?;
+    if args.verbose {
+        eprintln!("listening on {} ({})", socket(args.address, port), device.context.attr().name);
+    }
+    loop {
+        // Events of clients that are gone come in between.
+        let CmEvent::ConnectRequest { id, endpoints, .. } = device.next_event(None)? else { continue };
+        let served = serve(&device, args, id, endpoints.remote.to_string());
+        if !args.persistent {
+            device.channel.destroy_id(listener)?;
+            return served;
+        }
+        if let Err(error) = served {
+            eprintln!("naa: client {}: {error:#}", endpoints.remote);
+        }
+    }
+}
+
+fn serve(device: &Device, args: &Args, id: CmId, peer: String) -> anyhow::Result<()> {
+    let mut link = Link::new(device, 65536)?;
+    link.id = Some(id);
+    device.channel.accept(id, &link.qp, &conn_param()).context("cannot accept")?;
+    let path_mtu = loop {
+        match device.next_event(Some(CONFIRM))? {
+            CmEvent::Established { id: which, param } if which == id => break param.path_mtu,
+            event if event.id() == id => bail!("the client went away during the handshake"),
+            _ => {}
+        }
+    };
+    let start = Instant::now();
+    let (mut rounds, mut size) = (0, 0);
+    while let Some(bytes) = round(&link, args)? {
+        size = bytes;
+        rounds += 1;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let provider = device.context.attr().name.clone();
+    let report = Report { role: "server", provider, peer, path_mtu, size, rounds, seconds, validated: false };
+    report.print(args.json)
+}
+
+/// One round; the bytes moved, or `None` when the client is done.
+fn round(link: &Link, args: &Args) -> anyhow::Result<Option<u32>> {
+    let Seen::Advertised { remote, size } = link.receive()? else { return Ok(None) };
+    if size as usize > link.buffer.memory().len() {
+        bail!("the client advertises {size} bytes; rping's messages have at most 65536");
+    }
+    link.transfer(SendOp::Read(remote), size)?;
+    if args.verbose {
+        println!("server ping data: {}", printable(&link.buffer.memory().to_vec(0, size as usize)));
+    }
+    link.advertise(0)?;
+    let Seen::Advertised { remote, size: sink } = link.receive()? else { return Ok(None) };
+    link.transfer(SendOp::Write(remote), sink.min(size))?;
+    link.advertise(0)?;
+    Ok(Some(size))
+}

@@ -1,0 +1,25 @@
+//! Which local address leads to a peer.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use verbs::Error;
+
+/// The local address from which packets to `peer` leave, by the routing table. Nothing is sent.
+///
+/// For a peer on the loopback network that is the peer's own address or 127.0.0.1.
+pub fn source_for(peer: IpAddr) -> Result<IpAddr, Error> {
+    let any = match peer {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let probe = || {
+        let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
+        // Connecting a datagram socket looks the route up and sends nothing.
+        socket.connect(SocketAddr::new(peer, crate::socket::ROCE_PORT))?;
+        socket.local_addr()
+    };
+    match probe() {
+        Ok(local) => Ok(local.ip()),
+        Err(e) => Err(Error::NoDevice(format!("no route leads to {peer} ({e}); `ip route get {peer}` shows why"))),
+    }
+}

@@ -1,0 +1,96 @@
+//! Debian packages that commands of the project use, and why: the one place that names them.
+
+use crate::repo;
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// Who needs a package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum User {
+    Fuzz,
+    RxeVm,
+    RpingMatrix,
+}
+
+#[derive(Debug)]
+pub(crate) struct Needed {
+    /// A program on the search path, or a file by its absolute path.
+    probe: &'static str,
+    package: &'static str,
+    why: &'static str,
+    users: &'static [User],
+}
+
+const VM: &[User] = &[User::RxeVm, User::RpingMatrix];
+
+const PACKAGES: &[Needed] = &[
+    Needed { probe: "c++", package: "g++", why: "compiles libFuzzer", users: &[User::Fuzz] },
+    Needed { probe: "qemu-system-x86_64", package: "qemu-system-x86", why: "the machine", users: VM },
+    Needed { probe: "busybox", package: "busybox-static", why: "its first program", users: VM },
+    Needed { probe: "cpio", package: "cpio", why: "packs its first file system", users: VM },
+    Needed { probe: "depmod", package: "kmod", why: "finds its kernel modules", users: VM },
+    Needed { probe: "ip", package: "iproute2", why: "makes its network, and rxe0 with `rdma`", users: VM },
+    Needed { probe: "tcpdump", package: "tcpdump", why: "captures", users: VM },
+    Needed { probe: "ethtool", package: "ethtool", why: "turns segmentation off for captures", users: VM },
+    Needed {
+        probe: "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
+        package: "ibverbs-providers",
+        why: "programs of rdma-core on rxe0",
+        users: VM,
+    },
+    Needed { probe: "rping", package: "rdmacm-utils", why: "the referee", users: &[User::RpingMatrix] },
+];
+
+fn missing(user: User) -> Vec<&'static Needed> {
+    let there = |probe: &str| {
+        if probe.starts_with('/') { Path::new(probe).exists() } else { repo::has_program(probe) }
+    };
+    PACKAGES.iter().filter(|p| p.users.contains(&user) && !there(p.probe)).collect()
+}
+
+/// Sees to it that the packages are there: installs them when run as root.
+///
+/// # Errors
+/// Names what is missing, what it is for, and how to get it.
+pub(crate) fn ensure(user: User) -> Result<(), String> {
+    let wanted = missing(user);
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = wanted.iter().map(|p| p.package).collect();
+    if is_root() && repo::has_program("apt-get") {
+        eprintln!("installing Debian packages: {}", names.join(" "));
+        install(&names);
+    }
+    let wanted = missing(user);
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = wanted.iter().map(|p| p.package).collect();
+    let why: Vec<_> = wanted.iter().map(|p| format!("{} ({})", p.package, p.why)).collect();
+    Err(format!("missing Debian packages: {}; as root: apt-get install {}", why.join(", "), names.join(" ")))
+}
+
+/// Best effort: what is still missing afterwards is reported by the caller.
+fn install(names: &[&str]) {
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        if !command.status().is_ok_and(|status| status.success()) {
+            eprintln!("apt-get {} failed", arguments.join(" "));
+        }
+    };
+    apt(&["update", "-qq"]);
+    apt(&[["install", "-y", "-qq", "--no-install-recommends"].as_slice(), names].concat());
+}
+
+pub(crate) fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}

@@ -1,0 +1,30 @@
+//! `sim`: the simulation suite, whose program lives in the test crate.
+
+use crate::repo;
+use anyhow::{Context, Result};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// How many seeds to run
+    #[arg(long, value_name = "N", conflicts_with = "seed")]
+    seeds: Option<u64>,
+    /// Run this one seed: how a failure is reproduced
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// The first seed
+    #[arg(long, value_name = "A", conflicts_with = "seed")]
+    from: Option<u64>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let mut cargo = repo::cargo();
+    cargo.args(["run", "--quiet", "--release", "--package", "naa-tests", "--bin", "sim", "--"]);
+    for (name, value) in [("--seeds", options.seeds), ("--seed", options.seed), ("--from", options.from)] {
+        if let Some(value) = value {
+            cargo.arg(name).arg(value.to_string());
+        }
+    }
+    let status = cargo.status().context("cannot run cargo")?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

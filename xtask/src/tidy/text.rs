@@ -1,0 +1,84 @@
+//! What no file may contain, and how long a source file may be.
+
+use super::Finding;
+use crate::source;
+
+const MOST_LINES: usize = 800;
+
+const UNFINISHED: &str = "finish it, or leave the feature out";
+
+/// In code, outside comments and literals.
+const IN_CODE: &[(&str, &str)] = &[
+    ("todo!(", UNFINISHED),
+    ("unimplemented!(", UNFINISHED),
+    ("#[ignore", "make the test fit for every run, or remove it"),
+];
+
+/// Anywhere, in any file. Written in two parts so that this file passes.
+const IN_TEXT: &[(&str, &str)] = &[
+    (concat!("FIX", "ME"), UNFINISHED),
+    (
+        concat!("../", "shared"),
+        "the project stands alone: state the fact here, or copy the data into tests/captures",
+    ),
+    (
+        concat!("work/", "shared"),
+        "the project stands alone: state the fact here, or copy the data into tests/captures",
+    ),
+];
+
+/// `code` is `text` without comments and literals, if it is Rust source.
+pub(crate) fn check(path: &str, text: &str, code: Option<&str>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let found = |text: &str, table: &[(&str, &str)], findings: &mut Vec<Finding>| {
+        for (wanted, remedy) in table {
+            for (at, _) in text.match_indices(wanted) {
+                findings.push(Finding::new(path, source::line_of(text, at), format!("`{wanted}`"), *remedy));
+            }
+        }
+    };
+    found(text, IN_TEXT, &mut findings);
+    if let Some(code) = code {
+        found(code, IN_CODE, &mut findings);
+        let lines = text.lines().count();
+        if lines > MOST_LINES {
+            let what = format!("{lines} lines, more than {MOST_LINES}");
+            let finding = Finding::new(path, MOST_LINES + 1, what, "split it by purpose");
+            findings.push(Finding { warning: true, ..finding });
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<usize> {
+        check("a.rs", text, Some(&source::strip(text))).iter().map(|f| f.line).collect()
+    }
+
+    #[test]
+    fn unfinished_code_is_found() {
+        assert_eq!(
+            lines("fn f() {\n    todo!()\n}\n#[ignore = \"slow\"]\nfn g() { unimplemented!(\"x\") }"),
+            [2, 5, 4]
+        );
+        assert_eq!(lines("// todo!()\n\"#[ignore]\""), [0_usize; 0]);
+    }
+
+    #[test]
+    fn marks_are_found_in_comments_and_other_files() {
+        let mark = concat!("x\n# FIX", "ME later");
+        assert_eq!(check("a.toml", mark, None).len(), 1);
+        assert_eq!(lines(concat!("// see ../", "shared/x")), [1]);
+    }
+
+    #[test]
+    fn long_files_are_warned_about() {
+        let found = check("a.rs", &"\n".repeat(MOST_LINES + 1), Some(""));
+        assert!(found.len() == 1 && found[0].warning);
+        assert!(check("a.rs", &"\n".repeat(MOST_LINES), Some("")).is_empty());
+        assert!(check("a.md", &"\n".repeat(MOST_LINES + 1), None).is_empty());
+    }
+}
