@@ -1,1 +1,3 @@
+//! Black-box suites on every provider.
 
+pub mod sim;

@@ -201,25 +201,40 @@ impl Qp {
         shared: &mut Shared,
         memory: &mut dyn Memory,
     ) {
+        match info.operation {
+            Operation::Acknowledge | Operation::ReadResponse => {
+                self.handle_answer(now, info.operation, packet, shared, memory);
+            }
+            Operation::Cnp => {
+                if let Phase::Connected(link) = &mut self.phase {
+                    shared.counters.rx_cnp += 1;
+                    link.requester.window.on_cnp(now);
+                }
+            }
+            _ => self.handle_request(info, packet, shared, memory),
+        }
+    }
+
+    fn handle_answer(
+        &mut self,
+        now: Time,
+        operation: Operation,
+        packet: &Packet<'_>,
+        shared: &mut Shared,
+        memory: &mut dyn Memory,
+    ) {
         let Phase::Connected(link) = &mut self.phase else { return };
         let mut done = std::mem::take(&mut shared.done);
-        let failed = match info.operation {
-            Operation::Acknowledge => {
-                // Decoding gives every acknowledgement its AETH.
-                let Some(aeth) = packet.aeth else { return };
-                link.requester.handle_ack(now, packet.bth.psn, aeth, shared, &mut done).failed
+        let psn = packet.bth.psn;
+        let failed = match packet.aeth {
+            Some(aeth) if operation == Operation::Acknowledge => {
+                link.requester.handle_ack(now, psn, aeth, shared, &mut done).failed
             }
-            Operation::ReadResponse => {
-                let (psn, payload, mtu) = (packet.bth.psn, packet.payload, link.peer.mtu);
+            _ => {
+                let (payload, mtu) = (packet.payload, link.peer.mtu);
                 let response = completer::Response { psn, payload, mtu, memory };
                 link.requester.handle_read_response(now, response, shared, &mut done).failed
             }
-            Operation::Cnp => {
-                shared.counters.rx_cnp += 1;
-                link.requester.window.on_cnp(now);
-                None
-            }
-            _ => return self.handle_request(info, packet, shared, memory),
         };
         self.settle(&done, failed, shared);
         done.clear();

@@ -20,7 +20,8 @@ pub(super) enum Reply {
         syndrome: Syndrome,
         msn: u32,
     },
-    /// `packet` of `packets` is the next response. `source` is absent for a READ of no bytes.
+    /// `packet` of `packets` is the next response. `source` is absent for a READ of no bytes. A `repeated` answer
+    /// takes no responder resource: the network may repeat requests too.
     Read {
         psn: Psn,
         packet: u32,
@@ -28,6 +29,7 @@ pub(super) enum Reply {
         source: Option<(MrRef, u64)>,
         len: u32,
         msn: u32,
+        repeated: bool,
     },
 }
 
@@ -37,6 +39,10 @@ impl Reply {
             Self::Ack { msn, .. } | Self::Read { msn, .. } => *msn = new,
         }
         self
+    }
+
+    fn takes_resource(&self) -> bool {
+        matches!(self, Self::Read { repeated: false, .. })
     }
 
     fn is_plain_ack(&self) -> bool {
@@ -58,7 +64,7 @@ impl Replies {
         self.queue.is_empty()
     }
 
-    /// READs not yet answered in full.
+    /// READs not yet answered in full, for the first time.
     pub(super) fn reads(&self) -> usize {
         self.reads
     }
@@ -75,7 +81,7 @@ impl Replies {
         if self.queue.len() >= Self::MAX {
             return;
         }
-        self.reads += usize::from(matches!(reply, Reply::Read { .. }));
+        self.reads += usize::from(reply.takes_resource());
         self.queue.push_back(reply);
     }
 
@@ -85,7 +91,7 @@ impl Replies {
             Reply::Read { psn, packets, .. } => psn.plus(*packets).since(from) <= 0 || psn.since(end) >= 0,
             Reply::Ack { .. } => true,
         });
-        self.reads = self.queue.iter().filter(|r| matches!(r, Reply::Read { .. })).count();
+        self.reads = self.queue.iter().filter(|r| r.takes_resource()).count();
         self.push(reply);
     }
 
@@ -110,7 +116,7 @@ impl Replies {
                 );
                 true
             }
-            Reply::Read { psn, packet, packets, source, len, msn } => {
+            Reply::Read { psn, packet, packets, source, len, msn, .. } => {
                 let Some(piece) = response_piece(*packet, *source, *len, peer.mtu, shared) else {
                     let syndrome = Syndrome::Nak(NakCode::RemoteAccess);
                     *front = Reply::Ack { psn: psn.plus(*packet), syndrome, msn: *msn };
@@ -135,7 +141,7 @@ impl Replies {
                 last
             }
         };
-        if finished && let Some(Reply::Read { .. }) = self.queue.pop_front() {
+        if finished && self.queue.pop_front().is_some_and(|reply| reply.takes_resource()) {
             self.reads -= 1;
         }
         shared.counters.sent_pkts += 1;

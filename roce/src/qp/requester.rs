@@ -41,7 +41,8 @@ pub(crate) struct Requester {
     pub(super) alloc: Psn,
     /// One after the highest PSN sent.
     pub(super) sent_end: Psn,
-    /// Last PSN of each READ request whose responses are awaited.
+    /// Last PSN of each READ request that was sent and is not answered in full. A repeated one ends where one
+    /// before it ended: no responder answers a request that is half duplicate and half new.
     pub(super) reads: VecDeque<Psn>,
     pub(super) initiator_depth: u8,
     pub(super) window: Box<dyn Window>,
@@ -109,14 +110,17 @@ impl Requester {
             return false;
         }
         let (Some(wqe), Some(psn)) = (self.wqes.get(self.cursor.0), self.cursor_psn()) else { return false };
-        if wqe.flags.fence && self.cursor.1 == 0 && !self.reads.is_empty() {
+        let fenced = wqe.flags.fence && self.cursor.1 == 0;
+        let reads = if fenced || wqe.is_read() { self.reads_before(psn) } else { 0 };
+        if fenced && reads > 0 || wqe.is_read() && reads >= usize::from(self.initiator_depth) {
             return false;
         }
-        if wqe.is_read() {
-            return self.reads.len() < usize::from(self.initiator_depth)
-                && self.in_flight(psn) < self.window.packets();
-        }
         self.in_flight(psn) < self.window.packets()
+    }
+
+    /// READ requests whose responses are awaited when `psn` is the next to be sent.
+    fn reads_before(&self, psn: Psn) -> usize {
+        self.reads.partition_point(|end| psn.since(*end) > 0)
     }
 
     fn in_flight(&self, psn: Psn) -> u32 {
@@ -179,7 +183,9 @@ impl Requester {
     fn read_request(&mut self, index: usize, packet: u32, psn: Psn, peer: &Peer, out: &mut Transmit) -> u32 {
         let wqe = &self.wqes[index];
         let SendOp::Read(remote) = wqe.op else { unreachable!("only READs come here") };
-        let packets = (wqe.packets - packet).min(self.window.packets());
+        let at = self.reads_before(psn);
+        let repeated = self.reads.get(at).map(|end| end.since(psn) as u32 + 1);
+        let packets = repeated.unwrap_or(u32::MAX).min(wqe.packets - packet).min(self.window.packets());
         let offset = u64::from(packet) * u64::from(peer.mtu);
         let len = (u64::from(wqe.len) - offset).min(u64::from(packets) * u64::from(peer.mtu)) as u32;
         out.begin(peer.addr);
@@ -187,7 +193,9 @@ impl Requester {
         // The peer judges the address; a sum that wraps is its business to refuse.
         let reth = Reth { addr: remote.addr.wrapping_add(offset), rkey: remote.rkey, length: len };
         out.header.push(&reth.encode());
-        self.reads.push_back(psn.plus(packets - 1));
+        if repeated != Some(packets) {
+            self.reads.insert(at, psn.plus(packets - 1));
+        }
         self.since_ack_req = 0;
         packets
     }
@@ -247,7 +255,6 @@ impl Requester {
     pub(super) fn go_back(&mut self) {
         let packet = self.wqes.front().and_then(|w| w.first).map_or(0, |first| self.in_flight_from(first));
         self.cursor = (0, packet);
-        self.reads.clear();
         self.recover = Some(self.sent_end);
         self.rtt.forget();
         self.since_ack_req = 0;

@@ -298,8 +298,10 @@ impl Responder {
                 cx.shared.mrs.remote(reth.rkey, cx.pd, reth.addr, reth.length.into(), Want::RemoteRead);
             Some(found.ok_or(ACCESS)?)
         };
+        let psn = packet.bth.psn;
+        let repeated = psn.since(self.epsn) < 0;
         let reply =
-            Reply::Read { psn: packet.bth.psn, packet: 0, packets, source, len: reth.length, msn: self.msn };
+            Reply::Read { psn, packet: 0, packets, source, len: reth.length, msn: self.msn, repeated };
         Ok((reply, packets))
     }
 

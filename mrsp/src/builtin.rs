@@ -1,0 +1,95 @@
+//! Numbers of functions, and the argument and status blocks of built-in ones.
+//!
+//! | codes | whose |
+//! |---|---|
+//! | 1-15 | NAAICE's; they work on every byte of every parameter and have no blocks |
+//! | 16-63 | built in; input 0 is an [`ArgumentBlock`], output 0 a [`StatusBlock`] |
+//! | 64-95 | services |
+//! | 96-126 | plug-ins |
+//! | 127 | the [`catalogue`](crate::catalogue); no arguments, output 0 is the table |
+//!
+//! Input i is the i-th parameter with the INPUT flag, output i the i-th with OUTPUT. Regions may be larger than
+//! what they hold: arguments say how much of an input counts, the status how much of an output was produced.
+//!
+//! | function | arguments | inputs from 1 | output 1 |
+//! |---|---|---|---|
+//! | sha256 | bytes | data | digest, 32 bytes |
+//! | crc32c | bytes | data | checksum, u32 |
+//! | dgemm | m, n, k | A, m·k f64; B, k·n f64 | C = A·B, m·n f64, all row-major |
+//! | fft | n, direction | n complex f64 | n complex f64 |
+//! | lz4-compress, lz4-decompress | bytes | data | data |
+//! | zstd-compress | bytes, level | data | one frame |
+//! | zstd-decompress | bytes | frames | data |
+
+mod arguments;
+mod block;
+mod status;
+
+use crate::immediate::FunctionCode;
+
+pub use arguments::{ArgumentBlock, Arguments, FftDirection};
+pub use block::{BLOCK_BYTES, BlockError};
+pub use status::StatusBlock;
+
+/// Adds 1 to every byte of every parameter.
+pub const INCREMENT: FunctionCode = FunctionCode::constant(1);
+/// Adds 2 to every byte of every parameter.
+pub const INCREMENT_BY_TWO: FunctionCode = FunctionCode::constant(2);
+pub const NOTHING: FunctionCode = FunctionCode::constant(3);
+pub const SHA256: FunctionCode = FunctionCode::constant(16);
+pub const CRC32C: FunctionCode = FunctionCode::constant(17);
+pub const DGEMM: FunctionCode = FunctionCode::constant(18);
+pub const FFT: FunctionCode = FunctionCode::constant(19);
+pub const LZ4_COMPRESS: FunctionCode = FunctionCode::constant(20);
+pub const LZ4_DECOMPRESS: FunctionCode = FunctionCode::constant(21);
+pub const ZSTD_COMPRESS: FunctionCode = FunctionCode::constant(22);
+pub const ZSTD_DECOMPRESS: FunctionCode = FunctionCode::constant(23);
+pub const CATALOGUE: FunctionCode = FunctionCode::constant(127);
+
+/// All functions with a fixed number, with their names.
+pub const NAMES: &[(FunctionCode, &str)] = &[
+    (INCREMENT, "increment"),
+    (INCREMENT_BY_TWO, "increment-by-two"),
+    (NOTHING, "nothing"),
+    (SHA256, "sha256"),
+    (CRC32C, "crc32c"),
+    (DGEMM, "dgemm"),
+    (FFT, "fft"),
+    (LZ4_COMPRESS, "lz4-compress"),
+    (LZ4_DECOMPRESS, "lz4-decompress"),
+    (ZSTD_COMPRESS, "zstd-compress"),
+    (ZSTD_DECOMPRESS, "zstd-decompress"),
+    (CATALOGUE, "catalogue"),
+];
+
+/// The number of the function called `name`.
+pub fn by_name(name: &str) -> Option<FunctionCode> {
+    NAMES.iter().find(|(_, known)| *known == name).map(|(code, _)| *code)
+}
+
+/// The name of function `code`, if it has a fixed one.
+pub fn name(code: FunctionCode) -> Option<&'static str> {
+    NAMES.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
+}
+
+/// Whose a function is, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    Naaice,
+    BuiltIn,
+    Service,
+    PlugIn,
+    Catalogue,
+}
+
+impl Group {
+    pub const fn of(code: FunctionCode) -> Self {
+        match code.get() {
+            ..=15 => Self::Naaice,
+            16..=63 => Self::BuiltIn,
+            64..=95 => Self::Service,
+            96..=126 => Self::PlugIn,
+            127.. => Self::Catalogue,
+        }
+    }
+}

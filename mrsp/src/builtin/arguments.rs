@@ -1,0 +1,156 @@
+//! The argument block, little-endian:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 2 | "NA" |
+//! | 2 | 1 | version, 1 |
+//! | 3 | 1 | function code |
+//! | 4 | 4 | zero |
+//! | 8 | 6·8 | arguments, those a function does not have are zero |
+//! | 56 | 8 | zero |
+
+use super::{
+    CRC32C, DGEMM, FFT, LZ4_COMPRESS, LZ4_DECOMPRESS, SHA256, ZSTD_COMPRESS, ZSTD_DECOMPRESS,
+    block::{BLOCK_BYTES, Block, BlockError},
+};
+use crate::immediate::FunctionCode;
+
+const MAGIC: [u8; 2] = *b"NA";
+
+/// Arguments of some function, not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArgumentBlock {
+    pub function: FunctionCode,
+    pub words: [u64; 6],
+}
+
+impl ArgumentBlock {
+    pub fn encode(&self) -> [u8; BLOCK_BYTES] {
+        let [a, b, c, d, e, f] = self.words;
+        Block { function: self.function, info: 0, words: [a, b, c, d, e, f, 0] }.encode(MAGIC)
+    }
+
+    /// Reads the first 64 bytes of a region.
+    ///
+    /// # Errors
+    /// If they are no block of this version.
+    pub fn decode(region: &[u8]) -> Result<Self, BlockError> {
+        let Block { function, info, words } = Block::decode(region, MAGIC, "an argument block (\"NA\")")?;
+        let [a, b, c, d, e, f, reserved] = words;
+        if info != 0 || reserved != 0 {
+            return Err(BlockError::Reserved);
+        }
+        Ok(Self { function, words: [a, b, c, d, e, f] })
+    }
+}
+
+/// Which way a Fourier transform goes. Neither scales.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FftDirection {
+    /// Argument 0.
+    Forward,
+    /// Argument 1.
+    Inverse,
+}
+
+/// Arguments of the built-in functions. `bytes` is how much of input 1 counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arguments {
+    Sha256 {
+        bytes: u64,
+    },
+    Crc32c {
+        bytes: u64,
+    },
+    /// A is m rows of k, B k rows of n, C m rows of n.
+    Dgemm {
+        m: u64,
+        n: u64,
+        k: u64,
+    },
+    /// `n` complex numbers.
+    Fft {
+        n: u64,
+        direction: FftDirection,
+    },
+    Lz4Compress {
+        bytes: u64,
+    },
+    Lz4Decompress {
+        bytes: u64,
+    },
+    /// `level` is zstd's, 0 its default; sign-extended to 64 bits in the block.
+    ZstdCompress {
+        bytes: u64,
+        level: i32,
+    },
+    ZstdDecompress {
+        bytes: u64,
+    },
+}
+
+impl Arguments {
+    pub fn function(&self) -> FunctionCode {
+        match self {
+            Self::Sha256 { .. } => SHA256,
+            Self::Crc32c { .. } => CRC32C,
+            Self::Dgemm { .. } => DGEMM,
+            Self::Fft { .. } => FFT,
+            Self::Lz4Compress { .. } => LZ4_COMPRESS,
+            Self::Lz4Decompress { .. } => LZ4_DECOMPRESS,
+            Self::ZstdCompress { .. } => ZSTD_COMPRESS,
+            Self::ZstdDecompress { .. } => ZSTD_DECOMPRESS,
+        }
+    }
+
+    pub fn encode(&self) -> [u8; BLOCK_BYTES] {
+        let [a, b, c] = match *self {
+            Self::Sha256 { bytes }
+            | Self::Crc32c { bytes }
+            | Self::Lz4Compress { bytes }
+            | Self::Lz4Decompress { bytes }
+            | Self::ZstdDecompress { bytes } => [bytes, 0, 0],
+            Self::Dgemm { m, n, k } => [m, n, k],
+            Self::Fft { n, direction: FftDirection::Forward } => [n, 0, 0],
+            Self::Fft { n, direction: FftDirection::Inverse } => [n, 1, 0],
+            Self::ZstdCompress { bytes, level } => [bytes, i64::from(level).cast_unsigned(), 0],
+        };
+        ArgumentBlock { function: self.function(), words: [a, b, c, 0, 0, 0] }.encode()
+    }
+
+    /// Reads the first 64 bytes of a region. Whether the numbers fit the regions is the function's business.
+    ///
+    /// # Errors
+    /// If they are not the arguments of a built-in function.
+    pub fn decode(region: &[u8]) -> Result<Self, BlockError> {
+        let ArgumentBlock { function, words } = ArgumentBlock::decode(region)?;
+        let [a, b, c, ..] = words;
+        let wrong = |index| BlockError::Argument { index, value: words[index] };
+        let (arguments, used) = match function {
+            SHA256 => (Self::Sha256 { bytes: a }, 1),
+            CRC32C => (Self::Crc32c { bytes: a }, 1),
+            DGEMM => (Self::Dgemm { m: a, n: b, k: c }, 3),
+            FFT => (Self::Fft { n: a, direction: direction(b).ok_or(wrong(1))? }, 2),
+            LZ4_COMPRESS => (Self::Lz4Compress { bytes: a }, 1),
+            LZ4_DECOMPRESS => (Self::Lz4Decompress { bytes: a }, 1),
+            ZSTD_COMPRESS => {
+                let level = i32::try_from(b.cast_signed()).map_err(|_| wrong(1))?;
+                (Self::ZstdCompress { bytes: a, level }, 2)
+            }
+            ZSTD_DECOMPRESS => (Self::ZstdDecompress { bytes: a }, 1),
+            other => return Err(BlockError::Function(other.get())),
+        };
+        match words.iter().skip(used).position(|&word| word != 0) {
+            Some(index) => Err(wrong(used + index)),
+            None => Ok(arguments),
+        }
+    }
+}
+
+fn direction(word: u64) -> Option<FftDirection> {
+    match word {
+        0 => Some(FftDirection::Forward),
+        1 => Some(FftDirection::Inverse),
+        _ => None,
+    }
+}

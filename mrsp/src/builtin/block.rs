@@ -1,0 +1,63 @@
+//! What argument and status block have in common: 64 bytes that begin with magic, version and function.
+
+use crate::immediate::FunctionCode;
+
+/// Bytes of an argument or status block. The region may be larger.
+pub const BLOCK_BYTES: usize = 64;
+const VERSION: u8 = 1;
+
+/// Bytes that are no block, or not of this function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlockError {
+    #[error("the region has {0} bytes, a block needs {BLOCK_BYTES}")]
+    Short(usize),
+    #[error("the region does not begin with {expected}")]
+    Magic { expected: &'static str },
+    #[error("the block has version {0}, this side speaks version {VERSION}")]
+    Version(u8),
+    #[error("the block names function {0}, which has no such block")]
+    Function(u8),
+    #[error("argument {index} cannot be {value:#x}")]
+    Argument { index: usize, value: u64 },
+    #[error("reserved bytes of the block are not zero")]
+    Reserved,
+    #[error("the status block's code {0:#x} has more than 24 bits")]
+    Code(u32),
+}
+
+/// Either block as numbers.
+pub(super) struct Block {
+    pub(super) function: FunctionCode,
+    /// Bytes 4 to 7.
+    pub(super) info: u32,
+    /// Bytes 8 to 63.
+    pub(super) words: [u64; 7],
+}
+
+impl Block {
+    pub(super) fn encode(&self, [m0, m1]: [u8; 2]) -> [u8; BLOCK_BYTES] {
+        let [a, b, c, d] = self.info.to_le_bytes();
+        let head = [m0, m1, VERSION, self.function.get(), a, b, c, d];
+        let words = [head].into_iter().chain(self.words.map(u64::to_le_bytes));
+        let mut block = [0; BLOCK_BYTES];
+        for (slot, word) in block.as_chunks_mut().0.iter_mut().zip(words) {
+            *slot = word;
+        }
+        block
+    }
+
+    /// Reads the first 64 bytes of `region`; `expected` names what should be there.
+    pub(super) fn decode(region: &[u8], magic: [u8; 2], expected: &'static str) -> Result<Self, BlockError> {
+        let (words, _) = region.as_chunks();
+        let &[head, ref words @ ..] = words.first_chunk::<8>().ok_or(BlockError::Short(region.len()))?;
+        let [m0, m1, version, function, a, b, c, d] = head;
+        if [m0, m1] != magic {
+            return Err(BlockError::Magic { expected });
+        }
+        if version != VERSION {
+            return Err(BlockError::Version(version));
+        }
+        let function = FunctionCode::new(function).ok_or(BlockError::Function(function))?;
+        Ok(Self { function, info: u32::from_le_bytes([a, b, c, d]), words: words.map(u64::from_le_bytes) })
+    }
+}

@@ -1,0 +1,49 @@
+//! The status block, little-endian:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 2 | "NS" |
+//! | 2 | 1 | version, 1 |
+//! | 3 | 1 | function code |
+//! | 4 | 4 | return code, 24 bits; 0: success |
+//! | 8 | 8 | detail; with OUTPUT_TOO_SMALL the bytes needed, 0 if unknown |
+//! | 16 | 6·8 | bytes produced in outputs 0 to 5, output 0 being this block |
+
+use super::block::{BLOCK_BYTES, Block, BlockError};
+use crate::{
+    immediate::{FunctionCode, U24},
+    return_code::ReturnCode,
+};
+
+const MAGIC: [u8; 2] = *b"NS";
+
+/// How a built-in function ended. After a failure it arrives before the immediate (see
+/// [`naa::Failure`](crate::naa::Failure)), if the first output has room for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusBlock {
+    pub function: FunctionCode,
+    /// `None`: success. The immediate of the answer says the same.
+    pub code: Option<ReturnCode>,
+    pub detail: u64,
+    /// Bytes of each output that are a result.
+    pub produced: [u64; 6],
+}
+
+impl StatusBlock {
+    pub fn encode(&self) -> [u8; BLOCK_BYTES] {
+        let [a, b, c, d, e, f] = self.produced;
+        let info = self.code.map_or(0, ReturnCode::get);
+        Block { function: self.function, info, words: [self.detail, a, b, c, d, e, f] }.encode(MAGIC)
+    }
+
+    /// Reads the first 64 bytes of a region. Whether the lengths fit the regions is for the reader to check.
+    ///
+    /// # Errors
+    /// If they are no block of this version.
+    pub fn decode(region: &[u8]) -> Result<Self, BlockError> {
+        let Block { function, info, words } = Block::decode(region, MAGIC, "a status block (\"NS\")")?;
+        let [detail, a, b, c, d, e, f] = words;
+        let code = ReturnCode::new(U24::new(info).ok_or(BlockError::Code(info))?);
+        Ok(Self { function, code, detail, produced: [a, b, c, d, e, f] })
+    }
+}

@@ -1,0 +1,109 @@
+//! What an accelerator offers: the table that function 127 writes to the start of its first output.
+//!
+//! MRSP has no discovery. Version 1, little-endian, packed:
+//!
+//! ```text
+//! header     "NAAC" | version u16 | functions u16 | bytes in total u32 | zero u32                 16 bytes
+//! function   code u8 | flags u8 | parameters u8 | name length u8 | description length u16 | zero u16
+//!            name | description | parameters
+//! parameter  direction u8 | kind u8 | name length u8 | description length u8 | name | description
+//! ```
+//!
+//! Functions ascend by code. Flag bit 0: calls run on the pool of threads rather than in the server's loop.
+//! Texts are UTF-8 without control characters, so they can be printed as they are.
+//! An output that is too small gets the header alone, which says how many bytes are needed, and
+//! [`OUTPUT_TOO_SMALL`](crate::ReturnCode::OUTPUT_TOO_SMALL).
+
+mod decode;
+mod encode;
+
+use crate::immediate::FunctionCode;
+
+pub use decode::{CatalogueError, Header};
+pub use encode::EncodeError;
+
+/// A region of this size holds the catalogue of any reasonable server.
+pub const USUAL_BYTES: usize = 64 << 10;
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 16;
+
+const MAGIC: [u8; 4] = *b"NAAC";
+const VERSION: u16 = 1;
+const POOLED: u8 = 1;
+
+/// Functions in the order of their codes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalogue {
+    pub functions: Vec<Function>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    pub code: FunctionCode,
+    /// Up to 255 bytes.
+    pub name: String,
+    /// One line, up to 65535 bytes.
+    pub description: String,
+    /// Calls run on the pool of threads, not in the server's loop.
+    pub pooled: bool,
+    pub parameters: Vec<Parameter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    pub direction: Direction,
+    pub kind: Kind,
+    /// Up to 255 bytes.
+    pub name: String,
+    /// Up to 255 bytes.
+    pub description: String,
+}
+
+/// Which way a parameter goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Direction {
+    Input = 0,
+    Output = 1,
+    InOut = 2,
+    /// Scratch on the accelerator.
+    Internal = 3,
+}
+
+impl Direction {
+    const ALL: [Self; 4] = [Self::Input, Self::Output, Self::InOut, Self::Internal];
+}
+
+/// What a parameter consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    Bytes = 0,
+    /// An [`ArgumentBlock`](crate::builtin::ArgumentBlock).
+    Arguments = 1,
+    /// A [`StatusBlock`](crate::builtin::StatusBlock).
+    Status = 2,
+    U32 = 3,
+    U64 = 4,
+    F32 = 5,
+    F64 = 6,
+    /// Pairs of f64.
+    ComplexF64 = 7,
+}
+
+impl Kind {
+    const ALL: [Self; 8] = [
+        Self::Bytes,
+        Self::Arguments,
+        Self::Status,
+        Self::U32,
+        Self::U64,
+        Self::F32,
+        Self::F64,
+        Self::ComplexF64,
+    ];
+}
+
+fn is_printable(text: &str) -> bool {
+    !text.chars().any(char::is_control)
+}

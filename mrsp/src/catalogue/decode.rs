@@ -1,0 +1,126 @@
+//! Bytes to a catalogue. What a server wrote is not trusted.
+
+use super::{
+    Catalogue, Direction, Function, HEADER_BYTES, Kind, MAGIC, POOLED, Parameter, VERSION, is_printable,
+};
+use crate::{immediate::FunctionCode, reader::Reader};
+
+/// Bytes that are no catalogue of this version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogueError {
+    #[error("the region does not begin with a catalogue; the accelerator may not have one")]
+    Magic,
+    #[error("the accelerator's catalogue has version {0}, this side reads version {VERSION}")]
+    Version(u16),
+    #[error("the catalogue has {needed} bytes, the region {actual}; map a larger one")]
+    RegionTooSmall { needed: u32, actual: usize },
+    #[error("the accelerator's catalogue ends inside an entry")]
+    Truncated,
+    #[error("the accelerator's catalogue has {0} bytes after its last entry")]
+    Trailing(usize),
+    #[error("the accelerator's catalogue has {what} {value}, which has no meaning in version {VERSION}")]
+    Value { what: &'static str, value: u32 },
+    #[error("the accelerator's catalogue has function {0} out of order")]
+    Order(FunctionCode),
+    #[error("a text in the accelerator's catalogue is not printable UTF-8")]
+    Text,
+}
+
+/// The first 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub functions: u16,
+    /// Of the whole catalogue, header included.
+    pub bytes: u32,
+}
+
+impl Header {
+    /// # Errors
+    /// If `region` does not begin with the header of a catalogue of this version.
+    pub fn decode(region: &[u8]) -> Result<Self, CatalogueError> {
+        let mut reader = Reader::new(region);
+        if reader.array() != Some(MAGIC) {
+            return Err(CatalogueError::Magic);
+        }
+        let version = reader.u16().ok_or(CatalogueError::Truncated)?;
+        if version != VERSION {
+            return Err(CatalogueError::Version(version));
+        }
+        let functions = reader.u16().ok_or(CatalogueError::Truncated)?;
+        let bytes = reader.u32().ok_or(CatalogueError::Truncated)?;
+        match reader.u32().ok_or(CatalogueError::Truncated)? {
+            0 => Ok(Self { functions, bytes }),
+            value => Err(CatalogueError::Value { what: "the reserved field", value }),
+        }
+    }
+}
+
+impl Catalogue {
+    /// Reads the catalogue at the start of a region, which may be larger. Allocates in proportion to the
+    /// bytes read, not to what they claim.
+    ///
+    /// # Errors
+    /// If there is none, or any part of it is not as version 1 says.
+    pub fn decode(region: &[u8]) -> Result<Self, CatalogueError> {
+        let Header { functions: count, bytes } = Header::decode(region)?;
+        let whole = usize::try_from(bytes).ok().and_then(|bytes| region.get(..bytes));
+        let whole = whole.ok_or(CatalogueError::RegionTooSmall { needed: bytes, actual: region.len() })?;
+        let mut reader = Reader::new(whole.get(HEADER_BYTES..).ok_or(CatalogueError::Truncated)?);
+        let mut functions: Vec<Function> = Vec::new();
+        for _ in 0..count {
+            let function = Function::decode(&mut reader)?;
+            if functions.last().is_some_and(|former| former.code >= function.code) {
+                return Err(CatalogueError::Order(function.code));
+            }
+            functions.push(function);
+        }
+        match reader.remaining() {
+            0 => Ok(Self { functions }),
+            rest => Err(CatalogueError::Trailing(rest)),
+        }
+    }
+}
+
+impl Function {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, CatalogueError> {
+        let [code, flags, parameters, name] = reader.array().ok_or(CatalogueError::Truncated)?;
+        let description = reader.u16().ok_or(CatalogueError::Truncated)?;
+        let reserved = reader.u16().ok_or(CatalogueError::Truncated)?;
+        let code = FunctionCode::new(code).ok_or(value("function code", code))?;
+        if flags & !POOLED != 0 {
+            return Err(value("flags", flags));
+        }
+        if reserved != 0 {
+            return Err(value("a reserved field", reserved));
+        }
+        let name = text(reader, name.into())?;
+        let description = text(reader, description.into())?;
+        let parameters: Result<_, _> = (0..parameters).map(|_| Parameter::decode(reader)).collect();
+        Ok(Self { code, name, description, pooled: flags & POOLED != 0, parameters: parameters? })
+    }
+}
+
+impl Parameter {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, CatalogueError> {
+        let [direction, kind, name, description] = reader.array().ok_or(CatalogueError::Truncated)?;
+        let known = Direction::ALL.get(usize::from(direction)).copied();
+        let direction = known.ok_or(value("direction", direction))?;
+        let kind = Kind::ALL.get(usize::from(kind)).copied().ok_or(value("kind", kind))?;
+        Ok(Self {
+            direction,
+            kind,
+            name: text(reader, name.into())?,
+            description: text(reader, description.into())?,
+        })
+    }
+}
+
+fn value(what: &'static str, value: impl Into<u32>) -> CatalogueError {
+    CatalogueError::Value { what, value: value.into() }
+}
+
+fn text(reader: &mut Reader<'_>, len: usize) -> Result<String, CatalogueError> {
+    let bytes = reader.bytes(len).ok_or(CatalogueError::Truncated)?;
+    let text = str::from_utf8(bytes).map_err(|_| CatalogueError::Text)?;
+    if is_printable(text) { Ok(text.to_owned()) } else { Err(CatalogueError::Text) }
+}

@@ -1,0 +1,79 @@
+//! A catalogue to bytes.
+
+use super::{Catalogue, Function, HEADER_BYTES, MAGIC, POOLED, Parameter, VERSION, is_printable};
+use crate::immediate::FunctionCode;
+
+/// A catalogue that cannot be written. A mistake of whoever describes the function.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    #[error("{what} of function {code} has {len} bytes or elements, more than {limit}")]
+    TooLong { what: &'static str, code: FunctionCode, len: usize, limit: usize },
+    #[error("a text of function {code} has control characters: {text:?}")]
+    ControlCharacter { code: FunctionCode, text: String },
+    #[error("functions {former} and {code} are not in ascending order")]
+    Order { former: FunctionCode, code: FunctionCode },
+}
+
+impl Catalogue {
+    /// # Errors
+    /// If a text is too long or not printable, or functions are not in the order of their codes.
+    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        for pair in self.functions.windows(2) {
+            if let [Function { code: former, .. }, Function { code, .. }] = *pair
+                && former >= code
+            {
+                return Err(EncodeError::Order { former, code });
+            }
+        }
+        let mut out = vec![0; HEADER_BYTES];
+        for function in &self.functions {
+            function.encode(&mut out)?;
+        }
+        // At most 127 functions with at most 255 parameters: neither number can wrap.
+        let (count, total) = (self.functions.len() as u16, out.len() as u32);
+        let header = [&MAGIC[..], &VERSION.to_le_bytes(), &count.to_le_bytes(), &total.to_le_bytes()];
+        for (slot, byte) in out.iter_mut().zip(header.into_iter().flatten()) {
+            *slot = *byte;
+        }
+        Ok(out)
+    }
+}
+
+impl Function {
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let code = self.code;
+        let parameters = length("the list of parameters", code, self.parameters.len(), u8::MAX.into())?;
+        let name = text("the name", code, &self.name, u8::MAX.into())?;
+        let description = text("the description", code, &self.description, u16::MAX)?;
+        let flags = if self.pooled { POOLED } else { 0 };
+        out.extend([code.get(), flags, parameters as u8, name as u8]);
+        out.extend(description.to_le_bytes());
+        out.extend([0, 0]);
+        out.extend(self.name.bytes());
+        out.extend(self.description.bytes());
+        self.parameters.iter().try_for_each(|parameter| parameter.encode(code, out))
+    }
+}
+
+impl Parameter {
+    fn encode(&self, code: FunctionCode, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let name = text("a parameter's name", code, &self.name, u8::MAX.into())?;
+        let description = text("a parameter's description", code, &self.description, u8::MAX.into())?;
+        out.extend([self.direction as u8, self.kind as u8, name as u8, description as u8]);
+        out.extend(self.name.bytes());
+        out.extend(self.description.bytes());
+        Ok(())
+    }
+}
+
+fn text(what: &'static str, code: FunctionCode, text: &str, limit: u16) -> Result<u16, EncodeError> {
+    if !is_printable(text) {
+        return Err(EncodeError::ControlCharacter { code, text: text.to_owned() });
+    }
+    length(what, code, text.len(), limit)
+}
+
+fn length(what: &'static str, code: FunctionCode, len: usize, limit: u16) -> Result<u16, EncodeError> {
+    let fits = u16::try_from(len).ok().filter(|&len| len <= limit);
+    fits.ok_or(EncodeError::TooLong { what, code, len, limit: limit.into() })
+}

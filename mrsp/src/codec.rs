@@ -1,0 +1,150 @@
+//! Messages to bytes and back.
+//!
+//! ```text
+//! header   type u8 | count (ERR: code) u8 | padding u16
+//! AAR      flags u8, accelerator address u56 | host address u64 | rkey u32 | size u32     24 bytes each
+//! A        address u64 | rkey u32 | size u32                                              16 bytes each
+//! ```
+//!
+//! A message is exactly as long as its count says; the C library trusts the count alone and can be made to
+//! read beyond its buffer. Tolerated on receipt: any padding (the C library does not clear it in ERR), unknown
+//! flag bits, and every value of address, key and size.
+
+use crate::{
+    message::{ErrorCode, Message},
+    region::{MAX_REGIONS, NaaAddress, RegionFlags, RegionRequest, RemoteRegion},
+};
+
+const ERR: u8 = 0;
+const AAR: u8 = 1;
+const ADVERTISEMENT: u8 = 2;
+
+/// Bytes that are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    #[error("an MRSP message of {0} bytes is shorter than its header")]
+    Short(usize),
+    #[error("MRSP messages of type {0} do not exist")]
+    Type(u8),
+    #[error("the length of the MRSP message does not fit its count: {actual} bytes instead of {expected}")]
+    Length { expected: usize, actual: usize },
+}
+
+/// Messages count regions in 8 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} regions do not fit into a message, {MAX_REGIONS} do")]
+pub struct TooManyEntries(pub usize);
+
+/// The entries of an AAR, as received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionRequests<'a>(&'a [[[u8; 8]; 3]]);
+
+impl<'a> RegionRequests<'a> {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = RegionRequest> + Clone + use<'a> {
+        self.0.iter().map(|words| {
+            let [info, addr, rest] = words.map(u64::from_be_bytes);
+            RegionRequest {
+                flags: RegionFlags::from_bits((info >> 56) as u8),
+                naa_addr: NaaAddress::truncate(info),
+                host: region([addr, rest]),
+            }
+        })
+    }
+}
+
+/// The entries of an A, as received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteRegions<'a>(&'a [[[u8; 8]; 2]]);
+
+impl<'a> RemoteRegions<'a> {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = RemoteRegion> + Clone + use<'a> {
+        self.0.iter().map(|words| region(words.map(u64::from_be_bytes)))
+    }
+}
+
+fn region([addr, rest]: [u64; 2]) -> RemoteRegion {
+    RemoteRegion { addr, rkey: (rest >> 32) as u32, size: rest as u32 }
+}
+
+fn words(region: &RemoteRegion) -> [u64; 2] {
+    [region.addr, u64::from(region.rkey) << 32 | u64::from(region.size)]
+}
+
+/// Reads a message. Allocates nothing.
+///
+/// # Errors
+/// If `bytes` is not exactly one message of a known type.
+pub fn decode(bytes: &[u8]) -> Result<Message<'_>, DecodeError> {
+    let Some((&[kind, count, _, _], body)) = bytes.split_first_chunk() else {
+        return Err(DecodeError::Short(bytes.len()));
+    };
+    match kind {
+        ERR => entries::<1>(0, body).map(|_| Message::Error(count.into())),
+        AAR => entries(count, body).map(|entries| Message::AdvertiseAndRequest(RegionRequests(entries))),
+        ADVERTISEMENT => entries(count, body).map(|entries| Message::Advertisement(RemoteRegions(entries))),
+        other => Err(DecodeError::Type(other)),
+    }
+}
+
+/// Takes `body` as `count` entries of `WORDS` words.
+fn entries<const WORDS: usize>(count: u8, body: &[u8]) -> Result<&[[[u8; 8]; WORDS]], DecodeError> {
+    let expected = usize::from(count) * WORDS * 8;
+    if body.len() != expected {
+        return Err(DecodeError::Length { expected: 4 + expected, actual: body.len().saturating_add(4) });
+    }
+    Ok(body.as_chunks().0.as_chunks().0)
+}
+
+/// An AAR of `regions`, parameters first by convention.
+///
+/// # Errors
+/// If there are more than 255.
+pub fn encode_request(regions: &[RegionRequest]) -> Result<Vec<u8>, TooManyEntries> {
+    encode(AAR, regions, |region| {
+        let [addr, rest] = words(&region.host);
+        [u64::from(region.flags.bits()) << 56 | region.naa_addr.get(), addr, rest]
+    })
+}
+
+/// An A of `regions`.
+///
+/// # Errors
+/// If there are more than 255.
+pub fn encode_advertisement(regions: &[RemoteRegion]) -> Result<Vec<u8>, TooManyEntries> {
+    encode(ADVERTISEMENT, regions, words)
+}
+
+/// An ERR.
+pub fn encode_error(code: ErrorCode) -> [u8; 4] {
+    [ERR, code.into(), 0, 0]
+}
+
+fn encode<T, const WORDS: usize>(
+    kind: u8,
+    entries: &[T],
+    words: impl Fn(&T) -> [u64; WORDS],
+) -> Result<Vec<u8>, TooManyEntries> {
+    let count = u8::try_from(entries.len()).map_err(|_| TooManyEntries(entries.len()))?;
+    let mut bytes = Vec::with_capacity(4 + entries.len() * WORDS * 8);
+    bytes.extend([kind, count, 0, 0]);
+    for entry in entries {
+        bytes.extend(words(entry).map(u64::to_be_bytes).as_flattened());
+    }
+    Ok(bytes)
+}

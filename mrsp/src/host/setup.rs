@@ -1,0 +1,112 @@
+//! From a program's parameters to what an AAR asks for.
+
+use crate::{
+    address::{AddressPlan, OutOfAddresses},
+    immediate::Dialect,
+    region::{HOST_MAX_REGIONS, MAX_REGION_BYTES, NaaAddress, RegionFlags, RegionRequest, RemoteRegion},
+};
+
+/// Settings of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostConfig {
+    /// Accelerator address asked for the first region.
+    pub address_start: NaaAddress,
+    /// Parameters and internal regions together. C servers do not survive more than 31.
+    pub max_regions: u8,
+    pub dialect: Dialect,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self { address_start: NaaAddress::ZERO, max_regions: HOST_MAX_REGIONS, dialect: Dialect::default() }
+    }
+}
+
+/// A region the host has and wants on the accelerator too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Of INPUT, OUTPUT and SINGLE_SEND, which implies INPUT.
+    pub flags: RegionFlags,
+    pub addr: u64,
+    pub rkey: u32,
+    /// In bytes, up to 2 GiB; 0 is allowed.
+    pub size: u64,
+}
+
+/// Regions no session can be made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetupError {
+    #[error("a session needs at least one parameter, for its answers to go to")]
+    NoParameters,
+    #[error("{asked} regions are more than the {limit} allowed; put small ones together")]
+    TooManyRegions { asked: usize, limit: u8 },
+    #[error("region {region} has {bytes} bytes, more than the {MAX_REGION_BYTES} of a message; split it")]
+    TooLarge { region: usize, bytes: u64 },
+    #[error("parameter {param} cannot have the flags {flags:?}")]
+    Flags { param: usize, flags: RegionFlags },
+    #[error("parameter {param} ends beyond 64-bit addresses")]
+    Wraps { param: usize },
+    #[error(transparent)]
+    OutOfAddresses(#[from] OutOfAddresses),
+}
+
+const PARAM_FLAGS: RegionFlags =
+    RegionFlags::INPUT.union(RegionFlags::OUTPUT).union(RegionFlags::SINGLE_SEND);
+
+/// Entries of the AAR: parameters, then internal regions, which have the lower addresses.
+pub(super) fn requests(
+    config: &HostConfig,
+    params: &[Param],
+    internals: &[u64],
+) -> Result<Vec<RegionRequest>, SetupError> {
+    let asked = params.len().saturating_add(internals.len());
+    if asked > usize::from(config.max_regions) {
+        return Err(SetupError::TooManyRegions { asked, limit: config.max_regions });
+    }
+    if params.is_empty() {
+        return Err(SetupError::NoParameters);
+    }
+    let mut addresses = AddressPlan::new(config.address_start);
+    let internals: Result<Vec<_>, _> = (params.len()..)
+        .zip(internals)
+        .map(|(region, &bytes)| {
+            let host = RemoteRegion { addr: 0, rkey: 0, size: size(region, bytes)? };
+            request(RegionFlags::INTERNAL, host, &mut addresses)
+        })
+        .collect();
+    let internals = internals?;
+    let params = params.iter().enumerate().map(|(index, param)| param_request(index, param, &mut addresses));
+    params.chain(internals.into_iter().map(Ok)).collect()
+}
+
+fn param_request(
+    index: usize,
+    param: &Param,
+    addresses: &mut AddressPlan,
+) -> Result<RegionRequest, SetupError> {
+    let mut flags = param.flags;
+    if !PARAM_FLAGS.contains(flags) {
+        return Err(SetupError::Flags { param: index, flags });
+    }
+    if flags.contains(RegionFlags::SINGLE_SEND) {
+        flags = flags | RegionFlags::INPUT;
+    }
+    let host = RemoteRegion { addr: param.addr, rkey: param.rkey, size: size(index, param.size)? };
+    if !host.fits_address_space() {
+        return Err(SetupError::Wraps { param: index });
+    }
+    request(flags, host, addresses)
+}
+
+fn request(
+    flags: RegionFlags,
+    host: RemoteRegion,
+    addresses: &mut AddressPlan,
+) -> Result<RegionRequest, SetupError> {
+    Ok(RegionRequest { flags, naa_addr: addresses.place(host.size.into())?, host })
+}
+
+fn size(region: usize, bytes: u64) -> Result<u32, SetupError> {
+    let fits = u32::try_from(bytes).ok().filter(|&bytes| u64::from(bytes) <= MAX_REGION_BYTES);
+    fits.ok_or(SetupError::TooLarge { region, bytes })
+}

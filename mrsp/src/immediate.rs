@@ -1,0 +1,147 @@
+//! The 32 bits that start a call and end it.
+//!
+//! ```text
+//! request    user's 24 bits | 1 | function code, 7 bits        0 altogether: the host signals an error
+//! response   return code, 24 bits | ignored, 8 bits            return code 0: success
+//! ```
+//!
+//! Bit 7 of a request is set but not required: the C library's own server does not look at it.
+
+use std::fmt;
+
+use crate::return_code::ReturnCode;
+
+const START: u32 = 0x80;
+
+/// A number of 24 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct U24(u32);
+
+impl U24 {
+    pub const ZERO: Self = Self(0);
+    pub const MAX: Self = Self(0xff_ffff);
+
+    /// `None` beyond 24 bits.
+    pub const fn new(value: u32) -> Option<Self> {
+        if value <= Self::MAX.0 { Some(Self(value)) } else { None }
+    }
+
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The user's bits as the C library takes them (`naaice_set_immediate`).
+    pub const fn from_le_bytes([a, b, c]: [u8; 3]) -> Self {
+        Self(u32::from_le_bytes([a, b, c, 0]))
+    }
+
+    pub const fn to_le_bytes(self) -> [u8; 3] {
+        let [a, b, c, _] = self.0.to_le_bytes();
+        [a, b, c]
+    }
+}
+
+/// Number of a function, 1 to 127.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FunctionCode(u8);
+
+impl FunctionCode {
+    pub const MAX: u8 = 127;
+
+    /// `None` outside 1 to 127.
+    pub const fn new(code: u8) -> Option<Self> {
+        if code != 0 && code <= Self::MAX { Some(Self(code)) } else { None }
+    }
+
+    /// For constants.
+    ///
+    /// # Panics
+    /// If `code` is not 1 to 127.
+    pub const fn constant(code: u8) -> Self {
+        Self::new(code).expect("function codes are 1 to 127")
+    }
+
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl fmt::Display for FunctionCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a host means by an immediate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The host cannot go on.
+    HostError,
+    Call(CallRequest),
+}
+
+/// A call as it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallRequest {
+    /// `None` for code 0, which C hosts send for function 128: answer [`ReturnCode::UNKNOWN_FUNCTION`].
+    pub function: Option<FunctionCode>,
+    pub user: U24,
+}
+
+impl Request {
+    /// The immediate of [`Request::HostError`].
+    pub const HOST_ERROR: u32 = 0;
+
+    pub const fn call(function: FunctionCode, user: U24) -> u32 {
+        user.0 << 8 | START | function.0 as u32
+    }
+
+    pub const fn decode(immediate: u32) -> Self {
+        if immediate == Self::HOST_ERROR {
+            return Self::HostError;
+        }
+        let function = FunctionCode::new(immediate as u8 & FunctionCode::MAX);
+        Self::Call(CallRequest { function, user: U24(immediate >> 8) })
+    }
+}
+
+/// What the upper 24 bits of a response mean to the accelerator's version of the NAAICE library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// The released library: a return code.
+    #[default]
+    Main,
+    /// Its successor: data for the user. A failure cannot be told from a success.
+    Next,
+}
+
+/// What an accelerator says about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Success,
+    Failure(ReturnCode),
+    /// In [`Dialect::Next`].
+    User(U24),
+}
+
+impl Answer {
+    /// The immediate; its low byte is 0.
+    pub const fn encode(self) -> u32 {
+        match self {
+            Self::Success => 0,
+            Self::Failure(code) => code.get() << 8,
+            Self::User(user) => user.0 << 8,
+        }
+    }
+
+    pub const fn decode(immediate: u32, dialect: Dialect) -> Self {
+        let upper = U24(immediate >> 8);
+        match dialect {
+            Dialect::Next => Self::User(upper),
+            Dialect::Main => match ReturnCode::new(upper) {
+                Some(code) => Self::Failure(code),
+                None => Self::Success,
+            },
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The accelerator's side of a session.
+//!
+//! | state | on | goes to | gives |
+//! |---|---|---|---|
+//! | AwaitRequest | acceptable AAR | Allocating | regions to allocate |
+//! | AwaitRequest | other AAR | Failed | [`Rejection`] with ERR |
+//! | Allocating | [`allocated`](NaaSession::allocated) | Ready | A |
+//! | Allocating | [`allocation_failed`](NaaSession::allocation_failed) | Failed | ERR |
+//! | Ready | immediate of a call | Calculating | call |
+//! | Ready, Calculating | immediate 0 | Failed | [`RequestError`] |
+//! | Calculating | [`respond`](NaaSession::respond) | Ready | plan |
+//! | Calculating | another call | Failed | [`RequestError`] |
+//! | AwaitRequest, Allocating | any immediate | Failed | [`RequestError`] |
+//! | any but AwaitRequest | AAR | Failed | [`Rejection`] with ERR |
+//! | any | other or malformed message | Failed | [`Rejection`] |
+//! | any | [`fail`](NaaSession::fail) | Failed | |
+//!
+//! A failed session is to be disconnected once its last message was acknowledged. A second AAR ends the
+//! session rather than replacing its regions: calls may be using them. A function that runs when its session
+//! fails may go on, but its answer has nowhere to go.
+//!
+//! Tolerated in an AAR: unknown flag bits, regions of 0 bytes, parameters that are neither input nor output,
+//! internal regions before parameters, any host address or key of an internal region (nothing is written
+//! there). Accelerator addresses are passed on unjudged but for their end: two regions may ask for the same,
+//! as hosts count from 0 each.
+
+mod limits;
+
+use crate::{
+    codec::{self, DecodeError},
+    immediate::{Answer, CallRequest, Request},
+    message::{ErrorCode, Message},
+    plan::{self, CallPlan, Prefix, PrefixError},
+    region::{RegionFlags, RegionRequest, RemoteRegion},
+    return_code::ReturnCode,
+};
+
+pub use limits::{Limits, Refusal};
+
+/// The host's message is not accepted. The session has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the host sent no MRSP message: {0}")]
+    Malformed(#[from] DecodeError),
+    #[error("the host gives up: {0}")]
+    HostError(ErrorCode),
+    #[error("the host sent {message} while the session was {state}")]
+    Unexpected { message: &'static str, state: &'static str },
+}
+
+impl Rejection {
+    /// The ERR to send before disconnecting. Errors themselves are not answered.
+    pub fn reply(&self) -> Option<[u8; 4]> {
+        let code = match self {
+            Self::Refused(refusal) => refusal.code(),
+            Self::Malformed(_) => ErrorCode::Address,
+            Self::Unexpected { .. } => ErrorCode::TooManyRegions,
+            Self::HostError(_) => return None,
+        };
+        Some(codec::encode_error(code))
+    }
+}
+
+/// The host's immediate is not a call to be made. The session has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    #[error("the host gives up (immediate 0)")]
+    HostError,
+    #[error("the host called ({immediate:#010x}) while the session was {state}")]
+    Unexpected { immediate: u32, state: &'static str },
+}
+
+/// The server's own program asks what cannot be done. The session is as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LocalError {
+    #[error("the session is {state}, it must be {needed} for this")]
+    State { state: &'static str, needed: &'static str },
+    #[error("{given} regions were given for {params} parameters")]
+    RegionCount { given: usize, params: usize },
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+}
+
+/// Where the accelerator put a parameter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    pub addr: u64,
+    pub rkey: u32,
+}
+
+/// How a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub code: ReturnCode,
+    /// Bytes of the first output sent nevertheless, for a status block or the header of a catalogue; 0 for none.
+    /// Without outputs nothing is sent.
+    pub status_bytes: u32,
+}
+
+impl From<ReturnCode> for Failure {
+    fn from(code: ReturnCode) -> Self {
+        Self { code, status_bytes: 0 }
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    AwaitRequest,
+    Allocating {
+        regions: Vec<RegionRequest>,
+    },
+    /// The regions that are not internal.
+    Ready {
+        params: Vec<RegionRequest>,
+    },
+    Calculating {
+        params: Vec<RegionRequest>,
+    },
+    Failed,
+}
+
+impl State {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::AwaitRequest => "waiting for the host's regions",
+            Self::Allocating { .. } => "allocating",
+            Self::Ready { .. } => "ready",
+            Self::Calculating { .. } => "calculating",
+            Self::Failed => "over",
+        }
+    }
+}
+
+/// One connection from a host.
+#[derive(Debug)]
+pub struct NaaSession {
+    limits: Limits,
+    state: State,
+}
+
+impl NaaSession {
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, state: State::AwaitRequest }
+    }
+
+    /// What arrived by SEND. Gives the regions to allocate, in the order of the AAR: answer with
+    /// [`allocated`](Self::allocated) or [`allocation_failed`](Self::allocation_failed).
+    ///
+    /// # Errors
+    /// If it is not an AAR that can be granted now. The session has failed then.
+    pub fn handle_message(&mut self, bytes: &[u8]) -> Result<&[RegionRequest], Rejection> {
+        match self.judge(bytes) {
+            Ok(regions) => {
+                self.state = State::Allocating { regions };
+                Ok(self.regions())
+            }
+            Err(rejection) => {
+                self.state = State::Failed;
+                Err(rejection)
+            }
+        }
+    }
+
+    fn judge(&self, bytes: &[u8]) -> Result<Vec<RegionRequest>, Rejection> {
+        match (&self.state, codec::decode(bytes)?) {
+            (_, Message::Error(code)) => Err(Rejection::HostError(code)),
+            (State::AwaitRequest, Message::AdvertiseAndRequest(asked)) => {
+                Ok(limits::grant(&self.limits, &asked)?)
+            }
+            (state, message) => Err(Rejection::Unexpected { message: message.name(), state: state.name() }),
+        }
+    }
+
+    /// The A, given where each region that is not internal lies, in the order of the AAR. Post the receive for
+    /// the first call before sending it.
+    ///
+    /// # Errors
+    /// If nothing is being allocated, or the number of placements is wrong. Nothing has changed then.
+    pub fn allocated(&mut self, placements: &[Placement]) -> Result<Vec<u8>, LocalError> {
+        let State::Allocating { regions } = &self.state else { return Err(self.wrong_state("allocating")) };
+        let params: Vec<_> = regions.iter().filter(|region| !region.is_internal()).copied().collect();
+        if placements.len() != params.len() {
+            return Err(LocalError::RegionCount { given: placements.len(), params: params.len() });
+        }
+        let announced: Vec<_> = placements
+            .iter()
+            .zip(&params)
+            .map(|(&Placement { addr, rkey }, param)| RemoteRegion { addr, rkey, size: param.host.size })
+            .collect();
+        self.state = State::Ready { params };
+        Ok(codec::encode_advertisement(&announced).expect("an AAR has at most 255 regions"))
+    }
+
+    /// The ERR to send before disconnecting.
+    ///
+    /// # Errors
+    /// If nothing is being allocated.
+    pub fn allocation_failed(&mut self, code: ErrorCode) -> Result<[u8; 4], LocalError> {
+        let State::Allocating { .. } = self.state else { return Err(self.wrong_state("allocating")) };
+        self.state = State::Failed;
+        Ok(codec::encode_error(code))
+    }
+
+    /// What arrived by WRITE_WITH_IMM: the immediate in host byte order.
+    ///
+    /// # Errors
+    /// If it is not a call, or none can be made now. The session has failed then.
+    pub fn handle_request(&mut self, immediate: u32) -> Result<CallRequest, RequestError> {
+        let request = match (&self.state, Request::decode(immediate)) {
+            (State::Ready { .. }, Request::Call(request)) => Ok(request),
+            (State::Ready { .. } | State::Calculating { .. }, Request::HostError) => {
+                Err(RequestError::HostError)
+            }
+            (state, _) => Err(RequestError::Unexpected { immediate, state: state.name() }),
+        };
+        self.step(|state| match (state, &request) {
+            (State::Ready { params }, Ok(_)) => State::Calculating { params },
+            _ => State::Failed,
+        });
+        request
+    }
+
+    /// Plans the writes that answer the call. Post the receive for the next call first.
+    ///
+    /// On success `Ok(prefixes)`: `prefixes[i]` says how much of parameter i (counted without internal regions)
+    /// is sent if it is an output; missing ones go whole.
+    ///
+    /// # Errors
+    /// If there is no call, or a length does not fit. Nothing has changed then.
+    pub fn respond(
+        &mut self,
+        result: Result<&[Prefix], Failure>,
+        plan: &mut CallPlan,
+    ) -> Result<(), LocalError> {
+        let State::Calculating { params } = &self.state else { return Err(self.wrong_state("calculating")) };
+        match result {
+            Ok(prefixes) => plan_success(params, prefixes, plan)?,
+            Err(failure) => plan_failure(params, failure, plan)?,
+        }
+        self.step(|state| match state {
+            State::Calculating { params } => State::Ready { params },
+            other => other,
+        });
+        Ok(())
+    }
+
+    /// The connection broke.
+    pub fn fail(&mut self) {
+        self.state = State::Failed;
+    }
+
+    pub fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready { .. })
+    }
+
+    pub fn is_failed(&self) -> bool {
+        matches!(self.state, State::Failed)
+    }
+
+    /// While allocating, all regions of the AAR; from then on those that are not internal.
+    pub fn regions(&self) -> &[RegionRequest] {
+        match &self.state {
+            State::Allocating { regions } => regions,
+            State::Ready { params } | State::Calculating { params } => params,
+            State::AwaitRequest | State::Failed => &[],
+        }
+    }
+
+    fn wrong_state(&self, needed: &'static str) -> LocalError {
+        LocalError::State { state: self.state.name(), needed }
+    }
+
+    /// Moves a state's data into the next.
+    fn step(&mut self, next: impl FnOnce(State) -> State) {
+        self.state = next(std::mem::replace(&mut self.state, State::Failed));
+    }
+}
+
+fn outputs(params: &[RegionRequest]) -> impl Iterator<Item = (usize, &RemoteRegion)> {
+    let outputs = params.iter().enumerate().filter(|(_, param)| param.flags.contains(RegionFlags::OUTPUT));
+    outputs.map(|(index, param)| (index, &param.host))
+}
+
+fn first(params: &[RegionRequest]) -> &RemoteRegion {
+    &params.first().expect("a granted AAR has a parameter").host
+}
+
+fn plan_success(
+    params: &[RegionRequest],
+    prefixes: &[Prefix],
+    plan: &mut CallPlan,
+) -> Result<(), LocalError> {
+    plan::check_prefixes(prefixes, params.iter().map(|param| param.host.size))?;
+    plan.clear();
+    for (param, to) in outputs(params) {
+        plan.push(param, plan::length(prefixes, param, to.size), to);
+    }
+    plan.finish(Answer::Success.encode(), first(params));
+    Ok(())
+}
+
+/// The immediate is on a write of no bytes, so that the host does not take the status for a result.
+fn plan_failure(params: &[RegionRequest], failure: Failure, plan: &mut CallPlan) -> Result<(), LocalError> {
+    let Failure { code, status_bytes } = failure;
+    let status = if status_bytes > 0 { outputs(params).next() } else { None };
+    if let Some((param, &RemoteRegion { size, .. })) = status.filter(|(_, to)| status_bytes > to.size) {
+        return Err(PrefixError::TooLong { param, bytes: status_bytes.into(), size }.into());
+    }
+    plan.clear();
+    if let Some((param, to)) = status {
+        plan.push(param, status_bytes, to);
+    }
+    plan.push(0, 0, first(params));
+    plan.finish(Answer::Failure(code).encode(), first(params));
+    Ok(())
+}

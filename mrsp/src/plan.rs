@@ -1,0 +1,95 @@
+//! A call, or its results, as RDMA WRITEs.
+//!
+//! Both directions have one shape: WRITEs of the regions in order, the last one with the immediate; if there
+//! is nothing to write, a WRITE_WITH_IMM of no bytes to the first region announced by the peer. Regions are
+//! written from their start, whole or a prefix; a prefix of 0 bytes is a WRITE too.
+
+use crate::region::RemoteRegion;
+
+/// One RDMA WRITE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Which of the session's parameters the bytes come from, counted without internal regions.
+    pub param: usize,
+    /// Where in the parameter they start.
+    pub offset: u64,
+    /// In bytes.
+    pub length: u32,
+    pub remote_addr: u64,
+    pub rkey: u32,
+    /// Makes it a WRITE_WITH_IMM, to be sent with the solicited-event bit. Host byte order.
+    pub immediate: Option<u32>,
+}
+
+/// How much of a region is written: `None` for all of it.
+pub type Prefix = Option<u64>;
+
+/// More was asked to be written than a region has, or lengths were given for regions that do not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PrefixError {
+    #[error("{bytes} bytes of parameter {param} were asked for, which has {size}")]
+    TooLong { param: usize, bytes: u64, size: u32 },
+    #[error("lengths of {given} parameters were given, but there are {params}")]
+    TooMany { given: usize, params: usize },
+}
+
+/// WRITEs to be posted in order. Keep it from call to call: planning into it then allocates nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallPlan {
+    writes: Vec<Write>,
+}
+
+impl CallPlan {
+    /// With room for calls of up to `params` parameters.
+    pub fn with_capacity(params: usize) -> Self {
+        // One more than parameters: a failure's status precedes a write of no bytes.
+        Self { writes: Vec::with_capacity(params.saturating_add(1)) }
+    }
+
+    /// Exactly the last one has an immediate.
+    pub fn writes(&self) -> &[Write] {
+        &self.writes
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.writes.clear();
+    }
+
+    /// `length` bytes from the start of parameter `param` to the start of `to`.
+    pub(crate) fn push(&mut self, param: usize, length: u32, to: &RemoteRegion) {
+        let &RemoteRegion { addr: remote_addr, rkey, .. } = to;
+        self.writes.push(Write { param, offset: 0, length, remote_addr, rkey, immediate: None });
+    }
+
+    /// Puts `immediate` on the last write, or on one of no bytes to `first`.
+    pub(crate) fn finish(&mut self, immediate: u32, first: &RemoteRegion) {
+        if self.writes.is_empty() {
+            self.push(0, 0, first);
+        }
+        if let Some(last) = self.writes.last_mut() {
+            last.immediate = Some(immediate);
+        }
+    }
+}
+
+/// Checks the prefixes of all parameters, of the given sizes. Fewer prefixes than parameters are fine.
+pub(crate) fn check_prefixes(
+    prefixes: &[Prefix],
+    sizes: impl ExactSizeIterator<Item = u32>,
+) -> Result<(), PrefixError> {
+    if prefixes.len() > sizes.len() {
+        return Err(PrefixError::TooMany { given: prefixes.len(), params: sizes.len() });
+    }
+    for (param, (prefix, size)) in prefixes.iter().zip(sizes).enumerate() {
+        if let Some(bytes) = prefix.filter(|&bytes| bytes > u64::from(size)) {
+            return Err(PrefixError::TooLong { param, bytes, size });
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of parameter `param`, of `size` bytes, to write. Never more than `size`.
+pub(crate) fn length(prefixes: &[Prefix], param: usize, size: u32) -> u32 {
+    let bytes = prefixes.get(param).copied().flatten();
+    bytes.and_then(|bytes| u32::try_from(bytes).ok()).map_or(size, |bytes| bytes.min(size))
+}

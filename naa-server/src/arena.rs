@@ -1,0 +1,275 @@
+//! Memory of sessions: accounted for, and seen as slices only while no peer can reach it.
+//!
+//! An [`Allocation`] owns its registration and hands neither out, so it knows whether a peer has access. This
+//! is the one module of the crate with `unsafe`.
+#![allow(unsafe_code)]
+
+use std::{
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use verbs::{Access, Memory, Mr, Pd, Sge};
+
+/// Why memory was not allocated.
+#[derive(Debug, thiserror::Error)]
+pub enum ArenaError {
+    #[error(
+        "the session asked for {asked} bytes, but {left} of the {limit} it may have are left; \
+         map fewer or smaller regions, or raise the server's limit per session"
+    )]
+    Session { asked: u64, left: u64, limit: u64 },
+    #[error(
+        "a session asked for {asked} bytes, but {left} of the server's {limit} are left; \
+         try again when other sessions have ended, or raise the server's memory limit"
+    )]
+    Server { asked: u64, left: u64, limit: u64 },
+    #[error("the server's machine: {0}")]
+    Map(#[from] io::Error),
+}
+
+/// Bytes in use, never more than a limit.
+#[derive(Debug)]
+struct Meter {
+    limit: u64,
+    used: AtomicU64,
+}
+
+impl Meter {
+    fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Self { limit, used: AtomicU64::new(0) })
+    }
+
+    /// Adds `bytes`, or says how many are left.
+    fn take(&self, bytes: u64) -> Result<(), u64> {
+        let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.limit);
+        match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
+            Ok(_) => Ok(()),
+            Err(used) => Err(self.limit.saturating_sub(used)),
+        }
+    }
+
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes taken from a meter, given back when dropped.
+#[derive(Debug)]
+struct Charge {
+    meter: Arc<Meter>,
+    bytes: u64,
+}
+
+impl Charge {
+    fn new(meter: &Arc<Meter>, bytes: u64) -> Result<Self, u64> {
+        meter.take(bytes)?;
+        Ok(Self { meter: meter.clone(), bytes })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.meter.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// The memory all sessions together may have. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Arena(Arc<Meter>);
+
+impl Arena {
+    /// `limit` is in bytes of whole pages: a region of any size, also of 0 bytes, takes at least one.
+    pub fn new(limit: u64) -> Self {
+        Self(Meter::new(limit))
+    }
+
+    /// Bytes in use by live allocations.
+    pub fn used(&self) -> u64 {
+        self.0.used()
+    }
+
+    pub fn limit(&self) -> u64 {
+        self.0.limit
+    }
+
+    /// A session's share: at most `limit` bytes of this arena.
+    pub fn quota(&self, limit: u64) -> Quota {
+        Quota { arena: self.clone(), session: Meter::new(limit) }
+    }
+
+    /// `len` zeroed bytes on no session's account.
+    ///
+    /// # Errors
+    /// [`ArenaError::Server`] past the limit, [`ArenaError::Map`] if the kernel refuses.
+    pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
+        self.map(len, footprint(len)?, None)
+    }
+
+    fn map(&self, len: u64, taken: u64, session: Option<Charge>) -> Result<Allocation, ArenaError> {
+        let server = Charge::new(&self.0, taken).map_err(|left| ArenaError::Server {
+            asked: taken,
+            left,
+            limit: self.0.limit,
+        })?;
+        let memory = region::alloc(usize::try_from(len).map_err(|_| no_such_size(len))?)?;
+        Ok(Allocation { held: Held::Private, memory, _charges: (server, session) })
+    }
+}
+
+/// What one session may have of an [`Arena`]. Allocations outlive it. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Quota {
+    arena: Arena,
+    session: Arc<Meter>,
+}
+
+impl Quota {
+    /// `len` zeroed bytes on the session's account.
+    ///
+    /// # Errors
+    /// [`ArenaError::Session`] or [`ArenaError::Server`] past a limit, [`ArenaError::Map`] if the kernel refuses.
+    pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
+        let taken = footprint(len)?;
+        let limit = self.session.limit;
+        let charge = Charge::new(&self.session, taken).map_err(|left| ArenaError::Session {
+            asked: taken,
+            left,
+            limit,
+        })?;
+        self.arena.map(len, taken, Some(charge))
+    }
+
+    /// Bytes in use by live allocations of this session.
+    pub fn used(&self) -> u64 {
+        self.session.used()
+    }
+}
+
+fn footprint(len: u64) -> Result<u64, ArenaError> {
+    let mapped =
+        usize::try_from(len).ok().and_then(region::footprint).and_then(|bytes| u64::try_from(bytes).ok());
+    Ok(mapped.ok_or_else(|| no_such_size(len))?)
+}
+
+fn no_such_size(len: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::OutOfMemory, format!("no region can have {len} bytes; map smaller regions"))
+}
+
+/// Who can reach an allocation besides its owner.
+#[derive(Debug)]
+enum Held {
+    /// Nobody: not registered.
+    Private,
+    /// Registered, with every right of peers revoked.
+    Revoked(Mr),
+    /// Registered, and peers may have access.
+    Granted(Mr),
+}
+
+/// Zeroed memory that knows whether a peer can reach it. Dropping it ends its registration, then gives the
+/// bytes back to its accounts.
+pub struct Allocation {
+    // Declared first: deregistered before the bytes are given back.
+    held: Held,
+    memory: Memory,
+    _charges: (Charge, Option<Charge>),
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Allocation").field("held", &self.held).field("memory", &self.memory).finish()
+    }
+}
+
+impl Allocation {
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.memory.is_empty()
+    }
+
+    /// The virtual address, which peers use too.
+    pub fn addr(&self) -> u64 {
+        self.memory.addr()
+    }
+
+    /// Registers the memory, which [`Self::grant`] then opens to peers. A former registration ends.
+    pub fn register(&mut self, pd: &Pd) -> Result<(), verbs::Error> {
+        self.deregister();
+        self.held = Held::Revoked(pd.reg_mr(&self.memory, Access::LOCAL)?);
+        Ok(())
+    }
+
+    pub fn deregister(&mut self) {
+        self.held = Held::Private;
+    }
+
+    /// Lets peers have `access`. Does nothing where nothing is registered.
+    pub fn grant(&mut self, access: Access) -> Result<(), verbs::Error> {
+        self.held = match std::mem::replace(&mut self.held, Held::Private) {
+            Held::Private => return Ok(()),
+            Held::Revoked(mr) | Held::Granted(mr) => Held::Granted(mr),
+        };
+        // Recorded as granted before the driver is asked: after an error nobody knows.
+        self.mr().map_or(Ok(()), |mr| mr.set_access(access))
+    }
+
+    /// Takes all access from peers. When this returns, none of theirs is under way.
+    pub fn revoke(&mut self) -> Result<(), verbs::Error> {
+        if let Held::Granted(mr) = &self.held {
+            mr.set_access(Access::LOCAL)?;
+            self.held = match std::mem::replace(&mut self.held, Held::Private) {
+                Held::Granted(mr) => Held::Revoked(mr),
+                other => other,
+            };
+        }
+        Ok(())
+    }
+
+    /// The key peers use, once registered.
+    pub fn rkey(&self) -> Option<u32> {
+        self.mr().map(Mr::rkey)
+    }
+
+    /// `len` bytes from `offset` for a send, if registered and inside.
+    ///
+    /// The device reads them until the send has completed; do not start a call on the allocation before.
+    pub fn sge(&self, offset: u64, len: u32) -> Option<Sge> {
+        let end = offset.checked_add(u64::from(len))?;
+        let inside = end <= u64::try_from(self.len()).ok()?;
+        self.mr().filter(|_| inside).map(|mr| mr.sge(offset, len))
+    }
+
+    fn mr(&self) -> Option<&Mr> {
+        match &self.held {
+            Held::Private => None,
+            Held::Revoked(mr) | Held::Granted(mr) => Some(mr),
+        }
+    }
+
+    /// The bytes, unless a peer may have access.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        if matches!(self.held, Held::Granted(_)) {
+            return None;
+        }
+        // SAFETY: no peer can write (not granted), granting takes `&mut self`, which outlives no slice, and
+        // the memory is written in this process through `bytes_mut` only: clones are with the registration.
+        Some(unsafe { self.memory.as_slice() })
+    }
+
+    /// The bytes for writing, unless a peer may have access.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        if matches!(self.held, Held::Granted(_)) {
+            return None;
+        }
+        // SAFETY: as in `bytes`; `&mut self` keeps other slices of it away, and every allocation is a mapping
+        // of its own.
+        Some(unsafe { self.memory.as_mut_slice() })
+    }
+}

@@ -1,0 +1,278 @@
+//! What one call of a function sees: its regions as slices, for the time in which no peer reaches them.
+
+use std::{
+    borrow::Cow,
+    panic::{self, AssertUnwindSafe},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use mrsp::{RegionFlags, ReturnCode, U24, catalogue::Direction, plan::Prefix};
+
+use crate::{arena::Allocation, function::Function};
+
+/// What a region is to a function. Sent once is sent; a region without flags can still be read.
+pub fn direction(flags: RegionFlags) -> Direction {
+    let sent = flags.intersects(RegionFlags::INPUT | RegionFlags::SINGLE_SEND);
+    match (flags.contains(RegionFlags::INTERNAL), flags.contains(RegionFlags::OUTPUT)) {
+        (true, _) => Direction::Internal,
+        (_, true) if sent => Direction::InOut,
+        (_, true) => Direction::Output,
+        _ => Direction::Input,
+    }
+}
+
+/// A region of a session, lent to a call.
+#[derive(Debug)]
+pub struct Region {
+    pub flags: RegionFlags,
+    pub allocation: Allocation,
+}
+
+/// A region during a call. No two of a call alias.
+#[derive(Debug)]
+pub struct RegionRef<'a> {
+    pub direction: Direction,
+    pub bytes: &'a mut [u8],
+}
+
+/// Regions of a call to be taken as slices, each once. Input i is the i-th region that is sent, output i the
+/// i-th that is returned; one that is both counts twice.
+#[derive(Debug)]
+pub struct Parts<'a>(Vec<(Direction, Option<&'a mut [u8]>)>);
+
+impl<'a> Parts<'a> {
+    fn index(&self, is_meant: fn(Direction) -> bool, index: usize) -> Option<usize> {
+        self.0
+            .iter()
+            .enumerate()
+            .filter(|(_, (direction, _))| is_meant(*direction))
+            .nth(index)
+            .map(|(at, _)| at)
+    }
+
+    /// Input `index`, if there is one and it is not taken, without taking it.
+    pub fn peek_input(&self, index: usize) -> Option<&[u8]> {
+        self.0[self.index(is_input, index)?].1.as_deref()
+    }
+
+    pub fn take_input(&mut self, index: usize) -> Option<&'a mut [u8]> {
+        let at = self.index(is_input, index)?;
+        self.0[at].1.take()
+    }
+
+    pub fn take_output(&mut self, index: usize) -> Option<&'a mut [u8]> {
+        let at = self.index(is_output, index)?;
+        self.0[at].1.take()
+    }
+
+    pub fn take_internal(&mut self, index: usize) -> Option<&'a mut [u8]> {
+        let at = self.index(|direction| direction == Direction::Internal, index)?;
+        self.0[at].1.take()
+    }
+
+    /// Both are one region.
+    pub fn is_in_place(&self, input: usize, output: usize) -> bool {
+        let input = self.index(is_input, input);
+        input.is_some() && input == self.index(is_output, output)
+    }
+}
+
+fn is_input(direction: Direction) -> bool {
+    matches!(direction, Direction::Input | Direction::InOut)
+}
+
+fn is_output(direction: Direction) -> bool {
+    matches!(direction, Direction::Output | Direction::InOut)
+}
+
+/// Why a call did not succeed. What the host is told follows from [`Failure::code`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The host's regions or arguments do not fit the function.
+    #[error("bad arguments: {0}")]
+    Arguments(Cow<'static, str>),
+    /// Data, not arguments, that the function cannot read.
+    #[error("malformed input: {0}")]
+    Input(Cow<'static, str>),
+    /// `needed` bytes would do, if that is known.
+    #[error("output {output} is too small{}; map a larger one", .needed.map_or(String::new(), |n| format!(", {n} bytes are needed")))]
+    OutputTooSmall { output: usize, needed: Option<u64> },
+    #[error("not finished in time; raise the time allowed for a call or give it less to do")]
+    TimedOut,
+    #[error("abandoned: the session or the server ends")]
+    Abandoned,
+    /// A defect of the server.
+    #[error("failed inside: {0}")]
+    Internal(Cow<'static, str>),
+}
+
+impl Failure {
+    /// What the host is told.
+    pub fn code(&self) -> ReturnCode {
+        match self {
+            Self::Arguments(_) => ReturnCode::BAD_ARGUMENTS,
+            Self::Input(_) => ReturnCode::MALFORMED_INPUT,
+            Self::OutputTooSmall { .. } => ReturnCode::OUTPUT_TOO_SMALL,
+            Self::TimedOut => ReturnCode::KERNEL_TIMEOUT,
+            Self::Abandoned => ReturnCode::ABANDONED,
+            Self::Internal(_) => ReturnCode::INTERNAL,
+        }
+    }
+}
+
+/// How a call failed, and what is sent nevertheless.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    pub why: Failure,
+    /// Bytes of the first output that hold a status.
+    pub status_bytes: u32,
+}
+
+impl From<Failure> for Failed {
+    fn from(why: Failure) -> Self {
+        Self { why, status_bytes: 0 }
+    }
+}
+
+impl From<&Failed> for mrsp::naa::Failure {
+    fn from(failed: &Failed) -> Self {
+        Self { code: failed.why.code(), status_bytes: failed.status_bytes }
+    }
+}
+
+/// When to give up. Functions that take long look at it now and then.
+#[derive(Debug)]
+pub struct Stop {
+    deadline: Option<Instant>,
+    abandoned: AtomicBool,
+}
+
+impl Stop {
+    pub const fn at(deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), abandoned: AtomicBool::new(false) }
+    }
+
+    pub const fn never() -> Self {
+        Self { deadline: None, abandoned: AtomicBool::new(false) }
+    }
+
+    /// Nobody waits for the result any more.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// # Errors
+    /// [`Failure::TimedOut`] or [`Failure::Abandoned`] if the function should give up.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.abandoned.load(Ordering::Relaxed) {
+            Err(Failure::Abandoned)
+        } else if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            Err(Failure::TimedOut)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A call as its function sees it.
+#[derive(Debug)]
+pub struct Call<'a> {
+    regions: Vec<RegionRef<'a>>,
+    user: U24,
+    stop: &'a Stop,
+    prefixes: Vec<Prefix>,
+    status_bytes: u32,
+}
+
+impl<'a> Call<'a> {
+    /// # Errors
+    /// [`Failure::Internal`] if a peer still has access to a region.
+    pub fn new(regions: &'a mut [Region], user: U24, stop: &'a Stop) -> Result<Self, Failure> {
+        let regions: Option<Vec<_>> = regions
+            .iter_mut()
+            .map(|region| {
+                Some(RegionRef { direction: direction(region.flags), bytes: region.allocation.bytes_mut()? })
+            })
+            .collect();
+        let regions = regions.ok_or(Failure::Internal("a region of the call is open to peers".into()))?;
+        let params = regions.iter().filter(|region| region.direction != Direction::Internal).count();
+        Ok(Self { regions, user, stop, prefixes: vec![None; params], status_bytes: 0 })
+    }
+
+    /// The 24 bits the host passed along.
+    pub fn user(&self) -> U24 {
+        self.user
+    }
+
+    /// Outlives borrows of the call, so that it can be asked while slices are held.
+    pub fn stop(&self) -> &'a Stop {
+        self.stop
+    }
+
+    pub fn should_stop(&self) -> bool {
+        self.stop.check().is_err()
+    }
+
+    /// All regions in the order of the mapping.
+    pub fn regions(&mut self) -> &mut [RegionRef<'a>] {
+        &mut self.regions
+    }
+
+    pub fn parts(&mut self) -> Parts<'_> {
+        Parts(self.regions.iter_mut().map(|region| (region.direction, Some(&mut *region.bytes))).collect())
+    }
+
+    /// Says how many bytes of output 0 hold a status to be sent even if the call fails or panics.
+    pub fn set_status(&mut self, bytes: u32) {
+        self.status_bytes = bytes;
+    }
+
+    /// Says how many bytes of output `output` are a result; without it all are.
+    ///
+    /// # Panics
+    /// If there is no such output or it is shorter.
+    pub fn set_produced(&mut self, output: usize, len: usize) {
+        let params = self.regions.iter().filter(|region| region.direction != Direction::Internal);
+        let mut outputs = params.enumerate().filter(|(_, region)| is_output(region.direction));
+        let (param, region) = outputs.nth(output).expect("a function sets lengths of outputs it was given");
+        let size = region.bytes.len();
+        assert!(len <= size, "{len} bytes do not lie inside output {output} of {size}");
+        self.prefixes[param] = Some(len as u64);
+    }
+}
+
+/// One call to be made.
+#[derive(Debug)]
+pub struct Task {
+    pub function: Arc<dyn Function>,
+    pub regions: Vec<Region>,
+    /// The 24 bits the host passed along.
+    pub user: U24,
+    pub deadline: Instant,
+}
+
+impl Task {
+    /// Runs the function on this thread. Gives how much of each parameter is a result.
+    ///
+    /// # Errors
+    /// What the function says; [`Failure::Internal`] if it panics.
+    pub fn run(&mut self, stop: &Stop) -> Result<Vec<Prefix>, Failed> {
+        stop.check()?;
+        let (function, user) = (&self.function, self.user);
+        let mut call = Call::new(&mut self.regions, user, stop)?;
+        // Unwind-safe: after a panic only bytes of the call's own regions are in disorder.
+        let made = panic::catch_unwind(AssertUnwindSafe(|| function.run(&mut call)));
+        let result = made.unwrap_or_else(|_| {
+            tracing::error!(function = function.info().name.as_str(), "a function panicked");
+            Err(Failure::Internal("the function panicked; the server's log has more".into()))
+        });
+        match result {
+            Ok(()) => Ok(call.prefixes),
+            Err(why) => Err(Failed { why, status_bytes: call.status_bytes }),
+        }
+    }
+}

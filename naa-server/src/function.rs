@@ -1,0 +1,82 @@
+//! Functions the accelerator offers, by number.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use mrsp::{FunctionCode, catalogue};
+
+use crate::call::{Call, Failure};
+
+/// What a function says about itself: an entry of the catalogue.
+pub use mrsp::catalogue::Function as FunctionInfo;
+
+/// Where a call runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// In the server's loop, which serves nobody else meanwhile: for some microseconds of work.
+    Inline,
+    /// On a thread of the pool.
+    Pooled,
+}
+
+/// A function hosts can call.
+pub trait Function: Send + Sync + 'static {
+    fn info(&self) -> &FunctionInfo;
+
+    /// Where a call with regions of `bytes` in total runs.
+    fn execution(&self, bytes: u64) -> Execution {
+        let _ = bytes;
+        if self.info().pooled { Execution::Pooled } else { Execution::Inline }
+    }
+
+    /// Computes. What the regions contain is the host's: nothing in it may be trusted.
+    ///
+    /// # Errors
+    /// What the host is to be told.
+    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure>;
+}
+
+impl fmt::Debug for dyn Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Function({} {})", self.info().code, self.info().name)
+    }
+}
+
+/// Why a function was not registered. A mistake of whoever configures the server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    #[error("functions {former} and {name} both have number {code}; give one another number")]
+    Duplicate { code: FunctionCode, name: String, former: String },
+    #[error("the catalogue cannot be written: {0}; change what the function says about itself")]
+    Catalogue(#[from] catalogue::EncodeError),
+}
+
+/// Functions by number, 1 to 127.
+#[derive(Clone, Debug, Default)]
+pub struct Registry(BTreeMap<FunctionCode, Arc<dyn Function>>);
+
+impl Registry {
+    /// # Errors
+    /// If the number is taken.
+    pub fn register(&mut self, function: Arc<dyn Function>) -> Result<(), RegistryError> {
+        let FunctionInfo { code, name, .. } = function.info().clone();
+        if let Some(former) = self.0.get(&code) {
+            return Err(RegistryError::Duplicate { code, name, former: former.info().name.clone() });
+        }
+        self.0.insert(code, function);
+        Ok(())
+    }
+
+    pub fn get(&self, code: FunctionCode) -> Option<&Arc<dyn Function>> {
+        self.0.get(&code)
+    }
+
+    /// In the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Function>> {
+        self.0.values()
+    }
+
+    /// What all functions say about themselves.
+    pub fn catalogue(&self) -> catalogue::Catalogue {
+        catalogue::Catalogue { functions: self.iter().map(|function| function.info().clone()).collect() }
+    }
+}

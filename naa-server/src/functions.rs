@@ -1,0 +1,114 @@
+//! Built-in functions.
+//!
+//! Each module has the plain computation, which a host can use to check a result, and the function around it.
+
+mod blocks;
+pub mod catalogue;
+pub mod crc32c;
+pub mod dgemm;
+pub mod fft;
+pub mod lz4;
+pub mod naaice;
+mod output;
+pub mod sha256;
+pub mod zstd;
+
+use std::sync::Arc;
+
+use mrsp::{
+    FunctionCode, builtin,
+    catalogue::{Direction, Kind, Parameter},
+};
+
+use crate::{
+    call::Failure,
+    function::{Execution, Function, FunctionInfo, Registry, RegistryError},
+};
+use blocks::{Builtin, Compute};
+
+/// Blocks, f64 and checksums are little-endian, and regions are used as they are.
+#[cfg(target_endian = "big")]
+compile_error!("the functions compute on little-endian data in place and need a little-endian machine");
+
+/// Calls with fewer bytes take some tens of microseconds at most.
+const INLINE_BYTES: u64 = 16 << 10;
+
+fn by_size(bytes: u64) -> Execution {
+    if bytes <= INLINE_BYTES { Execution::Inline } else { Execution::Pooled }
+}
+
+/// All built-in functions, `others`, and the catalogue of them.
+///
+/// # Errors
+/// If one of `others` has a number that is taken or a description the catalogue cannot hold.
+pub fn registry(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<Registry, RegistryError> {
+    let mut registry = Registry::default();
+    for function in naaice::functions() {
+        registry.register(function)?;
+    }
+    let data = (Kind::Bytes, "data", "bytes");
+    let [a, b, c] = [("a", "m rows of k"), ("b", "k rows of n"), ("c", "A\u{b7}B, m rows of n")]
+        .map(|(name, description)| (Kind::F64, name, description));
+    let [signal, spectrum] =
+        [("signal", "n numbers; may be the output too"), ("spectrum", "n numbers, not scaled")]
+            .map(|(name, description)| (Kind::ComplexF64, name, description));
+    let digest = (Kind::Bytes, "digest", "32 bytes");
+    let checksum = (Kind::U32, "checksum", "of the data");
+    let [lz4, zstd] = ["LZ4 frames", "zstd frames"].map(|text| (Kind::Bytes, "compressed", text));
+    for (code, description, inputs, output, compute) in [
+        (builtin::SHA256, "SHA-256 digest", &[data][..], digest, sha256::run as Compute),
+        (builtin::CRC32C, "CRC-32C checksum", &[data], checksum, crc32c::run),
+        (builtin::DGEMM, "product of two f64 matrices, row-major", &[a, b], c, dgemm::run),
+        (builtin::FFT, "Fourier transform of complex f64", &[signal], spectrum, fft::run),
+        (builtin::LZ4_COMPRESS, "compresses into one LZ4 frame", &[data], lz4, lz4::run_compress),
+        (builtin::LZ4_DECOMPRESS, "decompresses LZ4 frames", &[lz4], data, lz4::run_decompress),
+        (builtin::ZSTD_COMPRESS, "compresses into one zstd frame", &[data], zstd, zstd::run_compress),
+        (builtin::ZSTD_DECOMPRESS, "decompresses zstd frames", &[zstd], data, zstd::run_decompress),
+    ] {
+        let info = with_blocks(code, description, inputs, output);
+        registry.register(Arc::new(Builtin { info, compute }))?;
+    }
+    for function in others {
+        registry.register(function)?;
+    }
+    catalogue::register(&mut registry)?;
+    Ok(registry)
+}
+
+type Described = (Kind, &'static str, &'static str);
+
+fn parameter(direction: Direction, (kind, name, description): Described) -> Parameter {
+    Parameter { direction, kind, name: name.into(), description: description.into() }
+}
+
+fn info(code: FunctionCode, description: &str, pooled: bool, parameters: Vec<Parameter>) -> FunctionInfo {
+    let name = builtin::name(code).unwrap_or("unnamed").into();
+    FunctionInfo { code, name, description: description.into(), pooled, parameters }
+}
+
+fn with_blocks(
+    code: FunctionCode,
+    description: &str,
+    inputs: &[Described],
+    output: Described,
+) -> FunctionInfo {
+    let mut parameters = vec![parameter(Direction::Input, (Kind::Arguments, "arguments", "64 bytes"))];
+    parameters.extend(inputs.iter().map(|input| parameter(Direction::Input, *input)));
+    parameters.push(parameter(Direction::Output, (Kind::Status, "status", "64 bytes")));
+    parameters.push(parameter(Direction::Output, output));
+    info(code, description, true, parameters)
+}
+
+/// `bytes` as numbers; regions start on pages, so whole ones always are.
+fn numbers<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Result<&[T], Failure> {
+    bytemuck::try_cast_slice(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
+}
+
+fn numbers_mut<T: bytemuck::Pod>(bytes: &mut [u8]) -> Result<&mut [T], Failure> {
+    bytemuck::try_cast_slice_mut(bytes).map_err(|error| Failure::Internal(error.to_string().into()))
+}
+
+/// The size of `rows` by `columns` elements of `size` bytes, unless it overflows.
+fn bytes_of(rows: u64, columns: u64, size: u64) -> Option<u64> {
+    rows.checked_mul(columns)?.checked_mul(size)
+}

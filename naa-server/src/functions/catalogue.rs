@@ -1,0 +1,53 @@
+//! The table of all functions, as a function.
+
+use std::sync::Arc;
+
+use mrsp::{
+    builtin,
+    catalogue::{Direction, HEADER_BYTES, Kind},
+};
+
+use super::{info, parameter};
+use crate::{
+    call::{Call, Failure},
+    function::{Function, FunctionInfo, Registry, RegistryError},
+};
+
+#[derive(Debug)]
+struct Table {
+    info: FunctionInfo,
+    bytes: Vec<u8>,
+}
+
+/// Adds the catalogue of `registry`, which contains itself, to it.
+pub(super) fn register(registry: &mut Registry) -> Result<(), RegistryError> {
+    let table = parameter(Direction::Output, (Kind::Bytes, "table", "what the accelerator offers"));
+    let info = info(builtin::CATALOGUE, "lists the functions", false, vec![table]);
+    let mut all = registry.catalogue();
+    all.functions.push(info.clone());
+    registry.register(Arc::new(Table { info, bytes: all.encode()? }))
+}
+
+impl Function for Table {
+    fn info(&self) -> &FunctionInfo {
+        &self.info
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+        let too_small = Failure::OutputTooSmall { output: 0, needed: Some(self.bytes.len() as u64) };
+        let Some(output) = call.parts().take_output(0) else {
+            return Err(Failure::Arguments("there is no output for the table; map one".into()));
+        };
+        if let Some(place) = output.get_mut(..self.bytes.len()) {
+            place.copy_from_slice(&self.bytes);
+            call.set_produced(0, self.bytes.len());
+            return Ok(());
+        }
+        // The header says how much is needed.
+        if let Some((place, header)) = output.get_mut(..HEADER_BYTES).zip(self.bytes.get(..HEADER_BYTES)) {
+            place.copy_from_slice(header);
+            call.set_status(HEADER_BYTES as u32);
+        }
+        Err(too_small)
+    }
+}

@@ -1,0 +1,29 @@
+//! CRC-32C, the Castagnoli polynomial (RFC 3720, section 12.1).
+
+use mrsp::builtin::Arguments;
+
+use super::blocks::{Data, foreign};
+use crate::call::{Failure, Stop};
+
+/// Bytes between two looks at the time.
+const STRIDE: usize = 16 << 20;
+
+/// The checksum of `data`.
+pub fn compute(data: &[u8]) -> u32 {
+    ::crc32c::crc32c(data)
+}
+
+fn compute_until(data: &[u8], stop: &Stop) -> Result<u32, Failure> {
+    data.chunks(STRIDE).try_fold(0, |crc, piece| {
+        stop.check()?;
+        Ok(::crc32c::crc32c_append(crc, piece))
+    })
+}
+
+pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+    let &Arguments::Crc32c { bytes } = arguments else { return Err(foreign(arguments)) };
+    let input = data.input(1, Some(bytes))?;
+    let output = data.output_of(Some(4))?;
+    output.copy_from_slice(&compute_until(input, data.stop)?.to_le_bytes());
+    Ok(output.len())
+}

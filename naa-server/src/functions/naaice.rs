@@ -1,0 +1,71 @@
+//! The functions of the NAAICE test programs: they take any regions and no arguments.
+
+use std::sync::Arc;
+
+use mrsp::{builtin, catalogue::Direction};
+
+use super::info;
+use crate::{
+    call::{Call, Failure},
+    function::{Execution, Function, FunctionInfo},
+};
+
+/// Adds `amount` to every byte, modulo 256.
+pub fn increment(amount: u8, bytes: &mut [u8]) {
+    for byte in bytes {
+        *byte = byte.wrapping_add(amount);
+    }
+}
+
+/// Adds the same to every byte of every region that is not internal.
+#[derive(Debug)]
+struct Increment {
+    info: FunctionInfo,
+    amount: u8,
+}
+
+impl Function for Increment {
+    fn info(&self) -> &FunctionInfo {
+        &self.info
+    }
+
+    fn execution(&self, bytes: u64) -> Execution {
+        super::by_size(bytes)
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+        for region in call.regions() {
+            if region.direction != Direction::Internal {
+                increment(self.amount, region.bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Leaves every region as it is, for tests of transport.
+#[derive(Debug)]
+struct Nothing {
+    info: FunctionInfo,
+}
+
+impl Function for Nothing {
+    fn info(&self) -> &FunctionInfo {
+        &self.info
+    }
+
+    fn run(&self, _: &mut Call<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+pub(super) fn functions() -> [Arc<dyn Function>; 3] {
+    let one = info(builtin::INCREMENT, "adds 1 to every byte of every parameter", true, Vec::new());
+    let two = info(builtin::INCREMENT_BY_TWO, "adds 2 to every byte of every parameter", true, Vec::new());
+    let nothing = info(builtin::NOTHING, "changes nothing", false, Vec::new());
+    [
+        Arc::new(Increment { info: one, amount: 1 }),
+        Arc::new(Increment { info: two, amount: 2 }),
+        Arc::new(Nothing { info: nothing }),
+    ]
+}

@@ -1,0 +1,41 @@
+//! A writer into an output region that goes on counting when the region is full.
+
+use std::io::{self, Write};
+
+use crate::call::Failure;
+
+#[derive(Debug)]
+pub(crate) struct Bounded<'a> {
+    out: &'a mut [u8],
+    written: usize,
+}
+
+impl<'a> Bounded<'a> {
+    pub(crate) fn new(out: &'a mut [u8]) -> Self {
+        Self { out, written: 0 }
+    }
+
+    /// Bytes written, or how many would have been.
+    pub(crate) fn finish(self, output: usize) -> Result<usize, Failure> {
+        if self.written <= self.out.len() {
+            Ok(self.written)
+        } else {
+            Err(Failure::OutputTooSmall { output, needed: Some(self.written as u64) })
+        }
+    }
+}
+
+impl Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(room) = self.out.get_mut(self.written..) {
+            let fit = room.len().min(bytes.len());
+            room[..fit].copy_from_slice(&bytes[..fit]);
+        }
+        self.written = self.written.saturating_add(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

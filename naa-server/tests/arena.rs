@@ -1,0 +1,269 @@
+//! Memory of sessions: accounts, and who can reach it when.
+
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Instant,
+};
+
+use mrsp::{RegionFlags, U24};
+use naa_server::{
+    arena::{Allocation, Arena, ArenaError},
+    call::{Call, Failure, Region, Stop},
+};
+use verbs::{
+    Access, ChannelId, CmEvent, CmId, ConnParam, Context, CqId, DeviceAttr, Driver, Error, Memory, MrKeys,
+    PdId, QpInit, QpNum, RecvWr, SendWr, WaitMode, WaitOn, Wake, Wc,
+};
+
+#[test]
+fn accounts_are_of_whole_pages_and_end_with_the_allocation() {
+    let arena = Arena::new(10 * 4096);
+    let quota = arena.quota(4 * 4096);
+    let one = quota.allocate(0).unwrap();
+    let two = quota.allocate(4097).unwrap();
+    assert_eq!((one.len(), two.len(), quota.used(), arena.used()), (0, 4097, 3 * 4096, 3 * 4096));
+    assert!(two.bytes().unwrap().iter().all(|&byte| byte == 0));
+    assert!(matches!(
+        quota.allocate(4097),
+        Err(ArenaError::Session { asked: 8192, left: 4096, limit: 16384 })
+    ));
+    let rest = arena.allocate(7 * 4096).unwrap();
+    assert!(matches!(quota.allocate(1), Err(ArenaError::Server { left: 0, .. })));
+    // The session's account does not keep what the server's refused.
+    assert_eq!(quota.used(), 3 * 4096);
+    drop((two, rest));
+    assert_eq!((quota.used(), arena.used()), (4096, 4096));
+    drop(quota);
+    drop(one);
+    assert_eq!(arena.used(), 0);
+}
+
+#[test]
+fn absurd_sizes_are_refused() {
+    let arena = Arena::new(u64::MAX);
+    let _one = arena.allocate(1).unwrap();
+    for len in [u64::MAX, u64::MAX - 4096, i64::MAX as u64, 1 << 60] {
+        let error = arena.quota(u64::MAX).allocate(len).unwrap_err();
+        assert!(matches!(error, ArenaError::Map(_)), "{error}");
+    }
+    assert_eq!(arena.used(), 4096);
+}
+
+#[test]
+fn accounts_hold_between_threads() {
+    let arena = Arena::new(8 * 4096);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    let _held = (arena.allocate(4096), arena.allocate(2 * 4096));
+                    assert!(arena.used() <= arena.limit());
+                }
+            });
+        }
+    });
+    assert_eq!(arena.used(), 0);
+}
+
+#[test]
+fn bytes_are_seen_only_while_no_peer_has_access() {
+    let device = Arc::new(Device::default());
+    let pd = Context::new(device.clone()).alloc_pd().unwrap();
+    let mut allocation = Arena::new(1 << 20).allocate(8192).unwrap();
+    assert!(
+        allocation.bytes_mut().is_some() && allocation.rkey().is_none() && allocation.sge(0, 1).is_none()
+    );
+
+    allocation.register(&pd).unwrap();
+    assert_eq!(device.access(&allocation), Some(Access::LOCAL));
+    assert!(allocation.bytes_mut().is_some());
+
+    allocation.grant(Access::ALL).unwrap();
+    assert_eq!(device.access(&allocation), Some(Access::ALL));
+    assert!(allocation.bytes().is_none() && allocation.bytes_mut().is_none());
+
+    allocation.revoke().unwrap();
+    assert_eq!(device.access(&allocation), Some(Access::LOCAL));
+    assert!(allocation.bytes().is_some());
+
+    // A grant or revocation that fails leaves the worst assumed.
+    device.state().broken = true;
+    assert!(allocation.grant(Access::REMOTE_WRITE).is_err());
+    assert!(allocation.bytes().is_none());
+    assert!(allocation.revoke().is_err());
+    assert!(allocation.bytes().is_none());
+    device.state().broken = false;
+    allocation.revoke().unwrap();
+    assert!(allocation.bytes().is_some());
+
+    assert!(allocation.sge(8192, 0).is_some() && allocation.sge(4096, 4096).is_some());
+    assert!(allocation.sge(4096, 4097).is_none() && allocation.sge(u64::MAX, 1).is_none());
+    drop(allocation);
+    assert!(device.state().regions.is_empty());
+}
+
+#[test]
+fn a_call_on_a_region_open_to_peers_is_refused() {
+    let pd = Context::new(Arc::new(Device::default())).alloc_pd().unwrap();
+    let arena = Arena::new(1 << 20);
+    let mut regions: Vec<_> = [RegionFlags::INPUT, RegionFlags::OUTPUT]
+        .map(|flags| Region { flags, allocation: arena.allocate(16).unwrap() })
+        .into();
+    regions[0].allocation.register(&pd).unwrap();
+    assert!(Call::new(&mut regions, U24::ZERO, &Stop::never()).is_ok());
+    regions[0].allocation.grant(Access::REMOTE_WRITE).unwrap();
+    assert!(matches!(Call::new(&mut regions, U24::ZERO, &Stop::never()), Err(Failure::Internal(_))));
+}
+
+/// A device with regions and nothing else.
+struct Device {
+    attr: DeviceAttr,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    regions: BTreeMap<u32, (Memory, Access)>,
+    broken: bool,
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        let attr = DeviceAttr {
+            provider: "test",
+            name: "regions only".into(),
+            address: Ipv4Addr::LOCALHOST.into(),
+            max_path_mtu: 1024,
+            max_inline_data: 0,
+            max_sge: 1,
+            max_qp: 0,
+            max_mr: 1024,
+            max_cq: 0,
+            max_msg: 1 << 31,
+            can_listen: false,
+        };
+        Self { attr, state: Mutex::default() }
+    }
+}
+
+impl Device {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn access(&self, allocation: &Allocation) -> Option<Access> {
+        Some(self.state().regions.get(&allocation.rkey()?)?.1)
+    }
+}
+
+const NONE: Error = Error::Invalid("the test's device has no such objects");
+
+impl Driver for Device {
+    fn attr(&self) -> &DeviceAttr {
+        &self.attr
+    }
+
+    fn alloc_pd(&self) -> Result<PdId, Error> {
+        Ok(PdId(1))
+    }
+
+    fn dealloc_pd(&self, _: PdId) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn reg_mr(&self, _: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error> {
+        let mut state = self.state();
+        let key = state.regions.keys().next_back().map_or(1, |key| key + 1);
+        state.regions.insert(key, (memory.clone(), access));
+        Ok(MrKeys { lkey: key, rkey: key })
+    }
+
+    fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
+        let mut state = self.state();
+        if state.broken {
+            return Err(NONE);
+        }
+        state.regions.get_mut(&lkey).ok_or(NONE)?.1 = access;
+        Ok(())
+    }
+
+    fn dereg_mr(&self, lkey: u32) -> Result<(), Error> {
+        self.state().regions.remove(&lkey).map(drop).ok_or(NONE)
+    }
+
+    fn create_cq(&self, _: u32) -> Result<CqId, Error> {
+        Err(NONE)
+    }
+
+    fn destroy_cq(&self, _: CqId) -> Result<(), Error> {
+        Err(NONE)
+    }
+
+    fn poll_cq(&self, _: CqId, _: &mut [Wc]) -> Result<usize, Error> {
+        Err(NONE)
+    }
+
+    fn create_qp(&self, _: &QpInit) -> Result<QpNum, Error> {
+        Err(NONE)
+    }
+
+    fn destroy_qp(&self, _: QpNum) -> Result<(), Error> {
+        Err(NONE)
+    }
+
+    fn post_send(&self, _: QpNum, _: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
+        Err((0, NONE))
+    }
+
+    fn post_recv(&self, _: QpNum, _: &RecvWr<'_>) -> Result<(), Error> {
+        Err(NONE)
+    }
+
+    fn create_channel(&self) -> Result<ChannelId, Error> {
+        Err(NONE)
+    }
+
+    fn destroy_channel(&self, _: ChannelId) -> Result<(), Error> {
+        Err(NONE)
+    }
+
+    fn next_event(&self, _: ChannelId) -> Result<Option<CmEvent>, Error> {
+        Err(NONE)
+    }
+
+    fn listen(&self, _: ChannelId, _: u16, _: u32) -> Result<(CmId, u16), Error> {
+        Err(NONE)
+    }
+
+    fn connect(&self, _: ChannelId, _: QpNum, _: SocketAddr, _: &ConnParam) -> Result<CmId, Error> {
+        Err(NONE)
+    }
+
+    fn accept(&self, _: CmId, _: QpNum, _: &ConnParam) -> Result<(), Error> {
+        Err(NONE)
+    }
+
+    fn reject(&self, _: CmId, _: &[u8]) -> Result<(), Error> {
+        Err(NONE)
+    }
+
+    fn disconnect(&self, _: CmId) -> Result<(), Error> {
+        Err(NONE)
+    }
+
+    fn destroy_id(&self, _: CmId) -> Result<(), Error> {
+        Err(NONE)
+    }
+
+    fn wait(&self, _: WaitOn, _: WaitMode, _: Option<Instant>) -> Result<Wake, Error> {
+        Err(NONE)
+    }
+
+    fn interrupt(&self, _: WaitOn) {}
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,306 @@
+//! Functions as hosts call them: through regions, argument blocks and status blocks.
+
+use std::time::{Duration, Instant};
+
+use mrsp::{
+    FunctionCode, RegionFlags, ReturnCode, U24,
+    builtin::{self, ArgumentBlock, Arguments, FftDirection, StatusBlock},
+    catalogue::{Catalogue, HEADER_BYTES, Header},
+    plan::Prefix,
+};
+use naa_server::{
+    arena::Arena,
+    call::{Failed, Region, Stop, Task},
+    function::{Execution, Registry, RegistryError},
+    functions::{self, crc32c, dgemm, sha256},
+};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+const IN: RegionFlags = RegionFlags::INPUT;
+const OUT: RegionFlags = RegionFlags::OUTPUT;
+const SEED: u64 = 0x6e61_6101;
+
+fn registry() -> Registry {
+    functions::registry([]).unwrap()
+}
+
+/// A region before a call.
+type Given<'a> = (RegionFlags, &'a [u8]);
+
+/// A call, its end, and what its regions contain then.
+struct Made {
+    result: Result<Vec<Prefix>, Failed>,
+    regions: Vec<Vec<u8>>,
+}
+
+impl Made {
+    #[track_caller]
+    fn code(&self) -> ReturnCode {
+        self.result.as_ref().unwrap_err().why.code()
+    }
+
+    #[track_caller]
+    fn status(&self, region: usize) -> StatusBlock {
+        StatusBlock::decode(&self.regions[region]).unwrap()
+    }
+}
+
+fn call(code: FunctionCode, regions: &[Given<'_>]) -> Made {
+    call_until(code, regions, &Stop::never())
+}
+
+fn call_until(code: FunctionCode, regions: &[Given<'_>], stop: &Stop) -> Made {
+    let arena = Arena::new(1 << 30);
+    let regions = regions.iter().map(|&(flags, bytes)| {
+        let mut allocation = arena.allocate(bytes.len() as u64).unwrap();
+        allocation.bytes_mut().unwrap().copy_from_slice(bytes);
+        Region { flags, allocation }
+    });
+    let function = registry().get(code).unwrap().clone();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut task = Task { function, regions: regions.collect(), user: U24::ZERO, deadline };
+    let result = task.run(stop);
+    let regions = task.regions.iter().map(|region| region.allocation.bytes().unwrap().to_vec()).collect();
+    Made { result, regions }
+}
+
+/// A call with blocks: input 0 are the arguments, regions 1 and last the outputs.
+fn call_with(arguments: Arguments, inputs: &[&[u8]], output: usize) -> Made {
+    let (block, output) = (arguments.encode(), vec![0; output]);
+    let mut regions = vec![(IN, &block[..]), (OUT, &[0; 64])];
+    regions.extend(inputs.iter().map(|input| (IN, *input)));
+    regions.push((OUT, &output));
+    call(arguments.function(), &regions)
+}
+
+fn f64s(values: &[f64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+#[test]
+fn naaice_functions_change_every_byte_of_every_parameter() {
+    let regions: &[Given<'_>] =
+        &[(IN, &[1, 255]), (OUT, &[7]), (IN | OUT, &[]), (RegionFlags::INTERNAL, &[3]), (IN | OUT, &[254])];
+    let plus =
+        |n: u8| [vec![1 + n, n.wrapping_sub(1)], vec![7 + n], vec![], vec![3], vec![254_u8.wrapping_add(n)]];
+    for (code, amount) in [(builtin::INCREMENT, 1), (builtin::INCREMENT_BY_TWO, 2), (builtin::NOTHING, 0)] {
+        let made = call(code, regions);
+        assert_eq!(made.result, Ok(vec![None; 4]));
+        assert_eq!(made.regions, plus(amount));
+    }
+    assert_eq!(call(builtin::NOTHING, &[]).result, Ok(vec![]));
+}
+
+#[test]
+fn digests_and_checksums_cover_the_bytes_asked_for() {
+    let data: Vec<u8> = (0..200_000).map(|i| (i * 7 % 251) as u8).collect();
+    for bytes in [0, 1, 199_999, 200_000] {
+        let part = &data[..bytes as usize];
+        let made = call_with(Arguments::Sha256 { bytes }, &[&data], 40);
+        assert_eq!(made.result, Ok(vec![None, Some(64), None, Some(32)]));
+        assert_eq!(made.status(1).produced, [64, 32, 0, 0, 0, 0]);
+        assert_eq!(made.regions[3][..32], sha256::compute(part));
+        assert_eq!(made.regions[3][32..], [0; 8]);
+        let made = call_with(Arguments::Crc32c { bytes }, &[&data], 4);
+        assert_eq!(made.regions[3], crc32c::compute(part).to_le_bytes());
+    }
+}
+
+#[test]
+fn matrices_are_multiplied() {
+    let (a, b) = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, 0.5, -1.0, 2.0, 0.0, 4.0]);
+    let made = call_with(Arguments::Dgemm { m: 2, n: 2, k: 3 }, &[&f64s(&a), &f64s(&b)], 40);
+    let mut c = [0.0; 4];
+    dgemm::compute([2, 2, 3], &a, &b, &mut c).unwrap();
+    assert_eq!(c, [-1.0, 16.5, -1.0, 36.0]);
+    assert_eq!(made.regions[4][..32], f64s(&c));
+    assert_eq!((made.status(1).produced[1], made.status(1).code), (32, None));
+}
+
+#[test]
+fn a_transform_works_in_place_too() {
+    let signal = f64s(&[1.0, 0.0, 2.0, 0.0, 3.0, 0.0, 4.0, 0.0]);
+    let spectrum = f64s(&[10.0, 0.0, -2.0, 2.0, -2.0, 0.0, -2.0, -2.0]);
+    let arguments = Arguments::Fft { n: 4, direction: FftDirection::Forward };
+    assert_eq!(call_with(arguments, &[&signal], 64).regions[3], spectrum);
+    let made = call(builtin::FFT, &[(IN, &arguments.encode()), (OUT, &[0; 64]), (IN | OUT, &signal)]);
+    assert_eq!(made.regions[2], spectrum);
+    let inverse = Arguments::Fft { n: 4, direction: FftDirection::Inverse };
+    let scaled: Vec<_> = [4.0, 0.0, 8.0, 0.0, 12.0, 0.0, 16.0, 0.0].into();
+    assert_eq!(call_with(inverse, &[&spectrum], 64).regions[3], f64s(&scaled));
+}
+
+#[test]
+fn blocks_may_share_a_region() {
+    let block = Arguments::Crc32c { bytes: 9 }.encode();
+    let made = call(builtin::CRC32C, &[(IN | OUT, &block), (IN, b"123456789"), (OUT, &[0; 4])]);
+    assert_eq!(made.regions[2], 0xe306_9283_u32.to_le_bytes());
+    assert_eq!(made.status(0).code, None);
+}
+
+#[test]
+fn data_survives_compression() {
+    let data = b"accelerate ".repeat(1000);
+    let bytes = data.len() as u64;
+    for (pack, unpack) in [
+        (
+            Arguments::Lz4Compress { bytes },
+            (|bytes| Arguments::Lz4Decompress { bytes }) as fn(u64) -> Arguments,
+        ),
+        (Arguments::ZstdCompress { bytes, level: 3 }, |bytes| Arguments::ZstdDecompress { bytes }),
+    ] {
+        let packed = call_with(pack, &[&data], data.len());
+        let length = packed.status(1).produced[1];
+        assert!(length < bytes / 10);
+        let unpacked = call_with(unpack(length), &[&packed.regions[3]], data.len());
+        assert_eq!(unpacked.status(1).produced[1], bytes);
+        assert_eq!(unpacked.regions[3], data);
+
+        let short = call_with(unpack(length), &[&packed.regions[3]], 100);
+        assert_eq!(short.code(), ReturnCode::OUTPUT_TOO_SMALL);
+        assert_eq!(short.result.as_ref().unwrap_err().status_bytes, 64);
+        let status = short.status(1);
+        assert_eq!((status.code, status.detail), (Some(ReturnCode::OUTPUT_TOO_SMALL), bytes));
+        let cut = call_with(unpack(length - 5), &[&packed.regions[3]], data.len());
+        assert_eq!(
+            (cut.code(), cut.status(1).code),
+            (ReturnCode::MALFORMED_INPUT, Some(ReturnCode::MALFORMED_INPUT))
+        );
+    }
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_refused() {
+    let big = u64::MAX;
+    for (arguments, code) in [
+        (Arguments::Sha256 { bytes: 65 }, ReturnCode::BAD_ARGUMENTS),
+        (Arguments::Crc32c { bytes: big }, ReturnCode::BAD_ARGUMENTS),
+        (Arguments::Lz4Compress { bytes: 1 << 40 }, ReturnCode::BAD_ARGUMENTS),
+        (Arguments::ZstdDecompress { bytes: big }, ReturnCode::BAD_ARGUMENTS),
+        (Arguments::Dgemm { m: 2, n: 2, k: 5 }, ReturnCode::BAD_ARGUMENTS),
+        (Arguments::Dgemm { m: 1 << 61, n: 8, k: 8 }, ReturnCode::BAD_ARGUMENTS),
+        (Arguments::Dgemm { m: big, n: big, k: 0 }, ReturnCode::OUTPUT_TOO_SMALL),
+        (Arguments::Dgemm { m: big, n: big, k: big }, ReturnCode::BAD_ARGUMENTS),
+        (Arguments::Fft { n: 5, direction: FftDirection::Forward }, ReturnCode::BAD_ARGUMENTS),
+        (Arguments::Fft { n: 1 << 60, direction: FftDirection::Inverse }, ReturnCode::BAD_ARGUMENTS),
+    ] {
+        let made = call_with(arguments, &[&[0; 64], &[0; 64]], 32);
+        assert_eq!((made.code(), made.status(1).code), (code, Some(code)), "{arguments:?}");
+    }
+    let short = call_with(Arguments::Sha256 { bytes: 1 }, &[&[0; 64]], 31);
+    assert_eq!((short.code(), short.status(1).detail), (ReturnCode::OUTPUT_TOO_SMALL, 32));
+}
+
+#[test]
+fn regions_that_do_not_fit_are_refused() {
+    let block = Arguments::Sha256 { bytes: 4 }.encode();
+    let data: Given<'_> = (IN, &[1; 4]);
+    let cases: &[(&[Given<'_>], u32)] = &[
+        (&[], 0),
+        (&[(IN, &block)], 0),
+        (&[(OUT, &[0; 64])], 64),
+        (&[(IN, &block), (OUT, &[0; 64])], 64),
+        (&[(IN, &block), data, (OUT, &[0; 63]), (OUT, &[0; 32])], 0),
+        (&[(IN, &block[..63]), data, (OUT, &[0; 64]), (OUT, &[0; 32])], 64),
+        (&[(IN, &[0; 64]), data, (OUT, &[0; 64]), (OUT, &[0; 32])], 64),
+        // Input 1 is output 1.
+        (&[(IN, &block), (OUT, &[0; 64]), (IN | OUT, &[0; 32])], 64),
+    ];
+    for (regions, status_bytes) in cases {
+        let made = call(builtin::SHA256, regions);
+        assert!(matches!(made.code(), ReturnCode::BAD_ARGUMENTS | ReturnCode::OUTPUT_TOO_SMALL));
+        assert_eq!(made.result.unwrap_err().status_bytes, *status_bytes, "{regions:?}");
+    }
+    // Arguments of another function.
+    let made = call(builtin::CRC32C, &[(IN, &block), data, (OUT, &[0; 64]), (OUT, &[0; 32])]);
+    assert_eq!(made.code(), ReturnCode::BAD_ARGUMENTS);
+}
+
+#[test]
+fn an_abandoned_call_computes_nothing() {
+    let stop = Stop::never();
+    stop.abandon();
+    let block = Arguments::Sha256 { bytes: 4 }.encode();
+    let regions: &[Given<'_>] = &[(IN, &block), (OUT, &[0; 64]), (IN, &[1; 4]), (OUT, &[0; 32])];
+    let made = call_until(builtin::SHA256, regions, &stop);
+    assert_eq!((made.code(), &made.regions[3]), (ReturnCode::ABANDONED, &vec![0; 32]));
+    let made = call_until(builtin::SHA256, regions, &Stop::at(Instant::now()));
+    assert_eq!(made.code(), ReturnCode::KERNEL_TIMEOUT);
+}
+
+#[test]
+fn hostile_calls_never_panic() {
+    println!("seed {SEED:#x}");
+    let mut random = ChaCha8Rng::seed_from_u64(SEED);
+    let codes: Vec<_> = registry().iter().map(|function| function.info().code).collect();
+    let sizes = [0, 1, 16, 32, 63, 64, 65, 200, 4096];
+    for _ in 0..4000 {
+        let code = codes[random.next_u32() as usize % codes.len()];
+        let words = std::array::from_fn(|_| match random.next_u32() % 4 {
+            0 => 0,
+            1 => u64::from(random.next_u32() % 70),
+            2 => 1 << (random.next_u32() % 64),
+            _ => random.next_u64(),
+        });
+        let mut used = words;
+        used[3..].fill(0);
+        if random.next_u32().is_multiple_of(2) {
+            used[1..].fill(0);
+        }
+        let mut regions: Vec<(RegionFlags, Vec<u8>)> = (0..random.next_u32() % 5)
+            .map(|_| {
+                let mut bytes = vec![0; sizes[random.next_u32() as usize % sizes.len()]];
+                random.fill_bytes(&mut bytes);
+                (RegionFlags::from_bits(random.next_u32() as u8 & 15), bytes)
+            })
+            .collect();
+        if random.next_u32() % 8 != 0 {
+            let block = ArgumentBlock { function: code, words: used }.encode();
+            regions.insert(0, (IN, block.into()));
+        }
+        let regions: Vec<_> = regions.iter().map(|(flags, bytes)| (*flags, &bytes[..])).collect();
+        let made = call(code, &regions);
+        if let Err(failed) = made.result {
+            assert_ne!(failed.why.code(), ReturnCode::INTERNAL, "{code} {used:?}: {}", failed.why);
+        }
+    }
+}
+
+#[test]
+fn the_catalogue_lists_every_function() {
+    let registry = registry();
+    let made = call(builtin::CATALOGUE, &[(OUT, &[0; mrsp::catalogue::USUAL_BYTES])]);
+    let Ok([Some(bytes)]) = made.result.as_deref() else { panic!("{:?}", made.result) };
+    let catalogue = Catalogue::decode(&made.regions[0]).unwrap();
+    assert_eq!(catalogue, registry.catalogue());
+    let listed: Vec<_> = catalogue.functions.iter().map(|entry| (entry.code, entry.name.as_str())).collect();
+    assert_eq!(listed, builtin::NAMES);
+    assert!(catalogue.functions.iter().all(|entry| !entry.description.is_empty()));
+
+    let made = call(builtin::CATALOGUE, &[(OUT, &[0; 100])]);
+    assert_eq!(made.code(), ReturnCode::OUTPUT_TOO_SMALL);
+    assert_eq!(made.result.unwrap_err().status_bytes as usize, HEADER_BYTES);
+    assert_eq!(u64::from(Header::decode(&made.regions[0]).unwrap().bytes), *bytes);
+    for size in [0, 15] {
+        assert_eq!(call(builtin::CATALOGUE, &[(OUT, &vec![0; size])]).result.unwrap_err().status_bytes, 0);
+    }
+    assert_eq!(call(builtin::CATALOGUE, &[(IN, &[0; 99])]).code(), ReturnCode::BAD_ARGUMENTS);
+}
+
+#[test]
+fn a_number_is_given_once() {
+    let mut registry = registry();
+    let again = registry.get(builtin::SHA256).unwrap().clone();
+    assert!(matches!(registry.register(again.clone()), Err(RegistryError::Duplicate { .. })));
+    assert!(matches!(functions::registry([again]), Err(RegistryError::Duplicate { .. })));
+}
+
+#[test]
+fn small_calls_run_inline_and_large_ones_on_the_pool() {
+    let registry = registry();
+    let sha256 = registry.get(builtin::SHA256).unwrap();
+    assert_eq!(sha256.execution(1000), Execution::Inline);
+    assert_eq!(sha256.execution(1 << 20), Execution::Pooled);
+    assert_eq!(registry.get(builtin::NOTHING).unwrap().execution(1 << 30), Execution::Inline);
+}

@@ -1,0 +1,288 @@
+//! The plain computations against known results, other implementations and damaged input.
+
+use naa_server::{
+    call::Failure,
+    functions::{crc32c, dgemm, fft, lz4, sha256, zstd},
+};
+use num_complex::Complex64;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+use rustfft::FftDirection::{Forward, Inverse};
+
+const SEED: u64 = 0x6e61_6100;
+
+fn random() -> ChaCha8Rng {
+    println!("seed {SEED:#x}");
+    ChaCha8Rng::seed_from_u64(SEED)
+}
+
+/// A number of -1 to 1.
+fn unit(random: &mut ChaCha8Rng) -> f64 {
+    f64::from(random.next_u32() as i32) / f64::from(i32::MAX)
+}
+
+/// Bytes with repetitions, as data has.
+fn text(random: &mut ChaCha8Rng, len: usize) -> Vec<u8> {
+    let words: Vec<u32> = (0..64).map(|_| random.next_u32()).collect();
+    (0..len.div_ceil(4))
+        .flat_map(|_| words[random.next_u32() as usize % 64].to_le_bytes())
+        .take(len)
+        .collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn sha256_gives_the_digests_of_fips_180() {
+    assert_eq!(
+        hex(&sha256::compute(b"abc")),
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    );
+    assert_eq!(
+        hex(&sha256::compute(b"")),
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    );
+    assert_eq!(
+        hex(&sha256::compute(&vec![b'a'; 1_000_000])),
+        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"
+    );
+}
+
+#[test]
+fn crc32c_gives_the_sums_of_rfc_3720() {
+    // Section B.4 prints them as bytes on the wire, the least significant first.
+    assert_eq!(crc32c::compute(&[0; 32]), 0x8a91_36aa);
+    assert_eq!(crc32c::compute(&[0xff; 32]), 0x62a8_ab43);
+    assert_eq!(crc32c::compute(&(0..32).collect::<Vec<u8>>()), 0x46dd_794e);
+    assert_eq!(crc32c::compute(b"123456789"), 0xe306_9283);
+    assert_eq!(crc32c::compute(b""), 0);
+}
+
+#[test]
+fn dgemm_agrees_with_the_definition() {
+    let mut random = random();
+    for shape in
+        [[1, 1, 1], [2, 3, 4], [65, 1, 7], [1, 130, 3], [129, 31, 67], [3, 0, 2], [0, 5, 5], [4, 4, 0]]
+    {
+        let [m, n, k] = shape;
+        let a: Vec<f64> = (0..m * k).map(|_| unit(&mut random)).collect();
+        let b: Vec<f64> = (0..k * n).map(|_| unit(&mut random)).collect();
+        // What was in C must not matter.
+        let mut c = vec![f64::NAN; m * n];
+        dgemm::compute(shape, &a, &b, &mut c).unwrap();
+        for (at, &got) in c.iter().enumerate() {
+            let (row, column) = (at / n, at % n);
+            let want: f64 = (0..k).map(|i| a[row * k + i] * b[i * n + column]).sum();
+            assert!((got - want).abs() < 1e-12, "{shape:?} at {row}, {column}: {got} instead of {want}");
+        }
+    }
+}
+
+#[test]
+fn dgemm_in_bands_agrees_with_the_definition() {
+    // n·k is so large that a band has its least height, 64 rows.
+    let [m, n, k] = [130, 2048, 8200];
+    let a = vec![1.0; m * k];
+    let b = vec![0.5; k * n];
+    let mut c = vec![0.0; m * n];
+    dgemm::compute([m, n, k], &a, &b, &mut c).unwrap();
+    assert!(c.iter().all(|&value| value == 4100.0));
+}
+
+#[test]
+fn dgemm_refuses_shapes_that_do_not_fit() {
+    let mut c = [0.0; 4];
+    for shape in
+        [[2, 2, 3], [2, 3, 2], [usize::MAX, 2, 2], [1 << 33, 1 << 33, 0], [0, usize::MAX, usize::MAX]]
+    {
+        let result = dgemm::compute(shape, &[0.0; 4], &[0.0; 4], &mut c);
+        assert!(matches!(result, Err(Failure::Arguments(_))), "{shape:?}");
+    }
+}
+
+#[test]
+fn fft_agrees_with_the_definition_and_undoes_itself() {
+    let mut random = random();
+    for len in [0, 1, 2, 3, 8, 12, 97, 128, 1000] {
+        let data: Vec<_> = (0..len).map(|_| Complex64::new(unit(&mut random), unit(&mut random))).collect();
+        let mut got = data.clone();
+        fft::compute(Forward, &mut got);
+        for (at, got) in got.iter().enumerate() {
+            let turn = -std::f64::consts::TAU / len as f64;
+            let want: Complex64 =
+                data.iter().enumerate().map(|(i, x)| x * Complex64::cis(turn * (at * i % len) as f64)).sum();
+            assert!(
+                (got - want).norm() < 1e-10 * len as f64,
+                "length {len} at {at}: {got} instead of {want}"
+            );
+        }
+        fft::compute(Inverse, &mut got);
+        for (got, want) in got.iter().zip(&data) {
+            assert!((got / len as f64 - want).norm() < 1e-12);
+        }
+    }
+}
+
+/// One of the two codecs.
+struct Codec {
+    compress: fn(&[u8], &mut [u8]) -> Result<usize, Failure>,
+    decompress: fn(&[u8], &mut [u8]) -> Result<usize, Failure>,
+    /// Frames of the codec's own tool: a text in each of its forms.
+    tool: fn() -> Vec<Vec<u8>>,
+}
+
+const CODECS: [Codec; 2] = [
+    Codec { compress: lz4::compress, decompress: lz4::decompress, tool: lz4_frames },
+    Codec {
+        compress: |data, out| zstd::compress(0, data, out),
+        decompress: zstd::decompress,
+        tool: zstd_frames,
+    },
+];
+
+impl Codec {
+    fn compressed(&self, data: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; data.len() + data.len() / 100 + 100];
+        let n = (self.compress)(data, &mut out).unwrap();
+        out.truncate(n);
+        out
+    }
+}
+
+/// "accelerate " three times.
+const TOOL_TEXT: &[u8] = b"accelerate accelerate accelerate ";
+
+fn unhex(text: &str) -> Vec<u8> {
+    text.as_bytes()
+        .chunks(2)
+        .map(|two| u8::from_str_radix(str::from_utf8(two).unwrap(), 16).unwrap())
+        .collect()
+}
+
+fn lz4_frames() -> Vec<Vec<u8>> {
+    LZ4_FRAMES.map(unhex).into()
+}
+
+fn zstd_frames() -> Vec<Vec<u8>> {
+    ZSTD_FRAMES.map(unhex).into()
+}
+
+#[test]
+fn what_is_compressed_comes_back() {
+    let mut random = random();
+    for codec in CODECS {
+        for len in [0, 1, 100, 65_536, 5 << 20, (9 << 20) + 3] {
+            let data = text(&mut random, len);
+            let packed = codec.compressed(&data);
+            assert!(len < 1000 || packed.len() < len);
+            let mut out = vec![1; len];
+            assert_eq!((codec.decompress)(&packed, &mut out), Ok(len));
+            assert!(out == data);
+        }
+    }
+}
+
+#[test]
+fn frames_of_the_tools_are_read() {
+    for codec in CODECS {
+        let frames = (codec.tool)();
+        let mut out = [0; 200];
+        for frame in &frames {
+            assert_eq!((codec.decompress)(frame, &mut out), Ok(TOOL_TEXT.len()));
+            assert_eq!(&out[..TOOL_TEXT.len()], TOOL_TEXT);
+        }
+        let all = frames.concat();
+        assert_eq!((codec.decompress)(&all, &mut out), Ok(TOOL_TEXT.len() * frames.len()));
+        assert_eq!(out[..TOOL_TEXT.len() * frames.len()], TOOL_TEXT.repeat(frames.len()));
+    }
+}
+
+#[test]
+fn a_short_output_is_told_the_size_it_needs() {
+    let mut random = random();
+    for codec in CODECS {
+        let data = text(&mut random, 100_000);
+        let packed = codec.compressed(&data);
+        let too_small =
+            |needed: usize| Err(Failure::OutputTooSmall { output: 0, needed: Some(needed as u64) });
+        for room in [0, 1, packed.len() - 1] {
+            assert_eq!((codec.compress)(&data, &mut vec![0; room]), too_small(packed.len()));
+        }
+        assert_eq!((codec.compress)(&data, &mut vec![0; packed.len()]), Ok(packed.len()));
+        for room in [0, 1, 99_999] {
+            assert_eq!((codec.decompress)(&packed, &mut vec![0; room]), too_small(100_000));
+        }
+        // The second frame of two does not state the size of both.
+        let frames = (codec.tool)().concat();
+        let result = (codec.decompress)(&frames, &mut [0; 40]);
+        assert!(matches!(result, Err(Failure::OutputTooSmall { .. })), "{result:?}");
+    }
+}
+
+#[test]
+fn a_bomb_stops_at_the_end_of_the_output() {
+    let zeros = vec![0; 64 << 20];
+    for codec in CODECS {
+        let packed = codec.compressed(&zeros);
+        assert!(packed.len() < 1 << 19);
+        let result = (codec.decompress)(&packed, &mut [0; 1000]);
+        assert_eq!(result, Err(Failure::OutputTooSmall { output: 0, needed: Some(64 << 20) }));
+    }
+}
+
+#[test]
+fn damaged_frames_are_refused_and_never_read_as_whole() {
+    let mut random = random();
+    for codec in CODECS {
+        let data = text(&mut random, 3000);
+        let packed = codec.compressed(&data);
+        let mut out = vec![0; 4000];
+        for len in 0..packed.len() {
+            let result = (codec.decompress)(&packed[..len], &mut out);
+            assert!(matches!(result, Err(Failure::Input(_))), "{len} bytes of {}: {result:?}", packed.len());
+        }
+        for garbage in [&b"x"[..], b"garbage after the frame", &[0; 64]] {
+            let result = (codec.decompress)(&[&packed, garbage].concat(), &mut out);
+            assert!(matches!(result, Err(Failure::Input(_))), "{result:?}");
+        }
+        for _ in 0..20_000 {
+            let mut bad = packed.clone();
+            for _ in 0..=random.next_u32() % 3 {
+                let at = random.next_u32() as usize % bad.len();
+                bad[at] ^= 1 << (random.next_u32() % 8);
+            }
+            // A checksum may be damaged away with the bit that announces it, so the length is not checked.
+            if let Ok(n) = (codec.decompress)(&bad, &mut out) {
+                assert!(n <= out.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn zstd_takes_any_level() {
+    let data = text(&mut random(), 50_000);
+    let mut out = vec![0; 60_000];
+    for level in [i32::MIN, -1, 0, 1, 19, i32::MAX] {
+        let n = zstd::compress(level, &data, &mut out).unwrap();
+        let mut back = vec![0; data.len()];
+        assert_eq!(zstd::decompress(&out[..n], &mut back), Ok(data.len()));
+        assert!(back == data);
+    }
+}
+
+/// Made by `lz4` 1.9.4: as it is, with small linked blocks and no checksum, with content size and block checksums.
+const LZ4_FRAMES: [&str; 3] = [
+    "04224d186440a714000000bd616363656c6572617465200b0050726174652000000000b52524da",
+    "04224d1860408214000000bd616363656c6572617465200b0050726174652000000000",
+    "04224d187c402100000000000000a914000000bd616363656c6572617465200b005072617465208a250f4300000000b52524da",
+];
+
+/// Made by `zstd` 1.5.4: from a file, from a pipe, so that it states no size, and without a checksum.
+const ZSTD_FRAMES: [&str; 3] = [
+    "28b52ffd24218d000058616363656c6572617465200100568a1701c78f6b",
+    "28b52ffd04588d000058616363656c6572617465200100568a1701c78f6b",
+    "28b52ffd20218d000058616363656c6572617465200100568a17",
+];

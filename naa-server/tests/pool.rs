@@ -1,0 +1,339 @@
+//! The worker pool: bounds, time-outs, quarantine, panics and shutdown.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use mrsp::{FunctionCode, RegionFlags, U24};
+use naa_server::{
+    arena::Arena,
+    call::{Call, Failed, Failure, Region, Task},
+    function::{Function, FunctionInfo},
+    pool::{Done, Pool, Refusal, Settings},
+};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Lets waiting threads pass once opened.
+#[derive(Default)]
+struct Gate(Mutex<bool>, Condvar);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_all();
+    }
+
+    fn pass(&self) {
+        let _open = self.1.wait_while(self.0.lock().unwrap(), |open| !*open).unwrap();
+    }
+}
+
+/// A function made of a closure.
+struct Probe<F>(FunctionInfo, F);
+
+impl<F: Fn(&mut Call<'_>) -> Result<(), Failure> + Send + Sync + 'static> Function for Probe<F> {
+    fn info(&self) -> &FunctionInfo {
+        &self.0
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+        (self.1)(call)
+    }
+}
+
+fn probe(run: impl Fn(&mut Call<'_>) -> Result<(), Failure> + Send + Sync + 'static) -> Arc<dyn Function> {
+    let info = FunctionInfo {
+        code: FunctionCode::constant(99),
+        name: "probe".into(),
+        description: "a function of the test".into(),
+        pooled: true,
+        parameters: Vec::new(),
+    };
+    Arc::new(Probe(info, run))
+}
+
+/// A call with one output of a page.
+fn task(arena: &Arena, function: &Arc<dyn Function>, time: Duration) -> Task {
+    let regions = vec![Region { flags: RegionFlags::OUTPUT, allocation: arena.allocate(4096).unwrap() }];
+    Task { function: function.clone(), regions, user: U24::new(5).unwrap(), deadline: Instant::now() + time }
+}
+
+fn pool(workers: usize, queue: usize, quarantine: usize) -> Pool {
+    Pool::new(Settings { workers, queue, quarantine }, || {}).unwrap()
+}
+
+#[track_caller]
+fn eventually<T: fmt::Debug>(mut poll: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + LONG;
+    loop {
+        if let Some(value) = poll() {
+            return value;
+        }
+        assert!(Instant::now() < end, "nothing happened for {LONG:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_call_runs_and_gives_its_regions_back() {
+    let woken = Arc::new(AtomicUsize::new(0));
+    let wake = {
+        let woken = woken.clone();
+        move || {
+            woken.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let arena = Arena::new(1 << 20);
+    let pool = Pool::new(Settings { workers: 2, queue: 4, quarantine: 1 }, wake).unwrap();
+    let write = probe(|call| {
+        let user = call.user().get() as u8;
+        call.parts().take_output(0).unwrap()[..3].fill(user);
+        call.set_produced(0, 3);
+        Ok(())
+    });
+    let id = pool.submit(task(&arena, &write, LONG)).unwrap();
+    let done = eventually(|| pool.next_done());
+    assert_eq!((done.id, done.result), (id, Ok(vec![Some(3)])));
+    assert_eq!(&done.regions.unwrap()[0].allocation.bytes().unwrap()[..4], [5, 5, 5, 0]);
+    eventually(|| (woken.load(Ordering::SeqCst) == 1).then_some(()));
+    assert_eq!((pool.next_deadline(), pool.quarantined(), arena.used()), (None, 0, 0));
+}
+
+#[test]
+fn a_full_pool_gives_the_call_back() {
+    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let wait = {
+        let gate = gate.clone();
+        probe(move |_| {
+            gate.pass();
+            Ok(())
+        })
+    };
+    let pool = pool(1, 2, 1);
+    for _ in 0..3 {
+        pool.submit(task(&arena, &wait, LONG)).unwrap();
+    }
+    let refused = pool.submit(task(&arena, &wait, LONG)).unwrap_err();
+    assert_eq!((refused.why, refused.task.regions.len()), (Refusal::Busy, 1));
+    gate.open();
+    // Done, but not collected, counts too.
+    eventually(|| pool.next_deadline().is_none().then_some(()));
+    assert_eq!(pool.submit(task(&arena, &wait, LONG)).unwrap_err().why, Refusal::Busy);
+    assert!(pool.next_done().is_some());
+    pool.submit(task(&arena, &wait, LONG)).unwrap();
+}
+
+#[test]
+fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
+    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let hang = {
+        let gate = gate.clone();
+        probe(move |call| {
+            gate.pass();
+            call.parts().take_output(0).unwrap().fill(1);
+            Ok(())
+        })
+    };
+    let pool = pool(1, 1, 2);
+    let start = Instant::now();
+    let stuck = pool.submit(task(&arena, &hang, LONG)).unwrap();
+    let queued = pool.submit(task(&arena, &hang, LONG * 2)).unwrap();
+    assert!(pool.next_deadline().unwrap() >= start + LONG);
+    assert!(pool.expire(start).is_empty());
+    let reports = eventually(|| {
+        let reports = pool.expire(start + LONG * 3 / 2);
+        (!reports.is_empty()).then_some(reports)
+    });
+    let [Done { id, result: Err(Failed { why: Failure::TimedOut, status_bytes: 0 }), .. }] = &reports[..]
+    else {
+        panic!("{reports:?}")
+    };
+    assert_eq!(*id, stuck);
+    assert!(pool.expire(start + LONG * 3 / 2).is_empty());
+    // The other waits, or hangs in the thread started in place of the first.
+    assert_eq!(pool.expire(start + LONG * 3)[0].id, queued);
+    assert_eq!(pool.next_deadline(), None);
+    drop(reports);
+    gate.open();
+    eventually(|| (pool.quarantined() == 0 && arena.used() == 0).then_some(()));
+    assert!(pool.next_done().is_none());
+}
+
+/// Submits a call that hangs at `gate` and reports it as past its time once it runs.
+fn hang_one(pool: &Pool, arena: &Arena, gate: &Arc<Gate>) {
+    let running = Arc::new(Gate::default());
+    let hang = {
+        let (gate, running) = (gate.clone(), running.clone());
+        probe(move |_| {
+            running.open();
+            gate.pass();
+            Ok(())
+        })
+    };
+    pool.submit(task(arena, &hang, LONG)).unwrap();
+    running.pass();
+    let reports = pool.expire(Instant::now() + LONG);
+    assert!(
+        matches!(
+            &reports[..],
+            [Done { regions: None, result: Err(Failed { why: Failure::TimedOut, status_bytes: 0 }), .. }]
+        ),
+        "{reports:?}"
+    );
+}
+
+#[test]
+fn stuck_threads_are_replaced_up_to_the_cap() {
+    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let pool = pool(1, 4, 3);
+    let quick = probe(|_| Ok(()));
+    for stuck in 1..=3 {
+        hang_one(&pool, &arena, &gate);
+        assert_eq!(pool.quarantined(), stuck);
+        if stuck < 3 {
+            pool.submit(task(&arena, &quick, LONG)).unwrap();
+            assert!(eventually(|| pool.next_done()).result.is_ok());
+        }
+    }
+    assert_eq!(pool.submit(task(&arena, &quick, LONG)).unwrap_err().why, Refusal::Quarantine);
+    assert_eq!(arena.used(), 3 * 4096);
+    gate.open();
+    eventually(|| (pool.quarantined() == 0 && arena.used() == 0).then_some(()));
+    pool.submit(task(&arena, &quick, LONG)).unwrap();
+    assert!(eventually(|| pool.next_done()).result.is_ok());
+    assert_eq!(pool.shutdown(Instant::now() + LONG), 0);
+}
+
+#[test]
+fn a_call_that_waits_past_its_time_gives_its_regions_back() {
+    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let pool = pool(1, 4, 1);
+    let running = Arc::new(Gate::default());
+    let hang = {
+        let (gate, running) = (gate.clone(), running.clone());
+        probe(move |_| {
+            running.open();
+            gate.pass();
+            Ok(())
+        })
+    };
+    pool.submit(task(&arena, &hang, LONG * 9)).unwrap();
+    running.pass();
+    let late = pool.submit(task(&arena, &hang, LONG)).unwrap();
+    let reports = pool.expire(Instant::now() + LONG * 2);
+    let [
+        Done { id, result: Err(Failed { why: Failure::TimedOut, status_bytes: 0 }), regions: Some(regions) },
+    ] = &reports[..]
+    else {
+        panic!("{reports:?}")
+    };
+    assert_eq!((*id, regions.len(), pool.quarantined()), (late, 1, 0));
+    gate.open();
+}
+
+#[test]
+fn a_panic_is_a_failure_and_the_worker_goes_on() {
+    let arena = Arena::new(1 << 20);
+    let pool = pool(1, 4, 1);
+    let panics = probe(|_| panic!("on purpose"));
+    for _ in 0..3 {
+        pool.submit(task(&arena, &panics, LONG)).unwrap();
+        let done = eventually(|| pool.next_done());
+        assert!(matches!(done.result, Err(Failed { why: Failure::Internal(_), .. })));
+        assert!(done.regions.is_some());
+    }
+    pool.submit(task(&arena, &probe(|_| Ok(())), LONG)).unwrap();
+    assert_eq!(eventually(|| pool.next_done()).result, Ok(vec![None]));
+}
+
+#[test]
+fn an_abandoned_call_is_never_reported() {
+    let (arena, started) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let pool = pool(1, 4, 1);
+    let patient = {
+        let started = started.clone();
+        probe(move |call| {
+            started.open();
+            while !call.should_stop() {
+                thread::yield_now();
+            }
+            Err(Failure::Abandoned)
+        })
+    };
+    let running = pool.submit(task(&arena, &patient, LONG)).unwrap();
+    let waiting = pool.submit(task(&arena, &patient, LONG)).unwrap();
+    started.pass();
+    assert!(pool.abandon(waiting).is_some());
+    assert!(pool.abandon(running).is_none());
+    assert!(pool.abandon(running).is_none());
+    eventually(|| (pool.quarantined() == 0 && arena.used() == 0).then_some(()));
+    assert!(pool.next_done().is_none() && pool.next_deadline().is_none());
+}
+
+#[test]
+fn shutdown_lets_running_calls_end_and_gives_up_on_stuck_ones() {
+    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let pool = pool(1, 4, 2);
+    hang_one(&pool, &arena, &gate);
+    let started = Arc::new(Gate::default());
+    let slow = {
+        let started = started.clone();
+        probe(move |_| {
+            started.open();
+            thread::sleep(Duration::from_millis(20));
+            Ok(())
+        })
+    };
+    let running = pool.submit(task(&arena, &slow, LONG)).unwrap();
+    started.pass();
+    let waiting = pool.submit(task(&arena, &slow, LONG)).unwrap();
+    let stuck = pool.shutdown(Instant::now() + Duration::from_millis(500));
+    assert_eq!(stuck, 1);
+    assert_eq!(pool.submit(task(&arena, &slow, LONG)).unwrap_err().why, Refusal::Closed);
+    let mut ends: Vec<_> =
+        std::iter::from_fn(|| pool.next_done()).map(|done| (done.id, done.result)).collect();
+    ends.sort_by_key(|(id, _)| *id);
+    assert_eq!(ends, [(running, Ok(vec![None])), (waiting, Err(Failure::Abandoned.into()))]);
+    assert!(!pool.is_stopped());
+    gate.open();
+    assert_eq!(pool.shutdown(Instant::now() + LONG), 0);
+    assert!(pool.is_stopped());
+}
+
+#[test]
+fn nothing_is_lost_under_load() {
+    let arena = Arena::new(64 << 20);
+    let pool = pool(4, 64, 4);
+    let work = probe(|call| {
+        let user = call.user().get();
+        if user.is_multiple_of(7) { Err(Failure::Input("seventh".into())) } else { Ok(()) }
+    });
+    let (mut open, mut failed) = (BTreeSet::new(), 0);
+    let mut collect = |done: Done, open: &mut BTreeSet<_>| {
+        assert!(open.remove(&done.id), "{:?} was reported twice", done.id);
+        failed += usize::from(done.result.is_err());
+    };
+    for user in 0..7000 {
+        let mut next = Task { user: U24::new(user).unwrap(), ..task(&arena, &work, LONG) };
+        let id = loop {
+            match pool.submit(next) {
+                Ok(id) => break id,
+                Err(refused) => next = refused.task,
+            }
+            collect(eventually(|| pool.next_done()), &mut open);
+        };
+        open.insert(id);
+    }
+    while !open.is_empty() {
+        collect(eventually(|| pool.next_done()), &mut open);
+    }
+    assert_eq!((failed, arena.used()), (1000, 0));
+}

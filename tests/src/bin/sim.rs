@@ -1,0 +1,100 @@
+//! Runs the simulation over many seeds, or one again.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Instant,
+};
+
+use clap::Parser;
+use naa_tests::sim::{self, Failure, Options, Summary};
+
+const THREADS: u64 = 2;
+const PROGRESS_EVERY: u64 = 1000;
+
+/// Simulates two RoCEv2 endpoints over a faulty network
+#[derive(Parser)]
+struct Args {
+    /// How many seeds to run
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "A", default_value_t = 0)]
+    from: u64,
+    /// Run this one seed
+    #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from"])]
+    seed: Option<u64>,
+    /// Print plans and completions
+    #[arg(long)]
+    verbose: bool,
+    /// Write the packets sent, best with --seed
+    #[arg(long, value_name = "FILE", requires = "seed")]
+    pcap: Option<PathBuf>,
+    /// Measure packets per second on a perfect network instead
+    #[arg(long, conflicts_with_all = ["seeds", "from", "seed"])]
+    goodput: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let start = Instant::now();
+    let result = if args.goodput { goodput() } else { seeds(&args) };
+    match result {
+        Ok(summary) => {
+            let wall = start.elapsed().as_secs_f64();
+            println!("{summary}, {wall:.1} wall seconds");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn goodput() -> Result<Summary, Failure> {
+    let start = Instant::now();
+    let summary = sim::run_lossless(2000)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let gigabits = summary.bytes as f64 * 8e-9 / seconds;
+    println!("{:.0} packets per second, {gigabits:.2} Gbit/s", summary.packets as f64 / seconds);
+    Ok(summary)
+}
+
+fn seeds(args: &Args) -> Result<Summary, Failure> {
+    let (from, count) = args.seed.map_or((args.from, args.seeds), |seed| (seed, 1));
+    let options = Options { verbose: args.verbose, pcap: args.pcap.clone() };
+    let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let work = || {
+        let mut total = Summary::default();
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if n >= count || failed.load(Ordering::Relaxed) {
+                return Ok(total);
+            }
+            total += run(from + n, &options).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+            if (n + 1) % PROGRESS_EVERY == 0 {
+                eprintln!("{} of {count} seeds", n + 1);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+        let mut total = Summary::default();
+        for thread in threads {
+            total += thread.join().expect("panics are caught")?;
+        }
+        Ok(total)
+    })
+}
+
+/// A panic is a failure of its seed.
+fn run(seed: u64, options: &Options) -> Result<Summary, Failure> {
+    catch_unwind(AssertUnwindSafe(|| sim::run(seed, options))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Err(Failure { seed, why: format!("panic: {text}") })
+    })
+}
