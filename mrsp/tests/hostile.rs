@@ -125,7 +125,7 @@ fn check_plan(plan: &CallPlan, sizes: &[u32]) {
 fn host_step(random: &mut Random, host: &HostSession) -> u64 {
     match host.peer_regions() {
         _ if random.chance(8) => random.below(12),
-        None => random.below(2) * 3,
+        None => 3,
         Some(_) if host.is_ready() => 7,
         Some(_) => 9,
     }
@@ -147,6 +147,7 @@ fn host_under_any_sequence() {
     let mut random = Random::seeded(0x5eed_0008);
     let corpus = messages();
     let (flags, sizes) = ([IN, ONCE, OUT, IN_OUT, IN], [100; 5]);
+    let mut calls = 0;
     for _ in 0..5000 {
         let params: Vec<_> = (0..5).map(|i| param(i, flags[i], 100)).collect();
         let mut host = HostSession::new(&HostConfig::default(), &params, &[64]).unwrap();
@@ -155,7 +156,10 @@ fn host_under_any_sequence() {
             let failed = host.is_failed();
             match host_step(&mut random, &host) {
                 0..3 => drop(host.start()),
-                3..6 => drop(host.handle_message(&corpus[1])),
+                3..6 => {
+                    let _ = host.start();
+                    let _ = host.handle_message(&corpus[1]);
+                }
                 6 => {
                     let mut bytes = corpus[random.below(3) as usize].clone();
                     random.mutate(&mut bytes);
@@ -165,6 +169,7 @@ fn host_under_any_sequence() {
                     let prefixes = [Some(random.any() % 150), None, Some(random.below(101))];
                     if host.begin_call(code(5), U24::ZERO, &prefixes, &mut plan).is_ok() {
                         check_plan(&plan, &sizes);
+                        calls += 1;
                     }
                 }
                 9 => drop(host.handle_response(random.next() as u32, random.next() as u32)),
@@ -176,6 +181,7 @@ fn host_under_any_sequence() {
             assert!(!host.is_ready() || host.peer_regions().unwrap().len() == 5);
         }
     }
+    assert!(calls > 5000, "only {calls} calls: the sequences end too early to show anything");
 }
 
 /// The same of an accelerator's session.
@@ -184,6 +190,7 @@ fn naa_under_any_sequence() {
     let mut random = Random::seeded(0x5eed_0009);
     let corpus = messages();
     let placements: Vec<_> = (0..5).map(placement).collect();
+    let mut answers = 0;
     for _ in 0..5000 {
         let mut naa = NaaSession::new(Limits::default());
         let mut plan = CallPlan::default();
@@ -199,22 +206,25 @@ fn naa_under_any_sequence() {
                 4..6 => drop(naa.allocated(&placements[..5 - random.below(5) as usize / 4])),
                 6 if random.chance(4) => drop(naa.allocation_failed(ErrorCode::Memory)),
                 7..9 => drop(naa.handle_request(random.any() as u32)),
-                9..12 => answer(&mut random, &mut naa, &mut plan),
+                9..12 => answers += u32::from(answer(&mut random, &mut naa, &mut plan)),
                 _ => {}
             }
             assert!(!failed || naa.is_failed());
         }
     }
+    assert!(answers > 5000, "only {answers} answers: the sequences end too early to show anything");
 }
 
-fn answer(random: &mut Random, naa: &mut NaaSession, plan: &mut CallPlan) {
+fn answer(random: &mut Random, naa: &mut NaaSession, plan: &mut CallPlan) -> bool {
     let prefixes = [Some(random.below(110)), None, Some(random.any())];
     let failure = Failure { code: ReturnCode::BUSY, status_bytes: random.below(200) as u32 };
     let result = if random.chance(2) { Ok(&prefixes[..random.below(4) as usize]) } else { Err(failure) };
-    if naa.respond(result, plan).is_ok() {
+    let answered = naa.respond(result, plan).is_ok();
+    if answered {
         let sizes: Vec<_> = naa.regions().iter().map(|region| region.host.size).collect();
         check_plan(plan, &sizes);
     }
+    answered
 }
 
 #[test]

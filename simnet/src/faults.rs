@@ -49,9 +49,6 @@ impl Faults {
     /// Nothing but time happens to packets.
     pub fn harmless(&self) -> bool {
         let chances = [self.loss, self.duplicate, self.reorder, self.corrupt];
-        chances == [0; 4]
-            && self.bursts.is_none()
-            && self.blackouts.is_empty()
-            && self.bottleneck.is_none()
+        chances == [0; 4] && self.bursts.is_none() && self.blackouts.is_empty() && self.bottleneck.is_none()
     }
 }

@@ -6,9 +6,8 @@ use std::{
 };
 
 /// Nanosecond timestamps, Ethernet.
-const FILE_HEADER: [u8; 24] = [
-    0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0,
-];
+const FILE_HEADER: [u8; 24] =
+    [0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
 const ETHERNET: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
 
 /// A capture being written.

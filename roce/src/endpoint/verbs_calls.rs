@@ -159,7 +159,8 @@ impl Endpoint {
             ));
         }
         let (len, packets) = (len as u32, packets as u32);
-        Ok(SendWqe { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, source, len, packets, first: None })
+        let SendWr { wr_id, op, flags, .. } = *wr;
+        Ok(SendWqe { wr_id, op, flags, source, len, packets, first: None, broken: false })
     }
 
     fn sge_list(&self, qp: &Qp, sges: &[Sge], want: Want) -> Result<(SgeList, u64), Error> {

@@ -87,6 +87,10 @@ impl Requester {
     ) -> Progress {
         shared.counters.rcvd_rnr_err += 1;
         self.ack_through(now, psn.minus(1), done);
+        if self.rnr_until.is_some() {
+            // Nothing was sent since the last one: the network repeated it.
+            return Progress::default();
+        }
         if self.rnr_left == 0 {
             shared.counters.retry_rnr_exceeded_err += 1;
             return Progress { failed: Some(WcStatus::RnrRetryExceeded) };

@@ -163,6 +163,9 @@ impl Qp {
     pub(crate) fn post_send(&mut self, wqe: SendWqe, shared: &mut Shared) -> Result<(), Error> {
         match &mut self.phase {
             Phase::Unconnected => Err(Error::QpState("not connected")),
+            Phase::Connected(link) if wqe.is_read() && link.requester.initiator_depth == 0 => {
+                Err(Error::Invalid("the connection was made without READs: its initiator_depth is 0"))
+            }
             Phase::Connected(link) => {
                 shared.counters.rdma_sends += 1;
                 link.requester.post(wqe);

@@ -110,6 +110,9 @@ impl Requester {
             return false;
         }
         let (Some(wqe), Some(psn)) = (self.wqes.get(self.cursor.0), self.cursor_psn()) else { return false };
+        if wqe.broken && self.cursor.0 > 0 {
+            return false;
+        }
         let fenced = wqe.flags.fence && self.cursor.1 == 0;
         let reads = if fenced || wqe.is_read() { self.reads_before(psn) } else { 0 };
         if fenced && reads > 0 || wqe.is_read() && reads >= usize::from(self.initiator_depth) {
@@ -142,8 +145,10 @@ impl Requester {
         let psn = self.start(index).plus(packet);
         let consumed = if self.wqes[index].is_read() {
             self.read_request(index, packet, psn, peer, out)
+        } else if let Err(status) = self.data_packet(index, packet, psn, peer, shared, out) {
+            self.wqes[index].broken = true;
+            return if index == 0 { Err(status) } else { Ok(false) };
         } else {
-            self.data_packet(index, packet, psn, peer, shared, out)?;
             1
         };
         self.advance(now, psn, consumed);

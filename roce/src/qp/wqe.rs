@@ -64,6 +64,8 @@ pub(crate) struct SendWqe {
     pub(crate) len: u32,
     pub(crate) packets: u32,
     pub(crate) first: Option<Psn>,
+    /// Its memory went away. It fails as soon as it is the oldest, after those before it have completed.
+    pub(crate) broken: bool,
 }
 
 impl SendWqe {

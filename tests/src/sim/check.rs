@@ -117,7 +117,13 @@ impl Checker {
     }
 
     /// Compares what a successful operation did; then its buffers are the application's again.
-    fn executed(&mut self, plan: &Plan, nodes: &mut [Node; 2], n: usize, op: &Operation) -> Result<(), String> {
+    fn executed(
+        &mut self,
+        plan: &Plan,
+        nodes: &mut [Node; 2],
+        n: usize,
+        op: &Operation,
+    ) -> Result<(), String> {
         let hostile = plan.scenario == Scenario::Hostile;
         if op.poison.is_some() && !hostile {
             return Err("success of a request that had to be refused".to_owned());
@@ -127,7 +133,9 @@ impl Checker {
                 (Kind::Write, Some(remote)) if op.is_final() => {
                     compare(&nodes[1 - n], &[remote], &op.data).map_err(|e| format!("WRITE: {e}"))?;
                 }
-                (Kind::Read, _) => compare(&nodes[n], &op.local, &op.data).map_err(|e| format!("READ: {e}"))?,
+                (Kind::Read, _) => {
+                    compare(&nodes[n], &op.local, &op.data).map_err(|e| format!("READ: {e}"))?
+                }
                 _ => {}
             }
         }
@@ -243,7 +251,11 @@ impl Checker {
                 }
             }
             if self.receives[1 - from].next != traffic.receives.len() {
-                return Err(format!("node {} lacks receive completions: {}", 1 - from, self.progress(1 - from)));
+                return Err(format!(
+                    "node {} lacks receive completions: {}",
+                    1 - from,
+                    self.progress(1 - from)
+                ));
             }
         }
         for (n, (node, images)) in nodes.iter().zip(&expected).enumerate() {
@@ -255,7 +267,12 @@ impl Checker {
     }
 
     /// After a failure: bytes that no operation was to write are as they were.
-    fn nothing_else_changed(&self, plan: &Plan, nodes: &[Node; 2], traffic: &[Traffic; 2]) -> Result<(), String> {
+    fn nothing_else_changed(
+        &self,
+        plan: &Plan,
+        nodes: &[Node; 2],
+        traffic: &[Traffic; 2],
+    ) -> Result<(), String> {
         for n in 0..2 {
             for region in 0..REGIONS {
                 if plan.scenario == Scenario::Hostile && region == TARGET {
@@ -274,7 +291,8 @@ impl Checker {
 
 /// Where the traffic may write in the memory of node `n`.
 fn writable(n: usize, traffic: &[Traffic; 2]) -> impl Iterator<Item = &Span> {
-    let allowed = |op: &&Operation| op.poison.is_none();
+    // A READ goes out in parts, of which the first may be within bounds.
+    let allowed = |op: &&Operation| op.poison.is_none() || op.kind == Kind::Read;
     let own = traffic[n].operations.iter().filter(allowed).flat_map(|op| &op.local);
     let peers = traffic[1 - n].operations.iter().filter(allowed);
     let written = peers.filter(|op| op.kind == Kind::Write).filter_map(|op| op.remote.as_ref());
@@ -300,9 +318,7 @@ fn may_fail(plan: &Plan, n: usize, op: &Operation, status: WcStatus) -> bool {
         (Scenario::Plain | Scenario::ShortBlackout, _) => false,
         (Scenario::Hostile, _) => true,
         (Scenario::LongBlackout, _) => status == WcStatus::RetryExceeded,
-        (Scenario::RnrExhausted, 0) => {
-            status == WcStatus::RnrRetryExceeded && (op.takes_receive() || !exact)
-        }
+        (Scenario::RnrExhausted, 0) => status == WcStatus::RnrRetryExceeded && (op.takes_receive() || !exact),
         (Scenario::Refused(Refused::TooLong), 0) => {
             refusal(WcStatus::RemoteInvalidRequest, op.poison.is_some())
         }
@@ -310,8 +326,12 @@ fn may_fail(plan: &Plan, n: usize, op: &Operation, status: WcStatus) -> bool {
         (Scenario::Revoked { what: Revoked::Target, .. }, 0) => {
             refusal(WcStatus::RemoteAccessError, at(TARGET))
         }
-        (Scenario::Revoked { what: Revoked::Shelf, .. }, 0) => refusal(WcStatus::RemoteAccessError, at(SHELF)),
-        (Scenario::Revoked { what: Revoked::Source, .. }, 0) => status == WcStatus::LocalProtectionError,
+        (Scenario::Revoked { what: Revoked::Shelf, .. }, 0) => {
+            refusal(WcStatus::RemoteAccessError, at(SHELF))
+        }
+        (Scenario::Revoked { what: Revoked::Source, .. }, 0) => {
+            status == WcStatus::LocalProtectionError && op.local.iter().any(|span| span.region == SOURCE)
+        }
         // Node 0 is silent once it has failed by itself.
         (Scenario::RnrExhausted | Scenario::Revoked { what: Revoked::Source, .. }, _) => {
             status == WcStatus::RetryExceeded

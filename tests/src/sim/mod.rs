@@ -6,6 +6,7 @@
 
 mod check;
 mod cm;
+mod goodput;
 mod hostile;
 mod node;
 mod plan;
@@ -13,6 +14,7 @@ mod report;
 mod traffic;
 mod world;
 
+pub use goodput::{Goodput, goodput};
 pub use plan::{Plan, Scenario};
 pub use report::{Failure, Summary};
 
@@ -36,11 +38,6 @@ pub fn run(seed: u64, options: &Options) -> Result<Summary, Failure> {
     run_plan(Plan::draw(seed), options)
 }
 
-/// Runs WRITEs of 256 KiB over a perfect link: the speed of the engine and its driver.
-pub fn run_lossless(messages: usize) -> Result<Summary, Failure> {
-    run_plan(Plan::lossless(messages), &Options::default())
-}
-
 fn run_plan(plan: Plan, options: &Options) -> Result<Summary, Failure> {
     let seed = plan.seed;
     let failure = |why| Failure { seed, why };
@@ -48,6 +45,7 @@ fn run_plan(plan: Plan, options: &Options) -> Result<Summary, Failure> {
         eprintln!("{plan:#?}");
     }
     let open = |path: &PathBuf| pcap::Writer::new(BufWriter::new(File::create(path)?));
-    let capture = options.pcap.as_ref().map(open).transpose().map_err(|e| failure(format!("capture: {e}")))?;
+    let capture =
+        options.pcap.as_ref().map(open).transpose().map_err(|e| failure(format!("capture: {e}")))?;
     World::new(plan, options.verbose, capture).run().map_err(failure)
 }

@@ -10,11 +10,15 @@ use roce::{
     wire::{Bth, ROCE_PORT},
 };
 use simnet::{Arrival, Packet, Random};
-use verbs::{Access, CqId, MrKeys, PdId, Payload, QpCap, QpInit, QpNum, RecvWr, RemoteAddr, SendOp, SendWr, Sge, Wc};
+use verbs::{
+    Access, CqId, MrKeys, Payload, PdId, QpCap, QpInit, QpNum, RecvWr, RemoteAddr, SendOp, SendWr, Sge, Wc,
+};
 
 use super::{
     plan::Plan,
-    traffic::{FOREIGN, Images, Kind, LOCAL, MAX_SGE, Operation, REGIONS, Receive, SHELF, SOURCE, Span, TARGET},
+    traffic::{
+        FOREIGN, Images, Kind, LOCAL, MAX_SGE, Operation, REGIONS, Receive, SHELF, SOURCE, Span, TARGET,
+    },
 };
 
 /// Segments the kernel's GSO puts in one super-packet at most, here.
@@ -99,7 +103,8 @@ impl Node {
         let regions = register(&mut endpoint, &mut random, pds, images, &mut arenas);
         let [send_cq, recv_cq] = [0; 2].map(|_| endpoint.create_cq(completions).expect("within the limits"));
         let cap = QpCap { max_send_wr: own.max_send_wr, max_recv_wr: own.max_recv_wr, max_sge: MAX_SGE };
-        let qp = endpoint.create_qp(&QpInit { pd: pds[0], send_cq, recv_cq, cap }).expect("within the limits");
+        let qp =
+            endpoint.create_qp(&QpInit { pd: pds[0], send_cq, recv_cq, cap }).expect("within the limits");
         Self {
             endpoint,
             arenas,
@@ -135,7 +140,12 @@ impl Node {
         spans.iter().map(sge).collect()
     }
 
-    pub(super) fn post_send(&mut self, n: usize, op: &Operation, remote: RemoteAddr) -> Result<(), verbs::Error> {
+    pub(super) fn post_send(
+        &mut self,
+        n: usize,
+        op: &Operation,
+        remote: RemoteAddr,
+    ) -> Result<(), verbs::Error> {
         let sges = self.sges(&op.local);
         let payload = if op.inline { Payload::Inline(&op.data) } else { Payload::Sges(&sges) };
         let op_code = match (op.kind, op.imm) {
@@ -216,7 +226,10 @@ impl Node {
                 // The one byte that routers may change.
                 && bit / 8 != 4
             {
-                return Err(format!("a packet with bit {bit} of {} flipped was accepted", packet.bytes.len() * 8));
+                return Err(format!(
+                    "a packet with bit {bit} of {} flipped was accepted",
+                    packet.bytes.len() * 8
+                ));
             }
         }
         Ok(())

@@ -124,7 +124,9 @@ impl Builder<'_> {
         let node = &self.plan.nodes[from];
         let (count, mut budget) = (node.operations, node.budget);
         let poison = match self.plan.scenario {
-            Scenario::Refused(refused) if from == 0 => Some((self.random.below(count as u64) as usize, refused)),
+            Scenario::Refused(refused) if from == 0 => {
+                Some((self.random.below(count as u64) as usize, refused))
+            }
             _ => None,
         };
         let mut traffic = Traffic::default();
@@ -185,7 +187,18 @@ impl Builder<'_> {
         let imm = (kind != Kind::Read && r.chance(300_000)).then(|| r.next_u32());
         let inline = local.is_empty() && !data.is_empty();
         let (remote, poison) = (None, None);
-        Operation { kind, imm, flags, inline, local, remote, data, poison, overwritten: false, read_back: false }
+        Operation {
+            kind,
+            imm,
+            flags,
+            inline,
+            local,
+            remote,
+            data,
+            poison,
+            overwritten: false,
+            read_back: false,
+        }
     }
 
     fn outgoing(&mut self, from: usize, kind: Kind, len: u64) -> Operation {

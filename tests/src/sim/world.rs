@@ -100,10 +100,24 @@ impl World {
                 _ if finished_at.is_some() || self.plan.scenario == Scenario::Hostile => break,
                 _ => return Err(self.stuck(next)),
             }
-            self.step().map_err(|why| format!("at {} ns: {why}", self.now))?;
+            self.step().map_err(|why| self.explain(&why))?;
         }
-        self.checker.finish(&self.plan, &self.nodes, &self.traffic, self.links.each_ref().map(Link::stats))?;
+        self.checker.finish(
+            &self.plan,
+            &self.nodes,
+            &self.traffic,
+            self.links.each_ref().map(Link::stats),
+        )?;
         Ok(self.summary(finished_at.unwrap_or(self.now)))
+    }
+
+    fn explain(&self, why: &str) -> String {
+        if self.verbose {
+            for (node, link) in self.nodes.iter().zip(&self.links) {
+                eprintln!("{:?}\n{:?}", node.endpoint.counters(), link.stats());
+            }
+        }
+        format!("at {} ns: {why}", self.now)
     }
 
     fn next_time(&self) -> Option<u64> {
@@ -173,7 +187,9 @@ impl World {
         poster.next = self.now + gap;
         poster.blocked = false;
         for _ in 0..count {
-            let Some(receive) = self.traffic[1 - n].receives[..poster.limit].get(poster.posted) else { break };
+            let Some(receive) = self.traffic[1 - n].receives[..poster.limit].get(poster.posted) else {
+                break;
+            };
             match self.nodes[n].post_recv(poster.posted, receive) {
                 Ok(()) => poster.posted += 1,
                 Err(verbs::Error::Exhausted { .. }) => {

@@ -1,0 +1,58 @@
+//! What a server is told.
+
+use std::{net::SocketAddr, time::Duration};
+
+use mrsp::naa::Limits;
+use verbs::WaitMode;
+
+use crate::{allow::AllowList, pool};
+
+/// The C library's port (SERVER_CONNECTION_PORT).
+pub const DEFAULT_PORT: u16 = 12_345;
+
+/// Bounds and times of a server, each with the reason for its default.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// A concrete local address, and the TCP-space port; 0 picks one.
+    pub listen: SocketAddr,
+    /// Who may connect. RoCE has no authentication: an address is all there is to go by.
+    pub allow: AllowList,
+    /// Regions and bytes a session may ask for.
+    pub limits: Limits,
+    /// Bytes of all sessions' regions together, in whole pages.
+    pub memory: u64,
+    pub max_sessions: usize,
+    /// Sessions from one address.
+    pub max_sessions_per_peer: usize,
+    /// How long a function may take, from the request on.
+    pub call_time: Duration,
+    /// A session that has not set up its regions by then is closed.
+    pub setup_time: Duration,
+    /// How often an idle session's host is probed by a WRITE of no bytes; zero for never. A host that vanished
+    /// leaves nothing unacknowledged that would tell.
+    pub probe_interval: Duration,
+    pub pool: pool::Settings,
+    /// How the server's loop waits.
+    pub wait: WaitMode,
+    pub device: roce_udp::Options,
+}
+
+impl Config {
+    pub fn new(listen: SocketAddr) -> Self {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            listen,
+            allow: AllowList::everyone(),
+            limits: Limits::default(),
+            memory: 16 << 30,
+            max_sessions: 1024,
+            max_sessions_per_peer: 256,
+            call_time: Duration::from_secs(3600),
+            setup_time: Duration::from_secs(30),
+            probe_interval: Duration::from_secs(2),
+            pool: pool::Settings { workers, queue: 1024, quarantine: 2 * workers },
+            wait: WaitMode::Adaptive,
+            device: roce_udp::Options { must_listen: true, ..roce_udp::Options::default() },
+        }
+    }
+}

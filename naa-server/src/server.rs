@@ -1,0 +1,113 @@
+//! The server: a thread that owns all sessions, and the handle its program holds.
+
+mod serving;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use verbs::{Context, WaitOn};
+
+use crate::{config::Config, function::Registry, stats::Stats};
+use serving::Serving;
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot serve on {addr}: {source}")]
+    Device { addr: SocketAddr, source: verbs::Error },
+    #[error("cannot start a thread: {0}; raise `ulimit -u`")]
+    Thread(#[from] std::io::Error),
+}
+
+/// A running server. Dropping it ends its sessions at once; [`Server::shutdown`] lets calls finish.
+#[derive(Debug)]
+pub struct Server {
+    context: Context,
+    address: SocketAddr,
+    on: WaitOn,
+    orders: Arc<Orders>,
+    stats: Arc<Stats>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the handle tells the thread.
+#[derive(Debug, Default)]
+struct Orders {
+    /// Take no more sessions, end idle ones, leave when none is left.
+    drain: AtomicBool,
+    /// Leave now.
+    stop: AtomicBool,
+}
+
+impl Server {
+    /// Listens and serves `registry`'s functions until told to stop.
+    pub fn start(config: Config, registry: Registry) -> Result<Self, StartError> {
+        let listen = config.listen;
+        let failed = |source| StartError::Device { addr: listen, source };
+        let context = roce_udp::open(listen.ip(), &config.device).map_err(failed)?;
+        let (orders, stats) = (Arc::new(Orders::default()), Arc::new(Stats::default()));
+        let (serving, port) =
+            Serving::new(&context, config, registry, stats.clone()).map_err(|e| match e {
+                serving::SetupError::Device(source) => failed(source),
+                serving::SetupError::Thread(error) => StartError::Thread(error),
+            })?;
+        let on = serving.wait_on();
+        let given = orders.clone();
+        let thread =
+            std::thread::Builder::new().name("naa-server".into()).spawn(move || serving.run(&given))?;
+        let address = SocketAddr::new(listen.ip(), port);
+        Ok(Self { context, address, on, orders, stats, thread: Some(thread) })
+    }
+
+    /// Where hosts connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The device it serves on, for people.
+    pub fn device(&self) -> &str {
+        &self.context.attr().name
+    }
+
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Counters of the device.
+    pub fn device_counters(&self) -> Vec<(&'static str, u64)> {
+        self.context.driver().counters()
+    }
+
+    /// Takes no more sessions, lets running calls finish and disconnects; after `patience` it does so regardless.
+    pub fn shutdown(mut self, patience: Duration) {
+        self.orders.drain.store(true, Ordering::Release);
+        let deadline = Instant::now() + patience;
+        while self.thread.as_ref().is_some_and(|t| !t.is_finished()) && Instant::now() < deadline {
+            self.context.driver().interrupt(self.on);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        self.orders.stop.store(true, Ordering::Release);
+        self.context.driver().interrupt(self.on);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been reported by its hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

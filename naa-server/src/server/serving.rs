@@ -1,0 +1,367 @@
+//! The server's loop: events and completions in, calls made, responses out. One thread, which drives the device
+//! itself while it waits.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use mrsp::{ReturnCode, immediate::CallRequest};
+use verbs::{Channel, CmEvent, CmId, ConnParam, Context, Cq, Endpoints, Error, QpCap, QpNum, WaitOn, Wc};
+
+use super::Orders;
+use crate::{
+    arena::Arena,
+    call::{Failed, Stop, Task},
+    config::Config,
+    function::{Execution, Registry},
+    pool::{Done, Pool, TaskId},
+    session::{Calling, End, Next, Session},
+    stats::Stats,
+};
+
+pub(super) enum SetupError {
+    Device(Error),
+    Thread(io::Error),
+}
+
+impl From<Error> for SetupError {
+    fn from(error: Error) -> Self {
+        Self::Device(error)
+    }
+}
+
+/// Completions taken at once.
+const BATCH: usize = 64;
+/// Work requests of a session beside one WRITE per region: the advertisement, probes, a failure's response.
+const SPARE_SENDS: u32 = 8;
+const RECEIVES: u32 = 4;
+/// How often the loop looks after timers of sessions, at the least often.
+const TICK: Duration = Duration::from_millis(500);
+
+pub(super) struct Serving {
+    config: Config,
+    registry: Registry,
+    stats: Arc<Stats>,
+    arena: Arena,
+    pool: Pool,
+    sessions: HashMap<CmId, Session>,
+    by_qp: HashMap<QpNum, CmId>,
+    tasks: HashMap<TaskId, CmId>,
+    channel: Channel,
+    cq: Cq,
+    listener: Option<CmId>,
+    next_tick: Instant,
+    context: Context,
+}
+
+impl Serving {
+    pub(super) fn new(
+        context: &Context,
+        config: Config,
+        registry: Registry,
+        stats: Arc<Stats>,
+    ) -> Result<(Self, u16), SetupError> {
+        let channel = context.create_channel()?;
+        let per_session = send_depth(&config) + RECEIVES;
+        let depth = u32::try_from(config.max_sessions).unwrap_or(u32::MAX).saturating_mul(per_session);
+        let cq = context.create_cq(depth.clamp(per_session, 1 << 20))?;
+        let backlog = config.max_sessions.min(128) as u32;
+        let (listener, port) = channel.listen(config.listen.port(), backlog)?;
+        let on = WaitOn { cq: Some(cq.id()), channel: Some(channel.id()) };
+        let driver = context.driver().clone();
+        let pool = Pool::new(config.pool, move || driver.interrupt(on)).map_err(SetupError::Thread)?;
+        let serving = Self {
+            arena: Arena::new(config.memory),
+            config,
+            registry,
+            stats,
+            pool,
+            sessions: HashMap::new(),
+            by_qp: HashMap::new(),
+            tasks: HashMap::new(),
+            channel,
+            cq,
+            listener: Some(listener),
+            next_tick: Instant::now() + TICK,
+            context: context.clone(),
+        };
+        Ok((serving, port))
+    }
+
+    pub(super) fn wait_on(&self) -> WaitOn {
+        WaitOn { cq: Some(self.cq.id()), channel: Some(self.channel.id()) }
+    }
+
+    pub(super) fn run(mut self, orders: &Orders) {
+        let on = self.wait_on();
+        while !orders.stop.load(Ordering::Acquire) {
+            if orders.drain.load(Ordering::Acquire) && self.drained() {
+                break;
+            }
+            let deadline = self.pool.next_deadline().map_or(self.next_tick, |d| d.min(self.next_tick));
+            if let Err(error) = self.context.wait(on, self.config.wait, Some(deadline)) {
+                tracing::error!(%error, "the server cannot wait on its device");
+                break;
+            }
+            self.completions();
+            self.events();
+            self.finished_calls();
+            self.tick();
+        }
+        self.close_all();
+    }
+
+    /// Takes no more sessions; true when none is in a call any more.
+    fn drained(&mut self) -> bool {
+        if let Some(listener) = self.listener.take() {
+            let _ = self.channel.destroy_id(listener);
+        }
+        let idle: Vec<_> =
+            self.sessions.values().filter(|s| matches!(s.calling, Calling::No)).map(|s| s.id).collect();
+        idle.into_iter().for_each(|id| self.close(id, None));
+        self.sessions.is_empty()
+    }
+
+    fn close_all(&mut self) {
+        let all: Vec<_> = self.sessions.keys().copied().collect();
+        all.into_iter().for_each(|id| self.close(id, None));
+        self.pool.close();
+    }
+
+    fn completions(&mut self) {
+        let mut batch = [Wc::EMPTY; BATCH];
+        loop {
+            let n = self.cq.poll(&mut batch).unwrap_or(0);
+            let now = Instant::now();
+            for wc in &batch[..n] {
+                self.completed(wc, now);
+            }
+            if n < BATCH {
+                return;
+            }
+        }
+    }
+
+    fn completed(&mut self, wc: &Wc, now: Instant) {
+        // Completions of a session that just ended.
+        let Some(&id) = self.by_qp.get(&wc.qp) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        match session.completed(wc, now) {
+            Ok(Next::Nothing) => {}
+            Ok(Next::Call(request)) => self.call(id, request, now),
+            Ok(Next::Close) => self.close(id, None),
+            Err(end) => self.close(id, Some(end)),
+        }
+    }
+
+    fn call(&mut self, id: CmId, request: CallRequest, now: Instant) {
+        self.stats.calls.add(1);
+        let function = request.function.and_then(|code| self.registry.get(code)).cloned();
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(function) = function else {
+            tracing::info!(peer = %session.peer, ?request, "unknown function");
+            return self.respond(id, Err(Reply::Code(ReturnCode::UNKNOWN_FUNCTION)));
+        };
+        if let Err(error) = session.revoke() {
+            return self.close(id, Some(error.into()));
+        }
+        let regions = std::mem::take(&mut session.regions);
+        let bytes = regions.iter().map(|r| r.allocation.len() as u64).sum();
+        self.stats.bytes_in.add(bytes);
+        let execution = function.execution(bytes);
+        let mut task = Task { function, regions, user: request.user, deadline: now + self.config.call_time };
+        if execution == Execution::Inline {
+            let result = task.run(&Stop::at(task.deadline));
+            session.regions = task.regions;
+            return self.respond(id, result.map_err(Reply::Failed));
+        }
+        match self.pool.submit(task) {
+            Ok(number) => {
+                session.calling = Calling::Pooled(number);
+                self.tasks.insert(number, id);
+            }
+            Err(refused) => {
+                tracing::warn!(peer = %session.peer, why = %refused.why, "a call was not taken");
+                session.regions = refused.task.regions;
+                self.respond(id, Err(Reply::Code(ReturnCode::BUSY)));
+            }
+        }
+    }
+
+    fn respond(&mut self, id: CmId, result: Result<Vec<mrsp::plan::Prefix>, Reply>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Err(reply) = &result {
+            self.stats.calls_failed.add(1);
+            if let Reply::Failed(failed) = reply {
+                tracing::info!(peer = %session.peer, why = %failed.why, "a call failed");
+            }
+        }
+        let answer = result.as_deref().map_err(Reply::failure);
+        match session.respond(answer) {
+            Ok(bytes) => self.stats.bytes_out.add(bytes),
+            Err(end) => self.close(id, Some(end)),
+        }
+    }
+
+    fn finished_calls(&mut self) {
+        while let Some(done) = self.pool.next_done() {
+            self.finished(done);
+        }
+        for done in self.pool.expire(Instant::now()) {
+            self.stats.calls_timed_out.add(1);
+            self.finished(done);
+        }
+    }
+
+    fn finished(&mut self, done: Done) {
+        let Some(id) = self.tasks.remove(&done.id) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(regions) = done.regions else {
+            // The function still runs, and has the regions. The host is told, and the session is over.
+            self.stats.calls_failed.add(1);
+            if let Err(end) = session.respond_timed_out() {
+                self.close(id, Some(end));
+            }
+            return;
+        };
+        session.regions = regions;
+        self.respond(id, done.result.map_err(Reply::Failed));
+    }
+
+    fn events(&mut self) {
+        while let Ok(Some(event)) = self.channel.next_event() {
+            match event {
+                CmEvent::ConnectRequest { id, endpoints, .. } => self.requested(id, &endpoints),
+                CmEvent::Established { id, param } => {
+                    let Some(session) = self.sessions.get_mut(&id) else { continue };
+                    session.established = true;
+                    tracing::info!(peer = %session.peer, path_mtu = param.path_mtu, "session begins");
+                }
+                event => self.close(event.id(), None),
+            }
+        }
+    }
+
+    /// A host wants to connect.
+    fn requested(&mut self, id: CmId, endpoints: &Endpoints) {
+        let peer = endpoints.remote;
+        let refusal = self.refusal(peer);
+        let accepted = match refusal {
+            None => self.accept(id, peer).map_err(|end| end.to_string()),
+            Some(why) => Err(why.to_owned()),
+        };
+        if let Err(why) = accepted {
+            self.stats.sessions_rejected.add(1);
+            tracing::warn!(%peer, why, "refused a host");
+            // C hosts print the text as it is: it ends with a zero and holds nothing they would interpret.
+            let mut text: Vec<u8> = why.bytes().filter(|b| *b != b'%' && *b != 0).take(147).collect();
+            text.push(0);
+            let _ = self.channel.reject(id, &text);
+            let _ = self.channel.destroy_id(id);
+        }
+    }
+
+    fn refusal(&self, peer: SocketAddr) -> Option<&'static str> {
+        let same = self.sessions.values().filter(|s| s.peer.ip() == peer.ip()).count();
+        if !self.config.allow.permits(peer.ip()) {
+            Some("your address is not on the server's allow-list")
+        } else if self.sessions.len() >= self.config.max_sessions {
+            Some("the server has as many sessions as it may; try again later")
+        } else if same >= self.config.max_sessions_per_peer {
+            Some("your address has as many sessions as one may; end some")
+        } else {
+            None
+        }
+    }
+
+    fn accept(&mut self, id: CmId, peer: SocketAddr) -> Result<(), End> {
+        let pd = self.context.alloc_pd()?;
+        let cap = QpCap { max_send_wr: send_depth(&self.config), max_recv_wr: RECEIVES, max_sge: 1 };
+        let qp = pd.create_qp(&self.cq, &self.cq, cap)?;
+        let number = qp.num();
+        let quota =
+            self.arena.quota(self.config.limits.max_session_bytes.saturating_add(page_slack(&self.config)));
+        let session = Session::new(id, peer, (pd, qp), quota, &self.config, Instant::now())?;
+        let param = ConnParam::default();
+        self.channel.accept(id, &session.qp, &param)?;
+        self.by_qp.insert(number, id);
+        self.sessions.insert(id, session);
+        self.stats.sessions_accepted.add(1);
+        self.stats.sessions.set(self.sessions.len() as u64);
+        Ok(())
+    }
+
+    /// Ends a session: by the host's or our disconnect, or by what went wrong.
+    fn close(&mut self, id: CmId, end: Option<End>) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.by_qp.remove(&session.qp.num());
+        if let Calling::Pooled(task) = session.calling {
+            self.tasks.remove(&task);
+            // Whatever a running function still has goes when it returns.
+            drop(self.pool.abandon(task));
+        }
+        let seconds = session.since.elapsed().as_secs_f64();
+        match end {
+            None => tracing::info!(peer = %session.peer, seconds, "session ends"),
+            Some(end) => {
+                self.stats.sessions_failed.add(1);
+                tracing::warn!(peer = %session.peer, seconds, why = %end, "session fails");
+            }
+        }
+        let _ = self.channel.destroy_id(id);
+        self.stats.sessions.set(self.sessions.len() as u64);
+    }
+
+    /// What sessions are due now and then: probes of silent hosts, and the end of those that never began.
+    fn tick(&mut self) {
+        let now = Instant::now();
+        if now < self.next_tick {
+            return;
+        }
+        let interval = self.config.probe_interval;
+        self.next_tick = now + if interval.is_zero() { TICK } else { TICK.min(interval / 2) };
+        let mut over = Vec::new();
+        for session in self.sessions.values_mut() {
+            let silent = now - session.last_heard;
+            let fresh = !session.is_ready() && matches!(session.calling, Calling::No);
+            if fresh && now - session.since > self.config.setup_time {
+                over.push((session.id, End::Idle));
+            } else if session.established
+                && !interval.is_zero()
+                && silent >= interval
+                && let Err(end) = session.probe(now)
+            {
+                over.push((session.id, end));
+            }
+        }
+        over.into_iter().for_each(|(id, end)| self.close(id, Some(end)));
+    }
+}
+
+/// How a call that did not succeed is answered.
+enum Reply {
+    Code(ReturnCode),
+    Failed(Failed),
+}
+
+impl Reply {
+    fn failure(&self) -> mrsp::naa::Failure {
+        match self {
+            Self::Code(code) => (*code).into(),
+            Self::Failed(failed) => failed.into(),
+        }
+    }
+}
+
+fn send_depth(config: &Config) -> u32 {
+    u32::from(config.limits.max_regions) + SPARE_SENDS
+}
+
+/// Regions are accounted in whole pages, limits given in bytes.
+fn page_slack(config: &Config) -> u64 {
+    u64::from(config.limits.max_regions) * region::page_size() as u64
+}

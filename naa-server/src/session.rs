@@ -1,0 +1,314 @@
+//! One host's connection: what its messages and completions lead to.
+
+use std::{net::SocketAddr, time::Instant};
+
+use mrsp::{
+    CallPlan, ErrorCode, NaaSession, RegionFlags, ReturnCode, Write,
+    immediate::CallRequest,
+    naa::{Failure, Placement},
+    plan::Prefix,
+    region::message_buffer_bytes,
+};
+use smallvec::SmallVec;
+use verbs::{
+    Access, CmId, Mr, Payload, Pd, Qp, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode,
+    WcStatus,
+};
+
+use crate::{
+    arena::{ArenaError, Quota},
+    call::Region,
+    config::Config,
+    pool::TaskId,
+};
+
+/// Why a session ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum End {
+    #[error("{0}")]
+    Rejected(#[from] mrsp::naa::Rejection),
+    #[error("{0}")]
+    Request(#[from] mrsp::naa::RequestError),
+    #[error("{0}")]
+    Memory(#[from] ArenaError),
+    #[error("the host cannot be reached any more: {0}")]
+    Completion(WcStatus),
+    #[error("the host asked for nothing in time")]
+    Idle,
+    #[error("this server: {0}")]
+    Device(#[from] verbs::Error),
+    #[error("this server: {0}")]
+    Local(#[from] mrsp::naa::LocalError),
+}
+
+/// Where a session's regions are.
+#[derive(Debug)]
+pub(crate) enum Calling {
+    /// With the session, open to the host.
+    No,
+    /// A call's inputs are here, and the last response is not acknowledged yet.
+    Waiting(CallRequest),
+    /// A worker has them.
+    Pooled(TaskId),
+    /// A function that ran out of time has them.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: CmId,
+    pub(crate) peer: SocketAddr,
+    pub(crate) calling: Calling,
+    pub(crate) regions: Vec<Region>,
+    machine: NaaSession,
+    plan: CallPlan,
+    quota: Quota,
+    message: Mr,
+    /// An advertisement too long to be copied into its work request.
+    answer: Option<Mr>,
+    /// Signalled sends that are not complete.
+    unfinished: u32,
+    /// Set when the last message is on its way: close once it is acknowledged.
+    closing: bool,
+    pub(crate) established: bool,
+    pub(crate) since: Instant,
+    pub(crate) last_heard: Instant,
+    // Last: its buffers outlive its work requests.
+    pub(crate) qp: Qp,
+    pd: Pd,
+}
+
+/// What a completion asks of the server.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Nothing,
+    /// Make this call.
+    Call(CallRequest),
+    /// Everything was said: close.
+    Close,
+}
+
+const ACK: u64 = 1;
+const RECEIVE: u64 = 2;
+
+impl Session {
+    pub(crate) fn new(
+        id: CmId,
+        peer: SocketAddr,
+        (pd, qp): (Pd, Qp),
+        quota: Quota,
+        config: &Config,
+        now: Instant,
+    ) -> Result<Self, End> {
+        let bytes = message_buffer_bytes(config.limits.max_regions);
+        let memory =
+            region::alloc(bytes).map_err(|e| verbs::Error::io("cannot allocate a message buffer", e))?;
+        let message = pd.reg_mr(&memory, Access::LOCAL)?;
+        let session = Self {
+            id,
+            peer,
+            calling: Calling::No,
+            regions: Vec::new(),
+            machine: NaaSession::new(config.limits),
+            plan: CallPlan::default(),
+            quota,
+            message,
+            answer: None,
+            unfinished: 0,
+            closing: false,
+            established: false,
+            since: now,
+            last_heard: now,
+            qp,
+            pd,
+        };
+        session.post_receive()?;
+        Ok(session)
+    }
+
+    /// One receive is always posted: for the AAR, then for the next call. It has the message buffer in both
+    /// cases, so that a host's message out of turn is refused by name.
+    fn post_receive(&self) -> Result<(), verbs::Error> {
+        let all = self.message.sge(0, self.message.memory().len() as u32);
+        self.qp.post_recv(&RecvWr { wr_id: RECEIVE, sges: &[all] })
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.machine.is_ready()
+    }
+
+    pub(crate) fn completed(&mut self, wc: &Wc, now: Instant) -> Result<Next, End> {
+        if !wc.status.is_success() {
+            return Err(End::Completion(wc.status));
+        }
+        self.last_heard = now;
+        match wc.opcode {
+            WcOpcode::Recv => {
+                self.setup(wc.byte_len as usize)?;
+                Ok(Next::Nothing)
+            }
+            WcOpcode::RecvWriteWithImm => self.requested(wc.imm.unwrap_or(0)),
+            WcOpcode::Send | WcOpcode::Write | WcOpcode::Read => Ok(self.sent()),
+        }
+    }
+
+    fn sent(&mut self) -> Next {
+        self.unfinished = self.unfinished.saturating_sub(1);
+        if self.unfinished > 0 {
+            return Next::Nothing;
+        }
+        if self.closing {
+            return Next::Close;
+        }
+        match std::mem::replace(&mut self.calling, Calling::No) {
+            Calling::Waiting(request) => Next::Call(request),
+            other => {
+                self.calling = other;
+                Next::Nothing
+            }
+        }
+    }
+
+    /// The response to the last call may still be resent from the regions, so a call waits until it arrived.
+    fn requested(&mut self, immediate: u32) -> Result<Next, End> {
+        let request = self.machine.handle_request(immediate)?;
+        if self.unfinished > 0 {
+            self.calling = Calling::Waiting(request);
+            return Ok(Next::Nothing);
+        }
+        Ok(Next::Call(request))
+    }
+
+    /// A message of `len` bytes arrived: the host's regions.
+    fn setup(&mut self, len: usize) -> Result<(), End> {
+        let bytes = self.message.memory().to_vec(0, len);
+        let asked = match self.machine.handle_message(&bytes) {
+            Ok(regions) => regions.to_vec(),
+            Err(rejection) => {
+                if let Some(reply) = rejection.reply() {
+                    self.last_words(&reply)?;
+                }
+                tracing::info!(peer = %self.peer, %rejection, "refused a session's regions");
+                return Ok(());
+            }
+        };
+        for region in &asked {
+            match self.allocate(region.flags, region.host.size) {
+                Ok(region) => self.regions.push(region),
+                Err(End::Memory(error)) => {
+                    self.regions.clear();
+                    let reply = self.machine.allocation_failed(ErrorCode::Memory)?;
+                    tracing::warn!(peer = %self.peer, %error, "no memory for a session");
+                    return self.last_words(&reply);
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        self.grant()?;
+        let params = self.regions.iter().filter(|r| !r.flags.contains(RegionFlags::INTERNAL));
+        let placements: Vec<_> = params
+            .map(|r| Placement { addr: r.allocation.addr(), rkey: r.allocation.rkey().unwrap_or(0) })
+            .collect();
+        self.plan = CallPlan::with_capacity(placements.len());
+        let answer = self.machine.allocated(&placements)?;
+        self.post_receive()?;
+        self.say(&answer)
+    }
+
+    fn allocate(&self, flags: RegionFlags, size: u32) -> Result<Region, End> {
+        let mut allocation = self.quota.allocate(size.into())?;
+        if !flags.contains(RegionFlags::INTERNAL) {
+            allocation.register(&self.pd)?;
+        }
+        Ok(Region { flags, allocation })
+    }
+
+    fn grant(&mut self) -> Result<(), verbs::Error> {
+        self.regions.iter_mut().try_for_each(|r| r.allocation.grant(Access::REMOTE_WRITE))
+    }
+
+    /// Takes the host's access to the regions, for the time of a call.
+    pub(crate) fn revoke(&mut self) -> Result<(), verbs::Error> {
+        self.regions.iter_mut().try_for_each(|r| r.allocation.revoke())
+    }
+
+    /// Sends an MRSP message, which fits what is copied inline or goes out from the message buffer.
+    fn say(&mut self, message: &[u8]) -> Result<(), End> {
+        let flags = SendFlags::SIGNALED_SOLICITED;
+        let inline = self.pd.context().attr().max_inline_data as usize;
+        self.unfinished += 1;
+        let wr = |payload| SendWr { wr_id: ACK, op: SendOp::Send, payload, flags };
+        let posted = if message.len() <= inline {
+            self.qp.post_send(&[wr(Payload::Inline(message))])
+        } else {
+            // A region of its own: the message buffer may be received into meanwhile.
+            let memory =
+                region::alloc(message.len()).map_err(|e| verbs::Error::io("cannot allocate an answer", e))?;
+            memory.write(0, message);
+            let mr = self.answer.insert(self.pd.reg_mr(&memory, Access::LOCAL)?);
+            self.qp.post_send(&[wr(Payload::Sges(&[mr.sge(0, message.len() as u32)]))])
+        };
+        posted.map_err(|(_, error)| error.into())
+    }
+
+    /// Sends a message after which the session is closed.
+    fn last_words(&mut self, message: &[u8]) -> Result<(), End> {
+        self.closing = true;
+        self.say(message)
+    }
+
+    /// Answers the call: regions are the session's again, the host may write them, and the results go out.
+    pub(crate) fn respond(&mut self, result: Result<&[Prefix], Failure>) -> Result<u64, End> {
+        self.machine.respond(result, &mut self.plan)?;
+        self.calling = Calling::No;
+        self.grant()?;
+        self.post_receive()?;
+        self.post_plan()
+    }
+
+    /// The call's function keeps the regions: says so, and closes.
+    pub(crate) fn respond_timed_out(&mut self) -> Result<(), End> {
+        self.machine.respond(Err(ReturnCode::KERNEL_TIMEOUT.into()), &mut self.plan)?;
+        self.calling = Calling::Lost;
+        self.closing = true;
+        self.post_plan().map(drop)
+    }
+
+    /// Posts the planned WRITEs; returns their bytes.
+    fn post_plan(&mut self) -> Result<u64, End> {
+        let params: SmallVec<[&Region; 8]> =
+            self.regions.iter().filter(|r| !r.flags.contains(RegionFlags::INTERNAL)).collect();
+        let sges: SmallVec<[Option<Sge>; 8]> =
+            self.plan.writes().iter().map(|w| source(&params, w)).collect();
+        let wrs: SmallVec<[SendWr<'_>; 8]> = self.plan.writes().iter().zip(&sges).map(request).collect();
+        self.qp.post_send(&wrs).map_err(|(_, error)| error)?;
+        self.unfinished += 1;
+        Ok(self.plan.writes().iter().map(|w| u64::from(w.length)).sum())
+    }
+
+    /// Asks the host for a sign of life by a WRITE of no bytes, whose key no responder looks at.
+    pub(crate) fn probe(&mut self, now: Instant) -> Result<(), End> {
+        self.last_heard = now;
+        let host = self.machine.regions().first().map(|r| r.host);
+        let remote =
+            host.map_or(RemoteAddr { addr: 0, rkey: 0 }, |h| RemoteAddr { addr: h.addr, rkey: h.rkey });
+        let flags = SendFlags::default();
+        let wr = SendWr { wr_id: ACK, op: SendOp::Write(remote), payload: Payload::Inline(&[]), flags };
+        self.qp.post_send(&[wr]).map_err(|(_, error)| error.into())
+    }
+}
+
+/// Where a planned WRITE takes its bytes from; nowhere if it has none.
+fn source(params: &[&Region], write: &Write) -> Option<Sge> {
+    let sge = params.get(write.param)?.allocation.sge(write.offset, write.length)?;
+    (sge.length > 0).then_some(sge)
+}
+
+/// The last WRITE, with the immediate, is the one whose completion counts.
+fn request<'a>((write, sge): (&Write, &'a Option<Sge>)) -> SendWr<'a> {
+    let remote = RemoteAddr { addr: write.remote_addr, rkey: write.rkey };
+    let last = write.immediate.is_some();
+    let op = write.immediate.map_or(SendOp::Write(remote), |imm| SendOp::WriteWithImm(remote, imm));
+    let flags = SendFlags { signaled: last, solicited: last, fence: false };
+    SendWr { wr_id: ACK, op, payload: Payload::Sges(sge.as_slice()), flags }
+}
