@@ -21,7 +21,7 @@ address() { # SIDE FAMILY
 now() { date +%s.%N; }
 
 report() { # NAME START REASON
-    echo "ROW|$1|${3:-ok}|$(echo "$2 $(now)" | awk '{ printf "%.1f", $2 - $1 }')"
+    printf "\n"; echo "ROW|$1|${3:-ok}|$(echo "$2 $(now)" | awk '{ printf "%.1f", $2 - $1 }')"
     if [ -n "$3" ]; then
         for log in "$work"/server "$work"/client; do
             [ ! -s "$log" ] || { echo "--- last lines of the ${log##*/}:"; tail -n 5 "$log"; }

@@ -2,10 +2,10 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    thread::JoinHandle,
+    thread::{JoinHandle, park_timeout},
     time::{Duration, Instant},
 };
 
@@ -13,7 +13,7 @@ use verbs::{DeviceAttr, Error, WaitMode, WaitOn, Wake};
 
 use crate::{
     engine::{Engine, Turn},
-    role::{Role, RoleWord},
+    role::{Role, RoleWord, Seen},
     socket::{self, Waker},
     sys::fork,
     waiters::{Notice, SPIN},
@@ -29,6 +29,8 @@ pub(crate) struct Device {
     pub(crate) cannot_listen: Option<String>,
     state: Mutex<State>,
     role: RoleWord,
+    /// Rounds that drivers made: one that stands still is stalled, or has nothing to do.
+    rounds: AtomicU32,
     /// Threads about to take the lock: a spinning driver lets them.
     contenders: AtomicU32,
     /// Ends the sleep of a driving caller.
@@ -43,7 +45,7 @@ pub(crate) struct Device {
 #[derive(Debug)]
 struct State {
     engine: Engine,
-    /// The driver sleeps on the socket until then, or for ever, for this.
+    /// Whoever has the role sleeps on the socket until then, or for ever, for this.
     asleep: Option<(Option<Instant>, WaitOn)>,
     blocked: bool,
 }
@@ -67,6 +69,7 @@ impl Device {
             cannot_listen,
             state: Mutex::new(State { engine, asleep: None, blocked: false }),
             role: RoleWord::new(),
+            rounds: AtomicU32::new(0),
             contenders: AtomicU32::new(0),
             caller_waker: waker()?,
             thread_waker: waker()?,
@@ -93,29 +96,38 @@ impl Device {
         if fork::generation() != self.forks {
             return Err(Error::Forked);
         }
+        Ok(Access { device: self, state: self.contend(), flush: false })
+    }
+
+    /// Locks the engine as one who does not drive it.
+    fn contend(&self) -> MutexGuard<'_, State> {
         self.contenders.fetch_add(1, Ordering::Relaxed);
         let state = self.lock();
         self.contenders.fetch_sub(1, Ordering::Relaxed);
-        Ok(Access { device: self, state, flush: false })
+        state
     }
 
     pub(crate) fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         let waiter = {
             let mut access = self.access()?;
             let engine = access.engine();
+            if let Some(cq) = on.cq {
+                // Nobody could ever end a wait for what does not exist.
+                engine.endpoint.poll_cq(cq, &mut [])?;
+            }
             if engine.ready(&on) {
                 return Ok(Wake::Ready);
             }
             if engine.waiters.take_interrupt(&on) {
                 return Ok(Wake::Interrupted);
             }
-            if self.become_driver() { None } else { Some(engine.waiters.join(on)) }
+            if access.take_role() { None } else { Some(access.engine().waiters.join(on)) }
         };
         let Some(waiter) = waiter else { return Ok(self.drive(on, mode, deadline)) };
         let mut notice = waiter.wait(mode, deadline);
         if notice == Notice::TimedOut {
-            // What was told at the last moment counts.
-            notice = self.lock().engine.waiters.leave(&waiter).unwrap_or(notice);
+            // What was told at the last moment counts; above all the role must not be lost.
+            notice = self.contend().engine.waiters.leave(&waiter).unwrap_or(notice);
         }
         Ok(match notice {
             Notice::Ready => Wake::Ready,
@@ -125,23 +137,13 @@ impl Device {
         })
     }
 
-    fn become_driver(&self) -> bool {
-        if self.role.change(Role::None, Role::Caller) {
-            return true;
-        }
-        let taken = self.role.change(Role::Thread, Role::Caller);
-        if taken {
-            self.thread_waker.wake();
-        }
-        taken
-    }
-
     /// Drives the device until `on` is ready. The role is the caller's on entry and another's on return.
     fn drive(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Wake {
         let start = Instant::now();
         loop {
             let mut state = self.lock();
             let turn = state.turn();
+            self.rounds.fetch_add(1, Ordering::Relaxed);
             let now = Instant::now();
             let wake = if state.engine.ready(&on) {
                 Some(Wake::Ready)
@@ -164,13 +166,12 @@ impl Device {
                 self.yield_to_contenders();
                 continue;
             }
-            self.sleep(state, on, deadline, now, &self.caller_waker);
+            self.sleep(state, Role::Caller, on, deadline, now);
         }
     }
 
     fn stop_driving(&self, state: &mut State) {
-        if !state.engine.waiters.hand_over() {
-            self.role.change(Role::Caller, Role::None);
+        if self.role.pass_on(&mut state.engine.waiters) {
             self.rouse_thread();
         }
     }
@@ -186,14 +187,14 @@ impl Device {
         std::hint::spin_loop();
     }
 
-    /// Sleeps on the socket until it, a timer, `until` or the waker calls.
+    /// The one who has `role` sleeps on the socket until it, a timer, `until` or a waker calls.
     fn sleep(
         &self,
         mut state: MutexGuard<'_, State>,
+        role: Role,
         on: WaitOn,
         until: Option<Instant>,
         now: Instant,
-        waker: &Waker,
     ) {
         let timer = state.engine.deadline();
         let wake_at = match (timer, until) {
@@ -206,11 +207,16 @@ impl Device {
         let port = state.engine.port.clone();
         drop(state);
         let timeout = wake_at.map(|at| at.saturating_duration_since(now));
+        let waker = self.waker(role);
         let ready = socket::wait(&[&port], Some(waker), want_write, timeout);
         if ready.is_ok_and(|r| r.woken) {
             waker.drain();
         }
-        self.lock().asleep = None;
+        let mut state = self.lock();
+        // A caller that took the role from the thread may sleep by now.
+        if self.role.get().0 == role {
+            state.asleep = None;
+        }
     }
 
     /// The progress thread: one-sided operations go on while the application computes.
@@ -219,23 +225,53 @@ impl Device {
         const LINGER: Duration = Duration::from_micros(400);
         /// Rounds without a change of role after which the thread sleeps deeply.
         const QUIET_ROUNDS: u32 = 8;
-        /// Even then it looks after the device this often, should its driver be stalled.
-        const WATCHDOG: Duration = Duration::from_secs(1);
-        let (mut last, mut quiet) = (u32::MAX, 0);
+        let (mut last, mut quiet) = (u32::MAX, 0_u32);
         while !self.closing.load(Ordering::Acquire) {
-            let (role, changes) = self.role.get();
-            quiet = if changes == last { quiet + 1 } else { 0 };
+            let seen @ (role, changes) = self.role.get();
+            quiet = if changes == last { quiet.saturating_add(1) } else { 0 };
             last = changes;
             match role {
                 Role::None if quiet > 0 && self.role.change(Role::None, Role::Thread) => {
                     self.drive_as_thread()
                 }
-                Role::Caller if quiet > QUIET_ROUNDS => {
-                    std::thread::park_timeout(WATCHDOG);
-                    self.watch();
+                Role::Caller if quiet > QUIET_ROUNDS && self.role.fall_asleep(seen) => {
+                    self.watch(seen, LINGER);
+                    self.role.awake();
                 }
-                _ => std::thread::park_timeout(LINGER),
+                _ => park_timeout(LINGER),
             }
+        }
+    }
+
+    /// Sleeps deeply while a caller drives; should that one be stalled, stands in for it until it moves again.
+    fn watch(&self, seen: Seen, linger: Duration) {
+        /// So long a driver may have nothing to do before the thread does a turn to see whether that is true.
+        const WATCHDOG: Duration = Duration::from_secs(1);
+        let rounds = self.rounds.load(Ordering::Relaxed);
+        park_timeout(WATCHDOG);
+        let mut last_busy = None;
+        while self.role.get() == seen
+            && self.rounds.load(Ordering::Relaxed) == rounds
+            && !self.closing.load(Ordering::Acquire)
+        {
+            let now = Instant::now();
+            let state = match self.state.try_lock() {
+                Ok(state) => Some(state),
+                Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+                // If the driver is stalled in its turn, nothing can be done.
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if let Some(state) = state {
+                // Its end wakes a driver that is not stalled but missed what this turn took from the socket.
+                let mut access = Access { device: self, state, flush: true };
+                if access.state.turn().busy {
+                    last_busy = Some(now);
+                }
+            }
+            if last_busy.is_none_or(|at| now - at > WATCHDOG) {
+                return;
+            }
+            park_timeout(linger);
         }
     }
 
@@ -254,20 +290,11 @@ impl Device {
                 self.yield_to_contenders();
                 continue;
             }
-            self.sleep(state, WaitOn::default(), None, Instant::now(), &self.thread_waker);
+            self.sleep(state, Role::Thread, WaitOn::default(), None, Instant::now());
         }
     }
 
-    /// A driver that neither sleeps nor turns is stalled: does one turn in its place.
-    fn watch(&self) {
-        if let Ok(mut state) = self.state.try_lock()
-            && state.asleep.is_none()
-        {
-            state.turn();
-        }
-    }
-
-    /// The thread looks again soon by itself unless it sleeps deeply, which it does after a quiet time only.
+    /// Needed after a deep sleep only; otherwise the thread looks again soon by itself.
     fn rouse_thread(&self) {
         if let Ok(thread) = self.thread.try_lock()
             && let Some(handle) = thread.as_ref()
@@ -302,6 +329,16 @@ impl State {
 }
 
 impl Access<'_> {
+    /// The caller becomes the driver, unless another caller is. The thread, if it was the driver, leaves.
+    fn take_role(&mut self) -> bool {
+        let taken = self.device.role.take();
+        if taken == Some(Role::Thread) {
+            self.state.asleep = None;
+            self.device.thread_waker.wake();
+        }
+        taken.is_some()
+    }
+
     pub(crate) fn engine(&mut self) -> &mut Engine {
         &mut self.state.engine
     }
@@ -330,15 +367,15 @@ impl Drop for Access<'_> {
         };
         if earlier || turn.more || turn.blocked || self.state.engine.ready(&on) {
             self.state.asleep = None;
-            self.device.caller_waker_or_thread().wake();
+            self.device.waker(self.device.role.get().0).wake();
         }
     }
 }
 
 impl Device {
-    /// The waker of whoever sleeps on the socket.
-    fn caller_waker_or_thread(&self) -> &Waker {
-        match self.role.get().0 {
+    /// Ends the sleep of the one with `role` on the socket.
+    fn waker(&self, role: Role) -> &Waker {
+        match role {
             Role::Thread => &self.thread_waker,
             _ => &self.caller_waker,
         }
@@ -350,7 +387,7 @@ impl Device {
         let waiters = &mut access.engine().waiters;
         waiters.interrupt(on);
         if access.state.asleep.is_some_and(|(_, sleeper)| sleeper == on) {
-            self.caller_waker.wake();
+            self.waker(self.role.get().0).wake();
         }
     }
 }

@@ -57,7 +57,11 @@ impl Driver for Embedded {
     }
 
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error> {
-        self.0.access()?.engine().endpoint.destroy_cq(cq)
+        let mut locked = self.0.access()?;
+        let engine = locked.engine();
+        engine.endpoint.destroy_cq(cq)?;
+        engine.waiters.forget(|on| on.cq == Some(cq));
+        Ok(())
     }
 
     fn poll_cq(&self, cq: CqId, out: &mut [Wc]) -> Result<usize, Error> {
@@ -82,7 +86,8 @@ impl Driver for Embedded {
     }
 
     fn post_recv(&self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error> {
-        self.0.access()?.engine().endpoint.post_recv(qp, wr)
+        // On a failed queue pair this is a completion at once.
+        self.0.access()?.flush_after().endpoint.post_recv(qp, wr)
     }
 
     fn create_channel(&self) -> Result<ChannelId, Error> {
@@ -90,7 +95,11 @@ impl Driver for Embedded {
     }
 
     fn destroy_channel(&self, channel: ChannelId) -> Result<(), Error> {
-        self.0.access()?.engine().endpoint.destroy_channel(channel)
+        let mut locked = self.0.access()?;
+        let engine = locked.engine();
+        engine.endpoint.destroy_channel(channel)?;
+        engine.waiters.forget(|on| on.channel == Some(channel));
+        Ok(())
     }
 
     fn next_event(&self, channel: ChannelId) -> Result<Option<CmEvent>, Error> {

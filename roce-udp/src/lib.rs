@@ -6,10 +6,13 @@
 mod device;
 mod driver;
 mod engine;
+#[cfg(all(test, loom))]
+mod loom_model;
 mod memory;
 mod role;
 mod route;
 pub mod socket;
+mod sync;
 mod sys;
 mod waiters;
 

@@ -20,6 +20,8 @@ pub fn source_for(peer: IpAddr) -> Result<IpAddr, Error> {
     };
     match probe() {
         Ok(local) => Ok(local.ip()),
-        Err(e) => Err(Error::NoDevice(format!("no route leads to {peer} ({e}); `ip route get {peer}` shows why"))),
+        Err(e) => {
+            Err(Error::NoDevice(format!("no route leads to {peer} ({e}); `ip route get {peer}` shows why")))
+        }
     }
 }

@@ -1,15 +1,13 @@
 //! Threads that wait for completions or events without driving the device themselves.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
-    thread::Thread,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use verbs::{WaitMode, WaitOn};
+
+use crate::sync::{AtomicU8, Thread, current, park, park_timeout};
 
 const WAITING: u8 = 0;
 /// What it waits for is ready.
@@ -69,9 +67,10 @@ impl Waiter {
                 WaitMode::Block => false,
             };
             match deadline {
-                _ if spin => std::hint::spin_loop(),
-                Some(deadline) => std::thread::park_timeout(deadline - now),
-                None => std::thread::park(),
+                // The driver may need this core.
+                _ if spin => std::thread::yield_now(),
+                Some(deadline) => park_timeout(deadline - now),
+                None => park(),
             }
         }
     }
@@ -86,7 +85,7 @@ pub(crate) struct Waiters {
 
 impl Waiters {
     pub(crate) fn join(&mut self, on: WaitOn) -> Arc<Waiter> {
-        let waiter = Arc::new(Waiter { on, state: AtomicU8::new(WAITING), thread: std::thread::current() });
+        let waiter = Arc::new(Waiter { on, state: AtomicU8::new(WAITING), thread: current() });
         self.waiting.push(waiter.clone());
         waiter
     }
@@ -117,13 +116,18 @@ impl Waiters {
         next.is_some()
     }
 
-    /// Ends one wait on `on`: a present one, else the next.
+    /// Ends one wait on `on`: a present one, else the next. Interruptions nobody has taken yet are one.
     pub(crate) fn interrupt(&mut self, on: WaitOn) {
         if let Some(at) = self.waiting.iter().position(|w| w.on == on) {
             self.waiting.swap_remove(at).tell(INTERRUPTED);
         } else if !self.interrupts.contains(&on) {
             self.interrupts.push(on);
         }
+    }
+
+    /// Forgets interruptions of what is gone.
+    pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
+        self.interrupts.retain(|on| !gone(on));
     }
 
     /// Takes an interruption of `on` that nobody was waiting for.

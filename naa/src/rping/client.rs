@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn connect(device: &Device, link: &mut Link, args: &Args) -> anyhow::Result<u32> {
     let server = socket(args.address, args.port);
-    link.id = Some(device.channel.connect(&link.qp, server, &conn_param())?);
+    link.bind(device.channel.connect(&link.qp, server, &conn_param())?);
     match device.next_event(None)? {
         CmEvent::Established { param, .. } => Ok(param.path_mtu),
         CmEvent::Rejected { reason, .. } => bail!("{server} refused the connection: {reason}"),

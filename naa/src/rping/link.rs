@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -19,6 +20,8 @@ pub(super) struct Device {
     pub(super) context: Context,
     pub(super) pd: Pd,
     pub(super) channel: Channel,
+    /// The connection to end when the process is told to.
+    current: Arc<Mutex<Option<CmId>>>,
 }
 
 impl Device {
@@ -26,7 +29,16 @@ impl Device {
         let options = roce_udp::Options { must_listen, ..roce_udp::Options::default() };
         let context = roce_udp::open(local, &options).context("cannot open the embedded device")?;
         let (pd, channel) = (context.alloc_pd()?, context.create_channel()?);
-        Ok(Self { context, pd, channel })
+        let current = Arc::new(Mutex::new(None));
+        let (ours, told) = (current.clone(), channel.clone());
+        crate::signals::on_terminate(move || {
+            if let Some(id) = *ours.lock().unwrap_or_else(PoisonError::into_inner) {
+                // The peer is told before this returns; more cannot be done for it.
+                let _ = told.disconnect(id);
+            }
+            std::process::exit(130);
+        })?;
+        Ok(Self { context, pd, channel, current })
     }
 
     pub(super) fn next_event(&self, patience: Option<Duration>) -> anyhow::Result<CmEvent> {
@@ -53,7 +65,8 @@ pub(super) struct Link {
     /// What the two ends tell each other: received in the first half, sent from the second.
     control: Mr,
     pub(super) buffer: Mr,
-    pub(super) id: Option<CmId>,
+    id: Option<CmId>,
+    current: Arc<Mutex<Option<CmId>>>,
     channel: Channel,
 }
 
@@ -78,10 +91,17 @@ impl Link {
             control: register(2 * ADVERTISEMENT)?,
             buffer: register(size as usize)?,
             id: None,
+            current: device.current.clone(),
             channel: device.channel.clone(),
         };
         link.post_recv()?;
         Ok(link)
+    }
+
+    /// The connection this link is.
+    pub(super) fn bind(&mut self, id: CmId) {
+        self.id = Some(id);
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
     }
 
     fn post_recv(&self) -> anyhow::Result<()> {
@@ -154,6 +174,7 @@ impl Link {
     /// Tells the peer that it is over.
     pub(super) fn close(&mut self) {
         if let Some(id) = self.id.take() {
+            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
             // Whether the peer was told or had gone, the link is over.
             let _ = self.channel.disconnect(id);
             let _ = self.channel.destroy_id(id);

@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn serve(device: &Device, args: &Args, id: CmId, peer: String) -> anyhow::Result<()> {
     let mut link = Link::new(device, 65536)?;
-    link.id = Some(id);
+    link.bind(id);
     device.channel.accept(id, &link.qp, &conn_param()).context("cannot accept")?;
     let path_mtu = loop {
         match device.next_event(Some(CONFIRM))? {

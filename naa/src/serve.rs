@@ -1,0 +1,116 @@
+//! `naa serve`: the accelerator in software.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::mpsc,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use naa_server::{
+    Config, DEFAULT_PORT, Server,
+    allow::{AllowList, Network},
+    functions,
+};
+use verbs::WaitMode;
+
+/// Serve functions to hosts that connect
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  naa serve                                   on loopback, for programs on this machine\n  \
+    naa serve --bind 10.9.0.2 --allow 10.9.0.0/24\n\nRoCE has no authentication: whoever reaches the address and is \
+    allowed may call every function.")]
+pub(crate) struct Args {
+    /// Local address to serve on; a concrete one of this machine
+    #[arg(short, long, value_name = "ADDR", default_value = "127.0.0.1")]
+    bind: IpAddr,
+    #[arg(short, long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    port: u16,
+    /// Networks that may connect, such as 10.9.0.0/24; repeat for more [default: everyone who reaches the address]
+    #[arg(long, value_name = "NETWORK")]
+    allow: Vec<Network>,
+    /// Memory of all sessions together, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 16 << 10)]
+    memory: u64,
+    /// Memory of one session, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 8 << 10)]
+    session_memory: u64,
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    max_sessions: usize,
+    /// Sessions from one address
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    max_sessions_per_peer: usize,
+    /// Memory regions per session, at most 255
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    max_regions: u8,
+    /// Worker threads for long calls [default: one per core]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Seconds a call may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
+    call_time: f64,
+    /// Seconds between probes of silent hosts; 0 for none
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    probe_interval: f64,
+    /// How the server waits: spin has the lowest latency and takes a core
+    #[arg(long, value_enum, default_value_t = super::Wait::Adaptive)]
+    wait: super::Wait,
+    /// Largest payload per packet: 256, 512, 1024, 2048 or 4096 [default: what the interface allows]
+    #[arg(long, value_name = "BYTES")]
+    path_mtu: Option<u32>,
+    /// Print one JSON object when ready, and one at the end
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    fn config(&self) -> anyhow::Result<Config> {
+        let seconds = |s: f64, what: &str| {
+            Duration::try_from_secs_f64(s).with_context(|| format!("{what} {s} is no time in seconds"))
+        };
+        let mut config = Config::new(SocketAddr::new(self.bind, self.port));
+        if !self.allow.is_empty() {
+            config.allow = AllowList::only(self.allow.clone());
+        }
+        config.memory = self.memory.saturating_mul(1 << 20);
+        config.limits.max_session_bytes = self.session_memory.saturating_mul(1 << 20);
+        config.limits.max_regions = self.max_regions;
+        config.max_sessions = self.max_sessions;
+        config.max_sessions_per_peer = self.max_sessions_per_peer;
+        config.pool.workers = self.workers.unwrap_or(config.pool.workers);
+        config.call_time = seconds(self.call_time, "--call-time")?;
+        config.probe_interval = seconds(self.probe_interval, "--probe-interval")?;
+        config.wait = WaitMode::from(self.wait);
+        config.device.max_path_mtu = self.path_mtu;
+        Ok(config)
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let registry = functions::registry([])?;
+    let count = registry.iter().count();
+    let server = Server::start(args.config()?, registry)?;
+    let (told, ended) = mpsc::channel();
+    crate::signals::on_terminate(move || {
+        let _ = told.send(());
+    })?;
+    if args.json {
+        let ready = serde_json::json!({"event": "ready", "address": server.address().to_string(),
+            "device": server.device(), "functions": count});
+        println!("{ready}");
+    } else {
+        println!("serving {count} functions at {} ({})", server.address(), server.device());
+        println!("`naa functions --server {}` lists them; Ctrl-C ends", server.address());
+    }
+    // Fails only when the signal thread is gone, and then the process is ending.
+    let _ = ended.recv();
+    let stats = server.stats();
+    let (sessions, calls, failed) = (stats.sessions_accepted.get(), stats.calls.get(), stats.calls_failed.get());
+    if args.json {
+        let end = serde_json::json!({"event": "end", "sessions": sessions, "calls": calls, "calls_failed": failed});
+        println!("{end}");
+    } else {
+        println!("served {sessions} sessions, {calls} calls ({failed} failed)");
+    }
+    server.shutdown(Duration::from_secs(5));
+    Ok(())
+}
