@@ -273,12 +273,12 @@ impl Checker {
         nodes: &[Node; 2],
         traffic: &[Traffic; 2],
     ) -> Result<(), String> {
-        for n in 0..2 {
+        for (n, node) in nodes.iter().enumerate() {
             for region in 0..REGIONS {
                 if plan.scenario == Scenario::Hostile && region == TARGET {
                     continue;
                 }
-                let (mut image, bytes) = (self.initial[n][region].clone(), nodes[n].bytes(region));
+                let (mut image, bytes) = (self.initial[n][region].clone(), node.bytes(region));
                 for span in writable(n, traffic).filter(|span| span.region == region) {
                     range_mut(&mut image, span).copy_from_slice(range(bytes, span));
                 }

@@ -7,11 +7,12 @@ use roce::{
     icrc::{Flow, compute},
     opcode,
     psn::Psn,
-    wire::{Bth, ROCE_PORT},
+    wire::Bth,
 };
 use simnet::{Arrival, Packet, Random};
 use verbs::{
-    Access, CqId, MrKeys, Payload, PdId, QpCap, QpInit, QpNum, RecvWr, RemoteAddr, SendOp, SendWr, Sge, Wc,
+    Access, ChannelId, CqId, MrKeys, Payload, PdId, QpCap, QpInit, QpNum, RecvWr, RemoteAddr, SendOp, SendWr,
+    Sge, Wc,
 };
 
 use super::{
@@ -80,13 +81,15 @@ pub(super) struct Node {
     pub(super) qp: QpNum,
     pub(super) send_cq: CqId,
     pub(super) recv_cq: CqId,
+    pub(super) channel: ChannelId,
     pub(super) addr: SocketAddr,
     embedded: bool,
     gro: bool,
     random: Random,
     transmit: Transmit,
     trains: u64,
-    highest: Psn,
+    /// The highest PSN sent.
+    highest: Option<Psn>,
     pub(super) retransmitted: u64,
     pub(super) sent: u64,
 }
@@ -97,7 +100,7 @@ impl Node {
         let mut random = Random::new(plan.seed, 10 + number as u64);
         let entropy = Seeded(Random::new(plan.seed, 20 + number as u64));
         let config = Config { max_cq_depth: completions.max(1 << 16), ..own.config.clone() };
-        let mut endpoint = Endpoint::new(config, 4096, Box::new(entropy));
+        let mut endpoint = Endpoint::new(config, plan.mtu, Box::new(entropy));
         let pds = [endpoint.alloc_pd(), endpoint.alloc_pd()];
         let mut arenas = Arenas::default();
         let regions = register(&mut endpoint, &mut random, pds, images, &mut arenas);
@@ -105,6 +108,7 @@ impl Node {
         let cap = QpCap { max_send_wr: own.max_send_wr, max_recv_wr: own.max_recv_wr, max_sge: MAX_SGE };
         let qp =
             endpoint.create_qp(&QpInit { pd: pds[0], send_cq, recv_cq, cap }).expect("within the limits");
+        let channel = endpoint.create_channel();
         Self {
             endpoint,
             arenas,
@@ -112,13 +116,14 @@ impl Node {
             qp,
             send_cq,
             recv_cq,
+            channel,
             addr: plan.addr(number),
             embedded: own.embedded,
             gro: own.gro,
             random,
             transmit: Transmit::default(),
             trains: 0,
-            highest: Psn::new(own.psn).minus(1),
+            highest: None,
             retransmitted: 0,
             sent: 0,
         }
@@ -206,10 +211,10 @@ impl Node {
         if bth.opcode >= opcode::READ_RESPONSE_FIRST {
             return;
         }
-        if bth.psn.since(self.highest) <= 0 {
+        if self.highest.is_some_and(|highest| bth.psn.since(highest) <= 0) {
             self.retransmitted += 1;
         } else {
-            self.highest = bth.psn;
+            self.highest = Some(bth.psn);
         }
     }
 
@@ -237,9 +242,7 @@ impl Node {
 
     fn accepts(&mut self, now: u64, packet: &Datagram, index: u16) -> bool {
         let before = self.endpoint.counters().rcvd_pkts;
-        let mut to = self.addr;
-        to.set_port(ROCE_PORT);
-        let meta = Received { from: packet.from, to, index };
+        let meta = Received { from: packet.from, to: packet.to, index };
         self.endpoint.handle_datagram(Time(now), &meta, &packet.bytes, &mut self.arenas);
         self.endpoint.counters().rcvd_pkts > before
     }

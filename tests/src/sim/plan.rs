@@ -71,6 +71,8 @@ pub struct Plan {
     /// When the region is withdrawn, or hostile packets begin.
     pub(super) event_at: u64,
     pub(super) uniform: bool,
+    /// The connection manager connects; else both ends know their parameters.
+    pub(super) by_cm: bool,
 }
 
 /// One end of the connection.
@@ -116,8 +118,10 @@ impl Plan {
             depth: r.range(1..=16) as u8,
             event_at: r.range(0..=3 * MS),
             uniform: false,
+            by_cm: false,
         };
         plan.set_blackouts(r);
+        plan.choose_connection(r);
         plan
     }
 
@@ -148,6 +152,18 @@ impl Plan {
             depth: 16,
             event_at: 0,
             uniform: true,
+            by_cm: false,
+        }
+    }
+
+    /// Half of the runs connect by the connection manager, where the network is not to go silent meanwhile.
+    fn choose_connection(&mut self, r: &mut Random) {
+        let silent =
+            matches!(self.scenario, Scenario::ShortBlackout | Scenario::LongBlackout | Scenario::Hostile);
+        self.by_cm = !silent && r.chance(500_000);
+        if self.by_cm {
+            // It tells each end that the other is embedded.
+            self.nodes.iter_mut().for_each(|node| node.embedded = true);
         }
     }
 

@@ -52,6 +52,7 @@ pub(super) struct World {
     sends: [Poster; 2],
     receives: [Poster; 2],
     event_pending: bool,
+    connected: [bool; 2],
     hostile: Random,
     verbose: bool,
     capture: Option<Capture>,
@@ -77,6 +78,7 @@ impl World {
             sends,
             receives,
             event_pending: matches!(plan.scenario, Scenario::Revoked { .. }),
+            connected: [false; 2],
             hostile: Random::new(plan.seed, 3),
             traffic,
             plan,
@@ -86,7 +88,8 @@ impl World {
     }
 
     pub(super) fn run(mut self) -> Result<Summary, String> {
-        cm::connect(&self.plan, &mut self.nodes)?;
+        self.connected = [cm::connect(&self.plan, &mut self.nodes)?; 2];
+        (0..2).try_for_each(|n| self.pump(n))?;
         let deadline = self.plan.deadline();
         let mut finished_at = None;
         loop {
@@ -123,7 +126,8 @@ impl World {
     fn next_time(&self) -> Option<u64> {
         let nodes = self.nodes.iter().filter_map(Node::next_timeout);
         let links = self.links.iter().filter_map(Link::next_arrival);
-        let posts = self.sends.iter().chain(&self.receives).filter_map(Poster::wake);
+        let open = self.sends.iter().zip(self.connected).filter_map(|(poster, open)| open.then_some(poster));
+        let posts = open.chain(&self.receives).filter_map(Poster::wake);
         let event = self.event_pending.then_some(self.plan.event_at);
         nodes.chain(links).chain(posts).chain(event).min()
     }
@@ -155,8 +159,13 @@ impl World {
             }
         }
         for n in 0..2 {
+            if cm::events(&self.plan, &mut self.nodes[n], self.now)? {
+                self.connected[n] = true;
+            }
             self.post_receives(n)?;
-            self.post_sends(n)?;
+            if self.connected[n] {
+                self.post_sends(n)?;
+            }
             self.pump(n)?;
             self.poll(n)?;
         }
