@@ -1,1 +1,56 @@
+//! Offloading calls to network-attached accelerators.
+//!
+//! ```no_run
+//! use naa_host::{Device, FunctionCode, Param, Session, SessionConfig};
+//!
+//! # fn main() -> Result<(), naa_host::Error> {
+//! let peer = "192.0.2.7:12345".parse().unwrap();
+//! let device = Device::towards(peer)?;
+//! let params = [Param::data(b"numbers"), Param::output(7)];
+//! let mut session = Session::connect(&device, peer, &params, &SessionConfig::default())?;
+//! session.call(FunctionCode::constant(1))?;
+//! println!("{:?}", session.lease(1)?);
+//! session.finalize()
+//! # }
+//! ```
+//!
+//! | for | use |
+//! |---|---|
+//! | one local address, shared by sessions | [`Device`] |
+//! | a connection with its regions; calls on it | [`Session`], [`Param`], [`SessionConfig`] |
+//! | functions 16 to 63 with their argument and status blocks | [`builtin`] |
+//! | what an accelerator offers | [`functions`] |
+//! | accelerators a job was given (`NAA_SPEC`) | [`Spec`] |
+//!
+//! A region belongs to the program between calls, to the device and the accelerator during one: they get
+//! access when a call is posted and lose it before its outcome is handed out. So between calls a region is an
+//! ordinary slice, and the borrow checker sees to it that none is left when the next call starts.
 
+pub mod builtin;
+mod catalogue;
+mod config;
+mod connect;
+mod device;
+mod error;
+mod lease;
+mod link;
+mod param;
+mod post;
+mod session;
+mod spec;
+
+pub use catalogue::functions;
+pub use config::SessionConfig;
+pub use device::{Device, LOCAL_IP_VARIABLE};
+pub use error::{Error, Gone, Party};
+pub use param::Param;
+pub use session::{Outcome, Session};
+pub use spec::{DEFAULT_PORT, Entry, SPEC_VARIABLE, Spec, SpecError};
+
+pub use mrsp::{
+    FunctionCode, ReturnCode, U24,
+    catalogue::Catalogue,
+    immediate::{Answer, Dialect},
+    region::NaaAddress,
+};
+pub use verbs::WaitMode;

@@ -24,7 +24,9 @@ enum Command {
     Serve(serve::Args),
     Rping(rping::Args),
     /// Print a shell completion script
-    Completions { shell: clap_complete::Shell },
+    Completions {
+        shell: clap_complete::Shell,
+    },
 }
 
 /// How to wait for the peer.

@@ -16,9 +16,11 @@ use verbs::WaitMode;
 
 /// Serve functions to hosts that connect
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "Examples:\n  naa serve                                   on loopback, for programs on this machine\n  \
+#[command(
+    after_help = "Examples:\n  naa serve                                   on loopback, for programs on this machine\n  \
     naa serve --bind 10.9.0.2 --allow 10.9.0.0/24\n\nRoCE has no authentication: whoever reaches the address and is \
-    allowed may call every function.")]
+    allowed may call every function."
+)]
 pub(crate) struct Args {
     /// Local address to serve on; a concrete one of this machine
     #[arg(short, long, value_name = "ADDR", default_value = "127.0.0.1")]
@@ -104,9 +106,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // Fails only when the signal thread is gone, and then the process is ending.
     let _ = ended.recv();
     let stats = server.stats();
-    let (sessions, calls, failed) = (stats.sessions_accepted.get(), stats.calls.get(), stats.calls_failed.get());
+    let (sessions, calls, failed) =
+        (stats.sessions_accepted.get(), stats.calls.get(), stats.calls_failed.get());
     if args.json {
-        let end = serde_json::json!({"event": "end", "sessions": sessions, "calls": calls, "calls_failed": failed});
+        let end =
+            serde_json::json!({"event": "end", "sessions": sessions, "calls": calls, "calls_failed": failed});
         println!("{end}");
     } else {
         println!("served {sessions} sessions, {calls} calls ({failed} failed)");

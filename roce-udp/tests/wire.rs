@@ -2,6 +2,8 @@
 //! namespaces. Needs root and `ip`; without them the test says so and passes.
 #![allow(unsafe_code)]
 
+mod side;
+
 use std::{
     fs::{self, File},
     io::{self, Read},
@@ -10,10 +12,15 @@ use std::{
     process::Command,
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use roce_udp::socket::{Port, PortConfig, ROCE_PORT, RecvBatch, Rest, SendBatch, local_mtu, wait};
+use roce_udp::{
+    Options,
+    socket::{Port, PortConfig, ROCE_PORT, RecvBatch, Rest, SendBatch, local_mtu, wait},
+};
+use side::Side;
+use verbs::{CmEvent, ConnParam};
 
 /// A super-packet, a lone datagram, a super-packet.
 const LENS: [usize; 7] = [4112, 4112, 4112, 100, 4128, 4112, 4112];
@@ -177,4 +184,38 @@ fn packet_socket() -> File {
     assert!(fd >= 0, "{}", io::Error::last_os_error());
     // SAFETY: a new descriptor that nothing else owns.
     unsafe { File::from_raw_fd(fd) }
+}
+
+#[test]
+fn a_device_outlives_a_full_send_buffer() {
+    thread::spawn(|| match new_namespace().and_then(|_| silent_network()) {
+        Ok(()) => dial_nobody(),
+        Err(error) => println!("skipped: no network namespace with a veth pair ({error})"),
+    })
+    .join()
+    .expect("the dialler");
+}
+
+/// More connection requests than the send buffer takes: the device waits for room, and all are reported.
+fn dial_nobody() {
+    const DIALLED: usize = 40;
+    let local = [10, 77, 0, 1].into();
+    let sides: Vec<_> = {
+        let device = side::device(local, &Options::default());
+        (0..DIALLED).map(|_| Side::on(device.clone())).collect()
+    };
+    side::set_option(local, (libc::SOL_SOCKET, libc::SO_SNDBUF), 4608);
+    let remote = SocketAddr::new([10, 77, 0, 9].into(), 1);
+    let param = ConnParam { connect_timeout: Some(Duration::from_secs(1)), ..ConnParam::default() };
+    let start = Instant::now();
+    for side in &sides {
+        side.channel.connect(&side.qp, remote, &param).expect("a request");
+    }
+    for side in &sides {
+        let event = side.event();
+        assert!(matches!(event, CmEvent::Unreachable { .. }), "{event:?}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    let turns = side::counter(&sides[0].context, "turns");
+    assert!(turns < 20_000, "{turns} turns: the device does not sleep");
 }

@@ -60,11 +60,15 @@ fn round(link: &Link, args: &Args, n: u32) -> anyhow::Result<()> {
     let sent = message(n, size as usize);
     link.buffer.memory().write(0, &sent);
     link.advertise(size)?;
-    let Seen::Advertised { .. } = link.receive()? else { bail!("the server closed the connection in round {n}") };
+    let Seen::Advertised { .. } = link.receive()? else {
+        bail!("the server closed the connection in round {n}")
+    };
     // The server has read the source; the sink starts empty so that nothing can pass by accident.
     link.buffer.memory().zero();
     link.advertise(size)?;
-    let Seen::Advertised { .. } = link.receive()? else { bail!("the server closed the connection in round {n}") };
+    let Seen::Advertised { .. } = link.receive()? else {
+        bail!("the server closed the connection in round {n}")
+    };
     let came = link.buffer.memory().to_vec(0, size as usize);
     if args.validate && came != sent {
         bail!("round {n}: what came back differs from what was sent");

@@ -8,8 +8,8 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use verbs::{
-    Access, Channel, CmEvent, CmId, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr, SendFlags,
-    SendOp, SendWr, WaitMode, Wake, Wc, WcOpcode, WcStatus,
+    Access, Channel, CmEvent, CmId, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,
+    SendFlags, SendOp, SendWr, WaitMode, Wake, Wc, WcOpcode, WcStatus,
 };
 
 /// Longer than a peer takes between two messages of a round.
@@ -72,7 +72,10 @@ pub(super) struct Link {
 
 /// What a link saw.
 pub(super) enum Seen {
-    Advertised { remote: RemoteAddr, size: u32 },
+    Advertised {
+        remote: RemoteAddr,
+        size: u32,
+    },
     /// The connection is over.
     Closed,
 }

@@ -114,7 +114,10 @@ mod tests {
 
     #[test]
     fn messages_look_like_rpings() {
-        assert_eq!(printable(&message(0, 64)), "rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqr");
+        assert_eq!(
+            printable(&message(0, 64)),
+            "rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqr"
+        );
         assert_eq!(printable(&message(1, 24)), "rdma-ping-1: BCDEFGHIJK");
         assert_eq!(message(57, 30)[13 + 1], b'z');
         assert_eq!(message(58, 24).len(), 24);

@@ -14,10 +14,7 @@ use crate::{
     psn::Psn,
     time::Time,
     transmit::Transmit,
-    wire::{
-        Bth, Deth, Packet, ROCE_PORT,
-        mad::MAD_LEN,
-    },
+    wire::{Bth, Deth, Packet, ROCE_PORT, mad::MAD_LEN},
 };
 
 /// The management queue pair, and its well-known key (IBTA vol. 1, 13.5.3).
@@ -37,13 +34,7 @@ pub(super) struct Management {
 
 impl Management {
     pub(super) fn new(cm: Cm) -> Self {
-        Self {
-            cm,
-            channels: BTreeMap::new(),
-            next_channel: 1,
-            owners: BTreeMap::new(),
-            psn: 0,
-        }
+        Self { cm, channels: BTreeMap::new(), next_channel: 1, owners: BTreeMap::new(), psn: 0 }
     }
 }
 

@@ -1,0 +1,180 @@
+//! An endpoint with memory that notices every access that should not be.
+
+use std::net::SocketAddr;
+
+use roce::{
+    Config, Endpoint, Memory, Received, RegionId, Time, Transmit,
+    icrc::{Flow, compute},
+    opcode::{self, Operation},
+    wire::{Bth, ICRC_LEN, Packet, ROCE_PORT, Reth},
+};
+use verbs::{Access, CqId, MrKeys, PdId, QpCap, QpInit, QpNum, Sge, Wc};
+
+use crate::program::Numbers;
+
+/// A registered region as the application knows it.
+pub(crate) struct Region {
+    pub(crate) keys: MrKeys,
+    pub(crate) pd: PdId,
+    pub(crate) va: u64,
+    pub(crate) access: Access,
+    /// Nothing is in front of or behind it: an access beyond its ends panics.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What the packet in hand may write.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Rule {
+    #[default]
+    Nothing,
+    /// Receives and READs: regions with local write access.
+    Local,
+    /// Regions with remote write access; with a RETH exactly where it says.
+    Remote(Option<Reth>),
+}
+
+/// Regions by their number.
+#[derive(Default)]
+pub(crate) struct Regions {
+    pub(crate) slots: Vec<Option<Region>>,
+    rule: Rule,
+    /// The protection domain of the queue pair the packet goes to.
+    pd: Option<PdId>,
+}
+
+impl Regions {
+    fn alive(&self, id: RegionId) -> &Region {
+        self.slots[id.0 as usize].as_ref().expect("only registered regions are touched")
+    }
+
+    /// All or part of a region, as the application would name it.
+    pub(crate) fn sge(&self, slot: usize, offset: u64, length: u32) -> Option<Sge> {
+        let region = self.slots.get(slot)?.as_ref()?;
+        Some(Sge { addr: region.va.wrapping_add(offset), length, lkey: region.keys.lkey })
+    }
+}
+
+impl Memory for Regions {
+    fn place(&mut self, region: RegionId, offset: u64, bytes: &[u8]) {
+        let found = self.alive(region);
+        assert_eq!(Some(found.pd), self.pd, "protection domain");
+        match self.rule {
+            Rule::Nothing => panic!("a packet that carries no data wrote"),
+            Rule::Local => assert!(found.access.local_write, "local write access"),
+            Rule::Remote(reth) => {
+                assert!(found.access.remote_write, "remote write access");
+                if let Some(reth) = reth {
+                    assert_eq!(
+                        (reth.rkey, reth.addr),
+                        (found.keys.rkey, found.va + offset),
+                        "where the RETH says"
+                    );
+                    assert!(bytes.len() <= reth.length as usize);
+                }
+            }
+        }
+        let found = self.slots[region.0 as usize].as_mut().expect("just found");
+        found.bytes[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// One device on one address, with one queue for send and one for receive completions.
+pub(crate) struct Device {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) regions: Regions,
+    pub(crate) send_cq: CqId,
+    pub(crate) recv_cq: CqId,
+    pub(crate) addr: SocketAddr,
+    transmit: Transmit,
+}
+
+impl Device {
+    pub(crate) fn new(config: Config, seed: u16, addr: SocketAddr, cq_depth: u32) -> Self {
+        let mut endpoint = Endpoint::new(config, 4096, Box::new(Numbers::new(seed)));
+        let [send_cq, recv_cq] = [0; 2].map(|_| endpoint.create_cq(cq_depth).expect("within the limits"));
+        Self { endpoint, regions: Regions::default(), send_cq, recv_cq, addr, transmit: Transmit::default() }
+    }
+
+    pub(crate) fn register(&mut self, pd: PdId, va: u64, bytes: Vec<u8>, access: Access) -> usize {
+        let (keys, id) = self.endpoint.reg_mr(pd, va, bytes.len() as u64, access).expect("within the limits");
+        let slot = id.0 as usize;
+        if self.regions.slots.len() <= slot {
+            self.regions.slots.resize_with(slot + 1, || None);
+        }
+        let old = self.regions.slots[slot].replace(Region { keys, pd, va, access, bytes });
+        assert!(old.is_none(), "region numbers of live regions differ");
+        slot
+    }
+
+    pub(crate) fn create_qp(&mut self, pd: PdId, cap: QpCap) -> QpNum {
+        let (send_cq, recv_cq) = (self.send_cq, self.recv_cq);
+        self.endpoint.create_qp(&QpInit { pd, send_cq, recv_cq, cap }).expect("within the limits")
+    }
+
+    /// Hands a datagram in. `pd` is that of the queue pair it names.
+    pub(crate) fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8], pd: Option<PdId>) {
+        self.regions.rule = Packet::decode(datagram).map(|packet| rule(&packet)).unwrap_or_default();
+        self.regions.pd = pd;
+        let mut to = self.addr;
+        to.set_port(ROCE_PORT);
+        let meta = Received { from, to, index: 0 };
+        self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions);
+    }
+
+    /// Builds the next packet as it goes on the wire.
+    pub(crate) fn send(&mut self, now: Time, ip_id: u16) -> Option<Vec<u8>> {
+        let mut transmit = std::mem::take(&mut self.transmit);
+        let sent = self.endpoint.poll_transmit(now, &mut transmit);
+        let datagram = sent.then(|| self.gather(&transmit, ip_id));
+        self.transmit = transmit;
+        datagram
+    }
+
+    fn gather(&self, transmit: &Transmit, ip_id: u16) -> Vec<u8> {
+        let mut bytes = transmit.header.as_slice().to_vec();
+        bytes.extend_from_slice(&transmit.inline);
+        let answer = opcode::info(bytes[0]).is_some_and(|info| info.operation == Operation::ReadResponse);
+        for piece in &transmit.pieces {
+            let region = self.regions.alive(piece.region);
+            assert!(!answer || region.access.remote_read, "remote read access");
+            bytes.extend_from_slice(&region.bytes[piece.offset as usize..][..piece.len as usize]);
+        }
+        bytes.resize(bytes.len() + transmit.pad(), 0);
+        seal(&mut bytes, self.addr, transmit.to, ip_id);
+        assert_eq!(bytes.len(), transmit.datagram_len());
+        Packet::decode(&bytes).expect("own packets decode");
+        bytes
+    }
+
+    /// Takes up to 64 completions.
+    pub(crate) fn poll(&mut self, cq: CqId) -> Vec<Wc> {
+        let mut out = vec![Wc::EMPTY; 64];
+        let n = self.endpoint.poll_cq(cq, &mut out).expect("the queue exists");
+        out.truncate(n);
+        out
+    }
+
+    /// Lets the endpoint do what is due.
+    pub(crate) fn expire(&mut self, now: Time) {
+        self.endpoint.handle_timeout(now);
+        assert!(self.endpoint.poll_timeout().is_none_or(|at| at > now), "a timer that is due again at once");
+    }
+}
+
+fn rule(packet: &Packet<'_>) -> Rule {
+    match opcode::info(packet.bth.opcode).map(|info| info.operation) {
+        Some(Operation::Send | Operation::ReadResponse) => Rule::Local,
+        Some(Operation::Write) => Rule::Remote(packet.reth),
+        _ => Rule::Nothing,
+    }
+}
+
+/// Appends the right ICRC. What is shorter than a BTH gets zeros.
+pub(crate) fn seal(bytes: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, ip_id: u16) {
+    let flow = Flow::new(from, to).expect("both ends are of one family");
+    let icrc = match bytes.split_at_checked(Bth::LEN) {
+        Some((header, rest)) => compute(&flow, ip_id, header, std::iter::once(rest)),
+        None => [0; ICRC_LEN],
+    };
+    bytes.extend(icrc);
+}

@@ -1,0 +1,100 @@
+//! What the targets of both session machines share.
+
+use mrsp::{
+    CallPlan, NaaAddress, RegionFlags, RegionRequest, RemoteRegion, codec,
+    host::{HostConfig, HostSession, Param},
+    immediate::Dialect,
+    plan::Prefix,
+};
+
+use crate::program::Program;
+
+/// A session of what the program says, unless no session can be made of it.
+pub(crate) fn host(program: &mut Program<'_>) -> Option<HostSession> {
+    let start = if program.rarely(8) { program.u64() >> 8 } else { 0 };
+    let config = HostConfig {
+        address_start: NaaAddress::new(start)?,
+        max_regions: program.pick(&[31, 255, 3]),
+        dialect: program.pick(&[Dialect::Main, Dialect::Next]),
+    };
+    let params: Vec<_> = (0..program.below(8)).map(|i| param(program, i)).collect();
+    let internals: Vec<_> = (0..program.below(4)).map(|_| size(program)).collect();
+    HostSession::new(&config, &params, &internals).ok()
+}
+
+fn param(program: &mut Program<'_>, index: usize) -> Param {
+    let flags =
+        RegionFlags::from_bits(if program.rarely(16) { program.byte() } else { program.byte() & 0xe });
+    let addr = if program.rarely(16) { program.u64() } else { 0x1_0000_0000 * (index as u64 + 1) };
+    Param { flags, addr, rkey: 100 + index as u32, size: size(program) }
+}
+
+fn size(program: &mut Program<'_>) -> u64 {
+    match program.byte() {
+        0..200 => program.byte().into(),
+        200..250 => program.u32().into(),
+        _ => program.u64(),
+    }
+}
+
+/// An advertisement of arbitrary regions, mostly of what was asked for.
+pub(crate) fn advertisement(program: &mut Program<'_>, asked: &[RegionRequest]) -> Vec<u8> {
+    let announced: Vec<_> = asked
+        .iter()
+        .filter(|request| !request.is_internal())
+        .enumerate()
+        .map(|(index, request)| RemoteRegion {
+            addr: if program.rarely(8) { program.u64() } else { 0x7000_0000_0000 },
+            rkey: 500 + index as u32,
+            size: if program.rarely(8) { program.u32() } else { request.host.size },
+        })
+        .collect();
+    codec::encode_advertisement(&announced).expect("a session has at most 255 regions")
+}
+
+/// A request for arbitrary regions.
+pub(crate) fn request(program: &mut Program<'_>) -> Vec<u8> {
+    let mut region = || RegionRequest {
+        flags: RegionFlags::from_bits(if program.rarely(8) { program.byte() } else { program.byte() & 0xe }),
+        naa_addr: NaaAddress::truncate(if program.rarely(8) { program.u64() } else { 0 }),
+        host: RemoteRegion {
+            addr: if program.rarely(8) { program.u64() } else { 0x5000_0000_0000 },
+            rkey: 7,
+            size: if program.rarely(4) { program.u32() } else { program.byte().into() },
+        },
+    };
+    let mut regions = vec![region()];
+    for _ in 0..regions[0].host.size % 6 {
+        regions.push(region());
+    }
+    codec::encode_request(&regions).expect("few regions")
+}
+
+pub(crate) fn prefixes(program: &mut Program<'_>) -> Vec<Prefix> {
+    let mut prefix = |_| match program.byte() % 4 {
+        0 => None,
+        1 => Some(program.u64()),
+        _ => Some(program.byte().into()),
+    };
+    let one = prefix(0);
+    (0..one.unwrap_or(0) % 10).map(prefix).chain([one]).collect()
+}
+
+/// Every write starts and ends in its parameter and goes to where the peer announced it; the last one alone has an
+/// immediate. `sizes` are the own regions', `peers` the other side's.
+pub(crate) fn check_plan(plan: &CallPlan, sizes: &[u32], peers: &[RemoteRegion]) {
+    let (last, before) = plan.writes().split_last().expect("a plan has a write");
+    assert!(last.immediate.is_some() && before.iter().all(|write| write.immediate.is_none()));
+    for write in plan.writes() {
+        let end = write.offset + u64::from(write.length);
+        assert!(end <= u64::from(sizes[write.param]), "beyond parameter {}", write.param);
+        let peer = &peers[write.param];
+        assert_eq!((write.remote_addr, write.rkey), (peer.addr, peer.rkey));
+        assert!(write.length <= peer.size);
+    }
+}
+
+/// Sizes of the parameters a host asked for.
+pub(crate) fn sizes(requests: &[RegionRequest]) -> Vec<u32> {
+    requests.iter().filter(|r| !r.is_internal()).map(|r| r.host.size).collect()
+}

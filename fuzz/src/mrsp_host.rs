@@ -1,0 +1,72 @@
+//! The host's session under any sequence of calls, messages and responses.
+
+use mrsp::{CallPlan, ErrorCode, FunctionCode, HostSession, U24, codec, host::CallError};
+
+use crate::{
+    mrsp_common::{advertisement, check_plan, host, prefixes, sizes},
+    program::Program,
+};
+
+pub fn run(data: &[u8]) {
+    let mut program = Program::new(data);
+    let Some(mut session) = host(&mut program) else { return };
+    let mut plan = CallPlan::default();
+    while !program.is_over() {
+        let failed = session.is_failed();
+        step(&mut program, &mut session, &mut plan);
+        assert!(!failed || session.is_failed(), "a session is over for good");
+        assert!(!session.is_ready() || session.peer_regions().is_some());
+    }
+}
+
+fn step(program: &mut Program<'_>, session: &mut HostSession, plan: &mut CallPlan) {
+    match program.byte() % 10 {
+        0 => drop(session.start()),
+        1 => {
+            let message = advertisement(program, session.requests());
+            let _ = session.handle_message(&message);
+        }
+        2 => {
+            let mut message = advertisement(program, session.requests());
+            program.mutate(&mut message);
+            let _ = session.handle_message(&message);
+        }
+        3 => {
+            let message = codec::encode_error(ErrorCode::from(program.byte()));
+            session.handle_message(&message).expect_err("an error ends the session");
+        }
+        4 | 5 => call(program, session, plan),
+        6 => drop(session.handle_response(program.u32(), program.u32())),
+        7 => drop(session.call_not_posted()),
+        8 => signal_error(session, plan),
+        _ => {
+            let len = program.below(64);
+            let _ = session.handle_message(program.bytes(len));
+        }
+    }
+}
+
+fn call(program: &mut Program<'_>, session: &mut HostSession, plan: &mut CallPlan) {
+    let function = FunctionCode::new(program.byte() % 127 + 1).expect("1 to 127");
+    let user = U24::new(program.u32() >> 8).expect("24 bits");
+    let (before, ready) = (plan.clone(), session.is_ready());
+    match session.begin_call(function, user, &prefixes(program), plan) {
+        Ok(()) => {
+            let peers = session.peer_regions().expect("known in a call");
+            check_plan(plan, &sizes(session.requests()), peers);
+        }
+        Err(error) => {
+            assert_eq!(*plan, before);
+            assert_eq!(matches!(error, CallError::State { .. }), !ready);
+            assert_eq!(session.is_ready(), ready);
+        }
+    }
+}
+
+fn signal_error(session: &mut HostSession, plan: &mut CallPlan) {
+    let peers = session.peer_regions().map(<[_]>::to_vec);
+    if session.signal_error(plan).is_ok() {
+        check_plan(plan, &sizes(session.requests()), &peers.expect("needed to signal"));
+        assert!(session.is_failed());
+    }
+}

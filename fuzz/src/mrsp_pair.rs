@@ -1,0 +1,103 @@
+//! Both session machines against each other: what one plans the other takes, until somebody injects something.
+
+use mrsp::{
+    CallPlan, FunctionCode, HostSession, NaaSession, RemoteRegion, ReturnCode, U24,
+    immediate::Answer,
+    naa::{Failure, Limits, Placement},
+};
+
+use crate::{
+    mrsp_common::{check_plan, host, prefixes, sizes},
+    program::Program,
+};
+
+pub fn run(data: &[u8]) {
+    let mut program = Program::new(data);
+    let Some(mut host) = host(&mut program) else { return };
+    let limits = Limits { max_regions: 255, max_session_bytes: u64::MAX, ..Limits::default() };
+    let mut naa = NaaSession::new(limits);
+    let mut plan = CallPlan::default();
+    if !set_up(&mut program, &mut host, &mut naa) {
+        return;
+    }
+    while !program.is_over() && !host.is_failed() && !naa.is_failed() {
+        round(&mut program, &mut host, &mut naa, &mut plan);
+    }
+}
+
+/// False when the injected message ended it.
+fn set_up(program: &mut Program<'_>, host: &mut HostSession, naa: &mut NaaSession) -> bool {
+    let mut request = host.start().expect("a fresh session");
+    let hostile = program.rarely(16);
+    if hostile {
+        program.mutate(&mut request);
+    }
+    let Ok(regions) = naa.handle_message(&request) else {
+        assert!(hostile, "what a host asks for is granted");
+        return false;
+    };
+    let params = regions.iter().filter(|region| !region.is_internal()).count();
+    let placements: Vec<_> =
+        (0..params).map(|i| Placement { addr: 0x10_0000 * i as u64, rkey: i as u32 }).collect();
+    let mut answer = naa.allocated(&placements).expect("one placement for each parameter");
+    let hostile = hostile || program.rarely(16);
+    if hostile {
+        program.mutate(&mut answer);
+    }
+    let agreed = host.handle_message(&answer);
+    assert!(hostile || agreed.is_ok(), "{agreed:?}");
+    agreed.is_ok() && !hostile
+}
+
+/// A call and its answer, or something injected.
+fn round(program: &mut Program<'_>, host: &mut HostSession, naa: &mut NaaSession, plan: &mut CallPlan) {
+    let function = FunctionCode::new(program.byte() % 127 + 1).expect("1 to 127");
+    let user = U24::new(program.u16().into()).expect("24 bits");
+    if host.begin_call(function, user, &prefixes(program), plan).is_err() {
+        return;
+    }
+    check_plan(plan, &sizes(host.requests()), host.peer_regions().expect("known in a call"));
+    if inject(program, host, naa) {
+        return;
+    }
+    let call = naa.handle_request(immediate(plan)).expect("a call of a ready session");
+    assert_eq!((call.function, call.user), (Some(function), user));
+    let prefixes = prefixes(program);
+    let code = ReturnCode::new(U24::new(program.byte().into()).expect("24 bits"));
+    let result = code.map_or(Ok(&prefixes[..]), |code| Err(Failure { code, status_bytes: 0 }));
+    let announced: Vec<RemoteRegion> = naa.regions().iter().map(|region| region.host).collect();
+    let own = sizes(naa.regions());
+    if naa.respond(result, plan).is_err() {
+        naa.respond(Ok(&[]), plan).expect("whole outputs always fit");
+    }
+    check_plan(plan, &own, &announced);
+    let bytes = plan.writes().last().map_or(0, |write| write.length);
+    let outcome = host.handle_response(immediate(plan), bytes).expect("an answer to a call");
+    assert_eq!((outcome.function, outcome.last_write_bytes), (function, bytes));
+    assert!(!matches!(outcome.answer, Answer::Failure(failure) if Some(failure) != code));
+    assert!(host.is_ready() && naa.is_ready());
+}
+
+fn immediate(plan: &CallPlan) -> u32 {
+    plan.writes().last().and_then(|write| write.immediate).expect("the last write has it")
+}
+
+/// A message or immediate from nowhere; it ends the session it goes to.
+fn inject(program: &mut Program<'_>, host: &mut HostSession, naa: &mut NaaSession) -> bool {
+    match program.byte() {
+        253 => {
+            let bytes = program.bytes(40);
+            assert!(host.handle_message(bytes).is_err() && host.is_failed());
+        }
+        254 => {
+            let bytes = program.bytes(40);
+            assert!(naa.handle_message(bytes).is_err() && naa.is_failed());
+        }
+        255 => {
+            naa.handle_request(program.u32()).ok();
+            assert!(naa.handle_request(program.u32()).is_err() && naa.is_failed());
+        }
+        _ => return false,
+    }
+    true
+}

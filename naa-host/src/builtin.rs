@@ -1,0 +1,148 @@
+//! Built-in functions (codes 16 to 63): an argument block goes in first, a status block comes out first.
+//!
+//! [`call`] does everything at once. [`Job`] lets large inputs be read straight into their regions and
+//! outputs be written straight from them.
+
+use std::net::SocketAddr;
+
+use mrsp::{
+    FunctionCode,
+    builtin::{BLOCK_BYTES, StatusBlock},
+};
+
+use crate::{Device, Error, Param, Session, SessionConfig};
+
+pub use mrsp::builtin::{Arguments, FftDirection, Group, NAMES, by_name, name};
+
+/// A session whose regions are as built-in functions want them. Inputs and outputs are counted from 0 without
+/// the blocks.
+#[derive(Debug)]
+pub struct Job {
+    session: Session,
+    inputs: usize,
+    outputs: usize,
+    /// Bytes of each output that are a result.
+    produced: Vec<usize>,
+}
+
+impl Job {
+    /// Connects with regions for `inputs` and `outputs` of so many bytes.
+    ///
+    /// # Errors
+    /// As [`Session::connect`].
+    pub fn connect(
+        device: &Device,
+        peer: SocketAddr,
+        inputs: &[usize],
+        outputs: &[usize],
+        config: &SessionConfig,
+    ) -> Result<Self, Error> {
+        let params: Vec<_> = [Param::input(BLOCK_BYTES)]
+            .into_iter()
+            .chain(inputs.iter().map(|&len| Param::input(len)))
+            .chain([Param::output(BLOCK_BYTES)])
+            .chain(outputs.iter().map(|&len| Param::output(len)))
+            .collect();
+        let session = Session::connect(device, peer, &params, config)?;
+        let produced = vec![0; outputs.len()];
+        Ok(Self { session, inputs: inputs.len(), outputs: outputs.len(), produced })
+    }
+
+    /// The region of input `index`, to be filled.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchParam`].
+    pub fn input(&mut self, index: usize) -> Result<&mut [u8], Error> {
+        if index >= self.inputs {
+            return Err(Error::NoSuchParam { index, params: self.inputs });
+        }
+        self.session.lease_mut(1 + index)
+    }
+
+    /// Sends only the first `bytes` of input `index`; `None`: all of it.
+    ///
+    /// # Errors
+    /// As [`Session::set_bytes_to_send`].
+    pub fn set_bytes_to_send(&mut self, index: usize, bytes: Option<u64>) -> Result<(), Error> {
+        if index >= self.inputs {
+            return Err(Error::NoSuchParam { index, params: self.inputs });
+        }
+        self.session.set_bytes_to_send(1 + index, bytes)
+    }
+
+    /// Runs the function to its end.
+    ///
+    /// # Errors
+    /// [`Error::Function`] with the status block's detail if it fails; [`Error::Status`] and
+    /// [`Error::Produced`] if its results are not as announced; else as [`Session::call`].
+    pub fn run(&mut self, arguments: &Arguments) -> Result<(), Error> {
+        let function = arguments.function();
+        self.produced.fill(0);
+        self.session.write(0, 0, &arguments.encode())?;
+        // Else the last call's could be taken for this one's.
+        self.session.write(1 + self.inputs, 0, &[0; BLOCK_BYTES])?;
+        match self.session.call(function) {
+            Ok(_) => self.accept(&self.session.status_block()?),
+            Err(error) => Err(self.detailed(error, function)),
+        }
+    }
+
+    /// What the function produced in output `index`, after a run.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchParam`].
+    pub fn output(&self, index: usize) -> Result<&[u8], Error> {
+        let produced = *self.produced.get(index).ok_or(Error::NoSuchParam { index, params: self.outputs })?;
+        let all = self.session.lease(2 + self.inputs + index)?;
+        Ok(&all[..produced])
+    }
+
+    /// # Errors
+    /// As [`Session::finalize`].
+    pub fn finalize(self) -> Result<(), Error> {
+        self.session.finalize()
+    }
+
+    fn accept(&mut self, status: &StatusBlock) -> Result<(), Error> {
+        let peer = self.session.peer();
+        // Output 0 is the block itself.
+        for (output, &produced) in status.produced.iter().skip(1).enumerate().take(self.outputs) {
+            let size = self.session.lease(2 + self.inputs + output)?.len();
+            let fits = usize::try_from(produced).ok().filter(|&produced| produced <= size);
+            self.produced[output] = fits.ok_or(Error::Produced { peer, output, produced, size })?;
+        }
+        Ok(())
+    }
+
+    /// The status block says more than the immediate, if it arrived.
+    fn detailed(&self, error: Error, function: FunctionCode) -> Error {
+        match (error, self.session.status_block()) {
+            (Error::Function { peer, code, .. }, Ok(status)) if status.code == Some(code) => {
+                Error::Function { peer, function, code, detail: status.detail }
+            }
+            (error, _) => error,
+        }
+    }
+}
+
+/// Runs a function once: sends `inputs`, returns what it produced in outputs of at most so many bytes.
+///
+/// # Errors
+/// As [`Job::connect`] and [`Job::run`].
+pub fn call(
+    device: &Device,
+    peer: SocketAddr,
+    arguments: &Arguments,
+    inputs: &[&[u8]],
+    outputs: &[usize],
+) -> Result<Vec<Vec<u8>>, Error> {
+    let sizes: Vec<_> = inputs.iter().map(|input| input.len()).collect();
+    let mut job = Job::connect(device, peer, &sizes, outputs, &SessionConfig::default())?;
+    for (index, input) in inputs.iter().enumerate() {
+        job.input(index)?.copy_from_slice(input);
+    }
+    job.run(arguments)?;
+    let produced = (0..outputs.len()).map(|index| job.output(index).map(<[u8]>::to_vec)).collect();
+    job.finalize()?;
+    produced
+}

@@ -1,0 +1,56 @@
+//! Asking an accelerator what it offers.
+
+use std::net::SocketAddr;
+
+use mrsp::{
+    ReturnCode,
+    builtin::CATALOGUE,
+    catalogue::{Catalogue, Header, USUAL_BYTES},
+};
+
+use crate::{Device, Error, Param, Session, SessionConfig};
+
+/// No honest catalogue is larger: 127 functions of some 64 KiB each.
+const MAX_BYTES: usize = 16 << 20;
+
+/// The functions that `peer` offers.
+///
+/// # Errors
+/// [`Error::Function`] with [`ReturnCode::UNKNOWN_FUNCTION`] or another code if it has no catalogue,
+/// [`Error::Catalogue`] if what it wrote is none; else as [`Session::connect`].
+pub fn functions(device: &Device, peer: SocketAddr) -> Result<Catalogue, Error> {
+    match query(device, peer, USUAL_BYTES)? {
+        Answer::Whole(catalogue) => Ok(catalogue),
+        Answer::Larger { error, bytes } if bytes > MAX_BYTES => Err(error),
+        Answer::Larger { bytes, .. } => match query(device, peer, bytes)? {
+            Answer::Whole(catalogue) => Ok(catalogue),
+            Answer::Larger { error, .. } => Err(error),
+        },
+    }
+}
+
+enum Answer {
+    Whole(Catalogue),
+    /// It does not fit; so many bytes are needed.
+    Larger {
+        error: Error,
+        bytes: usize,
+    },
+}
+
+fn query(device: &Device, peer: SocketAddr, bytes: usize) -> Result<Answer, Error> {
+    let params = [Param::output(bytes)];
+    let mut session = Session::connect(device, peer, &params, &SessionConfig::default())?;
+    let called = session.call(CATALOGUE);
+    let unusable = |source| Error::Catalogue { peer, source };
+    let answer = match called {
+        Ok(_) => Answer::Whole(Catalogue::decode(session.lease(0)?).map_err(unusable)?),
+        Err(error) if error.return_code() == Some(ReturnCode::OUTPUT_TOO_SMALL) => {
+            let header = Header::decode(session.lease(0)?).map_err(unusable)?;
+            Answer::Larger { error, bytes: header.bytes as usize }
+        }
+        Err(error) => return Err(error),
+    };
+    session.finalize()?;
+    Ok(answer)
+}

@@ -1,0 +1,127 @@
+//! Devices, one per local address and process.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use verbs::{Context, DeviceAttr};
+
+use crate::Error;
+
+/// Names the local address to use, whatever the route says.
+pub const LOCAL_IP_VARIABLE: &str = "NAA_LOCAL_IP";
+
+/// Devices by process, since a parent's is not its child's, and address.
+static OPENED: Mutex<BTreeMap<(u32, IpAddr), Weak<Inner>>> = Mutex::new(BTreeMap::new());
+
+/// An opened device. Cloning shares it, and so do all that open the same address in one process.
+#[derive(Clone)]
+pub struct Device(Arc<Inner>);
+
+struct Inner {
+    /// `None` only while being dropped.
+    context: Option<Context>,
+    description: String,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Closed under the lock: who opens the address next must find its port free.
+        let _opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        self.context = None;
+    }
+}
+
+impl Device {
+    /// The device on `local`, a concrete address of this machine.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if there is no such address or it cannot be used.
+    pub fn open(local: IpAddr) -> Result<Self, Error> {
+        Self::open_because(local, "asked for")
+    }
+
+    /// The device from which `peer` is reached: on `NAA_LOCAL_IP` if set, else where its route begins.
+    ///
+    /// # Errors
+    /// [`Error::Environment`] for a bad `NAA_LOCAL_IP`, [`Error::Device`] if no route leads there or the device
+    /// cannot be opened.
+    pub fn towards(peer: SocketAddr) -> Result<Self, Error> {
+        match std::env::var(LOCAL_IP_VARIABLE) {
+            Ok(value) => Self::open_because(local_ip(&value, peer)?, "set by NAA_LOCAL_IP"),
+            Err(std::env::VarError::NotPresent) => {
+                Self::open_because(roce_udp::source_for(peer.ip())?, "chosen by the route")
+            }
+            Err(std::env::VarError::NotUnicode(value)) => {
+                Err(bad_local_ip(&value.to_string_lossy(), "not an IP address"))
+            }
+        }
+    }
+
+    fn open_because(local: IpAddr, reason: &str) -> Result<Self, Error> {
+        let local = local.to_canonical();
+        let key = (std::process::id(), local);
+        // Held while opening: two devices on one address would be in each other's way.
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(inner) = opened.get(&key).and_then(Weak::upgrade) {
+            return Ok(Self(inner));
+        }
+        let context = roce_udp::open(local, &roce_udp::Options::default())?;
+        let description = describe(context.attr(), reason);
+        tracing::info!("opened {description}");
+        let inner = Arc::new(Inner { context: Some(context), description });
+        opened.retain(|_, device| device.strong_count() > 0);
+        opened.insert(key, Arc::downgrade(&inner));
+        Ok(Self(inner))
+    }
+
+    /// Which provider was chosen, where, and why, for people.
+    pub fn describe(&self) -> &str {
+        &self.0.description
+    }
+
+    /// The local address.
+    pub fn address(&self) -> IpAddr {
+        self.context().attr().address
+    }
+
+    /// Counters by name, named as rxe's hw_counters where one exists.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.context().driver().counters()
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        self.0.context.as_ref().expect("a device has its context until it is dropped")
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Device").field(&self.describe()).finish()
+    }
+}
+
+fn describe(attr: &DeviceAttr, reason: &str) -> String {
+    let mut text = format!("{} ({} provider), address {reason}", attr.name, attr.provider);
+    if !attr.can_listen {
+        text.push_str("; another holds UDP port 4791 there, so only embedded peers can be reached");
+    }
+    text
+}
+
+fn local_ip(value: &str, peer: SocketAddr) -> Result<IpAddr, Error> {
+    match value.trim().parse::<IpAddr>() {
+        Ok(local) if local.is_ipv4() != peer.is_ipv4() => {
+            Err(bad_local_ip(value, &format!("not of the family of {peer}; unset it or choose another")))
+        }
+        Ok(local) => Ok(local),
+        Err(_) => Err(bad_local_ip(value, "not an IP address; `ip addr` lists this machine's")),
+    }
+}
+
+fn bad_local_ip(value: &str, problem: &str) -> Error {
+    Error::Environment { name: LOCAL_IP_VARIABLE, value: value.to_owned(), problem: problem.to_owned() }
+}

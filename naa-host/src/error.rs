@@ -1,0 +1,180 @@
+//! What can go wrong, whose business it is, and what to do about it.
+
+use std::{fmt, net::SocketAddr, time::Duration};
+
+use mrsp::{
+    FunctionCode, ReturnCode,
+    builtin::{self, BlockError},
+    catalogue::CatalogueError,
+    host::{CallError, PeerError, SetupError},
+};
+use verbs::{RejectReason, Unreachable, WcStatus};
+
+use crate::spec::SpecError;
+
+/// Who has to act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// The calling program, or whoever set its environment.
+    Program,
+    /// This machine: devices, memory, addresses.
+    Machine,
+    Network,
+    Accelerator,
+}
+
+/// How a connection ended before its session did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Gone {
+    /// The accelerator said so.
+    Disconnected,
+    /// It acknowledged nothing any more.
+    Silent,
+    /// The queue pair failed.
+    Failed(WcStatus),
+}
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disconnected => f.write_str("it ended the connection; its log says why"),
+            Self::Silent => {
+                f.write_str("it does not answer any more; see whether it runs and can be reached")
+            }
+            Self::Failed(status) => write!(f, "the connection failed: {status}; its log may say why"),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("{peer} refused the connection: {}", refusal(*reason))]
+    ConnectionRefused { peer: SocketAddr, reason: RejectReason },
+    /// `device` is the local side, for people.
+    #[error("{peer} cannot be reached from {device}: {}", unreachable_because(*why))]
+    Unreachable { peer: SocketAddr, why: Unreachable, device: String },
+    #[error("{peer} did not finish {doing} within {limit:?}; see its load and its log, or allow more time")]
+    TimedOut { peer: SocketAddr, doing: &'static str, limit: Duration },
+    #[error("lost the accelerator {peer}: {why}")]
+    PeerGone { peer: SocketAddr, why: Gone },
+    /// It refuses the regions or breaks the protocol.
+    #[error("{peer}: {source}")]
+    Peer { peer: SocketAddr, source: PeerError },
+    /// The function ran, or could not, and says so.
+    #[error("{peer}, {}: {code}{}", function_name(*function), needed(*code, *detail))]
+    Function {
+        peer: SocketAddr,
+        function: FunctionCode,
+        code: ReturnCode,
+        /// Of a built-in function's status block; with OUTPUT_TOO_SMALL the bytes needed, 0 if unknown.
+        detail: u64,
+    },
+    #[error("{peer} wrote no usable catalogue: {source}")]
+    Catalogue { peer: SocketAddr, source: CatalogueError },
+    #[error("{peer} wrote no usable status block: {source}")]
+    Status { peer: SocketAddr, source: BlockError },
+    #[error("{peer} claims {produced} bytes of output {output}, which has {size}")]
+    Produced { peer: SocketAddr, output: usize, produced: u64, size: usize },
+    #[error("this machine: {0}")]
+    Device(#[from] verbs::Error),
+    #[error("this machine: {0}")]
+    Memory(#[source] std::io::Error),
+    #[error("invalid regions: {0}")]
+    Setup(#[from] SetupError),
+    #[error("invalid call: {0}")]
+    Call(#[from] CallError),
+    #[error("the regions are in use by a call; wait for its outcome first")]
+    InCall,
+    #[error("no call is under way; invoke one first")]
+    NoCall,
+    #[error("there is no parameter {index}, the session has {params}, counted from 0 without internal ones")]
+    NoSuchParam { index: usize, params: usize },
+    #[error("parameter {index} is not sent; only inputs have a number of bytes to send")]
+    NotInput { index: usize },
+    #[error("{len} bytes at {offset} do not lie inside parameter {index}, which has {size}")]
+    OutOfBounds { index: usize, offset: usize, len: usize, size: usize },
+    #[error("{name}={value}: {problem}")]
+    Environment { name: &'static str, value: String, problem: String },
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+}
+
+impl Error {
+    /// Who has to act.
+    pub fn party(&self) -> Party {
+        match self {
+            Self::Unreachable { .. } | Self::PeerGone { why: Gone::Silent, .. } => Party::Network,
+            Self::ConnectionRefused { .. }
+            | Self::TimedOut { .. }
+            | Self::PeerGone { .. }
+            | Self::Peer { .. }
+            | Self::Catalogue { .. }
+            | Self::Status { .. }
+            | Self::Produced { .. } => Party::Accelerator,
+            Self::Function { code, .. } => match *code {
+                ReturnCode::UNKNOWN_FUNCTION
+                | ReturnCode::BAD_ARGUMENTS
+                | ReturnCode::MALFORMED_INPUT
+                | ReturnCode::OUTPUT_TOO_SMALL
+                | ReturnCode::OVER_LIMIT => Party::Program,
+                _ => Party::Accelerator,
+            },
+            Self::Device(_) | Self::Memory(_) => Party::Machine,
+            Self::Setup(_)
+            | Self::Call(_)
+            | Self::InCall
+            | Self::NoCall
+            | Self::NoSuchParam { .. }
+            | Self::NotInput { .. }
+            | Self::OutOfBounds { .. }
+            | Self::Environment { .. }
+            | Self::Spec(_) => Party::Program,
+        }
+    }
+
+    /// The return code of a function that failed.
+    pub fn return_code(&self) -> Option<ReturnCode> {
+        match self {
+            Self::Function { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+}
+
+fn refusal(reason: RejectReason) -> String {
+    let remedy = match reason {
+        RejectReason::INVALID_SERVICE_ID => "start one with `naa serve`, or correct the port",
+        RejectReason::CONSUMER_DEFINED => "it is full or does not serve this address; its log says which",
+        RejectReason::NO_QP | RejectReason::NO_RESOURCES => "it is full; try again later",
+        _ => "its log may say why",
+    };
+    format!("{reason}; {remedy}")
+}
+
+fn unreachable_because(why: Unreachable) -> &'static str {
+    match why {
+        Unreachable::NoAnswer => {
+            "nothing answers; see whether an accelerator runs there and firewalls let UDP port 4791 through \
+             both ways"
+        }
+        Unreachable::NotConfirmed => "the connection was not confirmed; see whether packets are lost",
+        Unreachable::Network => "the network refuses packets to it; `ip route get` shows the way they take",
+    }
+}
+
+fn function_name(function: FunctionCode) -> String {
+    match builtin::name(function) {
+        Some(name) => format!("function {function} ({name})"),
+        None => format!("function {function}"),
+    }
+}
+
+fn needed(code: ReturnCode, detail: u64) -> String {
+    if code == ReturnCode::OUTPUT_TOO_SMALL && detail > 0 {
+        format!("; {detail} bytes are needed")
+    } else {
+        String::new()
+    }
+}

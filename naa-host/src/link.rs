@@ -1,0 +1,239 @@
+//! A connection: its queue pair, what completes on it and what happens to it.
+
+use std::{net::SocketAddr, time::Instant};
+
+use mrsp::region::message_buffer_bytes;
+use verbs::{
+    Access, Channel, CmEvent, CmId, ConnParam, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RejectReason,
+    RemoteAddr, SendFlags, SendOp, SendWr, Unreachable, WaitMode, WaitOn, Wake, Wc, WcOpcode, WcStatus,
+};
+
+use crate::{Device, Error, Gone};
+
+/// The host's own message.
+const MESSAGE: u64 = 1;
+/// The last WRITE of a call.
+pub(crate) const CALL: u64 = 2;
+const PROBE: u64 = 3;
+const RECEIVE: u64 = 4;
+
+/// Work requests of a session beside one WRITE per region: its message, a probe, a call without inputs.
+const SPARE_SENDS: u32 = 4;
+/// One is always posted.
+const RECEIVES: u32 = 2;
+/// Completions taken at once.
+const BATCH: usize = 4;
+
+/// What happened on a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Established,
+    /// A SEND of so many bytes is in the message buffer.
+    Message {
+        len: usize,
+    },
+    Response {
+        immediate: u32,
+        bytes: u32,
+    },
+    /// The WRITEs of the call are acknowledged.
+    Written,
+}
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) peer: SocketAddr,
+    /// `None` once closed.
+    qp: Option<Qp>,
+    id: Option<CmId>,
+    /// Why the connection broke. Reported when everything that came before is taken.
+    gone: Option<Gone>,
+    probing: bool,
+    taken: [Wc; BATCH],
+    /// Completions in `taken` that are still to be looked at.
+    fresh: std::ops::Range<usize>,
+    /// Room for a message received, then for one to send.
+    messages: Mr,
+    message_bytes: usize,
+    cq: Cq,
+    channel: Channel,
+    pub(crate) pd: Pd,
+    // Last: everything above is of this device.
+    device: Device,
+}
+
+impl Link {
+    /// Everything a connection needs but the connection.
+    pub(crate) fn new(device: &Device, peer: SocketAddr, regions: usize) -> Result<Self, Error> {
+        let context = device.context();
+        let pd = context.alloc_pd()?;
+        let regions = u8::try_from(regions).unwrap_or(u8::MAX);
+        let max_send_wr = u32::from(regions) + SPARE_SENDS;
+        let cq = context.create_cq(max_send_wr + RECEIVES)?;
+        let qp = pd.create_qp(&cq, &cq, QpCap { max_send_wr, max_recv_wr: RECEIVES, max_sge: 1 })?;
+        let message_bytes = message_buffer_bytes(regions);
+        let memory = region::alloc(2 * message_bytes).map_err(Error::Memory)?;
+        Ok(Self {
+            peer,
+            qp: Some(qp),
+            id: None,
+            gone: None,
+            probing: false,
+            taken: [Wc::EMPTY; BATCH],
+            fresh: 0..0,
+            messages: pd.reg_mr(&memory, Access::LOCAL)?,
+            message_bytes,
+            cq,
+            channel: context.create_channel()?,
+            pd,
+            device: device.clone(),
+        })
+    }
+
+    pub(crate) fn connect(&mut self, param: &ConnParam) -> Result<(), Error> {
+        let Some(qp) = &self.qp else { return Err(self.lost()) };
+        self.id = Some(self.channel.connect(qp, self.peer, param)?);
+        Ok(())
+    }
+
+    /// Receives have the message buffer also during calls, so that an error message is not a mystery.
+    pub(crate) fn post_receive(&self) -> Result<(), Error> {
+        let Some(qp) = &self.qp else { return Err(self.lost()) };
+        let buffer = self.messages.sge(0, self.message_bytes as u32);
+        Ok(qp.post_recv(&RecvWr { wr_id: RECEIVE, sges: &[buffer] })?)
+    }
+
+    pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        // It has one entry per region, as the buffer.
+        self.messages.memory().write(self.message_bytes, message);
+        let sge = self.messages.sge(self.message_bytes as u64, message.len() as u32);
+        self.post(&[SendWr {
+            wr_id: MESSAGE,
+            op: SendOp::Send,
+            payload: Payload::Sges(&[sge]),
+            flags: SendFlags::SIGNALED_SOLICITED,
+        }])
+    }
+
+    pub(crate) fn message(&self, len: usize) -> Vec<u8> {
+        self.messages.memory().to_vec(0, len.min(self.message_bytes))
+    }
+
+    pub(crate) fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), Error> {
+        let Some(qp) = &self.qp else { return Err(self.lost()) };
+        Ok(qp.post_send(wrs).map_err(|(_, error)| error)?)
+    }
+
+    /// Asks for a sign of life by a WRITE of no bytes, unless the last one was not answered yet.
+    pub(crate) fn probe(&mut self, to: RemoteAddr) -> Result<(), Error> {
+        if self.probing {
+            return Ok(());
+        }
+        self.probing = true;
+        let (op, payload) = (SendOp::Write(to), Payload::Inline(&[]));
+        self.post(&[SendWr { wr_id: PROBE, op, payload, flags: SendFlags::SIGNALED }])
+    }
+
+    pub(crate) fn max_inline_data(&self) -> usize {
+        self.device.context().attr().max_inline_data as usize
+    }
+
+    /// What happened next, in order. An error is the last thing that happens.
+    pub(crate) fn next(&mut self) -> Result<Option<Event>, Error> {
+        loop {
+            if let Some(at) = self.fresh.next() {
+                let wc = self.taken[at];
+                if let Some(event) = self.completed(&wc) {
+                    return Ok(Some(event));
+                }
+                continue;
+            }
+            let count = self.cq.poll(&mut self.taken)?;
+            if count > 0 {
+                self.fresh = 0..count;
+                continue;
+            }
+            match self.channel.next_event()? {
+                // What completed before it is looked at first.
+                Some(CmEvent::Disconnected { .. }) => self.note(Gone::Disconnected),
+                Some(CmEvent::Established { .. }) => return Ok(Some(Event::Established)),
+                Some(CmEvent::Rejected { reason, .. }) => return Err(self.rejected(reason)),
+                Some(CmEvent::Unreachable { why, .. }) => return Err(self.unreachable(why)),
+                Some(_) => {}
+                None if self.gone.is_some() => return Err(self.lost()),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn completed(&mut self, wc: &Wc) -> Option<Event> {
+        match wc.status {
+            WcStatus::Success => {}
+            WcStatus::RetryExceeded => {
+                self.note(Gone::Silent);
+                return None;
+            }
+            status => {
+                self.note(Gone::Failed(status));
+                return None;
+            }
+        }
+        if wc.wr_id == PROBE {
+            self.probing = false;
+        }
+        match (wc.opcode, wc.wr_id) {
+            (WcOpcode::Recv, _) => Some(Event::Message { len: wc.byte_len as usize }),
+            (WcOpcode::RecvWriteWithImm, _) => {
+                Some(Event::Response { immediate: wc.imm.unwrap_or(0), bytes: wc.byte_len })
+            }
+            (_, CALL) => Some(Event::Written),
+            _ => None,
+        }
+    }
+
+    /// Keeps the first reason; that work requests were flushed is none.
+    fn note(&mut self, why: Gone) {
+        const FLUSHED: Gone = Gone::Failed(WcStatus::WrFlushError);
+        if self.gone.is_none_or(|before| before == FLUSHED) {
+            self.gone = Some(why);
+        }
+    }
+
+    fn lost(&self) -> Error {
+        let why = self.gone.unwrap_or(Gone::Failed(WcStatus::WrFlushError));
+        Error::PeerGone { peer: self.peer, why }
+    }
+
+    fn rejected(&self, reason: RejectReason) -> Error {
+        Error::ConnectionRefused { peer: self.peer, reason }
+    }
+
+    fn unreachable(&self, why: Unreachable) -> Error {
+        Error::Unreachable { peer: self.peer, why, device: self.device.describe().to_owned() }
+    }
+
+    /// Waits until there may be something to take, or until `deadline`.
+    pub(crate) fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
+        let on = WaitOn { cq: Some(self.cq.id()), channel: Some(self.channel.id()) };
+        Ok(self.device.context().wait(on, mode, deadline)?)
+    }
+
+    /// Ends the connection without waiting for the peer. No work request is left then.
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
+        let Some(qp) = self.qp.take() else { return Ok(()) };
+        let told = self.id.map_or(Ok(()), |id| self.channel.disconnect(id));
+        drop(qp);
+        if let Some(id) = self.id.take() {
+            // What remains of it is the device's business.
+            let _ = self.channel.destroy_id(id);
+        }
+        if self.gone.is_some() { Ok(()) } else { Ok(told?) }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,382 @@
+//! A session: regions agreed on with an accelerator, and calls that work on them.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use mrsp::{
+    CallPlan, FunctionCode, HostSession, RegionFlags, U24, builtin::StatusBlock, host::CallOutcome,
+    immediate::Answer, plan::Prefix,
+};
+use verbs::{RemoteAddr, WaitMode};
+
+use crate::{
+    Device, Error, Param, SessionConfig,
+    connect::{self, Parts},
+    lease::Region,
+    link::{Event, Link},
+    post,
+    spec::Claim,
+};
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the function may have failed"]
+pub struct Outcome {
+    pub peer: SocketAddr,
+    pub function: FunctionCode,
+    pub answer: Answer,
+    /// Bytes of the last output that were written; 0 if the function failed.
+    pub last_write_bytes: u32,
+}
+
+impl Outcome {
+    /// # Errors
+    /// [`Error::Function`] if the function failed.
+    pub fn into_result(self) -> Result<Self, Error> {
+        match self.answer {
+            Answer::Failure(code) => {
+                Err(Error::Function { peer: self.peer, function: self.function, code, detail: 0 })
+            }
+            Answer::Success | Answer::User(_) => Ok(self),
+        }
+    }
+}
+
+/// A call that was posted.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    /// Its WRITEs are acknowledged, so the device reads the regions no more.
+    written: bool,
+    answer: Option<CallOutcome>,
+    next_probe: Option<Instant>,
+}
+
+/// A connection to an accelerator with its regions. One call at a time; several sessions may run in parallel.
+///
+/// Regions are numbered as the parameters were given, internal ones left out. After an error other than a wrong
+/// argument or a function's own failure the session is over; its regions can still be leased.
+/// Dropping a session disconnects it.
+#[derive(Debug)]
+pub struct Session {
+    machine: HostSession,
+    plan: CallPlan,
+    prefixes: Vec<Prefix>,
+    running: Option<Running>,
+    wait: WaitMode,
+    probe_interval: Option<Duration>,
+    // Before the regions: its queue pair goes first.
+    link: Link,
+    regions: Vec<Region>,
+    _claim: Option<Claim>,
+}
+
+impl Session {
+    /// Connects to the accelerator `peer` and agrees with it on `params`.
+    ///
+    /// # Errors
+    /// [`Error::ConnectionRefused`], [`Error::Unreachable`], [`Error::TimedOut`] or [`Error::PeerGone`] without a
+    /// connection; [`Error::Peer`] if the accelerator refuses the regions; [`Error::Setup`] or
+    /// [`Error::OutOfBounds`] if `params` make no session; [`Error::Device`] and [`Error::Memory`].
+    pub fn connect(
+        device: &Device,
+        peer: SocketAddr,
+        params: &[Param<'_>],
+        config: &SessionConfig,
+    ) -> Result<Self, Error> {
+        let Parts { machine, link, regions, plan } = connect::establish(device, peer, params, config)?;
+        Ok(Self {
+            machine,
+            plan,
+            prefixes: vec![None; regions.len()],
+            running: None,
+            wait: config.wait,
+            probe_interval: config.probe_interval,
+            link,
+            regions,
+            _claim: None,
+        })
+    }
+
+    /// Keeps `claim` until the session ends.
+    pub(crate) fn holding(mut self, claim: Claim) -> Self {
+        self._claim = Some(claim);
+        self
+    }
+
+    /// Posts a call and returns. `user` are 24 bits the function may look at.
+    ///
+    /// # Errors
+    /// [`Error::Call`] while a call runs or when the session is over; else the session is over.
+    pub fn invoke(&mut self, function: FunctionCode, user: U24) -> Result<(), Error> {
+        self.machine.begin_call(function, user, &self.prefixes, &mut self.plan)?;
+        let next_probe = self.probe_interval.map(|interval| Instant::now() + interval);
+        self.running = Some(Running { written: false, answer: None, next_probe });
+        let posted = self
+            .regions
+            .iter_mut()
+            .try_for_each(Region::lend)
+            .map_err(Error::Device)
+            .and_then(|()| post::post(&mut self.link, &self.regions, &self.plan));
+        posted.map_err(|error| {
+            // If the connection broke before, that is the better explanation.
+            let error = self.drain().err().unwrap_or(error);
+            self.fail(error)
+        })
+    }
+
+    /// Whether the call has ended, without waiting.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn test(&mut self) -> Result<Option<Outcome>, Error> {
+        if self.running.is_none() {
+            return Err(Error::NoCall);
+        }
+        let ended = self.step();
+        ended.map_err(|error| self.fail(error))
+    }
+
+    /// Waits for the call to end.
+    ///
+    /// # Errors
+    /// [`Error::NoCall`]; [`Error::PeerGone`], [`Error::Peer`] and [`Error::Device`], after which the session is
+    /// over.
+    pub fn wait(&mut self) -> Result<Outcome, Error> {
+        loop {
+            if let Some(outcome) = self.wait_until(None)? {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// Waits for the call to end; `None` if it is still running after `timeout`.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<Outcome>, Error> {
+        self.wait_until(Instant::now().checked_add(timeout))
+    }
+
+    /// Waits for the call to end; `None` if it is still running at `deadline`.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_until(&mut self, deadline: Option<Instant>) -> Result<Option<Outcome>, Error> {
+        loop {
+            if let Some(outcome) = self.test()? {
+                return Ok(Some(outcome));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(None);
+            }
+            let probe = self.running.and_then(|running| running.next_probe);
+            let until = [deadline, probe].into_iter().flatten().min();
+            let waited = self.link.wait(self.wait, until);
+            waited.map_err(|error| self.fail(error))?;
+        }
+    }
+
+    /// Calls a function and waits for it to end.
+    ///
+    /// # Errors
+    /// [`Error::Function`] if it fails; else as [`invoke`](Self::invoke) and [`wait`](Self::wait).
+    pub fn call(&mut self, function: FunctionCode) -> Result<Outcome, Error> {
+        self.invoke(function, U24::ZERO)?;
+        self.wait()?.into_result()
+    }
+
+    /// Disconnects. A call that is running is given up. The accelerator's confirmation is not waited for.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn finalize(mut self) -> Result<(), Error> {
+        self.link.close()
+    }
+
+    /// The bytes of parameter `index`.
+    ///
+    /// # Errors
+    /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`].
+    pub fn lease(&self, index: usize) -> Result<&[u8], Error> {
+        self.region(index)?.bytes().ok_or(Error::InCall)
+    }
+
+    /// The bytes of parameter `index`, to be changed.
+    ///
+    /// # Errors
+    /// As [`lease`](Self::lease).
+    pub fn lease_mut(&mut self, index: usize) -> Result<&mut [u8], Error> {
+        let params = self.regions.len();
+        let region = self.regions.get_mut(index).ok_or(Error::NoSuchParam { index, params })?;
+        region.bytes_mut().ok_or(Error::InCall)
+    }
+
+    /// Copies `bytes` into parameter `index`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; else as [`lease`](Self::lease).
+    pub fn write(&mut self, index: usize, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+        let len = bytes.len();
+        let all = self.lease_mut(index)?;
+        let size = all.len();
+        let part = offset.checked_add(len).and_then(|end| all.get_mut(offset..end));
+        part.ok_or(Error::OutOfBounds { index, offset, len, size })?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Copies bytes of parameter `index` to `out`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; else as [`lease`](Self::lease).
+    pub fn read(&self, index: usize, offset: usize, out: &mut [u8]) -> Result<(), Error> {
+        let all = self.lease(index)?;
+        let (len, size) = (out.len(), all.len());
+        let part = offset.checked_add(len).and_then(|end| all.get(offset..end));
+        out.copy_from_slice(part.ok_or(Error::OutOfBounds { index, offset, len, size })?);
+        Ok(())
+    }
+
+    /// Sends only the first `bytes` of an input with the calls to come; `None`: all of it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchParam`], [`Error::NotInput`], [`Error::OutOfBounds`].
+    pub fn set_bytes_to_send(&mut self, index: usize, bytes: Option<u64>) -> Result<(), Error> {
+        let region = self.region(index)?;
+        if !region.flags().intersects(RegionFlags::INPUT | RegionFlags::SINGLE_SEND) {
+            return Err(Error::NotInput { index });
+        }
+        let size = region.len();
+        if let Some(bytes) = bytes.filter(|&bytes| bytes > size as u64) {
+            let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+            return Err(Error::OutOfBounds { index, offset: 0, len, size });
+        }
+        self.prefixes[index] = bytes;
+        Ok(())
+    }
+
+    /// The status block of a built-in function, at the start of the first output.
+    ///
+    /// # Errors
+    /// [`Error::Status`] if there is none; [`Error::InCall`].
+    pub fn status_block(&self) -> Result<StatusBlock, Error> {
+        let first = self.regions.iter().position(|region| region.flags().contains(RegionFlags::OUTPUT));
+        let bytes = first.map_or(Ok(&[][..]), |index| self.lease(index))?;
+        StatusBlock::decode(bytes).map_err(|source| Error::Status { peer: self.link.peer, source })
+    }
+
+    /// Whether a call is under way.
+    pub fn is_in_call(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Whether the session is over. Connect again for further calls.
+    pub fn is_over(&self) -> bool {
+        self.machine.is_failed()
+    }
+
+    /// The accelerator.
+    pub fn peer(&self) -> SocketAddr {
+        self.link.peer
+    }
+
+    /// Parameters, internal ones left out.
+    pub fn params(&self) -> usize {
+        self.regions.len()
+    }
+
+    fn region(&self, index: usize) -> Result<&Region, Error> {
+        self.regions.get(index).ok_or(Error::NoSuchParam { index, params: self.regions.len() })
+    }
+
+    /// Takes what has happened, and sees to it that the accelerator is alive.
+    fn step(&mut self) -> Result<Option<Outcome>, Error> {
+        let drained = self.drain();
+        let Some(running) = &mut self.running else { return Ok(None) };
+        match (running.answer, drained) {
+            (Some(answer), Ok(())) if running.written => self.end(answer).map(Some),
+            // The function's word counts though the accelerator left right after it.
+            (Some(answer), Err(error)) => {
+                let _ = self.fail(error);
+                Ok(Some(self.outcome(answer)))
+            }
+            (None, Err(error)) => Err(error),
+            (_, Ok(())) => {
+                self.probe()?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), Error> {
+        while let Some(event) = self.link.next()? {
+            self.handle(event)?;
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), Error> {
+        let peer = self.link.peer;
+        let wrong = |source| Error::Peer { peer, source };
+        match event {
+            Event::Response { immediate, bytes } => {
+                let answer = self.machine.handle_response(immediate, bytes).map_err(wrong)?;
+                if let Some(running) = &mut self.running {
+                    running.answer = Some(answer);
+                }
+                self.link.post_receive()
+            }
+            Event::Message { len } => {
+                self.machine.handle_message(&self.link.message(len)).map_err(wrong)?;
+                self.link.post_receive()
+            }
+            Event::Written => {
+                if let Some(running) = &mut self.running {
+                    running.written = true;
+                }
+                Ok(())
+            }
+            Event::Established => Ok(()),
+        }
+    }
+
+    /// While WRITEs are unacknowledged they are the sign of life asked for.
+    fn probe(&mut self) -> Result<(), Error> {
+        let (Some(running), Some(interval)) = (&mut self.running, self.probe_interval) else { return Ok(()) };
+        let now = Instant::now();
+        if running.next_probe.is_none_or(|at| now < at) {
+            return Ok(());
+        }
+        running.next_probe = now.checked_add(interval);
+        match self.machine.peer_regions().and_then(<[_]>::first) {
+            Some(first) if running.written => {
+                self.link.probe(RemoteAddr { addr: first.addr, rkey: first.rkey })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&mut self, answer: CallOutcome) -> Result<Outcome, Error> {
+        self.regions.iter_mut().try_for_each(Region::take_back)?;
+        self.running = None;
+        Ok(self.outcome(answer))
+    }
+
+    fn outcome(&self, answer: CallOutcome) -> Outcome {
+        let CallOutcome { function, answer, last_write_bytes } = answer;
+        Outcome { peer: self.link.peer, function, answer, last_write_bytes }
+    }
+
+    /// Ends the session. Its regions are the program's again, since the queue pair is gone.
+    fn fail(&mut self, error: Error) -> Error {
+        self.machine.fail();
+        self.running = None;
+        let _ = self.link.close();
+        for region in &mut self.regions {
+            // One that cannot be taken back stays lent, and cannot be leased.
+            let _ = region.take_back();
+        }
+        error
+    }
+}

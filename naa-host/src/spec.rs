@@ -1,0 +1,214 @@
+//! `NAA_SPEC`: the accelerators a job was given.
+//!
+//! ```text
+//! <address>:<port>:<function code>:<inputs>[,...]
+//! ```
+//!
+//! As the C library's middleware has it: an empty port is 12345, `inputs` is the number of input parameters.
+//! Here IPv6 addresses are possible, in brackets; what cannot be read is an error instead of being skipped; and
+//! an entry can be used again once the session that used it has ended.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    num::NonZeroU16,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use mrsp::{FunctionCode, RegionFlags};
+
+use crate::{Device, Error, Param, Session, SessionConfig};
+
+/// The environment variable.
+pub const SPEC_VARIABLE: &str = "NAA_SPEC";
+/// The port of accelerators, as the C library's.
+pub const DEFAULT_PORT: u16 = 12345;
+
+/// An accelerator for one function. One session at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub peer: SocketAddr,
+    pub function: FunctionCode,
+    /// Number of input parameters.
+    pub inputs: usize,
+}
+
+/// A specification that cannot be read, or has not what is asked for. Entries are counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    #[error("{SPEC_VARIABLE} is not set; set it to <address>:<port>:<function code>:<inputs>[,...]")]
+    Unset,
+    #[error("{SPEC_VARIABLE} is not UTF-8")]
+    NotUnicode,
+    #[error(
+        "{SPEC_VARIABLE} entry {entry} ({text:?}) has {fields} fields instead of four: \
+         <address>:<port>:<function code>:<inputs>"
+    )]
+    Fields { entry: usize, text: String, fields: usize },
+    #[error("{SPEC_VARIABLE} entry {entry} ({text:?}): {field} cannot be {value:?}; {expected}")]
+    Field { entry: usize, text: String, field: &'static str, value: String, expected: &'static str },
+    #[error("{SPEC_VARIABLE} has no accelerator for function {function} with {inputs} inputs")]
+    NoEntry { function: FunctionCode, inputs: usize },
+    #[error(
+        "all {entries} accelerators of {SPEC_VARIABLE} for function {function} with {inputs} inputs are in use \
+         by this process; finalize a session, or add an entry"
+    )]
+    InUse { function: FunctionCode, inputs: usize, entries: usize },
+}
+
+/// The accelerators of a specification, and which of them are in use. Clones share that.
+#[derive(Clone, Debug)]
+pub struct Spec(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    entries: Vec<Entry>,
+    in_use: Mutex<Vec<bool>>,
+}
+
+/// The right to use an entry; given back when dropped.
+pub(crate) struct Claim {
+    spec: Spec,
+    at: usize,
+}
+
+impl Spec {
+    /// Reads `NAA_SPEC`. Keep the result: two that were read separately do not know of each other's sessions.
+    ///
+    /// # Errors
+    /// If it is not set, or an entry cannot be read.
+    pub fn from_env() -> Result<Self, SpecError> {
+        match std::env::var(SPEC_VARIABLE) {
+            Ok(text) => text.parse(),
+            Err(std::env::VarError::NotPresent) => Err(SpecError::Unset),
+            Err(std::env::VarError::NotUnicode(_)) => Err(SpecError::NotUnicode),
+        }
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.0.entries
+    }
+
+    /// Connects to a free accelerator for `function` with as many inputs as `params` has. The entry is free
+    /// again when the session ends.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] without a free entry; else as [`Device::towards`] and [`Session::connect`].
+    pub fn connect(
+        &self,
+        function: FunctionCode,
+        params: &[Param<'_>],
+        config: &SessionConfig,
+    ) -> Result<Session, Error> {
+        let is_input =
+            |param: &&Param<'_>| param.flags.intersects(RegionFlags::INPUT | RegionFlags::SINGLE_SEND);
+        let claim = self.claim(function, params.iter().filter(is_input).count())?;
+        let peer = claim.entry().peer;
+        let device = Device::towards(peer)?;
+        Ok(Session::connect(&device, peer, params, config)?.holding(claim))
+    }
+
+    fn claim(&self, function: FunctionCode, inputs: usize) -> Result<Claim, SpecError> {
+        let mut in_use = self.0.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = 0;
+        for (at, entry) in self.0.entries.iter().enumerate() {
+            if entry.function == function && entry.inputs == inputs {
+                entries += 1;
+                if !std::mem::replace(&mut in_use[at], true) {
+                    return Ok(Claim { spec: self.clone(), at });
+                }
+            }
+        }
+        Err(match entries {
+            0 => SpecError::NoEntry { function, inputs },
+            _ => SpecError::InUse { function, inputs, entries },
+        })
+    }
+}
+
+impl Claim {
+    fn entry(&self) -> &Entry {
+        &self.spec.0.entries[self.at]
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Claim").field(self.entry()).finish()
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.spec.0.in_use.lock().unwrap_or_else(PoisonError::into_inner)[self.at] = false;
+    }
+}
+
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let entries =
+            (1..).zip(text.split(',')).map(|(number, text)| Reading { entry: number, text }.entry());
+        let entries = entries.collect::<Result<Vec<_>, _>>()?;
+        let in_use = Mutex::new(vec![false; entries.len()]);
+        Ok(Self(Arc::new(Shared { entries, in_use })))
+    }
+}
+
+/// An entry while it is read.
+#[derive(Clone, Copy)]
+struct Reading<'a> {
+    entry: usize,
+    text: &'a str,
+}
+
+impl<'a> Reading<'a> {
+    fn entry(self) -> Result<Entry, SpecError> {
+        const PORT: &str = "it is a number from 1 to 65535, or empty for 12345";
+        const CODE: &str = "it is a number from 1 to 127";
+        let (address, rest) = self.address()?;
+        let fields: Vec<_> = rest.split(':').map(str::trim).collect();
+        let [port, function, inputs] = fields[..] else { return Err(self.wrong_fields(1 + fields.len())) };
+        let peer = match port {
+            "" => SocketAddr::new(address, DEFAULT_PORT),
+            port => SocketAddr::new(address, self.parse::<NonZeroU16>("the port", port, PORT)?.get()),
+        };
+        let code = FunctionCode::new(self.parse("the function code", function, CODE)?);
+        let function = code.ok_or_else(|| self.wrong("the function code", function, CODE))?;
+        let inputs: u8 = self.parse("the number of inputs", inputs, "it is a number from 0 to 255")?;
+        Ok(Entry { peer, function, inputs: inputs.into() })
+    }
+
+    /// The address, and what follows its colon.
+    fn address(self) -> Result<(IpAddr, &'a str), SpecError> {
+        const ADDRESS: &str = "it is an IPv4 address, or an IPv6 address in brackets";
+        let text = self.text.trim();
+        if let Some((address, rest)) = text.strip_prefix('[').and_then(|text| text.split_once("]:")) {
+            let address = self.parse::<Ipv6Addr>("the address", address, ADDRESS)?;
+            return Ok((address.into(), rest));
+        }
+        let (address, rest) = text.split_once(':').ok_or_else(|| self.wrong_fields(1))?;
+        let address = self.parse::<Ipv4Addr>("the address", address.trim(), ADDRESS)?;
+        Ok((address.into(), rest))
+    }
+
+    fn parse<T: FromStr>(
+        self,
+        field: &'static str,
+        value: &str,
+        expected: &'static str,
+    ) -> Result<T, SpecError> {
+        value.parse().map_err(|_| self.wrong(field, value, expected))
+    }
+
+    fn wrong(self, field: &'static str, value: &str, expected: &'static str) -> SpecError {
+        let (entry, text) = (self.entry, self.text.to_owned());
+        SpecError::Field { entry, text, field, value: value.to_owned(), expected }
+    }
+
+    fn wrong_fields(self, fields: usize) -> SpecError {
+        SpecError::Fields { entry: self.entry, text: self.text.to_owned(), fields }
+    }
+}

@@ -1,0 +1,128 @@
+//! Which accelerator to call, from where, and how long to wait for it: options of every command that calls.
+
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    str::FromStr,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use naa_host::{DEFAULT_PORT, Device, SessionConfig};
+
+/// An accelerator as people write it; a name is looked up when it is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerName {
+    host: String,
+    port: u16,
+}
+
+impl FromStr for ServerName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+        if bare.parse::<IpAddr>().is_ok() {
+            return Ok(Self { host: bare.into(), port: DEFAULT_PORT });
+        }
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(Self { host: address.ip().to_string(), port: address.port() });
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) => (host, port.parse().map_err(|_| format!("{port} is no port, 1 to 65535"))?),
+            None => (text, DEFAULT_PORT),
+        };
+        if host.is_empty() || host.contains([':', '[', ']', '/']) {
+            return Err("write ADDR, ADDR:PORT, [IPV6]:PORT or NAME:PORT".into());
+        }
+        Ok(Self { host: host.into(), port })
+    }
+}
+
+impl ServerName {
+    pub(crate) fn resolve(&self) -> anyhow::Result<SocketAddr> {
+        let mut found = (self.host.as_str(), self.port).to_socket_addrs().with_context(|| {
+            format!("the name {} is not known here; correct --server or give an address", self.host)
+        })?;
+        found.next().with_context(|| format!("the name {} has no address", self.host))
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The accelerator: ADDR, ADDR:PORT, [IPV6]:PORT or a host name; the port is 12345 unless given
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    pub(crate) server: ServerName,
+    /// Local address to call from [default: NAA_LOCAL_IP, else where the route to the server begins]
+    #[arg(long, value_name = "ADDR")]
+    local: Option<IpAddr>,
+    /// Give up when connecting, or one call, takes longer [default: 10 to connect, calls as long as the server lives]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// How to wait for the server: spin has the lowest latency and takes a core
+    #[arg(long, value_enum, default_value_t = crate::Wait::Adaptive)]
+    wait: crate::Wait,
+}
+
+/// Seconds as people write them, more than none.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "write a number of seconds, such as 2.5".into())
+}
+
+impl Args {
+    /// The device to call from, the server's address, and the settings of sessions with it.
+    pub(crate) fn open(&self) -> anyhow::Result<(Device, SocketAddr, SessionConfig)> {
+        let server = self.server.resolve()?;
+        let device = match self.local {
+            Some(local) => Device::open(local)?,
+            None => Device::towards(server)?,
+        };
+        let mut config = SessionConfig { wait: self.wait.into(), ..SessionConfig::default() };
+        config.setup_timeout = self.timeout.unwrap_or(config.setup_timeout);
+        Ok((device, server, config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<String, String> {
+        text.parse::<ServerName>().map(|name| name.to_string())
+    }
+
+    #[test]
+    fn servers_are_written_in_many_ways() {
+        assert_eq!(parsed("10.9.0.1").unwrap(), "10.9.0.1:12345");
+        assert_eq!(parsed("10.9.0.1:7").unwrap(), "10.9.0.1:7");
+        assert_eq!(parsed("fd00:9::1").unwrap(), "fd00:9::1:12345");
+        assert_eq!(parsed("[fd00:9::1]").unwrap(), "fd00:9::1:12345");
+        assert_eq!(parsed("[fd00:9::1]:80").unwrap(), "fd00:9::1:80");
+        assert_eq!(parsed("node7").unwrap(), "node7:12345");
+        assert_eq!(parsed("node7:99").unwrap(), "node7:99");
+        for bad in ["", ":5", "node7:", "node7:99999", "a:b:c", "http://x"] {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_that_do_not_exist_are_named() {
+        let error = "no-such-host.invalid".parse::<ServerName>().unwrap().resolve().unwrap_err();
+        assert!(error.to_string().contains("no-such-host.invalid"), "{error}");
+    }
+
+    #[test]
+    fn times_are_more_than_none() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for bad in ["0", "-1", "x", "inf", "NaN"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Numbers and tables for people, and printing that survives a closed pipe.
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+/// Prints a line to standard output.
+///
+/// # Errors
+/// If it cannot be written; `println!` would panic when a pipe's reader is gone.
+pub(crate) fn line(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// Bytes in binary units, exact when a unit fits evenly.
+pub(crate) fn bytes(n: u64) -> String {
+    scaled(n as f64, &["B", "KiB", "MiB", "GiB"])
+}
+
+/// Bytes per second in binary units.
+pub(crate) fn rate(bytes: u64, time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds == 0.0 {
+        return "-".into();
+    }
+    scaled(bytes as f64 / seconds, &["B/s", "KiB/s", "MiB/s", "GiB/s"])
+}
+
+/// A time with three digits.
+pub(crate) fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    let (value, unit) = match seconds {
+        s if s < 1e-3 => (s * 1e6, "us"),
+        s if s < 1.0 => (s * 1e3, "ms"),
+        s => (s, "s"),
+    };
+    format!("{value:.*} {unit}", decimals(value))
+}
+
+fn scaled(mut value: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = if value.fract() == 0.0 { 0 } else { decimals(value) };
+    format!("{value:.decimals$} {}", units[unit])
+}
+
+/// So many that three digits are shown.
+fn decimals(value: f64) -> usize {
+    match value {
+        v if v < 10.0 => 2,
+        v if v < 100.0 => 1,
+        _ => 0,
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Columns as wide as their widest cell; the first row is the header.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1 << 10), "1 KiB");
+        assert_eq!(bytes(256 << 20), "256 MiB");
+        assert_eq!(bytes(1_234_567), "1.18 MiB");
+        assert_eq!(time(Duration::from_nanos(12_345)), "12.3 us");
+        assert_eq!(time(Duration::from_millis(1500)), "1.50 s");
+        assert_eq!(rate(1 << 30, Duration::from_secs(2)), "512 MiB/s");
+        assert_eq!(hex(&[0, 0xaf]), "00af");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [["a", "b"], ["long", "x"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(table(&rows), "a     b\nlong  x");
+    }
+}

@@ -1,0 +1,202 @@
+//! Devices as they are opened and used: ports, families, MTUs, peers, and memory that goes away.
+
+mod side;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use roce_udp::{Options, open};
+use side::{Side, address, connect, counter, device, remote, round_trip, set_option};
+use verbs::{
+    ConnParam, Error, Payload, QpCap, RecvWr, SendFlags, SendOp, SendWr, WaitMode, WaitOn, Wake, WcStatus,
+};
+
+#[test]
+fn a_second_device_on_an_address_dials_only() {
+    let (ip, options) = (address(), Options::default());
+    let first = Side::on(device(ip, &options));
+    assert!(first.context.attr().can_listen);
+    let error = open(ip, &Options { must_listen: true, ..options.clone() }).unwrap_err();
+    assert!(matches!(error, Error::AddressInUse { .. }), "{error}");
+    let second = open(ip, &options).unwrap();
+    assert!(!second.attr().can_listen && second.attr().address == ip, "{:?}", second.attr());
+    let text = second.create_channel().unwrap().listen(0, 1).unwrap_err().to_string();
+    let holder = format!("this device cannot listen: {ip}:4791 is held by process {} (", std::process::id());
+    assert!(text.starts_with(&holder), "{text}");
+    // A peer elsewhere, and the holder itself.
+    for peer in [&Side::new(), &first] {
+        let second = Side::on(second.clone());
+        connect(&second, peer);
+        round_trip(&second, peer, 1 << 20);
+        round_trip(peer, &second, 100_000);
+    }
+}
+
+#[test]
+fn ipv6() {
+    let ip = "::1".parse().unwrap();
+    let first = match open(ip, &Options { must_listen: true, ..Options::default() }) {
+        Ok(context) => Side::on(context),
+        Err(error) => return println!("skipped: no device on ::1 ({error})"),
+    };
+    let second = Side::on(open(ip, &Options::default()).unwrap());
+    connect(&second, &first);
+    round_trip(&second, &first, 1 << 20);
+    round_trip(&first, &second, 1001);
+    // The families do not mix.
+    let other = Side::new();
+    let remote = std::net::SocketAddr::new(ip, 1);
+    let error = other.channel.connect(&other.qp, remote, &ConnParam::default()).unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
+}
+
+#[test]
+fn the_mtu_can_be_limited() {
+    let small = Options { max_path_mtu: Some(1024), ..Options::default() };
+    let (a, b) = (Side::on(device(address(), &small)), Side::new());
+    assert_eq!((a.context.attr().max_path_mtu, b.context.attr().max_path_mtu), (1024, 4096));
+    connect(&a, &b);
+    round_trip(&a, &b, 1 << 20);
+    // The WRITE and the answer to the READ.
+    for side in [&a, &b] {
+        assert!(counter(&side.context, "sent_pkts") >= 1024, "{:?}", side.context.driver().counters());
+    }
+    let none = Options { max_path_mtu: Some(255), ..Options::default() };
+    assert!(matches!(open(address(), &none), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn an_interface_may_refuse_super_packets() {
+    let (a, b) = (Side::new(), Side::new());
+    connect(&a, &b);
+    // The kernel does not segment without checksums.
+    set_option(a.context.attr().address, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
+    for len in [3 << 20, 10_000] {
+        round_trip(&a, &b, len);
+        round_trip(&b, &a, len);
+    }
+    for side in [&a, &b] {
+        assert_eq!(counter(&side.context, "send_errors"), 0);
+        assert_eq!(counter(&side.context, "rx_icrc_encapsulated"), 0);
+    }
+}
+
+#[test]
+fn several_peers_at_once() {
+    const PEERS: usize = 4;
+    const LEN: usize = 2 << 20;
+    let server = device(address(), &Options::default());
+    let pairs = [(); PEERS].map(|_| {
+        let (near, far) = (Side::on(server.clone()), Side::new());
+        connect(&far, &near);
+        (near, far)
+    });
+    thread::scope(|scope| {
+        for (near, far) in &pairs {
+            scope.spawn(|| (0..3).for_each(|_| round_trip(far, near, LEN)));
+        }
+    });
+    assert_eq!(counter(&server, "rx_icrc_encapsulated"), 0);
+}
+
+#[test]
+fn memory_may_go_while_it_is_being_sent() {
+    let (a, b) = (Side::new(), Side::new());
+    for round in 0..20 {
+        let (near, far) = (Side::on(a.context.clone()), Side::on(b.context.clone()));
+        connect(&near, &far);
+        let (source, target) = (near.region(8 << 20), far.region(8 << 20));
+        near.post(SendOp::Write(remote(&target)), Payload::Sges(&[source.sge(0, 8 << 20)]));
+        thread::sleep(Duration::from_micros(100 * (round % 5)));
+        let region = if round % 2 == 0 { source } else { target };
+        // Unmapped here, and soon used again by the next round.
+        drop(region);
+        let status = near.completion(WaitMode::Block).status;
+        let expected = match round % 2 {
+            0 => matches!(status, WcStatus::LocalProtectionError | WcStatus::Success),
+            _ => matches!(status, WcStatus::RemoteAccessError | WcStatus::Success),
+        };
+        assert!(expected, "round {round}: {status}");
+    }
+    // The devices are as good as new.
+    connect(&a, &b);
+    round_trip(&a, &b, 1 << 20);
+}
+
+#[test]
+fn queue_pairs_may_go_while_they_send() {
+    let (a, b) = (Side::new(), Side::new());
+    for round in 0..20 {
+        let (near, far) = (Side::on(a.context.clone()), Side::on(b.context.clone()));
+        connect(&near, &far);
+        let (source, target) = (near.region(4 << 20), far.region(4 << 20));
+        near.post(SendOp::Write(remote(&target)), Payload::Sges(&[source.sge(0, 4 << 20)]));
+        thread::sleep(Duration::from_micros(100 * (round % 5)));
+        let Side { qp, cq, .. } = near;
+        drop(qp);
+        drop(source);
+        assert_eq!(cq.wait(WaitMode::Block, Some(Instant::now())).unwrap(), Wake::TimedOut);
+    }
+    connect(&a, &b);
+    round_trip(&a, &b, 1 << 20);
+}
+
+/// A receive posted to a failed queue pair completes at once: whoever waits for that is told.
+#[test]
+fn a_flushed_receive_wakes_the_waiter() {
+    let (a, b) = (Side::new(), Side::new());
+    let (active, _) = connect(&a, &b);
+    a.channel.disconnect(active).unwrap();
+    a.event();
+    let other = a.context.create_cq(1).unwrap();
+    let soon = || Some(Instant::now() + Duration::from_secs(5));
+    let start = Instant::now();
+    thread::scope(|scope| {
+        // One of the two drives, the other is a waiter.
+        let waiters = [(); 2].map(|_| scope.spawn(|| a.cq.wait(WaitMode::Block, soon()).unwrap()));
+        thread::sleep(Duration::from_millis(50));
+        a.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
+        assert_eq!(waiters.map(|waiter| waiter.join().unwrap()), [Wake::Ready; 2]);
+    });
+    assert!(start.elapsed() < Duration::from_secs(4));
+    drop(other);
+}
+
+/// The last users of a device let go of it while the progress thread is anywhere.
+#[test]
+fn devices_come_and_go() {
+    for round in 0..50 {
+        let ip = address();
+        let (a, b) = (Side::on(device(ip, &Options::default())), Side::new());
+        if round % 5 == 0 {
+            connect(&a, &b);
+            let cq = WaitOn { cq: Some(a.cq.id()), channel: None };
+            a.context.wait(cq, WaitMode::Block, Some(Instant::now() + Duration::from_millis(2))).unwrap();
+        }
+        thread::sleep(Duration::from_micros(100 * (round % 20)));
+        drop(a);
+        // The address is free at once.
+        drop(device(ip, &Options::default()));
+    }
+}
+
+#[test]
+fn partly_posted_lists_are_sent() {
+    let (a, b) = (Side::new(), Side::new());
+    let cap = QpCap { max_send_wr: 2, ..QpCap::default() };
+    let a = Side { qp: a.pd.create_qp(&a.cq, &a.cq, cap).unwrap(), ..a };
+    connect(&a, &b);
+    let target = b.region(64);
+    let wr = SendWr {
+        wr_id: 1,
+        op: SendOp::Write(remote(&target)),
+        payload: Payload::Inline(&[5; 64]),
+        flags: SendFlags::SIGNALED,
+    };
+    let (posted, error) = a.qp.post_send(&[wr; 3]).unwrap_err();
+    assert!(posted == 2 && matches!(error, Error::Exhausted { .. }), "{posted}, {error}");
+    (0..2).for_each(|_| assert_eq!(a.completion(WaitMode::Block).status, WcStatus::Success));
+    assert_eq!(target.memory().to_vec(0, 64), [5; 64]);
+}

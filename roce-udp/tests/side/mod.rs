@@ -1,0 +1,141 @@
+//! One end of a connection, for the tests.
+#![allow(dead_code, unreachable_pub, missing_debug_implementations, unsafe_code)]
+
+use std::{
+    net::{IpAddr, SocketAddr, UdpSocket},
+    os::fd::{AsRawFd, BorrowedFd},
+    sync::atomic::{AtomicU8, Ordering},
+    time::{Duration, Instant},
+};
+
+use roce_udp::{Options, open};
+use verbs::{
+    Access, Channel, CmEvent, CmId, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RemoteAddr,
+    SendFlags, SendOp, SendWr, WaitMode, Wake, Wc, WcStatus,
+};
+
+pub struct Side {
+    pub context: Context,
+    pub pd: Pd,
+    pub cq: Cq,
+    pub channel: Channel,
+    pub qp: Qp,
+}
+
+pub fn deadline() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(10))
+}
+
+impl Side {
+    /// On a device of its own.
+    pub fn new() -> Self {
+        Self::on(device(address(), &Options::default()))
+    }
+
+    pub fn on(context: Context) -> Self {
+        let pd = context.alloc_pd().unwrap();
+        let cq = context.create_cq(256).unwrap();
+        let channel = context.create_channel().unwrap();
+        let qp = pd.create_qp(&cq, &cq, QpCap::default()).unwrap();
+        Self { context, pd, cq, channel, qp }
+    }
+
+    pub fn region(&self, len: usize) -> Mr {
+        self.pd.reg_mr(&region::alloc(len).unwrap(), Access::ALL).unwrap()
+    }
+
+    pub fn event(&self) -> CmEvent {
+        loop {
+            if let Some(event) = self.channel.next_event().unwrap() {
+                return event;
+            }
+            assert_ne!(self.channel.wait(WaitMode::Block, deadline()).unwrap(), Wake::TimedOut);
+        }
+    }
+
+    pub fn completion(&self, mode: WaitMode) -> Wc {
+        loop {
+            if let Some(wc) = self.cq.poll_one().unwrap() {
+                return wc;
+            }
+            assert_ne!(self.cq.wait(mode, deadline()).unwrap(), Wake::TimedOut);
+        }
+    }
+
+    pub fn post(&self, op: SendOp, payload: Payload<'_>) {
+        let wr = SendWr { wr_id: 7, op, payload, flags: SendFlags::SIGNALED_SOLICITED };
+        self.qp.post_send(&[wr]).unwrap();
+    }
+}
+
+pub fn device(ip: IpAddr, options: &Options) -> Context {
+    open(ip, &Options { must_listen: true, ..options.clone() }).unwrap()
+}
+
+/// A loopback address that neither another test nor another run of the tests uses.
+pub fn address() -> IpAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    IpAddr::from([127, 64 | high & 0x3f, low, NEXT.fetch_add(1, Ordering::Relaxed)])
+}
+
+pub fn connect(a: &Side, b: &Side) -> (CmId, CmId) {
+    let (listener, port) = b.channel.listen(0, 8).unwrap();
+    let remote = SocketAddr::new(b.context.attr().address, port);
+    let param = ConnParam { private_data: b"hello".to_vec(), ..ConnParam::default() };
+    let active = a.channel.connect(&a.qp, remote, &param).unwrap();
+    let CmEvent::ConnectRequest { id: passive, param, .. } = b.event() else { panic!("no request") };
+    assert_eq!(&param.private_data[..5], b"hello");
+    b.channel.accept(passive, &b.qp, &ConnParam::default()).unwrap();
+    assert!(matches!(a.event(), CmEvent::Established { .. }));
+    assert!(matches!(b.event(), CmEvent::Established { .. }));
+    b.channel.destroy_id(listener).unwrap();
+    (active, passive)
+}
+
+pub fn remote(mr: &Mr) -> RemoteAddr {
+    RemoteAddr { addr: mr.addr(), rkey: mr.rkey() }
+}
+
+/// `len` bytes that tell their places.
+pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ seed).collect()
+}
+
+/// Sets a socket option of the device on `local` behind its back.
+pub fn set_option(local: IpAddr, (level, name): (libc::c_int, libc::c_int), value: libc::c_int) {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+    let mut numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let of_device = |fd: &libc::c_int| {
+        let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+        // SAFETY: an open socket; the device of the test keeps its own open.
+        let socket = unsafe { BorrowedFd::borrow_raw(*fd) };
+        link.to_string_lossy().starts_with("socket:")
+            && socket.try_clone_to_owned().is_ok_and(|socket| {
+                UdpSocket::from(socket).local_addr().is_ok_and(|addr| addr == SocketAddr::new(local, 4791))
+            })
+    };
+    let fd = numbers.find(of_device).expect("the device's socket").as_raw_fd();
+    // SAFETY: `value` is an integer of the given length.
+    let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), 4) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Writes `len` bytes from `a` to `b`, and reads them back.
+pub fn round_trip(a: &Side, b: &Side, len: usize) {
+    let (source, target, back) = (a.region(len), b.region(len), a.region(len));
+    let data = pattern(len, 9);
+    source.memory().write(0, &data);
+    a.post(SendOp::Write(remote(&target)), Payload::Sges(&[source.sge(0, len as u32)]));
+    assert_eq!(a.completion(WaitMode::Block).status, WcStatus::Success);
+    assert!(target.memory().to_vec(0, len) == data);
+    a.post(SendOp::Read(remote(&target)), Payload::Sges(&[back.sge(0, len as u32)]));
+    assert_eq!(a.completion(WaitMode::Block).status, WcStatus::Success);
+    assert!(back.memory().to_vec(0, len) == data);
+}
+
+/// A device's counter by name.
+pub fn counter(context: &Context, name: &str) -> u64 {
+    let counters = context.driver().counters();
+    counters.iter().find(|(its, _)| *its == name).unwrap_or_else(|| panic!("no {name} in {counters:?}")).1
+}
