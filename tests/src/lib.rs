@@ -1,3 +1,4 @@
 //! Black-box suites on every provider.
 
 pub mod sim;
+pub mod slow;

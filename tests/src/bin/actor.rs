@@ -1,0 +1,51 @@
+//! A host or a server as a process of its own, for tests that kill it.
+//!
+//! `actor host SERVER LOCAL` calls without end and prints `calling` once the first call succeeded.
+//! `actor server ADDR` prints `ready ADDR` and serves until it is killed.
+
+use std::{io::Write, net::SocketAddr};
+
+use naa_host::{Device, FunctionCode, Param, Session, SessionConfig};
+use naa_server::{Config, Server, functions};
+use naa_tests::slow;
+
+const INCREMENT: FunctionCode = FunctionCode::constant(1);
+const LEN: usize = 300_000;
+
+fn say(text: &str) {
+    println!("{text}");
+    std::io::stdout().flush().expect("the test reads what is said");
+}
+
+fn host(server: SocketAddr, local: &str) {
+    let device = Device::open(local.parse().expect("an address")).expect("a device");
+    let params = [Param::in_out(LEN)];
+    let mut session =
+        Session::connect(&device, server, &params, &SessionConfig::default()).expect("a session");
+    for round in 1u64.. {
+        session.call(INCREMENT).expect("a call");
+        assert!(session.lease(0).expect("between calls").iter().all(|&b| b == round as u8), "round {round}");
+        if round == 1 {
+            say("calling");
+        }
+    }
+}
+
+fn server(address: SocketAddr) {
+    let registry = functions::registry([slow::function()]).expect("a registry");
+    let server = Server::start(Config::new(address), registry).expect("a server");
+    say(&format!("ready {}", server.address()));
+    loop {
+        std::thread::park();
+    }
+}
+
+fn main() {
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["host", address, local] => host(address.parse().expect("an address"), local),
+        ["server", address] => server(address.parse().expect("an address")),
+        _ => panic!("actor host SERVER LOCAL | actor server ADDR"),
+    }
+}

@@ -1,0 +1,95 @@
+//! Processes are killed at any moment: the other side notices, and loses nothing but that session.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use naa_host::{Device, Error, FunctionCode, Param, Session, SessionConfig, U24};
+use naa_server::{Config, Server, functions};
+use naa_tests::slow::{self, SLOW};
+
+/// Eight times 4.096 us * 2^17, one probe, and room for a busy machine.
+const NOTICED: Duration = Duration::from_secs(12);
+const INCREMENT: FunctionCode = FunctionCode::constant(1);
+
+struct Actor(Child);
+
+impl Actor {
+    /// Starts one; returns what it says first.
+    fn start(args: &[&str]) -> (Self, String) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_actor"))
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the actor starts");
+        let mut said = String::new();
+        let out = child.stdout.take().expect("it was piped");
+        BufReader::new(out).read_line(&mut said).expect("it says something");
+        (Self(child), said.trim().to_owned())
+    }
+
+    fn kill(mut self) {
+        self.0.kill().expect("it runs");
+        self.0.wait().expect("it was started here");
+    }
+}
+
+fn local_server(address: &str) -> Server {
+    let registry = functions::registry([slow::function()]).unwrap();
+    Server::start(Config::new(address.parse().unwrap()), registry).unwrap()
+}
+
+fn open(local: &str, server: SocketAddr, len: usize) -> Session {
+    let device = Device::open(local.parse().unwrap()).unwrap();
+    Session::connect(&device, server, &[Param::in_out(len)], &SessionConfig::default()).unwrap()
+}
+
+#[test]
+fn killed_hosts_cost_their_session_only() {
+    let server = local_server("127.0.6.1:0");
+    let address = server.address().to_string();
+    let mut witness = open("127.0.6.2", server.address(), 4096);
+    for round in 0u64..12 {
+        let (host, said) = Actor::start(&["host", &address, "127.0.6.3"]);
+        assert_eq!(said, "calling");
+        // Anywhere in a call, over the rounds: one takes well under a millisecond.
+        thread::sleep(Duration::from_micros(round * 370));
+        host.kill();
+        witness.call(INCREMENT).unwrap();
+    }
+    let start = Instant::now();
+    while server.stats().sessions.get() > 1 {
+        assert!(start.elapsed() < NOTICED, "{} sessions are left", server.stats().sessions.get());
+        thread::sleep(Duration::from_millis(100));
+    }
+    witness.call(INCREMENT).unwrap();
+    assert_eq!(witness.lease(0).unwrap()[4095], 13);
+}
+
+#[test]
+fn a_killed_server_gives_the_host_an_error_in_time() {
+    let (server, said) = Actor::start(&["server", "127.0.6.4:0"]);
+    let address = said.strip_prefix("ready ").unwrap().parse().unwrap();
+    let mut session = open("127.0.6.5", address, 64);
+    session.invoke(SLOW, U24::new(600_000).unwrap()).unwrap();
+    assert!(session.wait_timeout(Duration::from_millis(300)).unwrap().is_none());
+    server.kill();
+    let start = Instant::now();
+    let error = session.wait().unwrap_err();
+    assert!(matches!(error, Error::PeerGone { .. }), "{error}");
+    assert!(start.elapsed() < NOTICED, "noticed after {:?}", start.elapsed());
+}
+
+#[test]
+fn a_slow_function_is_not_a_dead_peer() {
+    let server = local_server("127.0.6.6:0");
+    let mut session = open("127.0.6.7", server.address(), 64);
+    // Longer than it takes to give a dead peer up.
+    session.invoke(SLOW, U24::new(7_000).unwrap()).unwrap();
+    assert!(session.wait().unwrap().into_result().is_ok());
+    session.finalize().unwrap();
+}
