@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Instant};
 
 use mrsp::{CallPlan, HostSession};
+use verbs::Unreachable;
 
 use crate::{
     Device, Error, Param, SessionConfig,
@@ -58,56 +59,62 @@ impl Parts {
     fn connect(&mut self, config: &SessionConfig, deadline: Instant) -> Result<(), Error> {
         self.link.post_receive()?;
         self.link.connect(&config.connection(config.setup_timeout))?;
-        match self.next(config, deadline, "the connection")? {
-            Event::Established => Ok(()),
-            other => self.unexpected(other),
+        loop {
+            match self.next(config, deadline)? {
+                Some(Event::Established) => return Ok(()),
+                Some(other) => self.unexpected(other)?,
+                None => return Err(self.link.unreachable(Unreachable::NoAnswer)),
+            }
         }
     }
 
     fn agree(&mut self, config: &SessionConfig, deadline: Instant) -> Result<(), Error> {
         let request = self.machine.start()?;
         self.link.send(&request)?;
-        match self.next(config, deadline, "the agreement on regions")? {
-            Event::Message { len } => {
-                let message = self.link.message(len);
-                let peer = self.link.peer;
-                self.machine.handle_message(&message).map_err(|source| Error::Peer { peer, source })?;
-                // For the first answer.
-                self.link.post_receive()
+        loop {
+            match self.next(config, deadline)? {
+                Some(Event::Message { len }) => {
+                    self.message(len)?;
+                    // For the first answer.
+                    return self.link.post_receive();
+                }
+                Some(other) => self.unexpected(other)?,
+                None => {
+                    let (peer, limit) = (self.link.peer, config.setup_timeout);
+                    return Err(Error::SetupTimedOut { peer, limit });
+                }
             }
-            other => self.unexpected(other),
         }
     }
 
-    fn next(
-        &mut self,
-        config: &SessionConfig,
-        deadline: Instant,
-        doing: &'static str,
-    ) -> Result<Event, Error> {
+    /// What happened next; `None` if nothing did until `deadline`.
+    fn next(&mut self, config: &SessionConfig, deadline: Instant) -> Result<Option<Event>, Error> {
         loop {
             if let Some(event) = self.link.next()? {
-                return Ok(event);
+                return Ok(Some(event));
             }
             if Instant::now() >= deadline {
-                let (peer, limit) = (self.link.peer, config.setup_timeout);
-                return Err(Error::TimedOut { peer, doing, limit });
+                return Ok(None);
             }
             self.link.wait(config.wait, Some(deadline))?;
         }
     }
 
-    /// Before regions are agreed on nothing but a message may come.
+    fn message(&mut self, len: usize) -> Result<(), Error> {
+        let (peer, message) = (self.link.peer, self.link.message(len));
+        self.machine.handle_message(&message).map_err(|source| Error::Peer { peer, source })
+    }
+
+    /// The accelerator has nothing to say yet.
     fn unexpected(&mut self, event: Event) -> Result<(), Error> {
-        let peer = self.link.peer;
-        let wrong = match event {
-            Event::Response { immediate, bytes } => self.machine.handle_response(immediate, bytes).err(),
-            Event::Message { len } => {
-                let message = self.link.message(len);
-                self.machine.handle_message(&message).err()
+        match event {
+            Event::Message { len } => self.message(len),
+            Event::Response { immediate, bytes } => {
+                let peer = self.link.peer;
+                let answered = self.machine.handle_response(immediate, bytes);
+                answered.map(drop).map_err(|source| Error::Peer { peer, source })
             }
-            Event::Established | Event::Written => None,
-        };
-        wrong.map_or(Ok(()), |source| Err(Error::Peer { peer, source }))
+            Event::Established | Event::Written => Ok(()),
+        }
     }
 }

@@ -41,7 +41,7 @@ impl Device {
     /// # Errors
     /// [`Error::Device`] if there is no such address or it cannot be used.
     pub fn open(local: IpAddr) -> Result<Self, Error> {
-        Self::open_because(local, "asked for")
+        Self::open_because(local, "which the program gave")
     }
 
     /// The device from which `peer` is reached: on `NAA_LOCAL_IP` if set, else where its route begins.
@@ -51,10 +51,11 @@ impl Device {
     /// cannot be opened.
     pub fn towards(peer: SocketAddr) -> Result<Self, Error> {
         match std::env::var(LOCAL_IP_VARIABLE) {
-            Ok(value) => Self::open_because(local_ip(&value, peer)?, "set by NAA_LOCAL_IP"),
-            Err(std::env::VarError::NotPresent) => {
-                Self::open_because(roce_udp::source_for(peer.ip())?, "chosen by the route")
-            }
+            Ok(value) => Self::open_because(local_ip(&value, peer)?, "which NAA_LOCAL_IP names"),
+            Err(std::env::VarError::NotPresent) => Self::open_because(
+                roce_udp::source_for(peer.ip())?,
+                &format!("where the route to {peer} begins"),
+            ),
             Err(std::env::VarError::NotUnicode(value)) => {
                 Err(bad_local_ip(&value.to_string_lossy(), "not an IP address"))
             }
@@ -105,7 +106,7 @@ impl fmt::Debug for Device {
 }
 
 fn describe(attr: &DeviceAttr, reason: &str) -> String {
-    let mut text = format!("{} ({} provider), address {reason}", attr.name, attr.provider);
+    let mut text = format!("{} ({} provider), the address {reason}", attr.name, attr.provider);
     if !attr.can_listen {
         text.push_str("; another holds UDP port 4791 there, so only embedded peers can be reached");
     }
@@ -124,4 +125,33 @@ fn local_ip(value: &str, peer: SocketAddr) -> Result<IpAddr, Error> {
 
 fn bad_local_ip(value: &str, problem: &str) -> Error {
     Error::Environment { name: LOCAL_IP_VARIABLE, value: value.to_owned(), problem: problem.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_address_fits_the_peer() {
+        let peer = "192.0.2.1:12345".parse().unwrap();
+        assert_eq!(local_ip(" 127.0.3.200 ", peer).unwrap(), IpAddr::from([127, 0, 3, 200]));
+        for value in ["", "host", "::1", "127.0.0.1:1"] {
+            let error = local_ip(value, peer).unwrap_err();
+            assert!(error.to_string().starts_with("NAA_LOCAL_IP="), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_opened_once_and_again_after_its_end() {
+        let open = || Device::open("127.0.3.201".parse().unwrap()).unwrap();
+        let (first, second) = (open(), open());
+        assert!(Arc::ptr_eq(&first.0, &second.0));
+        drop((first, second));
+        for _ in 0..20 {
+            let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(open)).collect();
+            for device in threads.into_iter().map(|thread| thread.join().unwrap()) {
+                assert!(device.context().attr().can_listen, "{device:?}");
+            }
+        }
+    }
 }

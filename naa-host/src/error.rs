@@ -3,7 +3,7 @@
 use std::{fmt, net::SocketAddr, time::Duration};
 
 use mrsp::{
-    FunctionCode, ReturnCode,
+    ErrorCode, FunctionCode, ReturnCode,
     builtin::{self, BlockError},
     catalogue::CatalogueError,
     host::{CallError, PeerError, SetupError},
@@ -55,12 +55,12 @@ pub enum Error {
     /// `device` is the local side, for people.
     #[error("{peer} cannot be reached from {device}: {}", unreachable_because(*why))]
     Unreachable { peer: SocketAddr, why: Unreachable, device: String },
-    #[error("{peer} did not finish {doing} within {limit:?}; see its load and its log, or allow more time")]
-    TimedOut { peer: SocketAddr, doing: &'static str, limit: Duration },
+    #[error("{peer} did not answer the request for regions within {limit:?}; see its load and its log")]
+    SetupTimedOut { peer: SocketAddr, limit: Duration },
     #[error("lost the accelerator {peer}: {why}")]
     PeerGone { peer: SocketAddr, why: Gone },
     /// It refuses the regions or breaks the protocol.
-    #[error("{peer}: {source}")]
+    #[error("{peer}: {source}{}", peer_remedy(source))]
     Peer { peer: SocketAddr, source: PeerError },
     /// The function ran, or could not, and says so.
     #[error("{peer}, {}: {code}{}", function_name(*function), needed(*code, *detail))]
@@ -107,7 +107,7 @@ impl Error {
         match self {
             Self::Unreachable { .. } | Self::PeerGone { why: Gone::Silent, .. } => Party::Network,
             Self::ConnectionRefused { .. }
-            | Self::TimedOut { .. }
+            | Self::SetupTimedOut { .. }
             | Self::PeerGone { .. }
             | Self::Peer { .. }
             | Self::Catalogue { .. }
@@ -161,6 +161,15 @@ fn unreachable_because(why: Unreachable) -> &'static str {
         }
         Unreachable::NotConfirmed => "the connection was not confirmed; see whether packets are lost",
         Unreachable::Network => "the network refuses packets to it; `ip route get` shows the way they take",
+    }
+}
+
+fn peer_remedy(error: &PeerError) -> &'static str {
+    match error {
+        PeerError::Refused(ErrorCode::Memory) => "; ask for less, or try again later",
+        PeerError::Refused(ErrorCode::TooManyRegions) => "; put small regions together",
+        PeerError::Refused(_) => "; its log says why",
+        _ => "; see what its port really serves, and its log",
     }
 }
 

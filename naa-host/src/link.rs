@@ -208,7 +208,7 @@ impl Link {
         Error::ConnectionRefused { peer: self.peer, reason }
     }
 
-    fn unreachable(&self, why: Unreachable) -> Error {
+    pub(crate) fn unreachable(&self, why: Unreachable) -> Error {
         Error::Unreachable { peer: self.peer, why, device: self.device.describe().to_owned() }
     }
 

@@ -70,13 +70,15 @@ pub struct Session {
     link: Link,
     regions: Vec<Region>,
     _claim: Option<Claim>,
+    // Last: everything above is of this device.
+    _device: Device,
 }
 
 impl Session {
     /// Connects to the accelerator `peer` and agrees with it on `params`.
     ///
     /// # Errors
-    /// [`Error::ConnectionRefused`], [`Error::Unreachable`], [`Error::TimedOut`] or [`Error::PeerGone`] without a
+    /// [`Error::ConnectionRefused`], [`Error::Unreachable`], [`Error::SetupTimedOut`] or [`Error::PeerGone`] without a
     /// connection; [`Error::Peer`] if the accelerator refuses the regions; [`Error::Setup`] or
     /// [`Error::OutOfBounds`] if `params` make no session; [`Error::Device`] and [`Error::Memory`].
     pub fn connect(
@@ -96,6 +98,7 @@ impl Session {
             link,
             regions,
             _claim: None,
+            _device: device.clone(),
         })
     }
 
@@ -108,8 +111,15 @@ impl Session {
     /// Posts a call and returns. `user` are 24 bits the function may look at.
     ///
     /// # Errors
-    /// [`Error::Call`] while a call runs or when the session is over; else the session is over.
+    /// [`Error::InCall`], or [`Error::Call`] when the session is over; after all others the session is over.
     pub fn invoke(&mut self, function: FunctionCode, user: U24) -> Result<(), Error> {
+        if self.running.is_some() {
+            return Err(Error::InCall);
+        }
+        if self.machine.is_ready() {
+            // An answer that nobody asked for must not be taken for this call's.
+            self.drain().map_err(|error| self.fail(error))?;
+        }
         self.machine.begin_call(function, user, &self.prefixes, &mut self.plan)?;
         let next_probe = self.probe_interval.map(|interval| Instant::now() + interval);
         self.running = Some(Running { written: false, answer: None, next_probe });
@@ -178,13 +188,13 @@ impl Session {
         }
     }
 
-    /// Calls a function and waits for it to end.
+    /// Calls a function and waits for it to succeed.
     ///
     /// # Errors
     /// [`Error::Function`] if it fails; else as [`invoke`](Self::invoke) and [`wait`](Self::wait).
-    pub fn call(&mut self, function: FunctionCode) -> Result<Outcome, Error> {
+    pub fn call(&mut self, function: FunctionCode) -> Result<(), Error> {
         self.invoke(function, U24::ZERO)?;
-        self.wait()?.into_result()
+        self.wait()?.into_result().map(drop)
     }
 
     /// Disconnects. A call that is running is given up. The accelerator's confirmation is not waited for.

@@ -3,17 +3,15 @@
 //! The device's lock, sleeping on the socket and packets are modelled; the role word, the waiters and parking are
 //! the real ones. Parking has no timeout here, so a wake-up that is lost shows up as a deadlock.
 
-use std::sync::atomic::Ordering;
-
 use loom::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, atomic::AtomicBool},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     thread,
 };
 use verbs::{CqId, WaitMode, WaitOn};
 
 use crate::{
     role::{Role, RoleWord},
-    sync::park,
+    sync::{Thread, current, park},
     waiters::{Notice, Waiters},
 };
 
@@ -26,6 +24,8 @@ struct State {
     asleep: bool,
     /// The caller that drives.
     caller: Option<usize>,
+    /// Callers whose wait has ended.
+    ended: usize,
 }
 
 struct Device {
@@ -33,7 +33,6 @@ struct Device {
     state: Mutex<State>,
     /// The thread's sleep on the socket.
     waker: Condvar,
-    closing: AtomicBool,
 }
 
 fn on(caller: usize) -> WaitOn {
@@ -45,7 +44,13 @@ impl Device {
         self.state.lock().unwrap()
     }
 
-    fn wait(&self, me: usize, progress: &thread::Thread, gives_up: bool) {
+    fn call(&self, me: usize, progress: &Thread, gives_up: bool) {
+        self.wait(me, progress, gives_up);
+        self.lock().ended += 1;
+        self.waker.notify_all();
+    }
+
+    fn wait(&self, me: usize, progress: &Thread, gives_up: bool) {
         let mut state = self.lock();
         if state.ready[me] {
             return;
@@ -75,7 +80,7 @@ impl Device {
     }
 
     /// One turn for oneself; what the other waits for comes with a turn of the other or of the thread.
-    fn drive(&self, me: usize, progress: &thread::Thread) {
+    fn drive(&self, me: usize, progress: &Thread) {
         let mut state = self.lock();
         assert_eq!(state.caller.replace(me), None, "two callers drive");
         drop(state);
@@ -88,12 +93,17 @@ impl Device {
         }
     }
 
-    /// The progress thread, without the patience: it takes over and sleeps deeply whenever it may.
+    /// The progress thread, without the patience: it takes over and sleeps deeply whenever it may. It ends as the
+    /// driver when no caller is left, so it hangs if nobody tells it that the role is free.
     fn progress(&self) {
-        while !self.closing.load(Ordering::Acquire) {
+        loop {
             let seen = self.role.get();
             match seen.0 {
-                Role::None if self.role.change(Role::None, Role::Thread) => self.drive_as_thread(),
+                Role::None if self.role.change(Role::None, Role::Thread) => {
+                    if self.drive_as_thread() {
+                        return;
+                    }
+                }
                 Role::Caller if self.role.fall_asleep(seen) => {
                     park();
                     self.role.awake();
@@ -103,16 +113,16 @@ impl Device {
         }
     }
 
-    fn drive_as_thread(&self) {
+    /// True when no caller is left.
+    fn drive_as_thread(&self) -> bool {
         let mut state = self.lock();
         loop {
             if self.role.get().0 != Role::Thread {
-                return;
+                return false;
             }
             assert_eq!(state.caller, None, "a caller and the thread drive");
-            if self.closing.load(Ordering::Acquire) {
-                assert!(self.role.change(Role::Thread, Role::None));
-                return;
+            if state.ended == 2 {
+                return true;
             }
             state.asleep = true;
             state = self.waker.wait(state).unwrap();
@@ -132,23 +142,19 @@ fn model(gives_up: bool) {
             role: RoleWord::new(),
             state: Mutex::new(State::default()),
             waker: Condvar::new(),
-            closing: AtomicBool::new(false),
         });
-        let shared = device.clone();
-        let progress = thread::spawn(move || shared.progress());
-        let (shared, handle) = (device.clone(), progress.thread().clone());
-        let other = thread::spawn(move || shared.wait(1, &handle, gives_up));
-        device.wait(0, progress.thread(), false);
-        other.join().unwrap();
+        // The progress thread is this one.
+        let callers = [(0, false), (1, gives_up)].map(|(me, gives_up)| {
+            let (device, progress) = (device.clone(), current());
+            thread::spawn(move || device.call(me, &progress, gives_up))
+        });
+        device.progress();
+        for caller in callers {
+            caller.join().unwrap();
+        }
         let mut state = device.lock();
-        assert_ne!(device.role.get().0, Role::Caller, "nobody drives, and the thread may not");
-        assert_eq!(state.caller, None);
+        assert_eq!((device.role.get().0, state.caller), (Role::Thread, None));
         assert!(!state.waiters.hand_over(), "a waiter that nobody knows");
-        device.closing.store(true, Ordering::Release);
-        drop(state);
-        device.waker.notify_all();
-        progress.thread().unpark();
-        progress.join().unwrap();
     });
 }
 

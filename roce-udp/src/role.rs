@@ -101,6 +101,7 @@ impl RoleWord {
     }
 
     pub(crate) fn awake(&self) {
-        self.deep.store(false, Ordering::Release);
+        // Also an exchange: a store would hide what a caller that came just before it had done.
+        self.deep.swap(false, Ordering::AcqRel);
     }
 }

@@ -7,13 +7,45 @@ pub(crate) use std::{
 };
 
 #[cfg(all(test, loom))]
-pub(crate) use loom::{
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU32},
-    thread::{Thread, current, park},
+pub(crate) use {
+    loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32},
+    model::{Thread, current, park, park_timeout},
 };
 
-/// The model has no time: nothing may depend on a timeout.
+/// Parking with a token that lasts, as the standard library's: loom's own forgets it when the thread yields or
+/// waits for a lock meanwhile.
 #[cfg(all(test, loom))]
-pub(crate) fn park_timeout(_: std::time::Duration) {
-    park();
+mod model {
+    use loom::sync::{Arc, Condvar, Mutex};
+
+    #[derive(Clone, Debug)]
+    pub(crate) struct Thread(Arc<(Mutex<bool>, Condvar)>);
+
+    loom::thread_local! {
+        static THREAD: Thread = Thread(Arc::new((Mutex::new(false), Condvar::new())));
+    }
+
+    impl Thread {
+        pub(crate) fn unpark(&self) {
+            *self.0.0.lock().unwrap() = true;
+            self.0.1.notify_all();
+        }
+    }
+
+    pub(crate) fn current() -> Thread {
+        THREAD.with(Clone::clone)
+    }
+
+    pub(crate) fn park() {
+        let thread = current();
+        let mut token = thread.0.0.lock().unwrap();
+        while !std::mem::take(&mut *token) {
+            token = thread.0.1.wait(token).unwrap();
+        }
+    }
+
+    /// The model has no time: nothing may depend on a timeout.
+    pub(crate) fn park_timeout(_: std::time::Duration) {
+        park();
+    }
 }

@@ -1,0 +1,257 @@
+//! A small accelerator for tests: one thread, one session after the other or several, scripted calls.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use mrsp::{
+    CallPlan, NaaSession, RegionFlags, RegionRequest,
+    immediate::CallRequest,
+    naa::{Failure, Limits, Placement},
+    plan::Prefix,
+    region::message_buffer_bytes,
+};
+use roce_udp::Options;
+use verbs::{
+    Access, Channel, CmEvent, CmId, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,
+    SendFlags, SendOp, SendWr, WaitMode, WaitOn, WcOpcode, WcStatus,
+};
+
+/// What the accelerator does about a call.
+#[derive(Debug)]
+pub enum Action {
+    Respond(Result<Vec<Prefix>, Failure>),
+    Later(Duration, Result<Vec<Prefix>, Failure>),
+    Disconnect,
+    /// Nothing is acknowledged any more.
+    Vanish,
+    /// Two answers to one call.
+    Twice,
+    /// An MRSP error instead of an answer.
+    Error,
+}
+
+/// A region of the session: internal ones too, in the order of the AAR.
+#[derive(Debug)]
+pub struct Region {
+    pub flags: RegionFlags,
+    pub mr: Mr,
+}
+
+impl Region {
+    pub fn bytes(&self) -> Vec<u8> {
+        self.mr.memory().to_vec(0, self.mr.memory().len())
+    }
+
+    pub fn write(&self, bytes: &[u8]) {
+        self.mr.memory().write(0, bytes);
+    }
+}
+
+pub type Script = dyn FnMut(&[Region], CallRequest) -> Action + Send;
+
+#[derive(Debug)]
+pub struct Fake {
+    pub address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Fake {
+    pub fn start(
+        ip: &str,
+        limits: Limits,
+        script: impl FnMut(&[Region], CallRequest) -> Action + Send + 'static,
+    ) -> Self {
+        let ip: IpAddr = ip.parse().unwrap();
+        let context = roce_udp::open(ip, &Options { must_listen: true, ..Options::default() }).unwrap();
+        let channel = context.create_channel().unwrap();
+        let (_, port) = channel.listen(0, 8).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let mut server = Server {
+                cq: context.create_cq(1024).unwrap(),
+                sessions: HashMap::new(),
+                limits,
+                script: Box::new(script),
+                channel,
+                context,
+            };
+            while !stopped.load(Ordering::Acquire) {
+                server.turn();
+            }
+        });
+        Self { address: SocketAddr::new(ip, port), stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        let joined = self.thread.take().unwrap().join();
+        if !std::thread::panicking() {
+            joined.unwrap();
+        }
+    }
+}
+
+struct Server {
+    sessions: HashMap<CmId, Session>,
+    cq: Cq,
+    limits: Limits,
+    script: Box<Script>,
+    channel: Channel,
+    context: Context,
+}
+
+struct Session {
+    qp: Qp,
+    machine: NaaSession,
+    message: Mr,
+    regions: Vec<Region>,
+    due: Option<(Instant, Result<Vec<Prefix>, Failure>)>,
+    pd: Pd,
+}
+
+impl Server {
+    fn turn(&mut self) {
+        let on = WaitOn { cq: Some(self.cq.id()), channel: Some(self.channel.id()) };
+        let soon = Instant::now() + Duration::from_millis(20);
+        self.context.wait(on, WaitMode::Block, Some(soon)).unwrap();
+        while let Some(event) = self.channel.next_event().unwrap() {
+            match event {
+                CmEvent::ConnectRequest { id, .. } => self.accept(id),
+                CmEvent::Disconnected { id } => {
+                    self.sessions.remove(&id);
+                    self.channel.destroy_id(id).unwrap();
+                }
+                _ => {}
+            }
+        }
+        while let Some(wc) = self.cq.poll_one().unwrap() {
+            let Some((&id, session)) = self.sessions.iter_mut().find(|(_, s)| s.qp.num() == wc.qp) else {
+                continue;
+            };
+            match (wc.status, wc.opcode) {
+                (WcStatus::Success, WcOpcode::Recv) => session.setup(wc.byte_len as usize),
+                (WcStatus::Success, WcOpcode::RecvWriteWithImm) => {
+                    let request = session.machine.handle_request(wc.imm.unwrap()).unwrap();
+                    match (self.script)(&session.regions, request) {
+                        Action::Respond(result) => session.respond(result),
+                        Action::Later(delay, result) => session.due = Some((Instant::now() + delay, result)),
+                        Action::Disconnect => self.channel.disconnect(id).unwrap(),
+                        Action::Vanish => drop(self.sessions.remove(&id)),
+                        Action::Twice => session.twice(),
+                        Action::Error => session.say(&mrsp::codec::encode_error(mrsp::ErrorCode::Memory)),
+                    }
+                }
+                _ => {}
+            }
+        }
+        for session in self.sessions.values_mut() {
+            if session.due.as_ref().is_some_and(|(at, _)| *at <= Instant::now()) {
+                let (_, result) = session.due.take().unwrap();
+                session.respond(result);
+            }
+        }
+    }
+
+    fn accept(&mut self, id: CmId) {
+        let pd = self.context.alloc_pd().unwrap();
+        let qp = pd.create_qp(&self.cq, &self.cq, QpCap::default()).unwrap();
+        let memory = region::alloc(message_buffer_bytes(255)).unwrap();
+        let message = pd.reg_mr(&memory, Access::LOCAL).unwrap();
+        let machine = NaaSession::new(self.limits);
+        let session = Session { qp, machine, message, regions: Vec::new(), due: None, pd };
+        session.receive();
+        self.channel.accept(id, &session.qp, &ConnParam::default()).unwrap();
+        self.sessions.insert(id, session);
+    }
+}
+
+impl Session {
+    fn receive(&self) {
+        let sge = self.message.sge(0, self.message.memory().len() as u32);
+        self.qp.post_recv(&RecvWr { wr_id: 0, sges: &[sge] }).unwrap();
+    }
+
+    fn say(&self, message: &[u8]) {
+        let flags = SendFlags::SIGNALED_SOLICITED;
+        let wr = SendWr { wr_id: 0, op: SendOp::Send, payload: Payload::Inline(message), flags };
+        self.qp.post_send(&[wr]).unwrap();
+    }
+
+    fn setup(&mut self, len: usize) {
+        let bytes = self.message.memory().to_vec(0, len);
+        let asked = match self.machine.handle_message(&bytes) {
+            Ok(regions) => regions.to_vec(),
+            Err(rejection) => return self.say(&rejection.reply().unwrap()),
+        };
+        self.regions = asked.iter().map(|request| self.allocate(request)).collect();
+        let shared = self.regions.iter().filter(|r| !r.flags.contains(RegionFlags::INTERNAL));
+        let placements: Vec<_> = shared.map(|r| Placement { addr: r.mr.addr(), rkey: r.mr.rkey() }).collect();
+        let answer = self.machine.allocated(&placements).unwrap();
+        self.receive();
+        self.say(&answer);
+    }
+
+    fn allocate(&self, request: &RegionRequest) -> Region {
+        let memory = region::alloc(request.host.size as usize).unwrap();
+        Region { flags: request.flags, mr: self.pd.reg_mr(&memory, Access::REMOTE_WRITE).unwrap() }
+    }
+
+    fn respond(&mut self, result: Result<Vec<Prefix>, Failure>) {
+        let plan = self.plan(result);
+        self.receive();
+        self.post(&plan);
+    }
+
+    fn twice(&mut self) {
+        let plan = self.plan(Ok(Vec::new()));
+        self.receive();
+        self.post(&plan);
+        self.post(&plan);
+    }
+
+    fn plan(&mut self, result: Result<Vec<Prefix>, Failure>) -> CallPlan {
+        let mut plan = CallPlan::default();
+        let result = result.as_ref().map(|prefixes| &prefixes[..]).map_err(|failure| *failure);
+        self.machine.respond(result, &mut plan).unwrap();
+        plan
+    }
+
+    fn post(&self, plan: &CallPlan) {
+        let shared: Vec<_> =
+            self.regions.iter().filter(|r| !r.flags.contains(RegionFlags::INTERNAL)).collect();
+        for write in plan.writes() {
+            let remote = RemoteAddr { addr: write.remote_addr, rkey: write.rkey };
+            let sge = shared[write.param].mr.sge(write.offset, write.length);
+            let last = write.immediate.is_some();
+            let wr = SendWr {
+                wr_id: 0,
+                op: write.immediate.map_or(SendOp::Write(remote), |imm| SendOp::WriteWithImm(remote, imm)),
+                payload: Payload::Sges(if write.length > 0 { std::slice::from_ref(&sge) } else { &[] }),
+                flags: SendFlags { signaled: true, solicited: last, fence: false },
+            };
+            self.qp.post_send(&[wr]).unwrap();
+        }
+    }
+}
+
+/// Function 1: adds 1 to every byte of every region that goes back.
+pub fn increment(regions: &[Region], _: CallRequest) -> Action {
+    for region in regions.iter().filter(|r| r.flags.contains(RegionFlags::OUTPUT)) {
+        let bytes: Vec<_> = region.bytes().into_iter().map(|byte| byte.wrapping_add(1)).collect();
+        region.write(&bytes);
+    }
+    Action::Respond(Ok(Vec::new()))
+}
