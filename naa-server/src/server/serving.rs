@@ -107,8 +107,8 @@ impl Serving {
                 tracing::error!(%error, "the server cannot wait on its device");
                 break;
             }
-            self.completions();
             self.events();
+            self.completions();
             self.finished_calls();
             self.tick();
         }
@@ -154,7 +154,11 @@ impl Serving {
             Ok(Next::Nothing) => {}
             Ok(Next::Call(request)) => self.call(id, request, now),
             Ok(Next::Close) => self.close(id, None),
-            Err(end) => self.close(id, Some(end)),
+            Err(end) => {
+                // A disconnect flushes the queue pair: its event, already there, says so more kindly.
+                self.events();
+                self.close(id, Some(end));
+            }
         }
     }
 
