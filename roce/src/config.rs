@@ -24,6 +24,8 @@ pub struct Config {
     pub initial_window_bytes: u32,
     /// Most bytes in flight.
     pub max_window_bytes: u32,
+    /// Makes a connection's congestion window from the two sizes above, in packets.
+    pub window: fn(u32, u32) -> Box<dyn Window>,
     /// Packets one queue pair may send before the next one's turn.
     pub burst: u32,
     /// The first retransmission waits at least this long.
@@ -44,6 +46,7 @@ impl Default for Config {
             rnr_timer: 12,
             initial_window_bytes: 32 * 1024,
             max_window_bytes: 512 * 1024,
+            window: |start, max| Box::new(Aimd::new(start, max)),
             burst: 64,
             min_rto: Duration::from_millis(4),
         }
@@ -51,7 +54,7 @@ impl Default for Config {
 }
 
 impl Config {
-    pub(crate) fn window(&self, mtu: u32) -> Box<dyn Window> {
-        Box::new(Aimd::new(self.initial_window_bytes / mtu, self.max_window_bytes / mtu))
+    pub(crate) fn new_window(&self, mtu: u32) -> Box<dyn Window> {
+        (self.window)(self.initial_window_bytes / mtu, self.max_window_bytes / mtu)
     }
 }

@@ -267,17 +267,41 @@ impl Requester {
         }
         self.timer = None;
         shared.counters.local_ack_timeout_err += 1;
+        let first = self.rtt.is_patient();
         if self.rtt.expired() {
             if self.retries_left == 0 {
                 shared.counters.retry_exceeded_err += 1;
                 return Progress { failed: Some(WcStatus::RetryExceeded) };
             }
             self.retries_left -= 1;
+        } else if first && self.step_back() {
+            self.arm(now);
+            return Progress::default();
         }
         self.window.on_loss(now);
         self.go_back();
         self.arm(now);
         Progress::default()
+    }
+
+    /// Resends the last packet only. Its acknowledgement, or the NAK it draws, says what is missing, where going
+    /// back at once would repeat a window for a receiver that was just slow.
+    fn step_back(&mut self) -> bool {
+        let (index, packet) = self.cursor;
+        let last = match (index, packet) {
+            (0, 0) => return false,
+            (index, 0) => (index - 1, self.wqes[index - 1].packets - 1),
+            (index, packet) => (index, packet - 1),
+        };
+        let wqe = &self.wqes[last.0];
+        let Some(psn) = wqe.first.map(|first| first.plus(last.1)) else { return false };
+        if wqe.is_read() || psn.plus(1) != self.sent_end {
+            return false;
+        }
+        self.cursor = last;
+        self.rtt.forget();
+        self.demand_ack();
+        true
     }
 }
 

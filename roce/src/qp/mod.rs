@@ -124,7 +124,7 @@ impl Qp {
         if !matches!(self.phase, Phase::Unconnected) {
             return false;
         }
-        let window = config.window(p.peer.mtu);
+        let window = config.new_window(p.peer.mtu);
         self.phase = Phase::Connected(Box::new(Link {
             peer: p.peer,
             requester: Requester::new(p.send_psn, p.initiator_depth, p.retry, window, config.min_rto),

@@ -265,6 +265,11 @@ impl Requester {
         self.since_ack_req = 0;
     }
 
+    /// The next packet asks for an acknowledgement.
+    pub(super) fn demand_ack(&mut self) {
+        self.since_ack_req = self.window.packets();
+    }
+
     fn in_flight_from(&self, first: Psn) -> u32 {
         self.una.value().wrapping_sub(first.value()) & Psn::MASK
     }

@@ -61,6 +61,11 @@ impl Rtt {
         }
     }
 
+    /// The timer has not expired since the last acknowledgement.
+    pub(super) fn is_patient(&self) -> bool {
+        self.backoff == 0
+    }
+
     /// The timer expired; true when that counts as one of the handshake's retries.
     pub(super) fn expired(&mut self) -> bool {
         let counts = self.interval() >= self.full;
