@@ -38,6 +38,7 @@ pub(crate) struct Watched {
     numbers: Numbers,
     stages: BTreeMap<CmId, Stage>,
     bound: BTreeSet<u32>,
+    failed: BTreeSet<u32>,
     pub(crate) bindings: Vec<Binding>,
     /// Connections and attempts the application has heard of and not let go.
     pub(crate) ids: Vec<CmId>,
@@ -61,6 +62,7 @@ impl Watched {
             numbers: Numbers::new(number.into()),
             stages: BTreeMap::new(),
             bound: BTreeSet::new(),
+            failed: BTreeSet::new(),
             bindings: Vec::new(),
             ids: Vec::new(),
             listeners: Vec::new(),
@@ -178,8 +180,15 @@ impl Watched {
                     assert!(self.bound.insert(binding.qpn), "a queue pair is bound once");
                     self.bindings.push(binding);
                 }
-                CmOutput::FailQp { qpn } => assert!(self.bound.contains(&qpn), "never bound"),
+                CmOutput::FailQp { qpn } => {
+                    assert!(self.bound.contains(&qpn), "never bound");
+                    self.failed.insert(qpn);
+                }
             }
+        }
+        for binding in &self.bindings {
+            let over = matches!(self.stages.get(&binding.id), Some(Stage::Over | Stage::Destroyed));
+            assert!(!over || self.failed.contains(&binding.qpn), "a queue pair outlives its connection");
         }
         let live = self.stages.keys().filter(|id| self.cm.endpoints(**id).is_some()).count();
         assert!(live <= MAX_CONNECTIONS, "{live} connections");

@@ -29,8 +29,8 @@ pub(crate) enum Rule {
     Nothing,
     /// Receives and READs: regions with local write access.
     Local,
-    /// Regions with remote write access; with a RETH exactly where it says.
-    Remote(Option<Reth>),
+    /// What RETHs named, in regions with remote write access.
+    Remote,
 }
 
 /// Regions by their number.
@@ -38,6 +38,9 @@ pub(crate) enum Rule {
 pub(crate) struct Regions {
     pub(crate) slots: Vec<Option<Region>>,
     rule: Rule,
+    /// What RETHs of peers and work requests of the application have named so far.
+    named: Vec<Reth>,
+    posted: Vec<Sge>,
     /// The protection domain of the queue pair the packet goes to.
     pd: Option<PdId>,
 }
@@ -47,10 +50,22 @@ impl Regions {
         self.slots[id.0 as usize].as_ref().expect("only registered regions are touched")
     }
 
-    /// All or part of a region, as the application would name it.
-    pub(crate) fn sge(&self, slot: usize, offset: u64, length: u32) -> Option<Sge> {
+    /// All or part of a region, as the application will name it.
+    pub(crate) fn sge(&mut self, slot: usize, offset: u64, length: u32) -> Option<Sge> {
         let region = self.slots.get(slot)?.as_ref()?;
-        Some(Sge { addr: region.va.wrapping_add(offset), length, lkey: region.keys.lkey })
+        let sge = Sge { addr: region.va.wrapping_add(offset), length, lkey: region.keys.lkey };
+        self.posted.push(sge);
+        Some(sge)
+    }
+
+    fn was_posted(&self, region: &Region, at: u64, len: usize) -> bool {
+        let inside = |sge: &Sge| sge.lkey == region.keys.lkey && holds(sge.addr, sge.length, at, len);
+        self.posted.iter().any(inside)
+    }
+
+    fn was_named(&self, region: &Region, at: u64, len: usize) -> bool {
+        let inside = |reth: &Reth| reth.rkey == region.keys.rkey && holds(reth.addr, reth.length, at, len);
+        self.named.iter().any(inside)
     }
 }
 
@@ -58,19 +73,16 @@ impl Memory for Regions {
     fn place(&mut self, region: RegionId, offset: u64, bytes: &[u8]) {
         let found = self.alive(region);
         assert_eq!(Some(found.pd), self.pd, "protection domain");
+        let at = found.va + offset;
         match self.rule {
             Rule::Nothing => panic!("a packet that carries no data wrote"),
-            Rule::Local => assert!(found.access.local_write, "local write access"),
-            Rule::Remote(reth) => {
+            Rule::Local => {
+                assert!(found.access.local_write, "local write access");
+                assert!(self.was_posted(found, at, bytes.len()), "where work requests say");
+            }
+            Rule::Remote => {
                 assert!(found.access.remote_write, "remote write access");
-                if let Some(reth) = reth {
-                    assert_eq!(
-                        (reth.rkey, reth.addr),
-                        (found.keys.rkey, found.va + offset),
-                        "where the RETH says"
-                    );
-                    assert!(bytes.len() <= reth.length as usize);
-                }
+                assert!(self.was_named(found, at, bytes.len()), "where RETHs say");
             }
         }
         let found = self.slots[region.0 as usize].as_mut().expect("just found");
@@ -113,7 +125,13 @@ impl Device {
 
     /// Hands a datagram in. `pd` is that of the queue pair it names.
     pub(crate) fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8], pd: Option<PdId>) {
-        self.regions.rule = Packet::decode(datagram).map(|packet| rule(&packet)).unwrap_or_default();
+        let packet = Packet::decode(datagram).ok();
+        self.regions.rule = packet.map_or(Rule::Nothing, |packet| rule(&packet));
+        if let Some(reth) = packet.and_then(|packet| packet.reth)
+            && !self.regions.named.contains(&reth)
+        {
+            self.regions.named.push(reth);
+        }
         self.regions.pd = pd;
         let mut to = self.addr;
         to.set_port(ROCE_PORT);
@@ -136,7 +154,13 @@ impl Device {
         let answer = opcode::info(bytes[0]).is_some_and(|info| info.operation == Operation::ReadResponse);
         for piece in &transmit.pieces {
             let region = self.regions.alive(piece.region);
-            assert!(!answer || region.access.remote_read, "remote read access");
+            let (at, len) = (region.va + piece.offset, piece.len as usize);
+            if answer {
+                assert!(region.access.remote_read, "remote read access");
+                assert!(self.regions.was_named(region, at, len), "where RETHs say");
+            } else {
+                assert!(self.regions.was_posted(region, at, len), "where work requests say");
+            }
             bytes.extend_from_slice(&region.bytes[piece.offset as usize..][..piece.len as usize]);
         }
         bytes.resize(bytes.len() + transmit.pad(), 0);
@@ -161,10 +185,14 @@ impl Device {
     }
 }
 
+fn holds(start: u64, length: u32, at: u64, len: usize) -> bool {
+    at.checked_sub(start).is_some_and(|offset| offset + len as u64 <= length.into())
+}
+
 fn rule(packet: &Packet<'_>) -> Rule {
     match opcode::info(packet.bth.opcode).map(|info| info.operation) {
         Some(Operation::Send | Operation::ReadResponse) => Rule::Local,
-        Some(Operation::Write) => Rule::Remote(packet.reth),
+        Some(Operation::Write) => Rule::Remote,
         _ => Rule::Nothing,
     }
 }

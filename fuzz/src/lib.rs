@@ -15,6 +15,7 @@ pub mod mrsp_host;
 pub mod mrsp_message;
 pub mod mrsp_naa;
 pub mod mrsp_pair;
+pub mod naa_spec;
 pub mod roce_cm;
 pub mod roce_cm_pair;
 pub mod roce_icrc;
@@ -34,6 +35,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("mrsp_message", mrsp_message::run),
     ("mrsp_naa", mrsp_naa::run),
     ("mrsp_pair", mrsp_pair::run),
+    ("naa_spec", naa_spec::run),
     ("roce_cm", roce_cm::run),
     ("roce_cm_pair", roce_cm_pair::run),
     ("roce_icrc", roce_icrc::run),

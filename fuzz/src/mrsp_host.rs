@@ -1,6 +1,6 @@
 //! The host's session under any sequence of calls, messages and responses.
 
-use mrsp::{CallPlan, ErrorCode, FunctionCode, HostSession, U24, codec, host::CallError};
+use mrsp::{CallPlan, ErrorCode, FunctionCode, HostSession, RemoteRegion, U24, codec, host::CallError};
 
 use crate::{
     mrsp_common::{advertisement, check_plan, host, prefixes, sizes},
@@ -15,8 +15,18 @@ pub fn run(data: &[u8]) {
         let failed = session.is_failed();
         step(&mut program, &mut session, &mut plan);
         assert!(!failed || session.is_failed(), "a session is over for good");
-        assert!(!session.is_ready() || session.peer_regions().is_some());
+        assert!(!session.is_ready() || fits(&session));
     }
+}
+
+/// The accelerator's regions are large enough and end inside the address space.
+fn fits(session: &HostSession) -> bool {
+    let peers = session.peer_regions().expect("known when ready");
+    let asked = sizes(session.requests());
+    let fits = |(peer, asked): (&RemoteRegion, &u32)| {
+        peer.size >= *asked && peer.addr.checked_add(u64::from(peer.size).saturating_sub(1)).is_some()
+    };
+    peers.len() == asked.len() && peers.iter().zip(&asked).all(fits)
 }
 
 fn step(program: &mut Program<'_>, session: &mut HostSession, plan: &mut CallPlan) {

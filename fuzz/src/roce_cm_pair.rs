@@ -9,6 +9,7 @@ use crate::{cm_watch::Watched, program::Program};
 
 const MAX_STEPS: usize = 300;
 const HOP: Duration = Duration::from_millis(1);
+const END: Time = Time(u64::MAX);
 
 pub fn run(data: &[u8]) {
     let mut program = Program::new(data);
@@ -49,30 +50,39 @@ impl Net {
                 let peer = self.sides[1 - side].addr;
                 self.sides[side].ask(self.now, program, peer);
             }
-            3 => self.advance(Duration::from_millis(u64::from(program.byte()) * 20)),
-            _ => self.next(),
+            3 => {
+                let time = Duration::from_millis(u64::from(program.byte()) * 20);
+                self.run(program, time);
+            }
+            _ => _ = self.next(END),
         }
         self.carry(program);
     }
 
-    /// The next arrival or timer.
-    fn next(&mut self) {
+    /// Datagrams arrive within milliseconds however far time is advanced: none outlives a time-wait.
+    fn run(&mut self, program: &mut Program<'_>, time: Duration) {
+        let end = self.now + time;
+        self.carry(program);
+        while self.next(end) {
+            self.carry(program);
+        }
+        self.now = end;
+    }
+
+    /// The next arrival or timer, if it comes before `end`.
+    fn next(&mut self, end: Time) -> bool {
         let arrival = self.flight.keys().next().map(|(at, _)| *at);
         let timers = self.sides.iter().filter_map(|side| side.cm.poll_timeout());
-        let Some(at) = timers.chain(arrival).min() else { return };
+        let Some(at) = timers.chain(arrival).min().filter(|at| *at <= end) else { return false };
         self.now = self.now.max(at);
         if arrival == Some(at) {
             let (_, (to, mad)) = self.flight.pop_first().expect("just seen");
             let from = self.sides[1 - to].addr;
             self.sides[to].handle(self.now, from, &mad);
         } else {
-            self.advance(Duration::ZERO);
+            self.sides.iter_mut().for_each(|side| side.expire(self.now));
         }
-    }
-
-    fn advance(&mut self, by: Duration) {
-        self.now = self.now + by;
-        self.sides.iter_mut().for_each(|side| side.expire(self.now));
+        true
     }
 
     fn carry(&mut self, program: &mut Program<'_>) {

@@ -183,7 +183,7 @@ impl<'a> Net<'a> {
         }
         let offset = if local == READS { at } else { from };
         let half = (len / 2) as u32;
-        let sge =
+        let mut sge =
             |offset: usize, len: u32| node.device.regions.sge(local, offset as u64, len).expect("registered");
         let sges = [sge(offset, half), sge(offset + half as usize, len as u32 - half)];
         let fence = kind & 16 != 0;

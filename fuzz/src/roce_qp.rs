@@ -141,7 +141,7 @@ impl<'a> Machine<'a> {
             26 => self.replace(pair),
             27 => self.device.endpoint.fail_qp(self.pairs[pair].num),
             28 => self.raw(pair),
-            29 => _ = self.to_next_timeout(),
+            29 => _ = self.skip_to_timeout(),
             30 => {
                 let busy = self.device.endpoint.dealloc_pd(self.pairs[pair].pd);
                 busy.expect_err("a queue pair uses the protection domain");
@@ -176,6 +176,7 @@ impl<'a> Machine<'a> {
         let offset = match self.program.byte() % 8 {
             0 => self.program.u64(),
             1 => self.program.u16().into(),
+            2 => REGION as u64 - u64::from(self.program.byte()),
             _ => 0,
         };
         let length = match self.program.byte() % 8 {
@@ -291,7 +292,7 @@ impl<'a> Machine<'a> {
         let count = self.program.below(5);
         let sges = (0..count).filter_map(|_| {
             let slot = self.program.below(8);
-            let offset = self.program.byte().into();
+            let offset = if self.program.rarely(8) { REGION as u64 - 64 } else { self.program.byte().into() };
             let length =
                 if self.program.rarely(4) { self.program.u16().into() } else { self.program.byte().into() };
             self.device.regions.sge(slot, offset, length)
@@ -344,7 +345,7 @@ impl<'a> Machine<'a> {
     }
 
     /// False when no timer runs.
-    fn to_next_timeout(&mut self) -> bool {
+    fn skip_to_timeout(&mut self) -> bool {
         let Some(at) = self.device.endpoint.poll_timeout() else { return false };
         self.now = self.now.max(at);
         self.device.expire(self.now);
@@ -447,7 +448,7 @@ impl<'a> Machine<'a> {
             for _ in 0..4 {
                 self.poll();
             }
-            if !self.to_next_timeout() {
+            if !self.skip_to_timeout() {
                 break;
             }
         }

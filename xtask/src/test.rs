@@ -56,6 +56,8 @@ const CHECKS: &[Step] = &[
     // Release, as everything below it, so that each crate is built once.
     Step::new("test", Cargo, &["test", "--workspace", "--release"]),
     Step::new("build", Cargo, &["build", "--workspace", "--release"]),
+    Step::new("fuzz-seeds", Cargo, &["test", "--release", "--manifest-path", "fuzz/Cargo.toml"])
+        .needs(User::Fuzz),
     Step::new("deny", Cargo, &["deny", "check"]),
 ];
 
