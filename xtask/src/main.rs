@@ -2,6 +2,7 @@
 
 mod check_icrc;
 mod fuzz;
+mod loom;
 mod metadata;
 mod packages;
 mod pcap;
@@ -42,6 +43,8 @@ enum Command {
     Test(test::Options),
     /// Run the simulation suite
     Sim(sim::Options),
+    /// Check the models of lock-free code under every order of their steps
+    Loom,
     /// Build and run the fuzz targets with libFuzzer
     Fuzz(fuzz::Options),
     /// Run a command on a kernel soft-RoCE device in a small virtual machine
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Test(options) => test::run(options),
         Command::Sim(options) => sim::run(options),
+        Command::Loom => loom::run(),
         Command::Fuzz(options) => fuzz::run(options),
         Command::RxeVm(options) => rxe_vm::run(options),
         Command::RpingMatrix(options) => rping_matrix::run(options),

@@ -58,6 +58,7 @@ const CHECKS: &[Step] = &[
     Step::new("build", Cargo, &["build", "--workspace", "--release"]),
     Step::new("fuzz-seeds", Cargo, &["test", "--release", "--manifest-path", "fuzz/Cargo.toml"])
         .needs(User::Fuzz),
+    Step::new("loom", Xtask, &["loom"]),
     Step::new("deny", Cargo, &["deny", "check"]),
 ];
 
