@@ -1,19 +1,37 @@
 //! `naa`: network-attached accelerators in one binary.
 
+mod call;
+mod demo;
+mod functions;
+mod peer;
+mod ping;
+mod room;
 mod rping;
 mod serve;
+mod show;
 mod signals;
 
-use std::process::ExitCode;
+use std::{
+    io::{IsTerminal, Write},
+    process::ExitCode,
+};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use verbs::WaitMode;
+
+const EXAMPLES: &str = "\
+Examples:
+  naa demo                                        see it work, on this machine
+  naa serve --bind 10.9.0.2                       an accelerator
+  naa call sha256 --server 10.9.0.2 --in FILE     a call
+
+`naa COMMAND --help` has more. NAA_LOG=debug logs to standard error.";
 
 /// Offload computations to network-attached accelerators over RoCEv2
 ///
 /// The embedded provider is a RoCEv2 stack on ordinary UDP sockets: no kernel module, no root, no NIC.
 #[derive(Debug, Parser)]
-#[command(name = "naa", version)]
+#[command(name = "naa", version, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -21,11 +39,25 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Args),
     Serve(serve::Args),
+    Call(call::Args),
+    Functions(functions::Args),
+    Ping(ping::Args),
     Rping(rping::Args),
     /// Print a shell completion script
+    #[command(
+        after_help = "Examples:\n  naa completions bash > ~/.local/share/bash-completion/completions/naa"
+    )]
     Completions {
         shell: clap_complete::Shell,
+    },
+    /// Print a manual page, of naa or of one of its commands
+    #[command(
+        after_help = "Examples:\n  naa man | man -l -\n  naa man call > ~/.local/share/man/man1/naa-call.1"
+    )]
+    Man {
+        command: Option<String>,
     },
 }
 
@@ -50,23 +82,79 @@ impl From<Wait> for WaitMode {
     }
 }
 
+/// What is logged to standard error, as tracing-subscriber's `EnvFilter` has it.
+const LOG_VARIABLE: &str = "NAA_LOG";
+const FAILURE: u8 = 1;
+/// As clap's.
+const USAGE: u8 = 2;
+
+/// A command line that makes no sense, found after it was parsed.
+#[derive(Debug)]
+struct Usage(String);
+
+impl Usage {
+    fn error(problem: impl Into<String>) -> anyhow::Error {
+        Self(problem.into()).into()
+    }
+}
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}; `--help` says more", self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("NAA_LOG").unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let filter = tracing_subscriber::EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| "warn".into());
+    let colour = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
     let result = match cli.command {
+        Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Call(args) => call::run(&args),
+        Command::Functions(args) => functions::run(&args),
+        Command::Ping(args) => ping::run(&args),
         Command::Rping(args) => rping::run(&args),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "naa", &mut std::io::stdout());
-            Ok(())
-        }
+        Command::Completions { shell } => completions(shell),
+        Command::Man { command } => man(command.as_deref()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output has had enough, as `head` does.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("naa: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(if error.is::<Usage>() { USAGE } else { FAILURE })
         }
     }
+}
+
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "naa", &mut script);
+    Ok(std::io::stdout().write_all(&script)?)
+}
+
+fn man(command: Option<&str>) -> anyhow::Result<()> {
+    let mut cli = Cli::command();
+    cli.build();
+    let page = match command {
+        None => cli,
+        Some(name) => {
+            let found = cli.find_subcommand(name);
+            let found = found.ok_or_else(|| Usage::error(format!("there is no command {name}")))?;
+            found.clone()
+        }
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page).render(&mut text)?;
+    Ok(std::io::stdout().write_all(&text)?)
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -1,4 +1,4 @@
-//! Which accelerator to call, from where, and how long to wait for it: options of every command that calls.
+//! Which accelerator to call, from where, and how long to wait for it: options of the commands that call.
 
 use std::{
     fmt,
@@ -58,11 +58,16 @@ impl fmt::Display for ServerName {
 pub(crate) struct Args {
     /// The accelerator: ADDR, ADDR:PORT, [IPV6]:PORT or a host name; the port is 12345 unless given
     #[arg(long, value_name = "ADDR[:PORT]")]
-    pub(crate) server: ServerName,
+    server: ServerName,
     /// Local address to call from [default: NAA_LOCAL_IP, else where the route to the server begins]
     #[arg(long, value_name = "ADDR")]
     local: Option<IpAddr>,
-    /// Give up when connecting, or one call, takes longer [default: 10 to connect, calls as long as the server lives]
+}
+
+/// How long to wait for it, and how.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Patience {
+    /// Give up when connecting, or a call, takes longer [default: 10 to connect; calls while the server is alive]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
     /// How to wait for the server: spin has the lowest latency and takes a core
@@ -77,17 +82,32 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl Args {
-    /// The device to call from, the server's address, and the settings of sessions with it.
-    pub(crate) fn open(&self) -> anyhow::Result<(Device, SocketAddr, SessionConfig)> {
+    /// The device to call from, and the server's address.
+    pub(crate) fn open(&self) -> anyhow::Result<(Device, SocketAddr)> {
         let server = self.server.resolve()?;
         let device = match self.local {
             Some(local) => Device::open(local)?,
             None => Device::towards(server)?,
         };
+        Ok((device, server))
+    }
+}
+
+impl Patience {
+    /// The device to call from, the server's address, and the settings of sessions with it.
+    pub(crate) fn open(&self, peer: &Args) -> anyhow::Result<(Device, SocketAddr, SessionConfig)> {
+        let (device, server) = peer.open()?;
         let mut config = SessionConfig { wait: self.wait.into(), ..SessionConfig::default() };
         config.setup_timeout = self.timeout.unwrap_or(config.setup_timeout);
         Ok((device, server, config))
     }
+}
+
+/// A call that was given up.
+pub(crate) fn timed_out(server: SocketAddr, limit: Duration) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{server} did not finish the call within {limit:?}; see its load, or allow more with --timeout"
+    )
 }
 
 #[cfg(test)]

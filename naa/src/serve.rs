@@ -14,6 +14,8 @@ use naa_server::{
 };
 use verbs::WaitMode;
 
+use crate::show;
+
 /// Serve functions to hosts that connect
 #[derive(Clone, Debug, clap::Args)]
 #[command(
@@ -62,6 +64,9 @@ pub(crate) struct Args {
     /// Print one JSON object when ready, and one at the end
     #[arg(long)]
     json: bool,
+    /// End when standard input does, so that the server goes with the program that started it
+    #[arg(long, hide = true)]
+    until_eof: bool,
 }
 
 impl Args {
@@ -92,13 +97,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let count = registry.iter().count();
     let server = Server::start(args.config()?, registry)?;
     let (told, ended) = mpsc::channel();
+    if args.until_eof {
+        let told = told.clone();
+        crate::signals::on_stdin_end(move || {
+            let _ = told.send(());
+        })?;
+    }
     crate::signals::on_terminate(move || {
         let _ = told.send(());
     })?;
     if args.json {
         let ready = serde_json::json!({"event": "ready", "address": server.address().to_string(),
             "device": server.device(), "functions": count});
-        println!("{ready}");
+        show::line(&ready.to_string())?;
     } else {
         println!("serving {count} functions at {} ({})", server.address(), server.device());
         println!("`naa functions --server {}` lists them; Ctrl-C ends", server.address());
@@ -108,13 +119,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stats = server.stats();
     let (sessions, calls, failed) =
         (stats.sessions_accepted.get(), stats.calls.get(), stats.calls_failed.get());
-    if args.json {
+    let summary = if args.json {
         let end =
             serde_json::json!({"event": "end", "sessions": sessions, "calls": calls, "calls_failed": failed});
-        println!("{end}");
+        end.to_string()
     } else {
-        println!("served {sessions} sessions, {calls} calls ({failed} failed)");
-    }
+        format!("served {sessions} sessions, {calls} calls ({failed} failed)")
+    };
     server.shutdown(Duration::from_secs(5));
-    Ok(())
+    Ok(show::line(&summary)?)
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: say goodbye to peers before leaving.
+//! What tells a process to end: Ctrl-C, SIGTERM, or the end of its standard input.
 
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -15,5 +15,16 @@ pub(crate) fn on_terminate(goodbye: impl FnOnce() + Send + 'static) -> anyhow::R
             std::thread::spawn(goodbye);
         }
     })?;
+    Ok(())
+}
+
+/// Runs `goodbye` when standard input ends. A pipe to a parent ends however the parent does.
+pub(crate) fn on_stdin_end(goodbye: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let until_end = || {
+        // An error ends it as well.
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        goodbye();
+    };
+    std::thread::Builder::new().name("naa-stdin".into()).spawn(until_end)?;
     Ok(())
 }

@@ -1,0 +1,141 @@
+//! What the demonstration offloads.
+
+use mrsp::{
+    FunctionCode,
+    builtin::{self, FftDirection},
+};
+
+/// How much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// A few seconds.
+    Quick,
+    /// Within a minute.
+    Usual,
+    /// Every function up to the largest size.
+    Full,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Case {
+    pub(super) function: FunctionCode,
+    pub(super) input: Input,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    Nothing,
+    /// So many bytes, half of them hard to compress.
+    Generated(usize),
+    /// At most so many bytes of this program's file.
+    Executable(usize),
+    /// Two square matrices of so many rows.
+    Matrices(usize),
+    /// So many complex numbers, to be transformed in this direction.
+    Signal(usize, FftDirection),
+}
+
+impl Input {
+    /// For people.
+    pub(super) fn text(self) -> String {
+        match self {
+            Self::Nothing => "-".into(),
+            Self::Generated(_) => "generated".into(),
+            Self::Executable(_) => "this executable".into(),
+            Self::Matrices(n) => format!("{n}x{n}"),
+            Self::Signal(n, FftDirection::Forward) => format!("{n} forward"),
+            Self::Signal(n, FftDirection::Inverse) => format!("{n} inverse"),
+        }
+    }
+}
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const LARGEST: usize = 256 * MIB;
+
+/// Functions of bytes, and the largest size in the usual extent: compression takes its time.
+const OF_BYTES: &[(FunctionCode, usize)] = &[
+    (builtin::INCREMENT, LARGEST),
+    (builtin::INCREMENT_BY_TWO, LARGEST),
+    (builtin::NOTHING, LARGEST),
+    (builtin::SHA256, LARGEST),
+    (builtin::CRC32C, LARGEST),
+    (builtin::LZ4_COMPRESS, 64 * MIB),
+    (builtin::LZ4_DECOMPRESS, 64 * MIB),
+    (builtin::ZSTD_COMPRESS, 64 * MIB),
+    (builtin::ZSTD_DECOMPRESS, 64 * MIB),
+];
+
+impl Extent {
+    fn sizes(self) -> &'static [usize] {
+        match self {
+            Self::Quick => &[KIB, MIB],
+            Self::Usual => &[KIB, 64 * KIB, MIB, 16 * MIB],
+            Self::Full => {
+                &[KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, LARGEST]
+            }
+        }
+    }
+
+    fn executable(self) -> usize {
+        match self {
+            Self::Quick => MIB,
+            Self::Usual => 32 * MIB,
+            Self::Full => LARGEST,
+        }
+    }
+
+    /// Rows of matrices.
+    fn matrices(self) -> &'static [usize] {
+        match self {
+            Self::Quick => &[16, 128],
+            Self::Usual => &[16, 128, 512, 1024],
+            Self::Full => &[16, 128, 512, 1024, 2048],
+        }
+    }
+
+    /// Complex numbers. 1000 is no power of two, 10007 is a prime.
+    fn signals(self) -> &'static [usize] {
+        match self {
+            Self::Quick => &[64, 1000],
+            Self::Usual => &[64, 1000, 10_007, 1 << 16, 1 << 20],
+            Self::Full => &[64, 1000, 10_007, 1 << 16, 1 << 20, 1 << 24],
+        }
+    }
+
+    /// All cases, in the order of the table.
+    pub(super) fn cases(self) -> Vec<Case> {
+        let mut cases = vec![Case { function: builtin::CATALOGUE, input: Input::Nothing }];
+        for &(function, largest) in OF_BYTES {
+            let largest = (self == Self::Usual).then_some(largest);
+            let sizes = self.sizes().iter().copied().chain(largest);
+            cases.extend(sizes.map(|bytes| Case { function, input: Input::Generated(bytes) }));
+            cases.push(Case { function, input: Input::Executable(self.executable()) });
+        }
+        for &n in self.matrices() {
+            cases.push(Case { function: builtin::DGEMM, input: Input::Matrices(n) });
+        }
+        for &n in self.signals() {
+            for direction in [FftDirection::Forward, FftDirection::Inverse] {
+                cases.push(Case { function: builtin::FFT, input: Input::Signal(n, direction) });
+            }
+        }
+        cases
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_with_a_fixed_number_is_there() {
+        for extent in [Extent::Quick, Extent::Usual, Extent::Full] {
+            let cases = extent.cases();
+            for (code, name) in builtin::NAMES {
+                assert!(cases.iter().any(|case| case.function == *code), "{extent:?} lacks {name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `naa demo`: everything at once, on this machine: a server process, a host process, every function.
+
+mod cases;
+mod children;
+mod data;
+mod host;
+mod prepare;
+
+use std::{
+    io::{BufRead, BufReader, IsTerminal, Write},
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::show;
+use cases::{Case, Extent};
+use children::{Host, Server};
+
+/// Offload every function to a server process on this machine and check each result
+///
+/// Starts a server and a host, each a process on a loopback address of its own. The host offloads every function
+/// of the catalogue on generated data and on this executable, and compares each result with the same computation
+/// done locally. Exit status is 0 only if all results agree.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  naa demo                    within a minute, up to 256 MiB\n  \
+    naa demo --quick            within seconds, up to 1 MiB\n  \
+    naa demo --json rows.json   the table for programs; - is standard output\n\n\
+    Offloaded time is that of the call alone: send, compute, receive. Connecting and agreeing on regions comes \
+    before. Goodput counts the bytes in and out per second of that time.")]
+pub(crate) struct Args {
+    /// Every function up to 256 MiB; takes minutes and 2 GiB of memory
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
+    /// Small sizes only
+    #[arg(long)]
+    quick: bool,
+    /// Write the rows as JSON; - is standard output, and the table goes to standard error
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Be the host process for this server
+    #[arg(long, hide = true, value_name = "ADDR:PORT", requires = "local")]
+    host: Option<SocketAddr>,
+    /// The host process's address
+    #[arg(long, hide = true, value_name = "ADDR", requires = "host")]
+    local: Option<IpAddr>,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+struct Row {
+    function: String,
+    bytes_in: u64,
+    bytes_out: u64,
+    local_s: f64,
+    offloaded_s: f64,
+    verified: bool,
+}
+
+#[derive(Debug, serde::Serialize)]
+struct Report {
+    rows: Vec<Row>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let extent = match (args.full, args.quick) {
+        (true, _) => Extent::Full,
+        (_, true) => Extent::Quick,
+        _ => Extent::Usual,
+    };
+    if let Some((server, local)) = args.host.zip(args.local) {
+        return host::run(extent, server, local);
+    }
+    let mut table = Table { on_stderr: args.json.as_deref() == Some(Path::new("-")) };
+    let server = Server::start()?;
+    let host = Host::start(server.address(), extent)?;
+    table.line(&format!("server {} at {}, host at {}", server.id(), server.address(), host.address()))?;
+    let rows = collect(host, &extent.cases(), &mut table);
+    server.end();
+    let rows = rows?;
+    let (all, wrong) = (rows.len(), rows.iter().filter(|row| !row.verified).count());
+    if let Some(file) = &args.json {
+        write_json(file, &Report { rows })?;
+    }
+    ensure!(wrong == 0, "{wrong} of {all} results differ from the local computation");
+    table.line(&format!("all {all} results agree with the local computation"))
+}
+
+/// Takes rows from the host as it finishes them and prints them.
+fn collect(mut host: Host, cases: &[Case], table: &mut Table) -> anyhow::Result<Vec<Row>> {
+    let bar = progress(cases.len() as u64);
+    let lines = BufReader::new(host.output()).lines();
+    bar.suspend(|| table.header())?;
+    let mut rows = Vec::new();
+    let mut lines = lines.map_while(Result::ok);
+    for case in cases {
+        bar.set_message(format!("{} {}", name(*case), case.input.text()));
+        let Some(line) = lines.next() else { break };
+        let row: Row = serde_json::from_str(&line).context("the host process wrote no row")?;
+        bar.suspend(|| table.row(*case, &row))?;
+        bar.inc(1);
+        rows.push(row);
+    }
+    bar.finish_and_clear();
+    let status = host.wait()?;
+    if !status.success() {
+        bail!("the host process ended after {} of {} calls: {status}", rows.len(), cases.len());
+    }
+    ensure!(rows.len() == cases.len(), "the host process reported {} of {} calls", rows.len(), cases.len());
+    Ok(rows)
+}
+
+fn name(case: Case) -> &'static str {
+    mrsp::builtin::name(case.function).unwrap_or("unnamed")
+}
+
+fn progress(cases: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(cases), ProgressDrawTarget::stderr());
+    // The template is a constant, so the default is never used.
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    if std::io::stderr().is_terminal() {
+        bar.enable_steady_tick(Duration::from_millis(200));
+    }
+    bar
+}
+
+/// Prints rows as they come, in columns of fixed width.
+#[derive(Debug)]
+struct Table {
+    on_stderr: bool,
+}
+
+impl Table {
+    fn line(&mut self, text: &str) -> anyhow::Result<()> {
+        if self.on_stderr {
+            writeln!(std::io::stderr(), "{text}")?;
+        } else {
+            show::line(text)?;
+        }
+        Ok(())
+    }
+
+    fn header(&mut self) -> anyhow::Result<()> {
+        let names = ["bytes in", "bytes out", "local", "offloaded", "goodput", "verified"].map(str::to_owned);
+        self.cells("function", "input", &names)
+    }
+
+    fn row(&mut self, case: Case, row: &Row) -> anyhow::Result<()> {
+        let offloaded = Duration::from_secs_f64(row.offloaded_s);
+        let cells = [
+            show::bytes(row.bytes_in),
+            show::bytes(row.bytes_out),
+            show::time(Duration::from_secs_f64(row.local_s)),
+            show::time(offloaded),
+            show::rate(row.bytes_in.saturating_add(row.bytes_out), offloaded),
+            if row.verified { "yes" } else { "NO" }.to_owned(),
+        ];
+        self.cells(&row.function, &case.input.text(), &cells)
+    }
+
+    fn cells(&mut self, function: &str, input: &str, numbers: &[String; 6]) -> anyhow::Result<()> {
+        let [bytes_in, bytes_out, local, offloaded, goodput, verified] = numbers;
+        self.line(&format!(
+            "{function:16}  {input:15}  {bytes_in:>8}  {bytes_out:>9}  {local:>8}  {offloaded:>9}  {goodput:>10}  \
+             {verified}"
+        ))
+    }
+}
+
+fn write_json(file: &Path, report: &Report) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(report)?;
+    if file == Path::new("-") {
+        return Ok(show::line(&text)?);
+    }
+    text.push('\n');
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}

@@ -1,0 +1,92 @@
+//! `naa functions`: what an accelerator offers.
+
+use mrsp::catalogue::{Direction, Function, Kind};
+
+use crate::{peer, show};
+
+/// List the functions of an accelerator
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  naa functions --server 10.9.0.2\n  naa functions --server 10.9.0.2:12345 --json\n\n\
+    Parameters are written name:type, < marks inputs, > outputs, = both; argument \
+    and status blocks are left out. Accelerators other than `naa serve` may \
+    have no catalogue."
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    peer: peer::Args,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let (device, server) = args.peer.open()?;
+    let catalogue = naa_host::functions(&device, server)?;
+    if args.json {
+        let functions: Vec<_> = catalogue.functions.iter().map(json).collect();
+        let all = serde_json::json!({"server": server.to_string(), "functions": functions});
+        return Ok(show::line(&all.to_string())?);
+    }
+    let header = ["code", "name", "parameters", "description"].map(str::to_owned).to_vec();
+    let rows: Vec<_> = [header].into_iter().chain(catalogue.functions.iter().map(row)).collect();
+    Ok(show::line(&show::table(&rows))?)
+}
+
+fn row(function: &Function) -> Vec<String> {
+    let parameters: Vec<_> = function
+        .parameters
+        .iter()
+        .filter(|parameter| !matches!(parameter.kind, Kind::Arguments | Kind::Status))
+        .map(|parameter| {
+            let sign = match parameter.direction {
+                Direction::Input => "<",
+                Direction::Output => ">",
+                Direction::InOut => "=",
+                Direction::Internal => "~",
+            };
+            format!("{sign}{}:{}", parameter.name, kind(parameter.kind))
+        })
+        .collect();
+    let parameters = if parameters.is_empty() { "any".to_owned() } else { parameters.join(" ") };
+    vec![function.code.to_string(), function.name.clone(), parameters, function.description.clone()]
+}
+
+fn json(function: &Function) -> serde_json::Value {
+    let parameters: Vec<_> = function
+        .parameters
+        .iter()
+        .map(|parameter| {
+            serde_json::json!({
+                "direction": direction(parameter.direction), "kind": kind(parameter.kind),
+                "name": parameter.name, "description": parameter.description,
+            })
+        })
+        .collect();
+    serde_json::json!({
+        "code": function.code.get(), "name": function.name, "description": function.description,
+        "pooled": function.pooled, "parameters": parameters,
+    })
+}
+
+fn direction(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Input => "input",
+        Direction::Output => "output",
+        Direction::InOut => "in-out",
+        Direction::Internal => "internal",
+    }
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bytes => "bytes",
+        Kind::Arguments => "arguments",
+        Kind::Status => "status",
+        Kind::U32 => "u32",
+        Kind::U64 => "u64",
+        Kind::F32 => "f32",
+        Kind::F64 => "f64",
+        Kind::ComplexF64 => "complex-f64",
+    }
+}

@@ -1,0 +1,135 @@
+//! `naa ping`: how long a call takes that computes nothing.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use hdrhistogram::Histogram;
+use mrsp::{U24, builtin, region::MAX_REGION_BYTES};
+use naa_host::{Param, Session};
+
+use crate::{peer, show};
+
+/// Measure round trips to an accelerator
+///
+/// Calls the function that does nothing: a message out, computed on, a message back.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  naa ping --server 10.9.0.2\n  \
+    naa ping --server 10.9.0.2 -c 100000 -s 4096 --wait spin      lowest latency, takes a core\n  \
+    naa ping --server 10.9.0.2 -c 0 -i 1                          once a second until Ctrl-C")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    peer: peer::Args,
+    #[command(flatten)]
+    patience: peer::Patience,
+    /// Calls; 0: until Ctrl-C
+    #[arg(short, long, default_value_t = 1000)]
+    count: u64,
+    /// Bytes sent with each call, and received with its answer
+    #[arg(short, long, value_name = "BYTES", default_value_t = 64,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_REGION_BYTES))]
+    size: u64,
+    /// Seconds between calls
+    #[arg(short, long, value_name = "SECONDS", default_value = "0", value_parser = pause)]
+    interval: Duration,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// In nanoseconds; longer calls count as this long.
+const LONGEST: u64 = 3_600_000_000_000;
+
+/// Latencies in microseconds.
+#[derive(Debug, serde::Serialize)]
+struct Report {
+    server: String,
+    device: String,
+    size: u64,
+    count: u64,
+    min_us: f64,
+    p50_us: f64,
+    p90_us: f64,
+    p99_us: f64,
+    p999_us: f64,
+    max_us: f64,
+}
+
+fn pause(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| "write a number of seconds, such as 0.5".into())
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let (device, server, config) = args.patience.open(&args.peer)?;
+    let size = usize::try_from(args.size)?;
+    let mut session = Session::connect(&device, server, &[Param::in_out(size)], &config)?;
+    let stopped = Arc::new(AtomicBool::new(false));
+    let stop = stopped.clone();
+    crate::signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
+    // In nanoseconds, to three digits.
+    let mut times = Histogram::<u64>::new_with_max(LONGEST, 3).context("cannot count latencies")?;
+    while (args.count == 0 || times.len() < args.count) && !stopped.load(Ordering::Relaxed) {
+        if !times.is_empty() && !args.interval.is_zero() {
+            std::thread::sleep(args.interval);
+        }
+        times.saturating_record(once(&mut session, args.patience.timeout)?);
+    }
+    session.finalize()?;
+    let us = |quantile: f64| times.value_at_quantile(quantile) as f64 / 1e3;
+    let report = Report {
+        server: server.to_string(),
+        device: device.describe().to_owned(),
+        size: args.size,
+        count: times.len(),
+        min_us: times.min() as f64 / 1e3,
+        p50_us: us(0.5),
+        p90_us: us(0.9),
+        p99_us: us(0.99),
+        p999_us: us(0.999),
+        max_us: times.max() as f64 / 1e3,
+    };
+    report.print(args.json)
+}
+
+/// One call, in nanoseconds.
+fn once(session: &mut Session, timeout: Option<Duration>) -> anyhow::Result<u64> {
+    let start = Instant::now();
+    session.invoke(builtin::NOTHING, U24::ZERO)?;
+    let outcome = match timeout {
+        None => session.wait()?,
+        Some(limit) => session.wait_timeout(limit)?.ok_or_else(|| peer::timed_out(session.peer(), limit))?,
+    };
+    let _ = outcome.into_result()?;
+    Ok(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl Report {
+    fn print(&self, json: bool) -> anyhow::Result<()> {
+        if json {
+            return Ok(show::line(&serde_json::to_string(self)?)?);
+        }
+        show::line(&format!(
+            "{} calls of {} to {}, {}",
+            self.count,
+            show::bytes(self.size),
+            self.server,
+            self.device
+        ))?;
+        let columns = [
+            ("min", self.min_us),
+            ("p50", self.p50_us),
+            ("p90", self.p90_us),
+            ("p99", self.p99_us),
+            ("p99.9", self.p999_us),
+            ("max", self.max_us),
+        ];
+        let cells = columns.map(|(name, us)| format!("{name} {us:.1} us"));
+        Ok(show::line(&cells.join("  "))?)
+    }
+}

@@ -1,0 +1,369 @@
+//! The binary as people use it.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+fn naa(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_naa"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    naa(arguments).output().expect("the binary runs")
+}
+
+#[track_caller]
+fn stdout_of(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[track_caller]
+fn json_of(arguments: &[&str]) -> Value {
+    serde_json::from_str(&stdout_of(arguments)).expect("one JSON object")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A server process that goes with the test.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(bind: &str) -> Self {
+        let mut command = naa(&["serve", "--bind", bind, "--port", "0", "--json"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("a server starts");
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        stdout.read_line(&mut line).expect("the server speaks");
+        let ready: Value = serde_json::from_str(&line).expect("the server is ready");
+        assert_eq!(ready["event"], "ready");
+        let address = ready["address"].as_str().and_then(|text| text.parse().ok()).expect("an address");
+        Self { child, address }
+    }
+
+    fn name(&self) -> String {
+        self.address.to_string()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("naa-cli-{test}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+
+    fn with(&self, name: &str, content: &[u8]) -> String {
+        fs::write(self.0.join(name), content).expect("a file");
+        self.file(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).expect("a folder");
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn wait_at_most(child: &mut Child, limit: Duration) -> Option<std::process::ExitStatus> {
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        if let Some(status) = child.try_wait().expect("a child") {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    None
+}
+
+fn text(len: usize) -> Vec<u8> {
+    (0..len).map(|i| b"network-attached accelerator "[i % 29].wrapping_add((i / 5000) as u8)).collect()
+}
+
+/// Takes zstd's level 19 many seconds.
+fn hard(len: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8 & 15
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn demo_verifies_every_function() {
+    let report = json_of(&["demo", "--quick", "--json", "-"]);
+    let rows = report["rows"].as_array().expect("rows");
+    for row in rows {
+        let keys: Vec<_> = row.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(keys, ["bytes_in", "bytes_out", "function", "local_s", "offloaded_s", "verified"]);
+        assert_eq!(row["verified"], true, "{row}");
+        assert!(row["offloaded_s"].as_f64().is_some_and(|s| s > 0.0), "{row}");
+    }
+    for (_, name) in mrsp::builtin::NAMES {
+        assert!(rows.iter().any(|row| row["function"] == *name), "{name} is missing");
+    }
+}
+
+#[test]
+fn demo_writes_the_table_and_a_file() {
+    let folder = Folder::new("demo");
+    let file = folder.file("rows.json");
+    let table = stdout_of(&["demo", "--quick", "--json", &file]);
+    for word in
+        ["function", "bytes in", "bytes out", "local", "offloaded", "goodput", "verified", "all 34 results"]
+    {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+    let report: Value = serde_json::from_slice(&fs::read(&file).expect("the file")).expect("JSON");
+    assert_eq!(report["rows"].as_array().map(Vec::len), Some(34));
+}
+
+#[test]
+fn killed_demo_leaves_no_process() {
+    let mut demo = naa(&["demo", "--full"]).stdout(Stdio::piped()).spawn().expect("a demonstration");
+    let mut stdout = BufReader::new(demo.stdout.take().expect("piped"));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("the first line");
+    let server = line.split_whitespace().nth(1).expect("a process ID").to_owned();
+    demo.kill().expect("it can be killed");
+    demo.wait().expect("it ends");
+    let start = Instant::now();
+    let is_there = || {
+        let status = fs::read_to_string(format!("/proc/{server}/stat")).unwrap_or_default();
+        !status.is_empty() && !status.contains(") Z ")
+    };
+    while is_there() {
+        assert!(start.elapsed() < Duration::from_secs(15), "server {server} outlives the demonstration");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn checksums_are_those_of_the_files() {
+    let server = Server::start("127.0.5.1");
+    let folder = Folder::new("checksums");
+    let content = text(3_000_001);
+    let (large, empty) = (folder.with("large", &content), folder.with("empty", b""));
+    let printed = stdout_of(&[
+        "call",
+        "sha256",
+        "--server",
+        &server.name(),
+        "--local",
+        "127.0.5.2",
+        "--in",
+        &large,
+        &empty,
+    ]);
+    let line = |content: &[u8], file: &str| {
+        let digits: String = naa_server::functions::sha256::compute(content)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        format!("{digits}  {file}\n")
+    };
+    assert_eq!(printed, line(&content, &large) + &line(b"", &empty));
+    let report = json_of(&["call", "17", "--server", &server.name(), "--in", &large, "--json"]);
+    let expected = naa_server::functions::crc32c::compute(&content);
+    assert_eq!(report["function"], "crc32c");
+    assert_eq!(report["result"], format!("{expected:08x}"));
+    assert_eq!((report["bytes_in"].as_u64(), report["code"].as_u64()), (Some(3_000_001), Some(0)));
+}
+
+#[test]
+fn compression_gives_the_file_back() {
+    let server = Server::start("127.0.5.3");
+    let folder = Folder::new("compression");
+    // More than four times the compressed size, so that the output must grow.
+    let content = text(9_000_000);
+    let file = folder.with("data", &content);
+    for (method, suffix) in [("zstd", "zst"), ("lz4", "lz4")] {
+        let (packed, unpacked) =
+            (folder.file(&format!("data.{suffix}")), folder.file(&format!("{method}.out")));
+        let call = |function: String, input: &str, output: &str| {
+            stdout_of(&["call", &function, "--server", &server.name(), "--in", input, "--out", output])
+        };
+        call(format!("{method}-compress"), &file, &packed);
+        assert!(fs::metadata(&packed).expect("the frame").len() < 1_000_000, "{method}");
+        call(format!("{method}-decompress"), &packed, &unpacked);
+        assert!(fs::read(&unpacked).expect("the original") == content, "{method}");
+    }
+    assert_eq!(folder.names(), ["data", "data.lz4", "data.zst", "lz4.out", "zstd.out"]);
+}
+
+#[test]
+fn matrices_and_plain_functions() {
+    let server = Server::start("127.0.5.4");
+    let folder = Folder::new("matrices");
+    let bytes = |numbers: &[f64]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+    let a = folder.with("a", &bytes(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
+    let b = folder.with("b", &bytes(&[1.0, 0.0, 0.0, 1.0, 1.0, 1.0]));
+    let c = folder.file("c");
+    stdout_of(&["call", "dgemm", "--server", &server.name(), "-m", "2", "--in", &a, &b, "--out", &c]);
+    assert_eq!(fs::read(&c).expect("the product"), bytes(&[4.0, 5.0, 10.0, 11.0]));
+    let (data, more) = (folder.with("data", &[0, 7, 255]), folder.file("more"));
+    stdout_of(&["call", "increment", "--server", &server.name(), "--in", &data, "--out", &more]);
+    assert_eq!(fs::read(&more).expect("the result"), [1, 8, 0]);
+}
+
+#[test]
+fn failures_leave_no_file_and_name_the_remedy() {
+    let server = Server::start("127.0.5.5");
+    let folder = Folder::new("failures");
+    let (data, out) = (folder.with("data", b"no frame at all"), folder.file("out"));
+    let failed = run(&["call", "zstd-decompress", "--server", &server.name(), "--in", &data, "--out", &out]);
+    assert_eq!(failed.status.code(), Some(1));
+    let said = stderr(&failed);
+    assert!(
+        said.starts_with("naa: ") && said.contains(&server.name()) && said.contains("cannot be read"),
+        "{said}"
+    );
+    assert_eq!(folder.names(), ["data"]);
+
+    let wrong_port = run(&["call", "sha256", "--server", "127.0.5.5:9", "--in", &data]);
+    assert_eq!(wrong_port.status.code(), Some(1));
+    let said = stderr(&wrong_port);
+    assert!(said.contains("127.0.5.5:9") && said.contains("naa serve"), "{said}");
+
+    let without_input = run(&["call", "sha256", "--server", &server.name()]);
+    assert_eq!(without_input.status.code(), Some(2), "{}", stderr(&without_input));
+    assert!(stderr(&without_input).contains("--in"));
+    let unknown = run(&["call", "no-such-function", "--server", &server.name(), "--in", &data]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(stderr(&unknown).contains("naa functions"));
+    assert_eq!(run(&["call", "sha256"]).status.code(), Some(2));
+}
+
+#[test]
+fn hosts_share_an_address() {
+    let server = Server::start("127.0.5.6");
+    let folder = Folder::new("hosts");
+    let file = folder.with("data", &text(4 << 20));
+    let arguments =
+        ["call", "sha256", "--server", &server.name(), "--local", "127.0.5.7", "--in", &file, &file, &file];
+    let start = || naa(&arguments).stdout(Stdio::piped()).spawn().expect("a host");
+    let printed = [start(), start(), start()].map(|mut host| {
+        let mut printed = String::new();
+        host.stdout.take().expect("piped").read_to_string(&mut printed).expect("text");
+        assert!(host.wait().expect("an end").success());
+        printed
+    });
+    assert!(printed[0].lines().count() == 3 && printed.iter().all(|text| *text == printed[0]), "{printed:?}");
+}
+
+#[test]
+fn server_that_dies_is_noticed() {
+    let mut server = Server::start("127.0.5.8");
+    let folder = Folder::new("dies");
+    let file = folder.with("data", &hard(64 << 20));
+    let out = folder.file("out");
+    let arguments =
+        ["call", "zstd-compress", "--level", "19", "--server", &server.name(), "--in", &file, "--out", &out];
+    let mut host = naa(&arguments).stderr(Stdio::piped()).spawn().expect("a host");
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(host.try_wait().expect("a child").is_none(), "the call is too short for this test");
+    server.child.kill().expect("it can be killed");
+    let status = wait_at_most(&mut host, Duration::from_secs(60)).expect("the host notices");
+    let mut said = String::new();
+    host.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+    assert_eq!(status.code(), Some(1));
+    assert!(said.contains(&server.name()) && said.contains("lost the accelerator"), "{said}");
+    assert_eq!(folder.names(), ["data"]);
+}
+
+#[test]
+fn calls_are_given_up_after_the_time_allowed() {
+    let server = Server::start("127.0.5.9");
+    let folder = Folder::new("timeout");
+    let file = folder.with("data", &hard(64 << 20));
+    let out = folder.file("out");
+    let arguments = ["call", "zstd-compress", "--level", "19", "--timeout", "1", "--server"];
+    let failed = run(&[&arguments[..], &[&server.name(), "--in", &file, "--out", &out]].concat());
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(stderr(&failed).contains("--timeout"), "{}", stderr(&failed));
+}
+
+#[test]
+fn functions_are_listed() {
+    let server = Server::start("127.0.5.10");
+    let listed = json_of(&["functions", "--server", &server.name(), "--json"]);
+    let functions = listed["functions"].as_array().expect("functions");
+    let table = stdout_of(&["functions", "--server", &server.name()]);
+    assert!(table.starts_with("code"), "{table}");
+    for (code, name) in mrsp::builtin::NAMES {
+        let found = functions.iter().find(|function| function["name"] == *name).expect("its entry");
+        assert_eq!(found["code"], code.get());
+        assert!(table.contains(name), "{name}: {table}");
+    }
+}
+
+#[test]
+fn pings_are_measured() {
+    let server = Server::start("127.0.5.11");
+    let report = json_of(&["ping", "--server", &server.name(), "-c", "200", "-s", "4096", "--json"]);
+    assert_eq!((report["count"].as_u64(), report["size"].as_u64()), (Some(200), Some(4096)));
+    let of = |key: &str| report[key].as_f64().unwrap_or_else(|| panic!("{key} in {report}"));
+    let times = ["min_us", "p50_us", "p90_us", "p99_us", "p999_us", "max_us"].map(of);
+    assert!(times[0] > 1.0 && times.is_sorted(), "{report}");
+    let text = stdout_of(&["ping", "--server", &server.name(), "-c", "10"]);
+    assert!(text.contains("10 calls of 64 B") && text.contains("p99.9"), "{text}");
+}
+
+#[test]
+fn help_teaches() {
+    for command in ["demo", "serve", "call", "functions", "ping"] {
+        let help = stdout_of(&[command, "--help"]);
+        assert!(help.contains("Examples:") && help.contains(&format!("naa {command}")), "{help}");
+    }
+    assert!(stdout_of(&["--help"]).contains("naa demo"));
+    assert!(stdout_of(&["--version"]).starts_with("naa "));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(stdout_of(&["completions", shell]).contains("naa"));
+    }
+    for (page, title) in [(&["man"][..], ".TH naa 1"), (&["man", "call"], ".TH naa-call 1")] {
+        let text = stdout_of(page);
+        assert!(text.contains(title) && text.contains("sha256"), "{text}");
+    }
+    assert_eq!(run(&["nonsense"]).status.code(), Some(2));
+}
