@@ -43,6 +43,8 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) peer: SocketAddr,
+    /// Bytes of payload per packet; 0 until the connection is established.
+    pub(crate) path_mtu: u32,
     /// `None` once closed.
     qp: Option<Qp>,
     id: Option<CmId>,
@@ -75,6 +77,7 @@ impl Link {
         let memory = region::alloc(2 * message_bytes).map_err(Error::Memory)?;
         Ok(Self {
             peer,
+            path_mtu: 0,
             qp: Some(qp),
             id: None,
             gone: None,
@@ -156,7 +159,10 @@ impl Link {
             match self.channel.next_event()? {
                 // What completed before it is looked at first.
                 Some(CmEvent::Disconnected { .. }) => self.note(Gone::Disconnected),
-                Some(CmEvent::Established { .. }) => return Ok(Some(Event::Established)),
+                Some(CmEvent::Established { param, .. }) => {
+                    self.path_mtu = param.path_mtu;
+                    return Ok(Some(Event::Established));
+                }
                 Some(CmEvent::Rejected { reason, .. }) => return Err(self.rejected(reason)),
                 Some(CmEvent::Unreachable { why, .. }) => return Err(self.unreachable(why)),
                 Some(_) => {}

@@ -291,6 +291,11 @@ impl Session {
         self.link.peer
     }
 
+    /// Bytes of payload per packet on the way there and back.
+    pub fn path_mtu(&self) -> u32 {
+        self.link.path_mtu
+    }
+
     /// Parameters, internal ones left out.
     pub fn params(&self) -> usize {
         self.regions.len()

@@ -50,6 +50,7 @@ const LONGEST: u64 = 3_600_000_000_000;
 struct Report {
     server: String,
     device: String,
+    path_mtu: u32,
     size: u64,
     count: u64,
     min_us: f64,
@@ -80,11 +81,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         times.saturating_record(once(&mut session, args.patience.timeout)?);
     }
+    let path_mtu = session.path_mtu();
     session.finalize()?;
     let us = |quantile: f64| times.value_at_quantile(quantile) as f64 / 1e3;
     let report = Report {
         server: server.to_string(),
         device: device.describe().to_owned(),
+        path_mtu,
         size: args.size,
         count: times.len(),
         min_us: times.min() as f64 / 1e3,
@@ -115,10 +118,11 @@ impl Report {
             return Ok(show::line(&serde_json::to_string(self)?)?);
         }
         show::line(&format!(
-            "{} calls of {} to {}, {}",
+            "{} calls of {} to {}, path MTU {}, {}",
             self.count,
             show::bytes(self.size),
             self.server,
+            self.path_mtu,
             self.device
         ))?;
         let columns = [
