@@ -29,7 +29,7 @@ pub struct Config {
     /// A session that has not set up its regions by then is closed.
     pub setup_time: Duration,
     /// How often an idle session's host is probed by a WRITE of no bytes; zero for never. A host that vanished
-    /// leaves nothing unacknowledged that would tell.
+    /// leaves nothing unacknowledged that would tell, so with zero its session and a call it waits for go on.
     pub probe_interval: Duration,
     pub pool: pool::Settings,
     /// How the server's loop waits.
@@ -44,15 +44,21 @@ impl Config {
             listen,
             allow: AllowList::everyone(),
             limits: Limits::default(),
-            memory: 16 << 30,
+            memory: default_memory(),
             max_sessions: 1024,
             max_sessions_per_peer: 256,
             call_time: Duration::from_secs(3600),
             setup_time: Duration::from_secs(30),
             probe_interval: Duration::from_secs(2),
-            pool: pool::Settings { workers, queue: 1024, quarantine: 2 * workers },
+            pool: pool::Settings { workers, queue: 1024, quarantine: 64.max(2 * workers) },
             wait: WaitMode::Adaptive,
             device: roce_udp::Options { must_listen: true, ..roce_udp::Options::default() },
         }
     }
+}
+
+/// 16 GiB, or half of what the machine has: pages are mapped when touched, and too many end the process.
+pub fn default_memory() -> u64 {
+    const MOST: u64 = 16 << 30;
+    region::physical_memory().map_or(MOST, |bytes| MOST.min(bytes / 2))
 }

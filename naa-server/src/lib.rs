@@ -14,5 +14,5 @@ mod server;
 mod session;
 pub mod stats;
 
-pub use config::{Config, DEFAULT_PORT};
+pub use config::{Config, DEFAULT_PORT, default_memory};
 pub use server::{Server, StartError};

@@ -1,6 +1,9 @@
 //! One host's connection: what its messages and completions lead to.
 
-use std::{net::SocketAddr, time::Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use mrsp::{
     CallPlan, ErrorCode, NaaSession, RegionFlags, ReturnCode, Write,
@@ -33,8 +36,12 @@ pub(crate) enum End {
     Memory(#[from] ArenaError),
     #[error("the host cannot be reached any more: {0}")]
     Completion(WcStatus),
+    #[error("the host sent a message longer than any of MRSP")]
+    TooLong,
     #[error("the host asked for nothing in time")]
     Idle,
+    #[error("the host did not take an answer in time")]
+    Unacknowledged,
     #[error("this server: {0}")]
     Device(#[from] verbs::Error),
     #[error("this server: {0}")]
@@ -68,8 +75,12 @@ pub(crate) struct Session {
     answer: Option<Mr>,
     /// Signalled sends that are not complete.
     unfinished: u32,
+    /// When the oldest of them was posted, and how long the host may take for it.
+    patience: Option<(Instant, Duration)>,
     /// Set when the last message is on its way: close once it is acknowledged.
     closing: bool,
+    /// A probe is on its way.
+    probing: bool,
     pub(crate) established: bool,
     pub(crate) since: Instant,
     pub(crate) last_heard: Instant,
@@ -90,6 +101,11 @@ pub(crate) enum Next {
 
 const ACK: u64 = 1;
 const RECEIVE: u64 = 2;
+const PROBE: u64 = 3;
+
+/// A host acknowledges an answer within this, and a second per MiB: who posts no receive, or never acknowledges,
+/// does not hold memory for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Session {
     pub(crate) fn new(
@@ -115,7 +131,9 @@ impl Session {
             message,
             answer: None,
             unfinished: 0,
+            patience: None,
             closing: false,
+            probing: false,
             established: false,
             since: now,
             last_heard: now,
@@ -138,10 +156,16 @@ impl Session {
     }
 
     pub(crate) fn completed(&mut self, wc: &Wc, now: Instant) -> Result<Next, End> {
-        if !wc.status.is_success() {
-            return Err(End::Completion(wc.status));
+        match wc.status {
+            WcStatus::Success => {}
+            WcStatus::LocalLengthError => return Err(End::TooLong),
+            other => return Err(End::Completion(other)),
         }
         self.last_heard = now;
+        if wc.wr_id == PROBE {
+            self.probing = false;
+            return Ok(Next::Nothing);
+        }
         match wc.opcode {
             WcOpcode::Recv => {
                 self.setup(wc.byte_len as usize)?;
@@ -157,6 +181,7 @@ impl Session {
         if self.unfinished > 0 {
             return Next::Nothing;
         }
+        self.patience = None;
         if self.closing {
             return Next::Close;
         }
@@ -236,7 +261,7 @@ impl Session {
     fn say(&mut self, message: &[u8]) -> Result<(), End> {
         let flags = SendFlags::SIGNALED_SOLICITED;
         let inline = self.pd.context().attr().max_inline_data as usize;
-        self.unfinished += 1;
+        self.expect_acknowledgement(0);
         let wr = |payload| SendWr { wr_id: ACK, op: SendOp::Send, payload, flags };
         let posted = if message.len() <= inline {
             self.qp.post_send(&[wr(Payload::Inline(message))])
@@ -276,24 +301,50 @@ impl Session {
 
     /// Posts the planned WRITEs; returns their bytes.
     fn post_plan(&mut self) -> Result<u64, End> {
+        self.post_writes()?;
+        let bytes = self.plan.writes().iter().map(|w| u64::from(w.length)).sum();
+        self.expect_acknowledgement(bytes);
+        Ok(bytes)
+    }
+
+    fn post_writes(&self) -> Result<(), End> {
         let params: SmallVec<[&Region; 8]> =
             self.regions.iter().filter(|r| !r.flags.contains(RegionFlags::INTERNAL)).collect();
         let sges: SmallVec<[Option<Sge>; 8]> =
             self.plan.writes().iter().map(|w| source(&params, w)).collect();
         let wrs: SmallVec<[SendWr<'_>; 8]> = self.plan.writes().iter().zip(&sges).map(request).collect();
-        self.qp.post_send(&wrs).map_err(|(_, error)| error)?;
-        self.unfinished += 1;
-        Ok(self.plan.writes().iter().map(|w| u64::from(w.length)).sum())
+        self.qp.post_send(&wrs).map_err(|(_, error)| error.into())
     }
 
-    /// Asks the host for a sign of life by a WRITE of no bytes, whose key no responder looks at.
+    fn expect_acknowledgement(&mut self, bytes: u64) {
+        self.unfinished += 1;
+        self.patience = Some((Instant::now(), PATIENCE + Duration::from_secs(bytes >> 20)));
+    }
+
+    /// The host has not acknowledged an answer though it had time.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        self.patience.is_some_and(|(since, time)| now.saturating_duration_since(since) > time)
+    }
+
+    /// Nothing is being calculated or sent. Otherwise the session closes by itself when that is done.
+    pub(crate) fn drain(&mut self) -> bool {
+        self.closing = true;
+        self.unfinished == 0 && matches!(self.calling, Calling::No)
+    }
+
+    /// Asks the host for a sign of life by a WRITE of no bytes, whose key no responder looks at. An answer that is
+    /// being sent asks for one already.
     pub(crate) fn probe(&mut self, now: Instant) -> Result<(), End> {
+        if self.probing || self.unfinished > 0 {
+            return Ok(());
+        }
+        self.probing = true;
         self.last_heard = now;
         let host = self.machine.regions().first().map(|r| r.host);
         let remote =
             host.map_or(RemoteAddr { addr: 0, rkey: 0 }, |h| RemoteAddr { addr: h.addr, rkey: h.rkey });
-        let flags = SendFlags::default();
-        let wr = SendWr { wr_id: ACK, op: SendOp::Write(remote), payload: Payload::Inline(&[]), flags };
+        let (op, flags) = (SendOp::Write(remote), SendFlags::SIGNALED);
+        let wr = SendWr { wr_id: PROBE, op, payload: Payload::Inline(&[]), flags };
         self.qp.post_send(&[wr]).map_err(|(_, error)| error.into())
     }
 }

@@ -32,9 +32,9 @@ pub(crate) struct Args {
     /// Networks that may connect, such as 10.9.0.0/24; repeat for more [default: everyone who reaches the address]
     #[arg(long, value_name = "NETWORK")]
     allow: Vec<Network>,
-    /// Memory of all sessions together, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 16 << 10)]
-    memory: u64,
+    /// Memory of all sessions together, in MiB [default: 16384, or half of this machine's]
+    #[arg(long, value_name = "MIB")]
+    memory: Option<u64>,
     /// Memory of one session, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 8 << 10)]
     session_memory: u64,
@@ -78,7 +78,7 @@ impl Args {
         if !self.allow.is_empty() {
             config.allow = AllowList::only(self.allow.clone());
         }
-        config.memory = self.memory.saturating_mul(1 << 20);
+        config.memory = self.memory.map_or(config.memory, |mib| mib.saturating_mul(1 << 20));
         config.limits.max_session_bytes = self.session_memory.saturating_mul(1 << 20);
         config.limits.max_regions = self.max_regions;
         config.max_sessions = self.max_sessions;

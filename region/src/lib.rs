@@ -27,6 +27,13 @@ pub fn page_size() -> usize {
     })
 }
 
+/// Bytes of memory this machine has, where it says.
+pub fn physical_memory() -> Option<u64> {
+    // SAFETY: sysconf takes no pointers.
+    let pages = u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).ok()?;
+    pages.checked_mul(page_size() as u64)
+}
+
 /// The bytes a region of `len` bytes occupies: whole pages, at least one. `None` if no mapping can be that large.
 pub fn footprint(len: usize) -> Option<usize> {
     let mapped = len.max(1).checked_next_multiple_of(page_size())?;

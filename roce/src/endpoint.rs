@@ -174,6 +174,14 @@ impl Endpoint {
         {
             self.armed.insert(qpn, deadline);
             self.timers.push(Reverse((deadline, qpn)));
+            self.drop_stale_timers();
+        }
+    }
+
+    /// An earlier deadline leaves the later entry behind: a peer must not make them pile up.
+    fn drop_stale_timers(&mut self) {
+        if self.timers.len() > 2 * self.armed.len() + 64 {
+            self.timers = self.armed.iter().map(|(&qpn, &at)| Reverse((at, qpn))).collect();
         }
     }
 

@@ -55,6 +55,7 @@ pub(super) struct Serving {
     cq: Cq,
     listener: Option<CmId>,
     next_tick: Instant,
+    last_refusal_told: Option<Instant>,
     context: Context,
 }
 
@@ -87,6 +88,7 @@ impl Serving {
             cq,
             listener: Some(listener),
             next_tick: Instant::now() + TICK,
+            last_refusal_told: None,
             context: context.clone(),
         };
         Ok((serving, port))
@@ -120,8 +122,7 @@ impl Serving {
         if let Some(listener) = self.listener.take() {
             let _ = self.channel.destroy_id(listener);
         }
-        let idle: Vec<_> =
-            self.sessions.values().filter(|s| matches!(s.calling, Calling::No)).map(|s| s.id).collect();
+        let idle: Vec<_> = self.sessions.values_mut().filter_map(|s| s.drain().then_some(s.id)).collect();
         idle.into_iter().for_each(|id| self.close(id, None));
         self.sessions.is_empty()
     }
@@ -260,7 +261,11 @@ impl Serving {
         };
         if let Err(why) = accepted {
             self.stats.sessions_rejected.add(1);
-            tracing::warn!(%peer, why, "refused a host");
+            // A flood of requests must not become one of lines.
+            if self.last_refusal_told.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
+                self.last_refusal_told = Some(Instant::now());
+                tracing::warn!(%peer, why, refused = self.stats.sessions_rejected.get(), "refused a host");
+            }
             // C hosts print the text as it is: it ends with a zero and holds nothing they would interpret.
             let mut text: Vec<u8> = why.bytes().filter(|b| *b != b'%' && *b != 0).take(147).collect();
             text.push(0);
@@ -334,6 +339,8 @@ impl Serving {
             let fresh = !session.is_ready() && matches!(session.calling, Calling::No);
             if fresh && now - session.since > self.config.setup_time {
                 over.push((session.id, End::Idle));
+            } else if session.is_overdue(now) {
+                over.push((session.id, End::Unacknowledged));
             } else if session.established
                 && !interval.is_zero()
                 && silent >= interval

@@ -129,7 +129,9 @@ impl Cm {
         // The peer says that its queue pair belongs to this connection, so to no other any more.
         if let Some(old) = self.table.by_remote_qp(&remote_qp) {
             self.counters.rx_stale_req += 1;
-            self.drop_stale(now, old);
+            if self.table.get(old).is_some_and(|conn| super::same_host(conn.peer, from)) {
+                self.drop_stale(now, old);
+            }
         }
         self.table.set_link(id, Link { comm_id: rep.ids.local, qp: remote_qp });
         let Some(State::ReqSent(sent)) = self.table.enter(id, State::Established { active: true }, None)

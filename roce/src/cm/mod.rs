@@ -144,6 +144,11 @@ impl Cm {
             Message::Dreq(dreq) => dreq.ids,
             Message::Rtu(ids) | Message::Drep(ids) => *ids,
         };
+        if let Message::Dreq(_) = message
+            && self.table.by_comm_id(ids.remote).is_none()
+        {
+            return self.confirm_forgotten(from, tid, ids);
+        }
         let Some(id) = self.find(from, ids) else { return };
         match message {
             Message::Req(_) => {}

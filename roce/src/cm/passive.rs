@@ -120,15 +120,20 @@ impl Cm {
             mtu_bytes(req.mtu).filter(|mtu| *mtu <= self.config.max_path_mtu).ok_or(INVALID_MTU)?;
         let header = req.private_data.first_chunk().and_then(CmaHeader::decode);
         let header = header.filter(|_| req.qpn > 1).ok_or(RejectReason::UNSUPPORTED)?;
-        if !self.has_room(listener) {
+        if !self.has_room(listener, from) {
             self.counters.no_room += 1;
             return Err(RejectReason::NO_RESOURCES);
         }
         Ok((listener, port, path_mtu, header))
     }
 
-    fn has_room(&self, listener: CmId) -> bool {
+    fn has_room(&self, listener: CmId, from: SocketAddr) -> bool {
         let half_open = self.table.half_open();
+        let same = |id: &&CmId| self.table.get(**id).is_some_and(|conn| super::same_host(conn.peer, from));
+        // One source leaves room for others.
+        if half_open.iter().filter(same).count() >= self.config.max_half_open / 2 {
+            return false;
+        }
         let waiting = half_open.iter().filter(|id| self.is_pending(**id, listener)).count();
         let backlog = self.listeners.get(&listener).map_or(0, |l| l.backlog);
         half_open.len() < self.config.max_half_open && waiting < backlog && self.check_room().is_ok()
@@ -205,7 +210,7 @@ impl Cm {
             path_mtu: request.path_mtu,
             retry_count: req.retry_count,
             rnr_retry: req.rnr_retry,
-            ack_timeout: req.ack_timeout,
+            ack_timeout: bounded_timeout(req.ack_timeout),
             responder_resources: rep.responder_resources,
             initiator_depth: rep.initiator_depth,
             embedded_peer: is_embedded(req.ca_guid),
@@ -339,5 +344,14 @@ fn offered(req: &Req) -> ConnParam {
         rnr_retry_count: req.rnr_retry,
         ack_timeout: Some(req.ack_timeout),
         connect_timeout: None,
+    }
+}
+
+/// The ACK timeout a peer asks for, as far as this side goes along: a connection on which "for ever" (0) or hours
+/// are waited would outlive its peer. 22 is 17 s a try.
+const fn bounded_timeout(asked: u8) -> u8 {
+    match asked {
+        0 | 22.. => 22,
+        n => n,
     }
 }

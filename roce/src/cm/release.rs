@@ -1,6 +1,6 @@
 //! The end of connections: DREQ, DREP, time-wait, and the application's letting go.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use verbs::{CmEvent, CmId, Error, RejectReason};
 
@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     time::Time,
-    wire::mad::{Dreq, Mad, Message, Rej},
+    wire::{
+        ROCE_PORT,
+        mad::{CommIds, Dreq, Mad, Message, Rej},
+    },
 };
 
 /// DREQs go out 0, 250, 750 and 1750 ms after the disconnect; C servers of NAAICE never answer them.
@@ -128,6 +131,18 @@ impl Cm {
         } else if asked_too {
             self.time_wait(now, id);
         }
+    }
+
+    /// A DREQ for a connection of which nothing is left, after a restart or a lost DREP: a kernel peer would repeat
+    /// it for a minute and a half (cm_issue_drep answers so too).
+    pub(super) fn confirm_forgotten(&mut self, from: SocketAddr, tid: u64, ids: CommIds) {
+        self.counters.rx_unknown_id += 1;
+        let mut to = from;
+        // Kernel peers send from ports like this one, and receive at the RoCE port only (rxe_net.c).
+        if from.port() >= 0xc000 {
+            to.set_port(ROCE_PORT);
+        }
+        self.transmit(to, &Mad::new(tid, Message::Drep(CommIds { local: ids.remote, remote: ids.local })));
     }
 
     pub(super) fn on_drep(&mut self, now: Time, id: CmId) {

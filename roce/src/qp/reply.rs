@@ -45,8 +45,12 @@ impl Reply {
         matches!(self, Self::Read { repeated: false, .. })
     }
 
-    fn is_plain_ack(&self) -> bool {
-        matches!(self, Self::Ack { syndrome: Syndrome::Ack(_), .. })
+    /// What a plain acknowledgement acknowledges.
+    fn acknowledged(&self) -> Option<Psn> {
+        match self {
+            Self::Ack { psn, syndrome: Syndrome::Ack(_), .. } => Some(*psn),
+            _ => None,
+        }
     }
 }
 
@@ -72,10 +76,11 @@ impl Replies {
     pub(super) fn push(&mut self, reply: Reply) {
         // A later acknowledgement says all that the one before it says.
         if let Some(back) = self.queue.back_mut()
-            && reply.is_plain_ack()
-            && back.is_plain_ack()
+            && let (Some(new), Some(old)) = (reply.acknowledged(), back.acknowledged())
         {
-            *back = reply;
+            if new.since(old) >= 0 {
+                *back = reply;
+            }
             return;
         }
         if self.queue.len() >= Self::MAX {

@@ -60,6 +60,8 @@ pub(crate) struct Responder {
     message: Message,
     /// A NAK was sent for the gap in front of this PSN; the next one is due when the requester starts over.
     nak_sent: Option<Psn>,
+    /// First PSN of the last READ executed: an acknowledgement that covers it would pass for its response.
+    last_read: Option<Psn>,
     pub(super) replies: Replies,
     responder_resources: u8,
 }
@@ -89,6 +91,7 @@ impl Responder {
             msn: 0,
             message: Message::None,
             nak_sent: None,
+            last_read: None,
             replies: Replies::default(),
             responder_resources,
         }
@@ -139,7 +142,12 @@ impl Responder {
     fn duplicate(&mut self, info: &OpcodeInfo, packet: &Packet<'_>, cx: &mut Context<'_>) {
         cx.shared.counters.duplicate_request += 1;
         if info.operation != Operation::ReadRequest {
-            self.acknowledge();
+            let psn = packet.bth.psn;
+            if self.last_read.is_some_and(|read| read.since(psn) > 0) {
+                self.replies.push(Reply::Ack { psn, syndrome: Syndrome::ACK, msn: self.msn });
+            } else {
+                self.acknowledge();
+            }
             return;
         }
         if let Ok((reply, packets)) = self.read_reply(packet, cx) {
@@ -279,6 +287,7 @@ impl Responder {
             return Err(INVALID);
         }
         let (reply, packets) = self.read_reply(packet, cx)?;
+        self.last_read = Some(packet.bth.psn);
         self.passed(packets, true);
         self.replies.push(reply.with_msn(self.msn));
         Ok(())

@@ -98,7 +98,7 @@ fn foreign_peers_are_answered_at_the_roce_port() {
 }
 
 #[test]
-fn messages_for_nobody_are_dropped() {
+fn messages_for_nobody_are_dropped_but_a_goodbye_is_confirmed() {
     let mut net = Net::new(4);
     net.listen();
     for attribute in [0x11_u8, 0x12, 0x13, 0x14, 0x15, 0x16] {
@@ -108,6 +108,9 @@ fn messages_for_nobody_are_dropped() {
         net.deliver(1, net.hosts[0].address, &mad);
     }
     assert_eq!(net.hosts[1].cm.counters().rx_unknown_id, 6);
+    let (_, answer) = net.hosts[1].cm.poll_transmit().expect("the DREQ is answered");
+    let Message::Drep(ids) = Mad::decode(&answer).unwrap().message else { panic!("not a DREP") };
+    assert_eq!((ids.local, ids.remote), (0x0707_0707, 0x0707_0707));
     assert!(net.hosts[1].cm.poll_transmit().is_none());
 }
 

@@ -1,0 +1,32 @@
+//! A server that is told to end lets what it began arrive.
+
+use std::{thread, time::Duration};
+
+use naa_host::{Device, Param, Session, SessionConfig, U24};
+use naa_server::{Config, Server, functions};
+use naa_tests::slow::{self, SLOW};
+
+#[test]
+fn a_call_and_its_results_outlive_the_order_to_end() {
+    const LEN: usize = 64 << 20;
+    let registry = functions::registry([slow::function()]).unwrap();
+    let server = Server::start(Config::new("127.0.6.20:0".parse().unwrap()), registry).unwrap();
+    let device = Device::open("127.0.6.21".parse().unwrap()).unwrap();
+    let config = SessionConfig::default();
+    let idle = Session::connect(&device, server.address(), &[Param::in_out(64)], &config).unwrap();
+    let mut busy = Session::connect(&device, server.address(), &[Param::in_out(LEN)], &config).unwrap();
+    busy.lease_mut(0).unwrap().fill(7);
+    busy.invoke(SLOW, U24::new(400).unwrap()).unwrap();
+    let waiting = thread::spawn(move || {
+        let outcome = busy.wait();
+        (busy, outcome)
+    });
+    while server.stats().calls.get() == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    server.shutdown(Duration::from_secs(20));
+    let (busy, outcome) = waiting.join().unwrap();
+    assert!(outcome.unwrap().into_result().is_ok());
+    assert!(busy.lease(0).unwrap().iter().all(|&b| b == 7));
+    drop(idle);
+}
