@@ -72,7 +72,7 @@ const SHORT: &[Step] = &[
 const LONG: &[Step] = &[
     Step::new("sim", Xtask, &["sim", "--seeds", "10000"]),
     Step::new("demo", Naa, &["demo", "--full"]),
-    Step::new("fuzz", Xtask, &["fuzz", "--seconds", "120"]).needs(User::Fuzz),
+    Step::new("fuzz", Xtask, &["fuzz", "--seconds", "60"]).needs(User::Fuzz),
     Step::new("rping-matrix", Xtask, &["rping-matrix"]).needs(User::RpingMatrix),
 ];
 
