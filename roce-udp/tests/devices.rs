@@ -59,6 +59,10 @@ fn the_mtu_can_be_limited() {
     assert_eq!((a.context.attr().max_path_mtu, b.context.attr().max_path_mtu), (1024, 4096));
     connect(&a, &b);
     round_trip(&a, &b, 1 << 20);
+    // The side with the larger one asks again.
+    let (c, d) = (Side::new(), Side::on(device(address(), &small)));
+    connect(&c, &d);
+    round_trip(&c, &d, 1 << 20);
     // The WRITE and the answer to the READ.
     for side in [&a, &b] {
         assert!(counter(&side.context, "sent_pkts") >= 1024, "{:?}", side.context.driver().counters());

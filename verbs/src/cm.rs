@@ -72,6 +72,7 @@ impl RejectReason {
     pub const INVALID_SERVICE_ID: Self = Self(8);
     pub const INVALID_TRANSPORT: Self = Self(9);
     pub const STALE_CONNECTION: Self = Self(10);
+    pub const INVALID_PATH_MTU: Self = Self(26);
     pub const CONSUMER_DEFINED: Self = Self(28);
 }
 
@@ -86,6 +87,7 @@ impl std::fmt::Display for RejectReason {
             Self::INVALID_SERVICE_ID => f.write_str("nobody listens on that port (8)"),
             Self::INVALID_TRANSPORT => f.write_str("invalid transport service type (9)"),
             Self::STALE_CONNECTION => f.write_str("stale connection (10)"),
+            Self::INVALID_PATH_MTU => f.write_str("its link carries smaller packets only (26)"),
             Self::CONSUMER_DEFINED => f.write_str("refused by the application (28)"),
             Self(other) => write!(f, "reason {other}"),
         }
@@ -101,6 +103,18 @@ pub enum Unreachable {
     NotConfirmed,
     /// The network refused the packet at once (for example: no route).
     Network,
+}
+
+impl std::fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NoAnswer => {
+                "nothing answers; see whether a program listens there and firewalls let UDP port 4791 through both ways"
+            }
+            Self::NotConfirmed => "it asked for a connection and did not confirm it",
+            Self::Network => "the network refuses packets there; `ip route get ADDRESS` shows why",
+        })
+    }
 }
 
 /// What happened to a connection, in the order it happened.

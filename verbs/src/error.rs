@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 #[non_exhaustive]
 pub enum Error {
     /// Another process owns the address; the message carries what is known about it.
-    #[error("{addr} is held by {holder}; use --bind with another local address, for example 127.0.0.2")]
+    #[error(
+        "{addr} is held by {holder}; stop it, or use another address of this machine (on loopback 127.0.0.2 does)"
+    )]
     AddressInUse { addr: SocketAddr, holder: String },
     #[error("this device cannot listen: {0}")]
     CannotListen(String),

@@ -14,8 +14,8 @@ use crate::{
     wire::{
         Bth, ROCE_PORT,
         mad::{
-            Answered, CmaHeader, CommIds, Mad, Message, Rej, Rep, Req, gid, mtu_code, private_data,
-            service_id,
+            Answered, CmaHeader, CommIds, Mad, Message, Rej, Rep, Req, gid, mtu_bytes, mtu_code,
+            private_data, service_id,
         },
     },
 };
@@ -176,6 +176,9 @@ impl Cm {
     }
 
     pub(super) fn on_rej(&mut self, now: Time, id: CmId, rej: &Rej) {
+        if rej.reason == RejectReason::INVALID_PATH_MTU.0 && self.retry_smaller(now, id, rej) {
+            return;
+        }
         let Some(conn) = self.table.get(id) else { return };
         match conn.state {
             State::ReqSent(_) => self.rejected(id, rej),
@@ -187,6 +190,22 @@ impl Cm {
             State::Established { .. } => self.peer_left(now, id),
             _ => self.counters.rx_unexpected += 1,
         }
+    }
+
+    /// Asks again for the path MTU the peer names, or for the next smaller one. False when there is none.
+    fn retry_smaller(&mut self, now: Time, id: CmId, rej: &Rej) -> bool {
+        let Some(conn) = self.table.get_mut(id) else { return false };
+        let (State::ReqSent(sent), to) = (&mut conn.state, conn.peer) else { return false };
+        let named = (rej.ari_len > 0).then(|| mtu_bytes(rej.ari[0] >> 4)).flatten();
+        let smaller = named.filter(|mtu| *mtu < sent.path_mtu).unwrap_or(sent.path_mtu / 2);
+        let (Some(code), Message::Req(req)) = (mtu_code(smaller), &mut sent.req.message) else {
+            return false;
+        };
+        (req.mtu, sent.path_mtu) = (code, smaller);
+        let (timer, req) = (sent.retry.again(now), sent.req.clone());
+        self.table.arm(id, timer);
+        self.transmit(to, &req);
+        true
     }
 
     fn rejected(&mut self, id: CmId, rej: &Rej) {

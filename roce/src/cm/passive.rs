@@ -15,7 +15,8 @@ use crate::{
     psn::Psn,
     time::Time,
     wire::mad::{
-        Answered, CmaHeader, CommIds, Mad, Message, Mra, Rej, Rep, Req, mtu_bytes, private_data, service_port,
+        Answered, CmaHeader, CommIds, Mad, Message, Mra, Rej, Rep, Req, mtu_bytes, mtu_code, private_data,
+        service_port,
     },
 };
 
@@ -28,8 +29,6 @@ const FAILOVER: u8 = 0;
 /// For what the application or the peer did not do in time. Reason 4 means a time-out of the sender's *request* to
 /// kernel peers, who then look for another connection (cm_acquire_rejected_id).
 const TOO_LATE: RejectReason = RejectReason::NO_RESOURCES;
-/// IBTA reason 26; the seam has no name for it.
-const INVALID_MTU: RejectReason = RejectReason(26);
 
 impl Cm {
     /// Takes requests for TCP-space `port`, at most `backlog` of them unanswered; port 0 picks a free one.
@@ -87,7 +86,11 @@ impl Cm {
             }
             Err(reason) => {
                 let ids = CommIds { local: 0, remote: req.local_comm_id };
-                let rej = rejection(ids, Answered::Req, reason);
+                let mut rej = rejection(ids, Answered::Req, reason);
+                if reason == RejectReason::INVALID_PATH_MTU {
+                    rej.ari[0] = mtu_code(self.config.max_path_mtu).unwrap_or(1) << 4;
+                    rej.ari_len = 1;
+                }
                 self.send_rej(answer_address(from, req.ca_guid), tid, rej);
             }
         }
@@ -116,8 +119,9 @@ impl Cm {
         if req.transport != 0 {
             return Err(RejectReason::INVALID_TRANSPORT);
         }
-        let path_mtu =
-            mtu_bytes(req.mtu).filter(|mtu| *mtu <= self.config.max_path_mtu).ok_or(INVALID_MTU)?;
+        let path_mtu = mtu_bytes(req.mtu)
+            .filter(|mtu| *mtu <= self.config.max_path_mtu)
+            .ok_or(RejectReason::INVALID_PATH_MTU)?;
         let header = req.private_data.first_chunk().and_then(CmaHeader::decode);
         let header = header.filter(|_| req.qpn > 1).ok_or(RejectReason::UNSUPPORTED)?;
         if !self.has_room(listener, from) {
