@@ -53,7 +53,7 @@ pub enum Error {
     #[error("{peer} refused the connection: {}", refusal(*reason))]
     ConnectionRefused { peer: SocketAddr, reason: RejectReason },
     /// `device` is the local side, for people.
-    #[error("{peer} cannot be reached from {device}: {}", unreachable_because(*why))]
+    #[error("{peer} cannot be reached from {device}: {why}")]
     Unreachable { peer: SocketAddr, why: Unreachable, device: String },
     #[error("{peer} did not answer the request for regions within {limit:?}; see its load and its log")]
     SetupTimedOut { peer: SocketAddr, limit: Duration },
@@ -153,20 +153,11 @@ fn refusal(reason: RejectReason) -> String {
     format!("{reason}; {remedy}")
 }
 
-fn unreachable_because(why: Unreachable) -> &'static str {
-    match why {
-        Unreachable::NoAnswer => {
-            "nothing answers; see whether an accelerator runs there and firewalls let UDP port 4791 through \
-             both ways"
-        }
-        Unreachable::NotConfirmed => "the connection was not confirmed; see whether packets are lost",
-        Unreachable::Network => "the network refuses packets to it; `ip route get` shows the way they take",
-    }
-}
-
 fn peer_remedy(error: &PeerError) -> &'static str {
     match error {
-        PeerError::Refused(ErrorCode::Memory) => "; ask for less, or try again later",
+        PeerError::Refused(ErrorCode::Memory) => {
+            "; ask for less, or have it raise --memory or --session-memory; its log says which"
+        }
         PeerError::Refused(ErrorCode::TooManyRegions) => "; put small regions together",
         PeerError::Refused(_) => "; its log says why",
         _ => "; see what its port really serves, and its log",

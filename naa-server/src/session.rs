@@ -36,7 +36,7 @@ pub(crate) enum End {
     Memory(#[from] ArenaError),
     #[error("the host cannot be reached any more: {0}")]
     Completion(WcStatus),
-    #[error("the host sent a message longer than any of MRSP")]
+    #[error("the host asks for more regions than --max-regions allows, or sent no MRSP message")]
     TooLong,
     #[error("the host asked for nothing in time")]
     Idle,
@@ -213,7 +213,7 @@ impl Session {
                 if let Some(reply) = rejection.reply() {
                     self.last_words(&reply)?;
                 }
-                tracing::info!(peer = %self.peer, %rejection, "refused a session's regions");
+                tracing::warn!(peer = %self.peer, %rejection, "refused a session's regions");
                 return Ok(());
             }
         };

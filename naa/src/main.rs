@@ -126,10 +126,23 @@ fn main() -> ExitCode {
         // Whoever reads our output has had enough, as `head` does.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("naa: {error:#}");
+            eprintln!("naa: {}", told(&error));
             ExitCode::from(if error.is::<Usage>() { USAGE } else { FAILURE })
         }
     }
+}
+
+/// The error and its causes, without those whose text an error above them already has.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
@@ -157,4 +170,17 @@ fn man(command: Option<&str>) -> anyhow::Result<()> {
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let device = verbs::Error::NoDevice("no route leads there".into());
+        let host = naa_host::Error::Device(device);
+        let error = anyhow::Error::new(host).context("cannot dial");
+        assert_eq!(told(&error), "cannot dial: this machine: no device: no route leads there");
+    }
 }

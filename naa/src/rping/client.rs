@@ -45,12 +45,16 @@ fn connect(device: &Device, link: &mut Link, args: &Args) -> anyhow::Result<u32>
     link.bind(device.channel.connect(&link.qp, server, &conn_param())?);
     match device.next_event(None)? {
         CmEvent::Established { param, .. } => Ok(param.path_mtu),
-        CmEvent::Rejected { reason, .. } => bail!("{server} refused the connection: {reason}"),
+        CmEvent::Rejected { reason, .. } => {
+            bail!(
+                "{server} refused the connection: {reason}; start a server with `naa rping -s -a ADDR` or rdma-core's rping"
+            )
+        }
         CmEvent::Unreachable { why, .. } if !device.context.attr().can_listen => bail!(
-            "{server} cannot be reached ({why:?}); this process shares its address with another one and so reaches \
+            "{server} cannot be reached: {why}. This process shares its address with another one and so reaches \
              servers of this provider only; try -I with another local address"
         ),
-        CmEvent::Unreachable { why, .. } => bail!("{server} cannot be reached ({why:?})"),
+        CmEvent::Unreachable { why, .. } => bail!("{server} cannot be reached: {why}"),
         event => bail!("{server} ended the handshake: {event:?}"),
     }
 }
