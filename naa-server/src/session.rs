@@ -10,7 +10,7 @@ use mrsp::{
     immediate::CallRequest,
     naa::{Failure, Placement},
     plan::Prefix,
-    region::message_buffer_bytes,
+    region::{MAX_REGIONS, message_buffer_bytes},
 };
 use smallvec::SmallVec;
 use verbs::{
@@ -36,7 +36,7 @@ pub(crate) enum End {
     Memory(#[from] ArenaError),
     #[error("the host cannot be reached any more: {0}")]
     Completion(WcStatus),
-    #[error("the host asks for more regions than --max-regions allows, or sent no MRSP message")]
+    #[error("the host sent a message longer than any of MRSP")]
     TooLong,
     #[error("the host asked for nothing in time")]
     Idle,
@@ -116,7 +116,8 @@ impl Session {
         config: &Config,
         now: Instant,
     ) -> Result<Self, End> {
-        let bytes = message_buffer_bytes(config.limits.max_regions);
+        // Room for any AAR, so that one that asks for too much is refused by name.
+        let bytes = message_buffer_bytes(MAX_REGIONS);
         let memory =
             region::alloc(bytes).map_err(|e| verbs::Error::io("cannot allocate a message buffer", e))?;
         let message = pd.reg_mr(&memory, Access::LOCAL)?;

@@ -36,6 +36,11 @@ impl Cm {
         Ok(())
     }
 
+    /// A DREQ is not answered yet.
+    pub fn is_parting(&self) -> bool {
+        self.table.is_parting()
+    }
+
     /// Ends a listener, whose unanswered requests are rejected, or forgets a connection: it is disconnected, and
     /// no event of it follows.
     pub fn destroy(&mut self, now: Time, id: CmId) -> Result<(), Error> {

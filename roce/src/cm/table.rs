@@ -47,6 +47,12 @@ impl Table {
         self.conns.len()
     }
 
+    /// Some goodbye is not answered yet.
+    pub(super) fn is_parting(&self) -> bool {
+        let parting = |id: &CmId| matches!(self.conns.get(id).map(|c| &c.state), Some(State::DreqSent(_)));
+        self.lingering.iter().any(parting)
+    }
+
     pub(super) fn half_open(&self) -> &BTreeSet<CmId> {
         &self.half_open
     }

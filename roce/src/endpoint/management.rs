@@ -134,6 +134,11 @@ impl Endpoint {
         destroyed
     }
 
+    /// A peer has not confirmed our goodbye yet. A device that goes now leaves it to find out by itself.
+    pub fn is_parting(&self) -> bool {
+        self.management.cm.is_parting()
+    }
+
     /// The network refused a datagram to `to` at once.
     pub fn send_failed(&mut self, to: SocketAddr) {
         self.management.cm.send_failed(to);

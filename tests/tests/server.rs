@@ -1,8 +1,8 @@
-//! A server that is told to end lets what it began arrive.
+//! What a server refuses, and how it ends.
 
 use std::{thread, time::Duration};
 
-use naa_host::{Device, Param, Session, SessionConfig, U24};
+use naa_host::{Device, Error, Param, Session, SessionConfig, U24};
 use naa_server::{Config, Server, functions};
 use naa_tests::slow::{self, SLOW};
 
@@ -29,4 +29,20 @@ fn a_call_and_its_results_outlive_the_order_to_end() {
     assert!(outcome.unwrap().into_result().is_ok());
     assert!(busy.lease(0).unwrap().iter().all(|&b| b == 7));
     drop(idle);
+}
+
+#[test]
+fn too_many_regions_are_refused_by_name() {
+    let mut config = Config::new("127.0.6.22:0".parse().unwrap());
+    config.limits.max_regions = 4;
+    let server = Server::start(config, functions::registry([]).unwrap()).unwrap();
+    let device = Device::open("127.0.6.23".parse().unwrap()).unwrap();
+    let connect = |count| {
+        let params = vec![Param::in_out(16); count];
+        Session::connect(&device, server.address(), &params, &SessionConfig::default())
+    };
+    let error = connect(5).unwrap_err();
+    assert!(matches!(error, Error::Peer { .. }), "{error}");
+    assert!(error.to_string().contains("too many regions"), "{error}");
+    connect(4).unwrap().finalize().unwrap();
 }
