@@ -50,6 +50,7 @@ const LONGEST: u64 = 3_600_000_000_000;
 struct Report {
     server: String,
     device: String,
+    local: std::net::IpAddr,
     path_mtu: u32,
     size: u64,
     count: u64,
@@ -87,6 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let report = Report {
         server: server.to_string(),
         device: device.describe().to_owned(),
+        local: device.address(),
         path_mtu,
         size: args.size,
         count: times.len(),
@@ -118,12 +120,12 @@ impl Report {
             return Ok(show::line(&serde_json::to_string(self)?)?);
         }
         show::line(&format!(
-            "{} calls of {} to {}, path MTU {}, {}",
+            "{} calls of {} to {} from {}, path MTU {}",
             self.count,
             show::bytes(self.size),
             self.server,
-            self.path_mtu,
-            self.device
+            self.local,
+            self.path_mtu
         ))?;
         let columns = [
             ("min", self.min_us),

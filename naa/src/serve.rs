@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use naa_server::{
     Config, DEFAULT_PORT, Server,
     allow::{AllowList, Network},
@@ -15,6 +16,9 @@ use naa_server::{
 use verbs::WaitMode;
 
 use crate::show;
+
+/// What InfiniBand has.
+const PATH_MTUS: [&str; 5] = ["256", "512", "1024", "2048", "4096"];
 
 /// Serve functions to hosts that connect
 #[derive(Clone, Debug, clap::Args)]
@@ -33,21 +37,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NETWORK")]
     allow: Vec<Network>,
     /// Memory of all sessions together, in MiB [default: 16384, or half of this machine's]
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     memory: Option<u64>,
     /// Memory of one session, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 8 << 10)]
+    #[arg(long, value_name = "MIB", default_value_t = 8 << 10, value_parser = clap::value_parser!(u64).range(1..))]
     session_memory: u64,
-    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_sessions: usize,
     /// Sessions from one address
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_sessions_per_peer: usize,
     /// Memory regions per session, at most 255
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..))]
     max_regions: u8,
     /// Worker threads for long calls [default: one per core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     workers: Option<usize>,
     /// Seconds a call may take
     #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
@@ -58,8 +62,9 @@ pub(crate) struct Args {
     /// How the server waits: spin has the lowest latency and takes a core
     #[arg(long, value_enum, default_value_t = super::Wait::Adaptive)]
     wait: super::Wait,
-    /// Largest payload per packet: 256, 512, 1024, 2048 or 4096 [default: what the interface allows]
-    #[arg(long, value_name = "BYTES")]
+    /// Largest payload per packet [default: what the interface allows]
+    #[arg(long, value_name = "BYTES",
+          value_parser = PossibleValuesParser::new(PATH_MTUS).try_map(|text| text.parse::<u32>()))]
     path_mtu: Option<u32>,
     /// Print one JSON object when ready, and one at the end
     #[arg(long)]
@@ -111,8 +116,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             "device": server.device(), "functions": count});
         show::line(&ready.to_string())?;
     } else {
-        println!("serving {count} functions at {} ({})", server.address(), server.device());
-        println!("`naa functions --server {}` lists them; Ctrl-C ends", server.address());
+        show::line(&format!("serving {count} functions at {} ({})", server.address(), server.device()))?;
+        show::line(&format!("`naa functions --server {}` lists them; Ctrl-C ends", server.address()))?;
     }
     // Fails only when the signal thread is gone, and then the process is ending.
     let _ = ended.recv();

@@ -11,9 +11,10 @@ use std::{
 /// If it cannot be written; `println!` would panic when a pipe's reader is gone.
 pub(crate) fn line(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.write_all(b"\n")?;
-    out.flush()
+    let written =
+        out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    // The kind stays: a closed pipe is no failure.
+    written.map_err(|error| io::Error::new(error.kind(), format!("cannot write standard output: {error}")))
 }
 
 /// Bytes in binary units, exact when a unit fits evenly.

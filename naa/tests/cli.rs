@@ -276,6 +276,61 @@ fn failures_leave_no_file_and_name_the_remedy() {
 }
 
 #[test]
+fn inputs_without_a_size_and_outputs_behind_links() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let server = Server::start("127.0.5.12");
+    let folder = Folder::new("kinds");
+    let name = server.name();
+    let call = |rest: &[&str]| run(&[&["call", "--server", &name], rest].concat());
+    let version = folder.with("version", &fs::read("/proc/version").expect("procfs"));
+    let sums = stdout_of(&["call", "sha256", "--server", &name, "--in", "/proc/version", &version]);
+    let digests: Vec<_> = sums.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(matches!(digests[..], [a, b] if a == b), "{sums}");
+
+    let (secret, link) = (folder.with("secret", b"old"), folder.file("link"));
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("its mode");
+    symlink("secret", &link).expect("a link");
+    let data = folder.with("data", &[1, 2, 3]);
+    assert!(call(&["increment", "--in", &data, "--out", &link]).status.success());
+    assert_eq!(fs::read(&secret).expect("the result"), [2, 3, 4]);
+    assert_eq!(fs::metadata(&secret).expect("a file").permissions().mode() & 0o777, 0o600);
+    assert_eq!(folder.names(), ["data", "link", "secret", "version"]);
+    assert!(fs::symlink_metadata(&link).expect("a link").is_symlink());
+
+    let piped = call(&["increment", "--in", &data, "--out", "-", "--json"]);
+    assert_eq!(piped.stdout, [2, 3, 4]);
+    assert!(stderr(&piped).starts_with('{'), "{}", stderr(&piped));
+
+    let signal = folder.with("signal", &[0; 150 * 16]);
+    let cut = call(&["fft", "-n", "7", "--in", &signal, "--out", &link]);
+    let said = stderr(&cut);
+    assert!(cut.status.code() == Some(2) && said.contains("-n is 7") && said.contains("150"), "{said}");
+    let many = call(&["sha256", "--in", &data, &data, "--out", &link]);
+    assert!(stderr(&many).contains("with --out, give one input"), "{}", stderr(&many));
+}
+
+#[test]
+fn what_cannot_work_is_refused_at_once() {
+    for option in [
+        ["--path-mtu", "1500"],
+        ["--memory", "0"],
+        ["--session-memory", "0"],
+        ["--max-sessions", "0"],
+        ["--max-sessions-per-peer", "0"],
+        ["--max-regions", "0"],
+        ["--workers", "0"],
+    ] {
+        let refused = run(&["serve", option[0], option[1]]);
+        assert!(refused.status.code() == Some(2) && stderr(&refused).contains(option[0]), "{option:?}");
+    }
+    let refused = run(&["demo", "--quick", "--json", "/nonexistent/rows.json"]);
+    assert!(refused.status.code() == Some(1) && refused.stdout.is_empty(), "{}", stderr(&refused));
+    let full = fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let output = naa(&["demo", "--quick"]).stdout(full).output().expect("the binary runs");
+    assert!(stderr(&output).contains("cannot write standard output: "), "{}", stderr(&output));
+}
+
+#[test]
 fn hosts_share_an_address() {
     let server = Server::start("127.0.5.6");
     let folder = Folder::new("hosts");
@@ -347,7 +402,10 @@ fn pings_are_measured() {
     let times = ["min_us", "p50_us", "p90_us", "p99_us", "p999_us", "max_us"].map(of);
     assert!(times[0] > 1.0 && times.is_sorted(), "{report}");
     let text = stdout_of(&["ping", "--server", &server.name(), "-c", "10"]);
-    assert!(text.contains("10 calls of 64 B") && text.contains("p99.9"), "{text}");
+    assert!(
+        text.contains(", path MTU ") && text.contains("10 calls of 64 B") && text.contains("p99.9"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -37,7 +37,8 @@ impl Source {
         let file = File::open(path).with_context(what)?;
         let meta = file.metadata().with_context(what)?;
         ensure!(!meta.is_dir(), "{} is a folder; give its files", path.display());
-        if !meta.is_file() {
+        // Files of procfs have content, but no size.
+        if !meta.is_file() || meta.len() == 0 {
             return Self::read(path, file);
         }
         let len = fitting(path, meta.len())?;
@@ -66,12 +67,19 @@ impl Source {
         match &mut self.content {
             Content::Read(content) => region.copy_from_slice(content),
             Content::File(file) => {
-                let failed = || format!("cannot read {}; did it change meanwhile?", self.path.display());
+                let failed = || {
+                    format!(
+                        "cannot read {} to its end; it may have changed while it was read",
+                        self.path.display()
+                    )
+                };
                 file.seek(SeekFrom::Start(0)).with_context(failed)?;
                 for piece in region.chunks_mut(STRIDE) {
                     file.read_exact(piece).with_context(failed)?;
                     tick();
                 }
+                let more = file.read(&mut [0]).with_context(failed)?;
+                ensure!(more == 0, "{} changed while it was read; call again", self.path.display());
             }
         }
         Ok(())
@@ -111,7 +119,10 @@ impl Sink {
 
     /// Writes everything, calling `tick` every few MiB.
     pub(super) fn write(&self, bytes: &[u8], tick: impl FnMut()) -> anyhow::Result<()> {
-        let failed = || format!("cannot write {}", self.path.display());
+        let failed = || match self.is_stdout() {
+            true => "cannot write standard output".to_owned(),
+            false => format!("cannot write {}", self.path.display()),
+        };
         if self.is_stdout() {
             return write_all(&mut io::stdout().lock(), bytes, tick).with_context(failed);
         }
@@ -120,16 +131,34 @@ impl Sink {
             let mut out = File::options().write(true).open(&self.path).with_context(failed)?;
             return write_all(&mut out, bytes, tick).with_context(failed);
         }
-        let mut partial = self.path.clone().into_os_string();
+        let target = link_target(&self.path);
+        let mut partial = target.clone().into_os_string();
         partial.push(".partial");
-        let written = File::create(&partial).and_then(|mut out| write_all(&mut out, bytes, tick));
-        let renamed = written.and_then(|()| std::fs::rename(&partial, &self.path));
+        let written = File::create(&partial).and_then(|mut out| {
+            if let Ok(existing) = target.metadata() {
+                out.set_permissions(existing.permissions())?;
+            }
+            write_all(&mut out, bytes, tick)
+        });
+        let renamed = written.and_then(|()| std::fs::rename(&partial, &target));
         renamed.with_context(|| {
             // What is wrong has been found; a rest that cannot be removed adds nothing.
             let _ = std::fs::remove_file(&partial);
             failed()
         })
     }
+}
+
+/// Where writing to `path` ends up; the file need not exist.
+fn link_target(path: &Path) -> PathBuf {
+    /// As the kernel follows.
+    const LINKS: usize = 40;
+    let mut target = path.to_path_buf();
+    for _ in 0..LINKS {
+        let Ok(link) = target.read_link() else { break };
+        target = target.parent().map_or_else(|| link.clone(), |folder| folder.join(&link));
+    }
+    target
 }
 
 fn write_all(out: &mut impl Write, bytes: &[u8], mut tick: impl FnMut()) -> io::Result<()> {

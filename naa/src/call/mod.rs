@@ -56,10 +56,10 @@ pub(crate) struct Args {
     /// dgemm: columns of A and rows of B [default: as the files have]
     #[arg(short, value_name = "INNER")]
     k: Option<u64>,
-    /// fft: transform back
+    /// fft: transform back; unscaled, as FFTW: divide by n
     #[arg(long)]
     inverse: bool,
-    /// Print one JSON object per call
+    /// Print one JSON object per call; to standard error where --out is -, as standard output has the data
     #[arg(long)]
     json: bool,
 }
@@ -138,7 +138,7 @@ fn one(args: &Args, function: FunctionCode, peer: &Peer, paths: &[PathBuf]) -> a
             let code = error.downcast_ref::<naa_host::Error>().and_then(naa_host::Error::return_code);
             if let Some(code) = code.filter(|_| args.json) {
                 report.code = code.get();
-                show::line(&serde_json::to_string(&report)?)?;
+                print_json(&report, sinks.iter().any(Sink::is_stdout))?;
             }
             return Err(error);
         }
@@ -195,14 +195,19 @@ fn checksum(function: FunctionCode, results: &[&[u8]]) -> Option<String> {
     }
 }
 
+fn print_json(report: &Report, stdout_is_data: bool) -> anyhow::Result<()> {
+    let text = serde_json::to_string(report)?;
+    if stdout_is_data {
+        eprintln!("{text}");
+    } else {
+        show::line(&text)?;
+    }
+    Ok(())
+}
+
 fn print(args: &Args, report: &Report, paths: &[PathBuf], stdout_is_data: bool) -> anyhow::Result<()> {
     if args.json {
-        let text = serde_json::to_string(report)?;
-        if stdout_is_data {
-            eprintln!("{text}");
-        } else {
-            show::line(&text)?;
-        }
+        print_json(report, stdout_is_data)?;
     } else if let (Some(digits), true) = (&report.result, args.out.is_empty()) {
         let name = paths.first().map_or_else(|| "-".into(), |path| path.display().to_string());
         show::line(&format!("{digits}  {name}"))?;

@@ -54,6 +54,9 @@ impl Plan {
         }
         let Some(count) = inputs_of(function) else { return Self::raw(args) };
         let [first, ..] = inputs else { return Err(missing_inputs(count)) };
+        if is_checksum(function) && inputs.len() > 1 {
+            return Err(Usage::error("with --out, give one input"));
+        }
         if inputs.len() != count {
             return Err(missing_inputs(count));
         }
@@ -128,15 +131,17 @@ fn transform(args: &Args, input: &Source) -> anyhow::Result<Arguments> {
     const COMPLEX: usize = 16;
     let direction = if args.inverse { FftDirection::Inverse } else { FftDirection::Forward };
     let (whole, rest) = (input.len() / COMPLEX, input.len() % COMPLEX);
-    if args.n.is_none() && rest != 0 {
-        let text = format!(
-            "{} has {} bytes, which is no whole number of complex f64s of {COMPLEX} bytes",
-            input.path().display(),
-            input.len()
-        );
+    let (file, bytes) = (input.path().display(), input.len());
+    if rest != 0 {
+        let text =
+            format!("{file} has {bytes} bytes, which is no whole number of complex f64s of {COMPLEX} bytes");
         return Err(Usage::error(text));
     }
-    Ok(Arguments::Fft { n: args.n.unwrap_or(whole as u64), direction })
+    let n = whole as u64;
+    if let Some(asked) = args.n.filter(|&asked| asked != n) {
+        return Err(Usage::error(format!("-n is {asked}, but {file} has {n} complex f64s; leave -n out")));
+    }
+    Ok(Arguments::Fft { n, direction })
 }
 
 /// Arguments and the bytes of C. Two of m, n, k tell the third; square matrices tell all.

@@ -54,24 +54,24 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const LARGEST: usize = 256 * MIB;
 
-/// Functions of bytes, and the largest size in the usual extent: compression takes its time.
-const OF_BYTES: &[(FunctionCode, usize)] = &[
-    (builtin::INCREMENT, LARGEST),
-    (builtin::INCREMENT_BY_TWO, LARGEST),
-    (builtin::NOTHING, LARGEST),
-    (builtin::SHA256, LARGEST),
-    (builtin::CRC32C, LARGEST),
-    (builtin::LZ4_COMPRESS, 64 * MIB),
-    (builtin::LZ4_DECOMPRESS, 64 * MIB),
-    (builtin::ZSTD_COMPRESS, 64 * MIB),
-    (builtin::ZSTD_DECOMPRESS, 64 * MIB),
+/// Functions of bytes.
+const OF_BYTES: &[FunctionCode] = &[
+    builtin::INCREMENT,
+    builtin::INCREMENT_BY_TWO,
+    builtin::NOTHING,
+    builtin::SHA256,
+    builtin::CRC32C,
+    builtin::LZ4_COMPRESS,
+    builtin::LZ4_DECOMPRESS,
+    builtin::ZSTD_COMPRESS,
+    builtin::ZSTD_DECOMPRESS,
 ];
 
 impl Extent {
     fn sizes(self) -> &'static [usize] {
         match self {
             Self::Quick => &[KIB, MIB],
-            Self::Usual => &[KIB, 64 * KIB, MIB, 16 * MIB],
+            Self::Usual => &[KIB, 64 * KIB, MIB, 16 * MIB, LARGEST],
             Self::Full => {
                 &[KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, LARGEST]
             }
@@ -90,8 +90,7 @@ impl Extent {
     fn matrices(self) -> &'static [usize] {
         match self {
             Self::Quick => &[16, 128],
-            Self::Usual => &[16, 128, 512, 1024],
-            Self::Full => &[16, 128, 512, 1024, 2048],
+            Self::Usual | Self::Full => &[16, 128, 512, 1024, 2048],
         }
     }
 
@@ -99,17 +98,15 @@ impl Extent {
     fn signals(self) -> &'static [usize] {
         match self {
             Self::Quick => &[64, 1000],
-            Self::Usual => &[64, 1000, 10_007, 1 << 16, 1 << 20],
-            Self::Full => &[64, 1000, 10_007, 1 << 16, 1 << 20, 1 << 24],
+            Self::Usual | Self::Full => &[64, 1000, 10_007, 1 << 16, 1 << 20, 1 << 24],
         }
     }
 
     /// All cases, in the order of the table.
     pub(super) fn cases(self) -> Vec<Case> {
         let mut cases = vec![Case { function: builtin::CATALOGUE, input: Input::Nothing }];
-        for &(function, largest) in OF_BYTES {
-            let largest = (self == Self::Usual).then_some(largest);
-            let sizes = self.sizes().iter().copied().chain(largest);
+        for &function in OF_BYTES {
+            let sizes = self.sizes().iter().copied();
             cases.extend(sizes.map(|bytes| Case { function, input: Input::Generated(bytes) }));
             cases.push(Case { function, input: Input::Executable(self.executable()) });
         }

@@ -7,6 +7,7 @@ mod host;
 mod prepare;
 
 use std::{
+    fs::File,
     io::{BufRead, BufReader, IsTerminal, Write},
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
@@ -74,7 +75,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some((server, local)) = args.host.zip(args.local) {
         return host::run(extent, server, local);
     }
-    let mut table = Table { on_stderr: args.json.as_deref() == Some(Path::new("-")) };
+    let json = args.json.as_deref().map(Json::open).transpose()?;
+    let mut table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
     let server = Server::start()?;
     let host = Host::start(server.address(), extent)?;
     table.line(&format!("server {} at {}, host at {}", server.id(), server.address(), host.address()))?;
@@ -82,8 +84,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     server.end();
     let rows = rows?;
     let (all, wrong) = (rows.len(), rows.iter().filter(|row| !row.verified).count());
-    if let Some(file) = &args.json {
-        write_json(file, &Report { rows })?;
+    if let Some(json) = json {
+        json.write(&Report { rows })?;
     }
     ensure!(wrong == 0, "{wrong} of {all} results differ from the local computation");
     table.line(&format!("all {all} results agree with the local computation"))
@@ -171,11 +173,34 @@ impl Table {
     }
 }
 
-fn write_json(file: &Path, report: &Report) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(report)?;
-    if file == Path::new("-") {
-        return Ok(show::line(&text)?);
+/// Where the rows go, opened before the calls begin.
+#[derive(Debug)]
+enum Json {
+    Stdout,
+    File(File, PathBuf),
+}
+
+impl Json {
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Self::Stdout);
+        }
+        // What it has stays until there is something to replace it.
+        let opened = File::options().write(true).create(true).truncate(false).open(path);
+        let file = opened.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self::File(file, path.into()))
     }
-    text.push('\n');
-    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+
+    fn write(self, report: &Report) -> anyhow::Result<()> {
+        let mut text = serde_json::to_string_pretty(report)?;
+        let (mut file, path) = match self {
+            Self::Stdout => return Ok(show::line(&text)?),
+            Self::File(file, path) => (file, path),
+        };
+        text.push('\n');
+        // Pipes and devices have no length.
+        let emptied = if path.is_file() { file.set_len(0) } else { Ok(()) };
+        let written = emptied.and_then(|()| file.write_all(text.as_bytes()));
+        written.with_context(|| format!("cannot write {}", path.display()))
+    }
 }
