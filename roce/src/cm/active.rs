@@ -192,16 +192,18 @@ impl Cm {
         }
     }
 
-    /// Asks again for the path MTU the peer names, or for the next smaller one. False when there is none.
+    /// Asks again for the path MTU the peer names. False when it names none.
     fn retry_smaller(&mut self, now: Time, id: CmId, rej: &Rej) -> bool {
         let Some(conn) = self.table.get_mut(id) else { return false };
         let (State::ReqSent(sent), to) = (&mut conn.state, conn.peer) else { return false };
         let named = (rej.ari_len > 0).then(|| mtu_bytes(rej.ari[0] >> 4)).flatten();
-        let smaller = named.filter(|mtu| *mtu < sent.path_mtu).unwrap_or(sent.path_mtu / 2);
-        let (Some(code), Message::Req(req)) = (mtu_code(smaller), &mut sent.req.message) else {
-            return false;
-        };
-        (req.mtu, sent.path_mtu) = (code, smaller);
+        let Some(named) = named else { return false };
+        let (Some(code), Message::Req(req)) = (mtu_code(named), &mut sent.req.message) else { return false };
+        // A repeated rejection of the first REQ: to go lower once more would part us from what the peer accepted.
+        if named >= sent.path_mtu {
+            return true;
+        }
+        (req.mtu, sent.path_mtu) = (code, named);
         let (timer, req) = (sent.retry.again(now), sent.req.clone());
         self.table.arm(id, timer);
         self.transmit(to, &req);
