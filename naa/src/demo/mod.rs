@@ -33,7 +33,7 @@ use children::{Host, Server};
     Offloaded time is that of the call alone: send, compute, receive. Connecting and agreeing on regions comes \
     before. Goodput counts the bytes in and out per second of that time.")]
 pub(crate) struct Args {
-    /// Every function up to 256 MiB; takes minutes and 2 GiB of memory
+    /// More sizes in between, and the whole executable; takes minutes and 2 GiB of memory
     #[arg(long, conflicts_with = "quick")]
     full: bool,
     /// Small sizes only
