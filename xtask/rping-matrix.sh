@@ -48,8 +48,20 @@ serve() { # SIDE FAMILY SIZE ROUNDS; sets $server
     addr=$(address "$1" "$2")
     ("$1" -s -a "$addr" -p $port -S "$3" -C "$4" -V -v >"$work/server" 2>&1) &
     server=$!
-    # Long enough for a program to start and listen under emulation.
-    sleep 1
+    # A busy host may take seconds to start a program under emulation.
+    local tick
+    for ((tick = 0; tick < 200; tick++)); do
+        ! listens "$1" || return 0
+        sleep 0.1
+    done
+}
+
+listens() { # SIDE
+    if [ "$1" = ours ] && [ -n "$naa" ]; then
+        grep -q '^listening' "$work/server"
+    else
+        rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.* src-addr [^ ]*:$port "
+    fi
 }
 
 call() { # SIDE SERVER-SIDE FAMILY SIZE ROUNDS; sets $client
