@@ -54,7 +54,7 @@ unsafe fn gather(segment: &mut Segment<'_>, icrc: &mut Icrc, memory: &Memory, of
     assert!(offset <= memory.len() && len <= memory.len() - offset, "the core checked the bounds");
     // SAFETY: inside the range by the assertion.
     let start = unsafe { memory.as_ptr().add(offset) };
-    // SAFETY: mapped and readable. Whoever posted the request promised not to change the bytes until its
+    // SAFETY: mapped and readable; peers' writes are placed under the same lock, so not now. Whoever posted the request promised not to change the bytes until its
     // completion; one that does so anyway tears the packet, whose ICRC is then wrong, and harms nothing else: the
     // CRC's control flow does not depend on them.
     icrc.update(unsafe { std::slice::from_raw_parts(start, len) });
