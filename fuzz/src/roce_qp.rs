@@ -23,7 +23,7 @@ const MAX_PACKETS: usize = 1 << 15;
 /// More than all retries of both queue pairs.
 const MAX_TIMEOUTS: usize = 2000;
 const REGION: usize = 4096;
-const CAP: QpCap = QpCap { max_send_wr: 16, max_recv_wr: 8, max_sge: 3 };
+const CAP: QpCap = QpCap { max_send_wr: 16, max_recv_wr: 8, max_sge: 3, late_acks: false };
 
 /// A queue pair as its application and its peer know it.
 struct Pair {

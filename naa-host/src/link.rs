@@ -4,8 +4,8 @@ use std::{net::SocketAddr, time::Instant};
 
 use mrsp::region::message_buffer_bytes;
 use verbs::{
-    Access, Channel, CmEvent, CmId, ConnParam, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RejectReason,
-    RemoteAddr, SendFlags, SendOp, SendWr, Unreachable, WaitMode, WaitOn, Wake, Wc, WcOpcode, WcStatus,
+    Access, Channel, CmEvent, CmId, ConnParam, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr, SendFlags,
+    SendOp, SendWr, Unreachable, WaitMode, WaitOn, Wake, Wc, WcOpcode, WcStatus,
 };
 
 use crate::{Device, Error, Gone};
@@ -47,6 +47,7 @@ pub(crate) struct Link {
     pub(crate) path_mtu: u32,
     /// `None` once closed.
     qp: Option<Qp>,
+    cap: QpCap,
     id: Option<CmId>,
     /// Why the connection broke. Reported when everything that came before is taken.
     gone: Option<Gone>,
@@ -72,13 +73,14 @@ impl Link {
         let regions = u8::try_from(regions).unwrap_or(u8::MAX);
         let max_send_wr = u32::from(regions) + SPARE_SENDS;
         let cq = context.create_cq(max_send_wr + RECEIVES)?;
-        let qp = pd.create_qp(&cq, &cq, QpCap { max_send_wr, max_recv_wr: RECEIVES, max_sge: 1 })?;
+        let cap = QpCap { max_send_wr, max_recv_wr: RECEIVES, max_sge: 1, late_acks: true };
         let message_bytes = message_buffer_bytes(regions);
         let memory = region::alloc(2 * message_bytes).map_err(Error::Memory)?;
         Ok(Self {
             peer,
             path_mtu: 0,
-            qp: Some(qp),
+            qp: Some(pd.create_qp(&cq, &cq, cap)?),
+            cap,
             id: None,
             gone: None,
             probing: false,
@@ -91,6 +93,17 @@ impl Link {
             pd,
             device: device.clone(),
         })
+    }
+
+    /// Another queue pair, under another number, after a connection was refused.
+    pub(crate) fn renew(&mut self) -> Result<(), Error> {
+        let qp = self.pd.create_qp(&self.cq, &self.cq, self.cap)?;
+        if let Some(id) = self.id.take() {
+            // What remains of it is the device's business.
+            let _ = self.channel.destroy_id(id);
+        }
+        (self.qp, self.gone, self.fresh) = (Some(qp), None, 0..0);
+        Ok(())
     }
 
     pub(crate) fn connect(&mut self, param: &ConnParam) -> Result<(), Error> {
@@ -163,7 +176,10 @@ impl Link {
                     self.path_mtu = param.path_mtu;
                     return Ok(Some(Event::Established));
                 }
-                Some(CmEvent::Rejected { reason, .. }) => return Err(self.rejected(reason)),
+                Some(CmEvent::Rejected { reason, private_data, .. }) => {
+                    let (peer, said) = (self.peer, words(&private_data));
+                    return Err(Error::ConnectionRefused { peer, reason, said });
+                }
                 Some(CmEvent::Unreachable { why, .. }) => return Err(self.unreachable(why)),
                 Some(_) => {}
                 None if self.gone.is_some() => return Err(self.lost()),
@@ -173,6 +189,10 @@ impl Link {
     }
 
     fn completed(&mut self, wc: &Wc) -> Option<Event> {
+        if self.qp.as_ref().is_some_and(|qp| qp.num() != wc.qp) {
+            // Of the queue pair before.
+            return None;
+        }
         match wc.status {
             WcStatus::Success => {}
             WcStatus::RetryExceeded => {
@@ -210,10 +230,6 @@ impl Link {
         Error::PeerGone { peer: self.peer, why }
     }
 
-    fn rejected(&self, reason: RejectReason) -> Error {
-        Error::ConnectionRefused { peer: self.peer, reason }
-    }
-
     pub(crate) fn unreachable(&self, why: Unreachable) -> Error {
         Error::Unreachable { peer: self.peer, why, device: self.device.describe().to_owned() }
     }
@@ -237,9 +253,29 @@ impl Link {
     }
 }
 
+/// The text that servers of this project and of the C library put into a rejection; nothing else is repeated.
+fn words(private_data: &[u8]) -> Option<String> {
+    let text = private_data.split(|&byte| byte == 0).next()?;
+    let is_text = !text.is_empty() && text.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+    is_text.then(|| String::from_utf8_lossy(text).into_owned())
+}
+
 impl Drop for Link {
     fn drop(&mut self) {
         // Nobody is left to be told.
         let _ = self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn only_text_is_repeated() {
+        assert_eq!(words(b"full; try again\0\0\0").as_deref(), Some("full; try again"));
+        for nonsense in [&b""[..], b"\0text", b"\x1b[2Jtext", b"caf\xc3\xa9", &[0xff; 148]] {
+            assert_eq!(words(nonsense), None, "{nonsense:?}");
+        }
     }
 }

@@ -28,7 +28,9 @@ pub struct Config {
     pub window: fn(u32, u32) -> Box<dyn Window>,
     /// Packets one queue pair may send before the next one's turn.
     pub burst: u32,
-    /// The first retransmission waits at least this long.
+    /// A silent peer is sent the last packet again after this at the earliest: the tail may be lost.
+    pub min_probe: Duration,
+    /// Everything unacknowledged is resent after this at the earliest.
     pub min_rto: Duration,
 }
 
@@ -48,6 +50,7 @@ impl Default for Config {
             max_window_bytes: 512 * 1024,
             window: |start, max| Box::new(Aimd::new(start, max)),
             burst: 64,
+            min_probe: Duration::from_micros(250),
             min_rto: Duration::from_millis(4),
         }
     }

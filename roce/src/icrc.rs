@@ -7,11 +7,17 @@
 //! A UDP socket hides the IPv4 identification, which is covered. CRC is linear: the one 16-bit identification that
 //! explains a packet can be solved for, and the bits of the solution outside those 16 still check the packet.
 
+mod cache;
+mod warm;
+
 use std::net::SocketAddr;
 
 use crc32fast::Hasher;
 
 use crate::wire::{Bth, ICRC_LEN};
+
+pub use cache::FlowCache;
+pub use warm::WarmFlow;
 
 /// Ones in front of the IP header, in place of the link header.
 const LRH: usize = 8;
@@ -65,6 +71,25 @@ impl Flow {
         self.v4
     }
 
+    /// The ICRC up to the BTH.
+    fn before_bth(&self, ip_id: u16, datagram_len: usize) -> Hasher {
+        // A datagram that no IP packet could carry gets a wrong ICRC; no MTU comes near.
+        let udp_len = (datagram_len + UDP) as u16;
+        let mut pseudo = self.template;
+        let headers = &mut pseudo[..self.len() - Bth::LEN];
+        if self.v4 {
+            headers[LRH + 2..LRH + 4].copy_from_slice(&udp_len.wrapping_add(IPV4 as u16).to_be_bytes());
+            headers[V4_ID..V4_ID + 2].copy_from_slice(&ip_id.to_be_bytes());
+        } else {
+            headers[LRH + 4..LRH + 6].copy_from_slice(&udp_len.to_be_bytes());
+        }
+        let udp = headers.len() - UDP;
+        headers[udp + 4..udp + 6].copy_from_slice(&udp_len.to_be_bytes());
+        let mut hasher = Hasher::new();
+        hasher.update(headers);
+        hasher
+    }
+
     /// Bytes of the pseudo-header, BTH included.
     const fn len(&self) -> usize {
         if self.v4 { V4_LEN } else { V6_LEN }
@@ -79,23 +104,8 @@ impl Icrc {
     /// Begins a packet. `bth` is its first header, `datagram_len` the bytes of its UDP payload, ICRC included;
     /// `ip_id` is ignored on IPv6.
     pub fn begin(flow: &Flow, ip_id: u16, datagram_len: usize, bth: &[u8; Bth::LEN]) -> Self {
-        // A datagram that no IP packet could carry gets a wrong ICRC; no MTU comes near.
-        let udp_len = (datagram_len + UDP) as u16;
-        let mut pseudo = flow.template;
-        let pseudo = &mut pseudo[..flow.len()];
-        if flow.v4 {
-            pseudo[LRH + 2..LRH + 4].copy_from_slice(&udp_len.wrapping_add(IPV4 as u16).to_be_bytes());
-            pseudo[V4_ID..V4_ID + 2].copy_from_slice(&ip_id.to_be_bytes());
-        } else {
-            pseudo[LRH + 4..LRH + 6].copy_from_slice(&udp_len.to_be_bytes());
-        }
-        let (headers, masked_bth) = pseudo.split_at_mut(flow.len() - Bth::LEN);
-        let udp = headers.len() - UDP;
-        headers[udp + 4..udp + 6].copy_from_slice(&udp_len.to_be_bytes());
-        masked_bth.copy_from_slice(bth);
-        masked_bth[4] = 0xff;
-        let mut hasher = Hasher::new();
-        hasher.update(pseudo);
+        let mut hasher = flow.before_bth(ip_id, datagram_len);
+        hasher.update(&warm::masked(bth));
         Self(hasher)
     }
 
@@ -181,6 +191,17 @@ impl Solver {
         rule: IdRule,
         hint: u16,
     ) -> Result<Checked, Mismatch> {
+        self.verify_warm(&mut WarmFlow::new(*flow), datagram, rule, hint)
+    }
+
+    /// The same on a flow that is kept from packet to packet.
+    pub fn verify_warm(
+        &mut self,
+        warm: &mut WarmFlow,
+        datagram: &[u8],
+        rule: IdRule,
+        hint: u16,
+    ) -> Result<Checked, Mismatch> {
         let length = Mismatch::Length(datagram.len());
         if datagram.len() > usize::from(u16::MAX) - UDP - IPV4 {
             return Err(length);
@@ -188,9 +209,10 @@ impl Solver {
         let (body, received) = datagram.split_last_chunk::<ICRC_LEN>().ok_or(length)?;
         let (bth, rest) = body.split_first_chunk::<{ Bth::LEN }>().ok_or(length)?;
         let guess = if let IdRule::Exact(id) = rule { id } else { hint };
-        let mut icrc = Icrc::begin(flow, guess, datagram.len(), bth);
+        let mut icrc = warm.begin(guess, datagram.len(), bth);
         icrc.update(rest);
         let delta = u32::from_le_bytes(icrc.finish()) ^ u32::from_le_bytes(*received);
+        let flow = warm.flow();
         if !flow.v4 {
             return if delta == 0 { Ok(Checked { ip_id: None }) } else { Err(Mismatch::Icrc) };
         }

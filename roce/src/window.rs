@@ -16,7 +16,8 @@ pub trait Window: Debug + Send {
     fn on_cnp(&mut self, now: Time);
 }
 
-/// Doubles per round trip up to a threshold, then grows by one packet per round trip; halves on loss.
+/// Doubles per round trip up to a threshold, then grows by two packets per round trip; loses a quarter on loss, since a
+/// bad cable loses packets too.
 #[derive(Clone, Debug)]
 pub struct Aimd {
     window: u32,
@@ -30,6 +31,7 @@ impl Aimd {
     /// One burst loses many packets but is one event: cuts closer together than this count once.
     const CUT_INTERVAL: Duration = Duration::from_micros(200);
     const MIN: u32 = 4;
+    const GROWTH: u32 = 2;
 
     pub fn new(start: u32, max: u32) -> Self {
         let max = max.max(Self::MIN);
@@ -41,7 +43,7 @@ impl Aimd {
             return;
         }
         self.last_cut = Some(now);
-        self.window = (self.window / 2).max(Self::MIN);
+        self.window = (self.window - self.window / 4).max(Self::MIN);
         self.threshold = self.window;
         self.acked = 0;
     }
@@ -63,7 +65,7 @@ impl Window for Aimd {
         self.acked += n;
         while self.acked >= self.window && self.window < self.max {
             self.acked -= self.window;
-            self.window += 1;
+            self.window = (self.window + Self::GROWTH).min(self.max);
         }
         self.acked = self.acked.min(self.window);
     }
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grows_on_acks_and_halves_once_per_event() {
+    fn grows_on_acks_and_shrinks_once_per_event() {
         let mut w = Aimd::new(8, 128);
         for _ in 0..20 {
             w.on_ack(w.packets(), true);
@@ -90,11 +92,11 @@ mod tests {
         assert_eq!(w.packets(), 128);
         w.on_loss(Time(1_000_000));
         w.on_loss(Time(1_000_001));
-        assert_eq!(w.packets(), 64);
-        w.on_ack(64, true);
-        assert_eq!(w.packets(), 65);
+        assert_eq!(w.packets(), 96);
+        w.on_ack(96, true);
+        assert_eq!(w.packets(), 98);
         w.on_cnp(Time(2_000_000));
-        assert_eq!(w.packets(), 32);
+        assert_eq!(w.packets(), 74);
     }
 
     #[test]

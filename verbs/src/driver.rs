@@ -48,11 +48,15 @@ pub struct QpCap {
     pub max_send_wr: u32,
     pub max_recv_wr: u32,
     pub max_sge: u32,
+    /// The program answers what it receives: the acknowledgement of a message that completes a receive may wait
+    /// for what is posted next, for a millisecond at most, so that both leave together. A program that ends
+    /// without destroying its objects owes it still. Providers whose hardware acknowledges ignore this.
+    pub late_acks: bool,
 }
 
 impl Default for QpCap {
     fn default() -> Self {
-        Self { max_send_wr: 256, max_recv_wr: 64, max_sge: 32 }
+        Self { max_send_wr: 256, max_recv_wr: 64, max_sge: 32, late_acks: false }
     }
 }
 

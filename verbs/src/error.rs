@@ -32,12 +32,26 @@ pub enum Error {
     /// The device was opened before this process forked.
     #[error("the device belongs to the parent process; open one after fork()")]
     Forked,
-    #[error("{what}: {source}")]
+    #[error("{what}: {source}{}", remedy(source))]
     Io { what: String, source: std::io::Error },
 }
 
 impl Error {
     pub fn io(what: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io { what: what.into(), source }
+    }
+}
+
+/// What helps when the operating system refuses something for a limit of the process; begins with "; " unless empty.
+pub fn remedy(error: &std::io::Error) -> &'static str {
+    /// errno.h of Linux.
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    match error.raw_os_error() {
+        Some(EMFILE) => "; close files or raise `ulimit -n`",
+        Some(ENFILE) => "; the machine has no more, raise fs.file-max",
+        // Nothing here reports a socket that would block; a thread that cannot be started says the same.
+        _ if error.kind() == std::io::ErrorKind::WouldBlock => "; raise `ulimit -u`",
+        _ => "",
     }
 }

@@ -84,7 +84,11 @@ impl Link {
     /// Makes the queue pair and posts the first receive, so that the peer never meets an unready one.
     pub(super) fn new(device: &Device, size: u32) -> anyhow::Result<Self> {
         let cq = device.context.create_cq(32)?;
-        let qp = device.pd.create_qp(&cq, &cq, QpCap { max_send_wr: 8, max_recv_wr: 2, max_sge: 1 })?;
+        let qp = device.pd.create_qp(
+            &cq,
+            &cq,
+            QpCap { max_send_wr: 8, max_recv_wr: 2, max_sge: 1, ..QpCap::default() },
+        )?;
         let register = |len: usize| -> anyhow::Result<Mr> {
             Ok(device.pd.reg_mr(&region::alloc(len).context("cannot allocate a buffer")?, Access::ALL)?)
         };

@@ -85,6 +85,16 @@ struct Link {
     peer: Peer,
     requester: Requester,
     responder: Responder,
+    /// A request has left in front of the acknowledgements that wait.
+    overtaken: bool,
+}
+
+impl Link {
+    /// The next request packet may leave before the replies that wait.
+    fn may_overtake(&self) -> bool {
+        let replies = &self.responder.replies;
+        !self.overtaken && !replies.is_empty() && replies.are_acks() && self.requester.has_work()
+    }
 }
 
 #[derive(Debug)]
@@ -125,10 +135,12 @@ impl Qp {
             return false;
         }
         let window = config.new_window(p.peer.mtu);
+        let patience = (config.min_probe, config.min_rto);
         self.phase = Phase::Connected(Box::new(Link {
             peer: p.peer,
-            requester: Requester::new(p.send_psn, p.initiator_depth, p.retry, window, config.min_rto),
+            requester: Requester::new(p.send_psn, p.initiator_depth, p.retry, window, patience),
             responder: Responder::new(p.recv_psn, p.responder_resources.min(config.max_responder_resources)),
+            overtaken: false,
         }));
         true
     }
@@ -297,28 +309,45 @@ impl Qp {
         }
     }
 
-    /// Builds the next packet: replies first, since the peer's window depends on them.
+    /// What waits to be sent may wait for what is posted next.
+    pub(crate) fn may_wait(&self) -> bool {
+        match &self.phase {
+            Phase::Connected(link) if self.cap.late_acks => {
+                link.responder.replies.are_acks() && !link.requester.has_work()
+            }
+            _ => !self.has_work(),
+        }
+    }
+
+    /// Builds the next packet: replies first, since the peer's window depends on them. Only one request packet may
+    /// leave before late acknowledgements to a peer of this stack: the shorter packet behind the longer one fits
+    /// into the same super-packet.
     pub(crate) fn next_packet(&mut self, now: Time, shared: &mut Shared, out: &mut Transmit) -> bool {
+        let late_acks = self.cap.late_acks;
         let (link, open) = match &mut self.phase {
             Phase::Connected(link) => (link, true),
             Phase::Failed(link) => (link, false),
             _ => return false,
         };
         let peer = link.peer;
-        match link.responder.replies.next_packet(&peer, shared, out) {
-            Ok(true) => return true,
-            Ok(false) if !open => return false,
-            Ok(false) => {}
-            Err(()) => {
-                self.fail(None, shared);
-                return self.next_packet(now, shared, out);
+        let overtakes = late_acks && open && peer.embedded && link.may_overtake();
+        link.overtaken = overtakes;
+        if !overtakes {
+            match link.responder.replies.next_packet(&peer, shared, out) {
+                Ok(true) => return true,
+                Ok(false) if !open => return false,
+                Ok(false) => {}
+                Err(()) => {
+                    self.fail(None, shared);
+                    return self.next_packet(now, shared, out);
+                }
             }
         }
         match link.requester.next_packet(now, &peer, shared, out) {
             Ok(sent) => sent,
             Err(status) => {
                 self.fail(Some(status), shared);
-                false
+                self.has_work() && self.next_packet(now, shared, out)
             }
         }
     }

@@ -68,6 +68,11 @@ impl Replies {
         self.queue.is_empty()
     }
 
+    /// Neither NAKs nor READ responses.
+    pub(super) fn are_acks(&self) -> bool {
+        self.queue.iter().all(|reply| reply.acknowledged().is_some())
+    }
+
     /// READs not yet answered in full, for the first time.
     pub(super) fn reads(&self) -> usize {
         self.reads

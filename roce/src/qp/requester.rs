@@ -65,7 +65,7 @@ impl Requester {
         initiator_depth: u8,
         retry: Retry,
         window: Box<dyn Window>,
-        min_rto: Duration,
+        (min_probe, min_rto): (Duration, Duration),
     ) -> Self {
         Self {
             wqes: VecDeque::new(),
@@ -80,7 +80,7 @@ impl Requester {
             retry,
             retries_left: retry.count,
             rnr_left: retry.rnr,
-            rtt: super::rtt::Rtt::new(min_rto, retry.ack_timeout),
+            rtt: super::rtt::Rtt::new(min_probe, min_rto, retry.ack_timeout),
             recover: None,
             timer: None,
             rnr_until: None,

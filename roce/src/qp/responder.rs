@@ -58,7 +58,7 @@ pub(crate) struct Responder {
     /// Messages completed, modulo 2^24.
     msn: u32,
     message: Message,
-    /// A NAK was sent for the gap in front of this PSN; the next one is due when the requester starts over.
+    /// A NAK was sent for a gap, and this is the furthest PSN seen behind it.
     nak_sent: Option<Psn>,
     /// First PSN of the last READ executed: an acknowledgement that covers it would pass for its response.
     last_read: Option<Psn>,
@@ -126,13 +126,15 @@ impl Responder {
         self.replies.push(Reply::Ack { psn: self.epsn.minus(1), syndrome: Syndrome::ACK, msn: self.msn });
     }
 
-    /// One NAK per gap; another one when the requester has started over and the gap is still there.
+    /// One NAK per gap; another one when a PSN seen before comes again: the requester has started over, or probes,
+    /// and the gap is still there.
     fn out_of_sequence(&mut self, psn: Psn, shared: &mut Shared) {
         shared.counters.out_of_seq_request += 1;
-        if self.nak_sent.is_some_and(|first| psn.since(first) > 0) {
+        let goes_on = self.nak_sent.is_some_and(|furthest| psn.since(furthest) > 0);
+        self.nak_sent = Some(psn);
+        if goes_on {
             return;
         }
-        self.nak_sent = Some(psn);
         shared.counters.send_seq_err += 1;
         let syndrome = Syndrome::Nak(NakCode::PsnSequence);
         self.replies.push(Reply::Ack { psn: self.epsn, syndrome, msn: self.msn });

@@ -105,7 +105,12 @@ impl Node {
         let mut arenas = Arenas::default();
         let regions = register(&mut endpoint, &mut random, pds, images, &mut arenas);
         let [send_cq, recv_cq] = [0; 2].map(|_| endpoint.create_cq(completions).expect("within the limits"));
-        let cap = QpCap { max_send_wr: own.max_send_wr, max_recv_wr: own.max_recv_wr, max_sge: MAX_SGE };
+        let cap = QpCap {
+            max_send_wr: own.max_send_wr,
+            max_recv_wr: own.max_recv_wr,
+            max_sge: MAX_SGE,
+            late_acks: false,
+        };
         let qp =
             endpoint.create_qp(&QpInit { pd: pds[0], send_cq, recv_cq, cap }).expect("within the limits");
         let channel = endpoint.create_channel();
