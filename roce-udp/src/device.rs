@@ -15,8 +15,9 @@ use crate::{
     engine::{Engine, Turn},
     role::{Role, RoleWord, Seen},
     socket::{self, Waker},
+    spin::{Crowd, Next, Spinner},
     sys::fork,
-    waiters::{Notice, SPIN},
+    waiters::Notice,
 };
 
 /// A sleeper is woken for timers that are due earlier than its own by more than this.
@@ -48,13 +49,24 @@ struct State {
     /// Whoever has the role sleeps on the socket until then, or for ever, for this.
     asleep: Option<(Option<Instant>, WaitOn)>,
     blocked: bool,
+    crowd: Crowd,
 }
 
 /// The engine, locked. Dropping it sends what there is to send and wakes whom it concerns.
 pub(crate) struct Access<'a> {
     device: &'a Device,
     state: MutexGuard<'a, State>,
-    flush: bool,
+    after: After,
+}
+
+/// What ends an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    Nothing,
+    /// Somebody may have got what they wait for.
+    Notify,
+    /// The same, and there may be something to send.
+    Transmit,
 }
 
 impl Device {
@@ -67,7 +79,7 @@ impl Device {
         let device = Arc::new(Self {
             attr,
             cannot_listen,
-            state: Mutex::new(State { engine, asleep: None, blocked: false }),
+            state: Mutex::new(State { engine, asleep: None, blocked: false, crowd: Crowd::default() }),
             role: RoleWord::new(),
             rounds: AtomicU32::new(0),
             contenders: AtomicU32::new(0),
@@ -96,7 +108,7 @@ impl Device {
         if fork::generation() != self.forks {
             return Err(Error::Forked);
         }
-        Ok(Access { device: self, state: self.contend(), flush: false })
+        Ok(Access { device: self, state: self.contend(), after: After::Nothing })
     }
 
     /// Locks the engine as one who does not drive it.
@@ -139,10 +151,10 @@ impl Device {
 
     /// Drives the device until `on` is ready. The role is the caller's on entry and another's on return.
     fn drive(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Wake {
-        let start = Instant::now();
+        let mut spinner = Spinner::new(mode, Instant::now());
         loop {
             let mut state = self.lock();
-            let turn = state.turn();
+            let turn = state.turn(&on);
             self.rounds.fetch_add(1, Ordering::Relaxed);
             let now = Instant::now();
             let wake = if state.engine.ready(&on) {
@@ -156,17 +168,16 @@ impl Device {
                 self.stop_driving(&mut state);
                 return wake;
             }
-            let spin = match mode {
-                WaitMode::Spin => true,
-                WaitMode::Adaptive => now - start < SPIN,
-                WaitMode::Block => false,
-            };
-            if turn.more || spin {
-                drop(state);
-                self.yield_to_contenders();
+            let next = spinner.after(turn.busy || turn.more, now, &mut state.crowd);
+            if next == Next::Sleep {
+                self.sleep(state, Role::Caller, on, deadline, now);
                 continue;
             }
-            self.sleep(state, Role::Caller, on, deadline, now);
+            drop(state);
+            self.yield_to_contenders();
+            if next == Next::YieldThenTurn {
+                std::thread::yield_now();
+            }
         }
     }
 
@@ -263,8 +274,8 @@ impl Device {
             };
             if let Some(state) = state {
                 // Its end wakes a driver that is not stalled but missed what this turn took from the socket.
-                let mut access = Access { device: self, state, flush: true };
-                if access.state.turn().busy {
+                let mut access = Access { device: self, state, after: After::Transmit };
+                if access.state.turn(&WaitOn::default()).busy {
                     last_busy = Some(now);
                 }
             }
@@ -285,7 +296,8 @@ impl Device {
                 self.role.change(Role::Thread, Role::None);
                 return;
             }
-            if state.turn().more {
+            let turn = state.turn(&WaitOn::default());
+            if turn.more || turn.busy {
                 drop(state);
                 self.yield_to_contenders();
                 continue;
@@ -333,8 +345,8 @@ impl Device {
 }
 
 impl State {
-    fn turn(&mut self) -> Turn {
-        let turn = self.engine.turn();
+    fn turn(&mut self, on: &WaitOn) -> Turn {
+        let turn = self.engine.turn(on);
         self.blocked = turn.blocked;
         turn
     }
@@ -357,17 +369,24 @@ impl Access<'_> {
 
     /// What was done may have given the core something to send, or somebody something to wait for.
     pub(crate) fn flush_after(&mut self) -> &mut Engine {
-        self.flush = true;
+        self.after = After::Transmit;
+        &mut self.state.engine
+    }
+
+    /// What was done gave the core nothing to send.
+    pub(crate) fn notify_after(&mut self) -> &mut Engine {
+        self.after = After::Notify;
         &mut self.state.engine
     }
 }
 
 impl Drop for Access<'_> {
     fn drop(&mut self) {
-        if !self.flush {
-            return;
-        }
-        let turn = self.state.engine.transmit();
+        let turn = match self.after {
+            After::Nothing => return,
+            After::Notify => Turn::default(),
+            After::Transmit => self.state.engine.transmit(),
+        };
         self.state.engine.notify();
         self.state.blocked |= turn.blocked;
         let Some((until, on)) = self.state.asleep else { return };

@@ -87,7 +87,7 @@ impl Driver for Embedded {
 
     fn post_recv(&self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error> {
         // On a failed queue pair this is a completion at once.
-        self.0.access()?.flush_after().endpoint.post_recv(qp, wr)
+        self.0.access()?.notify_after().endpoint.post_recv(qp, wr)
     }
 
     fn create_channel(&self) -> Result<ChannelId, Error> {
@@ -165,6 +165,7 @@ impl Driver for Embedded {
         let Ok(mut locked) = self.0.access() else { return Vec::new() };
         let engine = locked.engine();
         let mut list = engine.endpoint.counters().list();
+        list.extend(engine.endpoint.cm_counters().list());
         list.extend([("turns", engine.stats.turns), ("send_errors", engine.stats.send_errors)]);
         list
     }

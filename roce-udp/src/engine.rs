@@ -1,14 +1,15 @@
 //! One turn of a device: datagrams in, timers, datagrams out. Everything here runs under the device's lock.
 
-use std::{net::SocketAddr, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use roce::{
     Endpoint, Received, Time, Transmit,
-    icrc::{self, Flow},
+    icrc::{self, FlowCache},
 };
 use verbs::{Error, Memory, WaitOn};
 
 use crate::{
+    loss::{Dropper, Loss},
     memory::Regions,
     socket::{Port, RecvBatch, Rest, SendBatch},
     sys::gather::build,
@@ -35,7 +36,10 @@ pub(crate) struct Engine {
     transmit: Transmit,
     /// The last packet built found no room in the batch.
     pending: bool,
-    flow: Option<(SocketAddr, Flow)>,
+    /// Acknowledgements were left for the next transmission to take along.
+    held: bool,
+    flows: FlowCache,
+    loss: Option<Dropper>,
     origin: Instant,
     pub(crate) stats: Stats,
 }
@@ -60,7 +64,7 @@ pub(crate) struct Turn {
 }
 
 impl Engine {
-    pub(crate) fn new(endpoint: Endpoint, port: Port) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, port: Port, loss: Option<Loss>) -> Self {
         let send = SendBatch::new(SEND_SEGMENTS, SEND_COPIED, port.gso());
         Self {
             endpoint,
@@ -71,7 +75,9 @@ impl Engine {
             send,
             transmit: Transmit::default(),
             pending: false,
-            flow: None,
+            held: false,
+            flows: FlowCache::default(),
+            loss: loss.map(Dropper::new),
             origin: Instant::now(),
             stats: Stats::default(),
         }
@@ -86,16 +92,22 @@ impl Engine {
         self.endpoint.poll_timeout().map(|t| self.origin + std::time::Duration::from_nanos(t.nanos()))
     }
 
-    pub(crate) fn turn(&mut self) -> Turn {
+    /// One turn, by one who waits for `on`.
+    ///
+    /// Where that becomes ready and nothing but acknowledgements is owed, they wait for what is going to be sent
+    /// now, so that an answer and the acknowledgement of its request leave in one call. The next turn of
+    /// whoever drives sends them anyway: at once, or when the progress thread takes over.
+    pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.stats.turns += 1;
         let received = self.receive();
         let now = self.now();
         if self.endpoint.poll_timeout().is_some_and(|t| t <= now) {
             self.endpoint.handle_timeout(now);
         }
-        let mut turn = self.transmit();
+        self.held = !self.held && self.ready(on) && self.endpoint.owes_only_late_acks();
+        let mut turn = if self.held { Turn::default() } else { self.transmit_at(now) };
         turn.busy |= received > 0;
-        turn.more |= received == RECEIVE_MESSAGES;
+        turn.more |= self.receive.is_full();
         self.notify();
         turn
     }
@@ -110,6 +122,9 @@ impl Engine {
         let to = self.port.local_addr();
         for message in self.receive.messages() {
             for (index, datagram) in message.segments() {
+                if self.loss.as_mut().is_some_and(Dropper::drops) {
+                    continue;
+                }
                 let meta = Received { from: message.from, to, index };
                 self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions);
             }
@@ -119,8 +134,12 @@ impl Engine {
 
     /// Sends what the core has to send, as far as the socket takes it.
     pub(crate) fn transmit(&mut self) -> Turn {
+        self.transmit_at(self.now())
+    }
+
+    fn transmit_at(&mut self, now: Time) -> Turn {
         let mut turn = Turn::default();
-        let now = self.now();
+        self.held = false;
         let mut packets = 0;
         loop {
             if !self.pending && !self.endpoint.poll_transmit(now, &mut self.transmit) {
@@ -144,12 +163,12 @@ impl Engine {
     /// Adds the packet in `transmit` to the batch; false when there is no room.
     fn build(&mut self) -> bool {
         let packet = &self.transmit;
-        let Some(flow) = flow_to(&mut self.flow, &self.port, packet.to) else {
+        let Some(flow) = self.flows.get(self.port.local_addr(), packet.to) else {
             // The core was asked to talk to the other address family; nothing can be sent there.
             self.stats.send_errors += 1;
             return true;
         };
-        build(&mut self.send, packet, &flow, &self.regions)
+        build(&mut self.send, packet, flow, &self.regions)
     }
 
     /// False when the socket takes no more.
@@ -213,16 +232,4 @@ impl Engine {
                 || on.channel.is_some_and(|channel| endpoint.channel_ready(channel))
         });
     }
-}
-
-/// The flow to `to`, remembered from packet to packet.
-fn flow_to(cache: &mut Option<(SocketAddr, Flow)>, port: &Port, to: SocketAddr) -> Option<Flow> {
-    if let Some((cached, flow)) = cache
-        && *cached == to
-    {
-        return Some(*flow);
-    }
-    let flow = Flow::new(port.local_addr(), to)?;
-    *cache = Some((to, flow));
-    Some(flow)
 }

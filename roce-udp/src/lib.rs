@@ -8,14 +8,17 @@ mod driver;
 mod engine;
 #[cfg(all(test, loom))]
 mod loom_model;
+mod loss;
 mod memory;
 mod role;
 mod route;
 pub mod socket;
+mod spin;
 mod sync;
 mod sys;
 mod waiters;
 
+pub use loss::Loss;
 pub use route::source_for;
 
 use std::{
@@ -44,6 +47,8 @@ pub struct Options {
     pub max_path_mtu: Option<u32>,
     /// Fail instead of falling back to a device that cannot listen when another process holds the address.
     pub must_listen: bool,
+    /// Lose received datagrams on purpose; `None`: of course not.
+    pub loss: Option<Loss>,
 }
 
 /// IP, UDP and RoCE headers at their longest, as rdma_cm counts them (iboe_get_mtu, IB_MAX_HEADERS).
@@ -88,7 +93,7 @@ pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
     // From the operating system: RKeys, PSNs and queue pair numbers are the protocol's only secrets.
     let entropy = SystemEntropy(ChaCha20Rng::from_os_rng());
     let endpoint = Endpoint::new(config.clone(), max_path_mtu, Box::new(entropy));
-    let device = Device::start(Engine::new(endpoint, port), attr, cannot_listen)?;
+    let device = Device::start(Engine::new(endpoint, port, options.loss), attr, cannot_listen)?;
     Ok(Context::new(Arc::new(Embedded(device))))
 }
 

@@ -22,6 +22,8 @@ pub(crate) const SPIN: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct Waiter {
     on: WaitOn,
+    /// Waits with too many others for all to spin: they would keep the driver from its core.
+    crowded: bool,
     state: AtomicU8,
     thread: Thread,
 }
@@ -63,7 +65,7 @@ impl Waiter {
             }
             let spin = match mode {
                 WaitMode::Spin => true,
-                WaitMode::Adaptive => now - start < SPIN,
+                WaitMode::Adaptive => !self.crowded && now - start < SPIN,
                 WaitMode::Block => false,
             };
             match deadline {
@@ -77,15 +79,25 @@ impl Waiter {
 }
 
 /// The waiting threads of a device, and interruptions nobody has taken yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Waiters {
     waiting: Vec<Arc<Waiter>>,
+    /// Cores that drivers leave to others.
+    spare_cores: usize,
     interrupts: Vec<WaitOn>,
+}
+
+impl Default for Waiters {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { waiting: Vec::new(), spare_cores: cores - 1, interrupts: Vec::new() }
+    }
 }
 
 impl Waiters {
     pub(crate) fn join(&mut self, on: WaitOn) -> Arc<Waiter> {
-        let waiter = Arc::new(Waiter { on, state: AtomicU8::new(WAITING), thread: current() });
+        let crowded = self.waiting.len() >= self.spare_cores;
+        let waiter = Arc::new(Waiter { on, crowded, state: AtomicU8::new(WAITING), thread: current() });
         self.waiting.push(waiter.clone());
         waiter
     }

@@ -2,7 +2,7 @@
 
 use roce::{
     Transmit,
-    icrc::{Flow, Icrc},
+    icrc::{Icrc, WarmFlow},
     wire::{Bth, ICRC_LEN},
 };
 use verbs::Memory;
@@ -15,12 +15,12 @@ use crate::{
 /// Adds a packet to the batch; false when there is no room.
 ///
 /// The batch then refers to the packet's regions: `Engine::release` drops what is unsent before a region goes.
-pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &Flow, regions: &Regions) -> bool {
+pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow, regions: &Regions) -> bool {
     let (len, pad) = (packet.datagram_len(), packet.pad());
     let header = packet.header.as_slice();
     let bth = header.first_chunk().expect("every packet begins with a BTH");
     let Some(mut segment) = send.segment(packet.to, len) else { return false };
-    let mut icrc = Icrc::begin(flow, segment.ip_id(), len, bth);
+    let mut icrc = flow.begin(segment.ip_id(), len, bth);
     icrc.update(&header[Bth::LEN..]);
     segment.copy(header);
     if !packet.inline.is_empty() {

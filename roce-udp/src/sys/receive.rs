@@ -1,7 +1,7 @@
 //! `recvmmsg` into preallocated buffers, and the control messages that come with the datagrams.
 
 use std::{
-    io, iter,
+    fmt, io, iter,
     net::SocketAddr,
     os::fd::{AsRawFd, BorrowedFd},
     ptr,
@@ -11,7 +11,7 @@ use super::{address::RawAddress, check, empty_header};
 
 /// The longest datagram, merged or not, is shorter than an IP packet can be.
 const BUFFER: usize = 1 << 16;
-/// Messages per system call: their headers live on the stack.
+/// Messages per system call at most.
 const MOST: usize = 32;
 
 /// Room for the control messages enabled on a port: ECN, GRO segment size, overflow count (24 bytes each).
@@ -20,11 +20,31 @@ const MOST: usize = 32;
 struct Control([u8; 80]);
 
 /// Preallocated buffers of 64 KiB and what the last [`Port::recv`](crate::socket::Port::recv) put into them.
-#[derive(Debug)]
 pub struct RecvBatch {
     buffers: Vec<u8>,
+    /// What the kernel is handed, kept because clearing it for every call costs more than an empty call.
+    slots: Vec<Slot>,
+    headers: Vec<libc::mmsghdr>,
+    /// Messages to ask for next: asking for more than there are costs a little each time.
+    ask: usize,
     received: Vec<Received>,
     overflows: u32,
+}
+
+/// Where the kernel puts what it tells about a message.
+struct Slot {
+    name: RawAddress,
+    control: Control,
+    piece: libc::iovec,
+}
+
+// SAFETY: the pointers are to the batch's own memory and are set anew before each use.
+unsafe impl Send for RecvBatch {}
+
+impl fmt::Debug for RecvBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecvBatch").field("received", &self.received).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +79,19 @@ impl RecvBatch {
     /// Room for `messages` messages; at most 32, what one system call takes.
     pub fn new(messages: usize) -> Self {
         let messages = messages.clamp(1, MOST);
-        Self { buffers: vec![0; messages * BUFFER], received: Vec::with_capacity(messages), overflows: 0 }
+        let slot = || Slot {
+            name: RawAddress::unspecified(),
+            control: Control([0; 80]),
+            piece: libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 },
+        };
+        Self {
+            buffers: vec![0; messages * BUFFER],
+            slots: iter::repeat_with(slot).take(messages).collect(),
+            headers: vec![empty_header(); messages],
+            ask: 1,
+            received: Vec::with_capacity(messages),
+            overflows: 0,
+        }
     }
 
     /// What the last call received.
@@ -72,6 +104,11 @@ impl RecvBatch {
         })
     }
 
+    /// The last call got all that it asked for, so there may be more.
+    pub fn is_full(&self) -> bool {
+        self.ask > 1
+    }
+
     /// Datagrams that found the socket's receive buffer full, in all, as of the last message received; wraps.
     pub fn overflows(&self) -> u32 {
         self.overflows
@@ -80,40 +117,39 @@ impl RecvBatch {
     /// One `recvmmsg`. Returns how many messages there are now.
     pub(crate) fn fill(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.received.clear();
-        let mut controls = [Control([0; 80]); MOST];
-        let mut names = [RawAddress::unspecified(); MOST];
-        let mut pieces = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; MOST];
-        let mut headers = [empty_header(); MOST];
         let buffers = self.buffers.chunks_mut(BUFFER);
-        let count = buffers.len();
-        for (((header, piece), buffer), (name, control)) in
-            headers.iter_mut().zip(&mut pieces).zip(buffers).zip(names.iter_mut().zip(&mut controls))
+        let count = std::mem::replace(&mut self.ask, 1);
+        for ((header, slot), buffer) in self.headers.iter_mut().zip(&mut self.slots).zip(buffers).take(count)
         {
-            *piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+            slot.piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
             let header = &mut header.msg_hdr;
-            header.msg_name = (&raw mut *name).cast();
+            header.msg_name = (&raw mut slot.name).cast();
             header.msg_namelen = RawAddress::LEN;
-            header.msg_iov = piece;
+            header.msg_iov = &raw mut slot.piece;
             header.msg_iovlen = 1;
-            header.msg_control = (&raw mut *control).cast();
+            header.msg_control = (&raw mut slot.control).cast();
             header.msg_controllen = size_of::<Control>() as _;
         }
-        // SAFETY: each of the first `count` headers names a live buffer, name and control block of the given
-        // lengths, and no reference to them is used before the call returns.
+        // SAFETY: each of the `count` headers names a live buffer, name and control block of the given lengths,
+        // and no reference to them is used before the call returns.
         let got = check(unsafe {
             let flags = libc::MSG_DONTWAIT;
-            libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as _, flags as _, ptr::null_mut())
+            let headers = self.headers.as_mut_ptr();
+            libc::recvmmsg(socket.as_raw_fd(), headers, count as _, flags as _, ptr::null_mut())
         })?;
-        for (slot, (header, name)) in headers.iter().zip(&names).enumerate().take(got as usize) {
-            self.note(slot, header, name);
+        let got = (got as usize).min(count);
+        if got == count {
+            self.ask = (count * 4).min(self.headers.len());
         }
+        (0..got).for_each(|slot| self.note(slot));
         Ok(self.received.len())
     }
 
-    fn note(&mut self, slot: usize, header: &libc::mmsghdr, name: &RawAddress) {
+    fn note(&mut self, slot: usize) {
+        let header = &self.headers[slot];
         let len = (header.msg_len as usize).min(BUFFER);
-        let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
-        let (Some(from), false) = (name.get(), truncated) else { return };
+        let unusable = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 || header.msg_hdr.msg_namelen == 0;
+        let (Some(from), false) = (self.slots[slot].name.get(), unusable) else { return };
         let (mut ecn, mut segment_len) = (0, len);
         for (level, kind, value) in controls(&header.msg_hdr) {
             match (level, kind) {

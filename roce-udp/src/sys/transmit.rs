@@ -19,6 +19,8 @@ const GROUP_BYTES: usize = 65_000;
 const GROUP_PIECES: usize = 1024;
 /// Messages per system call: their headers live on the stack.
 const MOST: usize = 32;
+/// As many are sent with less to clear first: an answer and its acknowledgement are two.
+const FEW: usize = 4;
 
 /// Datagrams on their way to the socket.
 ///
@@ -228,11 +230,19 @@ impl SendBatch {
 
     /// One `sendmmsg` from the first unsent message on. Returns how many messages went.
     fn send_some(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        let mut names = [RawAddress::unspecified(); MOST];
-        let mut sizes = [SegmentSize::EMPTY; MOST];
-        let mut headers = [empty_header(); MOST];
+        if self.messages.len() - self.next <= FEW {
+            self.send_up_to::<FEW>(socket)
+        } else {
+            self.send_up_to::<MOST>(socket)
+        }
+    }
+
+    fn send_up_to<const N: usize>(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        let mut names = [RawAddress::unspecified(); N];
+        let mut sizes = [SegmentSize::EMPTY; N];
+        let mut headers = [empty_header(); N];
         let mut count = 0;
-        for (index, group) in self.messages.iter().enumerate().skip(self.next).take(MOST) {
+        for (index, group) in self.messages.iter().enumerate().skip(self.next).take(N) {
             let header = &mut headers[count].msg_hdr;
             let (name, name_len) = RawAddress::new(group.to);
             names[count] = name;

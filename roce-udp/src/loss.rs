@@ -1,0 +1,49 @@
+//! A bad network on request, for measurements and tests.
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+/// Loses received datagrams at random, each by itself, also out of merged ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Datagrams of a million that are lost.
+    pub per_million: u32,
+    /// The same seed loses the same datagrams of a sequence.
+    pub seed: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Dropper {
+    /// Draws below this lose a datagram.
+    threshold: u32,
+    rng: ChaCha8Rng,
+}
+
+impl Dropper {
+    pub(crate) fn new(loss: Loss) -> Self {
+        let share = u64::from(loss.per_million.min(1_000_000)) * u64::from(u32::MAX) / 1_000_000;
+        Self { threshold: share as u32, rng: ChaCha8Rng::seed_from_u64(loss.seed) }
+    }
+
+    /// Whether the next datagram is lost.
+    pub(crate) fn drops(&mut self) -> bool {
+        self.rng.next_u32() < self.threshold
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_is_as_asked_and_the_same_again() {
+        let lost = |per_million| {
+            let mut dropper = Dropper::new(Loss { per_million, seed: 7 });
+            (0..100_000).filter(|_| dropper.drops()).count()
+        };
+        assert_eq!(lost(0), 0);
+        assert!((900..1100).contains(&lost(10_000)), "{}", lost(10_000));
+        assert_eq!(lost(10_000), lost(10_000));
+        assert!(lost(1_000_000) > 99_990);
+    }
+}

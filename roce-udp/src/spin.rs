@@ -1,0 +1,112 @@
+//! How long a driver that finds nothing to do goes on looking before it sleeps.
+
+use std::time::{Duration, Instant};
+
+use verbs::WaitMode;
+
+use crate::waiters::SPIN;
+
+/// The spinning of one wait.
+#[derive(Debug)]
+pub(crate) struct Spinner {
+    mode: WaitMode,
+    last_busy: Instant,
+    last_turn: Instant,
+    idle_turns: u32,
+}
+
+/// Whether others want the core that a wait spins on: then spinning keeps the peer from answering.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Crowd {
+    until: Option<Instant>,
+}
+
+/// What to do after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Turn,
+    /// Another turn, but others may run before it.
+    YieldThenTurn,
+    Sleep,
+}
+
+impl Spinner {
+    /// An idle turn takes a microsecond. One that took this long gave the core to somebody.
+    const LONG_TURN: Duration = Duration::from_micros(25);
+    /// How long a core counts as crowded after that.
+    const CROWDED: Duration = Duration::from_millis(20);
+    /// A wait that never sleeps offers its core once in so many idle turns.
+    const PATIENCE: u32 = 64;
+
+    pub(crate) fn new(mode: WaitMode, now: Instant) -> Self {
+        Self { mode, last_busy: now, last_turn: now, idle_turns: 0 }
+    }
+
+    pub(crate) fn after(&mut self, busy: bool, now: Instant, crowd: &mut Crowd) -> Next {
+        let took = now - self.last_turn;
+        self.last_turn = now;
+        if busy {
+            // What comes in a stream is cheaper to fetch than to be woken for.
+            (self.last_busy, self.idle_turns) = (now, 0);
+            return Next::Turn;
+        }
+        self.idle_turns = self.idle_turns.wrapping_add(1);
+        match self.mode {
+            WaitMode::Block => Next::Sleep,
+            WaitMode::Spin if self.idle_turns.is_multiple_of(Self::PATIENCE) => Next::YieldThenTurn,
+            WaitMode::Spin => Next::Turn,
+            WaitMode::Adaptive => {
+                if self.idle_turns > 1 && took > Self::LONG_TURN {
+                    crowd.until = Some(now + Self::CROWDED);
+                }
+                let crowded = crowd.until.is_some_and(|until| now < until);
+                if crowded || now - self.last_busy >= SPIN { Next::Sleep } else { Next::YieldThenTurn }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_micros(1);
+
+    /// Idle turns until `spinner` sleeps, at most 1000.
+    fn idle_turns(spinner: &mut Spinner, now: &mut Instant, step: Duration, crowd: &mut Crowd) -> usize {
+        let mut idle = || {
+            *now += step;
+            spinner.after(false, *now, crowd)
+        };
+        (0..1000).take_while(|_| idle() != Next::Sleep).count()
+    }
+
+    #[test]
+    fn modes_spin_as_long_as_they_say() {
+        let (start, mut crowd) = (Instant::now(), Crowd::default());
+        for (mode, turns) in [(WaitMode::Block, 0), (WaitMode::Adaptive, 49), (WaitMode::Spin, 1000)] {
+            let (mut spinner, mut now) = (Spinner::new(mode, start), start);
+            assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), turns, "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn traffic_prolongs_an_adaptive_spin() {
+        let (start, mut crowd) = (Instant::now(), Crowd::default());
+        let (mut spinner, mut now) = (Spinner::new(WaitMode::Adaptive, start), start + 40 * STEP);
+        assert_eq!(spinner.after(true, now, &mut crowd), Next::Turn);
+        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
+    }
+
+    #[test]
+    fn a_crowded_core_is_left_at_once_for_a_while() {
+        let (mut now, mut crowd) = (Instant::now(), Crowd::default());
+        let mut spinner = Spinner::new(WaitMode::Adaptive, now);
+        assert_eq!(idle_turns(&mut spinner, &mut now, Duration::from_micros(30), &mut crowd), 1);
+        let mut spinner = Spinner::new(WaitMode::Adaptive, now);
+        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 0);
+        now += Spinner::CROWDED;
+        let mut spinner = Spinner::new(WaitMode::Adaptive, now);
+        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
+    }
+}
