@@ -184,6 +184,9 @@ impl Watched {
                     assert!(self.bound.contains(&qpn), "never bound");
                     self.failed.insert(qpn);
                 }
+                CmOutput::Withdrawn { id } => {
+                    assert_eq!(self.stages.get(&id), Some(&Stage::Open), "a request that was answered");
+                }
             }
         }
         for binding in &self.bindings {

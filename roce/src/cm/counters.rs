@@ -51,6 +51,8 @@ counters! {
     no_listener,
     /// Requests rejected because a backlog or table was full.
     no_room,
+    /// Half-open requests that made room for one of another source.
+    displaced,
     /// Requests the application did not answer in time.
     unanswered,
     established,

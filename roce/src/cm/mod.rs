@@ -13,7 +13,7 @@
 //! | ReqSent | MRA | waits longer | ReqSent |
 //! | ReqSent | 250 ms, doubling to 2 s | REQ again | ReqSent |
 //! | ReqSent | connect time-out | REJ 4, Unreachable | - |
-//! | - | REQ | ConnectRequest; REJ 8 without listener, 10 if stale, 3 if full | ReqRcvd |
+//! | - | REQ | ConnectRequest; REJ 8 without listener, 10 if stale, 3 if full and none makes room | ReqRcvd |
 //! | ReqRcvd | REQ again | MRA | ReqRcvd |
 //! | ReqRcvd | accept | bind, REP | RepSent |
 //! | ReqRcvd | reject | REJ 28 | Refused |
@@ -25,6 +25,8 @@
 //! | RepSent | confirm time-out | REJ 3, fail, Unreachable | TimeWait |
 //! | ReqRcvd | REJ 4 of an active side that gave up | | - |
 //! | RepSent | REJ 4 likewise | fail, Unreachable | - |
+//! | ReqRcvd | makes room for another source | REJ 3 | - |
+//! | RepSent | likewise | REJ 3, fail, Unreachable | - |
 //! | Established | REP again | RTU again | Established |
 //! | Established | disconnect, or its peer's queue pair appears in a new REQ | DREQ, fail, Disconnected | DreqSent |
 //! | Established, RepSent | DREQ | DREP, fail, Disconnected | TimeWait |
@@ -41,6 +43,7 @@
 
 mod active;
 mod counters;
+mod half_open;
 mod passive;
 mod release;
 mod state;
@@ -184,6 +187,11 @@ impl Cm {
     /// The next datagram to send: from queue pair 1 to queue pair 1, Q_Key 0x80010000, at this UDP address.
     pub fn poll_transmit(&mut self) -> Option<(SocketAddr, [u8; MAD_LEN])> {
         self.transmits.pop_front()
+    }
+
+    /// `poll_transmit` has something.
+    pub fn has_transmit(&self) -> bool {
+        !self.transmits.is_empty()
     }
 
     /// The next event or instruction.

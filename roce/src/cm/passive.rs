@@ -124,23 +124,67 @@ impl Cm {
             .ok_or(RejectReason::INVALID_PATH_MTU)?;
         let header = req.private_data.first_chunk().and_then(CmaHeader::decode);
         let header = header.filter(|_| req.qpn > 1).ok_or(RejectReason::UNSUPPORTED)?;
-        if !self.has_room(listener, from) {
+        if !self.makes_room(listener, from) {
             self.counters.no_room += 1;
             return Err(RejectReason::NO_RESOURCES);
         }
         Ok((listener, port, path_mtu, header))
     }
 
-    fn has_room(&self, listener: CmId, from: SocketAddr) -> bool {
+    /// There is room for a request, or another one gives way. One source leaves room for others.
+    fn makes_room(&mut self, listener: CmId, from: SocketAddr) -> bool {
+        let source = from.ip().to_canonical();
         let half_open = self.table.half_open();
-        let same = |id: &&CmId| self.table.get(**id).is_some_and(|conn| super::same_host(conn.peer, from));
-        // One source leaves room for others.
-        if half_open.iter().filter(same).count() >= self.config.max_half_open / 2 {
+        if half_open.of(source) >= self.config.max_half_open / 2 || self.check_room().is_err() {
             return false;
         }
-        let waiting = half_open.iter().filter(|id| self.is_pending(**id, listener)).count();
+        if half_open.len() >= self.config.max_half_open {
+            match half_open.displaced_by(source, |_| true) {
+                Some(id) => self.displace(id),
+                None => return false,
+            }
+        }
+        let half_open = self.table.half_open();
         let backlog = self.listeners.get(&listener).map_or(0, |l| l.backlog);
-        half_open.len() < self.config.max_half_open && waiting < backlog && self.check_room().is_ok()
+        if half_open.ids().filter(|id| self.is_pending(*id, listener)).count() < backlog {
+            return true;
+        }
+        let displaced = half_open.displaced_by(source, |id| self.is_pending(id, listener));
+        displaced.is_some_and(|id| {
+            self.displace(id);
+            true
+        })
+    }
+
+    /// A half-open request gives way. Nothing is kept of it: the peer may ask again.
+    fn displace(&mut self, id: CmId) {
+        self.counters.displaced += 1;
+        let Some(conn) = self.table.get(id) else { return };
+        let (to, tid, rej) = (conn.peer, conn.tid, rejection(conn.ids(), Answered::Req, TOO_LATE));
+        self.send_rej(to, tid, rej);
+        self.forget(id);
+    }
+
+    /// Forgets a half-open request, and sees to it that the application does.
+    fn forget(&mut self, id: CmId) {
+        match self.table.get(id).map(|conn| &conn.state) {
+            Some(State::RepSent(_)) => {
+                self.fail_qp(id);
+                self.table.remove(id);
+                self.event(CmEvent::Unreachable { id, why: Unreachable::NotConfirmed });
+            }
+            Some(State::ReqRcvd(_)) => {
+                self.withdraw(id);
+                self.table.remove(id);
+            }
+            _ => {}
+        }
+    }
+
+    /// The application need not see this request any more: what nobody reads would pile up.
+    fn withdraw(&mut self, id: CmId) {
+        self.purge_events(id);
+        self.outputs.push_back(CmOutput::Withdrawn { id });
     }
 
     /// `id` waits for the application behind `listener`.
@@ -267,6 +311,7 @@ impl Cm {
 
     pub(super) fn request_expired(&mut self, now: Time, id: CmId) {
         self.counters.unanswered += 1;
+        self.withdraw(id);
         self.refuse(now, id, TOO_LATE, [0; Rej::PRIVATE]);
     }
 
@@ -279,15 +324,7 @@ impl Cm {
             return;
         };
         match self.table.get(id).map(|conn| &conn.state) {
-            Some(State::ReqRcvd(_)) => {
-                self.purge_events(id);
-                self.table.remove(id);
-            }
-            Some(State::RepSent(_)) => {
-                self.fail_qp(id);
-                self.table.remove(id);
-                self.event(CmEvent::Unreachable { id, why: Unreachable::NotConfirmed });
-            }
+            Some(State::ReqRcvd(_) | State::RepSent(_)) => self.forget(id),
             _ => self.counters.rx_unexpected += 1,
         }
     }

@@ -7,7 +7,10 @@ use std::{
 
 use verbs::CmId;
 
-use super::state::{Conn, Link, RemoteQp, RequestKey, State};
+use super::{
+    half_open::HalfOpen,
+    state::{Conn, Link, RemoteQp, RequestKey, State},
+};
 use crate::{entropy::Entropy, time::Time};
 
 #[derive(Debug)]
@@ -17,7 +20,7 @@ pub(super) struct Table {
     by_request: BTreeMap<RequestKey, CmId>,
     by_remote_qp: BTreeMap<RemoteQp, CmId>,
     /// ReqRcvd and RepSent.
-    half_open: BTreeSet<CmId>,
+    half_open: HalfOpen,
     /// RepSent, by local queue pair.
     unconfirmed: BTreeMap<u32, CmId>,
     /// DreqSent, TimeWait and Refused, in the order of their entering that state.
@@ -34,7 +37,7 @@ impl Table {
             by_comm_id: BTreeMap::new(),
             by_request: BTreeMap::new(),
             by_remote_qp: BTreeMap::new(),
-            half_open: BTreeSet::new(),
+            half_open: HalfOpen::default(),
             unconfirmed: BTreeMap::new(),
             lingering: VecDeque::new(),
             max_lingering,
@@ -53,7 +56,7 @@ impl Table {
         self.lingering.iter().any(parting)
     }
 
-    pub(super) fn half_open(&self) -> &BTreeSet<CmId> {
+    pub(super) fn half_open(&self) -> &HalfOpen {
         &self.half_open
     }
 
@@ -171,10 +174,10 @@ impl Table {
         let Some(conn) = self.conns.get(&id) else { return };
         match conn.state {
             State::ReqRcvd(_) => {
-                self.half_open.remove(&id);
+                self.half_open.remove(id);
             }
             State::RepSent(_) => {
-                self.half_open.remove(&id);
+                self.half_open.remove(id);
                 conn.qpn.map(|qpn| self.unconfirmed.remove(&qpn));
             }
             State::DreqSent(_) | State::TimeWait | State::Refused(_) => {
@@ -191,10 +194,10 @@ impl Table {
         let Some(conn) = self.conns.get(&id) else { return };
         match conn.state {
             State::ReqRcvd(_) => {
-                self.half_open.insert(id);
+                self.half_open.insert(id, conn.peer.ip().to_canonical());
             }
             State::RepSent(_) => {
-                self.half_open.insert(id);
+                self.half_open.insert(id, conn.peer.ip().to_canonical());
                 conn.qpn.map(|qpn| self.unconfirmed.insert(qpn, id));
             }
             State::DreqSent(_) | State::TimeWait | State::Refused(_) => {

@@ -116,4 +116,8 @@ pub enum CmOutput {
     FailQp {
         qpn: u32,
     },
+    /// A request ended unanswered: an application that has not seen it need not any more.
+    Withdrawn {
+        id: CmId,
+    },
 }

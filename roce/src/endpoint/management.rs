@@ -9,7 +9,7 @@ use verbs::{ChannelId, CmEvent, CmId, ConnParam, Error, QpNum};
 
 use super::{Endpoint, QpAttr, Received};
 use crate::{
-    cm::{Cm, CmOutput, ConnectArgs},
+    cm::{Cm, CmCounters, CmOutput, ConnectArgs},
     icrc::IdRule,
     psn::Psn,
     time::Time,
@@ -134,6 +134,11 @@ impl Endpoint {
         destroyed
     }
 
+    /// Counters of connection management.
+    pub fn cm_counters(&self) -> &CmCounters {
+        self.management.cm.counters()
+    }
+
     /// A peer has not confirmed our goodbye yet. A device that goes now leaves it to find out by itself.
     pub fn is_parting(&self) -> bool {
         self.management.cm.is_parting()
@@ -201,7 +206,20 @@ impl Endpoint {
                 }
                 CmOutput::FailQp { qpn } => self.fail_qp(QpNum(qpn)),
                 CmOutput::Event(event) => self.deliver(event),
+                CmOutput::Withdrawn { id } => self.withdraw(id),
             }
+        }
+    }
+
+    /// Takes a request back that the application has not seen. One that it has seen it lets go of itself.
+    fn withdraw(&mut self, id: CmId) {
+        let management = &mut self.management;
+        let Some(owner) = management.owners.get(&id) else { return };
+        let Some(events) = management.channels.get_mut(owner) else { return };
+        let before = events.len();
+        events.retain(|event| event.id() != id);
+        if events.len() < before {
+            management.owners.remove(&id);
         }
     }
 
@@ -221,6 +239,10 @@ impl Endpoint {
         if let Some(events) = owner.and_then(|owner| management.channels.get_mut(&owner)) {
             events.push_back(event);
         }
+    }
+
+    pub(super) fn has_cm_transmit(&self) -> bool {
+        self.management.cm.has_transmit()
     }
 
     pub(super) fn poll_cm_transmit(&mut self, out: &mut Transmit) -> bool {

@@ -31,18 +31,93 @@ fn a_flood_of_requests_is_bounded() {
         (req.local_comm_id, req.qpn) = (1000 + n, 1000 + n);
         let from = SocketAddr::from(([10, 9, (n >> 8) as u8, n as u8], 4791));
         net.deliver(1, from, &mad.encode());
-        let cm = &net.hosts[1].cm;
-        assert!(cm.table.len() <= 40 && cm.outputs.len() <= 40 && cm.transmits.len() <= 1024);
+        net.hosts[1].collect_unread();
+        let host = &net.hosts[1];
+        assert!(host.cm.table.len() <= 40 && host.events.len() <= 40 && host.cm.transmits.len() <= 1024);
     }
-    assert_eq!(net.hosts[1].cm.counters().no_room, 10_000 - 40);
+    assert_eq!(net.hosts[1].cm.counters().displaced, 10_000 - 40);
     assert!(net.hosts[1].cm.counters().tx_dropped > 0);
     // Unanswered requests leave, and their events with them.
     net.now = net.now + Duration::from_secs(31);
     net.hosts[1].cm.handle_timeout(net.now);
-    assert_eq!((net.hosts[1].cm.outputs.len(), net.hosts[1].cm.table.half_open().len()), (0, 0));
+    net.hosts[1].collect_unread();
+    assert_eq!((net.hosts[1].events.len(), net.hosts[1].cm.table.half_open().len()), (0, 0));
     net.now = net.now + Duration::from_secs(5);
     net.hosts[1].cm.handle_timeout(net.now);
     assert_eq!(net.hosts[1].cm.table.len(), 0);
+}
+
+/// REQ number `n` of those that 10.9.x.x sends.
+fn flood(net: &mut Net, mad: &mut Mad, source: u8, n: u32) {
+    let Message::Req(req) = &mut mad.message else { unreachable!() };
+    (req.local_comm_id, req.qpn) = (1000 + n, 1000 + n);
+    net.deliver(1, SocketAddr::from(([10, 9, 0, source], 4791)), &mad.encode());
+    net.hosts[1].collect_unread();
+    while net.hosts[1].cm.poll_transmit().is_some() {}
+}
+
+#[test]
+fn a_newcomer_gets_in_and_stays_in_while_others_flood() {
+    let mut net = Net::with(5, |config| config.max_half_open = 40);
+    net.hosts[1].cm.listen(super::PORT, 64, &mut net.random).unwrap();
+    let mut mad = request(&mut net);
+    // 30 sources of a table of 40, so some have two.
+    (0..300).for_each(|n| flood(&mut net, &mut mad, (n % 30) as u8, n));
+    assert!(net.hosts[1].cm.counters().no_room > 200);
+    net.hosts[1].events.clear();
+    let active = net.dial(0x11, &ConnParam::default());
+    let (_, req) = net.hosts[0].cm.poll_transmit().unwrap();
+    net.deliver(1, net.hosts[0].address, &req);
+    net.hosts[1].collect();
+    let id = net.hosts[1].request().expect("there is room");
+    (300..600).for_each(|n| flood(&mut net, &mut mad, (n % 30) as u8, n));
+    let psn = crate::psn::Psn::new(1);
+    net.hosts[1].cm.accept(net.now, id, 77, psn, &ConnParam::default()).expect("it was not displaced");
+    let (_, rep) = net.hosts[1].cm.poll_transmit().unwrap();
+    (600..900).for_each(|n| flood(&mut net, &mut mad, (n % 30) as u8, n));
+    net.deliver(0, net.hosts[1].address, &rep);
+    let (_, rtu) = net.hosts[0].cm.poll_transmit().unwrap();
+    net.deliver(1, net.hosts[0].address, &rtu);
+    net.hosts[1].collect();
+    assert_eq!(net.hosts[1].established(), 1, "{active:?}");
+    assert_eq!(net.hosts[1].cm.counters().displaced, 1);
+}
+
+#[test]
+fn a_reply_not_confirmed_makes_room() {
+    let mut net = Net::with(6, |config| config.max_half_open = 2);
+    net.listen();
+    let mut mad = request(&mut net);
+    for n in 0..2 {
+        flood(&mut net, &mut mad, n, n.into());
+        let id = net.hosts[1].request().expect("room for two");
+        let psn = crate::psn::Psn::new(1);
+        net.hosts[1].cm.accept(net.now, id, 70 + u32::from(n), psn, &ConnParam::default()).unwrap();
+        net.hosts[1].collect();
+        net.hosts[1].events.clear();
+    }
+    flood(&mut net, &mut mad, 9, 9);
+    assert_eq!(net.hosts[1].failed, [70]);
+    assert!(matches!(net.hosts[1].events[..], [CmEvent::Unreachable { .. }, CmEvent::ConnectRequest { .. }]));
+}
+
+#[test]
+fn cancelled_requests_do_not_pile_up_before_the_application() {
+    let mut net = Net::new(7);
+    net.listen();
+    let mut mad = request(&mut net);
+    for n in 0..100 {
+        flood(&mut net, &mut mad, 1, n);
+        let Message::Req(req) = &mad.message else { unreachable!() };
+        let ids = crate::wire::mad::CommIds { local: req.local_comm_id, remote: 0 };
+        let mut rej =
+            crate::cm::rejection(ids, crate::wire::mad::Answered::Other(2), verbs::RejectReason::TIMEOUT);
+        rej.ari[..8].copy_from_slice(&req.ca_guid.to_be_bytes());
+        let cancel = Mad::new(mad.tid, Message::Rej(rej)).encode();
+        net.deliver(1, SocketAddr::from(([10, 9, 0, 1], 4791)), &cancel);
+        net.hosts[1].collect_unread();
+        assert_eq!(net.hosts[1].events.len(), 0);
+    }
 }
 
 #[test]

@@ -48,6 +48,7 @@ struct Host {
     events: Vec<CmEvent>,
     bindings: Vec<Binding>,
     failed: Vec<u32>,
+    withdrawn: Vec<CmId>,
 }
 
 impl Host {
@@ -58,6 +59,7 @@ impl Host {
             events: Vec::new(),
             bindings: Vec::new(),
             failed: Vec::new(),
+            withdrawn: Vec::new(),
         }
     }
 
@@ -67,8 +69,16 @@ impl Host {
                 CmOutput::Event(event) => self.events.push(event),
                 CmOutput::Bind(binding) => self.bindings.push(binding),
                 CmOutput::FailQp { qpn } => self.failed.push(qpn),
+                CmOutput::Withdrawn { id } => self.withdrawn.push(id),
             }
         }
+    }
+
+    /// As for an application that has not looked yet: requests withdrawn leave with their events.
+    fn collect_unread(&mut self) {
+        self.collect();
+        self.events.retain(|event| !self.withdrawn.contains(&event.id()));
+        self.withdrawn.clear();
     }
 
     /// The request that came in, if one did.
