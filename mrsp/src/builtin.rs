@@ -20,15 +20,20 @@
 //! | lz4-compress, lz4-decompress | bytes | data | data |
 //! | zstd-compress | bytes, level | data | one frame |
 //! | zstd-decompress | bytes | frames | data |
+//! | vector-add | n, [`Element`] | a, n numbers; b, n numbers | a + b; integers wrap |
+//! | histogram | n, [`Element`], bins, lo, hi (f64s) | n numbers | bins + 3 u64, see [`Arguments::Histogram`] |
+//! | sort | n, [`Element`], order | n numbers | the same in order; floats in the total order of IEEE 754 |
 
 mod arguments;
 mod block;
+mod element;
 mod status;
 
 use crate::immediate::FunctionCode;
 
-pub use arguments::{ArgumentBlock, Arguments, FftDirection};
+pub use arguments::{ArgumentBlock, Arguments, FftDirection, SortOrder};
 pub use block::{BLOCK_BYTES, BlockError};
+pub use element::Element;
 pub use status::StatusBlock;
 
 /// Adds 1 to every byte of every parameter.
@@ -44,6 +49,9 @@ pub const LZ4_COMPRESS: FunctionCode = FunctionCode::constant(20);
 pub const LZ4_DECOMPRESS: FunctionCode = FunctionCode::constant(21);
 pub const ZSTD_COMPRESS: FunctionCode = FunctionCode::constant(22);
 pub const ZSTD_DECOMPRESS: FunctionCode = FunctionCode::constant(23);
+pub const VECTOR_ADD: FunctionCode = FunctionCode::constant(24);
+pub const HISTOGRAM: FunctionCode = FunctionCode::constant(25);
+pub const SORT: FunctionCode = FunctionCode::constant(26);
 pub const CATALOGUE: FunctionCode = FunctionCode::constant(127);
 
 /// All functions with a fixed number, with their names.
@@ -59,6 +67,9 @@ pub const NAMES: &[(FunctionCode, &str)] = &[
     (LZ4_DECOMPRESS, "lz4-decompress"),
     (ZSTD_COMPRESS, "zstd-compress"),
     (ZSTD_DECOMPRESS, "zstd-decompress"),
+    (VECTOR_ADD, "vector-add"),
+    (HISTOGRAM, "histogram"),
+    (SORT, "sort"),
     (CATALOGUE, "catalogue"),
 ];
 

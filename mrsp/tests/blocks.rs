@@ -6,8 +6,8 @@ use common::{Random, code};
 use mrsp::{
     FunctionCode, ReturnCode, U24,
     builtin::{
-        self, ArgumentBlock, Arguments, BlockError, CRC32C, DGEMM, FFT, FftDirection, Group, SHA256,
-        StatusBlock,
+        self, ArgumentBlock, Arguments, BlockError, CRC32C, DGEMM, Element, FFT, FftDirection, Group,
+        HISTOGRAM, SHA256, SORT, SortOrder, StatusBlock, VECTOR_ADD,
     },
 };
 
@@ -35,6 +35,8 @@ fn arguments_round_trip() {
     for _ in 0..1000 {
         let (a, b, c) = (random.any(), random.any(), random.any());
         let direction = if random.chance(2) { FftDirection::Forward } else { FftDirection::Inverse };
+        let order = if random.chance(2) { SortOrder::Ascending } else { SortOrder::Descending };
+        let element = Element::ALL[random.below(7) as usize];
         let all = [
             Arguments::Sha256 { bytes: a },
             Arguments::Crc32c { bytes: a },
@@ -44,6 +46,9 @@ fn arguments_round_trip() {
             Arguments::Lz4Decompress { bytes: a },
             Arguments::ZstdCompress { bytes: a, level: b as i32 },
             Arguments::ZstdDecompress { bytes: a },
+            Arguments::VectorAdd { n: a, element },
+            Arguments::Histogram { n: a, element, bins: b, lo: c, hi: random.any() },
+            Arguments::Sort { n: a, element, order },
         ];
         for arguments in all {
             let mut region = arguments.encode().to_vec();
@@ -90,6 +95,14 @@ fn blocks_are_strict() {
 
     let block = ArgumentBlock { function: FFT, words: [8, 2, 0, 0, 0, 0] }.encode();
     assert_eq!(Arguments::decode(&block), Err(BlockError::Argument { index: 1, value: 2 }));
+    for (function, words, index) in [
+        (VECTOR_ADD, [8, 7, 0, 0, 0, 0], 1),
+        (HISTOGRAM, [8, 1 << 32, 0, 0, 0, 0], 1),
+        (SORT, [8, 0, 2, 0, 0, 0], 2),
+    ] {
+        let decoded = Arguments::decode(&ArgumentBlock { function, words }.encode());
+        assert_eq!(decoded, Err(BlockError::Argument { index, value: words[index] }));
+    }
     assert!(matches!(StatusBlock::decode(&good), Err(BlockError::Magic { .. })));
 
     let mut status = StatusBlock { function: SHA256, code: None, detail: 0, produced: [0; 6] }.encode();

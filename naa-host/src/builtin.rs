@@ -12,7 +12,7 @@ use mrsp::{
 
 use crate::{Device, Error, Param, Session, SessionConfig};
 
-pub use mrsp::builtin::{Arguments, FftDirection, Group, NAMES, by_name, name};
+pub use mrsp::builtin::{Arguments, Element, FftDirection, Group, NAMES, SortOrder, by_name, name};
 
 /// A session whose regions are as built-in functions want them. Inputs and outputs are counted from 0 without
 /// the blocks.

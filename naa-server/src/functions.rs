@@ -7,10 +7,13 @@ pub mod catalogue;
 pub mod crc32c;
 pub mod dgemm;
 pub mod fft;
+pub mod histogram;
 pub mod lz4;
 pub mod naaice;
 mod output;
 pub mod sha256;
+pub mod sort;
+pub mod vector_add;
 pub mod zstd;
 
 use std::sync::Arc;
@@ -54,6 +57,16 @@ pub fn registry(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<R
             .map(|(name, description)| (Kind::ComplexF64, name, description));
     let digest = (Kind::Bytes, "digest", "32 bytes");
     let checksum = (Kind::U32, "checksum", "of the data");
+    // Of one of several types, as the arguments say.
+    let [left, right, sum, values, sorted] = [
+        ("a", "n numbers; may be the output too"),
+        ("b", "n numbers"),
+        ("sum", "n numbers"),
+        ("values", "n numbers; of sort, may be the output too"),
+        ("sorted", "n numbers"),
+    ]
+    .map(|(name, description)| (Kind::Bytes, name, description));
+    let counts = (Kind::U64, "counts", "of the bins, below, above, NaN");
     let [lz4, zstd] = ["LZ4 frames", "zstd frames"].map(|text| (Kind::Bytes, "compressed", text));
     for (code, description, inputs, output, compute) in [
         (builtin::SHA256, "SHA-256 digest", &[data][..], digest, sha256::run as Compute),
@@ -70,6 +83,27 @@ pub fn registry(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<R
         (builtin::LZ4_DECOMPRESS, "decompresses LZ4 frames", &[lz4], data, lz4::run_decompress),
         (builtin::ZSTD_COMPRESS, "compresses into one zstd frame", &[data], zstd, zstd::run_compress),
         (builtin::ZSTD_DECOMPRESS, "decompresses zstd frames", &[zstd], data, zstd::run_decompress),
+        (
+            builtin::VECTOR_ADD,
+            "sum of two arrays of u8, u32, i32, u64, i64, f32 or f64; integers wrap",
+            &[left, right],
+            sum,
+            vector_add::run,
+        ),
+        (
+            builtin::HISTOGRAM,
+            "counts of u8, u32, i32, f32 or f64 by bins of equal width",
+            &[values],
+            counts,
+            histogram::run,
+        ),
+        (
+            builtin::SORT,
+            "sorts u8, u32, i32, u64, i64, f32 or f64, floats in total order",
+            &[values],
+            sorted,
+            sort::run,
+        ),
     ] {
         let info = with_blocks(code, description, inputs, output);
         registry.register(Arc::new(Builtin { info, compute }))?;

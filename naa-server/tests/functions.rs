@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mrsp::{
     FunctionCode, RegionFlags, ReturnCode, U24,
-    builtin::{self, ArgumentBlock, Arguments, FftDirection, StatusBlock},
+    builtin::{self, ArgumentBlock, Arguments, Element, FftDirection, SortOrder, StatusBlock},
     catalogue::{Catalogue, HEADER_BYTES, Header},
     plan::Prefix,
 };
@@ -74,6 +74,11 @@ fn call_with(arguments: Arguments, inputs: &[&[u8]], output: usize) -> Made {
     call(arguments.function(), &regions)
 }
 
+/// Of bytes.
+fn histogram(n: u64, bins: u64, lo: f64, hi: f64) -> Arguments {
+    Arguments::Histogram { n, element: Element::U8, bins, lo: lo.to_bits(), hi: hi.to_bits() }
+}
+
 fn f64s(values: &[f64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
@@ -132,6 +137,35 @@ fn a_transform_works_in_place_too() {
 }
 
 #[test]
+fn vectors_are_added_in_place_too() {
+    let (a, b) = (f64s(&[1.0, -2.0, 0.5]), f64s(&[1.0, 2.0, 0.25]));
+    let arguments = Arguments::VectorAdd { n: 3, element: Element::F64 };
+    let made = call_with(arguments, &[&a, &b], 30);
+    assert_eq!((&made.regions[4][..24], &made.regions[4][24..]), (&f64s(&[2.0, 0.0, 0.75])[..], &[0; 6][..]));
+    assert_eq!(made.status(1).produced, [64, 24, 0, 0, 0, 0]);
+    let regions = [(IN, &arguments.encode()[..]), (OUT, &[0; 64]), (IN | OUT, &a), (IN, &b)];
+    assert_eq!(call(builtin::VECTOR_ADD, &regions).regions[2], f64s(&[2.0, 0.0, 0.75]));
+}
+
+#[test]
+fn numbers_are_counted_and_sorted() {
+    let values = f64s(&[0.5, -1.0, f64::NAN, 0.25, 2.0]);
+    let (lo, hi) = (0.0_f64.to_bits(), 1.0_f64.to_bits());
+    let arguments = Arguments::Histogram { n: 5, element: Element::F64, bins: 2, lo, hi };
+    let made = call_with(arguments, &[&values], 40);
+    let counts: Vec<u8> = [1_u64, 1, 1, 1, 1].iter().flat_map(|count| count.to_le_bytes()).collect();
+    assert_eq!((&made.regions[3], made.status(1).produced[1]), (&counts, 40));
+
+    let down = Arguments::Sort { n: 4, element: Element::F64, order: SortOrder::Descending };
+    let sorted = f64s(&[f64::NAN, 0.5, 0.25, -1.0]);
+    // The fifth is beyond what the arguments say.
+    assert_eq!(call_with(down, &[&values], 32).regions[3], sorted);
+    let regions = [(IN, &down.encode()[..]), (OUT, &[0; 64]), (IN | OUT, &values)];
+    let made = call(builtin::SORT, &regions);
+    assert_eq!((&made.regions[2][..32], &made.regions[2][32..]), (&sorted[..], &f64s(&[2.0])[..]));
+}
+
+#[test]
 fn blocks_may_share_a_region() {
     let block = Arguments::Crc32c { bytes: 9 }.encode();
     let made = call(builtin::CRC32C, &[(IN | OUT, &block), (IN, b"123456789"), (OUT, &[0; 4])]);
@@ -184,6 +218,25 @@ fn arguments_that_do_not_fit_are_refused() {
         (Arguments::Dgemm { m: big, n: big, k: big }, ReturnCode::BAD_ARGUMENTS),
         (Arguments::Fft { n: 5, direction: FftDirection::Forward }, ReturnCode::BAD_ARGUMENTS),
         (Arguments::Fft { n: 1 << 60, direction: FftDirection::Inverse }, ReturnCode::BAD_ARGUMENTS),
+        (Arguments::VectorAdd { n: 17, element: Element::I32 }, ReturnCode::BAD_ARGUMENTS),
+        (Arguments::VectorAdd { n: 1 << 61, element: Element::F64 }, ReturnCode::BAD_ARGUMENTS),
+        (Arguments::VectorAdd { n: 5, element: Element::U64 }, ReturnCode::OUTPUT_TOO_SMALL),
+        (
+            Arguments::Sort { n: big, element: Element::U8, order: SortOrder::Ascending },
+            ReturnCode::BAD_ARGUMENTS,
+        ),
+        (
+            Arguments::Sort { n: 33, element: Element::U8, order: SortOrder::Ascending },
+            ReturnCode::OUTPUT_TOO_SMALL,
+        ),
+        (histogram(65, 1, 0.0, 1.0), ReturnCode::BAD_ARGUMENTS),
+        (histogram(64, 2, 0.0, 1.0), ReturnCode::OUTPUT_TOO_SMALL),
+        (histogram(64, big, 0.0, 1.0), ReturnCode::OUTPUT_TOO_SMALL),
+        (histogram(64, 0, 0.0, 1.0), ReturnCode::BAD_ARGUMENTS),
+        (histogram(64, 1, 1.0, 1.0), ReturnCode::BAD_ARGUMENTS),
+        (histogram(64, 1, f64::NAN, 1.0), ReturnCode::BAD_ARGUMENTS),
+        (histogram(64, 1, f64::MIN, f64::MAX), ReturnCode::BAD_ARGUMENTS),
+        (histogram(64, 1, 0.0, f64::INFINITY), ReturnCode::BAD_ARGUMENTS),
     ] {
         let made = call_with(arguments, &[&[0; 64], &[0; 64]], 32);
         assert_eq!((made.code(), made.status(1).code), (code, Some(code)), "{arguments:?}");
@@ -235,7 +288,7 @@ fn hostile_calls_never_panic() {
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
     let codes: Vec<_> = registry().iter().map(|function| function.info().code).collect();
     let sizes = [0, 1, 16, 32, 63, 64, 65, 200, 4096];
-    for _ in 0..4000 {
+    for _ in 0..8000 {
         let code = codes[random.next_u32() as usize % codes.len()];
         let words = std::array::from_fn(|_| match random.next_u32() % 4 {
             0 => 0,
@@ -244,9 +297,13 @@ fn hostile_calls_never_panic() {
             _ => random.next_u64(),
         });
         let mut used = words;
-        used[3..].fill(0);
-        if random.next_u32().is_multiple_of(2) {
-            used[1..].fill(0);
+        used[5..].fill(0);
+        match random.next_u32() % 4 {
+            0 => used[1..].fill(0),
+            1 => used[3..].fill(0),
+            // Elements are few numbers.
+            2 => used[1] %= 8,
+            _ => {}
         }
         let mut regions: Vec<(RegionFlags, Vec<u8>)> = (0..random.next_u32() % 5)
             .map(|_| {

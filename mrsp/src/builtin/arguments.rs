@@ -10,7 +10,8 @@
 //! | 56 | 8 | zero |
 
 use super::{
-    CRC32C, DGEMM, FFT, LZ4_COMPRESS, LZ4_DECOMPRESS, SHA256, ZSTD_COMPRESS, ZSTD_DECOMPRESS,
+    CRC32C, DGEMM, Element, FFT, HISTOGRAM, LZ4_COMPRESS, LZ4_DECOMPRESS, SHA256, SORT, VECTOR_ADD,
+    ZSTD_COMPRESS, ZSTD_DECOMPRESS,
     block::{BLOCK_BYTES, Block, BlockError},
 };
 use crate::immediate::FunctionCode;
@@ -53,6 +54,14 @@ pub enum FftDirection {
     Inverse,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortOrder {
+    /// Argument 0.
+    Ascending,
+    /// Argument 1.
+    Descending,
+}
+
 /// Arguments of the built-in functions. `bytes` is how much of input 1 counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arguments {
@@ -87,6 +96,28 @@ pub enum Arguments {
     ZstdDecompress {
         bytes: u64,
     },
+    VectorAdd {
+        n: u64,
+        element: Element,
+    },
+    /// Counts the numbers x with `lo` <= x < `hi` in `bins` bins of equal width: x is in bin
+    /// floor((x - lo)·bins / (hi - lo)), computed in f64. After the bins follow the counts of numbers below `lo`,
+    /// of those from `hi` on, and of NaNs, so that all counts add up to `n`. Not for u64 and i64, which an f64
+    /// does not hold.
+    Histogram {
+        n: u64,
+        element: Element,
+        bins: u64,
+        /// The bits of an f64.
+        lo: u64,
+        /// The bits of an f64.
+        hi: u64,
+    },
+    Sort {
+        n: u64,
+        element: Element,
+        order: SortOrder,
+    },
 }
 
 impl Arguments {
@@ -100,22 +131,29 @@ impl Arguments {
             Self::Lz4Decompress { .. } => LZ4_DECOMPRESS,
             Self::ZstdCompress { .. } => ZSTD_COMPRESS,
             Self::ZstdDecompress { .. } => ZSTD_DECOMPRESS,
+            Self::VectorAdd { .. } => VECTOR_ADD,
+            Self::Histogram { .. } => HISTOGRAM,
+            Self::Sort { .. } => SORT,
         }
     }
 
     pub fn encode(&self) -> [u8; BLOCK_BYTES] {
-        let [a, b, c] = match *self {
+        let words = match *self {
             Self::Sha256 { bytes }
             | Self::Crc32c { bytes }
             | Self::Lz4Compress { bytes }
             | Self::Lz4Decompress { bytes }
-            | Self::ZstdDecompress { bytes } => [bytes, 0, 0],
-            Self::Dgemm { m, n, k } => [m, n, k],
-            Self::Fft { n, direction: FftDirection::Forward } => [n, 0, 0],
-            Self::Fft { n, direction: FftDirection::Inverse } => [n, 1, 0],
-            Self::ZstdCompress { bytes, level } => [bytes, i64::from(level).cast_unsigned(), 0],
+            | Self::ZstdDecompress { bytes } => [bytes, 0, 0, 0, 0, 0],
+            Self::Dgemm { m, n, k } => [m, n, k, 0, 0, 0],
+            Self::Fft { n, direction: FftDirection::Forward } => [n, 0, 0, 0, 0, 0],
+            Self::Fft { n, direction: FftDirection::Inverse } => [n, 1, 0, 0, 0, 0],
+            Self::ZstdCompress { bytes, level } => [bytes, i64::from(level).cast_unsigned(), 0, 0, 0, 0],
+            Self::VectorAdd { n, element } => [n, element.word(), 0, 0, 0, 0],
+            Self::Histogram { n, element, bins, lo, hi } => [n, element.word(), bins, lo, hi, 0],
+            Self::Sort { n, element, order: SortOrder::Ascending } => [n, element.word(), 0, 0, 0, 0],
+            Self::Sort { n, element, order: SortOrder::Descending } => [n, element.word(), 1, 0, 0, 0],
         };
-        ArgumentBlock { function: self.function(), words: [a, b, c, 0, 0, 0] }.encode()
+        ArgumentBlock { function: self.function(), words }.encode()
     }
 
     /// Reads the first 64 bytes of a region. Whether the numbers fit the regions is the function's business.
@@ -124,7 +162,7 @@ impl Arguments {
     /// If they are not the arguments of a built-in function.
     pub fn decode(region: &[u8]) -> Result<Self, BlockError> {
         let ArgumentBlock { function, words } = ArgumentBlock::decode(region)?;
-        let [a, b, c, ..] = words;
+        let [a, b, c, d, e, _] = words;
         let wrong = |index| BlockError::Argument { index, value: words[index] };
         let (arguments, used) = match function {
             SHA256 => (Self::Sha256 { bytes: a }, 1),
@@ -138,6 +176,15 @@ impl Arguments {
                 (Self::ZstdCompress { bytes: a, level }, 2)
             }
             ZSTD_DECOMPRESS => (Self::ZstdDecompress { bytes: a }, 1),
+            VECTOR_ADD => (Self::VectorAdd { n: a, element: Element::from_word(b).ok_or(wrong(1))? }, 2),
+            HISTOGRAM => {
+                let element = Element::from_word(b).ok_or(wrong(1))?;
+                (Self::Histogram { n: a, element, bins: c, lo: d, hi: e }, 5)
+            }
+            SORT => {
+                let element = Element::from_word(b).ok_or(wrong(1))?;
+                (Self::Sort { n: a, element, order: order(c).ok_or(wrong(2))? }, 3)
+            }
             other => return Err(BlockError::Function(other.get())),
         };
         match words.iter().skip(used).position(|&word| word != 0) {
@@ -151,6 +198,14 @@ fn direction(word: u64) -> Option<FftDirection> {
     match word {
         0 => Some(FftDirection::Forward),
         1 => Some(FftDirection::Inverse),
+        _ => None,
+    }
+}
+
+fn order(word: u64) -> Option<SortOrder> {
+    match word {
+        0 => Some(SortOrder::Ascending),
+        1 => Some(SortOrder::Descending),
         _ => None,
     }
 }

@@ -1,0 +1,48 @@
+//! What arrays consist of, where a function takes several kinds.
+
+/// A type of numbers, little-endian. The discriminant is the argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Element {
+    U8 = 0,
+    U32 = 1,
+    I32 = 2,
+    U64 = 3,
+    I64 = 4,
+    F32 = 5,
+    F64 = 6,
+}
+
+impl Element {
+    pub const ALL: [Self; 7] = [Self::U8, Self::U32, Self::I32, Self::U64, Self::I64, Self::F32, Self::F64];
+
+    /// Of one number.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::U8 => 1,
+            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U64 | Self::I64 | Self::F64 => 8,
+        }
+    }
+
+    /// As Rust calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::U8 => "u8",
+            Self::U32 => "u32",
+            Self::I32 => "i32",
+            Self::U64 => "u64",
+            Self::I64 => "i64",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        }
+    }
+
+    pub(super) fn from_word(word: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|element| element.word() == word)
+    }
+
+    pub(super) const fn word(self) -> u64 {
+        self as u64
+    }
+}

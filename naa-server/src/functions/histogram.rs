@@ -1,0 +1,142 @@
+//! Counts of numbers by bins of equal width.
+
+use bytemuck::AnyBitPattern;
+use mrsp::builtin::{Arguments, Element};
+
+use super::{
+    blocks::{Data, foreign},
+    bytes_of, numbers, numbers_mut,
+};
+use crate::call::{Failure, Stop};
+
+/// Bytes between two looks at the time.
+const STRIDE: usize = 4 << 20;
+/// What is counted besides bins: below, above, not a number.
+const REST: u64 = 3;
+
+/// Bins of equal width over lo <= x < hi.
+#[derive(Clone, Copy, Debug)]
+pub struct Bins {
+    lo: f64,
+    hi: f64,
+    count: usize,
+}
+
+impl Bins {
+    /// # Errors
+    /// [`Failure::Arguments`] if there is no bin, or the range is empty or wider than numbers go.
+    pub fn new(count: usize, lo: f64, hi: f64) -> Result<Self, Failure> {
+        if count == 0 {
+            return Err(Failure::Arguments("a histogram needs a bin".into()));
+        }
+        // Then no step of the computation of a bin overflows.
+        if !(lo < hi && ((hi - lo) * count as f64).is_finite()) {
+            let text = format!("bins from {lo} to {hi} are not possible: the range is empty or not finite");
+            return Err(Failure::Arguments(text.into()));
+        }
+        Ok(Self { lo, hi, count })
+    }
+
+    /// Where `x` is counted: its bin, or one of the three counts after them.
+    fn place(self, x: f64) -> usize {
+        // Never negative; a number just below hi may be rounded up to it.
+        let bin = (((x - self.lo) * self.count as f64 / (self.hi - self.lo)) as usize).min(self.count - 1);
+        if x < self.lo {
+            self.count
+        } else if x >= self.hi {
+            self.count + 1
+        } else if x.is_nan() {
+            self.count + 2
+        } else {
+            bin
+        }
+    }
+}
+
+/// Counts the numbers of `data`, an array of `element`: `counts` gets one count per bin, then those of numbers
+/// below the range, above it, and of NaNs.
+///
+/// # Errors
+/// [`Failure::Arguments`] for an element whose values an f64 does not hold, or `counts` of another length.
+pub fn compute(element: Element, bins: Bins, data: &[u8], counts: &mut [u64]) -> Result<(), Failure> {
+    compute_until(element, bins, data, counts, &Stop::never())
+}
+
+fn compute_until(
+    element: Element,
+    bins: Bins,
+    data: &[u8],
+    counts: &mut [u64],
+    stop: &Stop,
+) -> Result<(), Failure> {
+    if counts.len() != bins.count + REST as usize {
+        return Err(Failure::Arguments("the counts are not as many as the bins and three more".into()));
+    }
+    counts.fill(0);
+    if element == Element::U8 {
+        return of_bytes(bins, data, counts, stop);
+    }
+    for piece in data.chunks(STRIDE) {
+        stop.check()?;
+        match element {
+            Element::U32 => count::<u32>(bins, piece, counts)?,
+            Element::I32 => count::<i32>(bins, piece, counts)?,
+            Element::F32 => count::<f32>(bins, piece, counts)?,
+            Element::F64 => count::<f64>(bins, piece, counts)?,
+            Element::U8 | Element::U64 | Element::I64 => {
+                let text = format!("no histogram of {}s: an f64 does not hold them", element.name());
+                return Err(Failure::Arguments(text.into()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Each value first, each bin of a value then. Four counts per value, since runs of equal values would wait for
+/// the count before.
+fn of_bytes(bins: Bins, data: &[u8], counts: &mut [u64], stop: &Stop) -> Result<(), Failure> {
+    let mut of = [[0_u64; 256]; 4];
+    for piece in data.chunks(STRIDE) {
+        stop.check()?;
+        let (fours, rest) = piece.as_chunks::<4>();
+        for four in fours {
+            for (of, &byte) in of.iter_mut().zip(four) {
+                of[usize::from(byte)] += 1;
+            }
+        }
+        for &byte in rest {
+            of[0][usize::from(byte)] += 1;
+        }
+    }
+    for byte in 0..=u8::MAX {
+        counts[bins.place(byte.into())] += of.iter().map(|of| of[usize::from(byte)]).sum::<u64>();
+    }
+    Ok(())
+}
+
+fn count<T: AnyBitPattern + Into<f64>>(bins: Bins, data: &[u8], counts: &mut [u64]) -> Result<(), Failure> {
+    /// Places are computed some at a time, so that the division is done for several at once.
+    const LANES: usize = 16;
+    let (groups, rest) = numbers::<T>(data)?.as_chunks::<LANES>();
+    for group in groups {
+        for place in group.map(|x| bins.place(x.into())) {
+            counts[place] += 1;
+        }
+    }
+    for &x in rest {
+        counts[bins.place(x.into())] += 1;
+    }
+    Ok(())
+}
+
+pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+    let &Arguments::Histogram { n, element, bins, lo, hi } = arguments else {
+        return Err(foreign(arguments));
+    };
+    let input = data.input(1, bytes_of(n, 1, element.bytes() as u64))?;
+    let output = data.output_of(bins.checked_add(REST).and_then(|counts| bytes_of(counts, 1, 8)))?;
+    let wide = |_| Failure::Arguments("more bins than any region holds".into());
+    let bins = Bins::new(usize::try_from(bins).map_err(wide)?, f64::from_bits(lo), f64::from_bits(hi))?;
+    compute_until(element, bins, input, numbers_mut(output)?, data.stop)?;
+    Ok(output.len())
+}

@@ -1,0 +1,75 @@
+//! Sum of two vectors, element by element.
+
+use std::ops::Add;
+
+use bytemuck::Pod;
+use mrsp::builtin::{Arguments, Element};
+
+use super::{
+    blocks::{Data, foreign},
+    bytes_of, numbers, numbers_mut,
+};
+use crate::call::{Failure, Stop};
+
+/// Bytes between two looks at the time, few enough that what was copied is still in the cache when it is added to.
+const STRIDE: usize = 64 << 10;
+
+/// Adds `b` to `a` into `c`, all arrays of `element` of one length. Integers wrap.
+///
+/// # Errors
+/// [`Failure::Arguments`] if the lengths differ, [`Failure::Internal`] if a slice is not aligned.
+pub fn compute(element: Element, a: &[u8], b: &[u8], c: &mut [u8]) -> Result<(), Failure> {
+    if a.len() != c.len() || b.len() != c.len() {
+        return Err(Failure::Arguments("the vectors have different lengths".into()));
+    }
+    compute_until(element, Some(a), b, c, &Stop::never())
+}
+
+/// Without `a`, `c` holds it. All have one length.
+fn compute_until(
+    element: Element,
+    a: Option<&[u8]>,
+    b: &[u8],
+    c: &mut [u8],
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let mut a = a.map(|a| a.chunks(STRIDE));
+    for (c, b) in c.chunks_mut(STRIDE).zip(b.chunks(STRIDE)) {
+        stop.check()?;
+        if let Some(a) = a.as_mut().and_then(Iterator::next) {
+            c.copy_from_slice(a);
+        }
+        add(element, c, b)?;
+    }
+    Ok(())
+}
+
+/// Adds `b` to `c`.
+fn add(element: Element, c: &mut [u8], b: &[u8]) -> Result<(), Failure> {
+    // Sums that wrap do not know signs.
+    match element {
+        Element::U8 => each(c, b, u8::wrapping_add),
+        Element::U32 | Element::I32 => each(c, b, u32::wrapping_add),
+        Element::U64 | Element::I64 => each(c, b, u64::wrapping_add),
+        Element::F32 => each(c, b, f32::add),
+        Element::F64 => each(c, b, f64::add),
+    }
+}
+
+fn each<T: Pod>(c: &mut [u8], b: &[u8], sum: impl Fn(T, T) -> T) -> Result<(), Failure> {
+    for (c, b) in numbers_mut(c)?.iter_mut().zip(numbers(b)?) {
+        *c = sum(*c, *b);
+    }
+    Ok(())
+}
+
+pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
+    let &Arguments::VectorAdd { n, element } = arguments else { return Err(foreign(arguments)) };
+    let bytes = bytes_of(n, 1, element.bytes() as u64);
+    let b = data.input(2, bytes)?;
+    let in_place = data.is_in_place();
+    let a = if in_place { None } else { Some(data.input(1, bytes)?) };
+    let c = data.output_of(bytes)?;
+    compute_until(element, a, b, c, data.stop)?;
+    Ok(c.len())
+}
