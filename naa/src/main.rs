@@ -1,5 +1,6 @@
 //! `naa`: network-attached accelerators in one binary.
 
+mod bench;
 mod call;
 mod demo;
 mod functions;
@@ -41,10 +42,11 @@ struct Cli {
 enum Command {
     Demo(demo::Args),
     Serve(serve::Args),
-    Call(call::Args),
+    Call(Box<call::Args>),
     Functions(functions::Args),
     Ping(ping::Args),
     Rping(rping::Args),
+    Bench(bench::Args),
     /// Print a shell completion script
     #[command(
         after_help = "Examples:\n  naa completions bash > ~/.local/share/bash-completion/completions/naa"
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
         Command::Functions(args) => functions::run(&args),
         Command::Ping(args) => ping::run(&args),
         Command::Rping(args) => rping::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man { command } => man(command.as_deref()),
     };
@@ -135,7 +138,9 @@ fn main() -> ExitCode {
 /// The error and its causes, without those whose text an error above them already has.
 fn told(error: &anyhow::Error) -> String {
     let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    for cause in error.chain() {
+        let remedy = cause.downcast_ref().map_or("", verbs::remedy);
+        let cause = format!("{cause}{remedy}");
         if text.is_empty() {
             text = cause;
         } else if !text.contains(&cause) {

@@ -1,5 +1,6 @@
 //! What tells a process to end: Ctrl-C, SIGTERM, or the end of its standard input.
 
+use anyhow::Context as _;
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
@@ -7,7 +8,7 @@ use signal_hook::{
 
 /// Runs `goodbye` when the process is told to end. A second signal ends it at once.
 pub(crate) fn on_terminate(goodbye: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
     std::thread::Builder::new().name("naa-signals".into()).spawn(move || {
         let mut goodbye = Some(goodbye);
         for signal in signals.forever() {

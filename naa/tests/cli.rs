@@ -1,134 +1,16 @@
 //! The binary as people use it.
 
+mod common;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
-    net::SocketAddr,
-    path::PathBuf,
-    process::{Child, Command, Output, Stdio},
+    process::Stdio,
     time::{Duration, Instant},
 };
 
+use common::{Folder, Server, hard, json_of, naa, run, stderr, stdout_of, text, wait_at_most};
 use serde_json::Value;
-
-fn naa(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_naa"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    naa(arguments).output().expect("the binary runs")
-}
-
-#[track_caller]
-fn stdout_of(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
-    String::from_utf8(output.stdout).expect("text")
-}
-
-#[track_caller]
-fn json_of(arguments: &[&str]) -> Value {
-    serde_json::from_str(&stdout_of(arguments)).expect("one JSON object")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A server process that goes with the test.
-struct Server {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Server {
-    fn start(bind: &str) -> Self {
-        let mut command = naa(&["serve", "--bind", bind, "--port", "0", "--json"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("a server starts");
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        stdout.read_line(&mut line).expect("the server speaks");
-        let ready: Value = serde_json::from_str(&line).expect("the server is ready");
-        assert_eq!(ready["event"], "ready");
-        let address = ready["address"].as_str().and_then(|text| text.parse().ok()).expect("an address");
-        Self { child, address }
-    }
-
-    fn name(&self) -> String {
-        self.address.to_string()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A folder that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("naa-cli-{test}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_string_lossy().into_owned()
-    }
-
-    fn with(&self, name: &str, content: &[u8]) -> String {
-        fs::write(self.0.join(name), content).expect("a file");
-        self.file(name)
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).expect("a folder");
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn wait_at_most(child: &mut Child, limit: Duration) -> Option<std::process::ExitStatus> {
-    let start = Instant::now();
-    while start.elapsed() < limit {
-        if let Some(status) = child.try_wait().expect("a child") {
-            return Some(status);
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    None
-}
-
-fn text(len: usize) -> Vec<u8> {
-    (0..len).map(|i| b"network-attached accelerator "[i % 29].wrapping_add((i / 5000) as u8)).collect()
-}
-
-/// Takes zstd's level 19 many seconds.
-fn hard(len: usize) -> Vec<u8> {
-    let mut state = 1_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8 & 15
-    };
-    (0..len).map(|_| next()).collect()
-}
 
 #[test]
 fn demo_verifies_every_function() {
@@ -151,12 +33,12 @@ fn demo_writes_the_table_and_a_file() {
     let file = folder.file("rows.json");
     let table = stdout_of(&["demo", "--quick", "--json", &file]);
     for word in
-        ["function", "bytes in", "bytes out", "local", "offloaded", "goodput", "verified", "all 34 results"]
+        ["function", "bytes in", "bytes out", "local", "offloaded", "goodput", "verified", "all 41 results"]
     {
         assert!(table.contains(word), "{word}: {table}");
     }
     let report: Value = serde_json::from_slice(&fs::read(&file).expect("the file")).expect("JSON");
-    assert_eq!(report["rows"].as_array().map(Vec::len), Some(34));
+    assert_eq!(report["rows"].as_array().map(Vec::len), Some(41));
 }
 
 #[test]
@@ -245,6 +127,57 @@ fn matrices_and_plain_functions() {
     let (data, more) = (folder.with("data", &[0, 7, 255]), folder.file("more"));
     stdout_of(&["call", "increment", "--server", &server.name(), "--in", &data, "--out", &more]);
     assert_eq!(fs::read(&more).expect("the result"), [1, 8, 0]);
+}
+
+#[test]
+fn arrays_of_numbers() {
+    let server = Server::start("127.0.5.13");
+    let folder = Folder::new("arrays");
+    let name = server.name();
+    let call = |rest: &[&str]| run(&[&["call", "--server", &name], rest].concat());
+    let bytes = |numbers: &[f32]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+    let counts = |counts: &[u64]| counts.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+    let (a, b) = (folder.with("a", &bytes(&[3.0, -1.0, 0.5])), folder.with("b", &bytes(&[1.0, 1.0, 1.0])));
+    let out = folder.file("out");
+    assert!(call(&["vector-add", "--type", "f32", "--in", &a, &b, "--out", &out]).status.success());
+    assert_eq!(fs::read(&out).expect("the sum"), bytes(&[4.0, 0.0, 1.5]));
+    assert!(call(&["sort", "--type", "f32", "--descending", "--in", &a, "--out", &out]).status.success());
+    assert_eq!(fs::read(&out).expect("in order"), bytes(&[3.0, 0.5, -1.0]));
+    let histogram =
+        ["histogram", "--type", "f32", "--bins", "2", "--range", "-1:1", "--in", &a, "--out", &out];
+    assert!(call(&histogram).status.success());
+    assert_eq!(fs::read(&out).expect("the counts"), counts(&[1, 1, 0, 1, 0]));
+
+    let refused = |rest: &[&str], why: &str| {
+        let output = call(&[rest, &["--out", &out]].concat());
+        assert!(output.status.code() == Some(2) && stderr(&output).contains(why), "{}", stderr(&output));
+    };
+    refused(&["sort", "--in", &a], "--type");
+    refused(&["sort", "--type", "f64", "--in", &a], "12 bytes");
+    refused(&["histogram", "--type", "f32", "--in", &a], "--range");
+    refused(&["histogram", "--range", "2:1", "--in", &a], "larger");
+    refused(&["vector-add", "--type", "f32", "--in", &a], "2 inputs");
+    refused(&["vector-add", "--type", "f32", "--in", &a, &folder.with("c", &[0; 4])], "equally long");
+}
+
+#[test]
+fn offloading_is_compared_with_computing_here() {
+    let report = json_of(&["bench", "offload", "--quick", "--repeats", "2", "--json", "-"]);
+    let rows = report["rows"].as_array().expect("rows");
+    // 12 functions of 3 sizes with and without connecting, and their break-even sizes.
+    assert_eq!(rows.len(), 12 * (3 * 2 + 1));
+    for row in rows {
+        let keys: Vec<_> = row.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(keys, ["measure", "ours", "pass", "ratio", "reference", "spread", "target", "unit"]);
+        assert_eq!((&row["target"], &row["pass"]), (&"report".into(), &true.into()), "{row}");
+        let is_size = row["unit"] == "B";
+        assert!(
+            is_size || row["ours"].as_f64() > Some(0.0) && row["reference"].as_f64() > Some(0.0),
+            "{row}"
+        );
+    }
+    let unknown = run(&["bench", "offload", "--only", "nonsense"]);
+    assert!(stderr(&unknown).contains("zstd-compress"), "{}", stderr(&unknown));
 }
 
 #[test]
@@ -410,7 +343,7 @@ fn pings_are_measured() {
 
 #[test]
 fn help_teaches() {
-    for command in ["demo", "serve", "call", "functions", "ping"] {
+    for command in ["demo", "serve", "call", "functions", "ping", "bench"] {
         let help = stdout_of(&[command, "--help"]);
         assert!(help.contains("Examples:") && help.contains(&format!("naa {command}")), "{help}");
     }

@@ -1,13 +1,16 @@
-//! Files as inputs and outputs of a call; `-` is standard input or output.
+//! Files as inputs of a call; `-` is standard input.
 
 use std::{
     fs::File,
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use mrsp::region::MAX_REGION_BYTES;
+
+use super::stop::Interrupted;
 
 /// Bytes between two looks at the progress.
 const STRIDE: usize = 4 << 20;
@@ -22,8 +25,8 @@ pub(super) struct Source {
 
 #[derive(Debug)]
 enum Content {
-    /// A regular file, read straight into a region.
-    File(File),
+    /// A regular file, read straight into a region, and when it was last changed.
+    File(File, Option<SystemTime>),
     /// Of a pipe or the like.
     Read(Vec<u8>),
 }
@@ -36,13 +39,13 @@ impl Source {
         }
         let file = File::open(path).with_context(what)?;
         let meta = file.metadata().with_context(what)?;
-        ensure!(!meta.is_dir(), "{} is a folder; give its files", path.display());
+        ensure!(!meta.is_dir(), "{} is a folder; give its files, or --in-dir", path.display());
         // Files of procfs have content, but no size.
         if !meta.is_file() || meta.len() == 0 {
             return Self::read(path, file);
         }
         let len = fitting(path, meta.len())?;
-        Ok(Self { path: path.into(), len, content: Content::File(file) })
+        Ok(Self { path: path.into(), len, content: Content::File(file, meta.modified().ok()) })
     }
 
     fn read(path: &Path, from: impl Read) -> anyhow::Result<Self> {
@@ -63,10 +66,14 @@ impl Source {
     }
 
     /// Copies the input to `region`, which has its length, calling `tick` every few MiB.
-    pub(super) fn fill(&mut self, region: &mut [u8], mut tick: impl FnMut()) -> anyhow::Result<()> {
+    pub(super) fn fill(
+        &mut self,
+        region: &mut [u8],
+        mut tick: impl FnMut() -> Result<(), Interrupted>,
+    ) -> anyhow::Result<()> {
         match &mut self.content {
             Content::Read(content) => region.copy_from_slice(content),
-            Content::File(file) => {
+            Content::File(file, _) => {
                 let failed = || {
                     format!(
                         "cannot read {} to its end; it may have changed while it was read",
@@ -76,11 +83,20 @@ impl Source {
                 file.seek(SeekFrom::Start(0)).with_context(failed)?;
                 for piece in region.chunks_mut(STRIDE) {
                     file.read_exact(piece).with_context(failed)?;
-                    tick();
+                    tick()?;
                 }
                 let more = file.read(&mut [0]).with_context(failed)?;
                 ensure!(more == 0, "{} changed while it was read; call again", self.path.display());
             }
+        }
+        Ok(())
+    }
+
+    /// A result must not be newer than a change it does not show.
+    pub(super) fn check_unchanged(&self) -> anyhow::Result<()> {
+        if let Content::File(file, changed) = &self.content {
+            let now = file.metadata().and_then(|meta| meta.modified()).ok();
+            ensure!(now == *changed, "{} changed during the call; call again", self.path.display());
         }
         Ok(())
     }
@@ -94,77 +110,4 @@ fn fitting(path: &Path, bytes: u64) -> anyhow::Result<usize> {
         crate::show::bytes(MAX_REGION_BYTES)
     );
     usize::try_from(bytes).context("more bytes than this machine can address")
-}
-
-/// Where a result goes. A file appears when it is complete.
-#[derive(Debug)]
-pub(super) struct Sink {
-    path: PathBuf,
-}
-
-impl Sink {
-    /// Fails at once where writing is bound to fail.
-    pub(super) fn new(path: &Path) -> anyhow::Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            bail!("cannot write {}: {} is no folder; create it", path.display(), folder.display());
-        }
-        ensure!(!path.is_dir(), "cannot write {}: it is a folder; name a file in it", path.display());
-        Ok(Self { path: path.into() })
-    }
-
-    pub(super) fn is_stdout(&self) -> bool {
-        self.path == Path::new("-")
-    }
-
-    /// Writes everything, calling `tick` every few MiB.
-    pub(super) fn write(&self, bytes: &[u8], tick: impl FnMut()) -> anyhow::Result<()> {
-        let failed = || match self.is_stdout() {
-            true => "cannot write standard output".to_owned(),
-            false => format!("cannot write {}", self.path.display()),
-        };
-        if self.is_stdout() {
-            return write_all(&mut io::stdout().lock(), bytes, tick).with_context(failed);
-        }
-        if self.path.exists() && !self.path.is_file() {
-            // A device or a pipe: not to be replaced by a file.
-            let mut out = File::options().write(true).open(&self.path).with_context(failed)?;
-            return write_all(&mut out, bytes, tick).with_context(failed);
-        }
-        let target = link_target(&self.path);
-        let mut partial = target.clone().into_os_string();
-        partial.push(".partial");
-        let written = File::create(&partial).and_then(|mut out| {
-            if let Ok(existing) = target.metadata() {
-                out.set_permissions(existing.permissions())?;
-            }
-            write_all(&mut out, bytes, tick)
-        });
-        let renamed = written.and_then(|()| std::fs::rename(&partial, &target));
-        renamed.with_context(|| {
-            // What is wrong has been found; a rest that cannot be removed adds nothing.
-            let _ = std::fs::remove_file(&partial);
-            failed()
-        })
-    }
-}
-
-/// Where writing to `path` ends up; the file need not exist.
-fn link_target(path: &Path) -> PathBuf {
-    /// As the kernel follows.
-    const LINKS: usize = 40;
-    let mut target = path.to_path_buf();
-    for _ in 0..LINKS {
-        let Ok(link) = target.read_link() else { break };
-        target = target.parent().map_or_else(|| link.clone(), |folder| folder.join(&link));
-    }
-    target
-}
-
-fn write_all(out: &mut impl Write, bytes: &[u8], mut tick: impl FnMut()) -> io::Result<()> {
-    for piece in bytes.chunks(STRIDE) {
-        out.write_all(piece)?;
-        tick();
-    }
-    out.flush()
 }

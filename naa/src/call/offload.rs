@@ -36,25 +36,31 @@ pub(super) struct Times {
     pub(super) offloaded: Duration,
 }
 
-/// A call that was made; its results are still in their regions.
-#[derive(Debug)]
-pub(super) struct Made {
-    session: Session,
-    /// Indices of parameters, and how much of each is a result.
-    outputs: Vec<(usize, usize)>,
+/// Regions that small files share, so that a session lasts for many of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    pub(super) input: usize,
+    pub(super) room: usize,
 }
 
-impl Made {
-    pub(super) fn results(&self) -> Result<Vec<&[u8]>, Error> {
-        self.outputs.iter().map(|&(index, bytes)| Ok(&self.session.lease(index)?[..bytes])).collect()
-    }
+/// Makes calls, on one session as long as its regions fit.
+#[derive(Debug)]
+pub(super) struct Caller<'a> {
+    peer: &'a Peer,
+    shared: Option<Shared>,
+    open: Option<Open>,
+}
 
-    pub(super) fn finalize(self) -> Result<(), Error> {
-        self.session.finalize()
-    }
+#[derive(Debug)]
+struct Open {
+    session: Session,
+    layout: Layout,
+    /// Bytes of each output that are a result.
+    produced: Vec<usize>,
 }
 
 /// Where the parameters of a plan are.
+#[derive(Debug)]
 struct Layout {
     lens: Vec<(Kind, usize)>,
     inputs: Range<usize>,
@@ -63,7 +69,7 @@ struct Layout {
     blocks: Option<(usize, usize)>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Input,
     Output,
@@ -71,15 +77,17 @@ enum Kind {
 }
 
 impl Layout {
-    fn new(plan: &Plan, inputs: &[Source]) -> Self {
+    fn new(plan: &Plan, inputs: &[Source], shared: Option<Shared>) -> Self {
         let ins = inputs.iter().map(Source::len);
         let count = inputs.len();
         let of = |kind| move |len| (kind, len);
         match plan {
             Plan::Builtin { room, .. } => {
+                let small = shared.filter(|shared| ins.clone().all(|len| len <= shared.input));
                 let mut lens = vec![(Kind::Input, BLOCK_BYTES)];
-                lens.extend(ins.map(of(Kind::Input)));
-                lens.extend([(Kind::Output, BLOCK_BYTES), (Kind::Output, *room)]);
+                lens.extend(ins.map(|len| (Kind::Input, small.map_or(len, |shared| shared.input))));
+                let room = small.map_or(*room, |shared| shared.room.max(*room));
+                lens.extend([(Kind::Output, BLOCK_BYTES), (Kind::Output, room)]);
                 let status = 1 + count;
                 Self { lens, inputs: 1..status, outputs: status + 1..status + 2, blocks: Some((0, status)) }
             }
@@ -106,24 +114,97 @@ impl Layout {
     }
 }
 
-impl Peer {
-    /// Connects, reads `inputs` into the regions, calls, waits.
+impl Layout {
+    /// Whether regions of this layout do for `wanted`, without much more memory.
+    fn fits(&self, wanted: &Self) -> bool {
+        /// What nobody minds.
+        const LITTLE: usize = 64 << 20;
+        let total = |layout: &Self| layout.lens.iter().map(|(_, len)| len).sum::<usize>();
+        // Without an argument block the function works on all of a region.
+        let exact = self.blocks.is_none();
+        let fit = |(ours, theirs): (&(Kind, usize), &(Kind, usize))| {
+            ours.0 == theirs.0 && if exact { ours.1 == theirs.1 } else { ours.1 >= theirs.1 }
+        };
+        self.lens.len() == wanted.lens.len()
+            && self.lens.iter().zip(&wanted.lens).all(fit)
+            && total(self) <= LITTLE.max(total(wanted).saturating_mul(4))
+    }
+}
+
+impl<'a> Caller<'a> {
+    pub(super) fn new(peer: &'a Peer, shared: Option<Shared>) -> Self {
+        Self { peer, shared, open: None }
+    }
+
+    /// Connects unless there is a session that fits, reads `inputs` into the regions, calls, waits.
     pub(super) fn call(
-        &self,
+        &mut self,
         function: FunctionCode,
         plan: &Plan,
         inputs: &mut [Source],
         times: &mut Times,
         progress: &mut Progress,
-    ) -> anyhow::Result<Made> {
-        let layout = Layout::new(plan, inputs);
-        let start = Instant::now();
-        progress.phase(format!("connecting to {}", self.server));
-        let mut session = Session::connect(&self.device, self.server, &layout.params(), &self.config)?;
-        times.connect += start.elapsed();
+    ) -> anyhow::Result<()> {
+        let called = self
+            .connected(plan, inputs, times, progress)
+            .and_then(|(peer, open)| open.call(peer, function, plan, inputs, times, progress));
+        if called.is_err() && self.open.as_ref().is_some_and(|open| !open.is_usable()) {
+            self.open = None;
+        }
+        called
+    }
+
+    fn connected(
+        &mut self,
+        plan: &Plan,
+        inputs: &[Source],
+        times: &mut Times,
+        progress: &mut Progress,
+    ) -> anyhow::Result<(&'a Peer, &mut Open)> {
+        let layout = Layout::new(plan, inputs, self.shared);
+        let peer = self.peer;
+        let open = match self.open.take().filter(|open| open.layout.fits(&layout)) {
+            Some(open) => open,
+            None => {
+                let start = Instant::now();
+                progress.phase(format!("connecting to {}", peer.server));
+                let session = Session::connect(&peer.device, peer.server, &layout.params(), &peer.config)?;
+                times.connect += start.elapsed();
+                Open { session, layout, produced: Vec::new() }
+            }
+        };
+        Ok((peer, self.open.insert(open)))
+    }
+
+    /// Of the last call.
+    pub(super) fn results(&self) -> Result<Vec<&[u8]>, Error> {
+        let Some(open) = &self.open else { return Ok(Vec::new()) };
+        let outputs = open.layout.outputs.clone().zip(&open.produced);
+        outputs.map(|(index, &bytes)| Ok(&open.session.lease(index)?[..bytes])).collect()
+    }
+
+    pub(super) fn finalize(self) -> Result<(), Error> {
+        self.open.map_or(Ok(()), |open| open.session.finalize())
+    }
+}
+
+impl Open {
+    fn call(
+        &mut self,
+        peer: &Peer,
+        function: FunctionCode,
+        plan: &Plan,
+        inputs: &mut [Source],
+        times: &mut Times,
+        progress: &mut Progress,
+    ) -> anyhow::Result<()> {
+        let Self { session, layout, produced } = self;
+        produced.clear();
         for (source, index) in inputs.iter_mut().zip(layout.inputs.clone()) {
             progress.phase(format!("reading {}", source.path().display()));
-            source.fill(session.lease_mut(index)?, || progress.tick())?;
+            let len = source.len();
+            source.fill(&mut session.lease_mut(index)?[..len], || progress.tick())?;
+            session.set_bytes_to_send(index, Some(len as u64))?;
         }
         if let Some(((arguments, status), values)) = layout.blocks.zip(plan.arguments()) {
             session.write(arguments, 0, &values.encode())?;
@@ -132,16 +213,20 @@ impl Peer {
         let bytes = inputs.iter().map(|input| input.len() as u64).sum();
         progress.phase(format!("sending {} and computing", show::bytes(bytes)));
         let start = Instant::now();
-        let called = self.wait(&mut session, function, progress);
+        let called = peer.wait(session, function, progress);
         times.offloaded += start.elapsed();
-        let last = match called {
-            Ok(last) => last as usize,
-            Err(error) => return Err(detailed(error, &session, plan.arguments())),
-        };
-        let outputs = self.produced(&session, &layout, last)?;
-        Ok(Made { session, outputs })
+        let last = called.map_err(|error| detailed(error, session, plan.arguments()))?;
+        *produced = peer.produced(session, layout, last as usize)?;
+        Ok(())
     }
 
+    /// For another call. Errors of files and functions leave it so.
+    fn is_usable(&self) -> bool {
+        !self.session.is_over() && !self.session.is_in_call()
+    }
+}
+
+impl Peer {
     /// Calls; gives the bytes written last.
     fn wait(
         &self,
@@ -158,17 +243,12 @@ impl Peer {
             if let Some((_, limit)) = deadline.filter(|(deadline, _)| Instant::now() >= *deadline) {
                 return Err(peer::timed_out(self.server, limit));
             }
-            progress.tick();
+            progress.tick()?;
         }
     }
 
     /// Built-in functions say how much they produced; of others the last WRITE's length is known.
-    fn produced(
-        &self,
-        session: &Session,
-        layout: &Layout,
-        last: usize,
-    ) -> Result<Vec<(usize, usize)>, Error> {
+    fn produced(&self, session: &Session, layout: &Layout, last: usize) -> Result<Vec<usize>, Error> {
         let status = layout.blocks.map(|_| session.status_block()).transpose()?;
         let all = layout.outputs.clone().enumerate();
         all.map(|(output, index)| {
@@ -180,8 +260,7 @@ impl Peer {
                 None => size as u64,
             };
             let fits = usize::try_from(produced).ok().filter(|&bytes| bytes <= size);
-            let bytes = fits.ok_or(Error::Produced { peer: self.server, output, produced, size })?;
-            Ok((index, bytes))
+            fits.ok_or(Error::Produced { peer: self.server, output, produced, size })
         })
         .collect()
     }

@@ -1,14 +1,15 @@
 //! From the command line to parameters and arguments.
 
-use std::path::PathBuf;
-
 use mrsp::{
     FunctionCode,
-    builtin::{self, Arguments, FftDirection, Group},
+    builtin::{self, Arguments, Element, FftDirection, Group, SortOrder},
     region::MAX_REGION_BYTES,
 };
 
-use super::{Args, files::Source};
+use super::{
+    args::{Args, Range},
+    files::Source,
+};
 use crate::{Usage, room};
 
 /// What a function's regions are.
@@ -30,14 +31,16 @@ pub(super) fn is_checksum(function: FunctionCode) -> bool {
 /// Inputs of one call of `function`; `None`: any number.
 pub(super) fn inputs_of(function: FunctionCode) -> Option<usize> {
     match function {
-        builtin::DGEMM => Some(2),
+        builtin::DGEMM | builtin::VECTOR_ADD => Some(2),
         builtin::SHA256
         | builtin::CRC32C
         | builtin::FFT
         | builtin::LZ4_COMPRESS
         | builtin::LZ4_DECOMPRESS
         | builtin::ZSTD_COMPRESS
-        | builtin::ZSTD_DECOMPRESS => Some(1),
+        | builtin::ZSTD_DECOMPRESS
+        | builtin::HISTOGRAM
+        | builtin::SORT => Some(1),
         _ => None,
     }
 }
@@ -47,57 +50,72 @@ pub(super) fn may_grow(args: &Args, function: FunctionCode) -> bool {
     args.out_size.is_empty() && [builtin::LZ4_DECOMPRESS, builtin::ZSTD_DECOMPRESS].contains(&function)
 }
 
-impl Plan {
-    pub(super) fn new(args: &Args, function: FunctionCode, inputs: &[Source]) -> anyhow::Result<Self> {
-        if Group::of(function) == Group::Naaice {
-            return Self::in_out(args, inputs);
+/// What is wrong with the options, whatever the files are.
+pub(super) fn check(args: &Args, function: FunctionCode) -> anyhow::Result<()> {
+    match function {
+        builtin::VECTOR_ADD | builtin::SORT if args.element.is_none() => {
+            Err(Usage::error("say what the numbers are: --type u8, u32, i32, u64, i64, f32 or f64"))
         }
-        let Some(count) = inputs_of(function) else { return Self::raw(args) };
+        builtin::HISTOGRAM => histogram(args, 0).map(drop),
+        _ => Ok(()),
+    }
+}
+
+impl Plan {
+    /// For one call that has `outputs` places for its results.
+    pub(super) fn new(
+        args: &Args,
+        function: FunctionCode,
+        inputs: &[Source],
+        outputs: usize,
+    ) -> anyhow::Result<Self> {
+        if Group::of(function) == Group::Naaice {
+            return Self::in_out(inputs.len(), outputs);
+        }
+        let Some(count) = inputs_of(function) else { return Self::raw(args, outputs) };
         let [first, ..] = inputs else { return Err(missing_inputs(count)) };
         if is_checksum(function) && inputs.len() > 1 {
-            return Err(Usage::error("with --out, give one input"));
+            return Err(Usage::error("with --out, give one input; --out-dir takes the results of many"));
         }
         if inputs.len() != count {
             return Err(missing_inputs(count));
         }
-        if args.out.len() > 1 || (args.out.is_empty() && !is_checksum(function)) {
+        if outputs > 1 || (outputs == 0 && !is_checksum(function)) {
             return Err(Usage::error("name one file for the result: --out FILE"));
         }
-        let len = first.len();
-        let bytes = len as u64;
-        let (arguments, room) = match function {
-            builtin::SHA256 => (Arguments::Sha256 { bytes }, 32),
-            builtin::CRC32C => (Arguments::Crc32c { bytes }, 4),
-            builtin::LZ4_COMPRESS => (Arguments::Lz4Compress { bytes }, room::for_lz4(len)),
-            builtin::ZSTD_COMPRESS => {
-                (Arguments::ZstdCompress { bytes, level: args.level }, room::for_zstd(len))
-            }
-            builtin::LZ4_DECOMPRESS => (Arguments::Lz4Decompress { bytes }, first_guess(len)),
-            builtin::ZSTD_DECOMPRESS => (Arguments::ZstdDecompress { bytes }, first_guess(len)),
-            builtin::FFT => (transform(args, first)?, len),
-            _ => product(args, inputs)?,
+        let bytes = first.len() as u64;
+        let arguments = match function {
+            builtin::SHA256 => Arguments::Sha256 { bytes },
+            builtin::CRC32C => Arguments::Crc32c { bytes },
+            builtin::LZ4_COMPRESS => Arguments::Lz4Compress { bytes },
+            builtin::ZSTD_COMPRESS => Arguments::ZstdCompress { bytes, level: args.level },
+            builtin::LZ4_DECOMPRESS => Arguments::Lz4Decompress { bytes },
+            builtin::ZSTD_DECOMPRESS => Arguments::ZstdDecompress { bytes },
+            builtin::FFT => transform(args, first)?,
+            builtin::HISTOGRAM => histogram(args, elements(first, args.element.unwrap_or(Element::U8))?)?,
+            builtin::SORT => sort(args, first)?,
+            builtin::VECTOR_ADD => sum(args, inputs)?,
+            _ => return product(args, inputs),
         };
-        let room = args.out_size.first().copied().unwrap_or(room).min(MAX_REGION_BYTES as usize);
-        Ok(Self::Builtin { arguments, room })
+        Ok(Self::Builtin { arguments, room: room_for(args, function, first.len()) })
     }
 
-    fn in_out(args: &Args, inputs: &[Source]) -> anyhow::Result<Self> {
-        if inputs.is_empty() {
+    fn in_out(inputs: usize, outputs: usize) -> anyhow::Result<Self> {
+        if inputs == 0 {
             return Err(Usage::error("name the data: --in FILE"));
         }
-        if args.out.len() != inputs.len() {
-            let (ins, outs) = (inputs.len(), args.out.len());
-            let text = format!("each --in needs an --out: there are {ins} inputs and {outs} outputs");
+        if outputs != inputs {
+            let text = format!("each --in needs an --out: there are {inputs} inputs and {outputs} outputs");
             return Err(Usage::error(text));
         }
         Ok(Self::InOut)
     }
 
-    fn raw(args: &Args) -> anyhow::Result<Self> {
-        if args.out.len() != args.out_size.len() {
-            let (files, sizes) = (args.out.len(), args.out_size.len());
+    fn raw(args: &Args, outputs: usize) -> anyhow::Result<Self> {
+        let sizes = args.out_size.len();
+        if outputs != sizes {
             let text = format!(
-                "this function is not built in, so each --out needs an --out-size: there are {files} files and \
+                "this function is not built in, so each --out needs an --out-size: there are {outputs} files and \
                  {sizes} sizes"
             );
             return Err(Usage::error(text));
@@ -114,6 +132,21 @@ impl Plan {
     }
 }
 
+/// Room for the result of a built-in function of one input, or two of equal size, of `len` bytes.
+pub(super) fn room_for(args: &Args, function: FunctionCode, len: usize) -> usize {
+    let room = match function {
+        builtin::SHA256 => 32,
+        builtin::CRC32C => 4,
+        builtin::LZ4_COMPRESS => room::for_lz4(len),
+        builtin::ZSTD_COMPRESS => room::for_zstd(len),
+        builtin::LZ4_DECOMPRESS | builtin::ZSTD_DECOMPRESS => first_guess(len),
+        // One count each, and three for the rest.
+        builtin::HISTOGRAM => args.bins.saturating_add(3).saturating_mul(8),
+        _ => len,
+    };
+    args.out_size.first().copied().unwrap_or(room).min(MAX_REGION_BYTES as usize)
+}
+
 /// Room for decompressed data nobody has told the size of.
 fn first_guess(compressed: usize) -> usize {
     compressed.saturating_mul(4).max(1 << 20)
@@ -126,26 +159,64 @@ fn missing_inputs(count: usize) -> anyhow::Error {
     }
 }
 
-/// The length of the signal is that of its file.
-fn transform(args: &Args, input: &Source) -> anyhow::Result<Arguments> {
-    const COMPLEX: usize = 16;
-    let direction = if args.inverse { FftDirection::Inverse } else { FftDirection::Forward };
-    let (whole, rest) = (input.len() / COMPLEX, input.len() % COMPLEX);
-    let (file, bytes) = (input.path().display(), input.len());
-    if rest != 0 {
-        let text =
-            format!("{file} has {bytes} bytes, which is no whole number of complex f64s of {COMPLEX} bytes");
+/// How many numbers a file has.
+fn whole(input: &Source, bytes: usize, what: &str) -> anyhow::Result<u64> {
+    let len = input.len();
+    if !len.is_multiple_of(bytes) {
+        let file = input.path().display();
+        let text = format!("{file} has {len} bytes, which is no whole number of {what} of {bytes} bytes");
         return Err(Usage::error(text));
     }
-    let n = whole as u64;
+    Ok((len / bytes) as u64)
+}
+
+fn elements(input: &Source, element: Element) -> anyhow::Result<u64> {
+    whole(input, element.bytes(), &format!("{}s", element.name()))
+}
+
+/// The length of the signal is that of its file.
+fn transform(args: &Args, input: &Source) -> anyhow::Result<Arguments> {
+    let n = whole(input, 16, "complex f64s")?;
     if let Some(asked) = args.n.filter(|&asked| asked != n) {
+        let file = input.path().display();
         return Err(Usage::error(format!("-n is {asked}, but {file} has {n} complex f64s; leave -n out")));
     }
+    let direction = if args.inverse { FftDirection::Inverse } else { FftDirection::Forward };
     Ok(Arguments::Fft { n, direction })
 }
 
-/// Arguments and the bytes of C. Two of m, n, k tell the third; square matrices tell all.
-fn product(args: &Args, inputs: &[Source]) -> anyhow::Result<(Arguments, usize)> {
+fn histogram(args: &Args, n: u64) -> anyhow::Result<Arguments> {
+    let element = args.element.unwrap_or(Element::U8);
+    let range = args.range.or((element == Element::U8).then_some(Range { lo: 0.0, hi: 256.0 }));
+    let Some(Range { lo, hi }) = range else {
+        return Err(Usage::error("say which numbers to count: --range LO:HI"));
+    };
+    if [Element::U64, Element::I64].contains(&element) {
+        return Err(Usage::error("there are histograms of u8, u32, i32, f32 and f64"));
+    }
+    let bins = args.bins as u64;
+    Ok(Arguments::Histogram { n, element, bins, lo: lo.to_bits(), hi: hi.to_bits() })
+}
+
+fn sort(args: &Args, input: &Source) -> anyhow::Result<Arguments> {
+    check(args, builtin::SORT)?;
+    let element = args.element.unwrap_or(Element::U8);
+    let order = if args.descending { SortOrder::Descending } else { SortOrder::Ascending };
+    Ok(Arguments::Sort { n: elements(input, element)?, element, order })
+}
+
+fn sum(args: &Args, inputs: &[Source]) -> anyhow::Result<Arguments> {
+    check(args, builtin::VECTOR_ADD)?;
+    let element = args.element.unwrap_or(Element::U8);
+    let lens = inputs.iter().map(|input| elements(input, element)).collect::<anyhow::Result<Vec<_>>>()?;
+    match lens[..] {
+        [n, other] if n == other => Ok(Arguments::VectorAdd { n, element }),
+        _ => Err(Usage::error(format!("the vectors have {lens:?} numbers; they must be equally long"))),
+    }
+}
+
+/// Two of m, n, k tell the third; square matrices tell all.
+fn product(args: &Args, inputs: &[Source]) -> anyhow::Result<Plan> {
     let lens: Vec<_> = inputs.iter().map(|input| input.len() as u64 / 8).collect();
     let &[a, b] = lens.as_slice() else { return Err(missing_inputs(2)) };
     let by = |total: u64, side: Option<u64>| side.and_then(|side| total.checked_div(side));
@@ -162,7 +233,8 @@ fn product(args: &Args, inputs: &[Source]) -> anyhow::Result<(Arguments, usize)>
     let room = m.checked_mul(n).and_then(|numbers| numbers.checked_mul(8)).filter(|&r| r <= MAX_REGION_BYTES);
     let room = room.and_then(|room| usize::try_from(room).ok());
     let room = room.ok_or_else(|| Usage::error("the product is larger than a region holds, 2 GiB"))?;
-    Ok((Arguments::Dgemm { m, n, k }, room))
+    let room = args.out_size.first().copied().unwrap_or(room);
+    Ok(Plan::Builtin { arguments: Arguments::Dgemm { m, n, k }, room })
 }
 
 /// Bytes as people write them: a number, with K, M or G for binary multiples.
@@ -177,15 +249,6 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
     let bytes =
         bytes.filter(|&bytes| bytes <= MAX_REGION_BYTES).and_then(|bytes| usize::try_from(bytes).ok());
     bytes.ok_or_else(|| "write a number of bytes up to 2G, such as 65536, 64K or 16M".into())
-}
-
-/// Paths of one call each: checksums of many files are many calls.
-pub(super) fn batches(args: &Args, function: FunctionCode) -> Vec<Vec<PathBuf>> {
-    if is_checksum(function) && args.input.len() > 1 && args.out.is_empty() {
-        args.input.iter().map(|path| vec![path.clone()]).collect()
-    } else {
-        vec![args.input.clone()]
-    }
 }
 
 #[cfg(test)]

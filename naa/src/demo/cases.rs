@@ -2,12 +2,12 @@
 
 use mrsp::{
     FunctionCode,
-    builtin::{self, FftDirection},
+    builtin::{self, Element, FftDirection},
 };
 
 /// How much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(crate) enum Extent {
     /// A few seconds.
     Quick,
     /// Within a minute.
@@ -18,13 +18,13 @@ pub(super) enum Extent {
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Case {
-    pub(super) function: FunctionCode,
-    pub(super) input: Input,
+pub(crate) struct Case {
+    pub(crate) function: FunctionCode,
+    pub(crate) input: Input,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Input {
+pub(crate) enum Input {
     Nothing,
     /// So many bytes, half of them hard to compress.
     Generated(usize),
@@ -34,11 +34,13 @@ pub(super) enum Input {
     Matrices(usize),
     /// So many complex numbers, to be transformed in this direction.
     Signal(usize, FftDirection),
+    /// So many numbers of any bits.
+    Numbers(usize, Element),
 }
 
 impl Input {
     /// For people.
-    pub(super) fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         match self {
             Self::Nothing => "-".into(),
             Self::Generated(_) => "generated".into(),
@@ -46,6 +48,7 @@ impl Input {
             Self::Matrices(n) => format!("{n}x{n}"),
             Self::Signal(n, FftDirection::Forward) => format!("{n} forward"),
             Self::Signal(n, FftDirection::Inverse) => format!("{n} inverse"),
+            Self::Numbers(n, element) => format!("{n} {}", element.name()),
         }
     }
 }
@@ -65,6 +68,13 @@ const OF_BYTES: &[FunctionCode] = &[
     builtin::LZ4_DECOMPRESS,
     builtin::ZSTD_COMPRESS,
     builtin::ZSTD_DECOMPRESS,
+];
+
+/// Functions of arrays, and of what.
+const OF_ARRAYS: &[(FunctionCode, &[Element])] = &[
+    (builtin::VECTOR_ADD, &[Element::I32, Element::F64]),
+    (builtin::HISTOGRAM, &[Element::U8, Element::F64]),
+    (builtin::SORT, &[Element::U8, Element::U32, Element::F64]),
 ];
 
 impl Extent {
@@ -102,8 +112,17 @@ impl Extent {
         }
     }
 
+    /// Lengths of arrays.
+    fn arrays(self) -> &'static [usize] {
+        match self {
+            Self::Quick => &[1000],
+            Self::Usual => &[1000, 1 << 20, 1 << 22],
+            Self::Full => &[1000, 1 << 16, 1 << 20, 1 << 22, 1 << 24],
+        }
+    }
+
     /// All cases, in the order of the table.
-    pub(super) fn cases(self) -> Vec<Case> {
+    pub(crate) fn cases(self) -> Vec<Case> {
         let mut cases = vec![Case { function: builtin::CATALOGUE, input: Input::Nothing }];
         for &function in OF_BYTES {
             let sizes = self.sizes().iter().copied();
@@ -116,6 +135,12 @@ impl Extent {
         for &n in self.signals() {
             for direction in [FftDirection::Forward, FftDirection::Inverse] {
                 cases.push(Case { function: builtin::FFT, input: Input::Signal(n, direction) });
+            }
+        }
+        for (function, elements) in OF_ARRAYS {
+            for &n in self.arrays() {
+                let all = elements.iter().map(|&element| Input::Numbers(n, element));
+                cases.extend(all.map(|input| Case { function: *function, input }));
             }
         }
         cases

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use super::cases::Extent;
 
 /// This program's file, also when it has been replaced meanwhile.
-pub(super) const EXECUTABLE: &str = "/proc/self/exe";
+pub(crate) const EXECUTABLE: &str = "/proc/self/exe";
 /// RoCEv2's UDP port, of which a server needs all of an address.
 const ROCE_PORT: u16 = 4791;
 /// Loopback addresses looked at.
@@ -44,7 +44,7 @@ fn free_address() -> anyhow::Result<IpAddr> {
 
 /// A server process that is ready.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     address: SocketAddr,
     _stdin: Option<ChildStdin>,
@@ -52,7 +52,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start() -> anyhow::Result<Self> {
+    pub(crate) fn start() -> anyhow::Result<Self> {
         // Between looking and binding somebody else may take an address.
         Self::start_at(free_address()?).or_else(|_| Self::start_at(free_address()?))
     }
@@ -72,16 +72,16 @@ impl Server {
         Ok(Self { child, address, _stdin: stdin, _stdout: stdout })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Its process ID.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) fn end(mut self) {
+    pub(crate) fn end(mut self) {
         self._stdin = None;
         // All rows are there; how the server ends changes nothing.
         let _ = self.child.wait();
@@ -96,14 +96,14 @@ fn ready_address(line: &str) -> Option<SocketAddr> {
 
 /// A host process.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(crate) struct Host {
     child: Child,
     address: IpAddr,
     _stdin: Option<ChildStdin>,
 }
 
 impl Host {
-    pub(super) fn start(server: SocketAddr, extent: Extent) -> anyhow::Result<Self> {
+    pub(crate) fn start(server: SocketAddr, extent: Extent) -> anyhow::Result<Self> {
         let address = free_address()?;
         let mut command = this_program();
         command.args(["demo", "--host", &server.to_string(), "--local", &address.to_string()]);
@@ -117,19 +117,19 @@ impl Host {
         Ok(Self { child, address, _stdin: stdin })
     }
 
-    pub(super) fn address(&self) -> IpAddr {
+    pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
 
     /// What it prints, once.
-    pub(super) fn output(&mut self) -> Box<dyn std::io::Read> {
+    pub(crate) fn output(&mut self) -> Box<dyn std::io::Read> {
         match self.child.stdout.take() {
             Some(stdout) => Box::new(stdout),
             None => Box::new(std::io::empty()),
         }
     }
 
-    pub(super) fn wait(mut self) -> anyhow::Result<ExitStatus> {
+    pub(crate) fn wait(mut self) -> anyhow::Result<ExitStatus> {
         self.child.wait().context("cannot wait for the host process")
     }
 }

@@ -15,7 +15,7 @@ impl SplitMix {
 }
 
 /// Runs of 4 KiB, by turns random and of few different bytes, so that compression has something to do.
-pub(super) fn bytes(len: usize) -> Vec<u8> {
+pub(crate) fn bytes(len: usize) -> Vec<u8> {
     const RUN: usize = 4096;
     const FEW: u64 = 0x0303_0303_0303_0303;
     let mut random = SplitMix(len as u64);
@@ -30,19 +30,29 @@ pub(super) fn bytes(len: usize) -> Vec<u8> {
 }
 
 /// Numbers from -1 to 1.
-pub(super) fn numbers(len: usize, seed: u64) -> Vec<f64> {
+pub(crate) fn numbers(len: usize, seed: u64) -> Vec<f64> {
     let mut random = SplitMix(seed);
     // 53 bits, as many as an f64 holds.
     (0..len).map(|_| (random.next() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0).collect()
 }
 
+/// Any bits, so floats of every kind.
+pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = SplitMix(seed);
+    let mut out = vec![0; len];
+    for word in out.chunks_mut(8) {
+        word.copy_from_slice(&random.next().to_le_bytes()[..word.len()]);
+    }
+    out
+}
+
 /// As they lie in a region.
-pub(super) fn to_bytes(numbers: impl IntoIterator<Item = f64>) -> Vec<u8> {
+pub(crate) fn to_bytes(numbers: impl IntoIterator<Item = f64>) -> Vec<u8> {
     numbers.into_iter().flat_map(f64::to_le_bytes).collect()
 }
 
 /// Whether `found` is `expected`: to the last bit, or as f64s whose differences are below 1e-9 of the largest.
-pub(super) fn is_close(found: &[u8], expected: &[u8]) -> bool {
+pub(crate) fn is_close(found: &[u8], expected: &[u8]) -> bool {
     if found == expected {
         return true;
     }

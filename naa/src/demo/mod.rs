@@ -1,10 +1,11 @@
 //! `naa demo`: everything at once, on this machine: a server process, a host process, every function.
 
-mod cases;
-mod children;
-mod data;
+mod arrays;
+pub(crate) mod cases;
+pub(crate) mod children;
+pub(crate) mod data;
 mod host;
-mod prepare;
+pub(crate) mod prepare;
 
 use std::{
     fs::File,

@@ -20,7 +20,7 @@ const LEVEL: i32 = 3;
 
 /// What to offload.
 #[derive(Debug)]
-pub(super) enum Task {
+pub(crate) enum Task {
     /// A function without arguments on one region that goes both ways.
     InOut,
     /// A function with argument and status blocks.
@@ -30,24 +30,24 @@ pub(super) enum Task {
 }
 
 #[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) function: FunctionCode,
-    pub(super) task: Task,
-    pub(super) inputs: Vec<Vec<u8>>,
+pub(crate) struct Prepared {
+    pub(crate) function: FunctionCode,
+    pub(crate) task: Task,
+    pub(crate) inputs: Vec<Vec<u8>>,
     /// Bytes of the output region.
-    pub(super) room: usize,
-    pub(super) expected: Vec<u8>,
+    pub(crate) room: usize,
+    pub(crate) expected: Vec<u8>,
     /// What computing `expected` took.
-    pub(super) local: Duration,
+    pub(crate) local: Duration,
 }
 
-fn timed<T>(compute: impl FnOnce() -> T) -> (T, Duration) {
+pub(crate) fn timed<T>(compute: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let result = compute();
     (result, start.elapsed())
 }
 
-pub(super) fn prepare(case: Case) -> anyhow::Result<Prepared> {
+pub(crate) fn prepare(case: Case) -> anyhow::Result<Prepared> {
     match case.input {
         Input::Nothing => table(case.function),
         Input::Generated(bytes) => of_bytes(case.function, data::bytes(bytes)),
@@ -59,6 +59,7 @@ pub(super) fn prepare(case: Case) -> anyhow::Result<Prepared> {
         }
         Input::Matrices(n) => product(n),
         Input::Signal(n, direction) => transform(n, direction),
+        Input::Numbers(n, element) => super::arrays::prepare(case.function, n, element),
     }
 }
 
@@ -118,7 +119,7 @@ fn in_out(function: FunctionCode, amount: u8, input: Vec<u8>) -> Prepared {
     Prepared { function, task: Task::InOut, inputs: vec![input], room, expected, local }
 }
 
-fn built_in(
+pub(crate) fn built_in(
     arguments: Arguments,
     inputs: Vec<Vec<u8>>,
     room: usize,

@@ -1,0 +1,227 @@
+//! Many calls of one function, one per file, over several sessions at once.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError, mpsc},
+};
+
+use anyhow::{Context as _, bail};
+use mrsp::{FunctionCode, builtin};
+use naa_host::Error;
+
+use super::{
+    Args, call,
+    files::Source,
+    names::{self, Item},
+    offload::{Caller, Peer, Shared, Times},
+    output::{self, Sink},
+    plan::{self, Plan},
+    progress::Progress,
+    report::{Report, Status},
+    stop,
+    teller::Teller,
+};
+
+/// Files up to this size share sessions, whose regions fit the largest of them.
+const SMALL: u64 = 16 << 20;
+
+pub(super) fn run(args: &Args, function: FunctionCode, peer: &Peer, paths: &[PathBuf]) -> anyhow::Result<()> {
+    let items = names::items(args, function, paths)?;
+    prepare_folders(&items)?;
+    let sessions = args.sessions.unwrap_or_else(usual_sessions).min(items.len());
+    let batch = Batch::new(args, function, peer, &items, sessions);
+    let mut teller = Teller::new(args, &items, &batch);
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..sessions {
+            let (batch, tell) = (&batch, tell.clone());
+            scope.spawn(move || batch.work(&tell));
+        }
+        drop(tell);
+        teller.listen(&told)
+    })?;
+    teller.end()
+}
+
+fn usual_sessions() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(4)
+}
+
+/// Folders for results, without what dead processes left in them.
+fn prepare_folders(items: &[Item]) -> anyhow::Result<()> {
+    let folders: BTreeSet<_> = items.iter().filter_map(|item| item.output.as_deref()?.parent()).collect();
+    for folder in folders {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        output::remove_abandoned(folder);
+    }
+    Ok(())
+}
+
+/// How one file ended.
+pub(super) struct Ended {
+    pub(super) index: usize,
+    pub(super) report: Report,
+    pub(super) error: Option<anyhow::Error>,
+}
+
+/// What the sessions have in common.
+pub(super) struct Batch<'a> {
+    args: &'a Args,
+    function: FunctionCode,
+    peer: &'a Peer,
+    items: &'a [Item],
+    shared: Option<Shared>,
+    queue: Mutex<Queue>,
+}
+
+/// Files not taken yet, and how many sessions take them.
+struct Queue {
+    files: VecDeque<usize>,
+    sessions: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new(
+        args: &'a Args,
+        function: FunctionCode,
+        peer: &'a Peer,
+        items: &'a [Item],
+        sessions: usize,
+    ) -> Self {
+        // Large files first: what comes last should be short, and smaller files fit the sessions of larger ones.
+        let mut files: Vec<_> = (0..items.len()).collect();
+        files.sort_by_key(|&index| {
+            let bytes = items[index].bytes;
+            if bytes > SMALL { u64::MAX - bytes } else { u64::MAX }
+        });
+        let small = items.iter().map(|item| item.bytes).filter(|&bytes| bytes <= SMALL).max();
+        let shared = small.map(|bytes| {
+            let input = bytes as usize;
+            Shared { input, room: plan::room_for(args, function, input) }
+        });
+        let queue = Mutex::new(Queue { files: files.into(), sessions });
+        Self { args, function, peer, items, shared, queue }
+    }
+
+    /// What one session does.
+    fn work(&self, tell: &mpsc::Sender<Ended>) {
+        let mut caller = Caller::new(self.peer, self.shared);
+        while let Some(index) = self.next() {
+            let (report, error) = self.offload(&mut caller, index);
+            if error.as_ref().is_some_and(is_full) && self.retire(index) {
+                return;
+            }
+            let lost = error.as_ref().is_some_and(is_lost);
+            // The receiver goes when the results cannot be told any more, and then the work is over.
+            if tell.send(Ended { index, report, error }).is_err() {
+                return;
+            }
+            if lost {
+                self.with_queue(|queue| queue.files.clear());
+            }
+        }
+        // All results are there; how the session ends changes nothing.
+        let _ = caller.finalize();
+    }
+
+    fn with_queue<T>(&self, then: impl FnOnce(&mut Queue) -> T) -> T {
+        then(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The next file. Without one this session is over.
+    fn next(&self) -> Option<usize> {
+        self.with_queue(|queue| {
+            let next = queue.files.pop_front().filter(|_| stop::check().is_ok());
+            if next.is_none() {
+                queue.sessions -= 1;
+            }
+            next
+        })
+    }
+
+    /// Leaves file `index` to the other sessions, if there are any.
+    fn retire(&self, index: usize) -> bool {
+        self.with_queue(|queue| {
+            let others = queue.sessions > 1;
+            if others {
+                queue.files.push_front(index);
+                queue.sessions -= 1;
+            }
+            others
+        })
+    }
+
+    pub(super) fn report(&self, index: usize) -> Report {
+        let Item { input, output, bytes, .. } = &self.items[index];
+        let name = |path: &PathBuf| path.display().to_string();
+        Report {
+            function: builtin::name(self.function).unwrap_or(&self.args.function).to_owned(),
+            inputs: vec![name(input)],
+            outputs: output.iter().map(name).collect(),
+            bytes_in: *bytes,
+            ..Report::default()
+        }
+    }
+
+    fn offload(&self, caller: &mut Caller<'_>, index: usize) -> (Report, Option<anyhow::Error>) {
+        let mut report = self.report(index);
+        let mut times = Times::default();
+        let error = self.try_offload(caller, &self.items[index], &mut report, &mut times).err();
+        report.time(times);
+        if let Some(error) = &error {
+            report.fail(Status::Failed, error);
+        }
+        (report, error)
+    }
+
+    fn try_offload(
+        &self,
+        caller: &mut Caller<'_>,
+        item: &Item,
+        report: &mut Report,
+        times: &mut Times,
+    ) -> anyhow::Result<()> {
+        if let Some(problem) = &item.problem {
+            bail!("{problem}");
+        }
+        if self.args.resume && is_done(item) {
+            report.status = Status::Skipped;
+            return Ok(());
+        }
+        let mut inputs = [Source::open(&item.input)?];
+        report.bytes_in = inputs[0].len() as u64;
+        // What is printed has no place either.
+        let plan = Plan::new(self.args, self.function, &inputs, item.output.iter().len())?;
+        let mut progress = Progress::hidden();
+        call(self.args, self.function, caller, plan, &mut inputs, times, &mut progress)?;
+        let results = caller.results()?;
+        report.bytes_out = results.iter().map(|result| result.len() as u64).sum();
+        if let Some((output, result)) = item.output.as_ref().zip(results.first()) {
+            let sink = Sink::new(output, self.args.sync)?;
+            sink.write(result, || progress.tick(), || inputs[0].check_unchanged())?;
+        }
+        report.conclude(self.function, &results);
+        Ok(())
+    }
+}
+
+/// Whether the result is there: results only get their names when they are complete.
+fn is_done(item: &Item) -> bool {
+    let changed = |path: &Path| path.metadata().ok().filter(|meta| meta.is_file())?.modified().ok();
+    let result = item.output.as_deref().and_then(changed);
+    result.zip(changed(&item.input)).is_some_and(|(result, input)| result > input)
+}
+
+/// No session more can be had, but those there are may go on.
+fn is_full(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::Peer { .. })) || is_lost(error)
+}
+
+/// No session can be had.
+pub(super) fn is_lost(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(Error::ConnectionRefused { .. } | Error::Unreachable { .. } | Error::SetupTimedOut { .. })
+    )
+}

@@ -1,0 +1,32 @@
+//! Ctrl-C and SIGTERM: calls are given up, nothing half done stays behind.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+static STOPPED: AtomicBool = AtomicBool::new(false);
+/// What leaving in good order may take.
+const GRACE: Duration = Duration::from_secs(3);
+/// As shells report Ctrl-C.
+pub(super) const EXIT_CODE: i32 = 130;
+
+/// Why a call was given up.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("interrupted")]
+pub(super) struct Interrupted;
+
+/// From now on signals are heard by [`check`].
+pub(super) fn listen() -> anyhow::Result<()> {
+    crate::signals::on_terminate(|| {
+        STOPPED.store(true, Ordering::Relaxed);
+        std::thread::sleep(GRACE);
+        std::process::exit(EXIT_CODE);
+    })
+}
+
+/// # Errors
+/// [`Interrupted`] after a signal.
+pub(super) fn check() -> Result<(), Interrupted> {
+    if STOPPED.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(()) }
+}

@@ -1,0 +1,190 @@
+//! What is told while a batch runs, and at its end.
+
+use std::{
+    collections::BTreeMap,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use anyhow::anyhow;
+use indicatif::ProgressBar;
+
+use super::{
+    Args,
+    batch::{Batch, Ended, is_lost},
+    names::Item,
+    progress,
+    report::{Report, Status, print_checksum},
+    stop::{self, Interrupted},
+};
+use crate::{Usage, show};
+
+/// Names listed at the end; all failures were told when they happened.
+const LISTED: usize = 20;
+
+/// Tells what happens, results in the order of the files.
+pub(super) struct Teller<'a> {
+    args: &'a Args,
+    items: &'a [Item],
+    batch: &'a Batch<'a>,
+    bar: ProgressBar,
+    started: Instant,
+    /// Results that wait for those before them.
+    waiting: BTreeMap<usize, Report>,
+    next: usize,
+    totals: Totals,
+    failed: Vec<usize>,
+    /// The first failure, and the one that ended everything.
+    first: Option<anyhow::Error>,
+    lost: Option<String>,
+}
+
+#[derive(Default)]
+struct Totals {
+    done: usize,
+    skipped: usize,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl<'a> Teller<'a> {
+    pub(super) fn new(args: &'a Args, items: &'a [Item], batch: &'a Batch<'a>) -> Self {
+        Self {
+            args,
+            items,
+            batch,
+            bar: progress::of_files(items.len(), items.iter().map(|item| item.bytes).sum()),
+            started: Instant::now(),
+            waiting: BTreeMap::new(),
+            next: 0,
+            totals: Totals::default(),
+            failed: Vec::new(),
+            first: None,
+            lost: None,
+        }
+    }
+
+    pub(super) fn listen(&mut self, told: &mpsc::Receiver<Ended>) -> anyhow::Result<()> {
+        loop {
+            match told.recv_timeout(progress::TICK) {
+                Ok(ended) => self.take(ended)?,
+                Err(mpsc::RecvTimeoutError::Timeout) => self.bar.tick(),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn take(&mut self, ended: Ended) -> anyhow::Result<()> {
+        let Ended { index, mut report, error } = ended;
+        match error {
+            None if report.status == Status::Skipped => self.totals.skipped += 1,
+            None => {
+                self.totals.done += 1;
+                self.totals.bytes_in += report.bytes_in;
+                self.totals.bytes_out += report.bytes_out;
+            }
+            Some(error) if error.is::<Interrupted>() => report.status = Status::NotTried,
+            Some(error) => self.fail(index, error),
+        }
+        self.bar.inc(self.items[index].bytes);
+        let ended = self.totals.done + self.totals.skipped + self.failed.len();
+        self.bar.set_message(format!("{ended} of {} files", self.items.len()));
+        self.waiting.insert(index, report);
+        while let Some(report) = self.waiting.remove(&self.next) {
+            let index = self.next;
+            self.next += 1;
+            self.print(index, &report)?;
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, index: usize, error: anyhow::Error) {
+        let told = crate::told(&error);
+        if is_lost(&error) {
+            self.lost = Some(told);
+        } else if self.items.len() > 1 {
+            let name = self.items[index].input.display().to_string();
+            let text = if told.contains(&name) { told } else { format!("{name}: {told}") };
+            self.bar.suspend(|| eprintln!("naa: {text}"));
+        }
+        self.failed.push(index);
+        self.first.get_or_insert(error);
+    }
+
+    fn print(&self, index: usize, report: &Report) -> anyhow::Result<()> {
+        self.bar.suspend(|| {
+            if self.args.json {
+                return report.print_json(false);
+            }
+            match &report.result {
+                Some(digits) if self.args.out_dir.is_none() => {
+                    print_checksum(digits, &self.items[index].input)
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// The rest of the results, the summary, the failures.
+    pub(super) fn end(mut self) -> anyhow::Result<()> {
+        let Totals { done, skipped, .. } = self.totals;
+        let not_tried = self.items.len() - done - skipped - self.failed.len();
+        for index in self.next..self.items.len() {
+            let waiting = self.waiting.remove(&index);
+            let report =
+                waiting.unwrap_or_else(|| Report { status: Status::NotTried, ..self.batch.report(index) });
+            self.print(index, &report)?;
+        }
+        if self.items.len() != 1 {
+            eprintln!("naa: {}", self.summary(not_tried));
+        }
+        stop::check()?;
+        let all = self.items.len();
+        self.failed.sort_unstable();
+        match (self.first, self.lost) {
+            (None, _) => Ok(()),
+            // Of a single file its own error is enough.
+            (Some(error), _) if all == 1 => Err(error),
+            (Some(_), Some(lost)) => {
+                let rest = self.failed.len() + not_tried;
+                Err(anyhow!("{lost}; {rest} of {all} files are not done"))
+            }
+            (Some(error), None) => {
+                let names = self.failed.iter().take(LISTED);
+                let mut names: Vec<_> =
+                    names.map(|&index| self.items[index].input.display().to_string()).collect();
+                if self.failed.len() > LISTED {
+                    names.push(format!("and {} more", self.failed.len() - LISTED));
+                }
+                let text = format!("{} of {all} files failed: {}", self.failed.len(), names.join(", "));
+                Err(if error.is::<Usage>() && self.failed.len() == all {
+                    Usage::error(text)
+                } else {
+                    anyhow!(text)
+                })
+            }
+        }
+    }
+
+    fn summary(&self, not_tried: usize) -> String {
+        let Totals { done, skipped, bytes_in, bytes_out } = self.totals;
+        let time: Duration = self.started.elapsed();
+        let mut text = format!(
+            "{done} files, {} in, {} out, {}, {}",
+            show::bytes(bytes_in),
+            show::bytes(bytes_out),
+            show::time(time),
+            show::rate(bytes_in, time)
+        );
+        for (count, what) in
+            [(skipped, "were there already"), (self.failed.len(), "failed"), (not_tried, "not tried")]
+        {
+            if count > 0 {
+                text = format!("{text}; {count} {what}");
+            }
+        }
+        text
+    }
+}
