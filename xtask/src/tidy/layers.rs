@@ -13,7 +13,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("roce-udp", &["verbs", "roce", "region"]),
     ("naa-host", &["verbs", "mrsp", "region", "roce-udp"]),
     ("naa-server", &["verbs", "mrsp", "region", "roce-udp"]),
-    ("naa", &["verbs", "roce", "mrsp", "simnet", "region", "roce-udp", "naa-host", "naa-server"]),
+    ("naa-bench", &["verbs", "roce", "mrsp", "region", "roce-udp", "naa-host", "naa-server"]),
+    (
+        "naa",
+        &["verbs", "roce", "mrsp", "simnet", "region", "roce-udp", "naa-host", "naa-server", "naa-bench"],
+    ),
 ];
 
 const DEVELOPERS: &[&str] = &["naa-tests", "naa-fuzz", "xtask"];

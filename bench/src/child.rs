@@ -1,0 +1,156 @@
+//! Processes of a measurement, as the process sees them that gives the orders.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::SocketAddr,
+    os::unix::process::CommandExt,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use anyhow::{Context as _, bail};
+use nix::{
+    sys::signal::{self, Signal},
+    unistd::Pid,
+};
+use serde::de::DeserializeOwned;
+
+use crate::{
+    placement::Placement,
+    side::{Done, Effort, Order, Ready, Role, parse},
+    sides,
+};
+
+/// This program's file, also when it has been replaced meanwhile.
+const EXECUTABLE: &str = "/proc/self/exe";
+
+/// One process.
+#[derive(Debug)]
+pub(crate) struct Side {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    /// For error messages.
+    name: String,
+}
+
+impl Side {
+    fn start(role: &Role, cpus: &[usize]) -> anyhow::Result<(Self, Ready)> {
+        let name = format!("{role:?}");
+        let mut command = Command::new(EXECUTABLE);
+        command.arg0("naa").args(["bench", "side", &serde_json::to_string(role)?]);
+        command.args(cpus.iter().map(usize::to_string));
+        let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = spawned.with_context(|| format!("cannot start the process of {name}"))?;
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().context("a process without output")?);
+        let mut side = Self { child, stdin, stdout, name };
+        let ready = side.answer()?;
+        Ok((side, ready))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn tell<T: DeserializeOwned>(&mut self, order: Order) -> anyhow::Result<T> {
+        let line = serde_json::to_string(&order)?;
+        let told = self.stdin.as_mut().map(|stdin| writeln!(stdin, "{line}").and_then(|()| stdin.flush()));
+        // Why it cannot be told, the process has said on standard error, or its status says.
+        if !matches!(told, Some(Ok(()))) {
+            return self.gone();
+        }
+        self.answer()
+    }
+
+    fn answer<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
+        let mut line = String::new();
+        match self.stdout.read_line(&mut line) {
+            Ok(read) if read > 0 => parse(line.trim_end()),
+            _ => self.gone(),
+        }
+    }
+
+    fn gone<T>(&mut self) -> anyhow::Result<T> {
+        let status = self.child.wait()?;
+        bail!("the process of {} ended: {status}; what it said is above", self.name)
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let id = i32::try_from(self.child.id())?;
+        signal::kill(Pid::from_raw(id), signal)
+            .with_context(|| format!("cannot send {signal} to {}", self.name))
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        // It has nothing to lose, and may be stopped.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Both processes of one thing that is measured.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    // Ends first.
+    pub(crate) near: Side,
+    pub(crate) far: Option<Side>,
+    stop_far: bool,
+}
+
+/// What one repeat gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) value: f64,
+    /// CPU seconds per unit of work, near and far.
+    pub(crate) cpu: [f64; 2],
+}
+
+impl Pair {
+    pub(crate) fn start(
+        far: Option<sides::Far>,
+        near: sides::Near,
+        placement: &Placement,
+    ) -> anyhow::Result<Self> {
+        let stop_far = far.as_ref().is_some_and(sides::Far::never_sleeps);
+        let far = far.map(|far| Side::start(&Role::Far(far), &placement.far)).transpose()?;
+        let address: Option<SocketAddr> = far.as_ref().and_then(|(_, ready)| ready.address);
+        let (near, _) = Side::start(&Role::Near(near, address), &placement.near)?;
+        let pair = Self { near, far: far.map(|(side, _)| side), stop_far };
+        pair.rest()?;
+        Ok(pair)
+    }
+
+    /// Nothing of an end that spins when idle may run while others are measured.
+    fn rest(&self) -> anyhow::Result<()> {
+        let far = self.far.as_ref().filter(|_| self.stop_far);
+        far.map_or(Ok(()), |far| far.signal(Signal::SIGSTOP))
+    }
+
+    fn resume(&self) -> anyhow::Result<()> {
+        let far = self.far.as_ref().filter(|_| self.stop_far);
+        far.map_or(Ok(()), |far| far.signal(Signal::SIGCONT))
+    }
+
+    pub(crate) fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
+        self.resume()?;
+        let remark = self.near.tell(Order::WarmUp(*effort))?;
+        self.rest()?;
+        Ok(remark)
+    }
+
+    pub(crate) fn run(&mut self, effort: &Effort) -> anyhow::Result<Sample> {
+        self.resume()?;
+        if let Some(far) = &mut self.far {
+            far.tell::<()>(Order::Begin)?;
+        }
+        let Done { work, cpu: near } = self.near.tell(Order::Run(*effort))?;
+        let far = match &mut self.far {
+            Some(far) => far.tell(Order::End)?,
+            None => 0.0,
+        };
+        self.rest()?;
+        Ok(Sample { value: work.value, cpu: [near / work.amount, far / work.amount] })
+    }
+}

@@ -1,0 +1,250 @@
+//! What is measured, against what, and what it shall come to.
+
+use crate::{
+    row::Target::{self, AtLeast, AtMost, Report},
+    sides::{
+        Far, Near, Wait,
+        call::Calls,
+        engine::What,
+        udp_stream::Packets,
+        write::{Device, MESSAGE},
+    },
+};
+
+/// Something that is measured: one pair of processes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Contender {
+    pub(crate) far: Option<Far>,
+    pub(crate) near: Near,
+}
+
+/// One row of the table.
+#[derive(Clone, Debug)]
+pub(crate) struct Comparison {
+    pub(crate) name: String,
+    /// Contenders of the measure by their place.
+    pub(crate) ours: usize,
+    pub(crate) reference: Option<usize>,
+    pub(crate) target: Target,
+    pub(crate) aim: Option<Target>,
+}
+
+/// Contenders that take turns within each repeat, and rows about them.
+#[derive(Clone, Debug)]
+pub(crate) struct Turns {
+    pub(crate) contenders: Vec<Contender>,
+    pub(crate) rows: Vec<Comparison>,
+    pub(crate) unit: &'static str,
+    /// The unit of CPU time by work, with a factor from seconds; `None`: of no interest.
+    pub(crate) cpu: Option<Cpu>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cpu {
+    pub(crate) unit: &'static str,
+    pub(crate) per_second: f64,
+    /// What the near and the far end are called.
+    pub(crate) ends: &'static [&'static str],
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Measure {
+    Turns(Turns),
+    /// Idle sessions are watched all at the same time.
+    Idle,
+}
+
+const STREAM_CPU: Cpu = Cpu { unit: "s/GiB", per_second: 1.0, ends: &["sender", "receiver"] };
+const CALL_CPU: Cpu = Cpu { unit: "us/call", per_second: 1e6, ends: &["host", "server"] };
+
+impl Measure {
+    /// Of its rows, those about CPU time left out.
+    pub(crate) fn names(&self) -> Vec<String> {
+        match self {
+            Self::Turns(turns) => turns.rows.iter().map(|row| row.name.clone()).collect(),
+            Self::Idle => crate::idle::names(),
+        }
+    }
+
+    pub(crate) fn is_about(&self, text: &str) -> bool {
+        self.names().iter().any(|name| name.contains(text))
+    }
+}
+
+/// The contenders of a measure, while it is put together.
+#[derive(Default)]
+struct Builder {
+    contenders: Vec<Contender>,
+    rows: Vec<Comparison>,
+}
+
+impl Builder {
+    fn contender(&mut self, far: impl Into<Option<Far>>, near: Near) -> usize {
+        self.contenders.push(Contender { far: far.into(), near });
+        self.contenders.len() - 1
+    }
+
+    fn row(
+        &mut self,
+        name: impl Into<String>,
+        ours: usize,
+        reference: impl Into<Option<usize>>,
+        target: Target,
+        aim: impl Into<Option<Target>>,
+    ) {
+        let (name, reference, aim) = (name.into(), reference.into(), aim.into());
+        self.rows.push(Comparison { name, ours, reference, target, aim });
+    }
+
+    fn measure(self, unit: &'static str, cpu: impl Into<Option<Cpu>>) -> Measure {
+        let Self { contenders, rows } = self;
+        Measure::Turns(Turns { contenders, rows, unit, cpu: cpu.into() })
+    }
+}
+
+/// All there are, in the order of the table.
+pub(crate) fn all() -> Vec<Measure> {
+    vec![
+        writes_at_4096(),
+        writes_at_1024(),
+        writes_without_offload(),
+        calls(Wait::Spin),
+        calls(Wait::Block),
+        pooled_call(),
+        sessions(),
+        connecting(),
+        loss(),
+        Measure::Idle,
+        engine(),
+    ]
+}
+
+fn device(mtu: u32) -> Device {
+    Device { mtu, offload: true, loss_per_million: 0 }
+}
+
+fn writes(builder: &mut Builder, device: Device) -> usize {
+    builder.contender(Far::Write(device), Near::Write(device))
+}
+
+fn udp(builder: &mut Builder, mtu: usize, offload: bool) -> usize {
+    let packets = Packets { mtu, offload };
+    builder.contender(Far::UdpStream(packets), Near::UdpStream(packets))
+}
+
+fn writes_at_4096() -> Measure {
+    let mut b = Builder::default();
+    let (ours, udp) = (writes(&mut b, device(4096)), udp(&mut b, 4096, true));
+    let tcp = b.contender(Far::TcpStream, Near::TcpStream);
+    b.row("WRITE 1 MiB, MTU 4096, vs raw UDP with GSO+GRO", ours, udp, AtLeast(0.5), AtLeast(0.8));
+    b.row("WRITE 1 MiB, MTU 4096, vs TCP, 64 KiB writes", ours, tcp, AtLeast(1.0), AtLeast(1.5));
+    b.measure("GiB/s", STREAM_CPU)
+}
+
+fn writes_at_1024() -> Measure {
+    let mut b = Builder::default();
+    let (ours, udp) = (writes(&mut b, device(1024)), udp(&mut b, 1024, true));
+    b.row("WRITE 1 MiB, MTU 1024, vs raw UDP with GSO+GRO", ours, udp, AtLeast(0.5), AtLeast(0.8));
+    b.measure("GiB/s", STREAM_CPU)
+}
+
+fn writes_without_offload() -> Measure {
+    let mut b = Builder::default();
+    let ours = writes(&mut b, Device { offload: false, ..device(4096) });
+    let udp = udp(&mut b, 4096, false);
+    b.row("WRITE 1 MiB, MTU 4096, no GSO/GRO, vs raw UDP without", ours, udp, AtLeast(0.85), None);
+    b.measure("GiB/s", STREAM_CPU)
+}
+
+fn calls(wait: Wait) -> Measure {
+    let mut b = Builder::default();
+    let ours = b.contender(Far::Call(wait), Near::Call(Calls { wait, pooled: false }));
+    let udp = b.contender(Far::UdpPing(wait), Near::UdpPing(wait));
+    let rpc = b.contender(Far::Rpc, Near::Rpc);
+    let (how, udp_aim, rpc_target) = match wait {
+        Wait::Spin => ("spinning", AtMost(1.3), AtMost(0.25)),
+        _ => ("blocking", AtMost(1.2), AtMost(0.8)),
+    };
+    b.row(format!("64-byte call, {how}, p50, vs UDP ping-pong, {how}"), ours, udp, AtMost(2.0), udp_aim);
+    b.row(format!("64-byte call, {how}, p50, vs gRPC (tonic)"), ours, rpc, rpc_target, None);
+    b.measure("us", CALL_CPU)
+}
+
+fn pooled_call() -> Measure {
+    let mut b = Builder::default();
+    let wait = Wait::Adaptive;
+    let [pooled, inline] =
+        [true, false].map(|pooled| b.contender(Far::Call(wait), Near::Call(Calls { wait, pooled })));
+    b.row("64-byte call through the worker pool, p50, vs inline", pooled, inline, Report, None);
+    b.measure("us", CALL_CPU)
+}
+
+fn sessions() -> Measure {
+    let mut b = Builder::default();
+    let crowd = |b: &mut Builder, count| b.contender(Far::Call(Wait::Adaptive), Near::Sessions(count));
+    let one = crowd(&mut b, 1);
+    b.row("64-byte calls per second, 1 session", one, None, Report, None);
+    for count in [8, 64] {
+        let many = crowd(&mut b, count);
+        b.row(format!("64-byte calls per second, {count} sessions, vs 1 session"), many, one, Report, None);
+    }
+    b.measure("calls/s", CALL_CPU)
+}
+
+fn connecting() -> Measure {
+    let mut b = Builder::default();
+    let connect = |b: &mut Builder, bytes| b.contender(Far::Call(Wait::Adaptive), Near::Connect(bytes));
+    let (small, large) = (connect(&mut b, 4 << 10), connect(&mut b, 256 << 20));
+    b.row("connect + MRSP + first call, 4 x 4 KiB", small, None, Report, None);
+    b.row("connect + MRSP + first call, 4 x 256 MiB, vs 4 x 4 KiB", large, small, AtMost(2.0), None);
+    b.measure("ms", None)
+}
+
+fn loss() -> Measure {
+    let mut b = Builder::default();
+    let lossless = writes(&mut b, device(4096));
+    for (percent, target, aim) in [("0.1", 0.8, 0.9), ("1", 0.4, 0.6), ("5", 0.1, 0.2)] {
+        let loss_per_million = match percent {
+            "0.1" => 1_000,
+            "1" => 10_000,
+            _ => 50_000,
+        };
+        let lossy = writes(&mut b, Device { loss_per_million, ..device(4096) });
+        let name = format!("WRITE 1 MiB, MTU 4096, {percent} % of packets lost, vs none");
+        b.row(name, lossy, lossless, AtLeast(target), AtLeast(aim));
+    }
+    b.measure("GiB/s", STREAM_CPU)
+}
+
+fn engine() -> Measure {
+    let mut b = Builder::default();
+    let packet = crate::engine::Codec::new().bytes();
+    let engine = |b: &mut Builder, what| b.contender(None, Near::Engine(what));
+    let write = engine(&mut b, What::Write);
+    let copy_message = engine(&mut b, What::Copy(MESSAGE));
+    let codec = engine(&mut b, What::Codec);
+    let icrc = engine(&mut b, What::Icrc);
+    let copy_packet = engine(&mut b, What::Copy(packet));
+    b.row("roce engine, both ends, WRITE 1 MiB, vs memcpy", write, copy_message, Report, None);
+    b.row("roce codec, decode + encode a WRITE packet of 4 KiB, vs memcpy", codec, copy_packet, Report, None);
+    b.row("roce ICRC of a WRITE packet of 4 KiB, vs memcpy", icrc, copy_packet, Report, None);
+    b.measure("ns", None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_rows_name_contenders() {
+        let names: Vec<_> = all().iter().flat_map(Measure::names).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        for measure in all() {
+            let Measure::Turns(turns) = measure else { continue };
+            let all = turns.contenders.len();
+            assert!(turns.rows.iter().all(|row| row.ours < all && row.reference.is_none_or(|at| at < all)));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Repeats, and the rows they come to.
+
+use std::{io::IsTerminal, time::Duration};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::{
+    Table,
+    child::{Pair, Sample},
+    idle,
+    measures::{Comparison, Cpu, Measure, Turns},
+    output::number,
+    placement::Placement,
+    row::{Row, Target},
+    side::Effort,
+};
+
+/// How all of it is measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) repeats: u32,
+    pub(crate) effort: Effort,
+    pub(crate) placement: Placement,
+}
+
+/// Measures all of it, prints rows as they come, and gives those in whose name `only` is.
+pub(crate) fn run(
+    measures: &[Measure],
+    only: Option<&str>,
+    settings: &Settings,
+    table: &Table,
+) -> anyhow::Result<Vec<Row>> {
+    let progress = Progress::new(measures.len() as u64 * u64::from(settings.repeats + 1));
+    progress.suspend(|| table.header())?;
+    let mut all = Vec::new();
+    for measure in measures {
+        let mut rows = match measure {
+            Measure::Turns(turns) => take_turns(turns, only, settings, &progress)?,
+            Measure::Idle => idle::run(settings, &progress)?,
+        };
+        rows.retain(|row| only.is_none_or(|text| row.measure.contains(text)));
+        progress.suspend(|| rows.iter().filter(|row| !row.is_detail).try_for_each(|row| table.row(row)))?;
+        all.extend(rows);
+    }
+    progress.finish();
+    Ok(all)
+}
+
+/// Runs the contenders in turn, every other time in reverse.
+fn take_turns(
+    turns: &Turns,
+    only: Option<&str>,
+    settings: &Settings,
+    progress: &Progress,
+) -> anyhow::Result<Vec<Row>> {
+    let Settings { repeats, effort, placement } = settings;
+    let rows: Vec<_> =
+        turns.rows.iter().filter(|row| only.is_none_or(|text| row.name.contains(text))).collect();
+    let needed = |place: &usize| rows.iter().any(|row| row.ours == *place || row.reference == Some(*place));
+    let places: Vec<_> = (0..turns.contenders.len()).filter(needed).collect();
+    progress.say(&rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join("; "));
+    let mut pairs = Vec::new();
+    for contender in &turns.contenders {
+        let needed = places.contains(&pairs.len());
+        pairs.push(needed.then(|| Pair::start(contender.far, contender.near, placement)).transpose()?);
+    }
+    let mut remarks = vec![String::new(); pairs.len()];
+    for (pair, remark) in pairs.iter_mut().zip(&mut remarks) {
+        if let Some(pair) = pair {
+            *remark = pair.warm_up(effort)?;
+        }
+    }
+    progress.step();
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); pairs.len()];
+    for repeat in 0..*repeats {
+        for turn in 0..places.len() {
+            let turn = if repeat % 2 == 0 { turn } else { places.len() - 1 - turn };
+            let place = places[turn];
+            if let Some(pair) = &mut pairs[place] {
+                samples[place].push(pair.run(effort)?);
+            }
+        }
+        progress.step();
+    }
+    Ok(rows.into_iter().flat_map(|row| rows_of(turns, row, &samples, &remarks)).collect())
+}
+
+/// The row itself, and those about CPU time.
+fn rows_of(turns: &Turns, row: &Comparison, samples: &[Vec<Sample>], remarks: &[String]) -> Vec<Row> {
+    let figure = |name: &str, unit, target, of: &dyn Fn(&Sample) -> f64| {
+        let values = |place: usize| samples[place].iter().map(of);
+        match row.reference {
+            Some(reference) => {
+                let pairs: Vec<_> = values(row.ours).zip(values(reference)).collect();
+                Row::compared(name, unit, target, &pairs)
+            }
+            None => Row::alone(name, unit, target, &values(row.ours).collect::<Vec<_>>()),
+        }
+    };
+    let main = figure(&row.name, turns.unit, row.target, &|sample| sample.value);
+    let mut remark: Vec<_> = [Some(row.ours), row.reference]
+        .into_iter()
+        .flatten()
+        .map(|place| remarks[place].clone())
+        .filter(|remark| !remark.is_empty())
+        .collect();
+    remark.dedup();
+    let cpu = turns.cpu.map_or(Vec::new(), |Cpu { unit, per_second, ends }| {
+        let about = |(end, what): (usize, &&str)| {
+            let name = format!("{}: CPU of {what}", row.name);
+            figure(&name, unit, Target::Report, &|sample| sample.cpu[end] * per_second).detail()
+        };
+        ends.iter().enumerate().map(about).collect()
+    });
+    if let Some(Cpu { unit, .. }) = turns.cpu {
+        let both = |of: fn(&Row) -> Option<f64>| {
+            let parts: Vec<_> = cpu.iter().filter_map(of).map(number).collect();
+            parts.join("+")
+        };
+        let reference = both(|row| row.reference);
+        let beside = if reference.is_empty() { String::new() } else { format!(", reference {reference}") };
+        remark.insert(0, format!("CPU {} {unit}{beside}", both(|row| row.ours)));
+    }
+    let main = main.aiming(row.aim).remarked(remark.join("; "));
+    std::iter::once(main).chain(cpu).collect()
+}
+
+/// What is being measured, on standard error: a bar on a terminal, lines elsewhere.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    is_terminal: bool,
+}
+
+impl Progress {
+    fn new(steps: u64) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
+        // The template is a constant, so the default is never used.
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let is_terminal = std::io::stderr().is_terminal();
+        if is_terminal {
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+        Self { bar, is_terminal }
+    }
+
+    pub(crate) fn say(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
+        if !self.is_terminal {
+            eprintln!("measuring {what}");
+        }
+    }
+
+    pub(crate) fn step(&self) {
+        self.bar.inc(1);
+    }
+
+    fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
+    }
+
+    fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

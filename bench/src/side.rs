@@ -1,0 +1,146 @@
+//! A process that is one end of a measurement: what it is told, and what it answers. One line of JSON each.
+
+use std::{
+    io::{self, BufRead, Write},
+    net::SocketAddr,
+};
+
+use anyhow::Context as _;
+use nix::sys::{prctl, signal::Signal};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{cpu, placement, sides};
+
+/// `naa bench side`, of which nobody needs to know.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A `Role` in JSON
+    role: String,
+    /// CPUs to stay on; none: all
+    cpus: Vec<usize>,
+}
+
+/// Which end of which measurement.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// Does nothing but what the near end makes it do.
+    Far(sides::Far),
+    /// Measures, towards the far end at the address if there is one.
+    Near(sides::Near, Option<SocketAddr>),
+}
+
+/// How much to do in one repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Effort {
+    /// For what moves bytes or counts calls: about so long.
+    pub(crate) seconds: f64,
+    /// For what times single calls.
+    pub(crate) calls: u32,
+    /// For what watches idle sessions.
+    pub(crate) idle_seconds: f64,
+}
+
+impl Effort {
+    pub(crate) const USUAL: Self = Self { seconds: 0.3, calls: 5000, idle_seconds: 5.0 };
+    pub(crate) const QUICK: Self = Self { seconds: 0.05, calls: 500, idle_seconds: 1.0 };
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// To the near end: do it once, and find the best settings. Answer: what they are, in words.
+    WarmUp(Effort),
+    /// To the near end: do it. Answer: [`Done`].
+    Run(Effort),
+    /// To the far end: a repeat begins. Answer: nothing.
+    Begin,
+    /// To the far end: it is over. Answer: CPU seconds since its beginning.
+    End,
+}
+
+/// The first line a side prints.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Ready {
+    pub(crate) address: Option<SocketAddr>,
+}
+
+/// What the near end found.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) work: Work,
+    /// CPU seconds of this end.
+    pub(crate) cpu: f64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    /// The figure, in the measurement's unit.
+    pub(crate) value: f64,
+    /// How much was done: GiB, or calls.
+    pub(crate) amount: f64,
+}
+
+/// The end that measures.
+pub(crate) trait Measure {
+    /// Settings that were found best, in words.
+    fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
+        self.run(effort).map(|_| String::new())
+    }
+
+    fn run(&mut self, effort: &Effort) -> anyhow::Result<Work>;
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    // A stopped process would not notice that its standard input has ended.
+    prctl::set_pdeathsig(Signal::SIGKILL).context("cannot arrange to end with the parent")?;
+    placement::stay_on(&args.cpus)?;
+    let role = serde_json::from_str(&args.role).context("`naa bench` starts this by itself")?;
+    match role {
+        Role::Far(far) => serve(far),
+        Role::Near(near, address) => measure(near, address),
+    }
+}
+
+fn serve(far: sides::Far) -> anyhow::Result<()> {
+    let (address, _running) = far.start()?;
+    answer(&Ready { address: Some(address) })?;
+    let mut begin = cpu::time()?;
+    orders(|order| match order {
+        Order::End => answer(&(cpu::time()? - begin)),
+        _ => {
+            begin = cpu::time()?;
+            answer(&())
+        }
+    })
+}
+
+fn measure(near: sides::Near, far: Option<SocketAddr>) -> anyhow::Result<()> {
+    let mut near = near.start(far)?;
+    answer(&Ready { address: None })?;
+    orders(|order| match order {
+        Order::WarmUp(effort) => answer(&near.warm_up(&effort)?),
+        Order::Run(effort) => {
+            let begin = cpu::time()?;
+            let work = near.run(&effort)?;
+            answer(&Done { work, cpu: cpu::time()? - begin })
+        }
+        Order::Begin | Order::End => answer(&()),
+    })
+}
+
+/// Obeys until standard input ends, as it does with the process that gives the orders.
+fn orders(mut obey: impl FnMut(Order) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    for line in io::stdin().lock().lines() {
+        obey(parse(&line?)?)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn parse<T: DeserializeOwned>(line: &str) -> anyhow::Result<T> {
+    serde_json::from_str(line).with_context(|| format!("not understood: {line:?}"))
+}
+
+fn answer<T: Serialize>(answer: &T) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(answer)?)?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,82 @@
+//! The protocol without sockets, on one thread.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use super::fill::Fill;
+use crate::{
+    engine::{Codec, Copying, Icrc, Pair},
+    side::{Effort, Measure, Work},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum What {
+    /// A WRITE of 1 MiB between two endpoints.
+    Write,
+    /// Decoding and encoding a WRITE packet.
+    Codec,
+    /// The ICRC of a packet.
+    Icrc,
+    /// Copying so many bytes.
+    Copy(usize),
+}
+
+pub(super) struct Engine {
+    once: Box<dyn FnMut() -> Option<()>>,
+    fill: Fill,
+}
+
+impl Engine {
+    pub(super) fn new(what: What) -> anyhow::Result<Self> {
+        let once: Box<dyn FnMut() -> Option<()>> = match what {
+            What::Write => {
+                let mut pair = Pair::new().context("the engine does not connect")?;
+                Box::new(move || pair.write())
+            }
+            What::Codec => {
+                let mut codec = Codec::new();
+                Box::new(move || codec.run())
+            }
+            What::Icrc => {
+                let icrc = Icrc::new().context("no flow")?;
+                Box::new(move || {
+                    icrc.run();
+                    Some(())
+                })
+            }
+            What::Copy(bytes) => {
+                let mut copying = Copying::new(bytes);
+                Box::new(move || {
+                    copying.run();
+                    Some(())
+                })
+            }
+        };
+        Ok(Self { once, fill: Fill::new() })
+    }
+
+    fn repeat(&mut self, times: u64) -> anyhow::Result<Duration> {
+        let start = Instant::now();
+        for _ in 0..times {
+            (self.once)().context("the engine fails")?;
+        }
+        Ok(start.elapsed())
+    }
+}
+
+impl Measure for Engine {
+    fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
+        let mut fill = self.fill;
+        fill.warm_up(effort, |times| self.repeat(times))?;
+        self.fill = fill;
+        Ok(String::new())
+    }
+
+    fn run(&mut self, _: &Effort) -> anyhow::Result<Work> {
+        let time = self.repeat(self.fill.amount)?;
+        let amount = self.fill.amount as f64;
+        Ok(Work { value: time.as_secs_f64() * 1e9 / amount, amount })
+    }
+}

@@ -1,0 +1,111 @@
+//! The ends of all measurements.
+
+pub(crate) mod call;
+mod connect;
+pub(crate) mod engine;
+mod fill;
+mod idle;
+mod rpc;
+mod tcp_stream;
+mod udp_ping;
+pub(crate) mod udp_stream;
+pub(crate) mod write;
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use verbs::WaitMode;
+
+use crate::side::Measure;
+
+/// How an end waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Wait {
+    Spin,
+    Block,
+    /// What hosts and servers do unless told otherwise.
+    Adaptive,
+}
+
+impl From<Wait> for WaitMode {
+    fn from(wait: Wait) -> Self {
+        match wait {
+            Wait::Spin => Self::Spin,
+            Wait::Block => Self::Block,
+            Wait::Adaptive => Self::Adaptive,
+        }
+    }
+}
+
+/// What is kept running while the process lives.
+type Running = Box<dyn Send>;
+
+/// The end that is measured from elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Far {
+    Write(write::Device),
+    UdpStream(udp_stream::Packets),
+    TcpStream,
+    /// A server of the inline and pooled functions.
+    Call(Wait),
+    UdpPing(Wait),
+    Rpc,
+}
+
+impl Far {
+    pub(crate) fn start(self) -> anyhow::Result<(SocketAddr, Running)> {
+        match self {
+            Self::Write(device) => write::serve(&device),
+            Self::UdpStream(packets) => udp_stream::serve(packets),
+            Self::TcpStream => tcp_stream::serve(),
+            Self::Call(wait) => call::serve(wait),
+            Self::UdpPing(wait) => udp_ping::serve(wait),
+            Self::Rpc => rpc::serve(),
+        }
+    }
+
+    /// It takes a core also when nothing is asked of it.
+    pub(crate) fn never_sleeps(&self) -> bool {
+        matches!(self, Self::Call(Wait::Spin) | Self::UdpPing(Wait::Spin))
+    }
+}
+
+/// The end that measures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Near {
+    /// GiB/s.
+    Write(write::Device),
+    UdpStream(udp_stream::Packets),
+    TcpStream,
+    /// Microseconds of the median call.
+    Call(call::Calls),
+    UdpPing(Wait),
+    Rpc,
+    /// Calls per second of so many sessions.
+    Sessions(u32),
+    /// Milliseconds from nothing to the end of the first call, with regions of so many bytes.
+    Connect(u64),
+    /// Does nothing, with so many sessions.
+    Idle(u32),
+    /// Nanoseconds.
+    Engine(engine::What),
+}
+
+impl Near {
+    pub(crate) fn start(self, far: Option<SocketAddr>) -> anyhow::Result<Box<dyn Measure>> {
+        let towards = || far.context("this measurement needs another end");
+        Ok(match self {
+            Self::Write(device) => Box::new(write::Source::connect(&device, towards()?)?),
+            Self::UdpStream(packets) => Box::new(udp_stream::Source::connect(packets, towards()?)?),
+            Self::TcpStream => Box::new(tcp_stream::Source::connect(towards()?)?),
+            Self::Call(calls) => Box::new(call::Caller::connect(calls, towards()?)?),
+            Self::UdpPing(wait) => Box::new(udp_ping::Caller::connect(wait, towards()?)?),
+            Self::Rpc => Box::new(rpc::Caller::connect(towards()?)?),
+            Self::Sessions(count) => Box::new(call::Crowd::connect(count, towards()?)?),
+            Self::Connect(bytes) => Box::new(connect::Connecting::new(bytes, towards()?)?),
+            Self::Idle(count) => Box::new(idle::Idle::new(count, towards()?)?),
+            Self::Engine(what) => Box::new(engine::Engine::new(what)?),
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! The least a call can cost: a datagram there and one back.
+
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+
+use super::{Running, Wait, call::BYTES, fill::latency};
+use crate::{
+    address,
+    side::{Effort, Measure, Work},
+};
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn socket(wait: Wait) -> anyhow::Result<UdpSocket> {
+    let socket = UdpSocket::bind((address::free()?, 0))?;
+    match wait {
+        Wait::Spin => socket.set_nonblocking(true)?,
+        Wait::Block | Wait::Adaptive => socket.set_read_timeout(Some(PATIENCE))?,
+    }
+    Ok(socket)
+}
+
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+pub(super) fn serve(wait: Wait) -> anyhow::Result<(SocketAddr, Running)> {
+    let socket = socket(wait)?;
+    let address = socket.local_addr()?;
+    thread::Builder::new().name("echo".into()).spawn(move || {
+        // Ends when the other end has gone; that one tells why.
+        let _ = echo(&socket);
+    })?;
+    Ok((address, Box::new(())))
+}
+
+fn echo(socket: &UdpSocket) -> io::Result<()> {
+    let mut bytes = [0; BYTES];
+    let mut connected = false;
+    loop {
+        match socket.recv_from(&mut bytes) {
+            Ok((_, from)) if !connected => {
+                socket.connect(from)?;
+                connected = true;
+            }
+            Ok(_) => {}
+            Err(error) if is_nothing(&error) => {
+                std::hint::spin_loop();
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        socket.send(&bytes)?;
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Caller {
+    socket: UdpSocket,
+    wait: Wait,
+}
+
+impl Caller {
+    pub(super) fn connect(wait: Wait, far: SocketAddr) -> anyhow::Result<Self> {
+        let socket = socket(wait)?;
+        socket.connect(far)?;
+        Ok(Self { socket, wait })
+    }
+
+    fn call(&self) -> io::Result<()> {
+        let mut bytes = [7; BYTES];
+        self.socket.send(&bytes)?;
+        loop {
+            match self.socket.recv(&mut bytes) {
+                Err(error) if self.wait == Wait::Spin && is_nothing(&error) => std::hint::spin_loop(),
+                other => return other.map(drop),
+            }
+        }
+    }
+}
+
+impl Measure for Caller {
+    fn run(&mut self, effort: &Effort) -> anyhow::Result<Work> {
+        let mut times = Vec::with_capacity(effort.calls as usize);
+        for _ in 0..effort.calls {
+            let start = Instant::now();
+            self.call().context("no answer to a datagram")?;
+            times.push(start.elapsed().as_nanos() as u64);
+        }
+        Ok(latency(&mut times))
+    }
+}

@@ -1,0 +1,391 @@
+//! `naa bench offload`: from which size on is offloading not slower than computing here?
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::ensure;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use mrsp::{
+    FunctionCode,
+    builtin::{self, Element, FftDirection},
+};
+use naa_bench::{
+    Json, Table,
+    row::{MOST_SPREAD, Report, Row, Target},
+};
+use naa_host::{
+    Device, Param, Session, SessionConfig,
+    builtin::{Arguments, Job},
+};
+
+use super::local::local;
+use crate::{
+    demo::{
+        cases::{Case, Input},
+        children::Server,
+        data,
+        prepare::{Prepared, Task, prepare},
+    },
+    peer::ServerName,
+    show,
+};
+
+/// Measure from which size on offloading a function pays
+///
+/// For each function and input size: the time of computing here, on one core with the same libraries; that of a call
+/// on a connected session whose data lies in its regions; and that of everything at once: connecting, copying in,
+/// calling, copying out. The break-even size is the smallest measured one from which on the call is not slower, by
+/// repeats that differ by at most 20 %.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    naa bench offload                          with a server process on this machine\n  \
+    naa bench offload --server 10.9.0.2        with the accelerator it is about\n  \
+    naa bench offload --only sort --json sort.json\n  \
+    naa bench offload --quick                  a look in seconds\n\n\
+    With a server on this machine both sides have equal cores and share them, so offloading can hardly pay; what \
+    remains is its cost. Repeats are interleaved; short computations are repeated within each for a millisecond. \
+    Sizes up to 1 MiB have all repeats, larger ones a half, a third and a fifth of them. `nothing`, \
+    `increment-by-two` and `catalogue` compute nothing else, and are left out.")]
+pub(crate) struct Args {
+    /// Measure with this accelerator instead of a server process on this machine
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    server: Option<ServerName>,
+    /// Only functions whose name contains TEXT
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Repeats of each measurement, for sizes up to 1 MiB [default: 15, 3 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    repeats: Option<u32>,
+    /// Few sizes and repeats
+    #[arg(long)]
+    quick: bool,
+    /// Write the rows as JSON; - is standard output, and the table goes to standard error
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const SIZES: [usize; 9] = [KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB];
+const QUICK_SIZES: [usize; 3] = [KIB, 64 * KIB, MIB];
+const FUNCTIONS: [FunctionCode; 12] = [
+    builtin::INCREMENT,
+    builtin::SHA256,
+    builtin::CRC32C,
+    builtin::DGEMM,
+    builtin::FFT,
+    builtin::LZ4_COMPRESS,
+    builtin::LZ4_DECOMPRESS,
+    builtin::ZSTD_COMPRESS,
+    builtin::ZSTD_DECOMPRESS,
+    builtin::VECTOR_ADD,
+    builtin::HISTOGRAM,
+    builtin::SORT,
+];
+/// What a repeat takes at least, so that clocks and single interruptions do not matter.
+const LEAST: Duration = Duration::from_millis(1);
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let only = args.only.as_deref().unwrap_or_default();
+    let named: Vec<_> = FUNCTIONS.into_iter().filter(|&function| name(function).contains(only)).collect();
+    ensure!(
+        !named.is_empty(),
+        "no function has {only:?} in its name; they are {}",
+        FUNCTIONS.map(name).join(", ")
+    );
+    let json = args.json.as_deref().map(Json::open).transpose()?;
+    let table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
+    let (server, child) = match &args.server {
+        Some(server) => (server.resolve()?, None),
+        None => {
+            let child = Server::start()?;
+            (child.address(), Some(child))
+        }
+    };
+    let bench = Bench { device: Device::towards(server)?, server };
+    let sizes = if args.quick { &QUICK_SIZES[..] } else { &SIZES };
+    let repeats = args.repeats.unwrap_or(if args.quick { 3 } else { 15 });
+    let rows = bench.table(&named, sizes, repeats, &table)?;
+    if let Some(child) = child {
+        child.end();
+    }
+    json.map_or(Ok(()), |json| json.write(&Report { rows }))
+}
+
+fn name(function: FunctionCode) -> &'static str {
+    builtin::name(function).unwrap_or("unnamed")
+}
+
+/// About so many bytes of input.
+fn input(function: FunctionCode, bytes: usize) -> Input {
+    match function {
+        builtin::DGEMM => Input::Matrices((bytes / 16).isqrt()),
+        builtin::FFT => Input::Signal(bytes / 16, FftDirection::Forward),
+        builtin::VECTOR_ADD => Input::Numbers(bytes / 16, Element::F64),
+        builtin::HISTOGRAM | builtin::SORT => Input::Numbers(bytes / 8, Element::F64),
+        _ => Input::Generated(bytes),
+    }
+}
+
+/// Fewer for larger sizes.
+fn repeats_of(bytes: usize, repeats: u32) -> u32 {
+    let share = match bytes / MIB {
+        0..=1 => 1,
+        2..=4 => 2,
+        5..=16 => 3,
+        _ => 5,
+    };
+    (repeats / share).max(3)
+}
+
+struct Bench {
+    device: Device,
+    server: SocketAddr,
+}
+
+/// Seconds of each repeat.
+#[derive(Default)]
+struct Times {
+    local: Vec<f64>,
+    offloaded: Vec<f64>,
+    /// With connecting and copying.
+    all: Vec<f64>,
+}
+
+impl Bench {
+    fn table(
+        &self,
+        functions: &[FunctionCode],
+        sizes: &[usize],
+        repeats: u32,
+        table: &Table,
+    ) -> anyhow::Result<Vec<Row>> {
+        let bar = progress((functions.len() * sizes.len()) as u64);
+        bar.suspend(|| {
+            table.line(&cells([
+                "function",
+                "bytes in",
+                "local",
+                "offloaded",
+                "ratio",
+                "with connecting",
+                "ratio",
+                "spread",
+                "repeats",
+            ]))
+        })?;
+        let mut rows = Vec::new();
+        let mut summary = Vec::new();
+        for &function in functions {
+            let mut ratios = Vec::new();
+            for &size in sizes {
+                bar.set_message(format!("{} {}", name(function), show::bytes(size as u64)));
+                let prepared = prepare(Case { function, input: input(function, size) })?;
+                let times = self.measure(&prepared, repeats_of(size, repeats))?;
+                let bytes = prepared.inputs.iter().map(|input| input.len() as u64).sum();
+                let [call, all] = times.rows(name(function), bytes);
+                bar.suspend(|| table.line(&line(name(function), bytes, &call, &all, times.local.len())))?;
+                ratios.push((bytes, call.ratio.unwrap_or(f64::INFINITY), call.spread));
+                rows.extend([call, all]);
+                bar.inc(1);
+            }
+            let row = break_even(name(function), &ratios);
+            summary.push(format!("{:16}  {}", name(function), row.remark));
+            rows.push(row);
+        }
+        bar.finish_and_clear();
+        table.line("\noffloading is not slower")?;
+        summary.iter().try_for_each(|line| table.line(line))?;
+        Ok(rows)
+    }
+
+    fn measure(&self, prepared: &Prepared, repeats: u32) -> anyhow::Result<Times> {
+        let mut local = local(prepared)?;
+        let mut connected = Connected::new(self, prepared)?;
+        connected.call()?;
+        ensure!(
+            connected.is_right(prepared)?,
+            "{} gave another result than the computation here; run `naa demo`",
+            name(prepared.function)
+        );
+        let mut times = Times::default();
+        for _ in 0..repeats {
+            times.local.push(seconds(&mut local)?);
+            times.offloaded.push(seconds(|| connected.call())?);
+            times.all.push(seconds(|| self.everything(prepared))?);
+        }
+        connected.finalize()?;
+        Ok(times)
+    }
+
+    /// From bytes in memory to bytes in memory.
+    fn everything(&self, prepared: &Prepared) -> anyhow::Result<()> {
+        let mut connected = Connected::new(self, prepared)?;
+        connected.call()?;
+        let result = match &connected {
+            Connected::Job(job, _) => job.output(0)?.to_vec(),
+            Connected::InOut(session, _) => session.lease(0)?.to_vec(),
+        };
+        std::hint::black_box(&result);
+        connected.finalize()
+    }
+}
+
+/// A session with the inputs in its regions.
+enum Connected {
+    Job(Job, Arguments),
+    InOut(Session, FunctionCode),
+}
+
+impl Connected {
+    fn new(bench: &Bench, prepared: &Prepared) -> anyhow::Result<Self> {
+        let Prepared { function, inputs, room, .. } = prepared;
+        let config = SessionConfig::default();
+        let Task::Builtin(arguments) = prepared.task else {
+            let input = inputs.first().map_or(&[][..], Vec::as_slice);
+            let param = Param::in_out(*room).holding(input);
+            let session = Session::connect(&bench.device, bench.server, &[param], &config)?;
+            return Ok(Self::InOut(session, *function));
+        };
+        let sizes: Vec<_> = inputs.iter().map(Vec::len).collect();
+        let mut job = Job::connect(&bench.device, bench.server, &sizes, &[*room], &config)?;
+        for (index, input) in inputs.iter().enumerate() {
+            job.input(index)?.copy_from_slice(input);
+        }
+        Ok(Self::Job(job, arguments))
+    }
+
+    fn call(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Job(job, arguments) => job.run(arguments)?,
+            Self::InOut(session, function) => session.call(*function)?,
+        }
+        Ok(())
+    }
+
+    /// After the first call.
+    fn is_right(&self, prepared: &Prepared) -> anyhow::Result<bool> {
+        let output = match self {
+            Self::Job(job, _) => job.output(0)?,
+            Self::InOut(session, _) => session.lease(0)?,
+        };
+        let close = [builtin::DGEMM, builtin::FFT].contains(&prepared.function);
+        Ok(if close { data::is_close(output, &prepared.expected) } else { output == prepared.expected })
+    }
+
+    fn finalize(self) -> anyhow::Result<()> {
+        match self {
+            Self::Job(job, _) => job.finalize()?,
+            Self::InOut(session, _) => session.finalize()?,
+        }
+        Ok(())
+    }
+}
+
+/// Of one computation, which is made often enough to be timed.
+fn seconds(mut compute: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    let mut count = 1_u32;
+    loop {
+        let start = Instant::now();
+        for _ in 0..count {
+            compute()?;
+        }
+        let time = start.elapsed();
+        if time >= LEAST {
+            return Ok(time.as_secs_f64() / f64::from(count));
+        }
+        // At least twice as often, so that the clock is asked rarely.
+        let missing = LEAST.as_secs_f64() / time.as_secs_f64().max(1e-9);
+        count = count.saturating_mul((missing * 1.2).ceil().clamp(2.0, 1000.0) as u32);
+    }
+}
+
+impl Times {
+    fn rows(&self, name: &str, bytes: u64) -> [Row; 2] {
+        let row = |what: &str, ours: &[f64]| {
+            let us = |seconds: &f64| seconds * 1e6;
+            let pairs: Vec<_> = ours.iter().map(us).zip(self.local.iter().map(us)).collect();
+            Row::compared(format!("{name}, {}, {what}", show::bytes(bytes)), "us", Target::Report, &pairs)
+        };
+        [row("offloaded", &self.offloaded), row("offloaded with connecting and copying", &self.all)]
+    }
+}
+
+/// The smallest size from which on no ratio is above 1. Where repeats differ too much nothing is said to pay.
+fn break_even(name: &str, ratios: &[(u64, f64, Option<f64>)]) -> Row {
+    let calm = |spread: &Option<f64>| spread.is_some_and(|spread| spread <= MOST_SPREAD);
+    let pays = ratios.iter().rev().take_while(|(_, ratio, spread)| *ratio <= 1.0 && calm(spread)).last();
+    let sizes: Vec<_> = pays.iter().map(|(bytes, ..)| *bytes as f64).collect();
+    let remark = match (pays, ratios.last()) {
+        (Some((bytes, ..)), _) => format!("from {} on", show::bytes(*bytes)),
+        (None, Some((most, ratio, spread))) => {
+            let unsure = if calm(spread) { "" } else { ", with a spread over 20 %" };
+            format!("nowhere up to {}; there {ratio:.2} times as long{unsure}", show::bytes(*most))
+        }
+        (None, None) => String::new(),
+    };
+    let row = Row::alone(format!("{name}, break-even size"), "B", Target::Report, &sizes);
+    // That there is none is an answer too.
+    Row { pass: true, ..row }.remarked(remark)
+}
+
+fn line(name: &str, bytes: u64, call: &Row, all: &Row, repeats: usize) -> String {
+    let time = |us: Option<f64>| us.map_or("-".into(), |us| show::time(Duration::from_secs_f64(us / 1e6)));
+    let ratio = |ratio: Option<f64>| ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+    let spread = call.spread.map_or("-".into(), |spread| format!("{:.0} %", spread * 100.0));
+    cells([
+        name,
+        &show::bytes(bytes),
+        &time(call.reference),
+        &time(call.ours),
+        &ratio(call.ratio),
+        &time(all.ours),
+        &ratio(all.ratio),
+        &spread,
+        &repeats.to_string(),
+    ])
+}
+
+fn cells([function, bytes, local, call, ratio, all, all_ratio, spread, repeats]: [&str; 9]) -> String {
+    format!(
+        "{function:16}  {bytes:>8}  {local:>8}  {call:>9}  {ratio:>7}  {all:>15}  {all_ratio:>7}  {spread:>6}  \
+         {repeats:>7}"
+    )
+}
+
+fn progress(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
+    // The template is a constant, so the default is never used.
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn break_even_is_where_all_larger_sizes_pay() {
+        let row = |ratios: &[(u64, f64)]| {
+            let calm: Vec<_> = ratios.iter().map(|&(bytes, ratio)| (bytes, ratio, Some(0.1))).collect();
+            break_even("f", &calm)
+        };
+        let found = row(&[(1 << 10, 0.9), (4 << 10, 1.1), (16 << 10, 1.0), (64 << 10, 0.5)]);
+        assert_eq!((found.ours, found.remark.as_str(), found.pass), (Some(16384.0), "from 16 KiB on", true));
+        let none = row(&[(1 << 10, 0.9), (4 << 10, 1.5)]);
+        assert_eq!((none.ours, none.pass), (None, true));
+        assert_eq!(none.remark, "nowhere up to 4 KiB; there 1.50 times as long");
+        let unsure = break_even("f", &[(1 << 10, 0.5, Some(0.3))]);
+        assert!(unsure.ours.is_none() && unsure.remark.contains("spread"), "{}", unsure.remark);
+    }
+
+    #[test]
+    fn larger_sizes_are_repeated_less() {
+        assert_eq!(SIZES.map(|bytes| repeats_of(bytes, 15)), [15, 15, 15, 15, 15, 15, 7, 5, 3]);
+        assert_eq!(repeats_of(64 * MIB, 3), 3);
+    }
+}
