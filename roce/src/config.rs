@@ -47,7 +47,7 @@ impl Default for Config {
             max_responder_resources: 16,
             rnr_timer: 12,
             initial_window_bytes: 32 * 1024,
-            max_window_bytes: 512 * 1024,
+            max_window_bytes: 1024 * 1024,
             window: |start, max| Box::new(Aimd::new(start, max)),
             burst: 64,
             min_probe: Duration::from_micros(250),
