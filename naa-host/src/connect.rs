@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Instant};
 
 use mrsp::{CallPlan, HostSession};
-use verbs::Unreachable;
+use verbs::{RejectReason, Unreachable};
 
 use crate::{
     Device, Error, Param, SessionConfig,
@@ -55,8 +55,23 @@ fn allocate(link: &Link, index: usize, param: &Param<'_>) -> Result<Region, Erro
     Ok(region)
 }
 
+/// Queue pairs tried when the accelerator takes the number of each for one that it still remembers.
+const QUEUE_PAIRS: usize = 4;
+
 impl Parts {
     fn connect(&mut self, config: &SessionConfig, deadline: Instant) -> Result<(), Error> {
+        for _ in 1..QUEUE_PAIRS {
+            match self.connect_once(config, deadline) {
+                Err(Error::ConnectionRefused { reason: RejectReason::STALE_CONNECTION, .. }) => {
+                    self.link.renew()?;
+                }
+                result => return result,
+            }
+        }
+        self.connect_once(config, deadline)
+    }
+
+    fn connect_once(&mut self, config: &SessionConfig, deadline: Instant) -> Result<(), Error> {
         self.link.post_receive()?;
         self.link.connect(&config.connection(config.setup_timeout))?;
         loop {

@@ -38,10 +38,16 @@ pub enum Gone {
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Disconnected => f.write_str("it ended the connection; its log says why"),
+            Self::Disconnected => {
+                f.write_str("it ended the connection; it may have been stopped, its log says why")
+            }
             Self::Silent => {
                 f.write_str("it does not answer any more; see whether it runs and can be reached")
             }
+            // Nothing of ours failed and nobody said goodbye: the device refused what came.
+            Self::Failed(WcStatus::WrFlushError) => f.write_str(
+                "it sent what this side refuses, such as a WRITE outside a call's outputs; its log may say why",
+            ),
             Self::Failed(status) => write!(f, "the connection failed: {status}; its log may say why"),
         }
     }
@@ -50,8 +56,9 @@ impl fmt::Display for Gone {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    #[error("{peer} refused the connection: {}", refusal(*reason))]
-    ConnectionRefused { peer: SocketAddr, reason: RejectReason },
+    /// `said`: the accelerator's own words, if it gave any.
+    #[error("{peer} refused the connection: {}", refusal(*reason, said.as_deref()))]
+    ConnectionRefused { peer: SocketAddr, reason: RejectReason, said: Option<String> },
     /// `device` is the local side, for people.
     #[error("{peer} cannot be reached from {device}: {why}")]
     Unreachable { peer: SocketAddr, why: Unreachable, device: String },
@@ -143,7 +150,10 @@ impl Error {
     }
 }
 
-fn refusal(reason: RejectReason) -> String {
+fn refusal(reason: RejectReason, said: Option<&str>) -> String {
+    if let Some(said) = said {
+        return format!("{reason}: \"{said}\"");
+    }
     let remedy = match reason {
         RejectReason::INVALID_SERVICE_ID => "start one with `naa serve`, or correct the port",
         RejectReason::CONSUMER_DEFINED => "it is full or does not serve this address; its log says which",

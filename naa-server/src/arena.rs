@@ -1,14 +1,16 @@
 //! Memory of sessions: accounted for, and seen as slices only while no peer can reach it.
 //!
-//! An [`Allocation`] owns its registration and hands neither out, so it knows whether a peer has access. This
-//! is the one module of the crate with `unsafe`.
+//! An [`Allocation`] owns its registration and hands neither out, so it knows whether a peer has access. It shares
+//! its session's count of unfinished [`Sends`], so it knows whether the device may still read it: elements to
+//! send from are made only while something is counted, slices to write only while nothing is. This is the one
+//! module of the crate with `unsafe`.
 #![allow(unsafe_code)]
 
 use std::{
     fmt, io,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -98,7 +100,7 @@ impl Arena {
 
     /// A session's share: at most `limit` bytes of this arena.
     pub fn quota(&self, limit: u64) -> Quota {
-        Quota { arena: self.clone(), session: Meter::new(limit) }
+        Quota { arena: self.clone(), session: Meter::new(limit), sends: Sends::default() }
     }
 
     /// `len` zeroed bytes on no session's account.
@@ -106,17 +108,23 @@ impl Arena {
     /// # Errors
     /// [`ArenaError::Server`] past the limit, [`ArenaError::Map`] if the kernel refuses.
     pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
-        self.map(len, footprint(len)?, None)
+        self.map(len, footprint(len)?, None, Sends::default())
     }
 
-    fn map(&self, len: u64, taken: u64, session: Option<Charge>) -> Result<Allocation, ArenaError> {
+    fn map(
+        &self,
+        len: u64,
+        taken: u64,
+        session: Option<Charge>,
+        sends: Sends,
+    ) -> Result<Allocation, ArenaError> {
         let server = Charge::new(&self.0, taken).map_err(|left| ArenaError::Server {
             asked: taken,
             left,
             limit: self.0.limit,
         })?;
         let memory = region::alloc(usize::try_from(len).map_err(|_| no_such_size(len))?)?;
-        Ok(Allocation { held: Held::Private, memory, _charges: (server, session) })
+        Ok(Allocation { held: Held::Private, memory, sends, _charges: (server, session) })
     }
 }
 
@@ -125,6 +133,7 @@ impl Arena {
 pub struct Quota {
     arena: Arena,
     session: Arc<Meter>,
+    sends: Sends,
 }
 
 impl Quota {
@@ -140,12 +149,39 @@ impl Quota {
             left,
             limit,
         })?;
-        self.arena.map(len, taken, Some(charge))
+        self.arena.map(len, taken, Some(charge), self.sends.clone())
+    }
+
+    /// The session's sends from its allocations.
+    pub fn sends(&self) -> &Sends {
+        &self.sends
     }
 
     /// Bytes in use by live allocations of this session.
     pub fn used(&self) -> u64 {
         self.session.used()
+    }
+}
+
+/// Sends of a session that have not completed: from the first to the last the device reads allocations.
+/// Cloning shares the count.
+#[derive(Clone, Debug, Default)]
+pub struct Sends(Arc<AtomicU32>);
+
+impl Sends {
+    /// One more, before its elements are made.
+    pub fn begin(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One has completed. True if it was the last.
+    pub fn complete(&self) -> bool {
+        let less = |count: u32| Some(count.saturating_sub(1));
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok_and(|before| before <= 1)
+    }
+
+    pub fn unfinished(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -176,6 +212,7 @@ pub struct Allocation {
     // Declared first: deregistered before the bytes are given back.
     held: Held,
     memory: Memory,
+    sends: Sends,
     _charges: (Charge, Option<Charge>),
 }
 
@@ -237,13 +274,12 @@ impl Allocation {
         self.mr().map(Mr::rkey)
     }
 
-    /// `len` bytes from `offset` for a send, if registered and inside.
-    ///
-    /// The device reads them until the send has completed; do not start a call on the allocation before.
+    /// `len` bytes from `offset` for a send, if registered, inside, and the send was counted. The device reads them
+    /// until it has completed.
     pub fn sge(&self, offset: u64, len: u32) -> Option<Sge> {
         let end = offset.checked_add(u64::from(len))?;
         let inside = end <= u64::try_from(self.len()).ok()?;
-        self.mr().filter(|_| inside).map(|mr| mr.sge(offset, len))
+        self.mr().filter(|_| inside && self.sends.unfinished()).map(|mr| mr.sge(offset, len))
     }
 
     fn mr(&self) -> Option<&Mr> {
@@ -263,13 +299,13 @@ impl Allocation {
         Some(unsafe { self.memory.as_slice() })
     }
 
-    /// The bytes for writing, unless a peer may have access.
+    /// The bytes for writing, unless a peer may have access or the device may read them for a send.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        if matches!(self.held, Held::Granted(_)) {
+        if matches!(self.held, Held::Granted(_)) || self.sends.unfinished() {
             return None;
         }
-        // SAFETY: as in `bytes`; `&mut self` keeps other slices of it away, and every allocation is a mapping
-        // of its own.
+        // SAFETY: as in `bytes`; `&mut self` keeps other slices and new elements of sends away, all earlier sends
+        // are complete, and every allocation is a mapping of its own.
         Some(unsafe { self.memory.as_mut_slice() })
     }
 }

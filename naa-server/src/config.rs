@@ -57,8 +57,17 @@ impl Config {
     }
 }
 
-/// 16 GiB, or half of what the machine has: pages are mapped when touched, and too many end the process.
+/// 16 GiB, or half of what the machine has or `ulimit -v` permits: pages are mapped when touched, and too many end
+/// the process.
 pub fn default_memory() -> u64 {
     const MOST: u64 = 16 << 30;
-    region::physical_memory().map_or(MOST, |bytes| MOST.min(bytes / 2))
+    let most = [region::physical_memory(), address_space()].into_iter().flatten().min();
+    most.map_or(MOST, |bytes| MOST.min(bytes / 2))
+}
+
+/// Bytes of address space this process may have, where that is limited.
+fn address_space() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
 }

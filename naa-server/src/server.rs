@@ -14,7 +14,7 @@ use std::{
 
 use verbs::{Context, WaitOn};
 
-use crate::{config::Config, function::Registry, stats::Stats};
+use crate::{arena::Arena, config::Config, function::Registry, stats::Stats};
 use serving::Serving;
 
 /// Why a server did not start.
@@ -34,6 +34,7 @@ pub struct Server {
     on: WaitOn,
     orders: Arc<Orders>,
     stats: Arc<Stats>,
+    arena: Arena,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -58,12 +59,12 @@ impl Server {
                 serving::SetupError::Device(source) => failed(source),
                 serving::SetupError::Thread(error) => StartError::Thread(error),
             })?;
-        let on = serving.wait_on();
+        let (on, arena) = (serving.wait_on(), serving.arena().clone());
         let given = orders.clone();
         let thread =
             std::thread::Builder::new().name("naa-server".into()).spawn(move || serving.run(&given))?;
         let address = SocketAddr::new(listen.ip(), port);
-        Ok(Self { context, address, on, orders, stats, thread: Some(thread) })
+        Ok(Self { context, address, on, orders, stats, arena, thread: Some(thread) })
     }
 
     /// Where hosts connect to.
@@ -78,6 +79,11 @@ impl Server {
 
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Bytes of sessions' regions in use, in whole pages.
+    pub fn memory_used(&self) -> u64 {
+        self.arena.used()
     }
 
     /// Counters of the device.

@@ -73,12 +73,12 @@ pub(crate) struct Session {
     message: Mr,
     /// An advertisement too long to be copied into its work request.
     answer: Option<Mr>,
-    /// Signalled sends that are not complete.
-    unfinished: u32,
-    /// When the oldest of them was posted, and how long the host may take for it.
+    /// When the oldest unfinished send was posted, and how long the host may take for it.
     patience: Option<(Instant, Duration)>,
     /// Set when the last message is on its way: close once it is acknowledged.
     closing: bool,
+    /// Why the host was told to go.
+    pub(crate) refused: Option<End>,
     /// A probe is on its way.
     probing: bool,
     pub(crate) established: bool,
@@ -131,9 +131,9 @@ impl Session {
             quota,
             message,
             answer: None,
-            unfinished: 0,
             patience: None,
             closing: false,
+            refused: None,
             probing: false,
             established: false,
             since: now,
@@ -178,8 +178,7 @@ impl Session {
     }
 
     fn sent(&mut self) -> Next {
-        self.unfinished = self.unfinished.saturating_sub(1);
-        if self.unfinished > 0 {
+        if !self.quota.sends().complete() {
             return Next::Nothing;
         }
         self.patience = None;
@@ -198,7 +197,7 @@ impl Session {
     /// The response to the last call may still be resent from the regions, so a call waits until it arrived.
     fn requested(&mut self, immediate: u32) -> Result<Next, End> {
         let request = self.machine.handle_request(immediate)?;
-        if self.unfinished > 0 {
+        if self.quota.sends().unfinished() {
             self.calling = Calling::Waiting(request);
             return Ok(Next::Nothing);
         }
@@ -211,11 +210,9 @@ impl Session {
         let asked = match self.machine.handle_message(&bytes) {
             Ok(regions) => regions.to_vec(),
             Err(rejection) => {
-                if let Some(reply) = rejection.reply() {
-                    self.last_words(&reply)?;
-                }
-                tracing::warn!(peer = %self.peer, %rejection, "refused a session's regions");
-                return Ok(());
+                // A host that gives up is not answered.
+                let Some(reply) = rejection.reply() else { return Err(rejection.into()) };
+                return self.refuse(&reply, rejection.into());
             }
         };
         for region in &asked {
@@ -224,8 +221,7 @@ impl Session {
                 Err(End::Memory(error)) => {
                     self.regions.clear();
                     let reply = self.machine.allocation_failed(ErrorCode::Memory)?;
-                    tracing::warn!(peer = %self.peer, %error, "no memory for a session");
-                    return self.last_words(&reply);
+                    return self.refuse(&reply, error.into());
                 }
                 Err(other) => return Err(other),
             }
@@ -278,8 +274,9 @@ impl Session {
     }
 
     /// Sends a message after which the session is closed.
-    fn last_words(&mut self, message: &[u8]) -> Result<(), End> {
+    fn refuse(&mut self, message: &[u8], why: End) -> Result<(), End> {
         self.closing = true;
+        self.refused = Some(why);
         self.say(message)
     }
 
@@ -302,9 +299,9 @@ impl Session {
 
     /// Posts the planned WRITEs; returns their bytes.
     fn post_plan(&mut self) -> Result<u64, End> {
-        self.post_writes()?;
         let bytes = self.plan.writes().iter().map(|w| u64::from(w.length)).sum();
         self.expect_acknowledgement(bytes);
+        self.post_writes()?;
         Ok(bytes)
     }
 
@@ -318,7 +315,7 @@ impl Session {
     }
 
     fn expect_acknowledgement(&mut self, bytes: u64) {
-        self.unfinished += 1;
+        self.quota.sends().begin();
         self.patience = Some((Instant::now(), PATIENCE + Duration::from_secs(bytes >> 20)));
     }
 
@@ -330,13 +327,13 @@ impl Session {
     /// Nothing is being calculated or sent. Otherwise the session closes by itself when that is done.
     pub(crate) fn drain(&mut self) -> bool {
         self.closing = true;
-        self.unfinished == 0 && matches!(self.calling, Calling::No)
+        !self.quota.sends().unfinished() && matches!(self.calling, Calling::No)
     }
 
     /// Asks the host for a sign of life by a WRITE of no bytes, whose key no responder looks at. An answer that is
     /// being sent asks for one already.
     pub(crate) fn probe(&mut self, now: Instant) -> Result<(), End> {
-        if self.probing || self.unfinished > 0 {
+        if self.probing || self.quota.sends().unfinished() {
             return Ok(());
         }
         self.probing = true;

@@ -98,10 +98,28 @@ fn bytes_are_seen_only_while_no_peer_has_access() {
     allocation.revoke().unwrap();
     assert!(allocation.bytes().is_some());
 
-    assert!(allocation.sge(8192, 0).is_some() && allocation.sge(4096, 4096).is_some());
-    assert!(allocation.sge(4096, 4097).is_none() && allocation.sge(u64::MAX, 1).is_none());
     drop(allocation);
     assert!(device.state().regions.is_empty());
+}
+
+#[test]
+fn what_is_sent_is_not_written_meanwhile() {
+    let device = Arc::new(Device::default());
+    let pd = Context::new(device).alloc_pd().unwrap();
+    let quota = Arena::new(1 << 20).quota(1 << 20);
+    let (mut one, mut other) = (quota.allocate(8192).unwrap(), quota.allocate(1).unwrap());
+    one.register(&pd).unwrap();
+    assert!(one.sge(0, 1).is_none(), "no send was begun");
+    quota.sends().begin();
+    quota.sends().begin();
+    assert!(one.sge(8192, 0).is_some() && one.sge(4096, 4096).is_some());
+    assert!(one.sge(4096, 4097).is_none() && one.sge(u64::MAX, 1).is_none());
+    assert!(other.sge(0, 1).is_none(), "it is not registered");
+    assert!(one.bytes_mut().is_none() && other.bytes_mut().is_none() && one.bytes().is_some());
+    assert!(!quota.sends().complete());
+    assert!(one.bytes_mut().is_none());
+    assert!(quota.sends().complete());
+    assert!(one.bytes_mut().is_some() && other.bytes_mut().is_some() && one.sge(0, 1).is_none());
 }
 
 #[test]

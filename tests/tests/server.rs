@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use naa_host::{Device, Error, Param, Session, SessionConfig, U24};
+use naa_host::{Device, Error, FunctionCode, Gone, Param, Session, SessionConfig, U24};
 use naa_server::{Config, Server, functions};
 use naa_tests::slow::{self, SLOW};
 
@@ -45,4 +45,33 @@ fn too_many_regions_are_refused_by_name() {
     assert!(matches!(error, Error::Peer { .. }), "{error}");
     assert!(error.to_string().contains("too many regions"), "{error}");
     connect(4).unwrap().finalize().unwrap();
+}
+
+#[test]
+fn a_host_that_is_still_writing_is_told() {
+    const LEN: usize = 256 << 20;
+    let registry = functions::registry([]).unwrap();
+    let server = Server::start(Config::new("127.0.6.24:0".parse().unwrap()), registry).unwrap();
+    let device = Device::open("127.0.6.25".parse().unwrap()).unwrap();
+    let config = SessionConfig::default();
+    let mut session = Session::connect(&device, server.address(), &[Param::in_out(LEN)], &config).unwrap();
+    session.lease_mut(0).unwrap().fill(7);
+    session.invoke(FunctionCode::constant(1), U24::ZERO).unwrap();
+    let waiting = thread::spawn(move || {
+        let outcome = session.wait();
+        (session, outcome)
+    });
+    let received = |server: &Server| {
+        server.device_counters().into_iter().find_map(|(name, n)| (name == "rcvd_pkts").then_some(n))
+    };
+    while received(&server).unwrap() < 100 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    server.shutdown(Duration::from_secs(20));
+    let (session, outcome) = waiting.join().unwrap();
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, Error::PeerGone { why: Gone::Disconnected, .. }), "{error}");
+    assert!(error.to_string().contains("may have been stopped"), "{error}");
+    assert!(session.is_over());
+    assert!(session.lease(0).unwrap().iter().all(|&b| b == 7));
 }

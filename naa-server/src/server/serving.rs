@@ -94,6 +94,10 @@ impl Serving {
         Ok((serving, port))
     }
 
+    pub(super) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
     pub(super) fn wait_on(&self) -> WaitOn {
         WaitOn { cq: Some(self.cq.id()), channel: Some(self.channel.id()) }
     }
@@ -120,6 +124,8 @@ impl Serving {
     /// Takes no more sessions; true when none is in a call any more.
     fn drained(&mut self) -> bool {
         if let Some(listener) = self.listener.take() {
+            let sessions = self.sessions.len();
+            tracing::info!(sessions, "the server shuts down: sessions end when they are in no call");
             let _ = self.channel.destroy_id(listener);
         }
         let idle: Vec<_> = self.sessions.values_mut().filter_map(|s| s.drain().then_some(s.id)).collect();
@@ -289,7 +295,12 @@ impl Serving {
 
     fn accept(&mut self, id: CmId, peer: SocketAddr) -> Result<(), End> {
         let pd = self.context.alloc_pd()?;
-        let cap = QpCap { max_send_wr: send_depth(&self.config), max_recv_wr: RECEIVES, max_sge: 1 };
+        let cap = QpCap {
+            max_send_wr: send_depth(&self.config),
+            max_recv_wr: RECEIVES,
+            max_sge: 1,
+            late_acks: true,
+        };
         let qp = pd.create_qp(&self.cq, &self.cq, cap)?;
         let number = qp.num();
         let quota =
@@ -306,7 +317,7 @@ impl Serving {
 
     /// Ends a session: by the host's or our disconnect, or by what went wrong.
     fn close(&mut self, id: CmId, end: Option<End>) {
-        let Some(session) = self.sessions.remove(&id) else { return };
+        let Some(mut session) = self.sessions.remove(&id) else { return };
         self.by_qp.remove(&session.qp.num());
         if let Calling::Pooled(task) = session.calling {
             self.tasks.remove(&task);
@@ -314,7 +325,7 @@ impl Serving {
             drop(self.pool.abandon(task));
         }
         let seconds = session.since.elapsed().as_secs_f64();
-        match end {
+        match session.refused.take().or(end) {
             None => tracing::info!(peer = %session.peer, seconds, "session ends"),
             Some(end) => {
                 self.stats.sessions_failed.add(1);

@@ -2,12 +2,13 @@
 //!
 //! `actor host SERVER LOCAL` calls without end and prints `calling` once the first call succeeded.
 //! `actor server ADDR` prints `ready ADDR` and serves until it is killed.
+//! `actor draw-keys LOCAL COUNT` and `actor draw-connections LOCAL PEER COUNT` open a device and draw its secrets.
 
 use std::{io::Write, net::SocketAddr};
 
 use naa_host::{Device, FunctionCode, Param, Session, SessionConfig};
 use naa_server::{Config, Server, functions};
-use naa_tests::slow;
+use naa_tests::{hostile, slow};
 
 const INCREMENT: FunctionCode = FunctionCode::constant(1);
 const LEN: usize = 300_000;
@@ -46,6 +47,14 @@ fn main() {
     match args[..] {
         ["host", address, local] => host(address.parse().expect("an address"), local),
         ["server", address] => server(address.parse().expect("an address")),
+        ["draw-keys", local, count] => {
+            hostile::draw_keys(local.parse().expect("an address"), count.parse().expect("a number"))
+                .expect("keys");
+        }
+        ["draw-connections", local, peer, count] => {
+            let (local, peer) = (local.parse().expect("an address"), peer.parse().expect("an address"));
+            hostile::draw_connections(local, peer, count.parse().expect("a number")).expect("connections");
+        }
         _ => panic!("actor host SERVER LOCAL | actor server ADDR"),
     }
 }
