@@ -1,4 +1,5 @@
 //! Black-box suites on every provider.
 
+pub mod hostile;
 pub mod sim;
 pub mod slow;

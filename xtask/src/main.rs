@@ -2,6 +2,7 @@
 
 mod check_icrc;
 mod fuzz;
+mod hostile;
 mod loom;
 mod metadata;
 mod packages;
@@ -22,6 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask test                       everything a change must pass, within 25 minutes
   cargo xtask sim --seed 42              the run of one seed again, after a failure
+  cargo xtask hostile --only half-open   a part of the table of hostile peers
   cargo xtask fuzz --target mrsp_message --seconds 600
   cargo xtask rxe-vm -- ibv_devinfo      a program of rdma-core on a kernel soft-RoCE device
   cargo xtask rxe-vm -p x.pcap -- 'rping -s -a 10.9.0.1 & ip netns exec peer ./my-client 10.9.0.1'
@@ -43,6 +45,8 @@ enum Command {
     Test(test::Options),
     /// Run the simulation suite
     Sim(sim::Options),
+    /// Attack a server in every way known: one table of answers, counters, and what others noticed
+    Hostile(hostile::Options),
     /// Check the models of lock-free code under every order of their steps
     Loom,
     /// Build and run the fuzz targets with libFuzzer
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Test(options) => test::run(options),
         Command::Sim(options) => sim::run(options),
+        Command::Hostile(options) => hostile::run(options),
         Command::Loom => loom::run(),
         Command::Fuzz(options) => fuzz::run(options),
         Command::RxeVm(options) => rxe_vm::run(options),

@@ -64,6 +64,7 @@ const CHECKS: &[Step] = &[
 
 const SHORT: &[Step] = &[
     Step::new("sim", Xtask, &["sim", "--seeds", "1000"]),
+    Step::new("hostile", Xtask, &["hostile", "--quick"]),
     Step::new("demo", Naa, &["demo"]),
     Step::new("fuzz", Xtask, &["fuzz", "--seconds", "5"]).needs(User::Fuzz),
     Step::new("rping-matrix", Xtask, &["rping-matrix", "--quick"]).needs(User::RpingMatrix),
@@ -71,6 +72,7 @@ const SHORT: &[Step] = &[
 
 const LONG: &[Step] = &[
     Step::new("sim", Xtask, &["sim", "--seeds", "10000"]),
+    Step::new("hostile", Xtask, &["hostile"]),
     Step::new("demo", Naa, &["demo", "--full"]),
     Step::new("fuzz", Xtask, &["fuzz", "--seconds", "60"]).needs(User::Fuzz),
     Step::new("rping-matrix", Xtask, &["rping-matrix"]).needs(User::RpingMatrix),

@@ -1,0 +1,250 @@
+//! Well-behaved peers of the victim: one calls the server, one writes and reads back at the target. Both check
+//! every byte and the time.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use mrsp::{Message, RemoteRegion, codec};
+use naa_host::{Device, FunctionCode, Param, Session, SessionConfig, U24};
+use roce_udp::{Options, open};
+use verbs::{
+    Access, Channel, CmEvent, ConnParam, Context, Cq, Mr, Payload, Qp, QpCap, RemoteAddr, SendFlags, SendOp,
+    SendWr, WaitMode, Wake,
+};
+
+use super::{
+    case::Latency,
+    target::{FOREIGN, LEN},
+};
+
+const INCREMENT: FunctionCode = FunctionCode::constant(1);
+const BYTES: usize = 64;
+/// A round of more than this counts as not answered.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between rounds, so that the machine is the attacker's and the victim's.
+const PAUSE: Duration = Duration::from_micros(500);
+
+#[derive(Debug)]
+pub struct Bystanders {
+    both: [Bystander; 2],
+}
+
+#[derive(Debug)]
+struct Bystander {
+    log: Arc<Mutex<Log>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    rounds: Vec<Duration>,
+    failures: Vec<String>,
+}
+
+impl Bystanders {
+    pub(super) fn start(locals: [IpAddr; 2], server: SocketAddr, target: SocketAddr) -> Self {
+        let calls = Bystander::start("calls", move || Calling::connect(locals[0], server));
+        let writes = Bystander::start("writes", move || Writing::connect(locals[1], target));
+        Self { both: [calls, writes] }
+    }
+
+    /// Forgets what was before.
+    pub fn begin(&self) {
+        self.both.iter().for_each(|one| drop(one.take()));
+    }
+
+    /// What they saw since [`Self::begin`]: the worse of the two, and what went wrong.
+    pub fn end(&self) -> (Latency, Vec<String>) {
+        let mut worst = Latency::default();
+        let mut failures = Vec::new();
+        for mut log in self.both.iter().map(Bystander::take) {
+            log.rounds.sort_unstable();
+            let at = |percent: usize| {
+                log.rounds.get(log.rounds.len() * percent / 100).copied().unwrap_or_default()
+            };
+            worst.calls += log.rounds.len();
+            worst.p50 = worst.p50.max(at(50));
+            worst.p99 = worst.p99.max(at(99));
+            failures.append(&mut log.failures);
+            if log.rounds.is_empty() {
+                failures.push("a bystander completed nothing".into());
+            }
+        }
+        (worst, failures)
+    }
+}
+
+impl Bystander {
+    fn start<P: Peer>(what: &'static str, connect: impl Fn() -> Result<P, String> + Send + 'static) -> Self {
+        let (log, stop) = (Arc::new(Mutex::new(Log::default())), Arc::new(AtomicBool::new(false)));
+        let (its_log, its_stop) = (log.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            while !its_stop.load(Ordering::Relaxed) {
+                if let Err(why) = work(&connect, &its_log, &its_stop) {
+                    lock(&its_log).failures.push(format!("the bystander that {what}: {why}"));
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+        });
+        Self { log, stop, thread: Some(thread) }
+    }
+
+    fn take(&self) -> Log {
+        std::mem::take(&mut *lock(&self.log))
+    }
+}
+
+impl Drop for Bystander {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been reported by its hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock(log: &Mutex<Log>) -> std::sync::MutexGuard<'_, Log> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+trait Peer {
+    /// One round trip, checked.
+    fn round(&mut self, n: u64) -> Result<(), String>;
+}
+
+fn work<P: Peer>(
+    connect: &impl Fn() -> Result<P, String>,
+    log: &Mutex<Log>,
+    stop: &AtomicBool,
+) -> Result<(), String> {
+    let mut peer = connect()?;
+    let mut n = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        peer.round(n)?;
+        n += 1;
+        let took = start.elapsed();
+        lock(log).rounds.push(took);
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+struct Calling {
+    session: Session,
+    _device: Device,
+}
+
+impl Calling {
+    fn connect(local: IpAddr, server: SocketAddr) -> Result<Self, String> {
+        let device = Device::open(local).map_err(|e| e.to_string())?;
+        let params = [Param::in_out(BYTES)];
+        let session = Session::connect(&device, server, &params, &SessionConfig::default());
+        Ok(Self { session: session.map_err(|e| e.to_string())?, _device: device })
+    }
+}
+
+impl Peer for Calling {
+    fn round(&mut self, n: u64) -> Result<(), String> {
+        let sent: [u8; BYTES] = std::array::from_fn(|i| (n as u8).wrapping_add(i as u8));
+        let failed = |e: naa_host::Error| e.to_string();
+        self.session.write(0, 0, &sent).map_err(failed)?;
+        self.session.invoke(INCREMENT, U24::default()).map_err(failed)?;
+        let outcome = self.session.wait_timeout(PATIENCE).map_err(failed)?;
+        let outcome = outcome.ok_or("no answer within 10 s")?;
+        outcome.into_result().map(drop).map_err(failed)?;
+        let expected = sent.map(|byte| byte.wrapping_add(1));
+        if self.session.lease(0).map_err(failed)? != expected {
+            return Err(format!("call {n} gave a wrong result"));
+        }
+        Ok(())
+    }
+}
+
+struct Writing {
+    // In the order of dropping.
+    qp: Qp,
+    _channel: Channel,
+    cq: Cq,
+    mr: Mr,
+    remote: RemoteRegion,
+    _context: Context,
+}
+
+impl Writing {
+    fn connect(local: IpAddr, target: SocketAddr) -> Result<Self, String> {
+        let failed = |e: verbs::Error| e.to_string();
+        let context = open(local, &Options::default()).map_err(failed)?;
+        let pd = context.alloc_pd().map_err(failed)?;
+        let cq = context.create_cq(16).map_err(failed)?;
+        let channel = context.create_channel().map_err(failed)?;
+        let qp = pd.create_qp(&cq, &cq, QpCap::default()).map_err(failed)?;
+        let memory = region::alloc(LEN).map_err(|e| e.to_string())?;
+        let mr = pd.reg_mr(&memory, Access::LOCAL).map_err(failed)?;
+        let param = ConnParam { private_data: vec![b'B'], ..ConnParam::default() };
+        channel.connect(&qp, target, &param).map_err(failed)?;
+        let deadline = Some(Instant::now() + PATIENCE);
+        let event = loop {
+            if let Some(event) = channel.next_event().map_err(failed)? {
+                break event;
+            }
+            if channel.wait(WaitMode::Block, deadline).map_err(failed)? == Wake::TimedOut {
+                return Err("no connection within 10 s".into());
+            }
+        };
+        let CmEvent::Established { param, .. } = event else {
+            return Err(format!("no connection: {event:?}"));
+        };
+        let remote = advertised(&param.private_data)?[FOREIGN];
+        Ok(Self { qp, _channel: channel, cq, mr, remote, _context: context })
+    }
+
+    fn perform(&self, op: SendOp, place: u64) -> Result<(), String> {
+        let sges = [self.mr.sge(place, BYTES as u32)];
+        let wr = SendWr { wr_id: 1, op, payload: Payload::Sges(&sges), flags: SendFlags::SIGNALED };
+        self.qp.post_send(&[wr]).map_err(|(_, e)| e.to_string())?;
+        let deadline = Some(Instant::now() + PATIENCE);
+        loop {
+            if let Some(wc) = self.cq.poll_one().map_err(|e| e.to_string())? {
+                return if wc.status.is_success() { Ok(()) } else { Err(wc.status.to_string()) };
+            }
+            let woken = self.cq.wait(WaitMode::Block, deadline).map_err(|e| e.to_string())?;
+            if woken == Wake::TimedOut {
+                return Err("no completion within 10 s".into());
+            }
+        }
+    }
+}
+
+impl Peer for Writing {
+    fn round(&mut self, n: u64) -> Result<(), String> {
+        let sent: [u8; BYTES] = std::array::from_fn(|i| (n as u8).wrapping_mul(3).wrapping_add(i as u8));
+        let remote = RemoteAddr { addr: self.remote.addr, rkey: self.remote.rkey };
+        self.mr.memory().write(0, &sent);
+        self.perform(SendOp::Write(remote), 0)?;
+        self.perform(SendOp::Read(remote), 1024)?;
+        if self.mr.memory().to_vec(1024, BYTES) != sent {
+            return Err(format!("what was read back in round {n} is not what was written"));
+        }
+        Ok(())
+    }
+}
+
+/// The regions in a reply's private data.
+pub(super) fn advertised(private_data: &[u8]) -> Result<Vec<RemoteRegion>, String> {
+    let count = usize::from(*private_data.get(1).ok_or("no private data")?);
+    let message = private_data.get(..4 + 16 * count).ok_or("private data cut short")?;
+    match codec::decode(message) {
+        Ok(Message::Advertisement(regions)) => Ok(regions.iter().collect()),
+        other => Err(format!("the private data is {other:?}")),
+    }
+}

@@ -1,0 +1,108 @@
+//! One lie of a peer: what is sent, what must come of it, and what did.
+
+use std::time::Duration;
+
+use super::stage::Stage;
+
+/// What came back from the attacked side.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Compared with [`Case::expected`], letter by letter.
+    pub answer: String,
+    /// For people: figures, which variant.
+    pub note: String,
+}
+
+impl Seen {
+    pub fn noted(answer: impl Into<String>, note: impl Into<String>) -> Self {
+        Self { answer: answer.into(), note: note.into() }
+    }
+}
+
+impl From<String> for Seen {
+    fn from(answer: String) -> Self {
+        Self { answer, note: String::new() }
+    }
+}
+
+impl From<&str> for Seen {
+    fn from(answer: &str) -> Self {
+        answer.to_owned().into()
+    }
+}
+
+/// `Err`: something is wrong that the answer alone does not show.
+pub type Run = fn(&mut Stage) -> Result<Seen, String>;
+
+/// A row of the suite.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub group: &'static str,
+    pub name: &'static str,
+    /// What the attacker sends or does.
+    pub sent: &'static str,
+    /// The answer: a NAK, a REJ reason, an error message, or `silence`.
+    pub expected: &'static str,
+    /// Counters of the attacked process that must rise; none for `&[]`.
+    pub counters: &'static [&'static str],
+    /// MiB by which the attacked process may grow.
+    pub growth_mib: u64,
+    /// What the bystander's p99 may be; `None`: ten times its baseline or 20 ms.
+    pub p99: Option<Duration>,
+    /// Not part of a quick run.
+    pub long: bool,
+    pub run: Run,
+}
+
+impl Case {
+    pub const fn new(
+        group: &'static str,
+        name: &'static str,
+        sent: &'static str,
+        expected: &'static str,
+        counters: &'static [&'static str],
+        run: Run,
+    ) -> Self {
+        Self { group, name, sent, expected, counters, growth_mib: 4, p99: None, long: false, run }
+    }
+
+    pub const fn growth(self, growth_mib: u64) -> Self {
+        Self { growth_mib, ..self }
+    }
+
+    pub const fn p99(self, bound: Duration) -> Self {
+        Self { p99: Some(bound), ..self }
+    }
+
+    pub const fn long(self) -> Self {
+        Self { long: true, ..self }
+    }
+}
+
+/// The bystanders' latencies while a case ran.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Latency {
+    pub calls: usize,
+    pub p50: Duration,
+    pub p99: Duration,
+}
+
+/// What became of a case.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub case: Case,
+    pub seen: Seen,
+    /// Counters that rose, and by how much, without those of ordinary traffic.
+    pub rose: Vec<(String, u64)>,
+    pub bystander: Latency,
+    pub growth_kib: i64,
+    pub took: Duration,
+    /// Why it did not pass; empty when it did.
+    pub why: Vec<String>,
+}
+
+impl Outcome {
+    pub fn passed(&self) -> bool {
+        self.why.is_empty()
+    }
+}

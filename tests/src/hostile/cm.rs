@@ -1,0 +1,269 @@
+//! Connection management: messages that are none, out of turn, or about the connections of others.
+
+use roce::wire::mad::{Answered, CommIds, Dreq, MAD_LEN, Mad, Message, Mra, Rej, Rep, Req};
+use std::time::Duration;
+
+use super::{
+    case::{Case, Seen},
+    packets::{silent, still_alive},
+    raw::{Offer, RawPeer, SILENCE},
+    wire::Wire,
+};
+
+const GROUP: &str = "handshake";
+const MALFORMED: &[&str] = &["cm_rx_malformed"];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        GROUP,
+        "no messages",
+        "wrong base version, class, class version, method; all zeros, all ones",
+        "silence",
+        MALFORMED,
+        |stage| {
+            silent(stage, |peer, wire| {
+                let right = peer.request(wire.to, &Offer::default()).encode();
+                for (at, value) in [(0, 2), (1, 3), (1, 0x81), (2, 1), (3, 1), (3, 0x81)] {
+                    let mut wrong = right;
+                    wrong[at] = value;
+                    peer.send_mad_bytes(wire.to.ip(), &wrong)?;
+                }
+                peer.send_mad_bytes(wire.to.ip(), &[0; MAD_LEN])?;
+                peer.send_mad_bytes(wire.to.ip(), &[0xff; MAD_LEN])?;
+                peer.flush()
+            })
+        },
+    ),
+    Case::new(
+        GROUP,
+        "unknown attributes",
+        "SIDR_REQ, SIDR_REP, LAP, APR and all IDs from 0 to 0x200 but the known",
+        "silence",
+        MALFORMED,
+        |stage| {
+            silent(stage, |peer, wire| {
+                let right = peer.request(wire.to, &Offer::default()).encode();
+                for attribute in (0..0x200_u16).filter(|id| !(0x10..=0x16).contains(id)) {
+                    let mut wrong = right;
+                    wrong[16..18].copy_from_slice(&attribute.to_be_bytes());
+                    peer.send_mad_bytes(wire.to.ip(), &wrong)?;
+                }
+                peer.flush()
+            })
+        },
+    ),
+    Case::new(
+        GROUP,
+        "slow handshake",
+        "RTU a second after the REP, which is repeated meanwhile",
+        "REP",
+        &["cm_tx_retries"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            let (req, rep) = peer.half_open(stage.target(), &Offer::default())?;
+            let mut wire = Wire::new(stage.target(), &req, &rep);
+            std::thread::sleep(Duration::from_secs(1));
+            let answer = peer.mad_answer(SILENCE)?;
+            peer.send_mad(wire.to.ip(), &Mad::new(req.tid, Message::Rtu(wire.ids)))?;
+            still_alive(stage, &mut peer, &mut wire)?;
+            Ok(answer.into())
+        },
+    ),
+    Case::new(
+        GROUP,
+        "no RTU ever",
+        "a REQ and nothing more for 13 s",
+        "REJ 3",
+        &["cm_tx_retries"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            peer.half_open(stage.server(), &Offer::default())?;
+            let mut last = None;
+            while let Some(mad) = peer.hear_mad(Duration::from_secs(3))? {
+                last = Some(super::raw::in_words(&mad.message));
+            }
+            Ok(last.unwrap_or_else(|| "silence".into()).into())
+        },
+    )
+    .long(),
+    Case::new(
+        GROUP,
+        "goodbyes for others",
+        "DREQ, REJ, RTU, DREP, MRA with right IDs, from another address",
+        "silence",
+        &["cm_rx_wrong_source"],
+        |stage| {
+            let mut other = stage.attacker()?;
+            silent(stage, |_, wire| {
+                for message in about(wire.ids, wire.remote_qpn) {
+                    other.send_mad(wire.to.ip(), &Mad::new(wire.tid, message))?;
+                }
+                quiet(&mut other)
+            })
+        },
+    ),
+    Case::new(
+        GROUP,
+        "goodbyes with guessed IDs",
+        "REJ, RTU, DREP, MRA, REP with 20000 random IDs",
+        "silence",
+        &["cm_rx_unknown_id"],
+        |stage| {
+            let mut other = stage.attacker()?;
+            silent(stage, |_, wire| {
+                for _ in 0..20_000 / 4 {
+                    let ids = CommIds { local: other.random.next_u32(), remote: other.random.next_u32() | 1 };
+                    for message in about(ids, wire.remote_qpn) {
+                        if !matches!(message, Message::Dreq(_)) {
+                            let mad = Mad::new(other.random.next_u64(), message);
+                            other.send_mad_bytes(wire.to.ip(), &mad.encode())?;
+                        }
+                    }
+                }
+                other.flush()?;
+                quiet(&mut other)
+            })
+        },
+    ),
+    Case::new(
+        GROUP,
+        "DREQ for nobody",
+        "a DREQ with IDs that do not exist, which a forgetful server confirms",
+        "DREP",
+        &["cm_rx_unknown_id"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            let dreq = Dreq { ids: CommIds { local: 7, remote: peer.random.next_u32() }, remote_qpn: 9 };
+            let to = stage.server().ip();
+            peer.send_mad(to, &Mad::new(1, Message::Dreq(dreq)))?;
+            Ok(peer.mad_answer(SILENCE)?.into())
+        },
+    ),
+    Case::new(
+        GROUP,
+        "DREQ with a wrong QPN",
+        "a DREQ of the peer itself for another queue pair",
+        "silence",
+        &["cm_rx_unexpected"],
+        |stage| {
+            silent(stage, |peer, wire| {
+                for remote_qpn in [0, 1, wire.remote_qpn ^ 1, 0xff_ffff] {
+                    let dreq = Message::Dreq(Dreq { ids: wire.ids, remote_qpn });
+                    peer.send_mad(wire.to.ip(), &Mad::new(wire.tid, dreq))?;
+                }
+                quiet(peer)
+            })
+        },
+    ),
+    Case::new(
+        GROUP,
+        "REP unasked",
+        "REPs for an established connection, from its peer",
+        "silence",
+        &["cm_rx_unexpected"],
+        |stage| {
+            silent(stage, |peer, wire| {
+                let req = peer.request(wire.to, &Offer::default());
+                let Message::Req(req) = req.message else { return Err("no REQ".into()) };
+                for qpn in [wire.qpn, 0, 0xff_ffff] {
+                    peer.send_mad(
+                        wire.to.ip(),
+                        &Mad::new(wire.tid, Message::Rep(unasked(wire.ids, qpn, &req))),
+                    )?;
+                }
+                quiet(peer)
+            })
+        },
+    ),
+    Case::new(
+        GROUP,
+        "MRA flood",
+        "20000 MRAs of the longest timeout for a REP",
+        "silence",
+        &["cm_rx_mra"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            let (req, rep) = peer.half_open(stage.target(), &Offer::default())?;
+            let mut wire = Wire::new(stage.target(), &req, &rep);
+            let mra = Mra { ids: wire.ids, about: Answered::Rep, service_timeout: 31 };
+            for _ in 0..20_000 {
+                peer.send_mad_bytes(wire.to.ip(), &Mad::new(req.tid, Message::Mra(mra)).encode())?;
+            }
+            peer.flush()?;
+            let answer = peer.mad_answer(SILENCE)?;
+            peer.send_mad(wire.to.ip(), &Mad::new(req.tid, Message::Rtu(wire.ids)))?;
+            still_alive(stage, &mut peer, &mut wire)?;
+            Ok(answer.into())
+        },
+    ),
+    Case::new(
+        GROUP,
+        "more sessions than one address may",
+        "300 sessions that are never used nor left, 256 permitted",
+        "REJ 28",
+        &["sessions_rejected"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            let mut wires = Vec::new();
+            let refusal = loop {
+                match peer.connect(stage.server(), &Offer::default()) {
+                    Ok(wire) => wires.push(wire),
+                    Err(why) => break why,
+                }
+                if wires.len() == 300 {
+                    break "none".into();
+                }
+            };
+            for wire in &wires {
+                peer.send_mad(wire.to.ip(), &wire.goodbye())?;
+            }
+            Ok(Seen::noted(refusal, format!("after {} sessions", wires.len())))
+        },
+    )
+    .growth(24),
+];
+
+/// Messages that would end or change a connection.
+fn about(ids: CommIds, remote_qpn: u32) -> [Message; 5] {
+    let rej = Rej {
+        ids,
+        about: Answered::Rep,
+        ari_len: 0,
+        reason: 28,
+        ari: [0; 72],
+        private_data: [0; Rej::PRIVATE],
+    };
+    [
+        Message::Dreq(Dreq { ids, remote_qpn }),
+        Message::Rej(rej),
+        Message::Rtu(ids),
+        Message::Drep(ids),
+        Message::Mra(Mra { ids, about: Answered::Rep, service_timeout: 31 }),
+    ]
+}
+
+fn unasked(ids: CommIds, qpn: u32, like: &Req) -> Rep {
+    Rep {
+        ids,
+        q_key: 0,
+        qpn,
+        starting_psn: like.starting_psn,
+        responder_resources: 1,
+        initiator_depth: 1,
+        target_ack_delay: 15,
+        failover: 0,
+        flow_control: false,
+        rnr_retry: 7,
+        srq: false,
+        ca_guid: like.ca_guid,
+        private_data: [0; Rep::PRIVATE],
+    }
+}
+
+/// Nothing may come back.
+fn quiet(peer: &mut RawPeer) -> Result<(), String> {
+    match peer.mad_answer(SILENCE)?.as_str() {
+        "silence" => Ok(()),
+        other => Err(format!("answered by {other}")),
+    }
+}

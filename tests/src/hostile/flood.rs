@@ -1,0 +1,239 @@
+//! Peers that send without end, or hold what they have, on connections that are in order otherwise.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use roce::{opcode, wire::Reth};
+
+use super::{
+    case::{Case, Seen},
+    memory::region,
+    packets::still_alive,
+    raw::{Offer, RawPeer},
+    stage::Stage,
+    target::{LEN, RW},
+    wire::{Answer, Wire},
+};
+
+const GROUP: &str = "flood";
+/// What the bystanders' calls may take while attacker and victim share two busy cores with them.
+const BUSY: Duration = Duration::from_millis(250);
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        GROUP,
+        "valid WRITEs",
+        "WRITEs of 8 bytes at full rate, an ACK awaited every 64",
+        "alive",
+        &[],
+        valid_writes,
+    )
+    .p99(BUSY),
+    Case::new(
+        GROUP,
+        "duplicates",
+        "one WRITE of 8 bytes at full rate, ACKs asked for and not read",
+        "alive",
+        &["duplicate_request"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            let mut wire = peer.connect(stage.target(), &Offer::default())?;
+            let region = wire.regions[RW];
+            let mut write = wire.packet(opcode::WRITE_ONLY, wire.psn.minus(1));
+            write.reth = Some(Reth { addr: region.addr, rkey: region.rkey, length: 8 });
+            write.payload = b"deadbeef";
+            // Sent again and again it is a duplicate, which is answered like the first.
+            let bytes = peer.sealed(wire.peer, &write);
+            at_full_rate(stage, &mut peer, &mut wire, |_| bytes.clone())
+        },
+    )
+    .p99(BUSY),
+    Case::new(
+        GROUP,
+        "packets behind a gap",
+        "SENDs at full rate, all ahead of one that never comes",
+        "alive",
+        &["out_of_seq_request"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            let mut wire = peer.connect(stage.target(), &Offer::default())?;
+            let mut send = wire.packet(opcode::SEND_ONLY, wire.psn.plus(9));
+            send.payload = &[7; 512];
+            let bytes = peer.sealed(wire.peer, &send);
+            at_full_rate(stage, &mut peer, &mut wire, |_| bytes.clone())
+        },
+    )
+    .p99(BUSY),
+    Case::new(
+        GROUP,
+        "READs whose answers nobody reads",
+        "READs of 4000 bytes at full rate, again and again the same",
+        "alive",
+        &["duplicate_request"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            let mut wire = peer.connect(stage.target(), &Offer::default())?;
+            let region = wire.regions[RW];
+            let mut read = wire.packet(opcode::READ_REQUEST, wire.psn);
+            read.reth = Some(Reth { addr: region.addr, rkey: region.rkey, length: LEN as u32 });
+            peer.send(wire.peer, &read)?;
+            wire.psn = wire.psn.plus((LEN as u32).div_ceil(wire.mtu as u32));
+            let bytes = peer.sealed(wire.peer, &read);
+            at_full_rate(stage, &mut peer, &mut wire, |_| bytes.clone())
+        },
+    )
+    .p99(BUSY),
+    Case::new(
+        GROUP,
+        "garbage",
+        "random datagrams of up to 1400 bytes at full rate",
+        "alive",
+        &["rx_malformed"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            let mut wire = peer.connect(stage.target(), &Offer::default())?;
+            let mut bytes = vec![0; 1400];
+            peer.random.fill(&mut bytes);
+            at_full_rate(stage, &mut peer, &mut wire, |n| {
+                let start = n * 13 % 1000;
+                bytes[start..start + n * 7 % (1400 - start)].to_vec()
+            })
+        },
+    )
+    .p99(BUSY),
+    Case::new(
+        GROUP,
+        "garbage for a connection",
+        "packets with the right QPN and a wrong ICRC at full rate",
+        "alive",
+        &["rx_icrc_encapsulated"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            let mut wire = peer.connect(stage.target(), &Offer::default())?;
+            let mut packet = wire.packet(opcode::SEND_ONLY, wire.psn);
+            packet.payload = &[0; 1024];
+            let mut bytes = peer.sealed(wire.peer, &packet);
+            bytes[100] ^= 1;
+            at_full_rate(stage, &mut peer, &mut wire, |_| bytes.clone())
+        },
+    )
+    .p99(BUSY),
+    Case::new(
+        GROUP,
+        "64 sessions that never acknowledge",
+        "advertisements left unacknowledged, sockets never read",
+        "DREQ",
+        &["retry_exceeded_err"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            peer.acknowledges = false;
+            let mut wires = Vec::new();
+            for _ in 0..64 {
+                wires.push(peer.session(
+                    stage.server(),
+                    &Offer { ack_timeout: 12, ..Offer::default() },
+                    &[region(4096)],
+                )?);
+            }
+            let mut over = 0;
+            while over < wires.len() {
+                match peer.mad_answer(Duration::from_secs(5))?.as_str() {
+                    "DREQ" => over += 1,
+                    "silence" => return Err(format!("{over} of {} sessions were given up", wires.len())),
+                    _ => {}
+                }
+            }
+            Ok(Seen::noted("DREQ", format!("{over} sessions given up")))
+        },
+    )
+    .growth(8),
+    Case::new(
+        GROUP,
+        "sessions never left",
+        "200 sessions with regions, idle, their sockets open but silent",
+        "DREQ",
+        &["retry_exceeded_err"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            let offer = Offer { ack_timeout: 12, ..Offer::default() };
+            for _ in 0..200 {
+                peer.session(stage.server(), &offer, &[region(4096)])?;
+            }
+            peer.drain()?;
+            // The server asks for a sign of life every two seconds and gets none.
+            let mut over = 0;
+            while over < 200 {
+                match peer.mad_answer(Duration::from_secs(8))?.as_str() {
+                    "DREQ" => over += 1,
+                    "silence" => return Err(format!("{over} of 200 sessions were given up")),
+                    _ => {}
+                }
+            }
+            Ok(Seen::noted("DREQ", format!("{over} sessions given up")))
+        },
+    )
+    .growth(16)
+    .long(),
+];
+
+/// Windows of 64 in order; one that is not acknowledged goes out again.
+fn valid_writes(stage: &mut Stage) -> Result<Seen, String> {
+    let mut peer = stage.attacker()?;
+    let mut wire = peer.connect(stage.target(), &Offer::default())?;
+    let region = wire.regions[RW];
+    let time = full_time(stage);
+    let start = Instant::now();
+    let mut acknowledged = 0;
+    while start.elapsed() < time {
+        let last = wire.psn.plus(63);
+        for n in 0..64 {
+            let mut write = wire.packet(opcode::WRITE_ONLY, wire.psn.plus(n));
+            write.bth.ack_req = n == 63;
+            write.reth = Some(Reth { addr: region.addr, rkey: region.rkey, length: 8 });
+            write.payload = b"deadbeef";
+            peer.queue(wire.peer, &peer.sealed(wire.peer, &write))?;
+        }
+        peer.flush()?;
+        while let Some(answer) = peer.hear(&mut wire, Duration::from_millis(5))? {
+            if answer == (Answer::Ack { psn: last }) {
+                acknowledged += 64;
+                wire.psn = last.plus(1);
+                break;
+            }
+        }
+    }
+    let rate = f64::from(acknowledged) / start.elapsed().as_secs_f64();
+    peer.drain()?;
+    still_alive(stage, &mut peer, &mut wire)?;
+    Ok(Seen::noted("alive", format!("{rate:.0} WRITEs/s")))
+}
+
+fn full_time(stage: &Stage) -> Duration {
+    Duration::from_secs(if stage.quick { 1 } else { 3 })
+}
+
+/// For three seconds, one in a quick run, without reading. The connection then still works.
+fn at_full_rate(
+    stage: &mut Stage,
+    peer: &mut RawPeer,
+    wire: &mut Wire,
+    mut next: impl FnMut(usize) -> Vec<u8>,
+) -> Result<Seen, String> {
+    let to: SocketAddr = wire.peer;
+    let time = full_time(stage);
+    let start = Instant::now();
+    let mut sent = 0;
+    while start.elapsed() < time {
+        for _ in 0..64 {
+            peer.queue(to, &next(sent))?;
+            sent += 1;
+        }
+        peer.flush()?;
+    }
+    let rate = sent as f64 / start.elapsed().as_secs_f64();
+    peer.drain()?;
+    still_alive(stage, peer, wire)?;
+    Ok(Seen::noted("alive", format!("{rate:.0} datagrams/s")))
+}

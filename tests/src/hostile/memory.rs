@@ -1,0 +1,340 @@
+//! Keys, bounds and access: what a peer may reach.
+
+use mrsp::{FunctionCode, NaaAddress, RegionFlags, RegionRequest, RemoteRegion, U24, immediate::Request};
+use roce::{opcode, wire::Reth};
+
+use super::{
+    case::{Case, Seen},
+    raw::{Offer, RawPeer},
+    stage::Stage,
+    target::{FOREIGN, LEN, READ_ONLY, RW, WRITE_ONLY},
+    wire::{NAK_ACCESS, NAK_INVALID, Wire},
+};
+use crate::slow::SLOW;
+
+const GROUP: &str = "memory";
+const ACCESS: &[&str] = &["send_access_err"];
+const INVALID: &[&str] = &["send_invalid_request"];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        GROUP,
+        "forged RKey",
+        "WRITE, READ with the RKey plus 1, xor 0x80000000, 0, 0xffffffff",
+        NAK_ACCESS,
+        ACCESS,
+        |stage| {
+            let forgeries: [fn(u32) -> u32; 4] =
+                [|k| k.wrapping_add(1), |k| k ^ 1 << 31, |_| 0, |_| u32::MAX];
+            all(
+                stage,
+                forgeries.iter().map(|forge| at(|r| Reth { rkey: forge(r[RW].rkey), ..whole(&r[RW]) })),
+            )
+        },
+    ),
+    Case::new(
+        GROUP,
+        "guessed RKeys",
+        "READ with random RKeys, a connection each",
+        NAK_ACCESS,
+        ACCESS,
+        guesses,
+    ),
+    Case::new(
+        GROUP,
+        "RKey of another protection domain",
+        "WRITE, READ at the bystander's region",
+        NAK_ACCESS,
+        ACCESS,
+        |stage| all(stage, [at(|r| whole(&r[FOREIGN]))]),
+    ),
+    Case::new(
+        GROUP,
+        "RKey of an ended session",
+        "WRITE with the region of the session before",
+        NAK_ACCESS,
+        ACCESS,
+        ended,
+    ),
+    Case::new(
+        GROUP,
+        "RKey after deregistration",
+        "WRITE, READ with the former RKey",
+        NAK_ACCESS,
+        ACCESS,
+        deregistered,
+    ),
+    Case::new(
+        GROUP,
+        "access revoked within a message",
+        "WRITE LAST after the region was closed",
+        NAK_ACCESS,
+        ACCESS,
+        revoked,
+    ),
+    Case::new(
+        GROUP,
+        "WRITE during a call",
+        "WRITE into the function's input while it runs",
+        NAK_ACCESS,
+        ACCESS,
+        |stage| {
+            let (mut peer, mut wire) = calling(stage)?;
+            let reth = whole(&wire.regions[0]);
+            write(&mut peer, &mut wire, reth, &[7; 64])?;
+            Ok(peer.verdict(&mut wire)?.into())
+        },
+    ),
+    Case::new(GROUP, "bounds wrap", "8 and 16 bytes at 0xfffffffffffffff8", NAK_ACCESS, ACCESS, |stage| {
+        let wrap = |length| at(move |r| Reth { addr: u64::MAX - 7, length, rkey: r[RW].rkey });
+        all(stage, [wrap(8), wrap(16)])
+    }),
+    Case::new(
+        GROUP,
+        "one byte beyond the end",
+        "WRITE, READ of 4 bytes, the last beyond the region",
+        NAK_ACCESS,
+        ACCESS,
+        |stage| all(stage, [at(|r| Reth { addr: r[RW].addr + LEN as u64 - 3, length: 4, rkey: r[RW].rkey })]),
+    ),
+    Case::new(
+        GROUP,
+        "one byte before the start",
+        "WRITE, READ of 4 bytes, the first before the region",
+        NAK_ACCESS,
+        ACCESS,
+        |stage| all(stage, [at(|r| Reth { addr: r[RW].addr - 1, length: 4, rkey: r[RW].rkey })]),
+    ),
+    Case::new(
+        GROUP,
+        "READ of write-only memory",
+        "READ at a region without remote read",
+        NAK_ACCESS,
+        ACCESS,
+        |stage| refused(stage, [at(|r| whole(&r[WRITE_ONLY]))], false),
+    ),
+    Case::new(
+        GROUP,
+        "READ of the server's region",
+        "READ at what a host may only write",
+        NAK_ACCESS,
+        ACCESS,
+        |stage| {
+            let mut peer = stage.attacker()?;
+            let mut wire = peer.session(stage.server(), &Offer::default(), &[region(4096)])?;
+            let reth = whole(&wire.regions[0]);
+            read(&mut peer, &mut wire, reth)?;
+            Ok(peer.verdict(&mut wire)?.into())
+        },
+    ),
+    Case::new(
+        GROUP,
+        "WRITE to read-only memory",
+        "WRITE at a region without remote write",
+        NAK_ACCESS,
+        ACCESS,
+        |stage| refused(stage, [at(|r| whole(&r[READ_ONLY]))], true),
+    ),
+    Case::new(
+        GROUP,
+        "length beyond the region",
+        "RETH length one more than the region, 2^20, 2^31",
+        NAK_ACCESS,
+        ACCESS,
+        |stage| {
+            let long = |length| at(move |r| Reth { length, ..whole(&r[RW]) });
+            all(stage, [long(LEN as u32 + 1), long(1 << 20), long(1 << 31)])
+        },
+    ),
+    Case::new(GROUP, "length over 2^31", "RETH length 2^31 + 1, 0xffffffff", NAK_INVALID, INVALID, |stage| {
+        let long = |length| at(move |r| Reth { length, ..whole(&r[RW]) });
+        all(stage, [long(1 << 31 | 1), long(u32::MAX)])
+    }),
+    Case::new(
+        GROUP,
+        "no bytes with a forged RKey",
+        "WRITE of 0 bytes, whose key is not looked at",
+        "ACK",
+        &[],
+        |stage| {
+            let reth = at(|_| Reth { addr: 5, rkey: 5, length: 0 });
+            refused(stage, [reth], true)
+        },
+    ),
+];
+
+/// The region a request names, from those advertised.
+type Place<'a> = Box<dyn Fn(&[RemoteRegion]) -> Reth + 'a>;
+
+fn at<'a>(place: impl Fn(&[RemoteRegion]) -> Reth + 'a) -> Place<'a> {
+    Box::new(place)
+}
+
+fn whole(region: &RemoteRegion) -> Reth {
+    Reth { addr: region.addr, rkey: region.rkey, length: region.size.min(64) }
+}
+
+/// A WRITE of as many bytes as the RETH says and a packet holds.
+fn write(peer: &mut RawPeer, wire: &mut Wire, reth: Reth, bytes: &[u8]) -> Result<(), String> {
+    let fits = reth.length as usize <= wire.mtu;
+    let mut packet = wire.next(if fits { opcode::WRITE_ONLY } else { opcode::WRITE_FIRST });
+    packet.reth = Some(reth);
+    packet.payload = &bytes[..wire.mtu.min(reth.length as usize).min(bytes.len())];
+    peer.send(wire.peer, &packet)
+}
+
+fn read(peer: &mut RawPeer, wire: &mut Wire, reth: Reth) -> Result<(), String> {
+    let mut packet = wire.next(opcode::READ_REQUEST);
+    packet.reth = Some(reth);
+    peer.send(wire.peer, &packet)
+}
+
+/// WRITE and READ at each place, on a connection each. All must be answered alike, and no byte may change.
+fn all<'a>(stage: &mut Stage, places: impl IntoIterator<Item = Place<'a>>) -> Result<Seen, String> {
+    let places: Vec<_> = places.into_iter().collect();
+    let written = attempts(stage, &places, true)?;
+    let was_read = attempts(stage, &places, false)?;
+    unchanged(stage)?;
+    same(written.into_iter().chain(was_read))
+}
+
+fn refused<'a>(
+    stage: &mut Stage,
+    places: impl IntoIterator<Item = Place<'a>>,
+    writes: bool,
+) -> Result<Seen, String> {
+    let places: Vec<_> = places.into_iter().collect();
+    let answers = attempts(stage, &places, writes)?;
+    unchanged(stage)?;
+    same(answers)
+}
+
+fn attempts(stage: &mut Stage, places: &[Place<'_>], writes: bool) -> Result<Vec<String>, String> {
+    let mut answers = Vec::new();
+    let mut peer = stage.attacker()?;
+    for place in places {
+        let mut wire = peer.connect(stage.target(), &Offer::default())?;
+        let reth = place(&wire.regions);
+        if writes {
+            write(&mut peer, &mut wire, reth, &[0xee; 4096])?;
+        } else {
+            read(&mut peer, &mut wire, reth)?;
+        }
+        answers.push(peer.verdict(&mut wire)?);
+    }
+    Ok(answers)
+}
+
+/// One answer for many attempts.
+pub(super) fn same(answers: impl IntoIterator<Item = String>) -> Result<Seen, String> {
+    let mut answers: Vec<_> = answers.into_iter().collect();
+    let count = answers.len();
+    answers.sort();
+    answers.dedup();
+    Ok(Seen::noted(answers.join(", "), format!("{count} attempts")))
+}
+
+/// Not a byte of the target's memory is another than before.
+pub(super) fn unchanged(stage: &mut Stage) -> Result<(), String> {
+    let changed = stage.victim.changed()?;
+    if changed.inside + changed.outside > 0 {
+        return Err(format!("memory was changed: {changed:?}"));
+    }
+    Ok(())
+}
+
+fn guesses(stage: &mut Stage) -> Result<Seen, String> {
+    let mut peer = stage.attacker()?;
+    let mut answers = Vec::new();
+    for _ in 0..stage.times(500, 100_000) {
+        let mut wire = peer.connect(stage.target(), &Offer::default())?;
+        let reth = Reth { rkey: peer.random.next_u32(), ..whole(&wire.regions[RW]) };
+        read(&mut peer, &mut wire, reth)?;
+        answers.push(peer.verdict(&mut wire)?);
+        peer.drain()?;
+    }
+    unchanged(stage)?;
+    same(answers)
+}
+
+/// A region of an AAR, sent and returned.
+pub(super) fn region(bytes: u32) -> RegionRequest {
+    RegionRequest {
+        flags: RegionFlags::INPUT | RegionFlags::OUTPUT,
+        naa_addr: NaaAddress::ZERO,
+        host: RemoteRegion { addr: 0x10_0000, rkey: 0x77, size: bytes },
+    }
+}
+
+fn ended(stage: &mut Stage) -> Result<Seen, String> {
+    let mut peer = stage.attacker()?;
+    let first = peer.session(stage.server(), &Offer::default(), &[region(4096)])?;
+    peer.disconnect(&first)?;
+    let mut second = peer.session(stage.server(), &Offer::default(), &[region(4096)])?;
+    write(&mut peer, &mut second, whole(&first.regions[0]), &[7; 64])?;
+    Ok(peer.verdict(&mut second)?.into())
+}
+
+fn deregistered(stage: &mut Stage) -> Result<Seen, String> {
+    let mut peer = stage.attacker()?;
+    let mut wires = Vec::new();
+    for _ in 0..2 {
+        wires.push(peer.connect(stage.target(), &Offer::default())?);
+    }
+    stage.victim.register_again()?;
+    let reth = whole(&wires[0].regions[RW]);
+    write(&mut peer, &mut wires[0], reth, &[0xee; 64])?;
+    let written = peer.verdict(&mut wires[0])?;
+    read(&mut peer, &mut wires[1], reth)?;
+    let was_read = peer.verdict(&mut wires[1])?;
+    unchanged(stage)?;
+    same([written, was_read])
+}
+
+fn revoked(stage: &mut Stage) -> Result<Seen, String> {
+    let mut peer = stage.attacker()?;
+    let mut wire = peer.connect(stage.target(), &Offer::default())?;
+    let length = wire.mtu as u32 + 64;
+    let reth = Reth { length, ..whole(&wire.regions[RW]) };
+    // What was there before, so that the first packet, which is permitted, changes nothing.
+    let before: Vec<u8> = (4096..4096 + wire.mtu).map(super::target::pattern).collect();
+    write(&mut peer, &mut wire, reth, &before)?;
+    if peer.verdict(&mut wire)? != "ACK" {
+        return Err("the first packet was not taken".into());
+    }
+    stage.victim.set_access(false)?;
+    let mut last = wire.next(opcode::WRITE_LAST);
+    last.payload = &[0xee; 64];
+    peer.send(wire.peer, &last)?;
+    let answer = peer.verdict(&mut wire)?;
+    stage.victim.set_access(true)?;
+    unchanged(stage)?;
+    Ok(answer.into())
+}
+
+/// A session whose function runs for a while.
+pub(super) fn calling(stage: &mut Stage) -> Result<(RawPeer, Wire), String> {
+    let mut peer = stage.attacker()?;
+    let mut wire = peer.session(stage.server(), &Offer::default(), &[region(4096)])?;
+    call(&mut peer, &mut wire, SLOW, 500)?;
+    if peer.verdict(&mut wire)? != "ACK" {
+        return Err("the call was not taken".into());
+    }
+    stage.settle();
+    Ok((peer, wire))
+}
+
+/// Starts a function by a WRITE of no bytes.
+pub(super) fn call(
+    peer: &mut RawPeer,
+    wire: &mut Wire,
+    function: FunctionCode,
+    user: u32,
+) -> Result<(), String> {
+    let mut packet = wire.next(opcode::WRITE_ONLY_WITH_IMM);
+    packet.bth.solicited = true;
+    packet.reth = Some(Reth { length: 0, ..whole(&wire.regions[0]) });
+    let user = U24::new(user).ok_or("user bits")?;
+    packet.imm = Some(Request::call(function, user));
+    peer.send(wire.peer, &packet)
+}

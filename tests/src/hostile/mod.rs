@@ -1,0 +1,64 @@
+//! Peers that lie, flood and vanish: one suite, one table (`cargo xtask hostile`).
+//!
+//! A victim process serves, bystanders use it well all the time, and each case attacks it. A case passes when the
+//! answer and the counters are those stated, every call of the bystanders is right and in time, and the victim's
+//! memory stays bounded.
+
+mod bystander;
+mod case;
+mod churn;
+mod cm;
+mod cm_flood;
+mod flood;
+mod kills;
+mod memory;
+mod mrsp;
+mod mrsp_calls;
+mod mrsp_host;
+mod mrsp_liar;
+mod mrsp_talk;
+mod opcodes;
+mod packets;
+mod raw;
+mod replies;
+mod report;
+mod requests;
+mod resources;
+mod resources_process;
+mod resources_sessions;
+mod stage;
+mod suite;
+mod target;
+mod unpredictable;
+mod unpredictable_statistics;
+mod victim;
+mod wire;
+
+pub use case::{Case, Latency, Outcome, Run, Seen};
+pub use raw::{Offer, RawPeer, blank};
+pub use report::{json, table};
+pub use stage::Stage;
+pub use suite::{Options, list, run};
+pub use unpredictable::{draw_connections, draw_keys};
+pub use victim::serve;
+pub use wire::{Answer, Wire};
+
+/// All cases, in the order of the table.
+const CASES: &[&[Case]] = &[
+    memory::CASES,
+    packets::CASES,
+    opcodes::CASES,
+    replies::CASES,
+    flood::CASES,
+    requests::CASES,
+    cm::CASES,
+    cm_flood::CASES,
+    mrsp::CASES,
+    mrsp_calls::CASES,
+    mrsp_host::CASES,
+    resources::CASES,
+    resources_sessions::CASES,
+    churn::CASES,
+    kills::CASES,
+    unpredictable::CASES,
+];

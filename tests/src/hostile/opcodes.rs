@@ -1,0 +1,261 @@
+//! Requests in an order or of a length that no requester sends.
+
+use roce::{
+    opcode,
+    wire::{Packet, Reth},
+};
+
+use super::{
+    case::{Case, Seen},
+    memory::{calling, same, unchanged},
+    packets::silent,
+    raw::{Offer, SILENCE},
+    stage::Stage,
+    target::{RECEIVE, RW},
+    wire::{Answer, NAK_INVALID, Wire},
+};
+use crate::slow::SLOW;
+
+const GROUP: &str = "opcodes";
+const INVALID: &[&str] = &["send_invalid_request"];
+const MTU: usize = 1024;
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        GROUP,
+        "MIDDLE or LAST without FIRST",
+        "SEND and WRITE MIDDLE, LAST, LAST with immediate",
+        NAK_INVALID,
+        INVALID,
+        |stage| {
+            let sequences = [
+                [(opcode::SEND_MIDDLE, MTU)],
+                [(opcode::SEND_LAST, 64)],
+                [(opcode::SEND_LAST_WITH_IMM, 64)],
+                [(opcode::WRITE_MIDDLE, MTU)],
+                [(opcode::WRITE_LAST, 64)],
+                [(opcode::WRITE_LAST_WITH_IMM, 64)],
+            ];
+            sequences_refused(stage, sequences.iter().map(|s| s.as_slice()), 2 * MTU as u32)
+        },
+    ),
+    Case::new(
+        GROUP,
+        "a message within a message",
+        "FIRST FIRST; SEND in a WRITE; WRITE in a SEND; READ in either",
+        NAK_INVALID,
+        INVALID,
+        |stage| {
+            let first = (opcode::WRITE_FIRST, MTU);
+            let send = (opcode::SEND_FIRST, MTU);
+            let sequences = [
+                [first, first],
+                [send, send],
+                [first, (opcode::SEND_ONLY, 8)],
+                [first, (opcode::SEND_LAST, 8)],
+                [first, (opcode::WRITE_ONLY, 8)],
+                [send, (opcode::WRITE_LAST, 8)],
+                [send, (opcode::WRITE_ONLY, 8)],
+                [first, (opcode::READ_REQUEST, 0)],
+                [send, (opcode::READ_REQUEST, 0)],
+            ];
+            sequences_refused(stage, sequences.iter().map(|s| s.as_slice()), 2 * MTU as u32)
+        },
+    ),
+    Case::new(
+        GROUP,
+        "packets of a wrong size",
+        "FIRST and MIDDLE not full, empty LAST, FIRST of a message that one packet holds",
+        NAK_INVALID,
+        INVALID,
+        |stage| {
+            let first = (opcode::WRITE_FIRST, MTU);
+            let sequences: [&[(u8, usize)]; 6] = [
+                &[(opcode::WRITE_FIRST, 512)],
+                &[(opcode::SEND_FIRST, MTU + 4)],
+                &[first, (opcode::WRITE_MIDDLE, 512)],
+                &[first, (opcode::WRITE_LAST, 0)],
+                &[(opcode::WRITE_ONLY, MTU + 4)],
+                &[(opcode::SEND_ONLY, MTU + 4)],
+            ];
+            sequences_refused(stage, sequences.into_iter(), 3 * MTU as u32)
+        },
+    ),
+    Case::new(
+        GROUP,
+        "length that does not match",
+        "WRITE ONLY and LAST shorter and longer than the RETH says, MIDDLE beyond it",
+        NAK_INVALID,
+        INVALID,
+        |stage| {
+            let first = (opcode::WRITE_FIRST, MTU);
+            // The RETH says 1088.
+            let sequences: [&[(u8, usize)]; 5] = [
+                &[(opcode::WRITE_ONLY, 8)],
+                &[(opcode::WRITE_ONLY, MTU)],
+                &[first, (opcode::WRITE_LAST, 60)],
+                &[first, (opcode::WRITE_LAST, 68)],
+                &[first, (opcode::WRITE_MIDDLE, MTU)],
+            ];
+            sequences_refused(stage, sequences.into_iter(), MTU as u32 + 64)
+        },
+    ),
+    Case::new(
+        GROUP,
+        "SEND longer than the receive",
+        "SEND of 2048 bytes to receives of 1024",
+        NAK_INVALID,
+        INVALID,
+        |stage| {
+            let sequence: &[(u8, usize)] = &[(opcode::SEND_FIRST, MTU), (opcode::SEND_LAST, RECEIVE)];
+            sequences_refused(stage, [sequence].into_iter(), 0)
+        },
+    ),
+    Case::new(
+        GROUP,
+        "atomics and invalidates",
+        "COMPARE_SWAP, FETCH_ADD, SEND with invalidate",
+        NAK_INVALID,
+        INVALID,
+        atomics,
+    ),
+    Case::new(
+        GROUP,
+        "opcodes of other services",
+        "all opcodes that are neither RC nor UD SEND nor CNP",
+        "silence",
+        &["rx_malformed"],
+        |stage| {
+            silent(stage, |peer, wire| {
+                for code in (0..=255).filter(|code| opcode::info(*code).is_none()) {
+                    for len in [0, 16, 28, 64] {
+                        let mut packet = wire.packet(opcode::SEND_ONLY, wire.psn);
+                        packet.bth.opcode = code;
+                        packet.payload = &[0xee; 64][..len];
+                        peer.queue(wire.peer, &peer.sealed(wire.peer, &packet))?;
+                    }
+                }
+                peer.flush()
+            })
+        },
+    ),
+    Case::new(
+        GROUP,
+        "datagrams to a connected queue pair",
+        "UD SEND ONLY with the right QPN",
+        "silence",
+        &["rx_malformed"],
+        |stage| {
+            silent(stage, |peer, wire| {
+                let mut packet = wire.packet(opcode::UD_SEND_ONLY, wire.psn);
+                packet.deth = Some(roce::wire::Deth { q_key: 0x8001_0000, reserved: 0, src_qp: 1 });
+                packet.payload = &[0; 256];
+                peer.send(wire.peer, &packet)
+            })
+        },
+    ),
+    Case::new(
+        GROUP,
+        "request during a call",
+        "WRITE with immediate while the function runs",
+        "RNR NAK",
+        &["send_rnr_err"],
+        |stage| {
+            let (mut peer, mut wire) = calling(stage)?;
+            super::memory::call(&mut peer, &mut wire, SLOW, 1)?;
+            Ok(peer.verdict(&mut wire)?.into())
+        },
+    ),
+    Case::new(
+        GROUP,
+        "more READs than agreed",
+        "400 READs of 4000 bytes at once, 16 agreed",
+        NAK_INVALID,
+        INVALID,
+        too_many_reads,
+    ),
+];
+
+/// The packet that follows, with `len` bytes of payload.
+fn step<'a>(wire: &mut Wire, code: u8, len: usize, announced: u32) -> Packet<'a> {
+    let mut packet = wire.next(code);
+    let region = wire.regions[RW];
+    let info = opcode::info(code).expect("an opcode of this stack");
+    packet.reth = info.reth.then_some(Reth { addr: region.addr, rkey: region.rkey, length: announced });
+    packet.imm = info.immdt.then_some(1);
+    packet.payload = &PATTERN[..len];
+    packet
+}
+
+/// What the region holds anyway, so that permitted parts of a message change nothing.
+const PATTERN: &[u8] = &{
+    let mut bytes = [0; MTU + 64];
+    let mut at = 0;
+    while at < bytes.len() {
+        bytes[at] = super::target::pattern(4096 + at);
+        at += 1;
+    }
+    bytes
+};
+
+/// Sequences of opcodes and payload lengths, a connection each, whose last packet is refused.
+fn sequences_refused<'a>(
+    stage: &mut Stage,
+    sequences: impl Iterator<Item = &'a [(u8, usize)]>,
+    announced: u32,
+) -> Result<Seen, String> {
+    let mut peer = stage.attacker()?;
+    let mut answers = Vec::new();
+    for sequence in sequences {
+        let mut wire = peer.connect(stage.target(), &Offer::default())?;
+        for (code, len) in sequence {
+            let packet = step(&mut wire, *code, *len, announced);
+            peer.queue(wire.peer, &peer.sealed(wire.peer, &packet))?;
+        }
+        peer.flush()?;
+        answers.push(peer.verdict(&mut wire)?);
+    }
+    unchanged(stage)?;
+    same(answers)
+}
+
+fn atomics(stage: &mut Stage) -> Result<Seen, String> {
+    let mut peer = stage.attacker()?;
+    let mut answers = Vec::new();
+    for code in [0x13, 0x14, 0x16, 0x17] {
+        let mut wire = peer.connect(stage.target(), &Offer::default())?;
+        let region = wire.regions[RW];
+        let mut headers = region.addr.to_be_bytes().to_vec();
+        headers.extend(region.rkey.to_be_bytes());
+        headers.resize(28, 0xee);
+        let mut packet = wire.next(code);
+        packet.other = &headers[..opcode::info(code).expect("known").other];
+        peer.send(wire.peer, &packet)?;
+        answers.push(peer.verdict(&mut wire)?);
+    }
+    unchanged(stage)?;
+    same(answers)
+}
+
+fn too_many_reads(stage: &mut Stage) -> Result<Seen, String> {
+    let mut peer = stage.attacker()?;
+    let mut wire = peer.connect(stage.target(), &Offer::default())?;
+    for _ in 0..400 {
+        let packet = step(&mut wire, opcode::READ_REQUEST, 0, 4000);
+        // Each READ takes as many PSNs as its response has packets.
+        wire.psn = wire.psn.plus(3);
+        peer.queue(wire.peer, &peer.sealed(wire.peer, &packet))?;
+    }
+    peer.flush()?;
+    let mut responses = 0;
+    while let Some(answer) = peer.hear(&mut wire, SILENCE * 5)? {
+        match answer {
+            Answer::Read(_) => responses += 1,
+            refusal if refusal.is_refusal() => {
+                return Ok(Seen::noted(refusal.to_string(), format!("after {responses} packets")));
+            }
+            _ => {}
+        }
+    }
+    Ok(Seen::noted("READ response", format!("{responses} packets")))
+}

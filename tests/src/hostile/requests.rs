@@ -1,0 +1,197 @@
+//! Requests with nonsense in them, repeated ones, and those that claim to be another's.
+
+use roce::wire::mad::{CommIds, Dreq, Mad, Message, Req};
+
+use super::{
+    case::{Case, Seen},
+    memory::same,
+    packets::{silent, still_alive},
+    raw::{Offer, SILENCE},
+    stage::Stage,
+    wire::Wire,
+};
+
+const GROUP: &str = "handshake";
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        GROUP,
+        "REQ for other services",
+        "service IDs of UDP port space, of other ports, 0, all ones",
+        "REJ 8",
+        &["cm_no_listener"],
+        |stage| {
+            rejected(
+                stage,
+                &[
+                    |req| req.service_id ^= 0x0011_0000,
+                    |req| req.service_id ^= 1,
+                    |req| req.service_id = 0,
+                    |req| req.service_id = u64::MAX,
+                ],
+            )
+        },
+    ),
+    Case::new(GROUP, "REQ for other transports", "transport 1, 2, 3", "REJ 9", &["cm_tx_rej"], |stage| {
+        rejected(stage, &[|req| req.transport = 1, |req| req.transport = 2, |req| req.transport = 3])
+    }),
+    Case::new(GROUP, "REQ with nonsense MTUs", "MTU codes 0, 6, 7, 15", "REJ 26", &["cm_tx_rej"], |stage| {
+        rejected(stage, &[|req| req.mtu = 0, |req| req.mtu = 6, |req| req.mtu = 7, |req| req.mtu = 15])
+    }),
+    Case::new(
+        GROUP,
+        "REQ with nonsense identity",
+        "QPN 0 and 1; no header of rdma_cm, one of IP version 0, 5, 15",
+        "REJ 5",
+        &["cm_tx_rej"],
+        |stage| {
+            rejected(
+                stage,
+                &[
+                    |req| req.qpn = 0,
+                    |req| req.qpn = 1,
+                    |req| req.private_data[0] = 0xff,
+                    |req| req.private_data[1] = 0,
+                    |req| req.private_data[1] = 0x50,
+                    |req| req.private_data[1] = 0xf0,
+                ],
+            )
+        },
+    ),
+    Case::new(
+        GROUP,
+        "REQ with extreme values",
+        "timeouts 0 and 31, retries 0 and 7, depths 0 and 255, LIDs, GIDs and P_Key of nobody",
+        "REP",
+        &["sessions_accepted"],
+        |stage| {
+            rejected(
+                stage,
+                &[
+                    |req| (req.ack_timeout, req.local_cm_timeout, req.remote_cm_timeout) = (0, 0, 0),
+                    |req| (req.ack_timeout, req.local_cm_timeout, req.remote_cm_timeout) = (31, 31, 31),
+                    |req| (req.retry_count, req.rnr_retry, req.max_cm_retries) = (0, 0, 0),
+                    |req| (req.retry_count, req.rnr_retry, req.max_cm_retries) = (7, 7, 15),
+                    |req| (req.responder_resources, req.initiator_depth) = (0, 0),
+                    |req| (req.responder_resources, req.initiator_depth) = (255, 255),
+                    |req| (req.p_key, req.local_lid, req.remote_lid, req.q_key) = (1, 0, 0, u32::MAX),
+                    |req| (req.local_gid, req.remote_gid) = ([0xff; 16], [0; 16]),
+                    |req| (req.srq, req.flow_control, req.hop_limit) = (true, true, 0),
+                ],
+            )
+        },
+    ),
+    Case::new(
+        GROUP,
+        "REQ of a queue pair in use",
+        "the GUID and QPN of another's connection, from another address",
+        "REJ 10",
+        &["cm_rx_stale_req"],
+        squatted,
+    ),
+    Case::new(
+        GROUP,
+        "messages of a wrong length",
+        "REQ of 0, 1, 255, 257 and 4000 bytes",
+        "silence",
+        &["rx_malformed"],
+        |stage| {
+            silent(stage, |peer, wire| {
+                let mut bytes = peer.request(wire.to, &Offer::default()).encode().to_vec();
+                bytes.resize(4000, 0);
+                for len in [0, 1, 255, 257, 4000] {
+                    peer.send_mad_bytes(wire.to.ip(), &bytes[..len])?;
+                }
+                peer.flush()
+            })
+        },
+    ),
+    Case::new(
+        GROUP,
+        "REQ again",
+        "the same REQ five times, then with another QPN and MTU",
+        "REP, silence",
+        &["cm_rx_duplicate_req"],
+        repeated,
+    ),
+    Case::new(
+        GROUP,
+        "REQ again once established",
+        "the same REQ ten times after the RTU",
+        "silence",
+        &["cm_rx_duplicate_req"],
+        |stage| {
+            let mut peer = stage.attacker()?;
+            let (req, rep) = peer.half_open(stage.target(), &Offer::default())?;
+            let mut wire = Wire::new(stage.target(), &req, &rep);
+            peer.send_mad(wire.to.ip(), &Mad::new(req.tid, Message::Rtu(wire.ids)))?;
+            for _ in 0..10 {
+                peer.send_mad(wire.to.ip(), &req)?;
+            }
+            let answer = peer.mad_answer(SILENCE)?;
+            still_alive(stage, &mut peer, &mut wire)?;
+            Ok(answer.into())
+        },
+    ),
+];
+
+type Spoil = fn(&mut Req);
+
+/// One REQ for each, spoiled. What is accepted is left again.
+fn rejected(stage: &mut Stage, spoils: &[Spoil]) -> Result<Seen, String> {
+    let mut peer = stage.attacker()?;
+    let mut answers = Vec::new();
+    for spoil in spoils {
+        let mut mad = peer.request(stage.server(), &Offer::default());
+        let Message::Req(req) = &mut mad.message else { return Err("no REQ".into()) };
+        spoil(req);
+        let ids = CommIds { local: req.local_comm_id, remote: 0 };
+        peer.send_mad(stage.server().ip(), &mad)?;
+        let answer = peer.hear_mad(super::raw::SOON)?.ok_or("no answer to a REQ")?;
+        answers.push(super::raw::in_words(&answer.message));
+        if let Message::Rep(rep) = answer.message {
+            let ids = CommIds { remote: rep.ids.local, ..ids };
+            peer.send_mad(stage.server().ip(), &Mad::new(mad.tid, Message::Rtu(ids)))?;
+            let dreq = Message::Dreq(Dreq { ids, remote_qpn: rep.qpn });
+            peer.send_mad(stage.server().ip(), &Mad::new(mad.tid, dreq))?;
+            peer.hear_mad(super::raw::SOON)?;
+        }
+        peer.drain()?;
+    }
+    same(answers)
+}
+
+fn squatted(stage: &mut Stage) -> Result<Seen, String> {
+    let (mut owner, mut squatter) = (stage.attacker()?, stage.attacker()?);
+    let mut wire = owner.connect(stage.target(), &Offer::default())?;
+    squatter.guid = owner.guid;
+    let mut mad = squatter.request(stage.target(), &Offer::default());
+    if let Message::Req(req) = &mut mad.message {
+        req.qpn = wire.qpn;
+    }
+    squatter.send_mad(wire.to.ip(), &mad)?;
+    let answer = squatter.mad_answer(super::raw::SOON)?;
+    still_alive(stage, &mut owner, &mut wire)?;
+    Ok(answer.into())
+}
+
+fn repeated(stage: &mut Stage) -> Result<Seen, String> {
+    let mut peer = stage.attacker()?;
+    let (req, rep) = peer.half_open(stage.target(), &Offer::default())?;
+    let mut wire = Wire::new(stage.target(), &req, &rep);
+    for n in 0..6 {
+        let mut again = req.clone();
+        if let (5, Message::Req(req)) = (n, &mut again.message) {
+            (req.qpn, req.mtu) = (req.qpn ^ 1, 1);
+        }
+        peer.send_mad(wire.to.ip(), &again)?;
+        let mad = peer.hear_mad(super::raw::SOON)?.ok_or("no answer to a REQ")?;
+        if mad.message != Message::Rep(rep.clone()) {
+            return Err(format!("a repeated REQ was answered by {}", super::raw::in_words(&mad.message)));
+        }
+    }
+    peer.send_mad(wire.to.ip(), &Mad::new(req.tid, Message::Rtu(wire.ids)))?;
+    let answer = peer.mad_answer(SILENCE)?;
+    still_alive(stage, &mut peer, &mut wire)?;
+    Ok(format!("REP, {answer}").into())
+}

@@ -1,0 +1,269 @@
+//! Too little of everything: each shortage ends in a clear error of whoever met it, and of nobody else.
+
+use std::{fs, path::Path};
+
+use mrsp::{ErrorCode, builtin::INCREMENT, host::PeerError};
+use naa_host::{Device, Error, Param, Session, SessionConfig};
+
+use super::{
+    case::{Case, Seen},
+    resources_process::{Folder, Serve, after, complaint, run, sibling},
+    stage::Stage,
+};
+
+const GROUP: &str = "resources";
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        GROUP,
+        "64 KiB of locked memory",
+        "`ulimit -l 64` for naa serve and naa call, 16 MiB",
+        "served",
+        &[],
+        |stage| {
+            let limit = "ulimit -l 64";
+            let server = Serve::start(limit, &["--bind", &stage.address().to_string()])?;
+            let folder = Folder::new("memlock")?;
+            let input = zeros(&folder, 16 << 20)?;
+            let output = run(after(limit, &sibling("naa")?, call(&server, &input, None)))?;
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            // SHA-256 of 16 MiB of zeros.
+            let right = said.contains("080acf35a507ac9849cfcba47dc2ad83e01b75663a516279c8b9d243b719643e");
+            if output.status.success() && right { Ok("served".into()) } else { Err(format!("{output:?}")) }
+        },
+    ),
+    Case::new(
+        GROUP,
+        "no descriptors for a server",
+        "`ulimit -n` 4 to 8 for naa serve",
+        "ulimit -n",
+        &[],
+        |stage| {
+            let (naa, address) = (sibling("naa")?, stage.address().to_string());
+            shortage((4..=8).map(|files| {
+                let args = ["serve", "--bind", &address, "--port", "0", "--until-eof"];
+                after(&format!("ulimit -n {files}"), &naa, args)
+            }))
+        },
+    ),
+    Case::new(
+        GROUP,
+        "no descriptors for a host",
+        "`ulimit -n` 4 to 9 for naa call",
+        "ulimit -n",
+        &[],
+        |stage| {
+            let server = Serve::start("true", &["--bind", &stage.address().to_string()])?;
+            let folder = Folder::new("descriptors")?;
+            let (naa, input) = (sibling("naa")?, zeros(&folder, 4096)?);
+            shortage((4..=9).map(|files| {
+                let args = call(&server, &input, Some(&folder.0.join("out")));
+                after(&format!("ulimit -n {files}"), &naa, args)
+            }))
+        },
+    ),
+    Case::new(
+        GROUP,
+        "full disk",
+        "naa call --out to a file system of 64 KiB, to /dev/full, under `ulimit -f 64`",
+        "No space left on device, No space left on device, File too large",
+        &[],
+        full_disk,
+    ),
+    Case::new(
+        GROUP,
+        "no memory for a server's regions",
+        "`ulimit -v` 2 GiB, hosts that ask for 1 GiB until refused, then for less and less",
+        "ERR 1",
+        &[],
+        |stage| no_room(stage, &[]),
+    ),
+    Case::new(
+        GROUP,
+        "more promised to sessions than there is",
+        "the same with `--memory` of 1 TiB: the kernel refuses, not the server's own limit",
+        "ERR 1, REJ 28",
+        &[],
+        |stage| no_room(stage, &["--memory", "1048576", "--session-memory", "1048576"]),
+    ),
+    Case::new(
+        GROUP,
+        "no memory for a host's regions",
+        "`ulimit -v` 1 GiB for naa call with a file of 1.5 GiB",
+        "ulimit -v",
+        &[],
+        |stage| {
+            let server = Serve::start("true", &["--bind", &stage.address().to_string()])?;
+            let folder = Folder::new("address-space")?;
+            let input = folder.0.join("zeros");
+            let file = fs::File::create(&input).map_err(|e| e.to_string())?;
+            file.set_len(3 << 29).map_err(|e| e.to_string())?;
+            let args = call(&server, &input, None);
+            shortage([after("ulimit -v 1048576", &sibling("naa")?, args)])
+        },
+    ),
+    Case::new(
+        GROUP,
+        "no threads",
+        "`ulimit -u 1` for naa serve and naa call, as nobody",
+        "ulimit -u",
+        &[],
+        no_threads,
+    ),
+];
+
+fn zeros(folder: &Folder, len: usize) -> Result<std::path::PathBuf, String> {
+    let path = folder.0.join("zeros");
+    fs::write(&path, vec![0; len]).map_err(|e| e.to_string())?;
+    Ok(path)
+}
+
+fn call(server: &Serve, input: &Path, output: Option<&Path>) -> Vec<String> {
+    let function = if output.is_some() { "increment" } else { "sha256" };
+    let mut args = vec!["call".to_owned(), function.into(), "--server".into(), server.address.to_string()];
+    args.extend(["--in".into(), input.display().to_string()]);
+    args.extend(output.into_iter().flat_map(|path| ["--out".into(), path.display().to_string()]));
+    args
+}
+
+/// All fail, and say which limit is to be raised.
+fn shortage(commands: impl IntoIterator<Item = std::process::Command>) -> Result<Seen, String> {
+    let mut said = Vec::new();
+    for command in commands {
+        let text = format!("{command:?}");
+        let output = run(command)?;
+        if output.status.success() {
+            // That much was enough.
+            continue;
+        }
+        said.push(complaint(&output).map_err(|why| format!("{text}: {why}"))?);
+    }
+    let remedy = ["ulimit -n", "ulimit -v", "ulimit -u"];
+    let Some(remedy) = remedy.iter().find(|remedy| said.iter().all(|text| text.contains(*remedy))) else {
+        return Err(format!("no remedy in all of {said:?}"));
+    };
+    let last = said.last().ok_or("nothing failed")?;
+    Ok(Seen::noted(*remedy, format!("{} times, such as: {last}", said.len())))
+}
+
+fn full_disk(stage: &mut Stage) -> Result<Seen, String> {
+    let server = Serve::start("true", &["--bind", &stage.address().to_string()])?;
+    let folder = Folder::new("full-disk")?;
+    let input = zeros(&folder, 1 << 20)?;
+    let naa = sibling("naa")?;
+    let small = folder.0.join("small");
+    fs::create_dir(&small).map_err(|e| e.to_string())?;
+    let mut answers = Vec::new();
+    let mount = format!("mount -t tmpfs -o size=64k none {}", small.display());
+    let list = format!("ls -A {} >&2", small.display());
+    if run(after(
+        &format!("unshare -m -r true && unshare -m -r sh -c '{mount}' || exit 9"),
+        Path::new("true"),
+        [""],
+    ))?
+    .status
+    .success()
+    {
+        // The mount goes with its namespace, and so must the listing.
+        let args = call(&server, &input, Some(&small.join("out"))).join(" ");
+        let script = format!("{mount} && {} {args}; code=$?; {list}; exit $code", naa.display());
+        let mut command = std::process::Command::new("unshare");
+        command.args(["-m", "-r", "sh", "-c", &script]);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let output = run(command)?;
+        let left =
+            String::from_utf8_lossy(&output.stderr).lines().filter(|l| !l.starts_with("naa: ")).count();
+        if left > 0 {
+            return Err(format!("a file was left: {:?}", String::from_utf8_lossy(&output.stderr)));
+        }
+        answers.push(complaint(&output)?);
+    }
+    answers.push(complaint(&run(after("true", &naa, call(&server, &input, Some(Path::new("/dev/full")))))?)?);
+    let out = folder.0.join("out");
+    let limit = "trap '' XFSZ; ulimit -f 64";
+    answers.push(complaint(&run(after(limit, &naa, call(&server, &input, Some(&out))))?)?);
+    if folder.names() != ["small", "zeros"] {
+        return Err(format!("files were left: {:?}", folder.names()));
+    }
+    let kinds = ["No space left on device", "File too large"];
+    let short = answers.iter().map(|text| kinds.iter().find(|kind| text.contains(*kind)).unwrap_or(&"?"));
+    let mut short: Vec<_> = short.copied().collect();
+    if short.len() == 2 {
+        // No mount without rights; /dev/full says the same.
+        short.insert(0, kinds[0]);
+    }
+    Ok(Seen::noted(short.join(", "), answers.last().cloned().unwrap_or_default()))
+}
+
+/// Sessions of all sizes until the server has no address space left; it serves on.
+fn no_room(stage: &mut Stage, args: &[&str]) -> Result<Seen, String> {
+    let address = stage.address().to_string();
+    let mut server = Serve::start("ulimit -v 2097152", &[&["--bind", &address], args].concat())?;
+    let mut before =
+        host(stage, &server).map_err(|why| format!("before the server's memory was used: {why}"))?;
+    let device = Device::open(stage.address()).map_err(|e| e.to_string())?;
+    let (mut sessions, mut refusals) = (Vec::new(), Vec::new());
+    for size in [30, 28, 24, 20, 16, 12].map(|log| 1usize << log) {
+        for _ in 0..64 {
+            // The host needs no memory for what is the accelerator's alone.
+            let params = [Param::in_out(64), Param::internal(size)];
+            match Session::connect(&device, server.address, &params, &SessionConfig::default()) {
+                Ok(session) => sessions.push(session),
+                Err(error) => {
+                    refusals.push(in_mrsp(&error)?);
+                    break;
+                }
+            }
+        }
+    }
+    if !server.is_running() {
+        return Err(format!("the server died: {}", server.end()?));
+    }
+    refusals.dedup();
+    before.call(INCREMENT).map_err(|e| format!("a session from before: {e}"))?;
+    for session in &mut sessions {
+        session.call(INCREMENT).map_err(|e| format!("a session that was granted: {e}"))?;
+    }
+    let count = sessions.len();
+    drop(sessions);
+    host(stage, &server).map_err(|why| format!("after memory was free again: {why}"))?;
+    let log = server.end()?;
+    let told = |remedy| log.lines().any(|line| line.contains("session fails") && line.contains(remedy));
+    if !told("ulimit -v") && !told("memory limit") {
+        return Err(format!("the server's log does not say what to do: {log}"));
+    }
+    Ok(Seen::noted(refusals.join(", "), format!("after {count} sessions")))
+}
+
+fn in_mrsp(error: &Error) -> Result<String, String> {
+    match error {
+        Error::Peer { source: PeerError::Refused(ErrorCode::Memory), .. } => Ok("ERR 1".into()),
+        Error::ConnectionRefused { reason, said: Some(_), .. } => Ok(format!("REJ {}", reason.0)),
+        other => Err(other.to_string()),
+    }
+}
+
+fn host(stage: &mut Stage, server: &Serve) -> Result<Session, String> {
+    let device = Device::open(stage.address()).map_err(|e| e.to_string())?;
+    let mut session =
+        Session::connect(&device, server.address, &[Param::in_out(4096)], &SessionConfig::default())
+            .map_err(|e| e.to_string())?;
+    session.call(INCREMENT).map_err(|e| e.to_string())?;
+    Ok(session)
+}
+
+fn no_threads(stage: &mut Stage) -> Result<Seen, String> {
+    let server = Serve::start("true", &["--bind", &stage.address().to_string()])?;
+    let folder = Folder::new("threads")?;
+    let input = zeros(&folder, 4096)?;
+    // Root is above this limit; a user of its own has one process, this one.
+    let as_nobody = "if [ $(id -u) = 0 ]; then set -- \"$0\" \"$@\"; set -- setpriv --reuid 64999 --regid 64999 \
+                     --clear-groups \"$@\"; else set -- \"$0\" \"$@\"; fi; ulimit -u 1; exec \"$@\"";
+    let naa = sibling("naa")?;
+    let bind = stage.address().to_string();
+    let serve = ["serve", "--bind", &bind, "--port", "0"].map(str::to_owned).to_vec();
+    let copy = folder.0.join("naa");
+    // Where this user can read it.
+    fs::copy(&naa, &copy).map_err(|e| e.to_string())?;
+    shortage([after(as_nobody, &copy, serve), after(as_nobody, &copy, call(&server, &input, None))])
+}

@@ -1,0 +1,171 @@
+//! Runs the cases one after the other, each judged by its answer, its counters, the bystanders and the memory.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::{Duration, Instant},
+};
+
+use simnet::Random;
+
+use super::{
+    CASES,
+    bystander::Bystanders,
+    case::{Case, Latency, Outcome, Seen},
+    stage::{Addresses, Stage},
+    victim::{Report, Victim},
+};
+
+/// What to run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Cases whose group or name contain this.
+    pub only: Option<String>,
+    /// Fewer repetitions, and without the long cases.
+    pub quick: bool,
+    pub seed: u64,
+}
+
+/// The least the bystanders' p99 is allowed: the machine may be busy with other things.
+const LEAST_P99: Duration = Duration::from_millis(20);
+const BASELINE: Duration = Duration::from_secs(1);
+/// A case runs at least this long, so that the bystanders' percentiles mean something.
+const LEAST_TIME: Duration = Duration::from_millis(300);
+/// A case that only disturbs the bystanders runs again: what the machine does besides seldom happens so often.
+const ATTEMPTS: usize = 3;
+
+/// Counters that rise with the bystanders' traffic.
+const ORDINARY: [&str; 10] = [
+    "sent_pkts",
+    "rcvd_pkts",
+    "rdma_sends",
+    "rdma_recvs",
+    "calls",
+    "turns",
+    "bytes_in",
+    "bytes_out",
+    "send_errors",
+    "sessions",
+];
+
+/// The cases of a run.
+pub fn list(options: &Options) -> Vec<Case> {
+    let wanted = |case: &&Case| {
+        let text = format!("{} {}", case.group, case.name);
+        options.only.as_ref().is_none_or(|only| text.contains(only.as_str())) && !(options.quick && case.long)
+    };
+    CASES.iter().copied().flatten().filter(wanted).copied().collect()
+}
+
+/// Runs them, with progress on standard error. Returns the bystanders' baseline too.
+pub fn run(options: &Options) -> Result<(Latency, Vec<Outcome>), String> {
+    let cases = list(options);
+    let mut stage = set(Addresses::new(), options)?;
+    let baseline = baseline(&stage)?;
+    eprintln!("baseline: p50 {:?}, p99 {:?}", baseline.p50, baseline.p99);
+    let mut outcomes = Vec::new();
+    for (n, case) in cases.iter().enumerate() {
+        let outcome = perform(&mut stage, case, baseline);
+        let verdict =
+            if outcome.passed() { "ok".into() } else { format!("FAILED: {}", outcome.why.join("; ")) };
+        let seconds = outcome.took.as_secs_f64();
+        eprintln!("[{}/{}] {} / {}: {verdict} ({seconds:.1} s)", n + 1, cases.len(), case.group, case.name);
+        let dead = !outcome.passed() && stage.victim.report().is_err();
+        outcomes.push(outcome);
+        if dead {
+            let addresses = stage.addresses.clone();
+            drop(stage);
+            stage = set(addresses, options)?;
+        }
+    }
+    Ok((baseline, outcomes))
+}
+
+fn set(mut addresses: Addresses, options: &Options) -> Result<Stage, String> {
+    let victim = Victim::start(addresses.next(), addresses.next())?;
+    let locals = [addresses.next(), addresses.next()];
+    let bystanders = Bystanders::start(locals, victim.server, victim.target);
+    std::thread::sleep(Duration::from_millis(300));
+    Ok(Stage { victim, bystanders, quick: options.quick, random: Random::new(options.seed, 1), addresses })
+}
+
+fn baseline(stage: &Stage) -> Result<Latency, String> {
+    stage.bystanders.begin();
+    std::thread::sleep(BASELINE);
+    let (latency, failures) = stage.bystanders.end();
+    if failures.is_empty() { Ok(latency) } else { Err(failures.join("; ")) }
+}
+
+fn perform(stage: &mut Stage, case: &Case, baseline: Latency) -> Outcome {
+    let bound = case.p99.unwrap_or(LEAST_P99.max(baseline.p99 * 10));
+    let mut attempt = 1;
+    loop {
+        let mut outcome = observe(stage, case);
+        let late = outcome.bystander.p99 > bound;
+        if late && outcome.passed() && attempt < ATTEMPTS {
+            attempt += 1;
+            continue;
+        }
+        if late {
+            outcome
+                .why
+                .push(format!("the bystanders' p99 was {:?}, more than {bound:?}", outcome.bystander.p99));
+        }
+        return outcome;
+    }
+}
+
+fn observe(stage: &mut Stage, case: &Case) -> Outcome {
+    let before = stage.victim.report();
+    stage.bystanders.begin();
+    let start = Instant::now();
+    let result = catch_unwind(AssertUnwindSafe(|| (case.run)(stage)));
+    let took = start.elapsed();
+    std::thread::sleep(LEAST_TIME.saturating_sub(took).max(Duration::from_millis(20)));
+    let (bystander, mut why) = stage.bystanders.end();
+    let after = stage.victim.report();
+    let seen = match result {
+        Ok(Ok(seen)) => {
+            if seen.answer != case.expected {
+                why.push(format!("answered {:?} instead of {:?}", seen.answer, case.expected));
+            }
+            seen
+        }
+        Ok(Err(error)) => {
+            why.push(error);
+            Seen::default()
+        }
+        Err(_) => {
+            why.push("the case panicked".into());
+            Seen::default()
+        }
+    };
+    let (mut rose, mut growth_kib) = (Vec::new(), 0);
+    match (before, after) {
+        (Ok(before), Ok(after)) => {
+            rose = risen(&before, &after);
+            growth_kib = after.rss_kib as i64 - before.rss_kib as i64;
+            judge(case, &rose, growth_kib, &mut why);
+        }
+        (Err(error), _) | (_, Err(error)) => why.push(error),
+    }
+    Outcome { case: *case, seen, rose, bystander, growth_kib, took, why }
+}
+
+fn judge(case: &Case, rose: &[(String, u64)], growth_kib: i64, why: &mut Vec<String>) {
+    for counter in case.counters {
+        if !rose.iter().any(|(name, _)| name == counter) {
+            why.push(format!("{counter} did not rise"));
+        }
+    }
+    if growth_kib > (case.growth_mib * 1024) as i64 {
+        why.push(format!("the victim grew by {growth_kib} KiB, more than {} MiB", case.growth_mib));
+    }
+}
+
+fn risen(before: &Report, after: &Report) -> Vec<(String, u64)> {
+    let grown = after.counters.iter().filter_map(|(name, n)| {
+        let more = n.saturating_sub(before.counters.get(name).copied().unwrap_or(0));
+        (more > 0 && !ORDINARY.contains(&name.as_str())).then(|| (name.clone(), more))
+    });
+    grown.collect()
+}

@@ -1,0 +1,51 @@
+//! `hostile`: the suite of hostile and unlucky peers, whose program lives in the test crate.
+
+use crate::repo;
+use anyhow::{Context, Result};
+use std::{path::PathBuf, process::ExitCode};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Run the cases whose group or name contain TEXT
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Say what would run
+    #[arg(long)]
+    list: bool,
+    /// Fewer repetitions, and without the cases that take long
+    #[arg(long)]
+    quick: bool,
+    /// Write the table as JSON, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// What guesses and random bytes come from
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    // The suite starts the project's programs, which lie beside it.
+    let mut build = repo::cargo();
+    build.args(["build", "--quiet", "--release", "--package", "naa-tests", "--package", "naa", "--bins"]);
+    if !build.status().context("cannot run cargo")?.success() {
+        return Ok(ExitCode::FAILURE);
+    }
+    let mut cargo = repo::cargo();
+    cargo.args(["run", "--quiet", "--release", "--package", "naa-tests", "--bin", "hostile", "--"]);
+    for (name, wanted) in [("--list", options.list), ("--quick", options.quick)] {
+        if wanted {
+            cargo.arg(name);
+        }
+    }
+    if let Some(only) = &options.only {
+        cargo.arg("--only").arg(only);
+    }
+    if let Some(json) = &options.json {
+        cargo.arg("--json").arg(std::path::absolute(json)?);
+    }
+    if let Some(seed) = options.seed {
+        cargo.arg("--seed").arg(seed.to_string());
+    }
+    let status = cargo.status().context("cannot run cargo")?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
