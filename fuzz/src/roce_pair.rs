@@ -18,7 +18,7 @@ const REGION: usize = 48 << 10;
 const MAX_OPS: usize = 12;
 /// The longest message; twelve of them fit a region.
 const MAX_LEN: usize = 4000;
-const CAP: QpCap = QpCap { max_send_wr: 16, max_recv_wr: 16, max_sge: 2, late_acks: false };
+const CAP: QpCap = QpCap { max_send_wr: 16, max_recv_wr: 16, max_sge: 2, late_acks: true };
 const HOP: u64 = 20_000;
 /// Many times more than any run takes.
 const MAX_STEPS: usize = 100_000;

@@ -373,6 +373,13 @@ impl Access<'_> {
         &mut self.state.engine
     }
 
+    /// The same, after acknowledgements that were left for later: what is done may end their connection.
+    pub(crate) fn settled(&mut self) -> &mut Engine {
+        self.after = After::Transmit;
+        self.state.blocked |= self.state.engine.settle().blocked;
+        &mut self.state.engine
+    }
+
     /// What was done gave the core nothing to send.
     pub(crate) fn notify_after(&mut self) -> &mut Engine {
         self.after = After::Notify;

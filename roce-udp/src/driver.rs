@@ -73,7 +73,7 @@ impl Driver for Embedded {
     }
 
     fn destroy_qp(&self, qp: QpNum) -> Result<(), Error> {
-        self.0.access()?.engine().endpoint.destroy_qp(qp)
+        self.0.access()?.settled().endpoint.destroy_qp(qp)
     }
 
     fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
@@ -143,13 +143,13 @@ impl Driver for Embedded {
 
     fn disconnect(&self, id: CmId) -> Result<(), Error> {
         let mut locked = self.0.access()?;
-        let engine = locked.flush_after();
+        let engine = locked.settled();
         engine.endpoint.disconnect(engine.now(), id)
     }
 
     fn destroy_id(&self, id: CmId) -> Result<(), Error> {
         let mut locked = self.0.access()?;
-        let engine = locked.flush_after();
+        let engine = locked.settled();
         engine.endpoint.destroy_id(engine.now(), id)
     }
 

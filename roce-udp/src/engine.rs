@@ -106,18 +106,19 @@ impl Engine {
         }
         self.held = !self.held && self.ready(on) && self.endpoint.owes_only_late_acks();
         let mut turn = if self.held { Turn::default() } else { self.transmit_at(now) };
-        turn.busy |= received > 0;
+        turn.busy |= received;
         turn.more |= self.receive.is_full();
         self.notify();
         turn
     }
 
-    fn receive(&mut self) -> usize {
+    /// True when packets of connections came; what else comes must not keep anybody from sleeping.
+    fn receive(&mut self) -> bool {
         // A socket that cannot be received from any more shows up as silence; timers report it to sessions.
-        let Ok(messages) = self.port.recv(&mut self.receive) else { return 0 };
-        if messages == 0 {
-            return 0;
+        if !self.port.recv(&mut self.receive).is_ok_and(|messages| messages > 0) {
+            return false;
         }
+        let before = self.endpoint.counters().rcvd_pkts;
         let now = self.now();
         let to = self.port.local_addr();
         for message in self.receive.messages() {
@@ -129,7 +130,12 @@ impl Engine {
                 self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions);
             }
         }
-        messages
+        self.endpoint.counters().rcvd_pkts != before
+    }
+
+    /// Sends acknowledgements that were left for later: there may be no later.
+    pub(crate) fn settle(&mut self) -> Turn {
+        if self.held { self.transmit() } else { Turn::default() }
     }
 
     /// Sends what the core has to send, as far as the socket takes it.

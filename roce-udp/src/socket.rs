@@ -106,7 +106,8 @@ impl Port {
         self.gso.store(false, Ordering::Relaxed);
     }
 
-    /// Receives what is there, without waiting. Returns the number of messages now in `batch`, 0 when none came.
+    /// Receives some of what is there, without waiting. Returns the number of messages now in `batch`, 0 when there is
+    /// nothing; [`RecvBatch::is_full`] tells whether there may be more.
     pub fn recv(&self, batch: &mut RecvBatch) -> io::Result<usize> {
         // Errors that routers and peers report asynchronously are none of the receiver's; one call takes one.
         const REPORTED: [i32; 8] = [

@@ -51,6 +51,15 @@ impl Spinner {
             return Next::Turn;
         }
         self.idle_turns = self.idle_turns.wrapping_add(1);
+        let next = self.when_idle(took, now, crowd);
+        if next == Next::Sleep {
+            // The turn after it is long for another reason.
+            self.idle_turns = 0;
+        }
+        next
+    }
+
+    fn when_idle(&self, took: Duration, now: Instant, crowd: &mut Crowd) -> Next {
         match self.mode {
             WaitMode::Block => Next::Sleep,
             WaitMode::Spin if self.idle_turns.is_multiple_of(Self::PATIENCE) => Next::YieldThenTurn,
@@ -95,6 +104,18 @@ mod tests {
         let (start, mut crowd) = (Instant::now(), Crowd::default());
         let (mut spinner, mut now) = (Spinner::new(WaitMode::Adaptive, start), start + 40 * STEP);
         assert_eq!(spinner.after(true, now, &mut crowd), Next::Turn);
+        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
+    }
+
+    #[test]
+    fn ones_own_sleep_is_no_crowd() {
+        let (mut now, mut crowd) = (Instant::now(), Crowd::default());
+        let mut spinner = Spinner::new(WaitMode::Adaptive, now);
+        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
+        // Woken for nothing, and asleep again.
+        now += Duration::from_micros(200);
+        assert_eq!(spinner.after(false, now, &mut crowd), Next::Sleep);
+        let mut spinner = Spinner::new(WaitMode::Adaptive, now);
         assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
     }
 

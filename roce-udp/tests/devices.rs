@@ -204,3 +204,19 @@ fn partly_posted_lists_are_sent() {
     (0..2).for_each(|_| assert_eq!(a.completion(WaitMode::Block).status, WcStatus::Success));
     assert_eq!(target.memory().to_vec(0, 64), [5; 64]);
 }
+
+#[test]
+fn a_late_acknowledgement_comes_before_the_goodbye() {
+    for _ in 0..20 {
+        let (a, mut b) = (Side::new(), Side::new());
+        let cap = QpCap { late_acks: true, ..QpCap::default() };
+        b.qp = b.pd.create_qp(&b.cq, &b.cq, cap).unwrap();
+        let (_, passive) = connect(&a, &b);
+        let buffer = b.region(64);
+        b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[buffer.sge(0, 64)] }).unwrap();
+        a.post(SendOp::Send, Payload::Inline(b"last words"));
+        assert_eq!(b.completion(WaitMode::Spin).status, WcStatus::Success);
+        b.channel.disconnect(passive).unwrap();
+        assert_eq!(a.completion(WaitMode::Block).status, WcStatus::Success);
+    }
+}

@@ -327,12 +327,18 @@ fn receive_buffer_is_reported() {
     }
     flush(&mut batch, &a, 30);
     let mut got = RecvBatch::new(32);
-    let kept = small.recv(&mut got).expect("a usable socket");
+    let mut all = || {
+        let mut kept = 0;
+        while let more @ 1.. = small.recv(&mut got).expect("a usable socket") {
+            kept += more;
+        }
+        (kept, got.overflows() as usize)
+    };
+    let (kept, _) = all();
     assert!((1..30).contains(&kept), "{kept}");
     put(&mut batch, small.local_addr(), &bodies[0]);
     flush(&mut batch, &a, 1);
-    assert_eq!(small.recv(&mut got).expect("a usable socket"), 1);
-    assert_eq!(got.overflows() as usize, 30 - kept);
+    assert_eq!(all(), (1, 30 - kept));
 }
 
 #[test]

@@ -138,19 +138,14 @@ impl Cm {
         if half_open.of(source) >= self.config.max_half_open / 2 || self.check_room().is_err() {
             return false;
         }
-        if half_open.len() >= self.config.max_half_open {
-            match half_open.displaced_by(source, |_| true) {
-                Some(id) => self.displace(id),
-                None => return false,
-            }
-        }
-        let half_open = self.table.half_open();
         let backlog = self.listeners.get(&listener).map_or(0, |l| l.backlog);
-        if half_open.ids().filter(|id| self.is_pending(*id, listener)).count() < backlog {
+        let pending = half_open.ids().filter(|id| self.is_pending(*id, listener)).count();
+        if half_open.len() < self.config.max_half_open && pending < backlog {
             return true;
         }
-        let displaced = half_open.displaced_by(source, |id| self.is_pending(id, listener));
-        displaced.is_some_and(|id| {
+        // One that waits for this listener makes room in both.
+        let fits = |id| pending < backlog || self.is_pending(id, listener);
+        half_open.displaced_by(source, fits).is_some_and(|id| {
             self.displace(id);
             true
         })

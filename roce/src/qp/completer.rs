@@ -274,7 +274,8 @@ impl Requester {
                 return Progress { failed: Some(WcStatus::RetryExceeded) };
             }
             self.retries_left -= 1;
-        } else if first && self.step_back() {
+        } else if first {
+            self.step_back();
             self.arm(now);
             return Progress::default();
         }
@@ -285,23 +286,22 @@ impl Requester {
     }
 
     /// Resends the last packet only. Its acknowledgement, or the NAK it draws, says what is missing, where going
-    /// back at once would repeat a window for a receiver that was just slow.
-    fn step_back(&mut self) -> bool {
+    /// back at once would repeat a window for a receiver that was just slow. READs are not repeated for that.
+    fn step_back(&mut self) {
         let (index, packet) = self.cursor;
         let last = match (index, packet) {
-            (0, 0) => return false,
+            (0, 0) => return,
             (index, 0) => (index - 1, self.wqes[index - 1].packets - 1),
             (index, packet) => (index, packet - 1),
         };
         let wqe = &self.wqes[last.0];
-        let Some(psn) = wqe.first.map(|first| first.plus(last.1)) else { return false };
-        if wqe.is_read() || psn.plus(1) != self.sent_end {
-            return false;
+        let Some(psn) = wqe.first.map(|first| first.plus(last.1)) else { return };
+        if wqe.is_read() || psn.since(self.una) < 0 {
+            return;
         }
+        // The round trip is still taken from the first time: at worst it is overestimated.
         self.cursor = last;
-        self.rtt.forget();
         self.demand_ack();
-        true
     }
 }
 

@@ -39,6 +39,38 @@ enum Message {
     },
 }
 
+/// What came from behind a gap.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    first: Psn,
+    /// Since the requester started over.
+    furthest: Psn,
+    latest: Psn,
+}
+
+impl Gap {
+    /// Packets this much out of order are a network's doing, not the requester's (as TCP's three duplicates).
+    const REORDERING: i32 = 3;
+
+    fn before(psn: Psn) -> Self {
+        Self { first: psn, furthest: psn, latest: psn }
+    }
+
+    /// Notes a packet from behind the gap. True when the requester has gone back, or repeats its last packet.
+    fn starts_over(&mut self, psn: Psn) -> bool {
+        let back =
+            psn.since(self.first) <= 0 || psn == self.furthest || self.latest.since(psn) > Self::REORDERING;
+        if psn.since(self.first) < 0 {
+            self.first = psn;
+        }
+        if back || psn.since(self.furthest) > 0 {
+            self.furthest = psn;
+        }
+        self.latest = psn;
+        back
+    }
+}
+
 /// Refusal of a request. The connection is lost, except after RNR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
@@ -58,8 +90,8 @@ pub(crate) struct Responder {
     /// Messages completed, modulo 2^24.
     msn: u32,
     message: Message,
-    /// A NAK was sent for a gap, and this is the furthest PSN seen behind it.
-    nak_sent: Option<Psn>,
+    /// A NAK was sent for this gap.
+    gap: Option<Gap>,
     /// First PSN of the last READ executed: an acknowledgement that covers it would pass for its response.
     last_read: Option<Psn>,
     pub(super) replies: Replies,
@@ -90,7 +122,7 @@ impl Responder {
             epsn,
             msn: 0,
             message: Message::None,
-            nak_sent: None,
+            gap: None,
             last_read: None,
             replies: Replies::default(),
             responder_resources,
@@ -109,7 +141,7 @@ impl Responder {
                 return Outcome::default();
             }
         }
-        self.nak_sent = None;
+        self.gap = None;
         match self.execute(info, packet, cx) {
             Ok(completion) => {
                 // A READ is answered by its responses, not by an acknowledgement.
@@ -130,10 +162,12 @@ impl Responder {
     /// and the gap is still there.
     fn out_of_sequence(&mut self, psn: Psn, shared: &mut Shared) {
         shared.counters.out_of_seq_request += 1;
-        let goes_on = self.nak_sent.is_some_and(|furthest| psn.since(furthest) > 0);
-        self.nak_sent = Some(psn);
-        if goes_on {
-            return;
+        if let Some(gap) = &mut self.gap {
+            if !gap.starts_over(psn) {
+                return;
+            }
+        } else {
+            self.gap = Some(Gap::before(psn));
         }
         shared.counters.send_seq_err += 1;
         let syndrome = Syndrome::Nak(NakCode::PsnSequence);
@@ -328,7 +362,7 @@ impl Responder {
             Refusal::NotReady => {
                 cx.shared.counters.send_rnr_err += 1;
                 // Later packets of the same burst are not a gap.
-                self.nak_sent = Some(packet.bth.psn);
+                self.gap = Some(Gap::before(packet.bth.psn));
                 Syndrome::RnrNak(cx.shared.config.rnr_timer)
             }
             Refusal::Nak(code) => {
@@ -382,4 +416,30 @@ fn failed_recv(cx: &Context<'_>, wr_id: u64, refusal: Refusal) -> Wc {
     let status =
         if refusal == Refusal::TooLong { WcStatus::LocalLengthError } else { WcStatus::LocalProtectionError };
     Wc { wr_id, qp: cx.qp, status, ..Wc::EMPTY }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many NAKs packets from behind a gap draw.
+    fn naks(psns: &[u32]) -> usize {
+        let mut gap = Gap::before(Psn::new(psns[0]));
+        1 + psns[1..].iter().filter(|&&psn| gap.starts_over(Psn::new(psn))).count()
+    }
+
+    #[test]
+    fn a_gap_is_told_again_when_the_requester_starts_over() {
+        assert_eq!(naks(&[11, 12, 13, 14]), 1);
+        // A little reordering is none of that.
+        assert_eq!(naks(&[11, 13, 12, 15, 14, 16]), 1);
+        // The first packet after the gap again: the retransmission was lost too.
+        assert_eq!(naks(&[11, 12, 13, 11, 12, 13, 14]), 2);
+        // So were the first ones behind it.
+        assert_eq!(naks(&[11, 12, 13, 14, 15, 16, 17, 13, 14]), 2);
+        // The last packet again: the requester asks.
+        assert_eq!(naks(&[11, 12, 13, 13]), 2);
+        // Numbers wrap.
+        assert_eq!(naks(&[0xff_fffe, 0xff_ffff, 0, 1, 0xff_fffe]), 2);
+    }
 }

@@ -26,6 +26,8 @@ impl Rtt {
 
     /// Expiries in a row that resend the last packet only.
     const PROBES: u32 = 2;
+    /// From milliseconds to beyond the longest ACK timeout, 4.096 us * 2^31.
+    const MOST_DOUBLINGS: u32 = 22;
 
     pub(super) fn new(min_probe: Duration, min: Duration, ack_timeout: Duration) -> Self {
         let full = if ack_timeout.is_zero() { Duration::MAX } else { ack_timeout };
@@ -61,7 +63,7 @@ impl Rtt {
             // The last packet again costs little, and a lost tail costs a stall.
             None => base.max(self.min_probe) * (1 << self.backoff),
             // A window again costs much, and the peer may just be slow.
-            Some(further) => (base * 4).max(self.min).saturating_mul(1 << further.min(14)),
+            Some(further) => (base * 4).max(self.min).saturating_mul(1 << further.min(Self::MOST_DOUBLINGS)),
         }
     }
 
@@ -82,7 +84,40 @@ impl Rtt {
     /// The timer expired; true when that counts as one of the handshake's retries.
     pub(super) fn expired(&mut self) -> bool {
         let counts = self.interval() >= self.full;
-        self.backoff = (self.backoff + 1).min(16);
+        self.backoff = (self.backoff + 1).min(Self::PROBES + Self::MOST_DOUBLINGS);
         counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_costs_retries_with_every_ack_timeout() {
+        for code in 1..32 {
+            let mut rtt = Rtt::new(
+                Duration::from_micros(250),
+                Duration::from_millis(4),
+                Duration::from_nanos(4096 << code),
+            );
+            rtt.sent(Psn::new(7), Time::from_nanos(0));
+            rtt.acked(Psn::new(8), Time::from_nanos(20_000));
+            assert!((0..40).any(|_| rtt.expired()), "ACK timeout {code}");
+            assert!(rtt.expired());
+        }
+    }
+
+    #[test]
+    fn a_tail_is_probed_for_soon_and_a_window_repeated_late() {
+        let mut rtt = Rtt::new(Duration::from_micros(250), Duration::from_millis(4), Duration::from_secs(1));
+        rtt.sent(Psn::new(7), Time::from_nanos(0));
+        rtt.acked(Psn::new(8), Time::from_nanos(20_000));
+        let mut intervals = Vec::new();
+        while intervals.len() < 4 {
+            intervals.push((rtt.interval().as_micros(), rtt.is_patient()));
+            rtt.expired();
+        }
+        assert_eq!(intervals, [(250, true), (500, true), (4000, false), (8000, false)]);
     }
 }

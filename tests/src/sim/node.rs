@@ -109,7 +109,7 @@ impl Node {
             max_send_wr: own.max_send_wr,
             max_recv_wr: own.max_recv_wr,
             max_sge: MAX_SGE,
-            late_acks: false,
+            late_acks: own.late_acks,
         };
         let qp =
             endpoint.create_qp(&QpInit { pd: pds[0], send_cq, recv_cq, cap }).expect("within the limits");

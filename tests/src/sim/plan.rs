@@ -82,6 +82,8 @@ pub(super) struct NodePlan {
     pub(super) psn: u32,
     /// Sends small IP identifications, as this stack's sockets do; else random ones.
     pub(super) embedded: bool,
+    /// Takes acknowledgements along with what is sent next.
+    pub(super) late_acks: bool,
     /// Receives super-packets whole.
     pub(super) gro: bool,
     pub(super) operations: usize,
@@ -131,6 +133,7 @@ impl Plan {
             config: Config::default(),
             psn: 0,
             embedded: true,
+            late_acks: false,
             gro: true,
             operations,
             budget: u64::MAX,
@@ -272,6 +275,7 @@ fn draw_node(r: &mut Random, mtu: u32, prompt: bool) -> NodePlan {
         },
         psn: psn & 0xff_ffff,
         embedded: r.chance(700_000),
+        late_acks: r.chance(500_000),
         gro: r.chance(700_000),
         operations: {
             let most = r.pick(&[3, 40, 100, 300]);
