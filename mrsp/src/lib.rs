@@ -10,8 +10,8 @@
 //!
 //! [`host::HostSession`] and [`naa::NaaSession`] take bytes and immediates in and give bytes and
 //! [`plan::CallPlan`]s out; drivers move them. Every SEND and every WRITE_WITH_IMM carries the solicited-event
-//! bit, a side posts its receive before what provokes the answer, and a request is acknowledged before its
-//! response leaves: the C library sleeps for ever otherwise.
+//! bit, a side posts its receive before what provokes the answer, and towards other stacks a request is acknowledged
+//! before its response leaves: the C library sleeps for ever otherwise.
 //!
 //! # Source
 //! The NAAICE project's "low-level API: introduction" and, where it differs, the wire of its C library
