@@ -38,12 +38,11 @@ Examples:
   naa bench --list                       what there is
   naa bench --quick                      a look in a minute, which is no verdict
 
-Every figure is the median over the repeats of one run, the ratio that of the repeats' ratios.
-In each repeat ours and what it is compared with run one after the other, in processes of their
-own. The two ends of each have different cores, as the ends of a network do: where the kernel
-puts them differs from run to run, and with it what waking each other costs. --unpinned leaves
-it to the kernel. The spread is the distance between the quartiles divided by the median; beyond
-20 % there is no verdict.";
+Every figure is the median over the repeats of one run, the ratio that of the repeats' ratios. \
+In each repeat ours and what it is compared with run one after the other, in processes of their own. \
+The two ends of each have different cores, as the ends of a network do: where the kernel puts them differs \
+from run to run, and with it what waking each other costs. --unpinned leaves it to the kernel. The spread is \
+the distance between the quartiles divided by the median; beyond 20 % there is no verdict.";
 
 /// Measure naa beside the limit, and beside what else there is
 ///

@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, function: FunctionCode, peer: &Peer, paths: &[Pat
             scope.spawn(move || batch.work(&tell));
         }
         drop(tell);
-        teller.listen(&told)
+        teller.listen(told)
     })?;
     teller.end()
 }
@@ -199,7 +199,7 @@ impl<'a> Batch<'a> {
         report.bytes_out = results.iter().map(|result| result.len() as u64).sum();
         if let Some((output, result)) = item.output.as_ref().zip(results.first()) {
             let sink = Sink::new(output, self.args.sync)?;
-            sink.write(result, || progress.tick(), || inputs[0].check_unchanged())?;
+            sink.write(result, || progress.tick(), || inputs[0].check_not_replaced())?;
         }
         report.conclude(self.function, &results);
         Ok(())

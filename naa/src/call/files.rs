@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -97,6 +98,17 @@ impl Source {
         if let Content::File(file, changed) = &self.content {
             let now = file.metadata().and_then(|meta| meta.modified()).ok();
             ensure!(now == *changed, "{} changed during the call; call again", self.path.display());
+        }
+        Ok(())
+    }
+
+    /// The same, also where another file has taken its name.
+    pub(super) fn check_not_replaced(&self) -> anyhow::Result<()> {
+        self.check_unchanged()?;
+        if let Content::File(file, _) = &self.content {
+            let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+            let same = file.metadata().ok().map(id) == std::fs::metadata(&self.path).ok().map(id);
+            ensure!(same, "{} was replaced during the call; call again", self.path.display());
         }
         Ok(())
     }

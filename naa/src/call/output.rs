@@ -7,7 +7,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -29,6 +29,9 @@ pub(super) struct Sink {
     sync: bool,
 }
 
+/// Names of standard output: what is behind it is not to be replaced.
+const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+
 impl Sink {
     /// Fails at once where writing is bound to fail.
     pub(super) fn new(path: &Path, sync: bool) -> anyhow::Result<Self> {
@@ -41,7 +44,7 @@ impl Sink {
     }
 
     pub(super) fn is_stdout(&self) -> bool {
-        self.path == Path::new("-")
+        STDOUT.iter().any(|name| self.path == Path::new(name))
     }
 
     /// Where its unfinished file would be.
@@ -145,8 +148,11 @@ pub(super) fn remove_abandoned(folder: &Path) {
     // A folder that cannot be read is found out when something is written to it.
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()).filter(|path| is_partial(path)) {
-        let Ok(file) = File::options().write(true).open(&path) else { continue };
-        if file.try_lock().is_ok() && is_at(&file, &path) {
+        // In a shared folder it may be anything.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let Ok(file) = File::options().write(true).custom_flags(flags).open(&path) else { continue };
+        let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
+        if is_file && file.try_lock().is_ok() && is_at(&file, &path) {
             let _ = fs::remove_file(&path);
         }
     }

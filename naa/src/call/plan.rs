@@ -220,7 +220,8 @@ fn product(args: &Args, inputs: &[Source]) -> anyhow::Result<Plan> {
     let lens: Vec<_> = inputs.iter().map(|input| input.len() as u64 / 8).collect();
     let &[a, b] = lens.as_slice() else { return Err(missing_inputs(2)) };
     let by = |total: u64, side: Option<u64>| side.and_then(|side| total.checked_div(side));
-    let root = (a == b && args.m.is_none() && args.n.is_none()).then(|| a.isqrt());
+    // Only of square matrices the shape is plain.
+    let root = Some(a.isqrt()).filter(|r| args.m.is_none() && args.n.is_none() && a == b && r * r == a);
     let k = args.k.or(by(a, args.m)).or(by(b, args.n)).or(root);
     let shape = k.and_then(|k| Some((args.m.or(by(a, Some(k)))?, args.n.or(by(b, Some(k)))?, k)));
     let fits = |(m, n, k): &(u64, u64, u64)| m.checked_mul(*k) == Some(a) && k.checked_mul(*n) == Some(b);

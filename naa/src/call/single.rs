@@ -1,6 +1,6 @@
 //! One call, whose inputs and outputs were all named.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mrsp::{FunctionCode, builtin};
 
@@ -13,10 +13,16 @@ use super::{
     progress::Progress,
     report::{Report, Status},
 };
-use crate::show;
+use crate::{Usage, show};
 
 pub(super) fn run(args: &Args, function: FunctionCode, peer: &Peer, paths: &[PathBuf]) -> anyhow::Result<()> {
     let sinks = args.out.iter().map(|path| Sink::new(path, args.sync)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut files = args.out.iter().filter(|path| path.is_file() || !path.exists());
+    if let Some(twice) = files.find(|path| args.out.iter().filter(|other| other == path).count() > 1)
+        && twice.as_path() != Path::new("-")
+    {
+        return Err(Usage::error(format!("{} would be written twice; name each output", twice.display())));
+    }
     sinks.iter().filter_map(Sink::folder).for_each(|folder| output::remove_abandoned(&folder));
     let mut inputs = paths.iter().map(|path| Source::open(path)).collect::<anyhow::Result<Vec<_>>>()?;
     let plan = Plan::new(args, function, &inputs, sinks.len())?;

@@ -64,7 +64,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    pub(super) fn listen(&mut self, told: &mpsc::Receiver<Ended>) -> anyhow::Result<()> {
+    pub(super) fn listen(&mut self, told: mpsc::Receiver<Ended>) -> anyhow::Result<()> {
         loop {
             match told.recv_timeout(progress::TICK) {
                 Ok(ended) => self.take(ended)?,
@@ -149,7 +149,8 @@ impl<'a> Teller<'a> {
             (Some(error), _) if all == 1 => Err(error),
             (Some(_), Some(lost)) => {
                 let rest = self.failed.len() + not_tried;
-                Err(anyhow!("{lost}; {rest} of {all} files are not done"))
+                let remedy = if self.args.out_dir.is_some() { "; --resume goes on with them" } else { "" };
+                Err(anyhow!("{lost}; {rest} of {all} files are not done{remedy}"))
             }
             (Some(error), None) => {
                 let names = self.failed.iter().take(LISTED);

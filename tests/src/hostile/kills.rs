@@ -30,7 +30,14 @@ const NOTICED: Duration = Duration::from_secs(15);
 const LATEST: u64 = 40_000;
 
 pub(super) const CASES: &[Case] = &[
-    Case::new(GROUP, "hosts", "SIGKILL at a random moment of a host's life", "nothing left", &[], hosts),
+    Case::new(
+        GROUP,
+        "hosts",
+        "SIGKILL at a random moment of a host's life",
+        "nothing left",
+        &["sessions_accepted", "sessions_failed"],
+        hosts,
+    ),
     Case::new(
         GROUP,
         "servers",

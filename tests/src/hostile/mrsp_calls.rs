@@ -66,6 +66,8 @@ pub(super) const CASES: &[Case] = &[
                     for rest in [[1, 1], [1, value], [value, 1], [value, value]] {
                         blocks.push((function, block(function, [value, rest[0], rest[1]])));
                     }
+                    blocks.push((function, block(function, [1, value, 1])));
+                    blocks.push((function, block(function, [1, 1, value])));
                 }
                 for _ in 0..rounds {
                     let mut random = block(function, [0; 3]);

@@ -226,6 +226,9 @@ fn stale(stage: &mut Stage) -> Result<Seen, String> {
     }
     let told = host.join().map_err(|_| "the host panicked")?;
     let error = told.err().ok_or("connected to nobody")?.to_string();
+    if queue_pairs.len() < 2 {
+        return Err(format!("asked from {} queue pairs only", queue_pairs.len()));
+    }
     Ok(Seen::noted(error.replace(&to.to_string(), "PEER"), format!("{} queue pairs", queue_pairs.len())))
 }
 

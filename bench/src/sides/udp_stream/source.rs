@@ -205,8 +205,11 @@ impl Measure for Source {
     }
 
     fn run(&mut self, _: &Effort) -> anyhow::Result<Work> {
-        let messages = self.settings.fill.amount;
-        let time = self.send_all(messages)?;
+        let settings = self.settings;
+        let time = self.send_all(settings.fill.amount)?;
+        // A run that lost packets must not slow down the following ones.
+        self.settings = settings;
+        let messages = settings.fill.amount;
         let bytes = self.packets_of(messages) * self.packets.mtu as u64;
         ensure!(bytes > 0, "nothing was sent");
         Ok(goodput(bytes, time))
