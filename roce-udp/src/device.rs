@@ -168,7 +168,7 @@ impl Device {
                 self.stop_driving(&mut state);
                 return wake;
             }
-            let next = spinner.after(turn.busy || turn.more, now, &mut state.crowd);
+            let next = spinner.after(&turn, now, &mut state.crowd);
             if next == Next::Sleep {
                 self.sleep(state, Role::Caller, on, deadline, now);
                 continue;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use verbs::WaitMode;
 
-use crate::waiters::SPIN;
+use crate::{engine::Turn, waiters::SPIN};
 
 /// The spinning of one wait.
 #[derive(Debug)]
@@ -42,12 +42,16 @@ impl Spinner {
         Self { mode, last_busy: now, last_turn: now, idle_turns: 0 }
     }
 
-    pub(crate) fn after(&mut self, busy: bool, now: Instant, crowd: &mut Crowd) -> Next {
+    pub(crate) fn after(&mut self, turn: &Turn, now: Instant, crowd: &mut Crowd) -> Next {
         let took = now - self.last_turn;
         self.last_turn = now;
-        if busy {
+        if turn.busy {
             // What comes in a stream is cheaper to fetch than to be woken for.
             (self.last_busy, self.idle_turns) = (now, 0);
+            return Next::Turn;
+        }
+        if turn.more {
+            // Of nobody's packets: they are taken, and prolong nothing.
             return Next::Turn;
         }
         self.idle_turns = self.idle_turns.wrapping_add(1);
@@ -80,12 +84,15 @@ mod tests {
     use super::*;
 
     const STEP: Duration = Duration::from_micros(1);
+    const IDLE: Turn = Turn { busy: false, more: false, blocked: false };
+    const BUSY: Turn = Turn { busy: true, ..IDLE };
+    const JUNK: Turn = Turn { more: true, ..IDLE };
 
     /// Idle turns until `spinner` sleeps, at most 1000.
     fn idle_turns(spinner: &mut Spinner, now: &mut Instant, step: Duration, crowd: &mut Crowd) -> usize {
         let mut idle = || {
             *now += step;
-            spinner.after(false, *now, crowd)
+            spinner.after(&IDLE, *now, crowd)
         };
         (0..1000).take_while(|_| idle() != Next::Sleep).count()
     }
@@ -103,8 +110,19 @@ mod tests {
     fn traffic_prolongs_an_adaptive_spin() {
         let (start, mut crowd) = (Instant::now(), Crowd::default());
         let (mut spinner, mut now) = (Spinner::new(WaitMode::Adaptive, start), start + 40 * STEP);
-        assert_eq!(spinner.after(true, now, &mut crowd), Next::Turn);
+        assert_eq!(spinner.after(&BUSY, now, &mut crowd), Next::Turn);
         assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
+    }
+
+    #[test]
+    fn junk_prolongs_nothing() {
+        let (mut now, mut crowd) = (Instant::now(), Crowd::default());
+        let mut spinner = Spinner::new(WaitMode::Adaptive, now);
+        for _ in 0..40 {
+            now += STEP;
+            assert_eq!(spinner.after(&JUNK, now, &mut crowd), Next::Turn);
+        }
+        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 9);
     }
 
     #[test]
@@ -114,7 +132,7 @@ mod tests {
         assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
         // Woken for nothing, and asleep again.
         now += Duration::from_micros(200);
-        assert_eq!(spinner.after(false, now, &mut crowd), Next::Sleep);
+        assert_eq!(spinner.after(&IDLE, now, &mut crowd), Next::Sleep);
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);
         assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
     }
