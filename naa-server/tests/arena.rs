@@ -76,7 +76,7 @@ fn bytes_are_seen_only_while_no_peer_has_access() {
         allocation.bytes_mut().is_some() && allocation.rkey().is_none() && allocation.sge(0, 1).is_none()
     );
 
-    allocation.register(&pd).unwrap();
+    allocation.register(&pd, Access::ALL).unwrap();
     assert_eq!(device.access(&allocation), Some(Access::LOCAL));
     assert!(allocation.bytes_mut().is_some());
 
@@ -108,7 +108,7 @@ fn what_is_sent_is_not_written_meanwhile() {
     let pd = Context::new(device).alloc_pd().unwrap();
     let quota = Arena::new(1 << 20).quota(1 << 20);
     let (mut one, mut other) = (quota.allocate(8192).unwrap(), quota.allocate(1).unwrap());
-    one.register(&pd).unwrap();
+    one.register(&pd, Access::LOCAL).unwrap();
     assert!(one.sge(0, 1).is_none(), "no send was begun");
     quota.sends().begin();
     quota.sends().begin();
@@ -129,7 +129,7 @@ fn a_call_on_a_region_open_to_peers_is_refused() {
     let mut regions: Vec<_> = [RegionFlags::INPUT, RegionFlags::OUTPUT]
         .map(|flags| Region { flags, allocation: arena.allocate(16).unwrap() })
         .into();
-    regions[0].allocation.register(&pd).unwrap();
+    regions[0].allocation.register(&pd, Access::REMOTE_WRITE).unwrap();
     assert!(Call::new(&mut regions, U24::ZERO, &Stop::never()).is_ok());
     regions[0].allocation.grant(Access::REMOTE_WRITE).unwrap();
     assert!(matches!(Call::new(&mut regions, U24::ZERO, &Stop::never()), Err(Failure::Internal(_))));
@@ -157,10 +157,13 @@ impl Default for Device {
             max_inline_data: 0,
             max_sge: 1,
             max_qp: 0,
+            max_qp_wr: 0,
             max_mr: 1024,
             max_cq: 0,
+            max_cqe: 1 << 20,
             max_msg: 1 << 31,
             can_listen: false,
+            revokes: true,
         };
         Self { attr, state: Mutex::default() }
     }

@@ -8,6 +8,7 @@ mod driver;
 mod engine;
 #[cfg(all(test, loom))]
 mod loom_model;
+mod loopback;
 mod loss;
 mod memory;
 mod role;
@@ -18,6 +19,7 @@ mod sync;
 mod sys;
 mod waiters;
 
+pub use loopback::{NoFreeLoopback, free_loopback};
 pub use loss::Loss;
 pub use route::source_for;
 
@@ -85,10 +87,13 @@ pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
         max_inline_data: config.max_inline_data,
         max_sge: config.max_sge,
         max_qp: config.max_qp,
+        max_qp_wr: config.max_wr,
         max_mr: config.max_mr,
         max_cq: config.max_cq,
+        max_cqe: config.max_cq_depth,
         max_msg: 1 << 31,
         can_listen: cannot_listen.is_none(),
+        revokes: true,
     };
     // From the operating system: RKeys, PSNs and queue pair numbers are the protocol's only secrets.
     let entropy = SystemEntropy(ChaCha20Rng::from_os_rng());
@@ -97,7 +102,8 @@ pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
     Ok(Context::new(Arc::new(Embedded(device))))
 }
 
-fn path_mtu(link: u32, wanted: Option<u32>) -> Result<u32, Error> {
+/// The largest path MTU, at most `wanted`, that fits an interface whose MTU is `link`, both in bytes.
+pub fn path_mtu(link: u32, wanted: Option<u32>) -> Result<u32, Error> {
     let fits = |mtu: &u32| *mtu + HEADERS <= link && wanted.is_none_or(|wanted| *mtu <= wanted);
     [4096, 2048, 1024, 512, 256].into_iter().find(fits).ok_or(Error::Invalid(
         "no path MTU from 256 to 4096 fits the interface's MTU less 96 bytes of headers",

@@ -15,8 +15,11 @@ use std::{
 
 use verbs::Error;
 
+pub use holder::{Held, Holder, holders};
+
 use crate::sys::{interface, option, wait};
 pub use crate::sys::{
+    interface::{InterfaceAddress, addresses},
     receive::{Message, RecvBatch},
     transmit::{MAX_PIECES, Rest, Segment, SendBatch, SendOutcome},
     wait::Waker,

@@ -1,6 +1,6 @@
 //! Memory regions by key. Every access is checked here: key, protection domain, permission, bounds.
 
-use verbs::{Access, MrKeys, PdId};
+use verbs::{Access, Error, MrKeys, PdId};
 
 use crate::{entropy::Entropy, id_map::IdMap, memory::RegionId};
 
@@ -12,6 +12,8 @@ struct Mr {
     va: u64,
     len: u64,
     access: Access,
+    /// What it was registered for.
+    most: Access,
 }
 
 /// A checked reference to a region that notices when the region went away.
@@ -58,7 +60,7 @@ impl MrTable {
     ) -> (MrKeys, RegionId) {
         let keys = MrKeys { lkey: fresh(&self.by_lkey, entropy), rkey: fresh(&self.by_rkey, entropy) };
         self.generation = self.generation.wrapping_add(1);
-        let mr = Mr { generation: self.generation, keys, pd, va, len, access };
+        let mr = Mr { generation: self.generation, keys, pd, va, len, access, most: access };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             (self.slots.len() - 1) as u32
@@ -78,15 +80,20 @@ impl MrTable {
         Some(RegionId(slot))
     }
 
-    pub(crate) fn set_access(&mut self, lkey: u32, access: Access) -> bool {
-        let Some(&slot) = self.by_lkey.get(&lkey) else { return false };
-        match &mut self.slots[slot as usize] {
-            Some(mr) => {
-                mr.access = access;
-                true
-            }
-            None => false,
+    /// Within what the region was registered for.
+    pub(crate) fn set_access(&mut self, lkey: u32, access: Access) -> Result<(), Error> {
+        let slot = self.by_lkey.get(&lkey).copied();
+        let mr = slot.and_then(|slot| self.slots[slot as usize].as_mut());
+        let mr = mr.ok_or(Error::NotFound { what: "LKey", id: lkey.into() })?;
+        let within = |now: bool, most: bool| most || !now;
+        if !(within(access.local_write, mr.most.local_write)
+            && within(access.remote_write, mr.most.remote_write)
+            && within(access.remote_read, mr.most.remote_read))
+        {
+            return Err(Error::Invalid("a memory region permits what it was registered for, and not more"));
         }
+        mr.access = access;
+        Ok(())
     }
 
     /// Finds the region a local work request names and the offset of `addr` in it.
@@ -140,5 +147,36 @@ fn fresh(taken: &IdMap<u32>, entropy: &mut dyn Entropy) -> u32 {
         if key != 0 && !taken.contains_key(&key) {
             return key;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Counting(u32);
+
+    impl Entropy for Counting {
+        fn next_u32(&mut self) -> u32 {
+            self.0 += 1;
+            self.0
+        }
+    }
+
+    #[test]
+    fn access_changes_within_what_was_registered() {
+        let (mut table, pd) = (MrTable::default(), PdId(1));
+        let (keys, _) = table.insert(pd, 0x1000, 64, Access::REMOTE_WRITE, &mut Counting(0));
+        let permits = |table: &MrTable, want| table.remote(keys.rkey, pd, 0x1000, 64, want).is_some();
+        // In force at once.
+        assert!(permits(&table, Want::RemoteWrite) && !permits(&table, Want::RemoteRead));
+        table.set_access(keys.lkey, Access::LOCAL).unwrap();
+        assert!(!permits(&table, Want::RemoteWrite));
+        assert!(matches!(table.set_access(keys.lkey, Access::ALL), Err(Error::Invalid(_))));
+        assert!(!permits(&table, Want::RemoteWrite) && !permits(&table, Want::RemoteRead));
+        table.set_access(keys.lkey, Access::REMOTE_WRITE).unwrap();
+        assert!(permits(&table, Want::RemoteWrite));
+        assert!(matches!(table.set_access(0, Access::LOCAL), Err(Error::NotFound { .. })));
     }
 }

@@ -80,12 +80,19 @@ pub struct DeviceAttr {
     pub max_inline_data: u32,
     pub max_sge: u32,
     pub max_qp: u32,
+    /// Work requests per queue of a queue pair.
+    pub max_qp_wr: u32,
     pub max_mr: u32,
     pub max_cq: u32,
+    /// Completions a completion queue can hold.
+    pub max_cqe: u32,
     /// Largest message in bytes.
     pub max_msg: u64,
     /// The device can be dialled (a second process on one address cannot).
     pub can_listen: bool,
+    /// What [`Driver::set_mr_access`] takes from peers they no longer have. NICs offer that at the price of many
+    /// calls or not at all, so there peers keep what the region was registered for.
+    pub revokes: bool,
 }
 
 /// How a thread waits.
@@ -129,10 +136,11 @@ pub trait Driver: Send + Sync + 'static {
     /// [`Error::Busy`] while regions or queue pairs use it.
     fn dealloc_pd(&self, pd: PdId) -> Result<(), Error>;
 
-    /// Registers `memory`, which the device keeps alive. Peers address it by its virtual address.
+    /// Registers `memory`, which the device keeps alive, for `access` at most. It is in force at once. Peers address
+    /// the memory by its virtual address.
     fn reg_mr(&self, pd: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error>;
-    /// Changes what peers may do. When it returns, no access that is no longer permitted is under way
-    /// (`ibv_rereg_mr` with `IBV_REREG_MR_CHANGE_ACCESS`).
+    /// Changes what peers may do, within what the region was registered for. If [`DeviceAttr::revokes`], no access that
+    /// is no longer permitted is under way when it returns (`ibv_rereg_mr` with `IBV_REREG_MR_CHANGE_ACCESS`).
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error>;
     /// When it returns, neither a peer nor the device touches the memory any more.
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error>;

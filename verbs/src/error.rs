@@ -5,10 +5,8 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another process owns the address; the message carries what is known about it.
-    #[error(
-        "{addr} is held by {holder}; stop it, or use another address of this machine (on loopback 127.0.0.2 does)"
-    )]
+    /// Somebody else owns the address; `holder` is what is known about it, and what helps.
+    #[error("{addr} is held by {holder}")]
     AddressInUse { addr: SocketAddr, holder: String },
     #[error("this device cannot listen: {0}")]
     CannotListen(String),

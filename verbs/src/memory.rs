@@ -12,7 +12,7 @@ use std::{any::Any, fmt, sync::Arc};
 pub struct Memory {
     addr: *mut u8,
     len: usize,
-    _owner: Arc<dyn Any + Send + Sync>,
+    owner: Arc<dyn Any + Send + Sync>,
 }
 
 // SAFETY: the range stays mapped as long as the owner lives (contract of `from_raw_parts`), and every access
@@ -34,7 +34,7 @@ impl Memory {
     /// The range must stay mapped, readable and writable until `owner` is dropped, and while it is registered
     /// for remote access nothing else may hold a reference to its bytes.
     pub unsafe fn from_raw_parts(addr: *mut u8, len: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { addr, len, _owner: owner }
+        Self { addr, len, owner }
     }
 
     pub fn addr(&self) -> u64 {
@@ -53,6 +53,11 @@ impl Memory {
         self.len == 0
     }
 
+    /// Who keeps the range mapped. As long as it lives, the addresses mean the same bytes.
+    pub fn owner(&self) -> &Arc<dyn Any + Send + Sync> {
+        &self.owner
+    }
+
     /// A part of the same memory.
     ///
     /// # Panics
@@ -60,7 +65,7 @@ impl Memory {
     pub fn slice(&self, offset: usize, len: usize) -> Self {
         self.check(offset, len);
         // SAFETY: `check` keeps the result inside the range.
-        Self { addr: unsafe { self.addr.add(offset) }, len, _owner: self._owner.clone() }
+        Self { addr: unsafe { self.addr.add(offset) }, len, owner: self.owner.clone() }
     }
 
     /// Copies bytes in.

@@ -92,9 +92,10 @@ impl Drop for PdInner {
 /// A registered memory region; deregistered when dropped.
 #[derive(Debug)]
 pub struct Mr {
-    pd: Pd,
     memory: Memory,
     keys: MrKeys,
+    // Last: when a domain goes, memory that only its regions held is gone.
+    pd: Pd,
 }
 
 impl Mr {

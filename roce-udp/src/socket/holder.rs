@@ -1,28 +1,131 @@
 //! Who holds a UDP address, as far as `/proc` tells (proc(5), `/proc/net/udp`).
 
 use std::{
-    fs, io,
-    net::{IpAddr, SocketAddr},
+    fmt, fs, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
 };
 
-/// The holder of `addr`, in words that fit after "is held by".
+const PROC: &str = "/proc";
+
+/// Where the kernel lists RDMA devices (Documentation/ABI/stable/sysfs-class-infiniband).
+const RDMA: &str = "/sys/class/infiniband";
+
+/// The holder of `addr` and what helps, in words that fit after "is held by".
 pub(super) fn of(addr: SocketAddr) -> String {
-    let Some(inode) = socket(addr) else { return "another process".into() };
-    match process(&inode) {
-        Found::Process { pid, name } => format!("process {pid} ({name})"),
-        Found::Hidden => "another process".into(),
-        Found::Nobody => "the kernel (soft-RoCE?) or a process outside this container".into(),
+    let proc = Path::new(PROC);
+    let holder = socket(proc, addr).map_or(Holder::Hidden, |inode| process(proc, &inode));
+    // It binds the wildcard addresses.
+    let all =
+        |table| sockets(&read_table(proc, table), addr.port()).iter().any(|(ip, _)| ip.is_unspecified());
+    let soft = if ["udp", "udp6"].into_iter().any(all) { soft_roce(Path::new(RDMA)) } else { Vec::new() };
+    words(&holder, &soft)
+}
+
+fn words(holder: &Holder, soft: &[String]) -> String {
+    match (holder, soft) {
+        (Holder::Hidden | Holder::NoProcess, [first, ..]) => format!(
+            "the kernel's soft-RoCE (rdma_rxe: {}), which takes the port on all addresses of this network namespace; \
+             use --provider verbs on an address of the device, or an address in another network namespace, or \
+             `rdma link delete {first}`",
+            soft.join(", ")
+        ),
+        _ => {
+            format!("{holder}; stop it, or use another address of this machine (on loopback 127.0.0.2 does)")
+        }
     }
 }
 
+/// Names of the soft-RoCE devices: those of the kernel's drivers that tell of a parent interface.
+fn soft_roce(class: &Path) -> Vec<String> {
+    let devices = fs::read_dir(class).into_iter().flatten().flatten();
+    let soft = devices.filter(|device| device.path().join("parent").is_file());
+    let mut names: Vec<_> = soft.map(|device| device.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// A UDP port that is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Unspecified: every address, of IPv6 mostly those of IPv4 too.
+    pub address: IpAddr,
+    pub holder: Holder,
+}
+
+/// Who holds a socket. Displayed, it fits after "is held by".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    Process {
+        pid: u32,
+        name: String,
+    },
+    /// There are processes that this one may not look into.
+    Hidden,
+    /// No process: the kernel, which its soft-RoCE does, or somebody outside this container.
+    NoProcess,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process { pid, name } => write!(f, "process {pid} ({name})"),
+            Self::Hidden => f.write_str("another process"),
+            Self::NoProcess => f.write_str("the kernel (soft-RoCE?) or a process outside this container"),
+        }
+    }
+}
+
+/// Who holds UDP port `port` in this network namespace, by address. `proc` is `/proc`, or a folder like it.
+pub fn holders(proc: &Path, port: u16) -> Vec<Held> {
+    let mut found = Vec::new();
+    for table in ["udp", "udp6"] {
+        for (address, inode) in sockets(&read_table(proc, table), port) {
+            let holder = process(proc, &inode);
+            let held = Held { address, holder };
+            if !found.contains(&held) {
+                found.push(held);
+            }
+        }
+    }
+    found
+}
+
+/// Addresses and inodes of the sockets on `port` in `table`.
+fn sockets(table: &str, port: u16) -> Vec<(IpAddr, String)> {
+    let port = format!("{port:04X}");
+    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let of = |fields: Vec<&str>| {
+        let (ip, its_port) = fields.get(1)?.split_once(':')?;
+        let inode = fields.get(9)?.to_string();
+        (its_port == port).then(|| Some((address(ip)?, inode)))?
+    };
+    lines.filter_map(of).collect()
+}
+
+/// The inverse of [`hex`].
+fn address(text: &str) -> Option<IpAddr> {
+    let word = |at: usize| Some(u32::from_str_radix(text.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    match text.len() {
+        8 => Some(Ipv4Addr::from(word(0)?).into()),
+        32 => {
+            let words = [word(0)?, word(8)?, word(16)?, word(24)?];
+            let octets: [u8; 16] = words.concat().try_into().ok()?;
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
+    }
+}
+
+fn read_table(proc: &Path, name: &str) -> String {
+    fs::read_to_string(proc.join("thread-self/net").join(name)).unwrap_or_default()
+}
+
 /// The inode of the socket that keeps others from `addr`.
-fn socket(addr: SocketAddr) -> Option<String> {
-    let table =
-        |name: &str| fs::read_to_string(Path::new("/proc/thread-self/net").join(name)).unwrap_or_default();
+fn socket(proc: &Path, addr: SocketAddr) -> Option<String> {
     // A wildcard of IPv6 may hold the IPv4 port too.
     let tables: &[&str] = if addr.is_ipv4() { &["udp", "udp6"] } else { &["udp6"] };
-    tables.iter().find_map(|name| inode(&table(name), addr))
+    tables.iter().find_map(|name| inode(&read_table(proc, name), addr))
 }
 
 /// The inode in the line of `table` for `addr` itself or for a wildcard with its port.
@@ -48,28 +151,18 @@ fn hex(ip: IpAddr) -> String {
     words.map(|word| format!("{word:08X}")).collect()
 }
 
-enum Found {
-    Process {
-        pid: u32,
-        name: String,
-    },
-    /// There are processes that this one may not look into.
-    Hidden,
-    Nobody,
-}
-
 /// The process with a descriptor of the socket.
-fn process(inode: &str) -> Found {
+fn process(proc: &Path, inode: &str) -> Holder {
     let wanted = format!("socket:[{inode}]");
-    let mut found = Found::Nobody;
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+    let mut found = Holder::NoProcess;
+    for entry in fs::read_dir(proc).into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let mut descriptors = match fs::read_dir(entry.path().join("fd")) {
             Ok(descriptors) => descriptors,
             // It has ended since.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(_) => {
-                found = Found::Hidden;
+                found = Holder::Hidden;
                 continue;
             }
         };
@@ -77,7 +170,7 @@ fn process(inode: &str) -> Found {
             |link: fs::DirEntry| fs::read_link(link.path()).is_ok_and(|to| to.as_os_str() == &*wanted);
         if descriptors.any(|link| link.is_ok_and(holds)) {
             let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            return Found::Process { pid, name: name.trim_end().into() };
+            return Holder::Process { pid, name: name.trim_end().into() };
         }
     }
     found
@@ -85,7 +178,7 @@ fn process(inode: &str) -> Found {
 
 #[cfg(test)]
 mod tests {
-    use super::inode;
+    use super::{Holder, IpAddr, inode, sockets, words};
 
     const TABLE: &str = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
   100: 0100007F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 31337 2 0000000000000000 0
@@ -99,5 +192,27 @@ mod tests {
         assert_eq!(find("127.0.0.1:4791").as_deref(), Some("31337"));
         assert_eq!(find("127.0.0.2:4791"), None);
         assert_eq!(find("10.0.0.1:53").as_deref(), Some("4711"));
+    }
+
+    #[test]
+    fn the_remedy_is_that_of_the_holder() {
+        let process = words(&Holder::Process { pid: 7, name: "naa".into() }, &["rxe0".into()]);
+        assert!(process.starts_with("process 7 (naa); stop it"), "{process}");
+        for holder in [Holder::NoProcess, Holder::Hidden] {
+            let kernel = words(&holder, &["rxe0".into(), "rxe1".into()]);
+            for part in ["rdma_rxe: rxe0, rxe1", "--provider verbs", "`rdma link delete rxe0`"] {
+                assert!(kernel.contains(part), "{kernel}");
+            }
+        }
+        assert!(words(&Holder::NoProcess, &[]).contains("outside this container; stop it"));
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn all_sockets_of_a_port_are_listed() {
+        let found = sockets(TABLE, 4791);
+        assert_eq!(found, [(IpAddr::from([127, 0, 0, 1]), "31337".to_owned())]);
+        let six = "header\n 1: 000080FE00000000FF00FC00010000FE:12B7 0:0 07 0:0 0:0 0 0 0 5 2 0 0\n";
+        assert_eq!(sockets(six, 4791), [("fe80::fc:ff:fe00:1".parse().unwrap(), "5".to_owned())]);
     }
 }

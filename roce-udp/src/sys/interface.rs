@@ -10,8 +10,34 @@ use std::{
 
 use super::{address::RawAddress, check, option};
 
+/// An address of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    pub interface: String,
+    pub address: IpAddr,
+}
+
+/// All addresses of this machine's interfaces, in the kernel's order.
+pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
+    let mut found = Vec::new();
+    first(|node| {
+        if let Some(address) = address(node.ifa_addr) {
+            // SAFETY: the name is a C string of the list.
+            let name = unsafe { CStr::from_ptr(node.ifa_name) };
+            found.push(InterfaceAddress { interface: name.to_string_lossy().into_owned(), address });
+        }
+        None::<()>
+    })?;
+    Ok(found)
+}
+
 /// The MTU of the interface that owns `ip`; `None` when no interface does.
 pub(crate) fn mtu(ip: IpAddr) -> io::Result<Option<u32>> {
+    first(|node| owns(node, ip).then(|| mtu_of(node, ip)))?.transpose()
+}
+
+/// What `visit` makes of the first entry of the list of addresses that it makes something of.
+fn first<T>(mut visit: impl FnMut(&libc::ifaddrs) -> Option<T>) -> io::Result<Option<T>> {
     let mut list = ptr::null_mut();
     // SAFETY: on success `list` heads a list of the C library.
     check(unsafe { libc::getifaddrs(&raw mut list) })?;
@@ -19,15 +45,15 @@ pub(crate) fn mtu(ip: IpAddr) -> io::Result<Option<u32>> {
     let mut at = list;
     // SAFETY: the nodes live until `freeifaddrs`, and the list ends with null.
     while let Some(node) = unsafe { at.as_ref() } {
-        if owns(node, ip) {
-            found = Some(mtu_of(node, ip));
+        found = visit(node);
+        if found.is_some() {
             break;
         }
         at = node.ifa_next;
     }
     // SAFETY: the list came from `getifaddrs` and nothing refers to it any more.
     unsafe { libc::freeifaddrs(list) };
-    found.transpose()
+    Ok(found)
 }
 
 fn owns(node: &libc::ifaddrs, ip: IpAddr) -> bool {

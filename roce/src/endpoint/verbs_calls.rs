@@ -50,12 +50,9 @@ impl Endpoint {
         Ok(self.shared.mrs.insert(pd, va, len, access, &mut *self.entropy))
     }
 
+    /// Changes what peers may do, within what the region was registered for.
     pub fn set_mr_access(&mut self, lkey: u32, access: Access) -> Result<(), Error> {
-        if self.shared.mrs.set_access(lkey, access) {
-            Ok(())
-        } else {
-            Err(Error::NotFound { what: "LKey", id: lkey.into() })
-        }
+        self.shared.mrs.set_access(lkey, access)
     }
 
     pub fn dereg_mr(&mut self, lkey: u32) -> Result<RegionId, Error> {

@@ -28,7 +28,7 @@ pub enum Malformed {
 }
 
 /// A packet, with the payload borrowed from the datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet<'a> {
     pub bth: Bth,
     pub reth: Option<Reth>,
@@ -58,17 +58,7 @@ impl<'a> Packet<'a> {
         let mut rest = body;
         let bth = Bth::decode(take(&mut rest).ok_or(short)?);
         let info = opcode::info(bth.opcode).ok_or(Malformed::UnknownOpcode(bth.opcode))?;
-        let mut packet = Self {
-            bth,
-            reth: None,
-            aeth: None,
-            deth: None,
-            imm: None,
-            other: &[],
-            payload: &[],
-            pad: &[],
-            icrc: *icrc,
-        };
+        let mut packet = Self { bth, icrc: *icrc, ..Self::default() };
         packet.extended(&info, &mut rest).ok_or(short)?;
         if !info.payload && !rest.is_empty() {
             return Err(Malformed::UnexpectedPayload(rest.len()));

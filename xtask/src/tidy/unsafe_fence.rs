@@ -9,6 +9,7 @@ const ALLOWED: &[&str] = &[
     "region/src/",
     "roce-udp/src/sys/",
     "roce-udp/tests/",
+    "verbs-ibv/src/sys/",
     "naa-host/src/lease.rs",
     "naa-server/src/arena.rs",
 ];

@@ -1,0 +1,93 @@
+//! What the user asks for.
+
+use std::{env::VarError, fmt, str::FromStr};
+
+/// The environment variable with the choice of programs that were told nothing else.
+pub const VARIABLE: &str = "NAA_PROVIDER";
+
+/// Which provider to take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Choice {
+    /// Verbs where an RDMA device has the local address, else embedded.
+    #[default]
+    Auto,
+    /// rdma-core: NICs and kernel soft-RoCE.
+    Verbs,
+    /// The stack of this project, on UDP sockets.
+    Embedded,
+}
+
+/// A choice that is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadChoice {
+    pub value: String,
+}
+
+impl BadChoice {
+    /// What helps.
+    pub const REMEDY: &'static str =
+        "write auto (verbs where an RDMA device has the local address, else embedded), verbs or embedded";
+}
+
+impl fmt::Display for BadChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no provider; {}", self.value, Self::REMEDY)
+    }
+}
+
+impl std::error::Error for BadChoice {}
+
+impl Choice {
+    /// What `NAA_PROVIDER` says; `Auto` if it is not set, or empty.
+    ///
+    /// # Errors
+    /// If it is none of the three.
+    pub fn from_env() -> Result<Self, BadChoice> {
+        match std::env::var(VARIABLE) {
+            Ok(text) if text.trim().is_empty() => Ok(Self::Auto),
+            Ok(text) => text.parse(),
+            Err(VarError::NotPresent) => Ok(Self::Auto),
+            Err(VarError::NotUnicode(value)) => Err(BadChoice { value: value.to_string_lossy().into() }),
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Verbs => "verbs",
+            Self::Embedded => "embedded",
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Choice {
+    type Err = BadChoice;
+
+    fn from_str(text: &str) -> Result<Self, BadChoice> {
+        let all = [Self::Auto, Self::Verbs, Self::Embedded];
+        let found = all.into_iter().find(|choice| choice.name() == text.trim());
+        found.ok_or_else(|| BadChoice { value: text.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_read_as_they_are_written() {
+        for choice in [Choice::Auto, Choice::Verbs, Choice::Embedded] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        for bad in ["", "Verbs", "rxe", "auto,verbs"] {
+            let error = bad.parse::<Choice>().unwrap_err().to_string();
+            assert!(error.contains(&format!("{bad:?}")) && error.contains("embedded"), "{error}");
+        }
+    }
+}

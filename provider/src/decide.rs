@@ -1,0 +1,206 @@
+//! The decision, and what it is made of.
+
+use std::{fmt, net::IpAddr};
+
+use verbs::Error;
+use verbs_ibv::{Owner, RdmaDevice};
+
+use crate::Choice;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Provider {
+    Verbs,
+    Embedded,
+}
+
+impl Provider {
+    /// As in `DeviceAttr::provider`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Verbs => "verbs",
+            Self::Embedded => "embedded",
+        }
+    }
+}
+
+impl fmt::Display for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What this machine has.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    pub(crate) devices: Vec<RdmaDevice>,
+    pub(crate) owner: Option<Owner>,
+    /// Why rdma-core cannot be used, with the remedy.
+    pub(crate) missing: Option<String>,
+}
+
+impl Machine {
+    pub(crate) fn look(local: IpAddr, choice: Choice) -> Self {
+        let (devices, owner) = (verbs_ibv::devices(), verbs_ibv::owner_of(local));
+        // Loaded only where it may be used.
+        let wanted = choice == Choice::Verbs || (choice == Choice::Auto && owner.is_some());
+        let missing = if wanted { verbs_ibv::load().err().map(|error| words(&error)) } else { None };
+        Self { devices, owner, missing }
+    }
+}
+
+/// The error without its class, where another will be put before it.
+pub(crate) fn words(error: &Error) -> String {
+    match error {
+        Error::NoDevice(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The provider of `local` and the reason, or why there is none.
+pub(crate) fn decide(local: IpAddr, choice: Choice, machine: &Machine) -> Result<(Provider, String), String> {
+    match choice {
+        Choice::Embedded => Ok((Provider::Embedded, "as asked".into())),
+        Choice::Verbs => match (&machine.owner, &machine.missing) {
+            (Some(owner), None) => Ok((Provider::Verbs, format!("as asked; {} has {local}", owner.device))),
+            (Some(owner), Some(missing)) => Err(format!("{} has {local}, but {missing}", owner.device)),
+            (None, missing) => Err(no_owner(local, &machine.devices, missing.as_deref())),
+        },
+        Choice::Auto => Ok(match (&machine.owner, &machine.missing) {
+            (Some(owner), None) => (Provider::Verbs, format!("{} has {local}", owner.device)),
+            (Some(owner), Some(missing)) => {
+                (Provider::Embedded, format!("{} has {local}, but {missing}", owner.device))
+            }
+            (None, _) => (Provider::Embedded, no_device(local, &machine.devices)),
+        }),
+    }
+}
+
+/// Why no device serves `local`.
+fn no_device(local: IpAddr, devices: &[RdmaDevice]) -> String {
+    if devices.is_empty() {
+        return "this machine has no RDMA device".into();
+    }
+    unusable(local, devices).unwrap_or_else(|| format!("no RDMA device has {local}"))
+}
+
+/// A port that has the address, but cannot be used with it.
+fn unusable(local: IpAddr, devices: &[RdmaDevice]) -> Option<String> {
+    let ports = devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
+    let mut has = ports.filter(|(_, port)| port.gids.iter().any(|gid| gid.address == local));
+    let (device, port) = has.next()?;
+    Some(if port.is_active() {
+        format!("{} has {local}, but not for RoCE v2", device.name)
+    } else {
+        format!("{} has {local}, but its port {} is not active ({})", device.name, port.number, port.state)
+    })
+}
+
+fn no_owner(local: IpAddr, devices: &[RdmaDevice], missing: Option<&str>) -> String {
+    let mut text = no_device(local, devices);
+    if !devices.is_empty() {
+        text = format!("{text}; there is {}", addresses(devices));
+    }
+    let taken = |name: &String| devices.iter().any(|device| device.name == *name);
+    let free = (0..).map(|n| format!("rxe{n}")).find(|name| !taken(name)).unwrap_or_default();
+    text = format!(
+        "{text}; `rdma link add {free} type rxe netdev IF` (root; rdma is of Debian's iproute2) makes a soft-RoCE \
+         device of interface IF; or take --provider embedded"
+    );
+    match missing {
+        Some(missing) => format!("{text}. Besides, {missing}"),
+        None => text,
+    }
+}
+
+/// The devices and their addresses, for people.
+fn addresses(devices: &[RdmaDevice]) -> String {
+    let told = |device: &RdmaDevice| {
+        let gids = device.ports.iter().flat_map(|port| &port.gids);
+        let mut found: Vec<_> = gids.map(|gid| gid.address.to_string()).collect();
+        // RoCE v1 and v2 have an entry each.
+        found.dedup();
+        let found = if found.is_empty() { "no address".into() } else { found.join(", ") };
+        format!("{} with {found}", device.name)
+    };
+    devices.iter().map(told).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use verbs_ibv::{Gid, RdmaPort};
+
+    use super::*;
+
+    const MISSING: &str = "librdmacm.so.1 is not installed; `apt install librdmacm1 ibverbs-providers`";
+
+    fn rxe0(state: &str, kind: &str) -> RdmaDevice {
+        let gid = |(index, address): (usize, &str)| Gid {
+            index: index as u32,
+            address: address.parse().unwrap(),
+            kind: kind.into(),
+            netdev: Some("eth-a".into()),
+        };
+        let gids = ["10.9.0.1", "fd00:9::1"].into_iter().enumerate().map(gid).collect();
+        let port = RdmaPort { number: 1, state: state.into(), link_layer: "Ethernet".into(), gids };
+        RdmaDevice { name: "rxe0".into(), ports: vec![port] }
+    }
+
+    /// What is said for `local` on a machine with these devices and, maybe, without rdma-core.
+    fn said(local: &str, choice: Choice, devices: &[RdmaDevice], missing: bool) -> Result<String, String> {
+        let local: IpAddr = local.parse().unwrap();
+        let serves = |device: &&RdmaDevice| device.ports[0].is_active() && local.to_string() == "10.9.0.1";
+        let owner = devices.iter().find(serves).filter(|device| device.ports[0].gids[0].kind == "RoCE v2");
+        let owner = owner.map(|device| Owner { device: device.name.clone(), port: 1, gid_index: 0 });
+        let missing = missing.then(|| MISSING.to_owned());
+        let machine = Machine { devices: devices.to_vec(), owner, missing };
+        decide(local, choice, &machine).map(|(provider, why)| format!("{provider}: {why}"))
+    }
+
+    #[test]
+    fn auto_takes_verbs_where_a_device_has_the_address() {
+        let rxe = [rxe0("4: ACTIVE", "RoCE v2")];
+        let auto = |local, devices: &[_], missing| said(local, Choice::Auto, devices, missing).unwrap();
+        assert_eq!(auto("10.9.0.1", &rxe, false), "verbs: rxe0 has 10.9.0.1");
+        assert_eq!(auto("127.0.0.1", &rxe, false), "embedded: no RDMA device has 127.0.0.1");
+        assert_eq!(auto("127.0.0.1", &[], false), "embedded: this machine has no RDMA device");
+        assert_eq!(auto("10.9.0.1", &rxe, true), format!("embedded: rxe0 has 10.9.0.1, but {MISSING}"));
+        assert_eq!(
+            auto("10.9.0.1", &[rxe0("1: DOWN", "RoCE v2")], false),
+            "embedded: rxe0 has 10.9.0.1, but its port 1 is not active (1: DOWN)"
+        );
+        assert_eq!(
+            auto("10.9.0.1", &[rxe0("4: ACTIVE", "IB/RoCE v1")], false),
+            "embedded: rxe0 has 10.9.0.1, but not for RoCE v2"
+        );
+    }
+
+    #[test]
+    fn what_is_asked_for_is_taken() {
+        let rxe = [rxe0("4: ACTIVE", "RoCE v2")];
+        for (devices, missing) in [(&rxe[..], false), (&rxe[..], true), (&[][..], true)] {
+            let said = said("10.9.0.1", Choice::Embedded, devices, missing);
+            assert_eq!(said.unwrap(), "embedded: as asked");
+        }
+        let said = said("10.9.0.1", Choice::Verbs, &rxe, false);
+        assert_eq!(said.unwrap(), "verbs: as asked; rxe0 has 10.9.0.1");
+    }
+
+    #[test]
+    fn verbs_that_cannot_be_had_are_an_error_with_the_remedy() {
+        let rxe = [rxe0("4: ACTIVE", "RoCE v2")];
+        let failed =
+            |local, devices: &[_], missing| said(local, Choice::Verbs, devices, missing).unwrap_err();
+        assert_eq!(failed("10.9.0.1", &rxe, true), format!("rxe0 has 10.9.0.1, but {MISSING}"));
+        let elsewhere = failed("127.0.0.1", &rxe, false);
+        for part in ["no RDMA device has 127.0.0.1", "rxe0 with 10.9.0.1, fd00:9::1", "rdma link add rxe1 "] {
+            assert!(elsewhere.contains(part), "{elsewhere}");
+        }
+        let nothing = failed("127.0.0.1", &[], true);
+        for part in ["this machine has no RDMA device", "rdma link add rxe0 ", "--provider embedded", MISSING]
+        {
+            assert!(nothing.contains(part), "{nothing}");
+        }
+        let down = failed("10.9.0.1", &[rxe0("1: DOWN", "RoCE v2")], false);
+        assert!(down.contains("not active (1: DOWN)"), "{down}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Which provider serves a local address, and why.
+//!
+//! [`choose`] decides and says why; nothing is opened yet. The embedded provider is never put in the place of a
+//! verbs device that fails: what changes the provider is the machine or the user, and either is told.
+
+mod choice;
+mod decide;
+
+use std::net::IpAddr;
+
+use verbs::{Context, Error};
+
+pub use choice::{BadChoice, Choice, VARIABLE};
+pub use decide::Provider;
+pub use verbs_ibv::Options as VerbsOptions;
+
+use decide::{Machine, decide};
+
+/// What was decided for a local address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    pub provider: Provider,
+    /// For people: "verbs: rxe0 has 10.9.0.1".
+    pub why: String,
+    local: IpAddr,
+    choice: Choice,
+}
+
+/// An opened device, and why it is this provider's.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    pub context: Context,
+    /// For people: "verbs: rxe0 has 10.9.0.1".
+    pub why: String,
+}
+
+/// Decides for `local`, a concrete address of this machine.
+///
+/// # Errors
+/// [`Error::NoDevice`] with the remedy if the verbs provider is asked for and cannot serve the address.
+pub fn choose(local: IpAddr, choice: Choice) -> Result<Chosen, Error> {
+    let local = local.to_canonical();
+    let decided = decide(local, choice, &Machine::look(local, choice));
+    let (provider, why) = decided.map_err(Error::NoDevice)?;
+    Ok(Chosen { provider, why: format!("{provider}: {why}"), local, choice })
+}
+
+/// Decides and opens. `embedded` is how, where it is the embedded provider's.
+///
+/// # Errors
+/// As [`choose`] and [`Chosen::open`].
+pub fn open(local: IpAddr, choice: Choice, embedded: &roce_udp::Options) -> Result<Opened, Error> {
+    choose(local, choice)?.open(embedded, &VerbsOptions::default())
+}
+
+impl Chosen {
+    /// Opens the device, with the options of its provider.
+    ///
+    /// # Errors
+    /// Those of the provider; [`Error::Invalid`] if `embedded` has what the verbs provider cannot do.
+    pub fn open(self, embedded: &roce_udp::Options, verbs: &VerbsOptions) -> Result<Opened, Error> {
+        let context = match self.provider {
+            Provider::Embedded => roce_udp::open(self.local, embedded)?,
+            Provider::Verbs => {
+                only_embedded(embedded)?;
+                verbs_ibv::open(self.local, verbs).map_err(|error| self.failed(&error))?
+            }
+        };
+        Ok(Opened { context, why: self.why })
+    }
+
+    /// Who chose verbs chose it; who did not is told of the other provider.
+    fn failed(&self, error: &Error) -> Error {
+        let problem = decide::words(error);
+        Error::NoDevice(match self.choice {
+            Choice::Auto => format!("{}, but {problem}; or take --provider embedded", self.reason()),
+            _ => problem,
+        })
+    }
+
+    /// Why, without the provider.
+    pub fn reason(&self) -> &str {
+        self.why.split_once(": ").map_or(&self.why, |(_, reason)| reason)
+    }
+}
+
+fn only_embedded(options: &roce_udp::Options) -> Result<(), Error> {
+    if options.max_path_mtu.is_some() {
+        return Err(Error::Invalid(
+            "only the embedded provider takes a path MTU; set the interface's: `ip link set IF mtu N`, or take \
+             --provider embedded",
+        ));
+    }
+    if options.loss.is_some() {
+        return Err(Error::Invalid(
+            "only the embedded provider loses packets on request; netem does for others",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,431 @@
+//! Connections of a channel: what librdmacm reports, what is done about it, and what the program is told.
+//!
+//! | state | event | action | told | next |
+//! |---|---|---|---|---|
+//! | Resolving | address resolved | resolve the route | | Resolving |
+//! | Resolving | route resolved | REQ | | Connecting |
+//! | Resolving | unresolved | | Unreachable | Over |
+//! | Connecting | response | queue pair ready, RTU | Established | Open |
+//! | Connecting | rejected, unreachable, time is up | | Rejected, Unreachable | Over |
+//! | Accepted | established | | Established | Open |
+//! | Accepted | rejected, unreachable | | Rejected, Unreachable | Over |
+//! | Accepted, Open | disconnected | flush, confirm | Disconnected | Over |
+//! | Listening, Asked | request, accept | | ConnectRequest | Listening, Accepted |
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use rustc_hash::FxHashMap as HashMap;
+use verbs::{CmEvent, CmId, ConnParam, Error, EstablishedParam, RejectReason, Unreachable};
+
+use crate::{
+    queue::Interrupt,
+    sys::{self, ConnRequest, EventChannel, RawEvent, Retries, What},
+};
+
+/// Neighbour discovery gets this long, which is two tries, and the route as long.
+const RESOLVING: Duration = Duration::from_secs(2);
+/// Asking the kernel for events is a system call. Who spins, or polls between calls, makes it this often: while
+/// a connection is being made, and otherwise. Who sleeps is told at once.
+const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
+/// Without a limit of the program's, what the kernel's connection manager allows itself.
+const LONGEST: Duration = Duration::from_secs(98);
+
+/// A queue pair that connections change the state of while the program may destroy it.
+pub(crate) type SharedQp = Arc<Mutex<Option<sys::Qp>>>;
+
+/// The queue pair, or `None` if it is destroyed.
+pub(crate) fn lock_qp(qp: &SharedQp) -> MutexGuard<'_, Option<sys::Qp>> {
+    qp.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+enum State {
+    Listening,
+    /// The peer's request waits for an answer. READs it allows us, and wants of us.
+    Asked {
+        reads: (u8, u8),
+    },
+    Resolving {
+        qp: SharedQp,
+        param: ConnParam,
+        deadline: Instant,
+    },
+    Connecting {
+        qp: SharedQp,
+        param: ConnParam,
+        deadline: Instant,
+    },
+    Accepted {
+        qp: SharedQp,
+        param: EstablishedParam,
+    },
+    Open {
+        qp: SharedQp,
+    },
+    Over,
+}
+
+#[derive(Debug)]
+struct Connection {
+    // Declared first: destroyed before its channel.
+    raw: sys::CmId,
+    state: State,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    by_id: HashMap<CmId, Connection>,
+    by_raw: HashMap<usize, CmId>,
+    events: VecDeque<CmEvent>,
+    /// When the kernel was asked last.
+    asked: Option<Instant>,
+    /// Connections being made, as of then.
+    pending: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Channel {
+    connections: Mutex<Connections>,
+    pub(crate) raw: Arc<EventChannel>,
+    pub(crate) interrupt: Interrupt,
+    max_reads: (u8, u8),
+}
+
+impl Channel {
+    pub(crate) fn new(raw: EventChannel, max_reads: (u8, u8)) -> Result<Self, Error> {
+        let raw = Arc::new(raw);
+        Ok(Self { connections: Mutex::default(), raw, interrupt: Interrupt::new()?, max_reads })
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connections and listeners that were not destroyed.
+    pub(crate) fn connections_left(&self) -> Vec<CmId> {
+        self.connections().by_id.keys().copied().collect()
+    }
+
+    pub(crate) fn listen(&self, id: CmId, local: SocketAddr, backlog: u32) -> Result<u16, Error> {
+        let raw = sys::CmId::new(&self.raw)?;
+        raw.bind(local).and_then(|()| raw.listen(backlog)).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Error::AddressInUse {
+                addr: local,
+                holder: "another RDMA program (`rdma resource show cm_id` lists them)".into(),
+            },
+            _ => Error::io(format!("cannot listen on {local}"), error),
+        })?;
+        let port = raw.port();
+        self.connections().add(id, raw, State::Listening);
+        Ok(port)
+    }
+
+    pub(crate) fn connect(
+        &self,
+        id: CmId,
+        qp: &SharedQp,
+        (local, remote): (SocketAddr, SocketAddr),
+        param: &ConnParam,
+    ) -> Result<(), Error> {
+        let raw = sys::CmId::new(&self.raw)?;
+        let limit = param.connect_timeout.unwrap_or(LONGEST);
+        let deadline = Instant::now() + limit;
+        let mut connections = self.connections();
+        let resolving = raw.resolve_address(local, remote, limit.min(RESOLVING));
+        let state = match resolving {
+            Ok(()) => State::Resolving { qp: qp.clone(), param: param.clone(), deadline },
+            Err(error) if is_network(error.raw_os_error()) => {
+                connections.events.push_back(CmEvent::Unreachable { id, why: Unreachable::Network });
+                State::Over
+            }
+            Err(error) => return Err(Error::io(format!("librdmacm cannot resolve {remote}"), error)),
+        };
+        connections.add(id, raw, state);
+        Ok(())
+    }
+
+    pub(crate) fn accept(&self, id: CmId, qp: &SharedQp, param: &ConnParam) -> Result<(), Error> {
+        let mut connections = self.connections();
+        let connection = connections.by_id.get_mut(&id).ok_or_else(|| unknown(id))?;
+        let State::Asked { reads } = connection.state else {
+            return Err(Error::Invalid("the connection does not wait to be accepted"));
+        };
+        let reads = within(within((param.responder_resources, param.initiator_depth), reads), self.max_reads);
+        let guard = lock_qp(qp);
+        let ready = guard.as_ref().ok_or(Error::QpState("destroyed"))?;
+        let path_mtu = ready
+            .to_ready(&connection.raw, Retries { reads, ack_timeout: None })
+            .map_err(|e| Error::io("the queue pair does not connect", e))?;
+        let answer = ConnParam { responder_resources: reads.0, initiator_depth: reads.1, ..param.clone() };
+        connection
+            .raw
+            .accept(ready.num(), &answer)
+            .map_err(|e| Error::io("librdmacm does not accept the connection", e))?;
+        drop(guard);
+        let param = EstablishedParam {
+            private_data: Vec::new(),
+            path_mtu,
+            responder_resources: reads.0,
+            initiator_depth: reads.1,
+            embedded_peer: false,
+        };
+        connection.state = State::Accepted { qp: qp.clone(), param };
+        Ok(())
+    }
+
+    pub(crate) fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error> {
+        let mut connections = self.connections();
+        let connection = connections.by_id.get_mut(&id).ok_or_else(|| unknown(id))?;
+        if !matches!(connection.state, State::Asked { .. }) {
+            return Err(Error::Invalid("the connection does not wait to be rejected"));
+        }
+        connection.state = State::Over;
+        connection
+            .raw
+            .reject(private_data)
+            .map_err(|e| Error::io("librdmacm does not reject the connection", e))
+    }
+
+    pub(crate) fn disconnect(&self, id: CmId) -> Result<(), Error> {
+        let mut connections = self.connections();
+        let connection = connections.by_id.get_mut(&id).ok_or_else(|| unknown(id))?;
+        let (State::Accepted { qp, .. } | State::Open { qp }) = &connection.state else {
+            // Nothing to end, or nothing that the peer knows of.
+            return Ok(());
+        };
+        flush(qp);
+        // `Disconnected` follows when the peer confirms, or is given up.
+        connection.raw.disconnect().map_err(|e| Error::io("librdmacm does not disconnect", e))
+    }
+
+    pub(crate) fn destroy(&self, id: CmId) -> Result<(), Error> {
+        let mut connections = self.connections();
+        let connection = connections.by_id.remove(&id).ok_or_else(|| unknown(id))?;
+        connections.by_raw.remove(&connection.raw.raw());
+        connections.events.retain(|event| event.id() != id);
+        drop(connections);
+        if let State::Accepted { qp, .. } | State::Open { qp } = &connection.state {
+            flush(qp);
+            // Whether the peer was told or had gone, the connection is over.
+            let _ = connection.raw.disconnect();
+        }
+        Ok(())
+    }
+
+    /// The next event for the program, `new_id` naming new connections.
+    pub(crate) fn next_event(&self, new_id: &dyn Fn() -> CmId) -> Result<Option<CmEvent>, Error> {
+        let mut connections = self.connections();
+        if connections.events.is_empty() && connections.is_due() {
+            self.pump(&mut connections, new_id)?;
+        }
+        Ok(connections.events.pop_front())
+    }
+
+    /// Whether an event can be taken. Asks the kernel now and then only, unless `at_once`.
+    pub(crate) fn is_ready(&self, at_once: bool, new_id: &dyn Fn() -> CmId) -> Result<bool, Error> {
+        let mut connections = self.connections();
+        if connections.events.is_empty() && (at_once || connections.is_due()) {
+            self.pump(&mut connections, new_id)?;
+        }
+        Ok(!connections.events.is_empty())
+    }
+
+    /// When something is to be given up.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.connections().by_id.values().filter_map(Connection::deadline).min()
+    }
+
+    fn pump(&self, connections: &mut Connections, new_id: &dyn Fn() -> CmId) -> Result<(), Error> {
+        while let Some(event) = self.raw.next().map_err(|e| Error::io("librdmacm reports no events", e))? {
+            if let What::Request(request) = event.what {
+                connections.asked(new_id(), *request, event.private_data);
+            } else if let Some(&id) = connections.by_raw.get(&event.id)
+                && let Some(told) =
+                    connections.by_id.get_mut(&id).and_then(|c| c.handle(id, event, self.max_reads))
+            {
+                connections.events.push_back(told);
+            }
+        }
+        connections.asked = Some(Instant::now());
+        connections.pending = connections.by_id.values().filter(|c| c.is_pending()).count();
+        connections.expire();
+        Ok(())
+    }
+}
+
+impl Connections {
+    fn add(&mut self, id: CmId, raw: sys::CmId, state: State) {
+        self.by_raw.insert(raw.raw(), id);
+        self.by_id.insert(id, Connection { raw, state });
+    }
+
+    fn asked(&mut self, id: CmId, request: ConnRequest, private_data: Vec<u8>) {
+        // A listener that has just ended takes its requests with it.
+        let Some(&listener) = self.by_raw.get(&request.listener) else { return };
+        let param = ConnParam {
+            private_data,
+            responder_resources: request.responder_resources,
+            initiator_depth: request.initiator_depth,
+            retry_count: request.retry_count,
+            rnr_retry_count: request.rnr_retry_count,
+            ack_timeout: None,
+            connect_timeout: None,
+        };
+        let reads = (request.responder_resources, request.initiator_depth);
+        let endpoints = request.endpoints;
+        self.add(id, request.id, State::Asked { reads });
+        self.events.push_back(CmEvent::ConnectRequest { listener, id, endpoints, param });
+    }
+
+    fn is_due(&self) -> bool {
+        let [busy, idle] = ASKING;
+        let interval = if self.pending > 0 { busy } else { idle };
+        self.asked.is_none_or(|at| at.elapsed() >= interval)
+    }
+
+    /// Gives up what takes too long.
+    fn expire(&mut self) {
+        let Self { by_id, events, .. } = self;
+        let late = |connection: &Connection| connection.deadline().is_some_and(|at| Instant::now() >= at);
+        for (&id, connection) in by_id.iter_mut().filter(|(_, connection)| late(connection)) {
+            connection.state = State::Over;
+            events.push_back(CmEvent::Unreachable { id, why: Unreachable::NoAnswer });
+        }
+    }
+}
+
+impl Connection {
+    fn is_pending(&self) -> bool {
+        !matches!(self.state, State::Listening | State::Open { .. } | State::Over)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            State::Resolving { deadline, .. } | State::Connecting { deadline, .. } => Some(*deadline),
+            _ => None,
+        }
+    }
+
+    /// The table above. Returns what the program is told.
+    fn handle(&mut self, id: CmId, event: RawEvent, max_reads: (u8, u8)) -> Option<CmEvent> {
+        let private_data = event.private_data;
+        match (std::mem::replace(&mut self.state, State::Over), event.what) {
+            (State::Resolving { qp, param, deadline }, What::AddressResolved) => {
+                if self.raw.resolve_route(RESOLVING).is_err() {
+                    return Some(CmEvent::Unreachable { id, why: Unreachable::Network });
+                }
+                self.state = State::Resolving { qp, param, deadline };
+                None
+            }
+            (State::Resolving { qp, param, deadline }, What::RouteResolved) => {
+                if let Err(error) = self.ask(&qp, &param, max_reads) {
+                    tracing::warn!(%error, "librdmacm sends no connection request");
+                    return Some(CmEvent::Unreachable { id, why: Unreachable::Network });
+                }
+                self.state = State::Connecting { qp, param, deadline };
+                None
+            }
+            (State::Resolving { .. }, What::Unresolved(error)) => {
+                let why = if is_network(error) { Unreachable::Network } else { Unreachable::NoAnswer };
+                Some(CmEvent::Unreachable { id, why })
+            }
+            (State::Connecting { qp, param, .. }, What::Response) => {
+                Some(match self.answered(&qp, &param, private_data, max_reads) {
+                    Ok(param) => {
+                        self.state = State::Open { qp };
+                        CmEvent::Established { id, param }
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the queue pair does not connect");
+                        CmEvent::Unreachable { id, why: Unreachable::Network }
+                    }
+                })
+            }
+            (State::Connecting { .. } | State::Accepted { .. }, What::Rejected(reason)) => {
+                Some(CmEvent::Rejected { id, reason: RejectReason(reason), private_data })
+            }
+            (State::Connecting { .. }, What::Unreachable) => {
+                Some(CmEvent::Unreachable { id, why: Unreachable::NoAnswer })
+            }
+            (State::Accepted { .. }, What::Unreachable) => {
+                Some(CmEvent::Unreachable { id, why: Unreachable::NotConfirmed })
+            }
+            (State::Accepted { qp, param }, What::Established) => {
+                self.state = State::Open { qp };
+                Some(CmEvent::Established { id, param })
+            }
+            (State::Accepted { qp, .. } | State::Open { qp }, What::Disconnected | What::Removed) => {
+                flush(&qp);
+                // The peer waits for our confirmation; if it was us who began, this is none and fails.
+                let _ = self.raw.disconnect();
+                Some(CmEvent::Disconnected { id })
+            }
+            (state, _) => {
+                self.state = state;
+                None
+            }
+        }
+    }
+
+    fn ask(&self, qp: &SharedQp, param: &ConnParam, max_reads: (u8, u8)) -> io::Result<()> {
+        let guard = lock_qp(qp);
+        let Some(qp) = guard.as_ref() else { return Err(io::ErrorKind::NotFound.into()) };
+        if let Some(timeout) = param.ack_timeout {
+            self.raw.set_ack_timeout(timeout);
+        }
+        let reads = within((param.responder_resources, param.initiator_depth), max_reads);
+        let param = ConnParam { responder_resources: reads.0, initiator_depth: reads.1, ..param.clone() };
+        self.raw.connect(qp.num(), &param)
+    }
+
+    fn answered(
+        &self,
+        qp: &SharedQp,
+        param: &ConnParam,
+        private_data: Vec<u8>,
+        max_reads: (u8, u8),
+    ) -> io::Result<EstablishedParam> {
+        let guard = lock_qp(qp);
+        let Some(qp) = guard.as_ref() else { return Err(io::ErrorKind::NotFound.into()) };
+        let reads = within((param.responder_resources, param.initiator_depth), max_reads);
+        let path_mtu = qp.to_ready(&self.raw, Retries { reads, ack_timeout: param.ack_timeout })?;
+        self.raw.establish()?;
+        Ok(EstablishedParam {
+            private_data,
+            path_mtu,
+            responder_resources: reads.0,
+            initiator_depth: reads.1,
+            embedded_peer: false,
+        })
+    }
+}
+
+fn flush(qp: &SharedQp) {
+    if let Some(qp) = lock_qp(qp).as_ref()
+        && let Err(error) = qp.to_error()
+    {
+        tracing::debug!(%error, "a queue pair cannot be flushed");
+    }
+}
+
+fn within(wanted: (u8, u8), most: (u8, u8)) -> (u8, u8) {
+    (wanted.0.min(most.0), wanted.1.min(most.1))
+}
+
+/// Whether the local network refuses the way, as against a peer that does not answer.
+fn is_network(error: Option<i32>) -> bool {
+    matches!(
+        error,
+        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV | libc::EADDRNOTAVAIL | libc::EINVAL)
+    )
+}
+
+fn unknown(id: CmId) -> Error {
+    Error::NotFound { what: "connection", id: id.0 }
+}

@@ -1,0 +1,369 @@
+//! The seam over rdma-core: names of the seam to objects of the C libraries.
+
+use std::{
+    hash::Hash,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use rustc_hash::FxHashMap as HashMap;
+use verbs::{
+    Access, ChannelId, CmEvent, CmId, ConnParam, CqId, DeviceAttr, Driver, Error, Memory, MrKeys, PdId,
+    QpInit, QpNum, RecvWr, SendWr, WaitMode, WaitOn, Wake, Wc,
+};
+
+use crate::{
+    Options, Owner,
+    connection::{Channel, SharedQp, lock_qp},
+    counters, owner_of,
+    queue::Queue,
+    registrations::Registrations,
+    sys::{self, Caps, EventChannel, Limits},
+    waiting::Waiting,
+};
+
+/// What is named by a number of the seam's.
+#[derive(Debug)]
+struct Table<K, V>(RwLock<HashMap<K, Arc<V>>>);
+
+impl<K: Copy + Eq + Hash, V> Table<K, V> {
+    fn new() -> Self {
+        Self(RwLock::new(HashMap::default()))
+    }
+
+    fn get(&self, key: K) -> Option<Arc<V>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    fn insert(&self, key: K, value: V) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::new(value));
+    }
+
+    fn remove(&self, key: K) -> Option<Arc<V>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&key)
+    }
+}
+
+#[derive(Debug)]
+struct QueuePair {
+    qp: SharedQp,
+    queues: [Arc<Queue>; 2],
+}
+
+#[derive(Debug)]
+pub(crate) struct Ibv {
+    attr: DeviceAttr,
+    limits: Limits,
+    owner: Option<Owner>,
+    // In the order in which they may go: what depends on others first.
+    channels: Table<ChannelId, Channel>,
+    of_connection: Table<CmId, ChannelId>,
+    qps: Table<QpNum, QueuePair>,
+    queues: Table<CqId, Queue>,
+    registrations: Registrations,
+    device: Arc<sys::Device>,
+    next: AtomicU32,
+    next_connection: AtomicU64,
+    process: u32,
+}
+
+impl Ibv {
+    pub(crate) fn open(local: IpAddr, options: &Options) -> Result<Self, Error> {
+        let device = sys::Device::open(sys::load()?, local)?;
+        let limits = device.limits()?;
+        let owner = owner_of(local);
+        let name =
+            owner.as_ref().map_or_else(|| "RDMA device".into(), |o| format!("{} port {}", o.device, o.port));
+        let attr = DeviceAttr {
+            provider: "verbs",
+            name: format!("{name} on {local}"),
+            address: local,
+            max_path_mtu: limits.path_mtu,
+            max_inline_data: limits.max_inline,
+            max_sge: limits.max_sge,
+            max_qp: limits.max_qp,
+            max_qp_wr: limits.max_qp_wr,
+            max_mr: limits.max_mr,
+            max_cq: limits.max_cq,
+            max_cqe: limits.max_cqe,
+            max_msg: limits.max_msg.into(),
+            can_listen: true,
+            revokes: false,
+        };
+        Ok(Self {
+            attr,
+            limits,
+            owner,
+            channels: Table::new(),
+            of_connection: Table::new(),
+            qps: Table::new(),
+            queues: Table::new(),
+            registrations: Registrations::new(&device, options.cache_bytes),
+            device,
+            next: AtomicU32::new(1),
+            next_connection: AtomicU64::new(1),
+            process: std::process::id(),
+        })
+    }
+
+    /// The kernel's objects are the parent's. Asked where something is made or slept for; posting and polling are
+    /// too quick for the system call.
+    fn check_process(&self) -> Result<(), Error> {
+        if std::process::id() == self.process { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    fn next(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn new_connection(&self) -> CmId {
+        CmId(self.next_connection.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn queue(&self, id: CqId) -> Result<Arc<Queue>, Error> {
+        self.queues.get(id).ok_or(Error::NotFound { what: "completion queue", id: id.0.into() })
+    }
+
+    fn channel(&self, id: ChannelId) -> Result<Arc<Channel>, Error> {
+        self.channels.get(id).ok_or(Error::NotFound { what: "event channel", id: id.0.into() })
+    }
+
+    fn qp(&self, num: QpNum) -> Result<Arc<QueuePair>, Error> {
+        self.qps.get(num).ok_or_else(|| unknown_qp(num))
+    }
+
+    fn channel_of(&self, id: CmId) -> Result<Arc<Channel>, Error> {
+        let unknown = || Error::NotFound { what: "connection", id: id.0 };
+        self.of_connection.get(id).and_then(|channel| self.channels.get(*channel)).ok_or_else(unknown)
+    }
+
+    /// Names a connection that came in on `channel`.
+    fn name_on(&self, channel: ChannelId) -> CmId {
+        let id = self.new_connection();
+        self.of_connection.insert(id, channel);
+        id
+    }
+}
+
+impl Driver for Ibv {
+    fn attr(&self) -> &DeviceAttr {
+        &self.attr
+    }
+
+    fn alloc_pd(&self) -> Result<PdId, Error> {
+        self.check_process()?;
+        self.registrations.alloc_pd()
+    }
+
+    fn dealloc_pd(&self, pd: PdId) -> Result<(), Error> {
+        self.registrations.dealloc_pd(pd)
+    }
+
+    fn reg_mr(&self, pd: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error> {
+        self.check_process()?;
+        self.registrations.reg_mr(pd, memory, access)
+    }
+
+    fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
+        self.registrations.set_access(lkey, access)
+    }
+
+    fn dereg_mr(&self, lkey: u32) -> Result<(), Error> {
+        self.registrations.dereg_mr(lkey)
+    }
+
+    fn create_cq(&self, depth: u32) -> Result<CqId, Error> {
+        self.check_process()?;
+        if depth > self.limits.max_cqe {
+            return Err(Error::Exhausted {
+                what: "entries of a completion queue",
+                limit: self.limits.max_cqe.into(),
+                remedy: "use several, or fewer sessions",
+            });
+        }
+        let id = CqId(self.next());
+        self.queues.insert(id, Queue::new(sys::Cq::new(&self.device, depth.max(1))?)?);
+        Ok(id)
+    }
+
+    fn destroy_cq(&self, cq: CqId) -> Result<(), Error> {
+        let queue = self.queue(cq)?;
+        // This one, the table's, and whose queue pairs complete to it.
+        if Arc::strong_count(&queue.cq) > 1 {
+            return Err(Error::Busy("the completion queue has queue pairs"));
+        }
+        self.queues.remove(cq);
+        Ok(())
+    }
+
+    fn poll_cq(&self, cq: CqId, out: &mut [Wc]) -> Result<usize, Error> {
+        self.queue(cq)?.poll(out).map_err(|e| Error::io("cannot poll for completions", e))
+    }
+
+    fn create_qp(&self, init: &QpInit) -> Result<QpNum, Error> {
+        self.check_process()?;
+        let pd = self.registrations.pd(init.pd)?;
+        let queues = [self.queue(init.send_cq)?, self.queue(init.recv_cq)?];
+        let caps = Caps {
+            max_send_wr: init.cap.max_send_wr,
+            max_recv_wr: init.cap.max_recv_wr,
+            max_sge: init.cap.max_sge.max(1),
+            max_inline: self.limits.max_inline,
+        };
+        let wanted = caps.max_send_wr.max(caps.max_recv_wr);
+        if wanted > self.limits.max_qp_wr || caps.max_sge > self.limits.max_sge {
+            return Err(Error::Exhausted {
+                what: "work requests or elements of a queue pair",
+                limit: self.limits.max_qp_wr.into(),
+                remedy: "use fewer regions",
+            });
+        }
+        let qp = sys::Qp::new(&pd, &queues[0].cq, &queues[1].cq, caps)
+            .and_then(|qp| qp.to_init().map(|()| qp))
+            .map_err(|e| Error::io("the device makes no queue pair", e))?;
+        let num = qp.num();
+        self.qps.insert(num, QueuePair { qp: Arc::new(Mutex::new(Some(qp))), queues });
+        Ok(num)
+    }
+
+    fn destroy_qp(&self, num: QpNum) -> Result<(), Error> {
+        let pair = self.qps.remove(num).ok_or_else(|| unknown_qp(num))?;
+        // Whoever still holds the pair finds nothing in it.
+        drop(lock_qp(&pair.qp).take());
+        pair.queues.iter().for_each(|queue| queue.forget(num));
+        Ok(())
+    }
+
+    fn post_send(&self, num: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
+        let pair = self.qp(num).map_err(|error| (0, error))?;
+        let guard = lock_qp(&pair.qp);
+        let qp = guard.as_ref().ok_or_else(|| (0, unknown_qp(num)))?;
+        qp.post_send(wrs).map_err(|(index, error)| (index, not_posted(qp.caps().max_send_wr, error)))
+    }
+
+    fn post_recv(&self, num: QpNum, wr: &RecvWr<'_>) -> Result<(), Error> {
+        let pair = self.qp(num)?;
+        let guard = lock_qp(&pair.qp);
+        let qp = guard.as_ref().ok_or_else(|| unknown_qp(num))?;
+        qp.post_recv(wr).map_err(|error| not_posted(qp.caps().max_recv_wr, error))
+    }
+
+    fn create_channel(&self) -> Result<ChannelId, Error> {
+        self.check_process()?;
+        let id = ChannelId(self.next());
+        let channel = Channel::new(EventChannel::new(sys::load()?)?, self.limits.max_reads)?;
+        self.channels.insert(id, channel);
+        Ok(id)
+    }
+
+    fn destroy_channel(&self, id: ChannelId) -> Result<(), Error> {
+        for connection in self.channel(id)?.connections_left() {
+            let _ = self.destroy_id(connection);
+        }
+        self.channels.remove(id);
+        Ok(())
+    }
+
+    fn next_event(&self, id: ChannelId) -> Result<Option<CmEvent>, Error> {
+        self.channel(id)?.next_event(&|| self.name_on(id))
+    }
+
+    fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
+        self.check_process()?;
+        let local = SocketAddr::new(self.attr.address, port);
+        let id = self.new_connection();
+        let port = self.channel(channel)?.listen(id, local, backlog)?;
+        self.of_connection.insert(id, channel);
+        Ok((id, port))
+    }
+
+    fn connect(
+        &self,
+        channel: ChannelId,
+        qp: QpNum,
+        remote: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<CmId, Error> {
+        self.check_process()?;
+        let pair = self.qp(qp)?;
+        let local = SocketAddr::new(self.attr.address, 0);
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(Error::Invalid("the peer's address is not of the device's family"));
+        }
+        let id = self.new_connection();
+        self.channel(channel)?.connect(id, &pair.qp, (local, remote), param)?;
+        self.of_connection.insert(id, channel);
+        Ok(id)
+    }
+
+    fn accept(&self, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error> {
+        self.channel_of(id)?.accept(id, &self.qp(qp)?.qp, param)
+    }
+
+    fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error> {
+        self.channel_of(id)?.reject(id, private_data)
+    }
+
+    fn disconnect(&self, id: CmId) -> Result<(), Error> {
+        self.channel_of(id)?.disconnect(id)
+    }
+
+    fn destroy_id(&self, id: CmId) -> Result<(), Error> {
+        let channel = self.channel_of(id)?;
+        self.of_connection.remove(id);
+        channel.destroy(id)
+    }
+
+    fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
+        let queue = on.cq.map(|id| self.queue(id)).transpose()?;
+        let channel = on.channel.map(|id| self.channel(id).map(|channel| (id, channel))).transpose()?;
+        let new_id = || match &channel {
+            Some((id, _)) => self.name_on(*id),
+            None => self.new_connection(),
+        };
+        let waiting = Waiting {
+            queue: queue.as_deref(),
+            channel: channel.as_ref().map(|(_, channel)| &**channel),
+            deadline,
+            new_id: &new_id,
+            check: &|| self.check_process(),
+        };
+        waiting.run(mode)
+    }
+
+    fn interrupt(&self, on: WaitOn) {
+        // What is gone is waited for by nobody.
+        if let Some(queue) = on.cq.and_then(|id| self.queues.get(id)) {
+            queue.interrupt.set();
+        } else if let Some(channel) = on.channel.and_then(|id| self.channels.get(id)) {
+            channel.interrupt.set();
+        }
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.owner.as_ref().map(counters::read).unwrap_or_default()
+    }
+}
+
+fn unknown_qp(num: QpNum) -> Error {
+    Error::NotFound { what: "queue pair", id: num.0.into() }
+}
+
+fn not_posted(limit: u32, error: io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::ENOMEM) => Error::Exhausted {
+            what: "work requests of the queue pair",
+            limit: limit.into(),
+            remedy: "take completions before posting more",
+        },
+        Some(libc::EINVAL) => {
+            Error::Invalid("the device refuses the work request, or the queue pair's state")
+        }
+        _ => Error::io("the work request was not posted", error),
+    }
+}

@@ -1,0 +1,49 @@
+//! RDMA by rdma-core: the provider for NICs and kernel soft-RoCE behind the seam.
+//!
+//! librdmacm and libibverbs are loaded when a device is opened, so that one binary also runs where they are
+//! missing. [`devices`] and [`owner_of`] read sysfs and need neither.
+//!
+//! One-sided operations are the device's business, so there is no thread here: completions are polled, or slept
+//! for on a completion channel, and connection events are taken whenever the program polls or waits.
+
+mod connection;
+mod counters;
+mod devices;
+mod driver;
+mod memlock;
+mod queue;
+mod registrations;
+mod sys;
+mod waiting;
+
+pub use devices::{Gid, Owner, RdmaDevice, RdmaPort, devices, devices_under, owner_of};
+
+use std::{net::IpAddr, sync::Arc};
+
+use verbs::{Context, Error};
+
+/// How to open a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of memory that stay registered after their registration ended, as long as their owner lives: the same
+    /// buffer again then costs nothing. A peer that knew the key keeps access until then, though without
+    /// a queue pair to use it, so a server wants 0.
+    pub cache_bytes: u64,
+}
+
+/// Whether rdma-core is installed.
+///
+/// # Errors
+/// [`Error::NoDevice`] with the packages to install.
+pub fn load() -> Result<(), Error> {
+    sys::load().map(drop)
+}
+
+/// Opens the device that has the address `local`.
+///
+/// # Errors
+/// [`Error::NoDevice`] if rdma-core, a device or the address is missing; [`Error::Io`] if the device cannot be used.
+pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
+    let local = local.to_canonical();
+    Ok(Context::new(Arc::new(driver::Ibv::open(local, options)?)))
+}

@@ -1,0 +1,40 @@
+//! Why memory could not be registered, and what to do about it.
+
+use std::{fs, io};
+
+use verbs::Error;
+
+/// The error of registering `bytes`.
+pub(crate) fn refused(bytes: usize, error: io::Error) -> Error {
+    let limit = fs::read_to_string("/proc/self/limits").ok().and_then(|text| soft_limit(&text));
+    match (error.raw_os_error(), limit) {
+        (Some(libc::ENOMEM | libc::EAGAIN | libc::EPERM), Some(limit)) => Error::Exhausted {
+            what: "memory that may be locked (memlock), which registering needs",
+            limit,
+            remedy: "raise it with `ulimit -l unlimited`, or memlock in /etc/security/limits.conf, or \
+                     LimitMEMLOCK=infinity of a systemd unit",
+        },
+        _ => Error::io(format!("the device does not register {bytes} bytes"), error),
+    }
+}
+
+/// In bytes; `None` if there is none.
+fn soft_limit(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_named_where_there_is_one() {
+        let line = |limit: &str| {
+            format!("Max processes 1 1 processes\nMax locked memory  {limit}  {limit}  bytes\n")
+        };
+        assert_eq!(soft_limit(&line("65536")), Some(65536));
+        assert_eq!(soft_limit(&line("unlimited")), None);
+        assert_eq!(soft_limit(""), None);
+    }
+}

@@ -1,0 +1,207 @@
+//! Protection domains, memory regions, and registrations kept for the next time.
+//!
+//! A domain that still has kept registrations is kept too and given to whoever asks for one next, so that a program
+//! that ends a session and begins another with the same buffers finds them registered, while at any time
+//! a domain is one session's.
+
+use std::{
+    any::Any,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use rustc_hash::FxHashMap as HashMap;
+use verbs::{Access, Error, Memory, MrKeys, PdId};
+
+use crate::{memlock, sys};
+
+/// A registration whose user is done with it.
+#[derive(Debug)]
+struct Kept {
+    mr: sys::Mr,
+    addr: u64,
+    len: usize,
+    access: Access,
+    /// While it lives the addresses mean the same pages.
+    owner: Weak<dyn Any + Send + Sync>,
+}
+
+impl Kept {
+    fn is_of(&self, memory: &Memory, access: Access) -> bool {
+        self.addr == memory.addr()
+            && self.len == memory.len()
+            && self.access == access
+            && std::ptr::addr_eq(self.owner.as_ptr(), Arc::as_ptr(memory.owner()))
+            && self.owner.strong_count() > 0
+    }
+}
+
+/// A domain and what is kept in it, oldest first. Registrations go before their domain.
+#[derive(Debug)]
+struct Domain {
+    kept: Vec<Kept>,
+    regions: usize,
+    pd: Arc<sys::Pd>,
+}
+
+#[derive(Debug)]
+struct Region {
+    mr: sys::Mr,
+    pd: PdId,
+    access: Access,
+    memory: Memory,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    regions: HashMap<u32, Region>,
+    domains: HashMap<PdId, Domain>,
+    /// Nobody's, with something kept. The last is given out first.
+    retired: Vec<Domain>,
+    kept_bytes: u64,
+    next: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Registrations {
+    tables: Mutex<Tables>,
+    cache_bytes: u64,
+    device: Arc<sys::Device>,
+}
+
+impl Registrations {
+    pub(crate) fn new(device: &Arc<sys::Device>, cache_bytes: u64) -> Self {
+        Self { tables: Mutex::default(), cache_bytes, device: device.clone() }
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn alloc_pd(&self) -> Result<PdId, Error> {
+        let mut tables = self.tables();
+        tables.purge();
+        let domain = match tables.retired.pop() {
+            Some(domain) => domain,
+            None => Domain { kept: Vec::new(), regions: 0, pd: Arc::new(sys::Pd::new(&self.device)?) },
+        };
+        let id = PdId(tables.next);
+        tables.next = tables.next.wrapping_add(1);
+        tables.domains.insert(id, domain);
+        Ok(id)
+    }
+
+    pub(crate) fn dealloc_pd(&self, id: PdId) -> Result<(), Error> {
+        let mut tables = self.tables();
+        let domain = tables.domains.get(&id).ok_or_else(|| unknown_pd(id))?;
+        // Queue pairs hold the domain as well.
+        if domain.regions > 0 || Arc::strong_count(&domain.pd) > 1 + domain.kept.len() {
+            return Err(Error::Busy("the protection domain has regions or queue pairs"));
+        }
+        if let Some(domain) = tables.domains.remove(&id) {
+            tables.retired.push(domain);
+        }
+        tables.purge();
+        Ok(())
+    }
+
+    pub(crate) fn pd(&self, id: PdId) -> Result<Arc<sys::Pd>, Error> {
+        self.tables().domains.get(&id).map(|domain| domain.pd.clone()).ok_or_else(|| unknown_pd(id))
+    }
+
+    pub(crate) fn reg_mr(&self, id: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error> {
+        let mut tables = self.tables();
+        let domain = tables.domains.get_mut(&id).ok_or_else(|| unknown_pd(id))?;
+        let found = domain.kept.iter().position(|kept| kept.is_of(memory, access));
+        let mr = match found {
+            Some(at) => {
+                let mr = domain.kept.remove(at).mr;
+                tables.kept_bytes -= memory.len() as u64;
+                mr
+            }
+            None => {
+                let pd = domain.pd.clone();
+                tables.purge();
+                sys::Mr::new(&pd, memory, access)
+                    .or_else(|error| {
+                        // What is kept may be what is missing.
+                        if tables.kept_bytes == 0 {
+                            return Err(error);
+                        }
+                        tables.drop_kept_beyond(0);
+                        sys::Mr::new(&pd, memory, access)
+                    })
+                    .map_err(|error| memlock::refused(memory.len(), error))?
+            }
+        };
+        let keys = mr.keys();
+        if let Some(domain) = tables.domains.get_mut(&id) {
+            domain.regions += 1;
+        }
+        tables.regions.insert(keys.lkey, Region { mr, pd: id, access, memory: memory.clone() });
+        Ok(keys)
+    }
+
+    /// Devices take no access back at the price of a call: what the region was registered for stays.
+    pub(crate) fn set_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
+        let tables = self.tables();
+        let most = tables.regions.get(&lkey).ok_or_else(|| unknown_mr(lkey))?.access;
+        let within = (most.remote_write || !access.remote_write)
+            && (most.remote_read || !access.remote_read)
+            && (most.local_write || most.remote_write || !access.local_write);
+        if within { Ok(()) } else { Err(Error::Invalid("the region was registered for less access")) }
+    }
+
+    pub(crate) fn dereg_mr(&self, lkey: u32) -> Result<(), Error> {
+        let mut tables = self.tables();
+        let region = tables.regions.remove(&lkey).ok_or_else(|| unknown_mr(lkey))?;
+        let Region { mr, pd, access, memory } = region;
+        let len = memory.len();
+        let fits = len as u64 <= self.cache_bytes;
+        let Some(domain) = tables.domains.get_mut(&pd) else { return Ok(()) };
+        domain.regions -= 1;
+        if fits {
+            let owner = Arc::downgrade(memory.owner());
+            domain.kept.push(Kept { mr, addr: memory.addr(), len, access, owner });
+            tables.kept_bytes += len as u64;
+        }
+        // First: it may have been the owner's last.
+        drop(memory);
+        tables.purge();
+        tables.drop_kept_beyond(self.cache_bytes);
+        Ok(())
+    }
+}
+
+impl Tables {
+    /// Lets go of what nobody can ask for again.
+    fn purge(&mut self) {
+        let mut freed = 0;
+        for domain in self.domains.values_mut().chain(&mut self.retired) {
+            domain.kept.retain(|kept| {
+                let lives = kept.owner.strong_count() > 0;
+                freed += if lives { 0 } else { kept.len as u64 };
+                lives
+            });
+        }
+        self.kept_bytes -= freed;
+        self.retired.retain(|domain| !domain.kept.is_empty());
+    }
+
+    /// Lets go of the oldest of each domain until no more than `bytes` are kept.
+    fn drop_kept_beyond(&mut self, bytes: u64) {
+        for domain in self.retired.iter_mut().chain(self.domains.values_mut()) {
+            while self.kept_bytes > bytes && !domain.kept.is_empty() {
+                self.kept_bytes -= domain.kept.remove(0).len as u64;
+            }
+        }
+        self.retired.retain(|domain| !domain.kept.is_empty());
+    }
+}
+
+fn unknown_pd(id: PdId) -> Error {
+    Error::NotFound { what: "protection domain", id: id.0.into() }
+}
+
+fn unknown_mr(lkey: u32) -> Error {
+    Error::NotFound { what: "memory region", id: lkey.into() }
+}

@@ -1,0 +1,186 @@
+//! Completion queues, each with a channel of its own to sleep on.
+
+use std::{
+    io,
+    mem::MaybeUninit,
+    os::fd::{AsRawFd, BorrowedFd},
+    ptr::{self, NonNull},
+    sync::{Arc, atomic::AtomicBool, atomic::AtomicU32, atomic::Ordering},
+};
+
+use verbs::{Error, QpNum, Wc, WcOpcode, WcStatus};
+
+use super::{
+    Device, bindings as c,
+    bindings::{ibv_comp_channel, ibv_cq, ibv_wc},
+    check_code, errno, poll,
+};
+
+/// Completions taken from the device at once.
+const BATCH: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Cq {
+    pub(super) cq: NonNull<ibv_cq>,
+    channel: NonNull<ibv_comp_channel>,
+    /// The device will announce the next completion, or has.
+    armed: AtomicBool,
+    /// Announcements taken that libibverbs must hear of before the queue is destroyed.
+    unacked: AtomicU32,
+    device: Arc<Device>,
+}
+
+// SAFETY: handles; libibverbs is thread-safe.
+unsafe impl Send for Cq {}
+// SAFETY: as above.
+unsafe impl Sync for Cq {}
+
+impl Cq {
+    pub(crate) fn new(device: &Arc<Device>, depth: u32) -> Result<Self, Error> {
+        let failed =
+            |error| Error::io(format!("the device makes no completion queue of {depth} entries"), error);
+        let context = device.context.as_ptr();
+        let depth = i32::try_from(depth).map_err(|_| Error::Invalid("the completion queue is too deep"))?;
+        // SAFETY: the context is open as long as `device` lives.
+        let channel = NonNull::new(unsafe { device.library.ibv_create_comp_channel(context) });
+        let channel = channel.ok_or_else(|| failed(errno()))?;
+        // SAFETY: as above; the channel was just made. Vector 0 always exists.
+        let cq =
+            unsafe { device.library.ibv_create_cq(context, depth, ptr::null_mut(), channel.as_ptr(), 0) };
+        let Some(cq) = NonNull::new(cq) else {
+            let error = errno();
+            // SAFETY: ours, and nothing uses it.
+            unsafe { device.library.ibv_destroy_comp_channel(channel.as_ptr()) };
+            return Err(failed(error));
+        };
+        let made = Self {
+            cq,
+            channel,
+            armed: AtomicBool::new(false),
+            unacked: AtomicU32::new(0),
+            device: device.clone(),
+        };
+        poll::set_nonblocking(made.fd()).map_err(failed)?;
+        Ok(made)
+    }
+
+    /// Takes up to `most` completions, oldest first, and hands each to `each`; returns how many.
+    pub(crate) fn poll(&self, most: usize, mut each: impl FnMut(Wc)) -> io::Result<usize> {
+        // SAFETY: the queue's context outlives it, and its table of operations does not change.
+        let Some(poll) = (unsafe { (*self.cq.as_ref().context).ops.poll_cq }) else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let mut total = 0;
+        while total < most {
+            let wanted = (most - total).min(BATCH);
+            // Polling an empty queue is what spinning consists of: nothing is initialised for it.
+            let mut batch = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
+            // SAFETY: the batch has room for `wanted` completions.
+            let count =
+                unsafe { poll(self.cq.as_ptr(), wanted as std::ffi::c_int, batch.as_mut_ptr().cast()) };
+            // A failing queue says -1 and does not always set errno.
+            let count =
+                usize::try_from(count).map_err(|_| io::Error::other("the completion queue failed"))?;
+            for wc in batch.iter().take(count.min(wanted)) {
+                // SAFETY: the device wrote the first `count`.
+                each(completion(unsafe { wc.assume_init_ref() }));
+            }
+            total += count.min(wanted);
+            if count < wanted {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Asks to be told of the next completion. Poll once more before sleeping: it may be there already.
+    pub(crate) fn arm(&self) -> io::Result<()> {
+        if self.armed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        // SAFETY: as in `poll`. Not for solicited completions only: those of our own sends are waited for too.
+        let code = unsafe {
+            match (*self.cq.as_ref().context).ops.req_notify_cq {
+                Some(notify) => notify(self.cq.as_ptr(), 0),
+                None => libc::ENOSYS,
+            }
+        };
+        check_code(code).inspect_err(|_| self.armed.store(false, Ordering::Release))
+    }
+
+    /// What is readable when an announcement came.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: open as long as the channel, which is as long as `self`.
+        unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd.as_raw_fd()) }
+    }
+
+    /// Takes the announcements that came; the queue must be armed again to get another.
+    pub(crate) fn take_announcements(&self) {
+        loop {
+            let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
+            // SAFETY: the channel is ours, and both places are written.
+            let code =
+                unsafe { self.device.library.ibv_get_cq_event(self.channel.as_ptr(), &mut cq, &mut context) };
+            if code != 0 {
+                // Nothing is left.
+                return;
+            }
+            self.unacked.fetch_add(1, Ordering::Relaxed);
+            self.armed.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        let unacked = *self.unacked.get_mut();
+        // SAFETY: ours; queue pairs that used it held it and are gone. Destroying waits for acknowledgements, so
+        // those come first.
+        unsafe {
+            if unacked > 0 {
+                self.device.library.ibv_ack_cq_events(self.cq.as_ptr(), unacked);
+            }
+            self.device.library.ibv_destroy_cq(self.cq.as_ptr());
+            self.device.library.ibv_destroy_comp_channel(self.channel.as_ptr());
+        }
+    }
+}
+
+fn completion(wc: &ibv_wc) -> Wc {
+    // SAFETY: both members of the union are 32 plain bits.
+    let imm = unsafe { wc.__bindgen_anon_1.imm_data };
+    Wc {
+        wr_id: wc.wr_id,
+        qp: QpNum(wc.qp_num),
+        status: status(wc.status),
+        opcode: match wc.opcode {
+            c::IBV_WC_RDMA_WRITE => WcOpcode::Write,
+            c::IBV_WC_RDMA_READ => WcOpcode::Read,
+            c::IBV_WC_RECV => WcOpcode::Recv,
+            c::IBV_WC_RECV_RDMA_WITH_IMM => WcOpcode::RecvWriteWithImm,
+            _ => WcOpcode::Send,
+        },
+        byte_len: wc.byte_len,
+        imm: (wc.wc_flags & c::IBV_WC_WITH_IMM != 0).then(|| u32::from_be(imm)),
+        // libibverbs does not tell.
+        solicited: false,
+    }
+}
+
+fn status(code: std::ffi::c_uint) -> WcStatus {
+    match code {
+        c::IBV_WC_SUCCESS => WcStatus::Success,
+        c::IBV_WC_LOC_LEN_ERR => WcStatus::LocalLengthError,
+        c::IBV_WC_LOC_QP_OP_ERR => WcStatus::LocalQpOperationError,
+        c::IBV_WC_LOC_PROT_ERR => WcStatus::LocalProtectionError,
+        c::IBV_WC_WR_FLUSH_ERR => WcStatus::WrFlushError,
+        c::IBV_WC_BAD_RESP_ERR => WcStatus::BadResponse,
+        c::IBV_WC_LOC_ACCESS_ERR => WcStatus::LocalAccessError,
+        c::IBV_WC_REM_INV_REQ_ERR => WcStatus::RemoteInvalidRequest,
+        c::IBV_WC_REM_ACCESS_ERR => WcStatus::RemoteAccessError,
+        c::IBV_WC_REM_OP_ERR => WcStatus::RemoteOperationError,
+        c::IBV_WC_RETRY_EXC_ERR => WcStatus::RetryExceeded,
+        c::IBV_WC_RNR_RETRY_EXC_ERR => WcStatus::RnrRetryExceeded,
+        _ => WcStatus::FatalError,
+    }
+}

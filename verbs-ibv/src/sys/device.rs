@@ -1,0 +1,141 @@
+//! An opened device: the connection identifier that is bound to its address, and its limits.
+
+use std::{mem::MaybeUninit, net::IpAddr, net::SocketAddr, ptr::NonNull, sync::Arc};
+
+use verbs::Error;
+
+use super::{
+    Caps, CmId, EventChannel, Pd, Qp,
+    bindings::{
+        IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024, IBV_MTU_2048, IBV_MTU_4096, Library, ibv_context,
+        ibv_device_attr, ibv_port_attr,
+    },
+    check_code,
+    cq::Cq,
+};
+
+/// What the device and its port say of themselves. Counts are never negative.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) path_mtu: u32,
+    pub(crate) max_msg: u32,
+    pub(crate) max_qp: u32,
+    pub(crate) max_qp_wr: u32,
+    pub(crate) max_sge: u32,
+    pub(crate) max_cq: u32,
+    pub(crate) max_cqe: u32,
+    pub(crate) max_mr: u32,
+    /// READs a queue pair may have outstanding, towards us and from us.
+    pub(crate) max_reads: (u8, u8),
+    pub(crate) max_inline: u32,
+}
+
+/// The device that has an address. librdmacm opens each device once per process; all objects made here and all
+/// connection identifiers share that context.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(super) library: &'static Library,
+    pub(super) context: NonNull<ibv_context>,
+    pub(crate) port: u8,
+    /// Holds the context open.
+    _bound: CmId,
+    _channel: Arc<EventChannel>,
+}
+
+// SAFETY: libibverbs' and librdmacm's functions may be called from any thread (ibv_* manual pages: thread safe); the
+// context stays open as long as `_bound` lives.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// Opens the device that has the address `local`.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] if none has.
+    pub(crate) fn open(library: &'static Library, local: IpAddr) -> Result<Arc<Self>, Error> {
+        let channel = Arc::new(EventChannel::new(library)?);
+        let bound = CmId::new(&channel)?;
+        bound.bind(SocketAddr::new(local, 0)).map_err(|error| cannot_bind(local, error))?;
+        let context = bound.context().ok_or_else(|| nobody_has(local))?;
+        let port = bound.port_num();
+        Ok(Arc::new(Self { library, context, port, _bound: bound, _channel: channel }))
+    }
+
+    pub(crate) fn limits(self: &Arc<Self>) -> Result<Limits, Error> {
+        let failed = |what: &'static str| move |error| Error::io(what, error);
+        let mut device = MaybeUninit::<ibv_device_attr>::zeroed();
+        // SAFETY: the context is open and `device` has room for what is written.
+        check_code(unsafe { self.library.ibv_query_device(self.context.as_ptr(), device.as_mut_ptr()) })
+            .map_err(failed("cannot ask the device for its limits"))?;
+        // SAFETY: plain numbers, zeroed before the call.
+        let device = unsafe { device.assume_init() };
+        let mut port = MaybeUninit::<ibv_port_attr>::zeroed();
+        // SAFETY: the exported function fills the structure's first part, which old programs knew.
+        check_code(unsafe {
+            self.library.ibv_query_port(self.context.as_ptr(), self.port, port.as_mut_ptr().cast())
+        })
+        .map_err(failed("cannot ask the device for its port"))?;
+        // SAFETY: plain numbers, zeroed before the call.
+        let port = unsafe { port.assume_init() };
+        let count = |n: std::ffi::c_int| u32::try_from(n).unwrap_or(0);
+        let reads = |n: std::ffi::c_int| u8::try_from(n.clamp(0, 255)).unwrap_or(0);
+        Ok(Limits {
+            path_mtu: mtu_bytes(port.active_mtu).unwrap_or(256),
+            max_msg: port.max_msg_sz,
+            max_qp: count(device.max_qp),
+            max_qp_wr: count(device.max_qp_wr),
+            max_sge: count(device.max_sge),
+            max_cq: count(device.max_cq),
+            max_cqe: count(device.max_cqe),
+            max_mr: count(device.max_mr),
+            max_reads: (reads(device.max_qp_rd_atom), reads(device.max_qp_init_rd_atom)),
+            max_inline: self.max_inline()?,
+        })
+    }
+
+    /// libibverbs has no question for it: what a queue pair is given when asked.
+    fn max_inline(self: &Arc<Self>) -> Result<u32, Error> {
+        let pd = Arc::new(Pd::new(self)?);
+        let cq = Arc::new(Cq::new(self, 1)?);
+        let wanted = [1024, 512, 256, 128, 64, 0];
+        let mut refused = None;
+        for max_inline in wanted {
+            let caps = Caps { max_send_wr: 1, max_recv_wr: 1, max_sge: 1, max_inline };
+            match Qp::new(&pd, &cq, &cq, caps) {
+                Ok(qp) => return Ok(qp.caps().max_inline),
+                Err(error) => refused = Some(error),
+            }
+        }
+        Err(Error::io("the device makes no queue pair", refused.unwrap_or_else(super::errno)))
+    }
+}
+
+/// Bytes of payload per packet.
+pub(super) fn mtu_bytes(code: std::ffi::c_uint) -> Option<u32> {
+    match code {
+        IBV_MTU_256 => Some(256),
+        IBV_MTU_512 => Some(512),
+        IBV_MTU_1024 => Some(1024),
+        IBV_MTU_2048 => Some(2048),
+        IBV_MTU_4096 => Some(4096),
+        _ => None,
+    }
+}
+
+fn nobody_has(local: IpAddr) -> Error {
+    Error::NoDevice(format!(
+        "no RDMA device has the address {local}; `rdma link` lists devices, and on any interface \
+         `rdma link add rxe0 type rxe netdev INTERFACE` makes one in software"
+    ))
+}
+
+fn cannot_bind(local: IpAddr, error: std::io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::ENODEV) => nobody_has(local),
+        Some(libc::EADDRNOTAVAIL) => {
+            Error::NoDevice(format!("{local} is not an address of this machine; `ip addr` lists them"))
+        }
+        _ => Error::io(format!("librdmacm cannot use {local}"), error),
+    }
+}

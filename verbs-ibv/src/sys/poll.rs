@@ -1,0 +1,95 @@
+//! Sleeping until one of some descriptors is readable.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    time::Duration,
+};
+
+/// Descriptors a thread sleeps on at most.
+const MOST: usize = 3;
+
+/// Sleeps until one of `fds` is readable or `timeout` is over; `None` waits for ever. A signal may end it early.
+/// Tells which are readable.
+pub(crate) fn sleep(
+    fds: [Option<BorrowedFd<'_>>; MOST],
+    timeout: Option<Duration>,
+) -> io::Result<[bool; MOST]> {
+    let mut polled = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; MOST];
+    // The kernel passes over negative ones.
+    for (entry, fd) in polled.iter_mut().zip(fds) {
+        entry.fd = fd.map_or(-1, |fd| fd.as_raw_fd());
+    }
+    let timeout = timeout.map(|time| libc::timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `MOST` entries are there, the descriptors are open while borrowed, and `timeout` outlives the call.
+    let code = unsafe { libc::ppoll(polled.as_mut_ptr(), MOST as libc::nfds_t, timeout, std::ptr::null()) };
+    if code >= 0 {
+        return Ok(polled.map(|entry| entry.revents != 0));
+    }
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::Interrupted { Ok([false; MOST]) } else { Err(error) }
+}
+
+pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes no pointers, and the descriptor is open.
+    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    super::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })
+}
+
+/// Ends a sleep from another thread.
+#[derive(Debug)]
+pub(crate) struct Waker(OwnedFd);
+
+impl Waker {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: takes no pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    pub(crate) fn wake(&self) {
+        let one = 1_u64;
+        // SAFETY: eight bytes are readable. A full counter wakes as well.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    pub(crate) fn drain(&self) {
+        let mut count = 0_u64;
+        // SAFETY: eight bytes are writable. There may be nothing to take.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waker_ends_a_sleep_until_it_is_drained() {
+        let waker = Waker::new().unwrap();
+        waker.wake();
+        assert_eq!(sleep([None, Some(waker.as_fd()), None], None).unwrap(), [false, true, false]);
+        waker.drain();
+        let start = std::time::Instant::now();
+        sleep([Some(waker.as_fd()), None, None], Some(Duration::from_millis(20))).unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,299 @@
+//! Reliable-connected queue pairs.
+
+use std::{
+    io,
+    mem::MaybeUninit,
+    ptr::{self, NonNull},
+    sync::Arc,
+};
+
+use verbs::{Payload, QpNum, RecvWr, SendOp, SendWr, Sge};
+
+use super::{
+    Cq, Pd, bindings as c,
+    bindings::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge},
+    check_code,
+    cm::CmId,
+    device::mtu_bytes,
+    errno,
+};
+
+/// 0.64 ms. librdmacm leaves the timer at 0, which is 655 ms: one late receive then stalls a call that long.
+const MIN_RNR_TIMER: u8 = 12;
+/// Work requests handed to the device at once.
+const CHUNK: usize = 8;
+/// Scatter/gather elements of one chunk.
+const SGES: usize = 64;
+
+/// What a queue pair has room for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caps {
+    pub(crate) max_send_wr: u32,
+    pub(crate) max_recv_wr: u32,
+    pub(crate) max_sge: u32,
+    pub(crate) max_inline: u32,
+}
+
+/// What the program overrides of what the connection manager suggests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retries {
+    /// READs outstanding: of the peer towards us, of ours towards the peer.
+    pub(crate) reads: (u8, u8),
+    /// Local ACK timeout, 4.096 us * 2^n.
+    pub(crate) ack_timeout: Option<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Qp {
+    qp: NonNull<ibv_qp>,
+    caps: Caps,
+    pd: Arc<Pd>,
+    _cqs: [Arc<Cq>; 2],
+}
+
+// SAFETY: a handle; libibverbs is thread-safe.
+unsafe impl Send for Qp {}
+// SAFETY: as above.
+unsafe impl Sync for Qp {}
+
+impl Qp {
+    pub(crate) fn new(pd: &Arc<Pd>, send_cq: &Arc<Cq>, recv_cq: &Arc<Cq>, caps: Caps) -> io::Result<Self> {
+        let mut init = ibv_qp_init_attr {
+            qp_context: ptr::null_mut(),
+            send_cq: send_cq.cq.as_ptr(),
+            recv_cq: recv_cq.cq.as_ptr(),
+            srq: ptr::null_mut(),
+            cap: ibv_qp_cap {
+                max_send_wr: caps.max_send_wr,
+                max_recv_wr: caps.max_recv_wr,
+                max_send_sge: caps.max_sge,
+                max_recv_sge: caps.max_sge,
+                max_inline_data: caps.max_inline,
+            },
+            qp_type: c::IBV_QPT_RC,
+            sq_sig_all: 0,
+        };
+        // SAFETY: domain and queues live as long as what is made here holds them.
+        let qp = unsafe { pd.device.library.ibv_create_qp(pd.pd.as_ptr(), &mut init) };
+        let qp = NonNull::new(qp).ok_or_else(errno)?;
+        let caps = Caps { max_inline: init.cap.max_inline_data, ..caps };
+        Ok(Self { qp, caps, pd: pd.clone(), _cqs: [send_cq.clone(), recv_cq.clone()] })
+    }
+
+    pub(crate) fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    pub(crate) fn num(&self) -> QpNum {
+        // SAFETY: lives until dropped; the number never changes.
+        QpNum(unsafe { self.qp.as_ref().qp_num })
+    }
+
+    /// From now on receives may be posted. What peers may do is the memory regions' business.
+    pub(crate) fn to_init(&self) -> io::Result<()> {
+        let mut attr = zeroed_attr();
+        attr.qp_state = c::IBV_QPS_INIT;
+        attr.port_num = self.pd.device.port;
+        attr.qp_access_flags = c::IBV_ACCESS_REMOTE_WRITE | c::IBV_ACCESS_REMOTE_READ;
+        let mask = c::IBV_QP_STATE | c::IBV_QP_PKEY_INDEX | c::IBV_QP_PORT | c::IBV_QP_ACCESS_FLAGS;
+        self.modify(&mut attr, mask)
+    }
+
+    /// Connects as `id` was told by the peer. Returns the bytes of payload per packet.
+    pub(crate) fn to_ready(&self, id: &CmId, retries: Retries) -> io::Result<u32> {
+        let (mut attr, mask) = id.qp_attr(c::IBV_QPS_RTR)?;
+        attr.min_rnr_timer = MIN_RNR_TIMER;
+        attr.max_dest_rd_atomic = retries.reads.0;
+        let path_mtu = mtu_bytes(attr.path_mtu).unwrap_or(0);
+        self.modify(&mut attr, mask | c::IBV_QP_MIN_RNR_TIMER | c::IBV_QP_MAX_DEST_RD_ATOMIC)?;
+        let (mut attr, mask) = id.qp_attr(c::IBV_QPS_RTS)?;
+        attr.max_rd_atomic = retries.reads.1;
+        attr.timeout = retries.ack_timeout.unwrap_or(attr.timeout);
+        self.modify(&mut attr, mask | c::IBV_QP_MAX_QP_RD_ATOMIC | c::IBV_QP_TIMEOUT)?;
+        Ok(path_mtu)
+    }
+
+    /// Flushes all work requests.
+    pub(crate) fn to_error(&self) -> io::Result<()> {
+        let mut attr = zeroed_attr();
+        attr.qp_state = c::IBV_QPS_ERR;
+        self.modify(&mut attr, c::IBV_QP_STATE)
+    }
+
+    fn modify(&self, attr: &mut ibv_qp_attr, mask: c::ibv_qp_attr_mask) -> io::Result<()> {
+        let library = self.pd.device.library;
+        // SAFETY: the queue pair is ours and `attr` is initialised.
+        check_code(unsafe { library.ibv_modify_qp(self.qp.as_ptr(), attr, mask as std::ffi::c_int) })
+    }
+
+    /// Posts `wrs` in order, without allocating. After an error, those before the index are posted.
+    pub(crate) fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, io::Error)> {
+        let mut done = 0;
+        while done < wrs.len() {
+            let mut sges = ROOM;
+            let mut chunk = [const { MaybeUninit::<ibv_send_wr>::uninit() }; CHUNK];
+            let first = chunk.as_mut_ptr().cast::<ibv_send_wr>();
+            let (mut used, mut count) = (0, 0);
+            for wr in wrs[done..].iter().take(CHUNK) {
+                let Some(taken) = elements(&wr.payload, &mut sges[used..]) else { break };
+                // SAFETY: `count` and its successor stay inside the chunk; the last `next` is cut below.
+                unsafe {
+                    let at = first.add(count);
+                    at.write(request(wr, sges.as_mut_ptr().add(used).cast(), taken));
+                    (*at).next = at.wrapping_add(1);
+                }
+                used += taken;
+                count += 1;
+            }
+            if count == 0 {
+                return Err((done, io::Error::from_raw_os_error(libc::EINVAL)));
+            }
+            // SAFETY: entry `count - 1` was written above.
+            unsafe { (*first.add(count - 1)).next = ptr::null_mut() };
+            // SAFETY: `count` chained work requests whose elements live in `sges`; what they name is the caller's
+            // promise of `verbs::Payload`: registered, and unchanged until the completion.
+            unsafe { self.post_chain(first) }.map_err(|(index, error)| (done + index, error))?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// `first` starts a chain of initialised work requests, consecutive in memory.
+    unsafe fn post_chain(&self, first: *mut ibv_send_wr) -> Result<(), (usize, io::Error)> {
+        let mut bad: *mut ibv_send_wr = ptr::null_mut();
+        // SAFETY: the queue pair's context outlives it, and its table of operations does not change; the chain is
+        // the caller's contract.
+        let code = unsafe {
+            match (*self.qp.as_ref().context).ops.post_send {
+                Some(post) => post(self.qp.as_ptr(), first, &mut bad),
+                None => libc::ENOSYS,
+            }
+        };
+        check_code(code).map_err(|error| {
+            let offset = (bad as usize).saturating_sub(first as usize);
+            let index = if bad.is_null() { 0 } else { offset / size_of::<ibv_send_wr>() };
+            (index, error)
+        })
+    }
+
+    pub(crate) fn post_recv(&self, wr: &RecvWr<'_>) -> io::Result<()> {
+        let mut sges = ROOM;
+        let Some(count) = elements(&Payload::Sges(wr.sges), &mut sges) else {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        };
+        let mut recv = ibv_recv_wr {
+            wr_id: wr.wr_id,
+            next: ptr::null_mut(),
+            sg_list: sges.as_mut_ptr().cast(),
+            num_sge: count as std::ffi::c_int,
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: as in `post_chain`; the elements live here.
+        check_code(unsafe {
+            match (*self.qp.as_ref().context).ops.post_recv {
+                Some(post) => post(self.qp.as_ptr(), &mut recv, &mut bad),
+                None => libc::ENOSYS,
+            }
+        })
+    }
+}
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        // SAFETY: ours; no asynchronous event of it was taken, so this does not wait for one.
+        unsafe { self.pd.device.library.ibv_destroy_qp(self.qp.as_ptr()) };
+    }
+}
+
+pub(super) fn zeroed_attr() -> ibv_qp_attr {
+    // SAFETY: plain numbers, for which zero is a value.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+/// Room for elements. Not initialised: most posts need one.
+const ROOM: [MaybeUninit<ibv_sge>; SGES] = [const { MaybeUninit::uninit() }; SGES];
+
+/// Fills in the elements of a payload and says how many; `None` if there are more than `room`.
+fn elements(payload: &Payload<'_>, room: &mut [MaybeUninit<ibv_sge>]) -> Option<usize> {
+    match payload {
+        Payload::Inline([]) => Some(0),
+        Payload::Inline(bytes) => {
+            let place = room.first_mut()?;
+            let length = u32::try_from(bytes.len()).ok()?;
+            place.write(ibv_sge { addr: bytes.as_ptr() as u64, length, lkey: 0 });
+            Some(1)
+        }
+        Payload::Sges(sges) => {
+            let places = room.get_mut(..sges.len())?;
+            for (place, Sge { addr, length, lkey }) in places.iter_mut().zip(*sges) {
+                place.write(ibv_sge { addr: *addr, length: *length, lkey: *lkey });
+            }
+            Some(sges.len())
+        }
+    }
+}
+
+fn request(wr: &SendWr<'_>, sges: *mut ibv_sge, count: usize) -> ibv_send_wr {
+    let (opcode, remote, imm) = match wr.op {
+        SendOp::Send => (c::IBV_WR_SEND, None, None),
+        SendOp::SendWithImm(imm) => (c::IBV_WR_SEND_WITH_IMM, None, Some(imm)),
+        SendOp::Write(to) => (c::IBV_WR_RDMA_WRITE, Some(to), None),
+        SendOp::WriteWithImm(to, imm) => (c::IBV_WR_RDMA_WRITE_WITH_IMM, Some(to), Some(imm)),
+        SendOp::Read(from) => (c::IBV_WR_RDMA_READ, Some(from), None),
+    };
+    let flags = [
+        (wr.flags.signaled, c::IBV_SEND_SIGNALED),
+        (wr.flags.solicited, c::IBV_SEND_SOLICITED),
+        (wr.flags.fence, c::IBV_SEND_FENCE),
+        (matches!(wr.payload, Payload::Inline(bytes) if !bytes.is_empty()), c::IBV_SEND_INLINE),
+    ];
+    // SAFETY: plain numbers and pointers, for which zero is a value.
+    let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
+    request.wr_id = wr.wr_id;
+    request.sg_list = sges;
+    request.num_sge = count as std::ffi::c_int;
+    request.opcode = opcode;
+    request.send_flags = flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, flag)| sum | flag);
+    request.__bindgen_anon_1.imm_data = imm.unwrap_or(0).to_be();
+    if let Some(remote) = remote {
+        request.wr.rdma =
+            c::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr: remote.addr, rkey: remote.rkey };
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbs::{RemoteAddr, SendFlags};
+
+    #[test]
+    fn a_write_with_immediate_is_built_as_the_headers_say() {
+        let op = SendOp::WriteWithImm(RemoteAddr { addr: 0x1122, rkey: 0x33 }, 0x0102_0304);
+        let wr =
+            SendWr { wr_id: 9, op, payload: Payload::Inline(b"abc"), flags: SendFlags::SIGNALED_SOLICITED };
+        let mut sges = ROOM;
+        let count = elements(&wr.payload, &mut sges).unwrap();
+        let built = request(&wr, sges.as_mut_ptr().cast(), count);
+        // SAFETY: `elements` wrote the first.
+        let length = unsafe { sges[0].assume_init() }.length;
+        assert_eq!((built.wr_id, built.num_sge, length), (9, 1, 3));
+        assert_eq!(built.opcode, c::IBV_WR_RDMA_WRITE_WITH_IMM);
+        let flags = c::IBV_SEND_SIGNALED | c::IBV_SEND_SOLICITED | c::IBV_SEND_INLINE;
+        assert_eq!(built.send_flags, flags);
+        // SAFETY: both were just written.
+        let (imm, rdma) = unsafe { (built.__bindgen_anon_1.imm_data, built.wr.rdma) };
+        assert_eq!(imm.to_ne_bytes(), [1, 2, 3, 4]);
+        assert_eq!((rdma.remote_addr, rdma.rkey), (0x1122, 0x33));
+    }
+
+    #[test]
+    fn a_payload_of_nothing_has_no_element() {
+        assert_eq!(elements(&Payload::Inline(&[]), &mut []), Some(0));
+        assert_eq!(elements(&Payload::Sges(&[]), &mut []), Some(0));
+        let sge = Sge { addr: 1, length: 2, lkey: 3 };
+        let mut room = ROOM;
+        assert_eq!(elements(&Payload::Sges(&[sge, sge]), &mut room[..1]), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! Waiting: by polling, or asleep on the channels' descriptors.
+
+use std::{
+    io,
+    os::fd::AsFd,
+    time::{Duration, Instant},
+};
+
+use verbs::{CmId, Error, WaitMode, Wake};
+
+use crate::{
+    connection::Channel,
+    queue::{Interrupt, Queue},
+    sys,
+};
+
+/// Adaptive waits poll this long before they sleep.
+const ADAPTIVE: Duration = Duration::from_micros(50);
+/// Polls of the completion queue between two looks at the clock and at the connections.
+const STRIDE: u32 = 64;
+
+/// What a thread waits for.
+pub(crate) struct Waiting<'a> {
+    pub(crate) queue: Option<&'a Queue>,
+    pub(crate) channel: Option<&'a Channel>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) new_id: &'a dyn Fn() -> CmId,
+    /// Whether this process may sleep here; a child must not.
+    pub(crate) check: &'a dyn Fn() -> Result<(), Error>,
+}
+
+impl Waiting<'_> {
+    pub(crate) fn run(&self, mode: WaitMode) -> Result<Wake, Error> {
+        let polling = match mode {
+            WaitMode::Spin => None,
+            WaitMode::Block => Some(Duration::ZERO),
+            WaitMode::Adaptive => Some(ADAPTIVE),
+        };
+        match self.poll(polling)? {
+            Some(wake) => Ok(wake),
+            None => self.sleep(),
+        }
+    }
+
+    fn interrupt(&self) -> Option<&Interrupt> {
+        self.queue.map(|q| &q.interrupt).or(self.channel.map(|c| &c.interrupt))
+    }
+
+    fn queue_is_ready(&self) -> Result<bool, Error> {
+        self.queue.map_or(Ok(false), Queue::is_ready).map_err(|e| Error::io("cannot poll for completions", e))
+    }
+
+    fn channel_is_ready(&self, at_once: bool) -> Result<bool, Error> {
+        self.channel.map_or(Ok(false), |channel| channel.is_ready(at_once, self.new_id))
+    }
+
+    /// Polls for `limit`, or for ever. `None` when that was in vain.
+    fn poll(&self, limit: Option<Duration>) -> Result<Option<Wake>, Error> {
+        let mut start = None;
+        for turn in 0_u32.. {
+            if self.interrupt().is_some_and(Interrupt::take) {
+                return Ok(Some(Wake::Interrupted));
+            }
+            if self.queue_is_ready()? {
+                return Ok(Some(Wake::Ready));
+            }
+            if turn % STRIDE == 0 {
+                if self.channel_is_ready(false)? {
+                    return Ok(Some(Wake::Ready));
+                }
+                let now = Instant::now();
+                if self.deadline.is_some_and(|deadline| now >= deadline) {
+                    return Ok(Some(Wake::TimedOut));
+                }
+                let start = *start.get_or_insert(now);
+                if limit.is_some_and(|limit| now.duration_since(start) >= limit) {
+                    break;
+                }
+            }
+            std::hint::spin_loop();
+        }
+        Ok(None)
+    }
+
+    fn sleep(&self) -> Result<Wake, Error> {
+        (self.check)()?;
+        let failed = |e: io::Error| Error::io("cannot sleep until something completes", e);
+        loop {
+            if let Some(queue) = self.queue {
+                queue.cq.arm().map_err(|e| Error::io("the completion queue cannot be armed", e))?;
+            }
+            // What came before the queue was armed is not announced.
+            if self.interrupt().is_some_and(Interrupt::take) {
+                return Ok(Wake::Interrupted);
+            }
+            if self.queue_is_ready()? || self.channel_is_ready(true)? {
+                return Ok(Wake::Ready);
+            }
+            let now = Instant::now();
+            if self.deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(Wake::TimedOut);
+            }
+            let giving_up = self.channel.and_then(Channel::next_deadline);
+            let until = [self.deadline, giving_up].into_iter().flatten().min();
+            let fds = [
+                self.queue.map(|q| q.cq.fd()),
+                self.channel.map(|c| c.raw.fd()),
+                self.interrupt().map(|i| i.waker.as_fd()),
+            ];
+            let [announced, ..] =
+                sys::sleep(fds, until.map(|at| at.saturating_duration_since(now))).map_err(failed)?;
+            if let Some(queue) = self.queue.filter(|_| announced) {
+                queue.cq.take_announcements();
+            }
+        }
+    }
+}
