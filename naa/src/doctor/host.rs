@@ -1,0 +1,92 @@
+//! What makes calls fast or slow on any provider: pages, clock, cores.
+
+use super::{
+    check::{Check, Group::Machine as Heading, Level},
+    machine::Machine,
+};
+
+pub(super) fn checks(machine: &Machine) -> Vec<Check> {
+    [huge_pages(machine), governor(machine), cores(machine)].into_iter().flatten().collect()
+}
+
+/// Regions from 2 MiB on ask for them (`madvise`).
+fn huge_pages(machine: &Machine) -> Option<Check> {
+    const FILE: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+    let text = machine.read(FILE)?;
+    let chosen = text.split_once('[')?.1.split_once(']')?.0;
+    let finding = format!("transparent huge pages: {chosen}");
+    Some(if chosen == "never" {
+        let remedy = match machine.sudo() {
+            "" => format!("echo madvise > /{FILE}"),
+            _ => format!("echo madvise | sudo tee /{FILE}"),
+        };
+        let finding = format!("{finding}, so large regions take longer to set up");
+        Heading.check("huge-pages", Level::Warn, finding).remedy(remedy)
+    } else {
+        Heading.check("huge-pages", Level::Ok, finding)
+    })
+}
+
+fn governor(machine: &Machine) -> Option<Check> {
+    let cpus = machine.names("sys/devices/system/cpu");
+    let governor =
+        |cpu: &String| machine.read(&format!("sys/devices/system/cpu/{cpu}/cpufreq/scaling_governor"));
+    let mut governors: Vec<_> = cpus.iter().filter_map(governor).collect();
+    governors.sort();
+    governors.dedup();
+    if governors.is_empty() {
+        let finding = "the clock is not this machine's to choose (no cpufreq)";
+        return Some(Heading.check("governor", Level::Ok, finding));
+    }
+    let finding = format!("CPU governor: {}", governors.join(", "));
+    Some(if governors == ["performance"] {
+        Heading.check("governor", Level::Ok, finding)
+    } else {
+        let remedy = format!("{}cpupower frequency-set -g performance", machine.sudo());
+        let finding = format!("{finding}; small calls are faster with performance");
+        Heading.check("governor", Level::Note, finding).remedy(remedy)
+    })
+}
+
+fn cores(machine: &Machine) -> Option<Check> {
+    let cores = count(&machine.status("Cpus_allowed_list")?)?;
+    let load = machine.read("proc/loadavg").and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    let words = if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
+    let finding = match load {
+        Some(load) => format!("{words} for this process, load {load:.2}"),
+        None => format!("{words} for this process"),
+    };
+    Some(match load {
+        Some(load) if load >= cores as f64 => {
+            Heading.check("cores", Level::Note, format!("{finding}: busy, so times will vary"))
+        }
+        _ if cores == 1 => {
+            Heading.check("cores", Level::Note, format!("{finding}; waiting by spinning wants two"))
+        }
+        _ => Heading.check("cores", Level::Ok, finding),
+    })
+}
+
+/// CPUs of a list such as `0-3,8`.
+fn count(list: &str) -> Option<usize> {
+    let range = |part: &str| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to): (usize, usize) = (from.parse().ok()?, to.parse().ok()?);
+        to.checked_sub(from)?.checked_add(1)
+    };
+    list.split(',').map(range).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn lists_of_cpus_are_counted() {
+        assert_eq!(count("0-1"), Some(2));
+        assert_eq!(count("0-3,8"), Some(5));
+        assert_eq!(count("5"), Some(1));
+        assert_eq!(count("3-1"), None);
+        assert_eq!(count(""), None);
+    }
+}

@@ -1,0 +1,207 @@
+//! A machine: its sysfs and procfs below a root, and what no file tells. Tests make theirs up.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use roce_udp::socket::{self, Held, InterfaceAddress, Port, PortConfig, ROCE_PORT};
+use verbs_ibv::RdmaDevice;
+
+use super::rules::{self, Rules};
+
+/// Bits of `CapEff` (linux/capability.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Capability {
+    NetAdmin = 12,
+    IpcLock = 14,
+}
+
+/// A module of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Module {
+    Loaded,
+    Loadable,
+    /// This kernel comes without it.
+    Missing,
+    /// The folder of the kernel's modules is not here, as in a container.
+    Unknown,
+    /// The kernel takes no modules.
+    NoModules,
+}
+
+/// What a UDP socket of the embedded provider got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Socket {
+    /// As the kernel accounts it, overhead included.
+    pub(super) receive_buffer: usize,
+    pub(super) gso: bool,
+    pub(super) gro: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Machine {
+    root: PathBuf,
+    pub(super) addresses: Vec<InterfaceAddress>,
+    /// Why rdma-core's libraries cannot be used, if so.
+    pub(super) libraries: Result<(), String>,
+    pub(super) socket: Result<Socket, String>,
+    pub(super) rules: Rules,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interface {
+    pub(super) name: String,
+    /// Bytes of an IP packet; `None` where the kernel does not tell.
+    pub(super) mtu: Option<u32>,
+    pub(super) up: bool,
+}
+
+impl Machine {
+    /// This one.
+    pub(super) fn here() -> Self {
+        let mut machine = Self::below(Path::new("/"));
+        machine.addresses = socket::addresses().unwrap_or_default();
+        machine.libraries = verbs_ibv::load().map_err(|error| problem(&error));
+        machine.socket = probe().map_err(|error| error.to_string());
+        machine.rules = rules::read(&machine);
+        machine
+    }
+
+    /// The one whose files are below `root`, with an ordinary socket and nothing known of the rest.
+    pub(super) fn below(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            addresses: Vec::new(),
+            libraries: Ok(()),
+            socket: Ok(Socket { receive_buffer: 8 << 20, gso: true, gro: true }),
+            rules: Rules::NotLooked("this is not the machine itself".into()),
+        }
+    }
+
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// The text of a file without white space at its ends.
+    pub(super) fn read(&self, path: &str) -> Option<String> {
+        Some(fs::read_to_string(self.path(path)).ok()?.trim().to_owned())
+    }
+
+    pub(super) fn number(&self, path: &str) -> Option<u64> {
+        self.read(path)?.parse().ok()
+    }
+
+    /// Names in a folder, in order.
+    pub(super) fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(folder)).into_iter().flatten().flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// A line `Key:  value` of `/proc/self/status`.
+    pub(super) fn status(&self, key: &str) -> Option<String> {
+        let status = self.read("proc/self/status")?;
+        let value = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        Some(value.trim().to_owned())
+    }
+
+    /// Whether this process has a capability over the whole machine, not just in a container's user namespace.
+    pub(super) fn has_capability(&self, capability: Capability) -> bool {
+        let set = self.status("CapEff").and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or(0);
+        set >> capability as u32 & 1 == 1 && !self.is_in_user_namespace()
+    }
+
+    /// The first one maps every user to itself.
+    pub(super) fn is_in_user_namespace(&self) -> bool {
+        let map = self.read("proc/self/uid_map").unwrap_or_default();
+        !map.is_empty() && map.split_whitespace().ne(["0", "0", "4294967295"])
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        self.status("Uid").is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0"))
+    }
+
+    /// What goes in front of a command that changes the machine.
+    pub(super) fn sudo(&self) -> &'static str {
+        if self.is_root() { "" } else { "sudo " }
+    }
+
+    pub(super) fn module(&self, name: &str) -> Module {
+        if self.has(&format!("sys/module/{name}")) {
+            return Module::Loaded;
+        }
+        let folder = format!("lib/modules/{}", self.read("proc/sys/kernel/osrelease").unwrap_or_default());
+        let lists = |list: &str| {
+            let list = self.read(&format!("{folder}/{list}")).unwrap_or_default();
+            list.lines().any(|line| {
+                let path = line.split(':').next().unwrap_or_default();
+                path.rsplit('/')
+                    .next()
+                    .and_then(|file| file.split_once(".ko"))
+                    .is_some_and(|(n, _)| n == name)
+            })
+        };
+        match () {
+            () if lists("modules.builtin") => Module::Loaded,
+            () if !self.has("proc/modules") => Module::NoModules,
+            () if lists("modules.dep") => Module::Loadable,
+            () if self.has(&folder) => Module::Missing,
+            () => Module::Unknown,
+        }
+    }
+
+    pub(super) fn devices(&self) -> Vec<RdmaDevice> {
+        verbs_ibv::devices_under(&self.path("sys/class/infiniband"))
+    }
+
+    /// Soft-RoCE devices: what other drivers do not have is the interface beneath.
+    pub(super) fn soft_roce(&self) -> Option<String> {
+        let is_soft = |name: &String| self.has(&format!("sys/class/infiniband/{name}/parent"));
+        self.names("sys/class/infiniband").into_iter().find(is_soft)
+    }
+
+    pub(super) fn interface(&self, name: &str) -> Interface {
+        let of = |file: &str| self.read(&format!("sys/class/net/{name}/{file}"));
+        let mtu = of("mtu").and_then(|mtu| mtu.parse().ok());
+        // `unknown` is what loopback and tunnels say.
+        let up = !matches!(of("operstate").as_deref(), Some("down" | "lowerlayerdown"));
+        Interface { name: name.to_owned(), mtu, up }
+    }
+
+    /// Addresses a device can be opened on: link-local ones of IPv6 need a zone, which RoCE has no room for.
+    pub(super) fn usable_addresses(&self) -> impl Iterator<Item = &InterfaceAddress> {
+        self.addresses.iter().filter(|entry| match entry.address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+        })
+    }
+
+    /// Who holds UDP port 4791.
+    pub(super) fn holders(&self) -> Vec<Held> {
+        socket::holders(&self.path("proc"), ROCE_PORT)
+    }
+}
+
+/// What is wrong, without the class of the error and the remedy.
+fn problem(error: &verbs::Error) -> String {
+    let text = match error {
+        verbs::Error::NoDevice(text) => text.clone(),
+        other => other.to_string(),
+    };
+    text.split("; ").next().unwrap_or_default().to_owned()
+}
+
+/// A socket as the embedded provider's, on a port that the kernel picks.
+fn probe() -> Result<Socket, verbs::Error> {
+    let port = Port::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0), &PortConfig::default())?;
+    Ok(Socket { receive_buffer: port.recv_buffer(), gso: port.gso(), gro: port.gro() })
+}

@@ -1,0 +1,79 @@
+//! RLIMIT_MEMLOCK: registered memory is locked memory, and users may lock little.
+
+use super::{
+    check::{Check, Group::Rdma, Level},
+    machine::{Capability, Machine},
+};
+use crate::show;
+
+/// What a sizeable buffer takes, and what regions of one MiB with their room at both ends take.
+const ENOUGH: u64 = 1 << 30;
+const LEAST: u64 = 4 << 20;
+
+/// Bytes; `None` for no limit.
+type Limit = Option<u64>;
+
+fn limits(machine: &Machine) -> Option<(Limit, Limit)> {
+    let limits = machine.read("proc/self/limits")?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    let limit = |word: &str| if word == "unlimited" { Some(None) } else { word.parse().ok().map(Some) };
+    let mut words = line.split_whitespace();
+    Some((limit(words.next()?)?, limit(words.next()?)?))
+}
+
+pub(super) fn check(machine: &Machine) -> Check {
+    let Some((soft, hard)) = limits(machine) else {
+        return Rdma.check("memlock", Level::Note, "the kernel does not tell how much memory may be locked");
+    };
+    let Some(bytes) = soft else {
+        return Rdma.check(
+            "memlock",
+            Level::Ok,
+            "any amount of memory may be locked, so any may be registered",
+        );
+    };
+    let size = show::bytes(bytes);
+    if machine.has_capability(Capability::IpcLock) {
+        let who = if machine.is_root() { "you are root" } else { "this process has CAP_IPC_LOCK" };
+        let finding = format!("the limit is {size}, but {who}: it does not bind");
+        let idle = machine.devices().is_empty();
+        let check = Rdma.check("memlock", if idle { Level::Ok } else { Level::Note }, finding);
+        return if idle || bytes >= ENOUGH {
+            check
+        } else {
+            check.remedy(format!("for other users: {FOR_GOOD}"))
+        };
+    }
+    let root = if machine.is_root() { " (root in a container is not exempt)" } else { "" };
+    match bytes {
+        _ if bytes >= ENOUGH => {
+            Rdma.check("memlock", Level::Ok, format!("{size} may be locked, so that much may be registered"))
+        }
+        _ if machine.devices().is_empty() => {
+            let finding = format!(
+                "{size} may be locked{root}: verbs would need more; the embedded provider locks none"
+            );
+            Rdma.check("memlock", Level::Note, finding).remedy(remedy(bytes, hard))
+        }
+        _ => {
+            let small = bytes < LEAST;
+            let level = if small { Level::Bad } else { Level::Warn };
+            let so = if small { ", so only small calls work over verbs" } else { "" };
+            let finding = format!("only {size} may be locked{root}{so}; registering 1 GiB needs 1 GiB");
+            Rdma.check("memlock", level, finding).remedy(remedy(bytes, hard))
+        }
+    }
+}
+
+const FOR_GOOD: &str = "`* - memlock unlimited` in /etc/security/limits.d/rdma.conf and a new login (systemd unit: \
+                        LimitMEMLOCK=infinity; container: --ulimit memlock=-1)";
+
+fn remedy(soft: u64, hard: Limit) -> String {
+    let now = match hard {
+        None => "ulimit -l unlimited".to_owned(),
+        Some(hard) if hard >= ENOUGH => format!("ulimit -l {}", hard >> 10),
+        Some(hard) if hard > soft => format!("ulimit -l {}, which is all you may", hard >> 10),
+        Some(_) => "ulimit -l unlimited, in a shell of root's that starts yours".to_owned(),
+    };
+    format!("{now}; for good: {FOR_GOOD}")
+}

@@ -1,0 +1,99 @@
+//! `naa doctor`: what this machine has for RDMA, what each provider can do here, what to type for the rest.
+
+mod check;
+mod host;
+mod machine;
+#[cfg(test)]
+mod made_up;
+mod memlock;
+mod network;
+mod print;
+mod providers;
+mod rdma;
+mod rules;
+mod self_test;
+
+use std::io::IsTerminal;
+
+use anyhow::bail;
+use naa_host::Choice;
+use serde::Serialize;
+
+use crate::show;
+use check::Check;
+use machine::Machine;
+use print::Colour;
+use providers::Provider;
+
+const MORE: &str = "\
+Examples:
+  naa doctor                  what each provider can do here, and what to type for the rest
+  naa doctor --json | jq '.providers[] | select(.ready) | .name'
+  sudo naa doctor             the firewall's rules too, which only root may read
+
+Levels: ok; note: worth knowing; warn: slower, or works in part; bad: what keeps a provider from working.
+The self-test starts a server on a provider's address, calls it from this process and compares the results.
+Nothing on the machine is changed. The exit status is 0 if a provider is ready, else 1.
+
+JSON: {\"checks\": [{name, level, finding, remedy}], \"providers\": [{name, ready, addresses, cannot_listen: [{address,
+why}], why, remedy, self_test}]}. A name may come more than once (device, interface, port-4791). `remedy` and
+`self_test` may be null; self_test: {ok, address, calls, microseconds, sizes: [{bytes, calls, median_microseconds}],
+error}. Keys may be added, none removed.";
+
+/// Look at this machine: RDMA devices, limits, network; what each provider can do here
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = MORE)]
+pub(crate) struct Args {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Leave the providers' self-tests out
+    #[arg(long)]
+    no_self_test: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    checks: Vec<Check>,
+    providers: Vec<Provider>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let mut report = examine(&Machine::here());
+    if !args.no_self_test {
+        for provider in &mut report.providers {
+            test(provider);
+        }
+    }
+    if args.json {
+        show::line(&serde_json::to_string(&report)?)?;
+    } else {
+        let colour = Colour(std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+        show::line(&print::report(&report.checks, &report.providers, colour))?;
+    }
+    if report.providers.iter().any(|provider| provider.ready) {
+        return Ok(());
+    }
+    bail!("no provider is ready here; the lines that begin with `->` say what helps")
+}
+
+fn examine(machine: &Machine) -> Report {
+    let mut checks = rdma::checks(machine);
+    checks.extend(network::checks(machine));
+    checks.extend(host::checks(machine));
+    let verbs = providers::verbs(machine, &checks);
+    let embedded = providers::embedded(machine, verbs.ready);
+    Report { checks, providers: vec![embedded, verbs] }
+}
+
+/// A provider whose self-test fails is not ready, whatever else there is.
+fn test(provider: &mut Provider) {
+    let Some(address) = providers::place_to_test(provider).filter(|_| provider.ready) else { return };
+    let choice = if provider.name == "verbs" { Choice::Verbs } else { Choice::Embedded };
+    let tested = self_test::run(address, choice);
+    if !tested.ok {
+        provider.ready = false;
+        provider.why = "not ready: its self-test fails".into();
+    }
+    provider.self_test = Some(tested);
+}

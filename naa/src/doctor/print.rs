@@ -1,0 +1,116 @@
+//! The report for people.
+
+use std::time::Duration;
+
+use super::{
+    check::{Check, Group, Level},
+    providers::Provider,
+    self_test::SelfTest,
+};
+use crate::show;
+
+/// Under which the remedies line up.
+const WORDS: usize = "note".len();
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Colour(pub(super) bool);
+
+impl Colour {
+    fn paint(self, level: Level, text: &str) -> String {
+        let code = match level {
+            Level::Ok => 32,
+            Level::Note => 36,
+            Level::Warn => 33,
+            Level::Bad => 31,
+        };
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn heading(self, text: &str) -> String {
+        if self.0 { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+pub(super) fn report(checks: &[Check], providers: &[Provider], colour: Colour) -> String {
+    let groups = [("RDMA", Group::Rdma), ("Network", Group::Network), ("Machine", Group::Machine)];
+    let names = checks.iter().map(|check| check.name).chain(providers.iter().map(|p| p.name));
+    let width = names.map(str::len).max().unwrap_or(0);
+    let mut lines = Vec::new();
+    for (heading, group) in groups {
+        lines.push(colour.heading(heading));
+        for check in checks.iter().filter(|check| check.group == group) {
+            lines.push(row(colour, width, (check.level, word(check.level)), check.name, &check.finding));
+            // What a provider needs is told at the end.
+            let told = |remedy: &&String| providers.iter().any(|p| p.remedy.as_ref() == Some(*remedy));
+            let remedy = check.remedy.iter().filter(|remedy| !told(remedy));
+            lines.extend(remedy.map(|remedy| more(width, &format!("-> {remedy}"))));
+        }
+        lines.push(String::new());
+    }
+    lines.push(colour.heading("Providers"));
+    for provider in providers {
+        let level = if provider.ready { Level::Ok } else { Level::Warn };
+        let mark = if provider.ready { "yes" } else { "no" };
+        lines.push(row(colour, width, (level, mark), provider.name, &provider.why));
+        lines.extend(provider.self_test.iter().map(|test| more(width, &self_test(test))));
+        lines.extend(provider.remedy.iter().map(|remedy| more(width, &format!("-> {remedy}"))));
+    }
+    lines.join("\n")
+}
+
+fn word(level: Level) -> &'static str {
+    match level {
+        Level::Ok => "ok",
+        Level::Note => "note",
+        Level::Warn => "warn",
+        Level::Bad => "bad",
+    }
+}
+
+fn row(colour: Colour, width: usize, (level, mark): (Level, &str), name: &str, text: &str) -> String {
+    format!("  {}  {name:width$}  {text}", colour.paint(level, &format!("{mark:WORDS$}")))
+}
+
+fn more(width: usize, text: &str) -> String {
+    format!("{:indent$}{text}", "", indent = 2 + WORDS + 2 + width + 2)
+}
+
+fn self_test(test: &SelfTest) -> String {
+    match &test.error {
+        Some(error) => format!("self-test on {} failed: {error}", test.address),
+        None => {
+            let size = |size: &super::self_test::Size| {
+                let time = show::time(Duration::from_secs_f64(size.median_microseconds / 1e6));
+                format!("{} in {time}", show::bytes(size.bytes as u64))
+            };
+            let sizes = test.sizes.iter().map(size).collect::<Vec<_>>().join(", ");
+            format!("self-test on {}: {} calls right; {sizes}", test.address, test.calls)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedies_stand_below_their_findings_and_are_told_once() {
+        let check = Group::Network.check("firewall", Level::Warn, "closed").remedy("open it");
+        let device = Group::Rdma.check("device", Level::Note, "none").remedy("get one");
+        let provider = Provider {
+            name: "verbs",
+            ready: false,
+            addresses: Vec::new(),
+            cannot_listen: Vec::new(),
+            why: "not available: no RDMA device".into(),
+            remedy: Some("get one".into()),
+            self_test: None,
+        };
+        let text = report(&[device, check], std::slice::from_ref(&provider), Colour(false));
+        let wanted = "RDMA\n  note  device    none\n\nNetwork\n  warn  firewall  closed\n                  -> open it\n\n\
+                      Machine\n\nProviders\n  no    verbs     not available: no RDMA device\n                  -> get one";
+        assert_eq!(text, wanted);
+        let text = report(&[], &[provider], Colour(true));
+        assert!(text.contains("\x1b[33mno  \x1b[0m"), "{text:?}");
+    }
+}

@@ -1,0 +1,146 @@
+//! What each provider can do here, and what to type for the rest.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use roce_udp::socket::Held;
+use serde::Serialize;
+
+use super::{
+    check::{Check, Group, Level},
+    machine::Machine,
+    network, rdma,
+    self_test::SelfTest,
+};
+
+/// Where a provider is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) address: IpAddr,
+    /// An RDMA device, or a network interface.
+    pub(super) device: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct CannotListen {
+    address: IpAddr,
+    why: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Provider {
+    pub(super) name: &'static str,
+    /// It can serve and call here.
+    pub(super) ready: bool,
+    /// Where.
+    #[serde(serialize_with = "texts")]
+    pub(super) addresses: Vec<Place>,
+    /// Addresses from which it can only call.
+    pub(super) cannot_listen: Vec<CannotListen>,
+    /// One line.
+    pub(super) why: String,
+    pub(super) remedy: Option<String>,
+    pub(super) self_test: Option<SelfTest>,
+}
+
+fn texts<S: serde::Serializer>(places: &[Place], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(places.iter().map(|place| place.address))
+}
+
+/// `verbs`: the other provider is ready.
+pub(super) fn embedded(machine: &Machine, verbs: bool) -> Provider {
+    let held = machine.holders();
+    let (mut addresses, mut cannot_listen) = (Vec::new(), Vec::new());
+    for entry in machine.usable_addresses() {
+        let interface = machine.interface(&entry.interface);
+        let fits = interface.mtu.is_none_or(|mtu| roce_udp::path_mtu(mtu, None).is_ok());
+        if !interface.up || !fits {
+            continue;
+        }
+        match held.iter().find(|held| holds(held, entry.address)) {
+            None => addresses.push(Place { address: entry.address, device: interface.name }),
+            Some(held) => {
+                let why = format!("UDP port 4791 is held by {}", network::holder(machine, held));
+                cannot_listen.push(CannotListen { address: entry.address, why });
+            }
+        }
+    }
+    let ready = !addresses.is_empty() && machine.socket.is_ok();
+    let why = match (&machine.socket, cannot_listen.first()) {
+        (Err(why), _) => format!("not available: {why}"),
+        (Ok(_), None) if addresses.is_empty() => {
+            "not available: no interface that is up has an address".into()
+        }
+        (Ok(_), None) => format!("ready on {}", list(&addresses)),
+        (Ok(_), Some(_)) if addresses.is_empty() => {
+            format!("can only call other embedded ones: cannot listen on {}", refusals(&cannot_listen))
+        }
+        (Ok(_), Some(_)) => {
+            format!("ready on {}; cannot listen on {}", list(&addresses), refusals(&cannot_listen))
+        }
+    };
+    let remedy = (addresses.is_empty() && !cannot_listen.is_empty()).then(|| {
+        let elsewhere = "run in another network namespace (`ip netns exec NAME ...`)";
+        match machine.soft_roce() {
+            Some(_) if verbs => format!("use --provider verbs here, or {elsewhere}"),
+            Some(_) => {
+                format!("{}modprobe -r rdma_rxe, which ends soft-RoCE here; or {elsewhere}", machine.sudo())
+            }
+            None => format!("stop what holds the port, or {elsewhere}"),
+        }
+    });
+    Provider { name: "embedded", ready, addresses, cannot_listen, why, remedy, self_test: None }
+}
+
+/// A wildcard of IPv6 mostly holds the port of IPv4 too.
+fn holds(held: &Held, address: IpAddr) -> bool {
+    held.address == address || held.address.is_unspecified() && (held.address.is_ipv6() || address.is_ipv4())
+}
+
+pub(super) fn verbs(machine: &Machine, checks: &[Check]) -> Provider {
+    let served = rdma::served(machine);
+    let bad: Vec<_> =
+        checks.iter().filter(|check| check.group == Group::Rdma && check.level == Level::Bad).collect();
+    let addresses: Vec<_> = served.into_iter().map(|(address, device)| Place { address, device }).collect();
+    let unavailable = |why: &str, remedy: Option<String>| (false, format!("not available: {why}"), remedy);
+    let (ready, why, remedy) = if let Some(first) = bad.first() {
+        (false, format!("not ready: {}", first.finding), first.remedy.clone())
+    } else if !addresses.is_empty() {
+        (true, format!("ready on {}", list(&addresses)), None)
+    } else if machine.devices().is_empty() {
+        unavailable("no RDMA device", Some(rdma::how_to_get_one(machine)))
+    } else {
+        let port = checks.iter().find(|check| check.name == "device" && check.level != Level::Ok);
+        let remedy = port.and_then(|check| check.remedy.clone());
+        unavailable(port.map_or("no RDMA device has an address here", |check| &check.finding), remedy)
+    };
+    let addresses = if ready { addresses } else { Vec::new() };
+    Provider { name: "verbs", ready, addresses, cannot_listen: Vec::new(), why, remedy, self_test: None }
+}
+
+/// `10.0.0.5 and fd00::5 (eth0), 127.0.0.1 (lo)`.
+fn list(places: &[Place]) -> String {
+    let mut devices: Vec<&str> = Vec::new();
+    for place in places {
+        if !devices.contains(&place.device.as_str()) {
+            devices.push(&place.device);
+        }
+    }
+    let of = |device: &&str| {
+        let its = places.iter().filter(|place| place.device == **device);
+        format!("{} ({device})", its.map(|place| place.address.to_string()).collect::<Vec<_>>().join(" and "))
+    };
+    devices.iter().map(of).collect::<Vec<_>>().join(", ")
+}
+
+fn refusals(refused: &[CannotListen]) -> String {
+    let all = refused.iter().map(|refused| refused.address.to_string()).collect::<Vec<_>>().join(", ");
+    format!("{all}: {}", refused[0].why)
+}
+
+/// Where to test: on a loopback address that nobody else uses, if there is one.
+pub(super) fn place_to_test(provider: &Provider) -> Option<IpAddr> {
+    let first = provider.addresses.first()?.address;
+    let loopback = provider.addresses.iter().any(|place| place.address == Ipv4Addr::LOCALHOST);
+    let free = (provider.name == "embedded" && loopback).then(roce_udp::free_loopback);
+    Some(free.and_then(Result::ok).unwrap_or(first))
+}

@@ -1,0 +1,156 @@
+//! The rules of the packet filter, as far as they may be read.
+
+use std::{
+    io::Read,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::machine::{Capability, Machine, Module};
+
+/// How long a program that lists rules may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Rules {
+    /// Why not.
+    NotLooked(String),
+    /// What `nft list ruleset` and `iptables -S` print.
+    Read(String),
+}
+
+/// What the rules do with UDP port 4791 on its way in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// Lines that name the port.
+    pub(super) named: Vec<String>,
+    /// Chains for incoming packets that drop what no rule accepts.
+    pub(super) closed: Vec<String>,
+}
+
+/// Reads the rules. Runs only what loads no module: listing rules would otherwise bring in an empty packet filter.
+pub(super) fn read(machine: &Machine) -> Rules {
+    let nft = matches!(machine.module("nf_tables"), Module::Loaded | Module::NoModules);
+    let tables = machine.read("proc/net/ip_tables_names").unwrap_or_default();
+    let tables6 = machine.read("proc/net/ip6_tables_names").unwrap_or_default();
+    if !machine.has_capability(Capability::NetAdmin) {
+        return Rules::NotLooked("needs root".into());
+    }
+    let mut wanted: Vec<&[&str]> = Vec::new();
+    if nft {
+        wanted.push(&["nft", "list", "ruleset"]);
+    }
+    if !tables.is_empty() {
+        wanted.push(&["iptables-legacy", "-S", "INPUT"]);
+    }
+    if !tables6.is_empty() {
+        wanted.push(&["ip6tables-legacy", "-S", "INPUT"]);
+    }
+    let mut text = String::new();
+    for command in wanted {
+        match output(command, PATIENCE) {
+            Ok(listed) => text.push_str(&listed),
+            Err(why) => return Rules::NotLooked(why),
+        }
+    }
+    Rules::Read(text)
+}
+
+/// What a program prints, if it ends well and in time.
+fn output(command: &[&str], patience: Duration) -> Result<String, String> {
+    let name = command[0];
+    let start = |program: &str| {
+        let mut start = Command::new(program);
+        start.args(&command[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
+    };
+    // Not everybody has sbin in PATH.
+    let child = start(name).or_else(|_| start(&format!("/usr/sbin/{name}")));
+    let mut child = child.map_err(|_| format!("there is no `{name}` here to ask"))?;
+    let mut stdout = child.stdout.take().expect("it is piped");
+    let reader = thread::spawn(move || {
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).map(|_| text)
+    });
+    let deadline = Instant::now() + patience;
+    let ended = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status.success(),
+            Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+            _ => {
+                // Fails only if it has ended since.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("`{name}` did not answer within {patience:?}"));
+            }
+        }
+    };
+    let text = reader.join().ok().and_then(Result::ok).filter(|_| ended);
+    text.ok_or_else(|| format!("`{}` failed", command.join(" ")))
+}
+
+/// What the text of [`Rules::Read`] says.
+pub(super) fn judge(text: &str) -> Verdict {
+    let mut verdict = Verdict::default();
+    let (mut table, mut chain, mut input) = (String::new(), String::new(), false);
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("table ") {
+            table = name.trim_end_matches(['{', ' ']).to_owned();
+        } else if let Some(name) = line.strip_prefix("chain ") {
+            chain = format!("{table} {}", name.trim_end_matches(['{', ' ']));
+            input = false;
+        } else if line == "-P INPUT DROP" {
+            verdict.closed.push("iptables INPUT".into());
+        } else if line.contains("hook input") {
+            input = true;
+        }
+        let word = |wanted: &str| line.split([' ', ',', ';']).any(|word| word == wanted);
+        // The last rule of many firewalls refuses the rest, whatever the policy.
+        let refuses = line.strip_prefix("counter ").unwrap_or(line);
+        let closes =
+            input && (line.contains("policy drop") || refuses.starts_with("reject") || refuses == "drop");
+        let closes = closes || line.starts_with("-A INPUT -j REJECT") || line == "-A INPUT -j DROP";
+        if closes && !verdict.closed.contains(&chain) {
+            verdict.closed.push(if chain.is_empty() { "iptables INPUT".into() } else { chain.clone() });
+        }
+        if word("4791") {
+            verdict.named.push(line.to_owned());
+        }
+    }
+    verdict.closed.dedup();
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_chain_is_found_by_policy_or_by_its_last_rule() {
+        let text = "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n\
+                    \t\tct state established accept\n\t}\n\tchain forward {\n\t\ttype filter hook forward priority \
+                    filter; policy drop;\n\t}\n}\n";
+        let verdict = judge(text);
+        assert_eq!(verdict, Verdict { named: vec![], closed: vec!["inet filter input".into()] });
+        let text = "table inet x {\n chain in {\n type filter hook input priority 0; policy accept;\n udp dport { \
+                    53, 4791 } accept\n reject with icmpx admin-prohibited\n }\n}";
+        let verdict = judge(text);
+        assert_eq!(verdict.closed, ["inet x in"]);
+        assert_eq!(verdict.named, ["udp dport { 53, 4791 } accept"]);
+        let legacy = judge("-P INPUT DROP\n-A INPUT -p udp -m udp --dport 4791 -j ACCEPT\n");
+        assert_eq!((legacy.closed.len(), legacy.named.len()), (1, 1));
+        assert_eq!(
+            judge("-P INPUT ACCEPT\n-A INPUT -p udp -m udp --dport 47910 -j DROP\n"),
+            Verdict::default()
+        );
+    }
+
+    #[test]
+    fn a_program_that_hangs_or_is_missing_is_given_up() {
+        let short = Duration::from_millis(50);
+        assert_eq!(output(&["printf", "x"], PATIENCE).unwrap(), "x");
+        assert!(output(&["sleep", "100"], short).unwrap_err().contains("did not answer"));
+        assert!(output(&["naa-no-such-program"], short).unwrap_err().contains("there is no"));
+        assert!(output(&["false"], PATIENCE).unwrap_err().contains("failed"));
+    }
+}

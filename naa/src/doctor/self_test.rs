@@ -1,0 +1,98 @@
+//! A session of a provider with itself: a server and a host in this process, calls whose results are compared.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use mrsp::builtin::INCREMENT;
+use naa_host::{Choice, Device, Param, Session, SessionConfig};
+use naa_server::{Config, Server, functions};
+use serde::Serialize;
+
+/// Bytes of the calls' one region, which goes both ways, and how many calls are made.
+const CALLS: [(usize, u32); 2] = [(64, 50), (1 << 20, 10)];
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct SelfTest {
+    pub(super) ok: bool,
+    pub(super) address: IpAddr,
+    /// How many were made, with their results compared.
+    pub(super) calls: u32,
+    /// Of all of it: starting a server, connecting, calling, ending.
+    pub(super) microseconds: u64,
+    pub(super) sizes: Vec<Size>,
+    pub(super) error: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Size {
+    pub(super) bytes: usize,
+    pub(super) calls: u32,
+    pub(super) median_microseconds: f64,
+}
+
+pub(super) fn run(address: IpAddr, choice: Choice) -> SelfTest {
+    let start = Instant::now();
+    let (done, result) = mpsc::channel();
+    // Left behind if it hangs: it ends with the process.
+    let tested = thread::Builder::new().name("self-test".into()).spawn(move || {
+        // Fails when nobody waits any more.
+        let _ = done.send(session(address, choice));
+    });
+    let sizes = match tested {
+        Err(error) => Err(format!("no thread for it: {error}; raise `ulimit -u`")),
+        Ok(_) => match result.recv_timeout(PATIENCE) {
+            Ok(result) => result.map_err(|error| crate::told(&error)),
+            Err(_) => Err(format!("it did not end within {PATIENCE:?}")),
+        },
+    };
+    let microseconds = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let (sizes, error) = match sizes {
+        Ok(sizes) => (sizes, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let calls = sizes.iter().map(|size| size.calls).sum();
+    SelfTest { ok: error.is_none(), address, calls, microseconds, sizes, error }
+}
+
+fn session(address: IpAddr, choice: Choice) -> anyhow::Result<Vec<Size>> {
+    let mut config = Config::new(SocketAddr::new(address, 0));
+    config.provider = Some(choice);
+    config.pool.workers = 1;
+    config.max_sessions = CALLS.len();
+    let server = Server::start(config, functions::registry([])?)?;
+    let device = Device::open_with(address, choice)?;
+    let sizes = CALLS.iter().map(|&(bytes, calls)| size(&device, server.address(), bytes, calls));
+    let sizes = sizes.collect::<anyhow::Result<Vec<_>>>()?;
+    server.shutdown(Duration::from_secs(1));
+    Ok(sizes)
+}
+
+fn size(device: &Device, server: SocketAddr, bytes: usize, calls: u32) -> anyhow::Result<Size> {
+    let input: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
+    let params = [Param::in_out(bytes).holding(&input)];
+    let config = SessionConfig { setup_timeout: Duration::from_secs(5), ..SessionConfig::default() };
+    let mut session = Session::connect(device, server, &params, &config)?;
+    let mut times = Vec::new();
+    // The region holds the last call's result.
+    for call in 1..=calls {
+        let start = Instant::now();
+        session.invoke(INCREMENT, mrsp::U24::ZERO)?;
+        let outcome = session.wait_timeout(Duration::from_secs(5))?;
+        times.push(start.elapsed());
+        let outcome = outcome.context("a call was not answered within 5 s")?;
+        let _ = outcome.into_result()?;
+        let right =
+            session.lease(0)?.iter().zip(&input).all(|(now, then)| *now == then.wrapping_add(call as u8));
+        ensure!(right, "call {call} with {bytes} bytes had a wrong result");
+    }
+    session.finalize()?;
+    times.sort_unstable();
+    let median = times[times.len() / 2].as_secs_f64() * 1e6;
+    Ok(Size { bytes, calls, median_microseconds: (median * 10.0).round() / 10.0 })
+}

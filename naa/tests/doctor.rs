@@ -1,0 +1,125 @@
+//! `naa doctor` on the machine that tests it.
+
+mod common;
+
+use std::{
+    fs,
+    os::unix::process::CommandExt,
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+use common::{Folder, naa, run};
+
+fn doctor(options: &[&str]) -> Value {
+    let output = run(&[&["doctor", "--json"], options].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let providers = report["providers"].as_array().expect("providers");
+    let ready = providers.iter().any(|provider| provider["ready"] == true);
+    assert_eq!(output.status.code(), Some(if ready { 0 } else { 1 }));
+    report
+}
+
+#[track_caller]
+fn named<'a>(report: &'a Value, list: &str, name: &str) -> &'a Value {
+    let entries = report[list].as_array().expect("a list");
+    entries.iter().find(|entry| entry["name"] == name).unwrap_or_else(|| panic!("no {name} in {list}"))
+}
+
+#[test]
+fn what_is_ready_has_tested_itself() {
+    let report = doctor(&[]);
+    let providers = report["providers"].as_array().expect("providers");
+    assert_eq!(providers.len(), 2);
+    for provider in providers.iter().filter(|provider| provider["ready"] == true) {
+        let test = &provider["self_test"];
+        assert_eq!(test["ok"], true, "{provider}");
+        let sizes = test["sizes"].as_array().expect("sizes");
+        assert_eq!(
+            sizes.iter().map(|size| size["bytes"].as_u64()).collect::<Vec<_>>(),
+            [Some(64), Some(1 << 20)]
+        );
+        assert!(test["calls"].as_u64() > Some(10) && test["microseconds"].as_u64() > Some(0), "{test}");
+        assert!(provider["addresses"].as_array().is_some_and(|addresses| !addresses.is_empty()));
+    }
+    for name in
+        ["device", "modules", "libraries", "memlock", "interface", "port-4791", "receive-buffer", "gso-gro"]
+    {
+        let check = named(&report, "checks", name);
+        let level = check["level"].as_str().expect("a level");
+        assert!(["ok", "note", "warn", "bad"].contains(&level), "{check}");
+        assert!(check["finding"].as_str().is_some_and(|finding| !finding.contains('\n')), "{check}");
+        assert!(check.get("remedy").is_some(), "{check}");
+    }
+}
+
+#[test]
+fn without_a_self_test_there_is_none() {
+    let report = doctor(&["--no-self-test"]);
+    for provider in report["providers"].as_array().expect("providers") {
+        assert!(provider["self_test"].is_null());
+        let told = |key: &str| provider[key].as_str().is_some_and(|text| !text.is_empty());
+        assert!(told("why") && (provider["ready"] == true || told("remedy")), "{provider}");
+    }
+}
+
+#[test]
+fn a_server_is_named_as_the_holder_of_its_address() {
+    let address = roce_udp::free_loopback().expect("a loopback address").to_string();
+    let server = common::Server::start(&address);
+    let report = doctor(&["--no-self-test"]);
+    let held = report["checks"].as_array().expect("checks").iter().any(|check| {
+        let finding = check["finding"].as_str().unwrap_or_default();
+        check["name"] == "port-4791"
+            && finding.contains(&format!("{address} is held by process {} (naa)", server.child.id()))
+    });
+    assert!(held, "{report}");
+}
+
+/// The memlock check under `ulimit -l 64`, run by `change`d command.
+fn memlock_at_64_kib(program: &str, change: impl FnOnce(&mut Command)) -> Value {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -l 64; exec \"$0\" doctor --json --no-self-test", program]);
+    change(command.stdin(Stdio::null()));
+    let output = command.output().expect("a shell");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    named(&report, "checks", "memlock").clone()
+}
+
+#[test]
+fn a_limit_of_64_kib_is_told_and_whether_it_binds() {
+    let status = fs::read_to_string("/proc/self/status").expect("procfs");
+    let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0"));
+    let mine = memlock_at_64_kib(env!("CARGO_BIN_EXE_naa"), |_| {});
+    let finding = mine["finding"].as_str().expect("a finding").to_owned();
+    assert!(finding.contains("64 KiB"), "{finding}");
+    if !root {
+        assert!(!finding.contains("does not bind"), "{finding}");
+        return;
+    }
+    // Where others can run it.
+    let folder = Folder::new("doctor");
+    let program = folder.file("naa");
+    fs::copy(env!("CARGO_BIN_EXE_naa"), &program).expect("a copy");
+    let users = memlock_at_64_kib(&program, |command| {
+        command.uid(65534).gid(65534).current_dir("/");
+    });
+    let finding = users["finding"].as_str().expect("a finding");
+    assert!(finding.contains("64 KiB may be locked"), "{finding}");
+    assert!(users["remedy"].as_str().is_some_and(|remedy| remedy.contains("ulimit -l unlimited")), "{users}");
+}
+
+#[test]
+fn people_get_plain_text_in_a_pipe_and_help_with_the_form() {
+    let output = run(&["doctor", "--no-self-test"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(!text.contains('\x1b'), "{text}");
+    let headings = text.lines().filter(|line| !line.starts_with(' ') && !line.is_empty());
+    assert_eq!(headings.collect::<Vec<_>>(), ["RDMA", "Network", "Machine", "Providers"]);
+    let help = String::from_utf8(naa(&["doctor", "--help"]).output().expect("help").stdout).expect("text");
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["\"checks\"", "self_test", "exit status", "--no-self-test"] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+}
