@@ -7,7 +7,7 @@ use verbs::{RejectReason, Unreachable};
 
 use crate::{
     Device, Error, Param, SessionConfig,
-    lease::Region,
+    lease::{Buffer, Region},
     link::{Event, Link},
 };
 
@@ -25,13 +25,19 @@ pub(crate) fn establish(
     device: &Device,
     peer: SocketAddr,
     params: &[Param<'_>],
+    buffers: Option<Vec<Buffer>>,
     config: &SessionConfig,
 ) -> Result<Parts, Error> {
     let deadline = Instant::now() + config.setup_timeout;
+    let shared: Vec<_> = params.iter().filter(|param| !param.is_internal()).collect();
+    let buffers = match buffers {
+        Some(buffers) => fitting(buffers, &shared)?,
+        None => shared.iter().map(|param| Buffer::new(param.len)).collect::<Result<_, _>>()?,
+    };
     let link = Link::new(device, peer, params.len())?;
-    let shared = params.iter().enumerate().filter(|(_, param)| !param.is_internal());
-    let regions =
-        shared.map(|(index, param)| allocate(&link, index, param)).collect::<Result<Vec<_>, _>>()?;
+    let regions = buffers.into_iter().zip(&shared).enumerate();
+    let regions = regions.map(|(index, (buffer, param))| register(&link, index, buffer, param));
+    let regions = regions.collect::<Result<Vec<_>, _>>()?;
     let announced: Vec<_> = regions.iter().map(Region::announced).collect();
     let internals: Vec<_> =
         params.iter().filter(|param| param.is_internal()).map(|param| param.len as u64).collect();
@@ -43,16 +49,23 @@ pub(crate) fn establish(
     Ok(parts)
 }
 
-fn allocate(link: &Link, index: usize, param: &Param<'_>) -> Result<Region, Error> {
+/// `buffers`, if they are as `params` have it.
+fn fitting(buffers: Vec<Buffer>, params: &[&Param<'_>]) -> Result<Vec<Buffer>, Error> {
+    if buffers.len() != params.len() {
+        return Err(Error::Buffers { buffers: buffers.len(), params: params.len() });
+    }
+    let mut both = buffers.iter().zip(params).enumerate();
+    match both.find(|(_, (buffer, param))| buffer.len() != param.len) {
+        Some((index, (buffer, param))) => Err(Error::Buffer { index, len: buffer.len(), size: param.len }),
+        None => Ok(buffers),
+    }
+}
+
+fn register(link: &Link, index: usize, mut buffer: Buffer, param: &Param<'_>) -> Result<Region, Error> {
     let (size, len) = (param.len, param.content.len());
-    if len > size {
-        return Err(Error::OutOfBounds { index, offset: 0, len, size });
-    }
-    let mut region = Region::new(&link.pd, param.flags, size)?;
-    if let Some(start) = region.bytes_mut().and_then(|bytes| bytes.get_mut(..len)) {
-        start.copy_from_slice(param.content);
-    }
-    Ok(region)
+    let start = buffer.as_mut_slice().get_mut(..len);
+    start.ok_or(Error::OutOfBounds { index, offset: 0, len, size })?.copy_from_slice(param.content);
+    Region::new(&link.pd, param.flags, buffer)
 }
 
 /// Queue pairs tried when the accelerator takes the number of each for one that it still remembers.

@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use naa_provider::{BadChoice, Choice, Opened, Provider, VARIABLE as PROVIDER_VARIABLE, VerbsOptions};
 use verbs::{Context, DeviceAttr};
 
 use crate::Error;
@@ -14,16 +15,23 @@ use crate::Error;
 /// Names the local address to use, whatever the route says.
 pub const LOCAL_IP_VARIABLE: &str = "NAA_LOCAL_IP";
 
-/// Devices by process, since a parent's is not its child's, and address.
-static OPENED: Mutex<BTreeMap<(u32, IpAddr), Weak<Inner>>> = Mutex::new(BTreeMap::new());
+/// Devices by process, since a parent's is not its child's, address and provider.
+static OPENED: Mutex<BTreeMap<(u32, IpAddr, Provider), Weak<Inner>>> = Mutex::new(BTreeMap::new());
+
+/// Buffers stay registered as long as they live: that is what they are for.
+const KEEPING: VerbsOptions = VerbsOptions { cache_bytes: u64::MAX };
 
 /// An opened device. Cloning shares it, and so do all that open the same address in one process.
+///
+/// On an address of an RDMA device it is that device, through rdma-core; on all others it is the embedded RoCEv2 stack.
+/// `NAA_PROVIDER` (auto, verbs or embedded) asks for one of them, and [`Device::describe`] says which it is and why.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
 struct Inner {
     /// `None` only while being dropped.
     context: Option<Context>,
+    why: String,
     description: String,
 }
 
@@ -39,21 +47,39 @@ impl Device {
     /// The device on `local`, a concrete address of this machine.
     ///
     /// # Errors
-    /// [`Error::Device`] if there is no such address or it cannot be used.
+    /// [`Error::Device`] if there is no such address or it cannot be used, [`Error::Environment`] for a bad
+    /// `NAA_PROVIDER`.
     pub fn open(local: IpAddr) -> Result<Self, Error> {
-        Self::open_because(local, "which the program gave")
+        Self::open_with(local, from_env()?)
+    }
+
+    /// As [`Self::open`], whatever `NAA_PROVIDER` says.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn open_with(local: IpAddr, choice: Choice) -> Result<Self, Error> {
+        Self::open_because(local, choice, "which the program gave")
     }
 
     /// The device from which `peer` is reached: on `NAA_LOCAL_IP` if set, else where its route begins.
     ///
     /// # Errors
-    /// [`Error::Environment`] for a bad `NAA_LOCAL_IP`, [`Error::Device`] if no route leads there or the device
-    /// cannot be opened.
+    /// [`Error::Environment`] for a bad `NAA_LOCAL_IP` or `NAA_PROVIDER`, [`Error::Device`] if no route leads there or
+    /// the device cannot be opened.
     pub fn towards(peer: SocketAddr) -> Result<Self, Error> {
+        Self::towards_with(peer, from_env()?)
+    }
+
+    /// As [`Self::towards`], whatever `NAA_PROVIDER` says.
+    ///
+    /// # Errors
+    /// As [`Self::towards`].
+    pub fn towards_with(peer: SocketAddr, choice: Choice) -> Result<Self, Error> {
         match std::env::var(LOCAL_IP_VARIABLE) {
-            Ok(value) => Self::open_because(local_ip(&value, peer)?, "which NAA_LOCAL_IP names"),
+            Ok(value) => Self::open_because(local_ip(&value, peer)?, choice, "which NAA_LOCAL_IP names"),
             Err(std::env::VarError::NotPresent) => Self::open_because(
                 roce_udp::source_for(peer.ip())?,
+                choice,
                 &format!("where the route to {peer} begins"),
             ),
             Err(std::env::VarError::NotUnicode(value)) => {
@@ -62,18 +88,18 @@ impl Device {
         }
     }
 
-    fn open_because(local: IpAddr, reason: &str) -> Result<Self, Error> {
-        let local = local.to_canonical();
-        let key = (std::process::id(), local);
+    fn open_because(local: IpAddr, choice: Choice, reason: &str) -> Result<Self, Error> {
+        let chosen = naa_provider::choose(local, choice)?;
+        let key = (std::process::id(), local.to_canonical(), chosen.provider);
         // Held while opening: two devices on one address would be in each other's way.
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(inner) = opened.get(&key).and_then(Weak::upgrade) {
             return Ok(Self(inner));
         }
-        let context = roce_udp::open(local, &roce_udp::Options::default())?;
-        let description = describe(context.attr(), reason);
+        let Opened { context, why } = chosen.open(&roce_udp::Options::default(), &KEEPING)?;
+        let description = describe(context.attr(), &why, reason);
         tracing::info!("opened {description}");
-        let inner = Arc::new(Inner { context: Some(context), description });
+        let inner = Arc::new(Inner { context: Some(context), why, description });
         opened.retain(|_, device| device.strong_count() > 0);
         opened.insert(key, Arc::downgrade(&inner));
         Ok(Self(inner))
@@ -82,6 +108,16 @@ impl Device {
     /// Which provider was chosen, where, and why, for people.
     pub fn describe(&self) -> &str {
         &self.0.description
+    }
+
+    /// "embedded" or "verbs".
+    pub fn provider(&self) -> &'static str {
+        self.context().attr().provider
+    }
+
+    /// The provider and why it was chosen, for people: "verbs: rxe0 has 10.9.0.1".
+    pub fn why(&self) -> &str {
+        &self.0.why
     }
 
     /// The local address.
@@ -105,12 +141,20 @@ impl fmt::Debug for Device {
     }
 }
 
-fn describe(attr: &DeviceAttr, reason: &str) -> String {
-    let mut text = format!("{} ({} provider), the address {reason}", attr.name, attr.provider);
+fn describe(attr: &DeviceAttr, why: &str, reason: &str) -> String {
+    let mut text = format!("{} ({why}), the address {reason}", attr.name);
     if !attr.can_listen {
         text.push_str("; another holds UDP port 4791 there, so only embedded peers can be reached");
     }
     text
+}
+
+fn from_env() -> Result<Choice, Error> {
+    Choice::from_env().map_err(|BadChoice { value }| Error::Environment {
+        name: PROVIDER_VARIABLE,
+        value,
+        problem: format!("no provider; {}", BadChoice::REMEDY),
+    })
 }
 
 fn local_ip(value: &str, peer: SocketAddr) -> Result<IpAddr, Error> {
@@ -139,6 +183,17 @@ mod tests {
             let error = local_ip(value, peer).unwrap_err();
             assert!(error.to_string().starts_with("NAA_LOCAL_IP="), "{error}");
         }
+    }
+
+    #[test]
+    fn a_device_says_whose_it_is_and_why() {
+        let device = Device::open_with("127.0.3.202".parse().unwrap(), Choice::Embedded).unwrap();
+        assert_eq!((device.provider(), device.why()), ("embedded", "embedded: as asked"));
+        assert!(device.describe().contains("(embedded: as asked)"), "{device:?}");
+        let same = Device::open_with("127.0.3.202".parse().unwrap(), Choice::Auto).unwrap();
+        assert!(Arc::ptr_eq(&device.0, &same.0));
+        let error = Device::open_with("127.0.3.202".parse().unwrap(), Choice::Verbs).unwrap_err();
+        assert!(error.to_string().contains("--provider embedded"), "{error}");
     }
 
     #[test]

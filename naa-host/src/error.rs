@@ -100,6 +100,10 @@ pub enum Error {
     NoSuchParam { index: usize, params: usize },
     #[error("parameter {index} is not sent; only inputs have a number of bytes to send")]
     NotInput { index: usize },
+    #[error("{buffers} buffers for {params} parameters; give one for each that is not internal")]
+    Buffers { buffers: usize, params: usize },
+    #[error("the buffer for parameter {index} has {len} bytes, the parameter {size}; make them equal")]
+    Buffer { index: usize, len: usize, size: usize },
     #[error("{len} bytes at {offset} do not lie inside parameter {index}, which has {size}")]
     OutOfBounds { index: usize, offset: usize, len: usize, size: usize },
     #[error("{name}={value}: {problem}")]
@@ -135,6 +139,8 @@ impl Error {
             | Self::NoCall
             | Self::NoSuchParam { .. }
             | Self::NotInput { .. }
+            | Self::Buffers { .. }
+            | Self::Buffer { .. }
             | Self::OutOfBounds { .. }
             | Self::Environment { .. }
             | Self::Spec(_) => Party::Program,

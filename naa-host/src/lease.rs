@@ -3,12 +3,56 @@
 //! The one module of the crate with `unsafe`: it hands out a region's bytes as slices. That is sound because a
 //! region's memory never leaves this module but to the device, which touches it between `lend` and `take_back`
 //! only, and because `lend` needs the region exclusively, so no slice lives then.
+//!
+//! NICs take access back at the price of many calls or not at all (`DeviceAttr::revokes`). There the accelerator
+//! keeps its access to outputs as long as the session lives, and one that breaks the protocol can change them
+//! while the program reads them.
 #![allow(unsafe_code)]
 
 use mrsp::RegionFlags;
 use verbs::{Access, Memory, Mr, Pd, Sge};
 
 use crate::Error;
+
+/// Memory for a parameter that outlives sessions: [`Session::connect_with`](crate::Session::connect_with) takes it,
+/// [`Session::into_buffers`](crate::Session::into_buffers) gives it back.
+///
+/// A device that keeps registrations, as the verbs provider does, finds a buffer registered the next time, which
+/// spares large ones most of the time it takes to connect.
+#[derive(Debug)]
+pub struct Buffer {
+    /// Nobody else's, but for registrations that a device keeps and that no queue pair can use.
+    memory: Memory,
+}
+
+impl Buffer {
+    /// `len` zeroed bytes.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn new(len: usize) -> Result<Self, Error> {
+        Ok(Self { memory: region::alloc(len).map_err(Error::Memory)? })
+    }
+
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.memory.is_empty()
+    }
+
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the memory is of this buffer alone (`new`, `into_buffer`), and no session has it, since those take
+        // the buffer by value and end before they give it back: no queue pair is left that could reach it.
+        unsafe { self.memory.as_slice() }
+    }
+
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_slice`; `&mut self` excludes other slices.
+        unsafe { self.memory.as_mut_slice() }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Region {
@@ -19,11 +63,18 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// `len` zeroed bytes, registered, but out of peers' reach until lent.
-    pub(crate) fn new(pd: &Pd, flags: RegionFlags, len: usize) -> Result<Self, Error> {
-        let memory = region::alloc(len).map_err(Error::Memory)?;
-        let mr = pd.reg_mr(&memory, Access::LOCAL)?;
-        Ok(Self { mr, flags, lent: false })
+    /// `buffer`, registered, but out of peers' reach until lent.
+    pub(crate) fn new(pd: &Pd, flags: RegionFlags, buffer: Buffer) -> Result<Self, Error> {
+        let is_output = flags.contains(RegionFlags::OUTPUT);
+        let mr = pd.reg_mr(&buffer.memory, if is_output { Access::REMOTE_WRITE } else { Access::LOCAL })?;
+        let mut region = Self { mr, flags, lent: true };
+        region.take_back()?;
+        Ok(region)
+    }
+
+    /// The memory, no longer registered. `None` if a call has it.
+    pub(crate) fn into_buffer(self) -> Option<Buffer> {
+        (!self.lent).then(|| Buffer { memory: self.memory().clone() })
     }
 
     /// Gives the region to a call: the device may read it and, if it is an output, the accelerator write it.
@@ -48,7 +99,8 @@ impl Region {
     /// The bytes, unless a call has them.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: not lent: peers have no access (`new`, `take_back`), the device writes only what peers send, and
-        // the program needs `&mut self` to write.
+        // the program needs `&mut self` to write. Where the device does not revoke, that an accelerator does not
+        // write now rests on its keeping to the protocol (module docs); the bytes stay mapped whatever it does.
         (!self.lent).then(|| unsafe { self.memory().as_slice() })
     }
 

@@ -18,13 +18,15 @@
 //! |---|---|
 //! | one local address, shared by sessions | [`Device`] |
 //! | a connection with its regions; calls on it | [`Session`], [`Param`], [`SessionConfig`] |
+//! | memory of regions that outlives sessions | [`Buffer`] |
 //! | functions 16 to 63 with their argument and status blocks | [`builtin`] |
 //! | what an accelerator offers | [`functions`] |
 //! | accelerators a job was given (`NAA_SPEC`) | [`Spec`] |
 //!
 //! A region belongs to the program between calls, to the device and the accelerator during one: they get
 //! access when a call is posted and lose it before its outcome is handed out. So between calls a region is an
-//! ordinary slice, and the borrow checker sees to it that none is left when the next call starts.
+//! ordinary slice, and the borrow checker sees to it that none is left when the next call starts. What NICs
+//! leave of that: [`Session`].
 
 pub mod builtin;
 mod catalogue;
@@ -43,6 +45,7 @@ pub use catalogue::functions;
 pub use config::SessionConfig;
 pub use device::{Device, LOCAL_IP_VARIABLE};
 pub use error::{Error, Gone, Party};
+pub use lease::Buffer;
 pub use param::Param;
 pub use session::{Outcome, Session};
 pub use spec::{DEFAULT_PORT, Entry, SPEC_VARIABLE, Spec, SpecError};
@@ -53,4 +56,5 @@ pub use mrsp::{
     immediate::{Answer, Dialect},
     region::NaaAddress,
 };
+pub use naa_provider::{Choice, VARIABLE as PROVIDER_VARIABLE};
 pub use verbs::WaitMode;

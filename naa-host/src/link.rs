@@ -1,6 +1,9 @@
 //! A connection: its queue pair, what completes on it and what happens to it.
 
-use std::{net::SocketAddr, time::Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use mrsp::region::message_buffer_bytes;
 use verbs::{
@@ -17,12 +20,23 @@ pub(crate) const CALL: u64 = 2;
 const PROBE: u64 = 3;
 const RECEIVE: u64 = 4;
 
+/// Bits of a work request's number that tell its kind, one of those above; the rest is the queue pair's generation.
+/// Numbers of queue pairs are used again while completions of earlier ones are still queued.
+const KIND_BITS: u32 = 8;
+
+/// How long after work requests were flushed the reason may come: where events and completions reach a program on
+/// two ways, either may be first.
+const GRACE: Duration = Duration::from_millis(100);
+
 /// Work requests of a session beside one WRITE per region: its message, a probe, a call without inputs.
 const SPARE_SENDS: u32 = 4;
 /// One is always posted.
 const RECEIVES: u32 = 2;
 /// Completions taken at once.
 const BATCH: usize = 4;
+
+/// What other reasons lead to.
+const FLUSHED: Gone = Gone::Failed(WcStatus::WrFlushError);
 
 /// What happened on a connection.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +65,9 @@ pub(crate) struct Link {
     id: Option<CmId>,
     /// Why the connection broke. Reported when everything that came before is taken.
     gone: Option<Gone>,
+    /// A reason was waited for.
+    waited: bool,
+    generation: u64,
     probing: bool,
     taken: [Wc; BATCH],
     /// Completions in `taken` that are still to be looked at.
@@ -83,6 +100,8 @@ impl Link {
             cap,
             id: None,
             gone: None,
+            waited: false,
+            generation: 0,
             probing: false,
             taken: [Wc::EMPTY; BATCH],
             fresh: 0..0,
@@ -102,7 +121,8 @@ impl Link {
             // What remains of it is the device's business.
             let _ = self.channel.destroy_id(id);
         }
-        (self.qp, self.gone, self.fresh) = (Some(qp), None, 0..0);
+        (self.qp, self.gone, self.waited, self.fresh) = (Some(qp), None, false, 0..0);
+        self.generation += 1;
         Ok(())
     }
 
@@ -116,7 +136,7 @@ impl Link {
     pub(crate) fn post_receive(&self) -> Result<(), Error> {
         let Some(qp) = &self.qp else { return Err(self.lost()) };
         let buffer = self.messages.sge(0, self.message_bytes as u32);
-        Ok(qp.post_recv(&RecvWr { wr_id: RECEIVE, sges: &[buffer] })?)
+        Ok(qp.post_recv(&RecvWr { wr_id: self.number(RECEIVE), sges: &[buffer] })?)
     }
 
     pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Error> {
@@ -124,7 +144,7 @@ impl Link {
         self.messages.memory().write(self.message_bytes, message);
         let sge = self.messages.sge(self.message_bytes as u64, message.len() as u32);
         self.post(&[SendWr {
-            wr_id: MESSAGE,
+            wr_id: self.number(MESSAGE),
             op: SendOp::Send,
             payload: Payload::Sges(&[sge]),
             flags: SendFlags::SIGNALED_SOLICITED,
@@ -147,7 +167,12 @@ impl Link {
         }
         self.probing = true;
         let (op, payload) = (SendOp::Write(to), Payload::Inline(&[]));
-        self.post(&[SendWr { wr_id: PROBE, op, payload, flags: SendFlags::SIGNALED }])
+        self.post(&[SendWr { wr_id: self.number(PROBE), op, payload, flags: SendFlags::SIGNALED }])
+    }
+
+    /// The number of a work request of this kind.
+    pub(crate) fn number(&self, kind: u64) -> u64 {
+        self.generation << KIND_BITS | kind
     }
 
     pub(crate) fn max_inline_data(&self) -> usize {
@@ -169,7 +194,12 @@ impl Link {
                 self.fresh = 0..count;
                 continue;
             }
-            match self.channel.next_event()? {
+            let event = self.channel.next_event()?;
+            if event.as_ref().is_some_and(|event| Some(event.id()) != self.id) {
+                // Of the connection before.
+                continue;
+            }
+            match event {
                 // What completed before it is looked at first.
                 Some(CmEvent::Disconnected { .. }) => self.note(Gone::Disconnected),
                 Some(CmEvent::Established { param, .. }) => {
@@ -182,6 +212,11 @@ impl Link {
                 }
                 Some(CmEvent::Unreachable { why, .. }) => return Err(self.unreachable(why)),
                 Some(_) => {}
+                None if self.gone == Some(FLUSHED) && !self.waited => {
+                    self.waited = true;
+                    let on = WaitOn { cq: None, channel: Some(self.channel.id()) };
+                    self.device.context().wait(on, WaitMode::Block, Some(Instant::now() + GRACE))?;
+                }
                 None if self.gone.is_some() => return Err(self.lost()),
                 None => return Ok(None),
             }
@@ -189,8 +224,9 @@ impl Link {
     }
 
     fn completed(&mut self, wc: &Wc) -> Option<Event> {
-        if self.qp.as_ref().is_some_and(|qp| qp.num() != wc.qp) {
-            // Of the queue pair before.
+        let (generation, kind) = (wc.wr_id >> KIND_BITS, wc.wr_id & ((1 << KIND_BITS) - 1));
+        if generation != self.generation {
+            // Of a queue pair before.
             return None;
         }
         match wc.status {
@@ -204,10 +240,10 @@ impl Link {
                 return None;
             }
         }
-        if wc.wr_id == PROBE {
+        if kind == PROBE {
             self.probing = false;
         }
-        match (wc.opcode, wc.wr_id) {
+        match (wc.opcode, kind) {
             (WcOpcode::Recv, _) => Some(Event::Message { len: wc.byte_len as usize }),
             (WcOpcode::RecvWriteWithImm, _) => {
                 Some(Event::Response { immediate: wc.imm.unwrap_or(0), bytes: wc.byte_len })
@@ -219,14 +255,13 @@ impl Link {
 
     /// Keeps the first reason; that work requests were flushed is none.
     fn note(&mut self, why: Gone) {
-        const FLUSHED: Gone = Gone::Failed(WcStatus::WrFlushError);
         if self.gone.is_none_or(|before| before == FLUSHED) {
             self.gone = Some(why);
         }
     }
 
     fn lost(&self) -> Error {
-        let why = self.gone.unwrap_or(Gone::Failed(WcStatus::WrFlushError));
+        let why = self.gone.unwrap_or(FLUSHED);
         Error::PeerGone { peer: self.peer, why }
     }
 

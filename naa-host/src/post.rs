@@ -16,6 +16,7 @@ const INLINE: usize = 512;
 
 /// Posts the WRITEs of `plan` in order. Whatever fails, some of them may be on their way.
 pub(crate) fn post(link: &mut Link, regions: &[Region], plan: &CallPlan) -> Result<(), Error> {
+    let number = link.number(CALL);
     let max_inline = link.max_inline_data().min(INLINE);
     for writes in plan.writes().chunks(CHUNK) {
         let mut copies = [0; INLINE];
@@ -26,7 +27,7 @@ pub(crate) fn post(link: &mut Link, regions: &[Region], plan: &CallPlan) -> Resu
         }
         let mut wrs = [EMPTY; CHUNK];
         for ((wr, source), write) in wrs.iter_mut().zip(&sources).zip(writes) {
-            *wr = request(write, source);
+            *wr = request(number, write, source);
         }
         link.post(&wrs[..writes.len()])?;
     }
@@ -61,11 +62,11 @@ fn take<'a>(regions: &[Region], write: &Write, max_inline: usize, room: &mut &'a
 }
 
 /// The last WRITE, with the immediate, is the one whose completion counts.
-fn request<'a>(write: &Write, source: &'a Source<'_>) -> SendWr<'a> {
+fn request<'a>(wr_id: u64, write: &Write, source: &'a Source<'_>) -> SendWr<'a> {
     let remote = RemoteAddr { addr: write.remote_addr, rkey: write.rkey };
     let last = write.immediate.is_some();
     SendWr {
-        wr_id: CALL,
+        wr_id,
         op: write.immediate.map_or(SendOp::Write(remote), |imm| SendOp::WriteWithImm(remote, imm)),
         payload: match source {
             Source::Inline(bytes) => Payload::Inline(bytes),

@@ -14,7 +14,7 @@ use verbs::{RemoteAddr, WaitMode};
 use crate::{
     Device, Error, Param, SessionConfig,
     connect::{self, Parts},
-    lease::Region,
+    lease::{Buffer, Region},
     link::{Event, Link},
     post,
     spec::Claim,
@@ -58,6 +58,10 @@ struct Running {
 /// Regions are numbered as the parameters were given, internal ones left out. After an error other than a wrong
 /// argument or a function's own failure the session is over; its regions can still be leased.
 /// Dropping a session disconnects it.
+///
+/// Between calls the accelerator has no access to the regions. The embedded provider takes it back with each answer. NICs
+/// cannot do that at a reasonable price: over the verbs provider an accelerator could still write outputs, as long as
+/// the session lasts, and then what the program reads of them changes meanwhile. One that keeps to the protocol does not.
 #[derive(Debug)]
 pub struct Session {
     machine: HostSession,
@@ -87,7 +91,34 @@ impl Session {
         params: &[Param<'_>],
         config: &SessionConfig,
     ) -> Result<Self, Error> {
-        let Parts { machine, link, regions, plan } = connect::establish(device, peer, params, config)?;
+        Self::establish(device, peer, params, None, config)
+    }
+
+    /// As [`connect`](Self::connect), on memory that was there before: one buffer for each parameter that is not
+    /// internal, in order and as long. What they hold stays, but where a parameter starts as a copy. After an error
+    /// they are gone.
+    ///
+    /// # Errors
+    /// [`Error::Buffers`] or [`Error::Buffer`] if they do not fit; else as [`connect`](Self::connect).
+    pub fn connect_with(
+        device: &Device,
+        peer: SocketAddr,
+        params: &[Param<'_>],
+        buffers: Vec<Buffer>,
+        config: &SessionConfig,
+    ) -> Result<Self, Error> {
+        Self::establish(device, peer, params, Some(buffers), config)
+    }
+
+    fn establish(
+        device: &Device,
+        peer: SocketAddr,
+        params: &[Param<'_>],
+        buffers: Option<Vec<Buffer>>,
+        config: &SessionConfig,
+    ) -> Result<Self, Error> {
+        let Parts { machine, link, regions, plan } =
+            connect::establish(device, peer, params, buffers, config)?;
         Ok(Self {
             machine,
             plan,
@@ -203,6 +234,18 @@ impl Session {
     /// [`Error::Device`].
     pub fn finalize(mut self) -> Result<(), Error> {
         self.link.close()
+    }
+
+    /// Disconnects as [`finalize`](Self::finalize) does and returns the memory of the parameters, with what it holds,
+    /// for another session. After a call that was given up outputs may hold part of its results.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if memory could not be taken back.
+    pub fn into_buffers(mut self) -> Result<Vec<Buffer>, Error> {
+        // Whether or not the accelerator could be told, no work request is left.
+        let _ = self.link.close();
+        self.regions.iter_mut().try_for_each(Region::take_back)?;
+        self.regions.into_iter().map(|region| region.into_buffer().ok_or(Error::InCall)).collect()
     }
 
     /// The bytes of parameter `index`.

@@ -4,6 +4,10 @@
 //! its session's count of unfinished [`Sends`], so it knows whether the device may still read it: elements to
 //! send from are made only while something is counted, slices to write only while nothing is. This is the one
 //! module of the crate with `unsafe`.
+//!
+//! NICs take access back at the price of many calls or not at all (`DeviceAttr::revokes`). There a host keeps what
+//! its regions were registered for, and one that breaks the protocol can change them while a function works on
+//! them. The slices of its own session are all it can reach.
 #![allow(unsafe_code)]
 
 use std::{
@@ -236,11 +240,13 @@ impl Allocation {
         self.memory.addr()
     }
 
-    /// Registers the memory, which [`Self::grant`] then opens to peers. A former registration ends.
-    pub fn register(&mut self, pd: &Pd) -> Result<(), verbs::Error> {
+    /// Registers the memory for `most`, of which [`Self::grant`] then opens some or all to peers. A former
+    /// registration ends.
+    pub fn register(&mut self, pd: &Pd, most: Access) -> Result<(), verbs::Error> {
         self.deregister();
-        self.held = Held::Revoked(pd.reg_mr(&self.memory, Access::LOCAL)?);
-        Ok(())
+        // In force at once.
+        self.held = Held::Granted(pd.reg_mr(&self.memory, most)?);
+        self.revoke()
     }
 
     pub fn deregister(&mut self) {
@@ -257,7 +263,8 @@ impl Allocation {
         self.mr().map_or(Ok(()), |mr| mr.set_access(access))
     }
 
-    /// Takes all access from peers. When this returns, none of theirs is under way.
+    /// Takes all access from peers. When this returns, none of theirs is under way, unless the device does not revoke
+    /// (`DeviceAttr::revokes`): then that is up to the peers.
     pub fn revoke(&mut self) -> Result<(), verbs::Error> {
         if let Held::Granted(mr) = &self.held {
             mr.set_access(Access::LOCAL)?;
@@ -296,6 +303,8 @@ impl Allocation {
         }
         // SAFETY: no peer can write (not granted), granting takes `&mut self`, which outlives no slice, and
         // the memory is written in this process through `bytes_mut` only: clones are with the registration.
+        // Where the device does not revoke, that no peer writes now rests on the peer keeping to the protocol
+        // (module docs); the bytes are plain numbers to whoever reads them, and stay mapped whatever it does.
         Some(unsafe { self.memory.as_slice() })
     }
 

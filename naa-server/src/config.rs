@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use mrsp::naa::Limits;
+use naa_provider::Choice;
 use verbs::WaitMode;
 
 use crate::{allow::AllowList, pool};
@@ -11,6 +12,10 @@ use crate::{allow::AllowList, pool};
 pub const DEFAULT_PORT: u16 = 12_345;
 
 /// Bounds and times of a server, each with the reason for its default.
+///
+/// During a call its host has no access to the session's regions. The embedded provider takes it back with each request.
+/// NICs cannot do that at a reasonable price: over the verbs provider a host that breaks the protocol can change
+/// the regions of its own session while a function works on them. Functions that must not be surprised copy first.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// A concrete local address, and the TCP-space port; 0 picks one.
@@ -34,6 +39,9 @@ pub struct Config {
     pub pool: pool::Settings,
     /// How the server's loop waits.
     pub wait: WaitMode,
+    /// Which provider serves the address; `None`: what `NAA_PROVIDER` says, and without it the one that fits.
+    pub provider: Option<Choice>,
+    /// Of the embedded provider.
     pub device: roce_udp::Options,
 }
 
@@ -52,6 +60,7 @@ impl Config {
             probe_interval: Duration::from_secs(2),
             pool: pool::Settings { workers, queue: 1024, quarantine: 64.max(2 * workers) },
             wait: WaitMode::Adaptive,
+            provider: None,
             device: roce_udp::Options { must_listen: true, ..roce_udp::Options::default() },
         }
     }

@@ -1,7 +1,7 @@
 //! A network-attached accelerator in software.
 //!
-//! [`Server::start`] serves the functions of a [`function::Registry`] over the embedded provider. One thread owns
-//! all sessions; small calls run on it, long ones on the [`pool`].
+//! [`Server::start`] serves the functions of a [`function::Registry`], over rdma-core or the embedded provider. One
+//! thread owns all sessions; small calls run on it, long ones on the [`pool`].
 
 pub mod allow;
 pub mod arena;
@@ -15,4 +15,5 @@ mod session;
 pub mod stats;
 
 pub use config::{Config, DEFAULT_PORT, default_memory};
+pub use naa_provider::Choice;
 pub use server::{Server, StartError};

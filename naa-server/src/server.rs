@@ -1,6 +1,8 @@
 //! The server: a thread that owns all sessions, and the handle its program holds.
 
+mod queue;
 mod serving;
+mod sizes;
 
 use std::{
     net::SocketAddr,
@@ -12,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use naa_provider::{BadChoice, Choice, Opened, VARIABLE};
 use verbs::{Context, WaitOn};
 
 use crate::{arena::Arena, config::Config, function::Registry, stats::Stats};
@@ -22,6 +25,8 @@ use serving::Serving;
 pub enum StartError {
     #[error("cannot serve on {addr}: {source}")]
     Device { addr: SocketAddr, source: verbs::Error },
+    #[error("{VARIABLE}={}: no provider; {}", .0.value, BadChoice::REMEDY)]
+    Environment(#[from] BadChoice),
     #[error("cannot start a thread: {0}; raise `ulimit -u`")]
     Thread(#[from] std::io::Error),
 }
@@ -30,6 +35,8 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Server {
     context: Context,
+    why: String,
+    device: String,
     address: SocketAddr,
     on: WaitOn,
     orders: Arc<Orders>,
@@ -52,7 +59,11 @@ impl Server {
     pub fn start(config: Config, registry: Registry) -> Result<Self, StartError> {
         let listen = config.listen;
         let failed = |source| StartError::Device { addr: listen, source };
-        let context = roce_udp::open(listen.ip(), &config.device).map_err(failed)?;
+        let choice = config.provider.map_or_else(Choice::from_env, Ok)?;
+        let Opened { context, why } =
+            naa_provider::open(listen.ip(), choice, &config.device).map_err(failed)?;
+        let device = format!("{} ({why})", context.attr().name);
+        tracing::info!("opened {device}");
         let (orders, stats) = (Arc::new(Orders::default()), Arc::new(Stats::default()));
         let (serving, port) =
             Serving::new(&context, config, registry, stats.clone()).map_err(|e| match e {
@@ -64,7 +75,7 @@ impl Server {
         let thread =
             std::thread::Builder::new().name("naa-server".into()).spawn(move || serving.run(&given))?;
         let address = SocketAddr::new(listen.ip(), port);
-        Ok(Self { context, address, on, orders, stats, arena, thread: Some(thread) })
+        Ok(Self { context, why, device, address, on, orders, stats, arena, thread: Some(thread) })
     }
 
     /// Where hosts connect to.
@@ -72,9 +83,19 @@ impl Server {
         self.address
     }
 
-    /// The device it serves on, for people.
+    /// The device it serves on, and why that one, for people.
     pub fn device(&self) -> &str {
-        &self.context.attr().name
+        &self.device
+    }
+
+    /// "embedded" or "verbs".
+    pub fn provider(&self) -> &'static str {
+        self.context.attr().provider
+    }
+
+    /// The provider and why it was chosen, for people: "verbs: rxe0 has 10.9.0.1".
+    pub fn why(&self) -> &str {
+        &self.why
     }
 
     pub fn stats(&self) -> &Stats {

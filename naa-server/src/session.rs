@@ -64,6 +64,8 @@ pub(crate) enum Calling {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: CmId,
+    /// Its work requests carry it: queue pairs' numbers are used again while completions of earlier ones are queued.
+    pub(crate) serial: u64,
     pub(crate) peer: SocketAddr,
     pub(crate) calling: Calling,
     pub(crate) regions: Vec<Region>,
@@ -81,6 +83,8 @@ pub(crate) struct Session {
     pub(crate) refused: Option<End>,
     /// A probe is on its way.
     probing: bool,
+    /// Its work requests were flushed; the reason may still come.
+    pub(crate) flushed: bool,
     pub(crate) established: bool,
     pub(crate) since: Instant,
     pub(crate) last_heard: Instant,
@@ -99,17 +103,30 @@ pub(crate) enum Next {
     Close,
 }
 
+/// Kinds of work requests.
 const ACK: u64 = 1;
 const RECEIVE: u64 = 2;
 const PROBE: u64 = 3;
+const KIND_BITS: u32 = 2;
 
+fn number(serial: u64, kind: u64) -> u64 {
+    serial << KIND_BITS | kind
+}
+
+/// The session whose work request completed.
+pub(crate) fn serial(wc: &Wc) -> u64 {
+    wc.wr_id >> KIND_BITS
+}
+
+/// What a host may do to its session's regions outside of calls.
+const GRANTED: Access = Access::REMOTE_WRITE;
 /// A host acknowledges an answer within this, and a second per MiB: who posts no receive, or never acknowledges,
 /// does not hold memory for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Session {
     pub(crate) fn new(
-        id: CmId,
+        (id, serial): (CmId, u64),
         peer: SocketAddr,
         (pd, qp): (Pd, Qp),
         quota: Quota,
@@ -123,6 +140,7 @@ impl Session {
         let message = pd.reg_mr(&memory, Access::LOCAL)?;
         let session = Self {
             id,
+            serial,
             peer,
             calling: Calling::No,
             regions: Vec::new(),
@@ -135,6 +153,7 @@ impl Session {
             closing: false,
             refused: None,
             probing: false,
+            flushed: false,
             established: false,
             since: now,
             last_heard: now,
@@ -149,7 +168,7 @@ impl Session {
     /// cases, so that a host's message out of turn is refused by name.
     fn post_receive(&self) -> Result<(), verbs::Error> {
         let all = self.message.sge(0, self.message.memory().len() as u32);
-        self.qp.post_recv(&RecvWr { wr_id: RECEIVE, sges: &[all] })
+        self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -163,10 +182,12 @@ impl Session {
             other => return Err(End::Completion(other)),
         }
         self.last_heard = now;
-        if wc.wr_id == PROBE {
+        if wc.wr_id == number(self.serial, PROBE) {
             self.probing = false;
             return Ok(Next::Nothing);
         }
+        // Its confirmation may be late or lost, its messages are as good.
+        self.established |= matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteWithImm);
         match wc.opcode {
             WcOpcode::Recv => {
                 self.setup(wc.byte_len as usize)?;
@@ -240,13 +261,13 @@ impl Session {
     fn allocate(&self, flags: RegionFlags, size: u32) -> Result<Region, End> {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
-            allocation.register(&self.pd)?;
+            allocation.register(&self.pd, GRANTED)?;
         }
         Ok(Region { flags, allocation })
     }
 
     fn grant(&mut self) -> Result<(), verbs::Error> {
-        self.regions.iter_mut().try_for_each(|r| r.allocation.grant(Access::REMOTE_WRITE))
+        self.regions.iter_mut().try_for_each(|r| r.allocation.grant(GRANTED))
     }
 
     /// Takes the host's access to the regions, for the time of a call.
@@ -259,7 +280,8 @@ impl Session {
         let flags = SendFlags::SIGNALED_SOLICITED;
         let inline = self.pd.context().attr().max_inline_data as usize;
         self.expect_acknowledgement(0);
-        let wr = |payload| SendWr { wr_id: ACK, op: SendOp::Send, payload, flags };
+        let wr_id = number(self.serial, ACK);
+        let wr = |payload| SendWr { wr_id, op: SendOp::Send, payload, flags };
         let posted = if message.len() <= inline {
             self.qp.post_send(&[wr(Payload::Inline(message))])
         } else {
@@ -310,7 +332,9 @@ impl Session {
             self.regions.iter().filter(|r| !r.flags.contains(RegionFlags::INTERNAL)).collect();
         let sges: SmallVec<[Option<Sge>; 8]> =
             self.plan.writes().iter().map(|w| source(&params, w)).collect();
-        let wrs: SmallVec<[SendWr<'_>; 8]> = self.plan.writes().iter().zip(&sges).map(request).collect();
+        let wr_id = number(self.serial, ACK);
+        let wrs: SmallVec<[SendWr<'_>; 8]> =
+            self.plan.writes().iter().zip(&sges).map(|(write, sge)| request(wr_id, write, sge)).collect();
         self.qp.post_send(&wrs).map_err(|(_, error)| error.into())
     }
 
@@ -342,7 +366,7 @@ impl Session {
         let remote =
             host.map_or(RemoteAddr { addr: 0, rkey: 0 }, |h| RemoteAddr { addr: h.addr, rkey: h.rkey });
         let (op, flags) = (SendOp::Write(remote), SendFlags::SIGNALED);
-        let wr = SendWr { wr_id: PROBE, op, payload: Payload::Inline(&[]), flags };
+        let wr = SendWr { wr_id: number(self.serial, PROBE), op, payload: Payload::Inline(&[]), flags };
         self.qp.post_send(&[wr]).map_err(|(_, error)| error.into())
     }
 }
@@ -354,10 +378,10 @@ fn source(params: &[&Region], write: &Write) -> Option<Sge> {
 }
 
 /// The last WRITE, with the immediate, is the one whose completion counts.
-fn request<'a>((write, sge): (&Write, &'a Option<Sge>)) -> SendWr<'a> {
+fn request<'a>(wr_id: u64, write: &Write, sge: &'a Option<Sge>) -> SendWr<'a> {
     let remote = RemoteAddr { addr: write.remote_addr, rkey: write.rkey };
     let last = write.immediate.is_some();
     let op = write.immediate.map_or(SendOp::Write(remote), |imm| SendOp::WriteWithImm(remote, imm));
     let flags = SendFlags { signaled: last, solicited: last, fence: false };
-    SendWr { wr_id: ACK, op, payload: Payload::Sges(sge.as_slice()), flags }
+    SendWr { wr_id, op, payload: Payload::Sges(sge.as_slice()), flags }
 }

@@ -2,7 +2,7 @@
 
 use mrsp::catalogue::{Direction, Function, Kind};
 
-use crate::{peer, show};
+use crate::{peer, provider, show};
 
 /// List the functions of an accelerator
 #[derive(Clone, Debug, clap::Args)]
@@ -22,10 +22,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (device, server) = args.peer.open()?;
+    provider::tell(device.why());
     let catalogue = naa_host::functions(&device, server)?;
     if args.json {
         let functions: Vec<_> = catalogue.functions.iter().map(json).collect();
-        let all = serde_json::json!({"server": server.to_string(), "functions": functions});
+        let all = serde_json::json!({"server": server.to_string(), "provider": device.provider(),
+            "why": device.why(), "functions": functions});
         return Ok(show::line(&all.to_string())?);
     }
     let header = ["code", "name", "parameters", "description"].map(str::to_owned).to_vec();

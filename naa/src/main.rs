@@ -3,9 +3,11 @@
 mod bench;
 mod call;
 mod demo;
+mod doctor;
 mod functions;
 mod peer;
 mod ping;
+mod provider;
 mod room;
 mod rping;
 mod serve;
@@ -30,7 +32,8 @@ Examples:
 
 /// Offload computations to network-attached accelerators over RoCEv2
 ///
-/// The embedded provider is a RoCEv2 stack on ordinary UDP sockets: no kernel module, no root, no NIC.
+/// On addresses of RDMA devices through rdma-core (NICs, soft-RoCE), on all others by a RoCEv2 stack of its own on
+/// ordinary UDP sockets: no kernel module, no root, no NIC. --provider chooses.
 #[derive(Debug, Parser)]
 #[command(name = "naa", version, after_help = EXAMPLES)]
 struct Cli {
@@ -47,6 +50,7 @@ enum Command {
     Ping(ping::Args),
     Rping(rping::Args),
     Bench(bench::Args),
+    Doctor(doctor::Args),
     /// Print a shell completion script
     #[command(
         after_help = "Examples:\n  naa completions bash > ~/.local/share/bash-completion/completions/naa"
@@ -121,6 +125,7 @@ fn main() -> ExitCode {
         Command::Ping(args) => ping::run(&args),
         Command::Rping(args) => rping::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man { command } => man(command.as_deref()),
     };

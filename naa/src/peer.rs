@@ -10,6 +10,8 @@ use std::{
 use anyhow::Context as _;
 use naa_host::{DEFAULT_PORT, Device, SessionConfig};
 
+use crate::provider;
+
 /// An accelerator as people write it; a name is looked up when it is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerName {
@@ -62,6 +64,8 @@ pub(crate) struct Args {
     /// Local address to call from [default: NAA_LOCAL_IP, else where the route to the server begins]
     #[arg(long, value_name = "ADDR")]
     local: Option<IpAddr>,
+    #[command(flatten)]
+    provider: provider::Args,
 }
 
 /// How long to wait for it, and how.
@@ -84,10 +88,10 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 impl Args {
     /// The device to call from, and the server's address.
     pub(crate) fn open(&self) -> anyhow::Result<(Device, SocketAddr)> {
-        let server = self.server.resolve()?;
+        let (choice, server) = (self.provider.choice()?, self.server.resolve()?);
         let device = match self.local {
-            Some(local) => Device::open(local)?,
-            None => Device::towards(server)?,
+            Some(local) => Device::open_with(local, choice)?,
+            None => Device::towards_with(server, choice)?,
         };
         Ok((device, server))
     }

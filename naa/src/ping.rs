@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 use mrsp::{U24, builtin, region::MAX_REGION_BYTES};
 use naa_host::{Param, Session};
 
-use crate::{peer, show};
+use crate::{peer, provider, show};
 
 /// Measure round trips to an accelerator
 ///
@@ -50,6 +50,8 @@ const LONGEST: u64 = 3_600_000_000_000;
 struct Report {
     server: String,
     device: String,
+    provider: &'static str,
+    why: String,
     local: std::net::IpAddr,
     path_mtu: u32,
     size: u64,
@@ -70,6 +72,7 @@ fn pause(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (device, server, config) = args.patience.open(&args.peer)?;
     let size = usize::try_from(args.size)?;
+    provider::tell(device.why());
     let mut session = Session::connect(&device, server, &[Param::in_out(size)], &config)?;
     let stopped = Arc::new(AtomicBool::new(false));
     let stop = stopped.clone();
@@ -88,6 +91,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let report = Report {
         server: server.to_string(),
         device: device.describe().to_owned(),
+        provider: device.provider(),
+        why: device.why().to_owned(),
         local: device.address(),
         path_mtu,
         size: args.size,

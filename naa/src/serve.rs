@@ -15,7 +15,7 @@ use naa_server::{
 };
 use verbs::WaitMode;
 
-use crate::show;
+use crate::{provider, show};
 
 /// What InfiniBand has.
 const PATH_MTUS: [&str; 5] = ["256", "512", "1024", "2048", "4096"];
@@ -24,7 +24,8 @@ const PATH_MTUS: [&str; 5] = ["256", "512", "1024", "2048", "4096"];
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  naa serve                                   on loopback, for programs on this machine\n  \
-    naa serve --bind 10.9.0.2 --allow 10.9.0.0/24\n\nRoCE has no authentication: whoever reaches the address and is \
+    naa serve --bind 10.9.0.2 --allow 10.9.0.0/24\n  \
+    naa serve --bind 10.9.0.2 --provider verbs  on the RDMA device with that address, or not at all\n\nRoCE has no authentication: whoever reaches the address and is \
     allowed may call every function."
 )]
 pub(crate) struct Args {
@@ -62,10 +63,12 @@ pub(crate) struct Args {
     /// How the server waits: spin has the lowest latency and takes a core
     #[arg(long, value_enum, default_value_t = super::Wait::Adaptive)]
     wait: super::Wait,
-    /// Largest payload per packet [default: what the interface allows]
+    /// Largest payload per packet, of the embedded provider [default: what the interface allows]
     #[arg(long, value_name = "BYTES",
           value_parser = PossibleValuesParser::new(PATH_MTUS).try_map(|text| text.parse::<u32>()))]
     path_mtu: Option<u32>,
+    #[command(flatten)]
+    provider: provider::Args,
     /// Print one JSON object when ready, and one at the end
     #[arg(long)]
     json: bool,
@@ -92,6 +95,7 @@ impl Args {
         config.call_time = seconds(self.call_time, "--call-time")?;
         config.probe_interval = seconds(self.probe_interval, "--probe-interval")?;
         config.wait = WaitMode::from(self.wait);
+        config.provider = Some(self.provider.choice()?);
         config.device.max_path_mtu = self.path_mtu;
         Ok(config)
     }
@@ -113,7 +117,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     })?;
     if args.json {
         let ready = serde_json::json!({"event": "ready", "address": server.address().to_string(),
-            "device": server.device(), "functions": count});
+            "device": server.device(), "provider": server.provider(), "why": server.why(),
+            "functions": count});
         show::line(&ready.to_string())?;
     } else {
         show::line(&format!("serving {count} functions at {} ({})", server.address(), server.device()))?;

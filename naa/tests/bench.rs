@@ -30,7 +30,9 @@ fn rows(only: &str) -> Vec<Value> {
         expected.sort_unstable();
         assert_eq!(keys, expected);
         assert!(row["ours"].as_f64().is_some_and(|ours| ours >= 0.0), "{row}");
-        assert!(row["pass"].is_boolean() && row["target"].is_string(), "{row}");
+        // Of few repeats nothing is said but that there are figures.
+        let pass = if row["target"] == "report" { Value::Bool(true) } else { Value::Null };
+        assert_eq!(row["pass"], pass, "{row}");
     }
     rows
 }

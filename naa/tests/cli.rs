@@ -124,6 +124,16 @@ fn matrices_and_plain_functions() {
     let c = folder.file("c");
     stdout_of(&["call", "dgemm", "--server", &server.name(), "-m", "2", "--in", &a, &b, "--out", &c]);
     assert_eq!(fs::read(&c).expect("the product"), bytes(&[4.0, 5.0, 10.0, 11.0]));
+    let cut = folder.with("cut", &bytes(&[1.0; 6])[..47]);
+    for pair in [[&a, &cut], [&cut, &b]] {
+        let arguments = ["call", "dgemm", "--server", &server.name(), "-m", "2", "--in", pair[0], pair[1]];
+        let refused = run(&[&arguments[..], &["--out", &folder.file("none")]].concat());
+        let said = stderr(&refused);
+        assert!(
+            refused.status.code() == Some(2) && said.contains(&cut) && said.contains("47 bytes"),
+            "{said}"
+        );
+    }
     let (data, more) = (folder.with("data", &[0, 7, 255]), folder.file("more"));
     stdout_of(&["call", "increment", "--server", &server.name(), "--in", &data, "--out", &more]);
     assert_eq!(fs::read(&more).expect("the result"), [1, 8, 0]);

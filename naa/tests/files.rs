@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::Write,
+    net::UdpSocket,
     path::Path,
     process::{Command, Output, Stdio},
     time::Duration,
@@ -224,6 +225,25 @@ fn a_signal_leaves_nothing_half_done() {
 }
 
 #[test]
+fn a_signal_ends_connecting_at_once() {
+    // Takes packets and never answers.
+    let silent = UdpSocket::bind("127.0.6.9:4791").expect("an address");
+    let folder = Folder::new("connecting");
+    let (data, out) = (folder.with("data", b"1"), folder.file("out"));
+    for output in ["--out", "--out-dir"] {
+        let arguments = ["call", "increment", "--server", "127.0.6.9", "--in", &data, output, &out];
+        let mut host = naa(&arguments).stderr(Stdio::piped()).spawn().expect("a host");
+        silent.recv_from(&mut [0; 512]).expect("a request");
+        let pid = host.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+        let status = wait_at_most(&mut host, Duration::from_secs(1)).expect("it ends soon");
+        assert_eq!(status.code(), Some(130));
+        while silent.set_nonblocking(true).is_ok() && silent.recv_from(&mut [0; 512]).is_ok() {}
+        silent.set_nonblocking(false).expect("blocking again");
+    }
+}
+
+#[test]
 fn standard_input_and_output() {
     let server = Server::start("127.0.6.7");
     let content = text(1_000_000);
@@ -263,6 +283,9 @@ fn what_cannot_be_meant_is_refused() {
     refused(&["increment", "--in", &files[0], "--resume", "--out", &out], "--resume");
     refused(&["increment", "--in", &files[0], "--resume"], "--out-dir");
     refused(&["sort", "--in-dir", &a, "--out-dir", &out], "--type");
+    let two = ["increment", "--in", &files[0], &files[1], "--out"];
+    refused(&[&two[..], &["-", "-"]].concat(), "standard output would get two results");
+    refused(&[&two[..], &[&out, &out]].concat(), "would be written twice");
     assert_eq!(folder.names(), ["a", "b"]);
     let none = call(&server, &["sha256", "--in", &folder.file("*.none")]);
     assert!(stderr(&none).contains("no file matches"), "{}", stderr(&none));

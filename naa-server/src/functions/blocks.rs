@@ -55,6 +55,17 @@ impl<'a> Data<'a> {
     pub(super) fn is_in_place(&self) -> bool {
         self.parts.is_in_place(1, 1)
     }
+
+    /// The first `bytes` of output 1, holding those of input 1, for a computation in place.
+    pub(super) fn input_in_output(&mut self, bytes: Option<u64>) -> Result<&'a mut [u8], Failure> {
+        if self.is_in_place() {
+            return self.output_of(bytes);
+        }
+        let input = self.input(1, bytes)?;
+        let output = self.output_of(bytes)?;
+        output.copy_from_slice(input);
+        Ok(output)
+    }
 }
 
 fn missing(what: &str, index: usize) -> Failure {

@@ -22,15 +22,7 @@ pub fn compute(direction: FftDirection, data: &mut [Complex64]) {
 
 pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
     let &Arguments::Fft { n, direction } = arguments else { return Err(foreign(arguments)) };
-    let bytes = bytes_of(n, 16, 1);
-    let output = if data.is_in_place() {
-        data.output_of(bytes)?
-    } else {
-        let input = data.input(1, bytes)?;
-        let output = data.output_of(bytes)?;
-        output.copy_from_slice(input);
-        output
-    };
+    let output = data.input_in_output(bytes_of(n, 16, 1))?;
     let direction = match direction {
         builtin::FftDirection::Forward => FftDirection::Forward,
         builtin::FftDirection::Inverse => FftDirection::Inverse,

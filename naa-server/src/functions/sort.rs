@@ -82,15 +82,7 @@ fn bytes(data: &mut [u8]) {
 
 pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
     let &Arguments::Sort { n, element, order } = arguments else { return Err(foreign(arguments)) };
-    let bytes = bytes_of(n, 1, element.bytes() as u64);
-    let output = if data.is_in_place() {
-        data.output_of(bytes)?
-    } else {
-        let input = data.input(1, bytes)?;
-        let output = data.output_of(bytes)?;
-        output.copy_from_slice(input);
-        output
-    };
+    let output = data.input_in_output(bytes_of(n, 1, element.bytes() as u64))?;
     data.stop.check()?;
     compute(element, order, output)?;
     Ok(output.len())

@@ -2,7 +2,7 @@
 //! itself while it waits.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io,
     net::SocketAddr,
     sync::{Arc, atomic::Ordering},
@@ -10,16 +10,16 @@ use std::{
 };
 
 use mrsp::{ReturnCode, immediate::CallRequest};
-use verbs::{Channel, CmEvent, CmId, ConnParam, Context, Cq, Endpoints, Error, QpCap, QpNum, WaitOn, Wc};
+use verbs::{Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn, Wc, WcStatus};
 
-use super::Orders;
+use super::{Orders, queue::Queue, sizes};
 use crate::{
     arena::Arena,
     call::{Failed, Stop, Task},
     config::Config,
     function::{Execution, Registry},
     pool::{Done, Pool, TaskId},
-    session::{Calling, End, Next, Session},
+    session::{self, Calling, End, Next, Session},
     stats::Stats,
 };
 
@@ -34,13 +34,11 @@ impl From<Error> for SetupError {
     }
 }
 
-/// Completions taken at once.
-const BATCH: usize = 64;
-/// Work requests of a session beside one WRITE per region: the advertisement, probes, a failure's response.
-const SPARE_SENDS: u32 = 8;
-const RECEIVES: u32 = 4;
 /// How often the loop looks after timers of sessions, at the least often.
 const TICK: Duration = Duration::from_millis(500);
+/// How long after a session's work requests were flushed its host's goodbye may come: where events and completions
+/// reach a program on two ways, either may be first.
+const GRACE: Duration = Duration::from_millis(100);
 
 pub(super) struct Serving {
     config: Config,
@@ -49,10 +47,13 @@ pub(super) struct Serving {
     arena: Arena,
     pool: Pool,
     sessions: HashMap<CmId, Session>,
-    by_qp: HashMap<QpNum, CmId>,
+    by_serial: HashMap<u64, CmId>,
+    next_serial: u64,
+    /// Sessions whose work requests were flushed, and when they end for it.
+    flushed: VecDeque<(Instant, u64)>,
     tasks: HashMap<TaskId, CmId>,
     channel: Channel,
-    cq: Cq,
+    queue: Queue,
     listener: Option<CmId>,
     next_tick: Instant,
     last_refusal_told: Option<Instant>,
@@ -62,17 +63,17 @@ pub(super) struct Serving {
 impl Serving {
     pub(super) fn new(
         context: &Context,
-        config: Config,
+        mut config: Config,
         registry: Registry,
         stats: Arc<Stats>,
     ) -> Result<(Self, u16), SetupError> {
         let channel = context.create_channel()?;
-        let per_session = send_depth(&config) + RECEIVES;
-        let depth = u32::try_from(config.max_sessions).unwrap_or(u32::MAX).saturating_mul(per_session);
-        let cq = context.create_cq(depth.clamp(per_session, 1 << 20))?;
+        sizes::limit_regions(&mut config, context.attr().max_qp_wr);
+        let queue = Queue::new(context, config.max_sessions, sizes::completions(&config))?;
+        config.max_sessions = queue.places();
         let backlog = config.max_sessions.min(128) as u32;
         let (listener, port) = channel.listen(config.listen.port(), backlog)?;
-        let on = WaitOn { cq: Some(cq.id()), channel: Some(channel.id()) };
+        let on = WaitOn { cq: Some(queue.id()), channel: Some(channel.id()) };
         let driver = context.driver().clone();
         let pool = Pool::new(config.pool, move || driver.interrupt(on)).map_err(SetupError::Thread)?;
         let serving = Self {
@@ -82,10 +83,12 @@ impl Serving {
             stats,
             pool,
             sessions: HashMap::new(),
-            by_qp: HashMap::new(),
+            by_serial: HashMap::new(),
+            next_serial: 0,
+            flushed: VecDeque::new(),
             tasks: HashMap::new(),
             channel,
-            cq,
+            queue,
             listener: Some(listener),
             next_tick: Instant::now() + TICK,
             last_refusal_told: None,
@@ -99,7 +102,7 @@ impl Serving {
     }
 
     pub(super) fn wait_on(&self) -> WaitOn {
-        WaitOn { cq: Some(self.cq.id()), channel: Some(self.channel.id()) }
+        WaitOn { cq: Some(self.queue.id()), channel: Some(self.channel.id()) }
     }
 
     pub(super) fn run(mut self, orders: &Orders) {
@@ -108,17 +111,23 @@ impl Serving {
             if orders.drain.load(Ordering::Acquire) && self.drained() {
                 break;
             }
-            let deadline = self.pool.next_deadline().map_or(self.next_tick, |d| d.min(self.next_tick));
-            if let Err(error) = self.context.wait(on, self.config.wait, Some(deadline)) {
+            if let Err(error) = self.context.wait(on, self.config.wait, Some(self.deadline())) {
                 tracing::error!(%error, "the server cannot wait on its device");
                 break;
             }
             self.events();
             self.completions();
             self.finished_calls();
+            self.end_flushed();
             self.tick();
         }
         self.close_all();
+    }
+
+    /// When there is something to do, whatever peers do.
+    fn deadline(&self) -> Instant {
+        let flushed = self.flushed.front().map(|(at, _)| *at);
+        [self.pool.next_deadline(), flushed].into_iter().flatten().fold(self.next_tick, Instant::min)
     }
 
     /// Takes no more sessions; true when none is in a call any more.
@@ -140,31 +149,37 @@ impl Serving {
     }
 
     fn completions(&mut self) {
-        let mut batch = [Wc::EMPTY; BATCH];
-        loop {
-            let n = self.cq.poll(&mut batch).unwrap_or(0);
-            let now = Instant::now();
-            for wc in &batch[..n] {
-                self.completed(wc, now);
-            }
-            if n < BATCH {
-                return;
-            }
+        while let Some(wc) = self.queue.next() {
+            self.completed(&wc, Instant::now());
         }
     }
 
     fn completed(&mut self, wc: &Wc, now: Instant) {
-        // Completions of a session that just ended.
-        let Some(&id) = self.by_qp.get(&wc.qp) else { return };
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+        // Completions of sessions that ended come too.
+        let Some(&id) = self.by_serial.get(&session::serial(wc)) else { return };
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.flushed) else { return };
         match session.completed(wc, now) {
             Ok(Next::Nothing) => {}
             Ok(Next::Call(request)) => self.call(id, request, now),
             Ok(Next::Close) => self.close(id, None),
-            Err(end) => {
-                // A disconnect flushes the queue pair: its event, already there, says so more kindly.
+            // A disconnect flushes the queue pair, and its event says so more kindly.
+            Err(End::Completion(WcStatus::WrFlushError)) => {
+                session.flushed = true;
+                self.flushed.push_back((now + GRACE, session.serial));
                 self.events();
-                self.close(id, Some(end));
+            }
+            Err(end) => self.close(id, Some(end)),
+        }
+    }
+
+    fn end_flushed(&mut self) {
+        let now = Instant::now();
+        while let Some(&(at, serial)) = self.flushed.front()
+            && at <= now
+        {
+            self.flushed.pop_front();
+            if let Some(&id) = self.by_serial.get(&serial) {
+                self.close(id, Some(End::Completion(WcStatus::WrFlushError)));
             }
         }
     }
@@ -294,21 +309,19 @@ impl Serving {
     }
 
     fn accept(&mut self, id: CmId, peer: SocketAddr) -> Result<(), End> {
+        self.queue.make_room(self.sessions.len())?;
         let pd = self.context.alloc_pd()?;
-        let cap = QpCap {
-            max_send_wr: send_depth(&self.config),
-            max_recv_wr: RECEIVES,
-            max_sge: 1,
-            late_acks: true,
-        };
-        let qp = pd.create_qp(&self.cq, &self.cq, cap)?;
-        let number = qp.num();
-        let quota =
-            self.arena.quota(self.config.limits.max_session_bytes.saturating_add(page_slack(&self.config)));
-        let session = Session::new(id, peer, (pd, qp), quota, &self.config, Instant::now())?;
+        let cq = self.queue.cq();
+        let qp = pd.create_qp(cq, cq, sizes::queue_pair(&self.config))?;
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        let quota = self
+            .arena
+            .quota(self.config.limits.max_session_bytes.saturating_add(sizes::page_slack(&self.config)));
+        let session = Session::new((id, serial), peer, (pd, qp), quota, &self.config, Instant::now())?;
         let param = ConnParam::default();
         self.channel.accept(id, &session.qp, &param)?;
-        self.by_qp.insert(number, id);
+        self.by_serial.insert(serial, id);
         self.sessions.insert(id, session);
         self.stats.sessions_accepted.add(1);
         self.stats.sessions.set(self.sessions.len() as u64);
@@ -318,7 +331,8 @@ impl Serving {
     /// Ends a session: by the host's or our disconnect, or by what went wrong.
     fn close(&mut self, id: CmId, end: Option<End>) {
         let Some(mut session) = self.sessions.remove(&id) else { return };
-        self.by_qp.remove(&session.qp.num());
+        self.by_serial.remove(&session.serial);
+        self.queue.session_ended();
         if let Calling::Pooled(task) = session.calling {
             self.tasks.remove(&task);
             // Whatever a running function still has goes when it returns.
@@ -377,13 +391,4 @@ impl Reply {
             Self::Failed(failed) => failed.into(),
         }
     }
-}
-
-fn send_depth(config: &Config) -> u32 {
-    u32::from(config.limits.max_regions) + SPARE_SENDS
-}
-
-/// Regions are accounted in whole pages, limits given in bytes.
-fn page_slack(config: &Config) -> u64 {
-    u64::from(config.limits.max_regions) * region::page_size() as u64
 }

@@ -17,7 +17,7 @@ use naa_bench::{
     row::{MOST_SPREAD, Report, Row, Target},
 };
 use naa_host::{
-    Device, Param, Session, SessionConfig,
+    Choice, Device, Param, Session, SessionConfig,
     builtin::{Arguments, Job},
 };
 
@@ -101,7 +101,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (server, child) = match &args.server {
         Some(server) => (server.resolve()?, None),
         None => {
-            let child = Server::start()?;
+            let child = Server::start(Choice::from_env()?)?;
             (child.address(), Some(child))
         }
     };
@@ -329,7 +329,7 @@ fn break_even(name: &str, ratios: &[(u64, f64, Option<f64>)]) -> Row {
     };
     let row = Row::alone(format!("{name}, break-even size"), "B", Target::Report, &sizes);
     // That there is none is an answer too.
-    Row { pass: true, ..row }.remarked(remark)
+    Row { pass: Some(true), ..row }.remarked(remark)
 }
 
 fn line(name: &str, bytes: u64, call: &Row, all: &Row, repeats: usize) -> String {
@@ -375,9 +375,12 @@ mod tests {
             break_even("f", &calm)
         };
         let found = row(&[(1 << 10, 0.9), (4 << 10, 1.1), (16 << 10, 1.0), (64 << 10, 0.5)]);
-        assert_eq!((found.ours, found.remark.as_str(), found.pass), (Some(16384.0), "from 16 KiB on", true));
+        assert_eq!(
+            (found.ours, found.remark.as_str(), found.pass),
+            (Some(16384.0), "from 16 KiB on", Some(true))
+        );
         let none = row(&[(1 << 10, 0.9), (4 << 10, 1.5)]);
-        assert_eq!((none.ours, none.pass), (None, true));
+        assert_eq!((none.ours, none.pass), (None, Some(true)));
         assert_eq!(none.remark, "nowhere up to 4 KiB; there 1.50 times as long");
         let unsure = break_even("f", &[(1 << 10, 0.5, Some(0.3))]);
         assert!(unsure.ours.is_none() && unsure.remark.contains("spread"), "{}", unsure.remark);

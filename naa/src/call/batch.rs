@@ -160,7 +160,7 @@ impl<'a> Batch<'a> {
             inputs: vec![name(input)],
             outputs: output.iter().map(name).collect(),
             bytes_in: *bytes,
-            ..Report::default()
+            ..self.peer.report()
         }
     }
 

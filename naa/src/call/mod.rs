@@ -13,6 +13,8 @@ mod single;
 mod stop;
 mod teller;
 
+use std::path::Path;
+
 use anyhow::Context as _;
 use mrsp::{
     FunctionCode,
@@ -20,7 +22,7 @@ use mrsp::{
     region::MAX_REGION_BYTES,
 };
 
-use crate::Usage;
+use crate::{Usage, provider};
 use files::Source;
 use offload::{Caller, Peer, Times, room_needed};
 use plan::Plan;
@@ -31,6 +33,10 @@ pub(crate) use args::Args;
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (device, server, config) = args.patience.open(&args.peer)?;
     let peer = Peer { device, server, config, timeout: args.patience.timeout };
+    // Where JSON goes to standard error it has nothing else.
+    if !(args.json && args.out.iter().any(|path| path == Path::new("-"))) {
+        provider::tell(peer.device.why());
+    }
     let function = number(&args.function, &peer)?;
     plan::check(args, function)?;
     let inputs = names::expand(&args.input)?;

@@ -3,9 +3,11 @@
 use std::{
     net::SocketAddr,
     ops::Range,
+    sync::mpsc,
     time::{Duration, Instant},
 };
 
+use anyhow::{Context as _, bail};
 use mrsp::{
     FunctionCode, ReturnCode, U24,
     builtin::{Arguments, BLOCK_BYTES},
@@ -16,6 +18,7 @@ use super::{
     files::Source,
     plan::Plan,
     progress::{Progress, TICK},
+    report::Report,
 };
 use crate::{peer, show};
 
@@ -27,6 +30,13 @@ pub(super) struct Peer {
     pub(super) config: SessionConfig,
     /// What a call may take.
     pub(super) timeout: Option<Duration>,
+}
+
+impl Peer {
+    /// What all calls of it have in common.
+    pub(super) fn report(&self) -> Report {
+        Report { provider: self.device.provider(), why: self.device.why().to_owned(), ..Report::default() }
+    }
 }
 
 /// What one call took.
@@ -168,7 +178,7 @@ impl<'a> Caller<'a> {
             None => {
                 let start = Instant::now();
                 progress.phase(format!("connecting to {}", peer.server));
-                let session = Session::connect(&peer.device, peer.server, &layout.params(), &peer.config)?;
+                let session = peer.connect(layout.params(), progress)?;
                 times.connect += start.elapsed();
                 Open { session, layout, produced: Vec::new() }
             }
@@ -227,6 +237,24 @@ impl Open {
 }
 
 impl Peer {
+    /// On a thread of its own, which is left behind when the user has had enough: the process ends.
+    fn connect(&self, params: Vec<Param<'static>>, progress: &mut Progress) -> anyhow::Result<Session> {
+        let (device, server, config) = (self.device.clone(), self.server, self.config.clone());
+        let (tell, told) = mpsc::sync_channel(1);
+        let connecting = std::thread::Builder::new().name("naa-connect".into()).spawn(move || {
+            // Nobody may be waiting any more.
+            let _ = tell.send(Session::connect(&device, server, &params, &config));
+        });
+        connecting.context("cannot start a thread to connect; raise `ulimit -u`")?;
+        loop {
+            match told.recv_timeout(TICK) {
+                Ok(session) => return Ok(session?),
+                Err(mpsc::RecvTimeoutError::Timeout) => progress.tick()?,
+                Err(mpsc::RecvTimeoutError::Disconnected) => bail!("connecting to {server} panicked"),
+            }
+        }
+    }
+
     /// Calls; gives the bytes written last.
     fn wait(
         &self,

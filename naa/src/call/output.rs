@@ -5,6 +5,7 @@
 //! lock which files are nobody's any more.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, TryLockError},
     io::{self, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
@@ -15,6 +16,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 
 use super::stop::Interrupted;
+use crate::Usage;
 
 /// Bytes between two looks at the progress.
 const STRIDE: usize = 4 << 20;
@@ -86,6 +88,33 @@ impl Sink {
         ready()?;
         partial.rename(&target).with_context(failed)
     }
+}
+
+/// Refuses two results for one place. Devices and pipes take any number.
+pub(super) fn check_distinct(sinks: &[Sink]) -> anyhow::Result<()> {
+    let mut taken = BTreeSet::new();
+    for sink in sinks {
+        if sink.is_stdout() {
+            if !taken.insert(PathBuf::from(STDOUT[0])) {
+                let text =
+                    "standard output would get two results, and nobody could tell them apart; name files";
+                return Err(Usage::error(text));
+            }
+        } else if sink.folder().is_some() && !taken.insert(real_path(&sink.path)) {
+            let text = format!("{} would be written twice; name each output", sink.path.display());
+            return Err(Usage::error(text));
+        }
+    }
+    Ok(())
+}
+
+/// The file that writing to `path` makes or replaces, however it is named.
+fn real_path(path: &Path) -> PathBuf {
+    let target = link_target(path);
+    let folder = folder_of(&target);
+    // A folder that cannot be read is found out when something is written to it.
+    let folder = folder.canonicalize().unwrap_or(folder);
+    target.file_name().map_or(target.clone(), |name| folder.join(name))
 }
 
 /// An unfinished file. Goes away unless it is renamed.
@@ -229,6 +258,27 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), count(&folder)), (b"old".to_vec(), 1));
         sink.write(b"new", || Ok(()), || Ok(())).unwrap();
         assert_eq!((fs::read(&path).unwrap(), count(&folder)), (b"new".to_vec(), 1));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn two_results_are_not_for_one_place() {
+        let folder = folder("distinct");
+        let refusal = |names: &[&str]| {
+            let sinks: Vec<_> = names.iter().map(|name| Sink::new(Path::new(name), false).unwrap()).collect();
+            check_distinct(&sinks).err().map(|error| error.to_string())
+        };
+        let file = |name: &str| folder.join(name).display().to_string();
+        let (result, same, link) = (file("result"), file("./result"), file("link"));
+        std::os::unix::fs::symlink("result", &link).unwrap();
+        assert_eq!(refusal(&["-", &result, &file("other"), "/dev/null", "/dev/null"]), None);
+        for twice in [&result, &same, &link] {
+            let text = refusal(&["-", &result, twice]).unwrap();
+            assert!(text.contains(&format!("{twice} would be written twice")), "{text}");
+        }
+        for stdout in STDOUT {
+            assert!(refusal(&[&result, "-", stdout]).unwrap().contains("standard output"), "{stdout}");
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -164,7 +164,10 @@ fn whole(input: &Source, bytes: usize, what: &str) -> anyhow::Result<u64> {
     let len = input.len();
     if !len.is_multiple_of(bytes) {
         let file = input.path().display();
-        let text = format!("{file} has {len} bytes, which is no whole number of {what} of {bytes} bytes");
+        let text = format!(
+            "{file} has {len} bytes, which is no whole number of {what} of {bytes} bytes; give a file of them and \
+             nothing else"
+        );
         return Err(Usage::error(text));
     }
     Ok((len / bytes) as u64)
@@ -217,8 +220,8 @@ fn sum(args: &Args, inputs: &[Source]) -> anyhow::Result<Arguments> {
 
 /// Two of m, n, k tell the third; square matrices tell all.
 fn product(args: &Args, inputs: &[Source]) -> anyhow::Result<Plan> {
-    let lens: Vec<_> = inputs.iter().map(|input| input.len() as u64 / 8).collect();
-    let &[a, b] = lens.as_slice() else { return Err(missing_inputs(2)) };
+    let [left, right] = inputs else { return Err(missing_inputs(2)) };
+    let (a, b) = (elements(left, Element::F64)?, elements(right, Element::F64)?);
     let by = |total: u64, side: Option<u64>| side.and_then(|side| total.checked_div(side));
     // Only of square matrices the shape is plain.
     let root = Some(a.isqrt()).filter(|r| args.m.is_none() && args.n.is_none() && a == b && r * r == a);

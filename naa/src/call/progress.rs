@@ -5,9 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::stop::{self, Interrupted};
+use crate::show;
 
 /// Nothing is shown before.
 const QUIET: Duration = Duration::from_millis(500);
@@ -77,16 +78,64 @@ impl Drop for Progress {
 }
 
 /// Of many calls: files and bytes done, rate, time left.
-pub(super) fn of_files(files: usize, bytes: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+pub(super) struct OfFiles {
+    bar: ProgressBar,
+    files: usize,
+    ended: usize,
+}
+
+impl OfFiles {
+    pub(super) fn new(files: usize, bytes: u64) -> Self {
+        let bar = if std::io::stderr().is_terminal() {
+            ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr())
+        } else {
+            ProgressBar::hidden()
+        };
+        // Only a message is cut to the terminal's width. The template is a constant, so the default is never used.
+        let style = ProgressStyle::with_template("{bar:10} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self { bar, files, ended: 0 }
     }
-    let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr());
-    // The template is a constant, so the default is never used.
-    let style = ProgressStyle::with_template(
-        "{bar:25} {msg}, {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left",
-    );
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_message(format!("0 of {files} files"));
-    bar
+
+    /// `ended` files by now, the last one of `bytes` bytes.
+    pub(super) fn advance(&mut self, bytes: u64, ended: usize) {
+        self.ended = ended;
+        self.bar.inc(bytes);
+        self.tick();
+    }
+
+    pub(super) fn tick(&self) {
+        let bytes = [self.bar.position(), self.bar.length().unwrap_or_default()];
+        let text = of_files([self.ended, self.files], bytes, self.bar.per_sec() as u64, self.bar.eta());
+        self.bar.set_message(text);
+    }
+
+    /// Prints something without the bar in between.
+    pub(super) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
+    }
+
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Done, and of how many; bytes per second.
+fn of_files(files: [usize; 2], bytes: [u64; 2], rate: u64, left: Duration) -> String {
+    let ([done, all], [bytes, total, rate]) = (files, [bytes[0], bytes[1], rate].map(show::bytes));
+    format!("{done} of {all} files, {bytes} of {total}, {rate}/s, {:#} left", HumanDuration(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_about_files_fits_a_terminal() {
+        const GIB: u64 = 1 << 30;
+        let text = of_files([99_998, 99_999], [1022 * GIB, 1023 * GIB], GIB / 3 * 2, Duration::from_secs(59));
+        assert_eq!(text, "99998 of 99999 files, 1022 GiB of 1023 GiB, 683 MiB/s, 59s left");
+        // "{bar:10} " comes before it.
+        assert!(text.len() <= 80 - 11, "{text}");
+    }
 }

@@ -27,6 +27,9 @@ pub(super) enum Status {
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub(super) struct Report {
     pub(super) function: String,
+    pub(super) provider: &'static str,
+    /// Which provider, and why that.
+    pub(super) why: String,
     pub(super) inputs: Vec<String>,
     pub(super) outputs: Vec<String>,
     pub(super) status: Status,

@@ -1,6 +1,6 @@
 //! One call, whose inputs and outputs were all named.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use mrsp::{FunctionCode, builtin};
 
@@ -13,16 +13,11 @@ use super::{
     progress::Progress,
     report::{Report, Status},
 };
-use crate::{Usage, show};
+use crate::show;
 
 pub(super) fn run(args: &Args, function: FunctionCode, peer: &Peer, paths: &[PathBuf]) -> anyhow::Result<()> {
     let sinks = args.out.iter().map(|path| Sink::new(path, args.sync)).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut files = args.out.iter().filter(|path| path.is_file() || !path.exists());
-    if let Some(twice) = files.find(|path| args.out.iter().filter(|other| other == path).count() > 1)
-        && twice.as_path() != Path::new("-")
-    {
-        return Err(Usage::error(format!("{} would be written twice; name each output", twice.display())));
-    }
+    output::check_distinct(&sinks)?;
     sinks.iter().filter_map(Sink::folder).for_each(|folder| output::remove_abandoned(&folder));
     let mut inputs = paths.iter().map(|path| Source::open(path)).collect::<anyhow::Result<Vec<_>>>()?;
     let plan = Plan::new(args, function, &inputs, sinks.len())?;
@@ -34,7 +29,7 @@ pub(super) fn run(args: &Args, function: FunctionCode, peer: &Peer, paths: &[Pat
         inputs: names(paths),
         outputs: names(&args.out),
         bytes_in: inputs.iter().map(|input| input.len() as u64).sum(),
-        ..Report::default()
+        ..peer.report()
     };
     let stdout_is_data = sinks.iter().any(Sink::is_stdout);
     let mut caller = Caller::new(peer, None);

@@ -7,13 +7,12 @@ use std::{
 };
 
 use anyhow::anyhow;
-use indicatif::ProgressBar;
 
 use super::{
     Args,
     batch::{Batch, Ended, is_lost},
     names::Item,
-    progress,
+    progress::{self, OfFiles},
     report::{Report, Status, print_checksum},
     stop::{self, Interrupted},
 };
@@ -27,7 +26,7 @@ pub(super) struct Teller<'a> {
     args: &'a Args,
     items: &'a [Item],
     batch: &'a Batch<'a>,
-    bar: ProgressBar,
+    progress: OfFiles,
     started: Instant,
     /// Results that wait for those before them.
     waiting: BTreeMap<usize, Report>,
@@ -53,7 +52,7 @@ impl<'a> Teller<'a> {
             args,
             items,
             batch,
-            bar: progress::of_files(items.len(), items.iter().map(|item| item.bytes).sum()),
+            progress: OfFiles::new(items.len(), items.iter().map(|item| item.bytes).sum()),
             started: Instant::now(),
             waiting: BTreeMap::new(),
             next: 0,
@@ -68,11 +67,11 @@ impl<'a> Teller<'a> {
         loop {
             match told.recv_timeout(progress::TICK) {
                 Ok(ended) => self.take(ended)?,
-                Err(mpsc::RecvTimeoutError::Timeout) => self.bar.tick(),
+                Err(mpsc::RecvTimeoutError::Timeout) => self.progress.tick(),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.bar.finish_and_clear();
+        self.progress.finish();
         Ok(())
     }
 
@@ -88,9 +87,8 @@ impl<'a> Teller<'a> {
             Some(error) if error.is::<Interrupted>() => report.status = Status::NotTried,
             Some(error) => self.fail(index, error),
         }
-        self.bar.inc(self.items[index].bytes);
         let ended = self.totals.done + self.totals.skipped + self.failed.len();
-        self.bar.set_message(format!("{ended} of {} files", self.items.len()));
+        self.progress.advance(self.items[index].bytes, ended);
         self.waiting.insert(index, report);
         while let Some(report) = self.waiting.remove(&self.next) {
             let index = self.next;
@@ -107,14 +105,14 @@ impl<'a> Teller<'a> {
         } else if self.items.len() > 1 {
             let name = self.items[index].input.display().to_string();
             let text = if told.contains(&name) { told } else { format!("{name}: {told}") };
-            self.bar.suspend(|| eprintln!("naa: {text}"));
+            self.progress.suspend(|| eprintln!("naa: {text}"));
         }
         self.failed.push(index);
         self.first.get_or_insert(error);
     }
 
     fn print(&self, index: usize, report: &Report) -> anyhow::Result<()> {
-        self.bar.suspend(|| {
+        self.progress.suspend(|| {
             if self.args.json {
                 return report.print_json(false);
             }

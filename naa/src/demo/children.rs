@@ -2,21 +2,19 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr},
     os::unix::process::CommandExt,
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
+use naa_provider::Choice;
 
 use super::cases::Extent;
+use crate::provider::own_address;
 
 /// This program's file, also when it has been replaced meanwhile.
 pub(crate) const EXECUTABLE: &str = "/proc/self/exe";
-/// RoCEv2's UDP port, of which a server needs all of an address.
-const ROCE_PORT: u16 = 4791;
-/// Loopback addresses looked at.
-const CANDIDATES: u32 = 64;
 
 /// This program with other arguments.
 fn this_program() -> Command {
@@ -25,55 +23,45 @@ fn this_program() -> Command {
     command
 }
 
-/// A loopback address without a RoCEv2 stack. Where the search begins differs from process to process.
-fn free_address() -> anyhow::Result<IpAddr> {
-    let first = std::process::id().wrapping_mul(CANDIDATES);
-    for index in 0..CANDIDATES {
-        // 127.0.1.1 is the machine's name on some systems; 127.0.0.1 is where servers usually are.
-        let [_, _, high, low] = (first.wrapping_add(index) % (120 << 8) + (128 << 8)).to_be_bytes();
-        let address = IpAddr::V4(Ipv4Addr::new(127, 0, high, low));
-        if UdpSocket::bind((address, ROCE_PORT)).is_ok() {
-            return Ok(address);
-        }
-    }
-    bail!(
-        "UDP port {ROCE_PORT} is taken on every loopback address tried; where kernel soft-RoCE holds it, \
-         `modprobe -r rdma_rxe` frees it, or use another network namespace: `unshare -rn`, `ip link set lo up`"
-    )
-}
-
 /// A server process that is ready.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
     address: SocketAddr,
+    why: String,
     _stdin: Option<ChildStdin>,
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Server {
-    pub(crate) fn start() -> anyhow::Result<Self> {
+    pub(crate) fn start(choice: Choice) -> anyhow::Result<Self> {
         // Between looking and binding somebody else may take an address.
-        Self::start_at(free_address()?).or_else(|_| Self::start_at(free_address()?))
+        Self::start_at(own_address(choice)?, choice).or_else(|_| Self::start_at(own_address(choice)?, choice))
     }
 
-    fn start_at(address: IpAddr) -> anyhow::Result<Self> {
+    fn start_at(address: IpAddr, choice: Choice) -> anyhow::Result<Self> {
         let mut command = this_program();
         command.args(["serve", "--port", "0", "--json", "--until-eof", "--bind", &address.to_string()]);
+        command.args(["--provider", choice.name()]);
         let mut child = command.spawn().context("cannot start the server process")?;
         let stdin = child.stdin.take();
         let mut stdout = BufReader::new(child.stdout.take().context("the server process has no output")?);
         let mut line = String::new();
         stdout.read_line(&mut line).context("cannot read from the server process")?;
-        let address = ready_address(&line).with_context(|| match child.wait() {
+        let (address, why) = ready(&line).with_context(|| match child.wait() {
             Ok(status) => format!("the server process did not start on {address}: {status}"),
             Err(error) => format!("the server process did not start on {address}: {error}"),
         })?;
-        Ok(Self { child, address, _stdin: stdin, _stdout: stdout })
+        Ok(Self { child, address, why, _stdin: stdin, _stdout: stdout })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Its provider, and why that.
+    pub(crate) fn why(&self) -> &str {
+        &self.why
     }
 
     /// Its process ID.
@@ -89,9 +77,10 @@ impl Server {
 }
 
 /// From the line a server prints when it is ready.
-fn ready_address(line: &str) -> Option<SocketAddr> {
+fn ready(line: &str) -> Option<(SocketAddr, String)> {
     let ready: serde_json::Value = serde_json::from_str(line).ok()?;
-    ready.get("address")?.as_str()?.parse().ok()
+    let text = |name| ready.get(name)?.as_str();
+    Some((text("address")?.parse().ok()?, text("why")?.to_owned()))
 }
 
 /// A host process.
@@ -103,10 +92,11 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn start(server: SocketAddr, extent: Extent) -> anyhow::Result<Self> {
-        let address = free_address()?;
+    pub(crate) fn start(server: SocketAddr, choice: Choice, extent: Extent) -> anyhow::Result<Self> {
+        let address = own_address(choice)?;
         let mut command = this_program();
         command.args(["demo", "--host", &server.to_string(), "--local", &address.to_string()]);
+        command.args(["--provider", choice.name()]);
         command.args(match extent {
             Extent::Quick => &["--quick"][..],
             Extent::Usual => &[],

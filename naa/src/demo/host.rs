@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use naa_host::{Device, Param, Session, SessionConfig, builtin::Job};
+use naa_host::{Choice, Device, Param, Session, SessionConfig, builtin::Job};
 
 use super::{
     Row,
@@ -14,10 +14,10 @@ use super::{
     prepare::{Prepared, Task, prepare},
 };
 
-pub(super) fn run(extent: Extent, server: SocketAddr, local: IpAddr) -> anyhow::Result<()> {
+pub(super) fn run(extent: Extent, server: SocketAddr, local: IpAddr, choice: Choice) -> anyhow::Result<()> {
     // Without the demonstration there is nobody to report to.
     crate::signals::on_stdin_end(|| std::process::exit(1))?;
-    let device = Device::open(local)?;
+    let device = Device::open_with(local, choice)?;
     for case in extent.cases() {
         let prepared = prepare(case)?;
         let done = offload(&device, server, &prepared)?;

@@ -8,15 +8,15 @@ mod host;
 pub(crate) mod prepare;
 
 use std::{
-    fs::File,
     io::{BufRead, BufReader, IsTerminal, Write},
     net::{IpAddr, SocketAddr},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::Duration,
 };
 
 use anyhow::{Context as _, bail, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use naa_bench::Json;
 
 use crate::show;
 use cases::{Case, Extent};
@@ -43,6 +43,8 @@ pub(crate) struct Args {
     /// Write the rows as JSON; - is standard output, and the table goes to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    provider: crate::provider::Args,
     /// Be the host process for this server
     #[arg(long, hide = true, value_name = "ADDR:PORT", requires = "local")]
     host: Option<SocketAddr>,
@@ -64,6 +66,8 @@ struct Row {
 
 #[derive(Debug, serde::Serialize)]
 struct Report {
+    /// The provider, and why that.
+    why: String,
     rows: Vec<Row>,
 }
 
@@ -74,19 +78,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         _ => Extent::Usual,
     };
     if let Some((server, local)) = args.host.zip(args.local) {
-        return host::run(extent, server, local);
+        return host::run(extent, server, local, args.provider.choice()?);
     }
+    let choice = args.provider.choice()?;
     let json = args.json.as_deref().map(Json::open).transpose()?;
     let mut table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
-    let server = Server::start()?;
-    let host = Host::start(server.address(), extent)?;
+    let server = Server::start(choice)?;
+    let host = Host::start(server.address(), choice, extent)?;
     table.line(&format!("server {} at {}, host at {}", server.id(), server.address(), host.address()))?;
+    table.line(server.why())?;
+    let why = server.why().to_owned();
     let rows = collect(host, &extent.cases(), &mut table);
     server.end();
     let rows = rows?;
     let (all, wrong) = (rows.len(), rows.iter().filter(|row| !row.verified).count());
     if let Some(json) = json {
-        json.write(&Report { rows })?;
+        json.write(&Report { why, rows })?;
     }
     ensure!(wrong == 0, "{wrong} of {all} results differ from the local computation");
     table.line(&format!("all {all} results agree with the local computation"))
@@ -171,37 +178,5 @@ impl Table {
             "{function:16}  {input:15}  {bytes_in:>8}  {bytes_out:>9}  {local:>8}  {offloaded:>9}  {goodput:>10}  \
              {verified}"
         ))
-    }
-}
-
-/// Where the rows go, opened before the calls begin.
-#[derive(Debug)]
-enum Json {
-    Stdout,
-    File(File, PathBuf),
-}
-
-impl Json {
-    fn open(path: &Path) -> anyhow::Result<Self> {
-        if path == Path::new("-") {
-            return Ok(Self::Stdout);
-        }
-        // What it has stays until there is something to replace it.
-        let opened = File::options().write(true).create(true).truncate(false).open(path);
-        let file = opened.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self::File(file, path.into()))
-    }
-
-    fn write(self, report: &Report) -> anyhow::Result<()> {
-        let mut text = serde_json::to_string_pretty(report)?;
-        let (mut file, path) = match self {
-            Self::Stdout => return Ok(show::line(&text)?),
-            Self::File(file, path) => (file, path),
-        };
-        text.push('\n');
-        // Pipes and devices have no length.
-        let emptied = if path.is_file() { file.set_len(0) } else { Ok(()) };
-        let written = emptied.and_then(|()| file.write_all(text.as_bytes()));
-        written.with_context(|| format!("cannot write {}", path.display()))
     }
 }

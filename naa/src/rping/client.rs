@@ -16,7 +16,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         Some(ip) => ip,
         None => roce_udp::source_for(args.address)?,
     };
-    let device = Device::open(local, false)?;
+    let device = Device::open(local, args.provider.choice()?, false)?;
     let mut link = Link::new(&device, args.size)?;
     let path_mtu = connect(&device, &mut link, args)?;
     let start = Instant::now();
@@ -29,7 +29,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     link.close();
     let report = Report {
         role: "client",
-        provider: device.context.attr().name.clone(),
+        provider: device.context.attr().provider,
+        why: device.why.clone(),
+        device: device.context.attr().name.clone(),
         peer: socket(args.address, args.port).to_string(),
         path_mtu,
         size: args.size,
@@ -42,8 +44,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn connect(device: &Device, link: &mut Link, args: &Args) -> anyhow::Result<u32> {
     let server = socket(args.address, args.port);
-    link.bind(device.channel.connect(&link.qp, server, &conn_param())?);
-    match device.next_event(None)? {
+    let id = device.channel.connect(&link.qp, server, &conn_param())?;
+    link.bind(id);
+    match device.next_event_of(id, None)? {
         CmEvent::Established { param, .. } => Ok(param.path_mtu),
         CmEvent::Rejected { reason, .. } => {
             bail!(

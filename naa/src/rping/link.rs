@@ -1,33 +1,64 @@
 //! One connection of rping: a queue pair, its buffers, and waiting for what comes next.
 
 use std::{
+    collections::VecDeque,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
+use naa_provider::{Choice, Opened};
 use verbs::{
     Access, Channel, CmEvent, CmId, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,
-    SendFlags, SendOp, SendWr, WaitMode, Wake, Wc, WcOpcode, WcStatus,
+    SendFlags, SendOp, SendWr, Sge, WaitMode, WaitOn, Wake, Wc, WcOpcode, WcStatus,
 };
 
 /// Longer than a peer takes between two messages of a round.
 const PATIENCE: Duration = Duration::from_secs(60);
 const ADVERTISEMENT: usize = 16;
 
+/// Events for later. Cloning shares them.
+#[derive(Clone, Default)]
+struct Others(Arc<Mutex<VecDeque<CmEvent>>>);
+
+impl Others {
+    /// More clients than this do not wait.
+    const MOST: usize = 64;
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<CmEvent>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, event: CmEvent) {
+        let mut events = self.lock();
+        if matches!(event, CmEvent::ConnectRequest { .. }) {
+            if events.len() < Self::MOST {
+                events.push_back(event);
+            }
+        } else {
+            // A client that is gone waits no more.
+            events.retain(|waiting| waiting.id() != event.id());
+        }
+    }
+}
+
 pub(super) struct Device {
     pub(super) context: Context,
+    pub(super) why: String,
     pub(super) pd: Pd,
     pub(super) channel: Channel,
+    /// Events of other connections than the current one, met while waiting for its.
+    others: Others,
     /// The connection to end when the process is told to.
     current: Arc<Mutex<Option<CmId>>>,
 }
 
 impl Device {
-    pub(super) fn open(local: IpAddr, must_listen: bool) -> anyhow::Result<Self> {
+    pub(super) fn open(local: IpAddr, choice: Choice, must_listen: bool) -> anyhow::Result<Self> {
         let options = roce_udp::Options { must_listen, ..roce_udp::Options::default() };
-        let context = roce_udp::open(local, &options).context("cannot open the embedded device")?;
+        let Opened { context, why } = naa_provider::open(local, choice, &options)?;
+        crate::provider::tell(&why);
         let (pd, channel) = (context.alloc_pd()?, context.create_channel()?);
         let current = Arc::new(Mutex::new(None));
         let (ours, told) = (current.clone(), channel.clone());
@@ -38,17 +69,33 @@ impl Device {
             }
             std::process::exit(130);
         })?;
-        Ok(Self { context, pd, channel, current })
+        Ok(Self { context, why, pd, channel, others: Others::default(), current })
     }
 
-    pub(super) fn next_event(&self, patience: Option<Duration>) -> anyhow::Result<CmEvent> {
-        let deadline = patience.map(|p| Instant::now() + p);
+    /// What happens next to any connection.
+    pub(super) fn next_event(&self) -> anyhow::Result<CmEvent> {
         loop {
+            if let Some(event) = self.others.lock().pop_front() {
+                return Ok(event);
+            }
             if let Some(event) = self.channel.next_event()? {
                 return Ok(event);
             }
-            if self.channel.wait(WaitMode::Block, deadline)? == Wake::TimedOut {
-                bail!("the peer did not answer the handshake in time");
+            self.channel.wait(WaitMode::Block, None)?;
+        }
+    }
+
+    /// What happens next to connection `id`; the peer has until then.
+    pub(super) fn next_event_of(&self, id: CmId, patience: Option<Duration>) -> anyhow::Result<CmEvent> {
+        let deadline = patience.map(|p| Instant::now() + p);
+        loop {
+            match self.channel.next_event()? {
+                Some(event) if event.id() == id => return Ok(event),
+                Some(event) => self.others.keep(event),
+                None if self.channel.wait(WaitMode::Block, deadline)? == Wake::TimedOut => {
+                    bail!("the peer did not answer the handshake in time");
+                }
+                None => {}
             }
         }
     }
@@ -68,6 +115,8 @@ pub(super) struct Link {
     id: Option<CmId>,
     current: Arc<Mutex<Option<CmId>>>,
     channel: Channel,
+    others: Others,
+    context: Context,
 }
 
 /// What a link saw.
@@ -100,6 +149,8 @@ impl Link {
             id: None,
             current: device.current.clone(),
             channel: device.channel.clone(),
+            others: device.others.clone(),
+            context: device.context.clone(),
         };
         link.post_recv()?;
         Ok(link)
@@ -115,14 +166,23 @@ impl Link {
         Ok(self.qp.post_recv(&RecvWr { wr_id: 0, sges: &[self.control.sge(0, ADVERTISEMENT as u32)] })?)
     }
 
-    fn completion(&self) -> anyhow::Result<Wc> {
+    /// The next completion; `None` if the peer has closed the connection and all completions before were taken.
+    fn completion(&self) -> anyhow::Result<Option<Wc>> {
         let deadline = Some(Instant::now() + PATIENCE);
+        let on = WaitOn { cq: Some(self.cq.id()), channel: Some(self.channel.id()) };
         loop {
             if let Some(wc) = self.cq.poll_one()? {
-                return Ok(wc);
+                return Ok(Some(wc));
             }
-            if self.cq.wait(WaitMode::Adaptive, deadline)? == Wake::TimedOut {
-                bail!("the peer went silent for {} s", PATIENCE.as_secs());
+            match self.channel.next_event()? {
+                Some(CmEvent::Disconnected { id }) if Some(id) == self.id => return Ok(self.cq.poll_one()?),
+                // Its confirmation, late.
+                Some(event) if Some(event.id()) == self.id => {}
+                Some(event) => self.others.keep(event),
+                None if self.context.wait(on, WaitMode::Adaptive, deadline)? == Wake::TimedOut => {
+                    bail!("the peer went silent for {} s", PATIENCE.as_secs());
+                }
+                None => {}
             }
         }
     }
@@ -130,7 +190,7 @@ impl Link {
     /// Waits for the peer's next message. Send completions met on the way are checked.
     pub(super) fn receive(&self) -> anyhow::Result<Seen> {
         loop {
-            let wc = self.completion()?;
+            let Some(wc) = self.completion()? else { return Ok(Seen::Closed) };
             match (wc.status, wc.opcode) {
                 (WcStatus::Success, WcOpcode::Recv) => break,
                 (WcStatus::Success, _) => {}
@@ -153,12 +213,13 @@ impl Link {
         message[..8].copy_from_slice(&self.buffer.addr().to_be_bytes());
         message[8..12].copy_from_slice(&self.buffer.rkey().to_be_bytes());
         message[12..].copy_from_slice(&size.to_be_bytes());
+        // The last one is not needed any more: the peer has answered it.
         self.control.memory().write(ADVERTISEMENT, &message);
-        self.post(SendOp::Send, Payload::Inline(&message))
+        self.post(SendOp::Send, self.control.sge(ADVERTISEMENT as u64, ADVERTISEMENT as u32))
     }
 
-    pub(super) fn post(&self, op: SendOp, payload: Payload<'_>) -> anyhow::Result<()> {
-        let wr = SendWr { wr_id: 1, op, payload, flags: SendFlags::SIGNALED };
+    fn post(&self, op: SendOp, sge: Sge) -> anyhow::Result<()> {
+        let wr = SendWr { wr_id: 1, op, payload: Payload::Sges(&[sge]), flags: SendFlags::SIGNALED };
         self.qp.post_send(&[wr]).map_err(|(_, e)| e)?;
         Ok(())
     }
@@ -166,9 +227,9 @@ impl Link {
     /// Posts a READ or WRITE of our buffer's first `size` bytes and waits until it is complete.
     pub(super) fn transfer(&self, op: SendOp, size: u32) -> anyhow::Result<()> {
         let wanted = if matches!(op, SendOp::Read(_)) { WcOpcode::Read } else { WcOpcode::Write };
-        self.post(op, Payload::Sges(&[self.buffer.sge(0, size)]))?;
+        self.post(op, self.buffer.sge(0, size))?;
         loop {
-            let wc = self.completion()?;
+            let wc = self.completion()?.context("the peer closed the connection")?;
             if !wc.status.is_success() {
                 bail!("{wanted:?} failed: {}", wc.status);
             }

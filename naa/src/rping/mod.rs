@@ -46,6 +46,8 @@ pub(crate) struct Args {
     /// Server: serve one client after another
     #[arg(short = 'P')]
     persistent: bool,
+    #[command(flatten)]
+    provider: crate::provider::Args,
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
@@ -55,7 +57,9 @@ pub(crate) struct Args {
 #[derive(Debug, serde::Serialize)]
 struct Report {
     role: &'static str,
-    provider: String,
+    provider: &'static str,
+    why: String,
+    device: String,
     peer: String,
     path_mtu: u32,
     size: u32,
@@ -77,7 +81,7 @@ impl Report {
                 self.peer,
                 self.seconds,
                 self.path_mtu,
-                self.provider,
+                self.device,
                 if self.validated { ", validated" } else { "" }
             );
         }

@@ -15,14 +15,14 @@ use super::{
 const CONFIRM: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let device = Device::open(args.address, true)?;
+    let device = Device::open(args.address, args.provider.choice()?, true)?;
     let (listener, port) = device.channel.listen(args.port, 8)?;
     if args.verbose {
         eprintln!("listening on {} ({})", socket(args.address, port), device.context.attr().name);
     }
     loop {
         // Events of clients that are gone come in between.
-        let CmEvent::ConnectRequest { id, endpoints, .. } = device.next_event(None)? else { continue };
+        let CmEvent::ConnectRequest { id, endpoints, .. } = device.next_event()? else { continue };
         let served = serve(&device, args, id, endpoints.remote.to_string());
         if !args.persistent {
             device.channel.destroy_id(listener)?;
@@ -38,13 +38,10 @@ fn serve(device: &Device, args: &Args, id: CmId, peer: String) -> anyhow::Result
     let mut link = Link::new(device, 65536)?;
     link.bind(id);
     device.channel.accept(id, &link.qp, &conn_param()).context("cannot accept")?;
-    let path_mtu = loop {
-        match device.next_event(Some(CONFIRM))? {
-            CmEvent::Established { id: which, param } if which == id => break param.path_mtu,
-            event if event.id() == id => bail!("the client went away during the handshake"),
-            _ => {}
-        }
+    let CmEvent::Established { param, .. } = device.next_event_of(id, Some(CONFIRM))? else {
+        bail!("the client went away during the handshake")
     };
+    let path_mtu = param.path_mtu;
     let start = Instant::now();
     let (mut rounds, mut size) = (0, 0);
     while let Some(bytes) = round(&link, args)? {
@@ -52,8 +49,10 @@ fn serve(device: &Device, args: &Args, id: CmId, peer: String) -> anyhow::Result
         rounds += 1;
     }
     let seconds = start.elapsed().as_secs_f64();
-    let provider = device.context.attr().name.clone();
-    let report = Report { role: "server", provider, peer, path_mtu, size, rounds, seconds, validated: false };
+    let attr = device.context.attr();
+    let (provider, why, device) = (attr.provider, device.why.clone(), attr.name.clone());
+    let (role, validated) = ("server", false);
+    let report = Report { role, provider, why, device, peer, path_mtu, size, rounds, seconds, validated };
     report.print(args.json)
 }
 

@@ -1,0 +1,41 @@
+//! How large a session's queues are, and what a device's limits leave of the configuration.
+
+use verbs::QpCap;
+
+use crate::config::Config;
+
+/// Work requests of a session beside one WRITE per region: the advertisement, probes, a failure's response.
+const SPARE_SENDS: u32 = 8;
+const RECEIVES: u32 = 4;
+
+/// The queue pair of a session.
+pub(super) fn queue_pair(config: &Config) -> QpCap {
+    QpCap { max_send_wr: send_depth(config), max_recv_wr: RECEIVES, max_sge: 1, late_acks: true }
+}
+
+/// Completions of a session that wait at a time, at most.
+pub(super) fn completions(config: &Config) -> u32 {
+    send_depth(config) + RECEIVES
+}
+
+fn send_depth(config: &Config) -> u32 {
+    u32::from(config.limits.max_regions) + SPARE_SENDS
+}
+
+/// A response is one WRITE per region.
+pub(super) fn limit_regions(config: &mut Config, max_qp_wr: u32) {
+    let most = u8::try_from(max_qp_wr.saturating_sub(SPARE_SENDS)).unwrap_or(u8::MAX);
+    if config.limits.max_regions > most {
+        tracing::warn!(
+            regions = most,
+            asked = config.limits.max_regions,
+            "the device's queue pairs hold {max_qp_wr} work requests, which is for fewer regions than asked for"
+        );
+        config.limits.max_regions = most;
+    }
+}
+
+/// Regions are accounted in whole pages, limits given in bytes.
+pub(super) fn page_slack(config: &Config) -> u64 {
+    u64::from(config.limits.max_regions) * region::page_size() as u64
+}

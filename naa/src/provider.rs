@@ -1,0 +1,64 @@
+//! `--provider`: whose device a command opens, and telling whose it is.
+
+use std::{
+    io::Write,
+    net::{IpAddr, Ipv4Addr},
+};
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use naa_provider::{BadChoice, Choice, VARIABLE};
+use verbs_ibv::RdmaDevice;
+
+use crate::Usage;
+
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// verbs: NICs and soft-RoCE through rdma-core; embedded: our own stack on UDP; auto: verbs where an RDMA device has
+    /// the local address, else embedded [default: NAA_PROVIDER, else auto]
+    #[arg(long, value_name = "PROVIDER", hide_possible_values = true, value_parser = choices())]
+    provider: Option<Choice>,
+}
+
+fn choices() -> impl TypedValueParser<Value = Choice> {
+    let names = [Choice::Auto, Choice::Verbs, Choice::Embedded].map(Choice::name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Choice>())
+}
+
+impl Args {
+    /// # Errors
+    /// [`Usage`] for a bad `NAA_PROVIDER`.
+    pub(crate) fn choice(self) -> anyhow::Result<Choice> {
+        if let Some(choice) = self.provider {
+            return Ok(choice);
+        }
+        Choice::from_env().map_err(|BadChoice { value }| {
+            Usage::error(format!("{VARIABLE}={value}: no provider; {}", BadChoice::REMEDY))
+        })
+    }
+}
+
+/// An address of this machine for a process of ours: free on loopback, or an RDMA device's.
+pub(crate) fn own_address(choice: Choice) -> anyhow::Result<IpAddr> {
+    let of_device = || rdma_address(&verbs_ibv::devices());
+    match choice {
+        Choice::Embedded => Ok(roce_udp::free_loopback()?),
+        // Soft-RoCE takes the port on loopback too.
+        Choice::Auto => roce_udp::free_loopback().or_else(|none| Ok(of_device().ok_or(none)?)),
+        // Without a device the provider says what helps.
+        Choice::Verbs => Ok(of_device().unwrap_or(Ipv4Addr::LOCALHOST.into())),
+    }
+}
+
+/// One that RoCE v2 can use, and that needs no scope.
+fn rdma_address(devices: &[RdmaDevice]) -> Option<IpAddr> {
+    let ports = devices.iter().flat_map(|device| &device.ports).filter(|port| port.is_active());
+    let mut gids = ports.flat_map(|port| &port.gids).filter(|gid| gid.kind == "RoCE v2");
+    let is_local = |address: IpAddr| matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    gids.find(|gid| !is_local(gid.address)).map(|gid| gid.address)
+}
+
+/// Says which provider it is and why, beside the output.
+pub(crate) fn tell(why: &str) {
+    // Who closed standard error does not want to know.
+    let _ = writeln!(std::io::stderr(), "naa: {why}");
+}
