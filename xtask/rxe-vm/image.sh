@@ -13,7 +13,7 @@ version=$(ls kernel/lib/modules)
 depmod -b kernel "$version"
 
 # rxe refuses a network device ("failed to add") unless a crc32 shash is there first.
-wanted=(crc32_generic crc32-pclmul rdma_rxe rdma_ucm ib_uverbs virtio_pci 9p 9pnet_virtio overlay veth sch_netem af_packet)
+wanted=(crc32_generic crc32-pclmul rdma_rxe rdma_ucm ib_uverbs virtio_pci 9p 9pnet_virtio overlay veth virtio_net sch_netem af_packet)
 for module in "${wanted[@]}"; do
     # What the kernel has built in is not a module.
     modprobe -d kernel -S "$version" --show-depends "$module" 2>/dev/null || true

@@ -12,6 +12,7 @@ pub(crate) enum User {
     Fuzz,
     RxeVm,
     RpingMatrix,
+    Interop,
 }
 
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub(crate) struct Needed {
     users: &'static [User],
 }
 
-const VM: &[User] = &[User::RxeVm, User::RpingMatrix];
+const VM: &[User] = &[User::RxeVm, User::RpingMatrix, User::Interop];
 
 const PACKAGES: &[Needed] = &[
     Needed { probe: "c++", package: "g++", why: "compiles libFuzzer", users: &[User::Fuzz] },
@@ -40,7 +41,15 @@ const PACKAGES: &[Needed] = &[
         why: "programs of rdma-core on rxe0",
         users: VM,
     },
-    Needed { probe: "rping", package: "rdmacm-utils", why: "the referee", users: &[User::RpingMatrix] },
+    Needed { probe: "rping", package: "rdmacm-utils", why: "rping and librdmacm", users: VM },
+    Needed { probe: "ibv_devinfo", package: "ibverbs-utils", why: "shows devices", users: VM },
+    Needed { probe: "ib_write_bw", package: "perftest", why: "measures the kernel's stack", users: VM },
+    Needed {
+        probe: "tshark",
+        package: "tshark",
+        why: "a second opinion on captures",
+        users: &[User::Interop],
+    },
 ];
 
 fn missing(user: User) -> Vec<&'static Needed> {

@@ -72,12 +72,11 @@ fn boot(options: &Options, naa: &Path, mtu: u32, path_mtu: u32) -> Result<Vec<Ro
     let pcap = (!options.stand_in).then(|| folder.join(format!("path-mtu-{path_mtu}.pcap")));
     let words = ["bash", &script.to_string_lossy(), &naa.to_string_lossy(), sizes, &rounds.to_string()];
     let machine = rxe_vm::Options {
-        memory: 2048,
-        cpus: 2,
         limit: if options.quick { 300 } else { 1800 },
         pcap: pcap.clone(),
         mtu,
         command: words.into_iter().map(str::to_owned).chain([path_mtu.to_string()]).collect(),
+        ..Default::default()
     };
     let mut output = Vec::new();
     let status = rxe_vm::boot(&machine, &mut |bytes| {
