@@ -19,7 +19,7 @@ pub const LOCAL_IP_VARIABLE: &str = "NAA_LOCAL_IP";
 static OPENED: Mutex<BTreeMap<(u32, IpAddr, Provider), Weak<Inner>>> = Mutex::new(BTreeMap::new());
 
 /// Buffers stay registered as long as they live: that is what they are for.
-const KEEPING: VerbsOptions = VerbsOptions { cache_bytes: u64::MAX };
+const KEEPING: VerbsOptions = VerbsOptions { keep_registrations: true };
 
 /// An opened device. Cloning shares it, and so do all that open the same address in one process.
 ///

@@ -98,3 +98,30 @@ fn only_embedded(options: &roce_udp::Options) -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(choice: Choice) -> Chosen {
+        let why = "verbs: rxe0 has 10.9.0.1".into();
+        Chosen { provider: Provider::Verbs, why, local: "10.9.0.1".parse().unwrap(), choice }
+    }
+
+    #[test]
+    fn a_device_that_fails_is_never_replaced_but_the_other_provider_is_named() {
+        let error = Error::NoDevice("/dev/infiniband/rdma_cm cannot be opened".into());
+        let auto = chosen(Choice::Auto).failed(&error).to_string();
+        let expected = "no device: rxe0 has 10.9.0.1, but /dev/infiniband/rdma_cm cannot be opened; \
+                        or take --provider embedded";
+        assert_eq!(auto, expected);
+        assert_eq!(chosen(Choice::Verbs).failed(&error).to_string(), error.to_string());
+    }
+
+    #[test]
+    fn what_only_the_embedded_provider_does_is_refused_by_verbs() {
+        let options = roce_udp::Options { max_path_mtu: Some(1024), ..roce_udp::Options::default() };
+        let error = chosen(Choice::Auto).open(&options, &VerbsOptions::default()).unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)) && error.to_string().contains("ip link set"), "{error}");
+    }
+}

@@ -69,7 +69,6 @@ pub(crate) struct Ibv {
     device: Arc<sys::Device>,
     next: AtomicU32,
     next_connection: AtomicU64,
-    process: u32,
 }
 
 impl Ibv {
@@ -103,18 +102,17 @@ impl Ibv {
             of_connection: Table::new(),
             qps: Table::new(),
             queues: Table::new(),
-            registrations: Registrations::new(&device, options.cache_bytes),
+            registrations: Registrations::new(&device, options.keep_registrations),
             device,
             next: AtomicU32::new(1),
             next_connection: AtomicU64::new(1),
-            process: std::process::id(),
         })
     }
 
-    /// The kernel's objects are the parent's. Asked where something is made or slept for; posting and polling are
-    /// too quick for the system call.
+    /// The kernel's objects are the parent's. Asked where something is made, ended or slept for; posting and polling
+    /// are too quick for the system call.
     fn check_process(&self) -> Result<(), Error> {
-        if std::process::id() == self.process { Ok(()) } else { Err(Error::Forked) }
+        if self.device.maker.is_this() { Ok(()) } else { Err(Error::Forked) }
     }
 
     fn next(&self) -> u32 {
@@ -161,6 +159,7 @@ impl Driver for Ibv {
     }
 
     fn dealloc_pd(&self, pd: PdId) -> Result<(), Error> {
+        self.check_process()?;
         self.registrations.dealloc_pd(pd)
     }
 
@@ -174,6 +173,7 @@ impl Driver for Ibv {
     }
 
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error> {
+        self.check_process()?;
         self.registrations.dereg_mr(lkey)
     }
 
@@ -192,6 +192,7 @@ impl Driver for Ibv {
     }
 
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error> {
+        self.check_process()?;
         let queue = self.queue(cq)?;
         // This one, the table's, and whose queue pairs complete to it.
         if Arc::strong_count(&queue.cq) > 1 {
@@ -232,6 +233,7 @@ impl Driver for Ibv {
     }
 
     fn destroy_qp(&self, num: QpNum) -> Result<(), Error> {
+        self.check_process()?;
         let pair = self.qps.remove(num).ok_or_else(|| unknown_qp(num))?;
         // Whoever still holds the pair finds nothing in it.
         drop(lock_qp(&pair.qp).take());
@@ -262,6 +264,7 @@ impl Driver for Ibv {
     }
 
     fn destroy_channel(&self, id: ChannelId) -> Result<(), Error> {
+        self.check_process()?;
         for connection in self.channel(id)?.connections_left() {
             let _ = self.destroy_id(connection);
         }
@@ -302,18 +305,22 @@ impl Driver for Ibv {
     }
 
     fn accept(&self, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error> {
+        self.check_process()?;
         self.channel_of(id)?.accept(id, &self.qp(qp)?.qp, param)
     }
 
     fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error> {
+        self.check_process()?;
         self.channel_of(id)?.reject(id, private_data)
     }
 
     fn disconnect(&self, id: CmId) -> Result<(), Error> {
+        self.check_process()?;
         self.channel_of(id)?.disconnect(id)
     }
 
     fn destroy_id(&self, id: CmId) -> Result<(), Error> {
+        self.check_process()?;
         let channel = self.channel_of(id)?;
         self.of_connection.remove(id);
         channel.destroy(id)

@@ -25,10 +25,10 @@ use verbs::{Context, Error};
 /// How to open a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes of memory that stay registered after their registration ended, as long as their owner lives: the same
-    /// buffer again then costs nothing. A peer that knew the key keeps access until then, though without
-    /// a queue pair to use it, so a server wants 0.
-    pub cache_bytes: u64,
+    /// Memory stays registered after its registration ended, as long as its owner lives: the same buffer again then
+    /// costs nothing. The key stays valid too, though no queue pair of the session that knew it is left; a server,
+    /// whose hosts should have nothing to guess, does without.
+    pub keep_registrations: bool,
 }
 
 /// Whether rdma-core is installed.

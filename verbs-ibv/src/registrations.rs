@@ -35,7 +35,7 @@ impl Kept {
     }
 }
 
-/// A domain and what is kept in it, oldest first. Registrations go before their domain.
+/// A domain and what is kept in it. Registrations go before their domain.
 #[derive(Debug)]
 struct Domain {
     kept: Vec<Kept>,
@@ -57,20 +57,19 @@ struct Tables {
     domains: HashMap<PdId, Domain>,
     /// Nobody's, with something kept. The last is given out first.
     retired: Vec<Domain>,
-    kept_bytes: u64,
     next: u32,
 }
 
 #[derive(Debug)]
 pub(crate) struct Registrations {
     tables: Mutex<Tables>,
-    cache_bytes: u64,
+    keep: bool,
     device: Arc<sys::Device>,
 }
 
 impl Registrations {
-    pub(crate) fn new(device: &Arc<sys::Device>, cache_bytes: u64) -> Self {
-        Self { tables: Mutex::default(), cache_bytes, device: device.clone() }
+    pub(crate) fn new(device: &Arc<sys::Device>, keep: bool) -> Self {
+        Self { tables: Mutex::default(), keep, device: device.clone() }
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -113,21 +112,14 @@ impl Registrations {
         let domain = tables.domains.get_mut(&id).ok_or_else(|| unknown_pd(id))?;
         let found = domain.kept.iter().position(|kept| kept.is_of(memory, access));
         let mr = match found {
-            Some(at) => {
-                let mr = domain.kept.remove(at).mr;
-                tables.kept_bytes -= memory.len() as u64;
-                mr
-            }
+            Some(at) => domain.kept.remove(at).mr,
             None => {
                 let pd = domain.pd.clone();
                 tables.purge();
                 sys::Mr::new(&pd, memory, access)
-                    .or_else(|error| {
+                    .or_else(|_| {
                         // What is kept may be what is missing.
-                        if tables.kept_bytes == 0 {
-                            return Err(error);
-                        }
-                        tables.drop_kept_beyond(0);
+                        tables.drop_kept();
                         sys::Mr::new(&pd, memory, access)
                     })
                     .map_err(|error| memlock::refused(memory.len(), error))?
@@ -155,19 +147,15 @@ impl Registrations {
         let mut tables = self.tables();
         let region = tables.regions.remove(&lkey).ok_or_else(|| unknown_mr(lkey))?;
         let Region { mr, pd, access, memory } = region;
-        let len = memory.len();
-        let fits = len as u64 <= self.cache_bytes;
         let Some(domain) = tables.domains.get_mut(&pd) else { return Ok(()) };
         domain.regions -= 1;
-        if fits {
+        if self.keep {
             let owner = Arc::downgrade(memory.owner());
-            domain.kept.push(Kept { mr, addr: memory.addr(), len, access, owner });
-            tables.kept_bytes += len as u64;
+            domain.kept.push(Kept { mr, addr: memory.addr(), len: memory.len(), access, owner });
         }
         // First: it may have been the owner's last.
         drop(memory);
         tables.purge();
-        tables.drop_kept_beyond(self.cache_bytes);
         Ok(())
     }
 }
@@ -175,26 +163,16 @@ impl Registrations {
 impl Tables {
     /// Lets go of what nobody can ask for again.
     fn purge(&mut self) {
-        let mut freed = 0;
         for domain in self.domains.values_mut().chain(&mut self.retired) {
-            domain.kept.retain(|kept| {
-                let lives = kept.owner.strong_count() > 0;
-                freed += if lives { 0 } else { kept.len as u64 };
-                lives
-            });
+            domain.kept.retain(|kept| kept.owner.strong_count() > 0);
         }
-        self.kept_bytes -= freed;
         self.retired.retain(|domain| !domain.kept.is_empty());
     }
 
-    /// Lets go of the oldest of each domain until no more than `bytes` are kept.
-    fn drop_kept_beyond(&mut self, bytes: u64) {
-        for domain in self.retired.iter_mut().chain(self.domains.values_mut()) {
-            while self.kept_bytes > bytes && !domain.kept.is_empty() {
-                self.kept_bytes -= domain.kept.remove(0).len as u64;
-            }
-        }
-        self.retired.retain(|domain| !domain.kept.is_empty());
+    /// Lets go of all that is kept.
+    fn drop_kept(&mut self) {
+        self.retired.clear();
+        self.domains.values_mut().for_each(|domain| domain.kept.clear());
     }
 }
 

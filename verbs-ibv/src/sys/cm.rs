@@ -13,7 +13,7 @@ use std::{
 use verbs::{ConnParam, Endpoints, Error, QpNum};
 
 use super::{
-    address, bindings as c,
+    Maker, address, bindings as c,
     bindings::{
         Library, ibv_context, ibv_qp_attr, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
     },
@@ -24,6 +24,7 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct EventChannel {
     channel: NonNull<rdma_event_channel>,
+    maker: Maker,
     library: &'static Library,
 }
 
@@ -77,7 +78,7 @@ impl EventChannel {
         // SAFETY: takes nothing.
         let channel = unsafe { library.rdma_create_event_channel() };
         let channel = NonNull::new(channel).ok_or_else(|| no_channel(errno()))?;
-        let made = Self { channel, library };
+        let made = Self { channel, maker: Maker::this(), library };
         poll::set_nonblocking(made.fd())
             .map_err(|e| Error::io("cannot prepare librdmacm's event channel", e))?;
         Ok(made)
@@ -164,6 +165,9 @@ impl EventChannel {
 
 impl Drop for EventChannel {
     fn drop(&mut self) {
+        if !self.maker.is_this() {
+            return;
+        }
         // SAFETY: ours, and its identifiers held it and are gone.
         unsafe { self.library.rdma_destroy_event_channel(self.channel.as_ptr()) };
     }
@@ -331,6 +335,9 @@ impl CmId {
 
 impl Drop for CmId {
     fn drop(&mut self) {
+        if !self.channel.maker.is_this() {
+            return;
+        }
         // SAFETY: ours. It waits for events to be acknowledged, which `EventChannel::next` does at once.
         unsafe { self.library().rdma_destroy_id(self.id.as_ptr()) };
     }

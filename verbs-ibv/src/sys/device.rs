@@ -5,7 +5,7 @@ use std::{mem::MaybeUninit, net::IpAddr, net::SocketAddr, ptr::NonNull, sync::Ar
 use verbs::Error;
 
 use super::{
-    Caps, CmId, EventChannel, Pd, Qp,
+    Caps, CmId, EventChannel, Maker, Pd, Qp,
     bindings::{
         IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024, IBV_MTU_2048, IBV_MTU_4096, Library, ibv_context,
         ibv_device_attr, ibv_port_attr,
@@ -37,6 +37,7 @@ pub(crate) struct Device {
     pub(super) library: &'static Library,
     pub(super) context: NonNull<ibv_context>,
     pub(crate) port: u8,
+    pub(crate) maker: Maker,
     /// Holds the context open.
     _bound: CmId,
     _channel: Arc<EventChannel>,
@@ -59,7 +60,8 @@ impl Device {
         bound.bind(SocketAddr::new(local, 0)).map_err(|error| cannot_bind(local, error))?;
         let context = bound.context().ok_or_else(|| nobody_has(local))?;
         let port = bound.port_num();
-        Ok(Arc::new(Self { library, context, port, _bound: bound, _channel: channel }))
+        let maker = Maker::this();
+        Ok(Arc::new(Self { library, context, port, maker, _bound: bound, _channel: channel }))
     }
 
     pub(crate) fn limits(self: &Arc<Self>) -> Result<Limits, Error> {

@@ -39,6 +39,21 @@ fn open() -> Result<Library, String> {
     Ok(library)
 }
 
+/// The process that made a kernel object. A child that got it by fork() shares it, and must not destroy it: the
+/// parent's would be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Maker(u32);
+
+impl Maker {
+    pub(super) fn this() -> Self {
+        Self(std::process::id())
+    }
+
+    pub(crate) fn is_this(self) -> bool {
+        self == Self::this()
+    }
+}
+
 impl std::fmt::Debug for Library {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Library")

@@ -27,7 +27,7 @@ mod qp;
 pub(crate) use cm::{CmId, ConnRequest, EventChannel, RawEvent, What};
 pub(crate) use cq::Cq;
 pub(crate) use device::{Device, Limits};
-pub(crate) use library::load;
+pub(crate) use library::{Maker, load};
 pub(crate) use memory::{Mr, Pd};
 pub(crate) use poll::{Waker, sleep};
 pub(crate) use qp::{Caps, Qp, Retries};

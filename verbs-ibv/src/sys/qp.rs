@@ -201,6 +201,9 @@ impl Qp {
 
 impl Drop for Qp {
     fn drop(&mut self) {
+        if !self.pd.device.maker.is_this() {
+            return;
+        }
         // SAFETY: ours; no asynchronous event of it was taken, so this does not wait for one.
         unsafe { self.pd.device.library.ibv_destroy_qp(self.qp.as_ptr()) };
     }
@@ -225,11 +228,13 @@ fn elements(payload: &Payload<'_>, room: &mut [MaybeUninit<ibv_sge>]) -> Option<
             Some(1)
         }
         Payload::Sges(sges) => {
-            let places = room.get_mut(..sges.len())?;
-            for (place, Sge { addr, length, lkey }) in places.iter_mut().zip(*sges) {
-                place.write(ibv_sge { addr: *addr, length: *length, lkey: *lkey });
+            let mut count = 0;
+            // To some devices the length 0 means 2 GiB.
+            for &Sge { addr, length, lkey } in sges.iter().filter(|sge| sge.length > 0) {
+                room.get_mut(count)?.write(ibv_sge { addr, length, lkey });
+                count += 1;
             }
-            Some(sges.len())
+            Some(count)
         }
     }
 }
@@ -293,6 +298,7 @@ mod tests {
         assert_eq!(elements(&Payload::Inline(&[]), &mut []), Some(0));
         assert_eq!(elements(&Payload::Sges(&[]), &mut []), Some(0));
         let sge = Sge { addr: 1, length: 2, lkey: 3 };
+        assert_eq!(elements(&Payload::Sges(&[Sge { length: 0, ..sge }]), &mut []), Some(0));
         let mut room = ROOM;
         assert_eq!(elements(&Payload::Sges(&[sge, sge]), &mut room[..1]), None);
     }
