@@ -117,7 +117,11 @@ server_leaves() { # CLIENT SERVER FAMILY
     start=$(now)
     serve "$2" "$3" 64 0
     call "$1" "$2" "$3" 64 0
-    sleep 2
+    # A busy machine takes its time.
+    for _ in $(seq 300); do
+        grep -q 'rdma-ping-' "$work/client" && break
+        sleep 0.1
+    done
     grep -q 'rdma-ping-' "$work/client" || reason="no round before the server left"
     # `ip netns exec` and the subshells replace themselves: the number is the server's own.
     kill -INT "$server" 2>/dev/null
