@@ -414,8 +414,10 @@ impl<'a> Machine<'a> {
         let access =
             Access { local_write: bits & 1 != 0, remote_write: bits & 2 != 0, remote_read: bits & 4 != 0 };
         if let Some(Some(region)) = self.device.regions.slots.get_mut(slot) {
-            region.access = access;
-            self.device.endpoint.set_mr_access(region.keys.lkey, access).expect("registered");
+            // Refused beyond what it was registered for.
+            if self.device.endpoint.set_mr_access(region.keys.lkey, access).is_ok() {
+                region.access = access;
+            }
         }
     }
 

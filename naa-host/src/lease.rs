@@ -21,7 +21,7 @@ use crate::Error;
 /// spares large ones most of the time it takes to connect.
 #[derive(Debug)]
 pub struct Buffer {
-    /// Nobody else's, but for registrations that a device keeps and that no queue pair can use.
+    /// Nobody else's, but for a registration that the device may keep.
     memory: Memory,
 }
 
@@ -44,7 +44,9 @@ impl Buffer {
 
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the memory is of this buffer alone (`new`, `into_buffer`), and no session has it, since those take
-        // the buffer by value and end before they give it back: no queue pair is left that could reach it.
+        // the buffer by value and end before they give it back: their queue pairs are gone. What a device keeps
+        // registered is reached by the accelerators of later sessions only if they make use of keys that they were
+        // not given, which is as with a device that does not revoke (module docs).
         unsafe { self.memory.as_slice() }
     }
 

@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             "functions": count});
         show::line(&ready.to_string())?;
     } else {
-        show::line(&format!("serving {count} functions at {} ({})", server.address(), server.device()))?;
+        show::line(&format!("serving {count} functions at {}: {}", server.address(), server.device()))?;
         show::line(&format!("`naa functions --server {}` lists them; Ctrl-C ends", server.address()))?;
     }
     // Fails only when the signal thread is gone, and then the process is ending.

@@ -67,9 +67,15 @@ fn a_choice_that_is_none_is_named() {
         [&["ping", "--server", "127.0.5.62"][..], &["serve", "--bind", "127.0.5.62"], &["demo", "--quick"]]
     {
         let asked = run(&[arguments, &["--provider", "rxe"]].concat());
-        assert!(asked.status.code() == Some(2) && stderr(&asked).contains("auto, verbs, embedded"), "{asked:?}");
+        assert!(
+            asked.status.code() == Some(2) && stderr(&asked).contains("auto, verbs, embedded"),
+            "{asked:?}"
+        );
         let from_env = naa(arguments).env("NAA_PROVIDER", "rxe").output().expect("the binary runs");
         let said = stderr(&from_env);
-        assert!(from_env.status.code() == Some(2) && said.contains("NAA_PROVIDER=rxe: no provider"), "{said}");
+        assert!(
+            from_env.status.code() == Some(2) && said.contains("NAA_PROVIDER=rxe: no provider"),
+            "{said}"
+        );
     }
 }

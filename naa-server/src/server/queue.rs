@@ -36,7 +36,7 @@ impl Queue {
         let depth = wanted.clamp(per_session, most);
         let places = sessions.min((depth / per_session) as usize);
         if places < sessions {
-            tracing::warn!(
+            tracing::info!(
                 sessions = places,
                 asked = sessions,
                 "the device's completion queues hold {most}, which is for fewer sessions than asked for"

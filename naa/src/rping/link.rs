@@ -175,7 +175,9 @@ impl Link {
                 return Ok(Some(wc));
             }
             match self.channel.next_event()? {
-                Some(CmEvent::Disconnected { id }) if Some(id) == self.id => return Ok(self.cq.poll_one()?),
+                Some(CmEvent::Disconnected { id }) if Some(id) == self.id => {
+                    return Ok(self.cq.poll_one()?);
+                }
                 // Its confirmation, late.
                 Some(event) if Some(event.id()) == self.id => {}
                 Some(event) => self.others.keep(event),

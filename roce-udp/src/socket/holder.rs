@@ -213,6 +213,6 @@ mod tests {
         let found = sockets(TABLE, 4791);
         assert_eq!(found, [(IpAddr::from([127, 0, 0, 1]), "31337".to_owned())]);
         let six = "header\n 1: 000080FE00000000FF00FC00010000FE:12B7 0:0 07 0:0 0:0 0 0 0 5 2 0 0\n";
-        assert_eq!(sockets(six, 4791), [("fe80::fc:ff:fe00:1".parse().unwrap(), "5".to_owned())]);
+        assert_eq!(sockets(six, 4791), [("fe80::fc:ff:fffe:1".parse().unwrap(), "5".to_owned())]);
     }
 }
