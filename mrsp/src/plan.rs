@@ -2,7 +2,8 @@
 //!
 //! Both directions have one shape: WRITEs of the regions in order, the last one with the immediate; if there
 //! is nothing to write, a WRITE_WITH_IMM of no bytes to the first region announced by the peer. Regions are
-//! written from their start, whole or a prefix; a prefix of 0 bytes is a WRITE too.
+//! written from their start, whole or a prefix; a prefix of 0 bytes is a WRITE too. What is longer than a message
+//! of the device may be goes in several.
 
 use crate::region::RemoteRegion;
 
@@ -34,16 +35,30 @@ pub enum PrefixError {
 }
 
 /// WRITEs to be posted in order. Keep it from call to call: planning into it then allocates nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPlan {
     writes: Vec<Write>,
+    longest: u32,
+}
+
+impl Default for CallPlan {
+    fn default() -> Self {
+        Self::with_capacity(0)
+    }
 }
 
 impl CallPlan {
     /// With room for calls of up to `params` parameters.
     pub fn with_capacity(params: usize) -> Self {
         // One more than parameters: a failure's status precedes a write of no bytes.
-        Self { writes: Vec::with_capacity(params.saturating_add(1)) }
+        Self { writes: Vec::with_capacity(params.saturating_add(1)), longest: u32::MAX }
+    }
+
+    /// No WRITE of more than `bytes`, at least 1.
+    #[must_use]
+    pub fn with_longest_write(mut self, bytes: u64) -> Self {
+        self.longest = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
+        self
     }
 
     /// Exactly the last one has an immediate.
@@ -55,10 +70,19 @@ impl CallPlan {
         self.writes.clear();
     }
 
-    /// `length` bytes from the start of parameter `param` to the start of `to`.
-    pub(crate) fn push(&mut self, param: usize, length: u32, to: &RemoteRegion) {
-        let &RemoteRegion { addr: remote_addr, rkey, .. } = to;
-        self.writes.push(Write { param, offset: 0, length, remote_addr, rkey, immediate: None });
+    /// `total` bytes from the start of parameter `param` to the start of `to`.
+    pub(crate) fn push(&mut self, param: usize, total: u32, to: &RemoteRegion) {
+        let &RemoteRegion { addr, rkey, .. } = to;
+        let mut done = 0;
+        loop {
+            let length = (total - done).min(self.longest);
+            let (offset, remote_addr) = (u64::from(done), addr.wrapping_add(done.into()));
+            self.writes.push(Write { param, offset, length, remote_addr, rkey, immediate: None });
+            done += length;
+            if done == total {
+                break;
+            }
+        }
     }
 
     /// Puts `immediate` on the last write, or on one of no bytes to `first`.
@@ -92,4 +116,26 @@ pub(crate) fn check_prefixes(
 pub(crate) fn length(prefixes: &[Prefix], param: usize, size: u32) -> u32 {
     let bytes = prefixes.get(param).copied().flatten();
     bytes.and_then(|bytes| u32::try_from(bytes).ok()).map_or(size, |bytes| bytes.min(size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(longest: u64, bytes: u32) -> Vec<(u64, u32, u64, bool)> {
+        let to = RemoteRegion { addr: 0x1000, rkey: 7, size: bytes };
+        let mut plan = CallPlan::with_capacity(1).with_longest_write(longest);
+        plan.push(0, bytes, &to);
+        plan.finish(9, &to);
+        plan.writes().iter().map(|w| (w.offset, w.length, w.remote_addr, w.immediate.is_some())).collect()
+    }
+
+    #[test]
+    fn long_regions_go_in_several_messages() {
+        assert_eq!(planned(4, 4), [(0, 4, 0x1000, true)]);
+        assert_eq!(planned(4, 0), [(0, 0, 0x1000, true)]);
+        assert_eq!(planned(4, 9), [(0, 4, 0x1000, false), (4, 4, 0x1004, false), (8, 1, 0x1008, true)]);
+        assert_eq!(planned(u64::MAX, u32::MAX).len(), 1);
+        assert_eq!(planned(1 << 30, u32::MAX).len(), 4);
+    }
 }

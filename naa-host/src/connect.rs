@@ -34,7 +34,10 @@ pub(crate) fn establish(
         Some(buffers) => fitting(buffers, &shared)?,
         None => shared.iter().map(|param| Buffer::new(param.len)).collect::<Result<_, _>>()?,
     };
-    let link = Link::new(device, peer, params.len())?;
+    let longest = device.context().attr().max_msg;
+    // One WRITE for each, and one more for each further message that a long one takes.
+    let further: u64 = shared.iter().map(|param| param.len as u64 / longest).sum();
+    let link = Link::new(device, peer, params.len(), u32::try_from(further).unwrap_or(u32::MAX))?;
     let regions = buffers.into_iter().zip(&shared).enumerate();
     let regions = regions.map(|(index, (buffer, param))| register(&link, index, buffer, param));
     let regions = regions.collect::<Result<Vec<_>, _>>()?;
@@ -42,7 +45,7 @@ pub(crate) fn establish(
     let internals: Vec<_> =
         params.iter().filter(|param| param.is_internal()).map(|param| param.len as u64).collect();
     let machine = HostSession::new(&config.host(), &announced, &internals)?;
-    let plan = CallPlan::with_capacity(regions.len());
+    let plan = CallPlan::with_capacity(regions.len()).with_longest_write(longest);
     let mut parts = Parts { machine, link, regions, plan };
     parts.connect(config, deadline)?;
     parts.agree(config, deadline)?;

@@ -83,13 +83,18 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Everything a connection needs but the connection.
-    pub(crate) fn new(device: &Device, peer: SocketAddr, regions: usize) -> Result<Self, Error> {
+    /// Everything a connection needs but the connection. A call takes a WRITE for each region and `further` ones.
+    pub(crate) fn new(
+        device: &Device,
+        peer: SocketAddr,
+        regions: usize,
+        further: u32,
+    ) -> Result<Self, Error> {
         let context = device.context();
         let pd = context.alloc_pd()?;
         let regions = u8::try_from(regions).unwrap_or(u8::MAX);
-        let max_send_wr = u32::from(regions) + SPARE_SENDS;
-        let cq = context.create_cq(max_send_wr + RECEIVES)?;
+        let max_send_wr = (u32::from(regions) + SPARE_SENDS).saturating_add(further);
+        let cq = context.create_cq(max_send_wr.saturating_add(RECEIVES))?;
         let cap = QpCap { max_send_wr, max_recv_wr: RECEIVES, max_sge: 1, late_acks: true };
         let message_bytes = message_buffer_bytes(regions);
         let memory = region::alloc(2 * message_bytes).map_err(Error::Memory)?;

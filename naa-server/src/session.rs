@@ -252,7 +252,8 @@ impl Session {
         let placements: Vec<_> = params
             .map(|r| Placement { addr: r.allocation.addr(), rkey: r.allocation.rkey().unwrap_or(0) })
             .collect();
-        self.plan = CallPlan::with_capacity(placements.len());
+        let longest = self.pd.context().attr().max_msg;
+        self.plan = CallPlan::with_capacity(placements.len()).with_longest_write(longest);
         let answer = self.machine.allocated(&placements)?;
         self.post_receive()?;
         self.say(&answer)

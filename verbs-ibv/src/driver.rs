@@ -27,6 +27,9 @@ use crate::{
     waiting::Waiting,
 };
 
+/// rxe says 8 MiB of itself and takes any; no NIC says less than this.
+const LEAST_MESSAGE: u64 = 1 << 30;
+
 /// What is named by a number of the seam's.
 #[derive(Debug)]
 struct Table<K, V>(RwLock<HashMap<K, Arc<V>>>);
@@ -90,7 +93,7 @@ impl Ibv {
             max_mr: limits.max_mr,
             max_cq: limits.max_cq,
             max_cqe: limits.max_cqe,
-            max_msg: limits.max_msg.into(),
+            max_msg: u64::from(limits.max_msg).max(LEAST_MESSAGE),
             can_listen: true,
             revokes: false,
         };

@@ -68,8 +68,8 @@ impl Serving {
         stats: Arc<Stats>,
     ) -> Result<(Self, u16), SetupError> {
         let channel = context.create_channel()?;
-        sizes::limit_regions(&mut config, context.attr().max_qp_wr);
-        let queue = Queue::new(context, config.max_sessions, sizes::completions(&config))?;
+        sizes::limit_regions(&mut config, context.attr());
+        let queue = Queue::new(context, config.max_sessions, sizes::completions(&config, context.attr()))?;
         config.max_sessions = queue.places();
         let backlog = config.max_sessions.min(128) as u32;
         let (listener, port) = channel.listen(config.listen.port(), backlog)?;
@@ -312,7 +312,7 @@ impl Serving {
         self.queue.make_room(self.sessions.len())?;
         let pd = self.context.alloc_pd()?;
         let cq = self.queue.cq();
-        let qp = pd.create_qp(cq, cq, sizes::queue_pair(&self.config))?;
+        let qp = pd.create_qp(cq, cq, sizes::queue_pair(&self.config, self.context.attr()))?;
         let serial = self.next_serial;
         self.next_serial += 1;
         let quota = self

@@ -1,6 +1,6 @@
 //! How large a session's queues are, and what a device's limits leave of the configuration.
 
-use verbs::QpCap;
+use verbs::{DeviceAttr, QpCap};
 
 use crate::config::Config;
 
@@ -9,22 +9,31 @@ const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
 
 /// The queue pair of a session.
-pub(super) fn queue_pair(config: &Config) -> QpCap {
-    QpCap { max_send_wr: send_depth(config), max_recv_wr: RECEIVES, max_sge: 1, late_acks: true }
+pub(super) fn queue_pair(config: &Config, device: &DeviceAttr) -> QpCap {
+    QpCap { max_send_wr: send_depth(config, device), max_recv_wr: RECEIVES, max_sge: 1, late_acks: true }
 }
 
 /// Completions of a session that wait at a time, at most.
-pub(super) fn completions(config: &Config) -> u32 {
-    send_depth(config) + RECEIVES
+pub(super) fn completions(config: &Config, device: &DeviceAttr) -> u32 {
+    send_depth(config, device) + RECEIVES
 }
 
-fn send_depth(config: &Config) -> u32 {
-    u32::from(config.limits.max_regions) + SPARE_SENDS
+fn send_depth(config: &Config, device: &DeviceAttr) -> u32 {
+    u32::from(config.limits.max_regions) + further(config, device) + SPARE_SENDS
 }
 
-/// A response is one WRITE per region.
-pub(super) fn limit_regions(config: &mut Config, max_qp_wr: u32) {
-    let most = u8::try_from(max_qp_wr.saturating_sub(SPARE_SENDS)).unwrap_or(u8::MAX);
+/// WRITEs beyond one per region, of regions longer than a message may be.
+fn further(config: &Config, device: &DeviceAttr) -> u32 {
+    let per_region = u64::from(u32::MAX) / device.max_msg;
+    let together = config.limits.max_session_bytes / device.max_msg;
+    u32::try_from(together.min(u64::from(config.limits.max_regions) * per_region)).unwrap_or(u32::MAX)
+}
+
+/// A response is one WRITE per region, or a few.
+pub(super) fn limit_regions(config: &mut Config, device: &DeviceAttr) {
+    let max_qp_wr = device.max_qp_wr;
+    let spare = SPARE_SENDS + further(config, device);
+    let most = u8::try_from(max_qp_wr.saturating_sub(spare)).unwrap_or(u8::MAX);
     if config.limits.max_regions > most {
         tracing::warn!(
             regions = most,

@@ -8,8 +8,8 @@ use std::{
 
 const PROC: &str = "/proc";
 
-/// Where the kernel lists RDMA devices (Documentation/ABI/stable/sysfs-class-infiniband).
-const RDMA: &str = "/sys/class/infiniband";
+/// Where the kernel tells of its modules and RDMA devices.
+const SYS: &str = "/sys";
 
 /// The holder of `addr` and what helps, in words that fit after "is held by".
 pub(super) fn of(addr: SocketAddr) -> String {
@@ -18,17 +18,16 @@ pub(super) fn of(addr: SocketAddr) -> String {
     // It binds the wildcard addresses.
     let all =
         |table| sockets(&read_table(proc, table), addr.port()).iter().any(|(ip, _)| ip.is_unspecified());
-    let soft = if ["udp", "udp6"].into_iter().any(all) { soft_roce(Path::new(RDMA)) } else { Vec::new() };
-    words(&holder, &soft)
+    let soft = if ["udp", "udp6"].into_iter().any(all) { soft_roce(Path::new(SYS)) } else { None };
+    words(&holder, soft.as_deref())
 }
 
-fn words(holder: &Holder, soft: &[String]) -> String {
+fn words(holder: &Holder, soft: Option<&str>) -> String {
     match (holder, soft) {
-        (Holder::Hidden | Holder::NoProcess, [first, ..]) => format!(
-            "the kernel's soft-RoCE (rdma_rxe: {}), which takes the port on all addresses of this network namespace; \
+        (Holder::Hidden | Holder::NoProcess, Some(soft)) => format!(
+            "the kernel's soft-RoCE ({soft}), which takes the port on all addresses of this network namespace; \
              use --provider verbs on an address of the device, or an address in another network namespace, or \
-             `rdma link delete {first}`",
-            soft.join(", ")
+             `rmmod rdma_rxe`"
         ),
         _ => {
             format!("{holder}; stop it, or use another address of this machine (on loopback 127.0.0.2 does)")
@@ -36,13 +35,16 @@ fn words(holder: &Holder, soft: &[String]) -> String {
     }
 }
 
-/// Names of the soft-RoCE devices: those of the kernel's drivers that tell of a parent interface.
-fn soft_roce(class: &Path) -> Vec<String> {
-    let devices = fs::read_dir(class).into_iter().flatten().flatten();
+/// The module and its devices: those that tell of a parent interface. Without a device it keeps the port too.
+fn soft_roce(sys: &Path) -> Option<String> {
+    let devices = fs::read_dir(sys.join("class/infiniband")).into_iter().flatten().flatten();
     let soft = devices.filter(|device| device.path().join("parent").is_file());
     let mut names: Vec<_> = soft.map(|device| device.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
-    names
+    if !names.is_empty() {
+        return Some(format!("rdma_rxe: {}", names.join(", ")));
+    }
+    sys.join("module/rdma_rxe").is_dir().then(|| "rdma_rxe".to_owned())
 }
 
 /// A UDP port that is taken.
@@ -196,15 +198,15 @@ mod tests {
 
     #[test]
     fn the_remedy_is_that_of_the_holder() {
-        let process = words(&Holder::Process { pid: 7, name: "naa".into() }, &["rxe0".into()]);
+        let process = words(&Holder::Process { pid: 7, name: "naa".into() }, Some("rdma_rxe"));
         assert!(process.starts_with("process 7 (naa); stop it"), "{process}");
         for holder in [Holder::NoProcess, Holder::Hidden] {
-            let kernel = words(&holder, &["rxe0".into(), "rxe1".into()]);
-            for part in ["rdma_rxe: rxe0, rxe1", "--provider verbs", "`rdma link delete rxe0`"] {
+            let kernel = words(&holder, Some("rdma_rxe: rxe0, rxe1"));
+            for part in ["rdma_rxe: rxe0, rxe1", "--provider verbs", "`rmmod rdma_rxe`"] {
                 assert!(kernel.contains(part), "{kernel}");
             }
         }
-        assert!(words(&Holder::NoProcess, &[]).contains("outside this container; stop it"));
+        assert!(words(&Holder::NoProcess, None).contains("outside this container; stop it"));
     }
 
     #[test]
@@ -213,6 +215,6 @@ mod tests {
         let found = sockets(TABLE, 4791);
         assert_eq!(found, [(IpAddr::from([127, 0, 0, 1]), "31337".to_owned())]);
         let six = "header\n 1: 000080FE00000000FF00FC00010000FE:12B7 0:0 07 0:0 0:0 0 0 0 5 2 0 0\n";
-        assert_eq!(sockets(six, 4791), [("fe80::fc:ff:fffe:1".parse().unwrap(), "5".to_owned())]);
+        assert_eq!(sockets(six, 4791), [("fe80::fc:ff:fe00:1".parse().unwrap(), "5".to_owned())]);
     }
 }
