@@ -178,13 +178,9 @@ impl Codec {
                 ..Bth::default()
             },
             reth: Some(Reth { addr: 1 << 32, rkey: 0x1234_5678, length: MTU as u32 }),
-            aeth: None,
-            deth: None,
-            imm: None,
-            other: &[],
             payload: &payload,
-            pad: &[],
             icrc: [1, 2, 3, 4],
+            ..Packet::default()
         };
         let mut datagram = Vec::new();
         packet.encode(&mut datagram);

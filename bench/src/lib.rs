@@ -7,7 +7,6 @@
 //! | processes that measure, and what they are told | `child`, `side` |
 //! | each of them | `sides` |
 
-mod address;
 mod child;
 mod cpu;
 pub mod engine;
@@ -27,7 +26,7 @@ use anyhow::ensure;
 
 pub use output::{Json, Table};
 use placement::Placement;
-use row::Report;
+use row::{LEAST_REPEATS, Report};
 use runner::Settings;
 
 const EXAMPLES: &str = "\
@@ -42,7 +41,8 @@ Every figure is the median over the repeats of one run, the ratio that of the re
 In each repeat ours and what it is compared with run one after the other, in processes of their own. \
 The two ends of each have different cores, as the ends of a network do: where the kernel puts them differs \
 from run to run, and with it what waking each other costs. --unpinned leaves it to the kernel. The spread is \
-the distance between the quartiles divided by the median; beyond 20 % there is no verdict.";
+the distance between the quartiles divided by the median. Beyond 20 %, with fewer than 15 repeats, or with \
+--quick there is no verdict: \"pass\" is null in the JSON.";
 
 /// Measure naa beside the limit, and beside what else there is
 ///
@@ -59,7 +59,7 @@ pub struct Args {
     /// Few and short repeats: to see that it works, no verdict
     #[arg(long)]
     quick: bool,
-    /// Repeats of each measurement; from 15 on it is a verdict [default: 15, 3 with --quick]
+    /// Repeats of each measurement; fewer than 15 are no verdict [default: 15, 3 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     repeats: Option<u32>,
     /// Let the kernel place the two ends instead of giving each half of the cores
@@ -80,8 +80,6 @@ enum Command {
     Side(side::Args),
 }
 
-/// Verdicts need so many.
-const REPEATS: u32 = 15;
 const QUICK_REPEATS: u32 = 3;
 
 /// # Errors
@@ -107,11 +105,11 @@ fn bench(args: &Args) -> anyhow::Result<()> {
     if args.list {
         return measures.iter().flat_map(|measure| measure.names()).try_for_each(|name| table.line(&name));
     }
-    let repeats = args.repeats.unwrap_or(if args.quick { QUICK_REPEATS } else { REPEATS });
+    let repeats = args.repeats.unwrap_or(if args.quick { QUICK_REPEATS } else { LEAST_REPEATS });
     let effort = if args.quick { side::Effort::QUICK } else { side::Effort::USUAL };
     let placement = if args.unpinned { Placement::default() } else { Placement::halves()? };
     table.line(&placement::describe(&placement))?;
-    let settings = Settings { repeats, effort, placement };
+    let settings = Settings { repeats, effort, quick: args.quick, placement };
     let rows = runner::run(&measures, args.only.as_deref(), &settings, &table)?;
     let report = Report { rows };
     table.line("")?;
@@ -121,14 +119,17 @@ fn bench(args: &Args) -> anyhow::Result<()> {
 
 fn summary(report: &Report, repeats: u32, quick: bool) -> String {
     let judged = || report.rows.iter().filter(|row| row.target != row::Target::Report);
+    let targets = judged().count();
+    let targets = format!("{targets} target{}", if targets == 1 { "" } else { "s" });
+    if quick || repeats < LEAST_REPEATS {
+        let why = if quick { "--quick measures for too short a time".into() } else { few(repeats) };
+        return format!("{targets} without a verdict: {why}; `naa bench` gives one");
+    }
     let count = |verdict| judged().filter(|row| row.verdict() == verdict).count();
     let (met, missed, unclear) = (count("pass"), count("MISSED"), count("no verdict"));
-    let mut text = format!(
-        "{} targets: {met} met, {missed} missed, {unclear} without a verdict (spread over 20 %)",
-        judged().count()
-    );
-    if quick || repeats < REPEATS {
-        text.push_str(&format!("; {repeats} short repeats are no verdict: run `naa bench` without --quick"));
-    }
-    text
+    format!("{targets}: {met} met, {missed} missed, {unclear} without a verdict (spread over 20 %)")
+}
+
+fn few(repeats: u32) -> String {
+    format!("{repeats} repeats are fewer than {LEAST_REPEATS}")
 }

@@ -7,10 +7,11 @@ use std::{
 };
 
 use anyhow::Context as _;
+use serde::Serialize;
 
-use crate::row::{Report, Row};
+use crate::row::Row;
 
-/// The file of `--json`, opened before anything is measured.
+/// The file of `--json`, opened before anything is done.
 #[derive(Debug)]
 pub enum Json {
     Stdout,
@@ -32,7 +33,7 @@ impl Json {
 
     /// # Errors
     /// If it cannot be written.
-    pub fn write(self, report: &Report) -> anyhow::Result<()> {
+    pub fn write(self, report: &impl Serialize) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(report)?;
         let (mut file, path) = match self {
             Self::Stdout => return Ok(writeln!(io::stdout(), "{text}")?),

@@ -9,6 +9,9 @@ use crate::stats::{median, spread};
 /// Where repeats differ by more than this, nothing can be said.
 pub const MOST_SPREAD: f64 = 0.20;
 
+/// Verdicts need so many repeats.
+pub const LEAST_REPEATS: u32 = 15;
+
 /// What a figure is held against: the ratio to the reference, or the figure itself where there is none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
@@ -57,7 +60,8 @@ pub struct Row {
     pub target: Target,
     /// Of the ratios; of ours where there is no reference.
     pub spread: Option<f64>,
-    pub pass: bool,
+    /// `None` is no verdict: too few repeats, or too much spread. Without a target: whether it was measured.
+    pub pass: Option<bool>,
     /// For people: what is hoped for, and what else there is to know.
     #[serde(skip)]
     pub aim: Option<Target>,
@@ -78,32 +82,37 @@ impl Row {
     ) -> Self {
         let ratios: Vec<_> = pairs.iter().map(|(ours, reference)| ours / reference).collect();
         let (ours, references): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
-        let (ratio, spread) = (finite(median(&ratios)), finite(spread(&ratios)));
+        let repeats = Repeats::of(&ratios);
         Self {
+            ours: median(&ours),
             reference: median(&references),
-            ratio,
-            ..Self::judged(measure.into(), unit, target, median(&ours), ratio, spread)
+            ratio: repeats.median,
+            ..Self::judged(measure.into(), unit, target, repeats)
         }
     }
 
     /// A figure by itself.
     pub fn alone(measure: impl Into<String>, unit: &'static str, target: Target, ours: &[f64]) -> Self {
-        let (middle, spread) = (finite(median(ours)), finite(spread(ours)));
-        Self::judged(measure.into(), unit, target, middle, middle, spread)
+        Self::judged(measure.into(), unit, target, Repeats::of(ours))
     }
 
-    fn judged(
-        measure: String,
-        unit: &'static str,
-        target: Target,
-        ours: Option<f64>,
-        judged: Option<f64>,
-        spread: Option<f64>,
-    ) -> Self {
-        let calm = target == Target::Report || spread.is_some_and(|spread| spread <= MOST_SPREAD);
-        let pass = calm && judged.is_some_and(|value| target.is_met(value));
+    fn judged(measure: String, unit: &'static str, target: Target, repeats: Repeats) -> Self {
+        let pass = match target {
+            Target::Report => Some(repeats.median.is_some()),
+            _ => repeats.conclusive().map(|value| target.is_met(value)),
+        };
+        let (ours, spread) = (repeats.median, repeats.spread);
         let (reference, ratio, aim, remark, is_detail) = (None, None, None, String::new(), false);
         Self { measure, ours, reference, unit, ratio, target, spread, pass, aim, remark, is_detail }
+    }
+
+    /// Of repeats too short for one.
+    #[must_use]
+    pub fn without_verdict(mut self) -> Self {
+        if self.target != Target::Report {
+            self.pass = None;
+        }
+        self
     }
 
     #[must_use]
@@ -125,15 +134,33 @@ impl Row {
 
     /// In words.
     pub fn verdict(&self) -> &'static str {
-        let judged = self.ratio.or(self.ours);
         match (self.target, self.pass) {
-            (Target::Report, true) => "-",
-            (Target::Report, false) => "not measured",
-            (_, true) => "pass",
-            (target, false) if judged.is_some_and(|value| target.is_met(value)) => "no verdict",
-            (_, false) if self.spread.is_none_or(|spread| spread > MOST_SPREAD) => "no verdict",
-            (_, false) => "MISSED",
+            (Target::Report, Some(true)) => "-",
+            (Target::Report, _) => "not measured",
+            (_, Some(true)) => "pass",
+            (_, Some(false)) => "MISSED",
+            (_, None) => "no verdict",
         }
+    }
+}
+
+/// What the figures to be judged come to.
+#[derive(Clone, Copy, Debug)]
+struct Repeats {
+    count: usize,
+    median: Option<f64>,
+    spread: Option<f64>,
+}
+
+impl Repeats {
+    fn of(figures: &[f64]) -> Self {
+        Self { count: figures.len(), median: finite(median(figures)), spread: finite(spread(figures)) }
+    }
+
+    /// The median, if a verdict may rest on it.
+    fn conclusive(&self) -> Option<f64> {
+        let calm = self.spread.is_some_and(|spread| spread <= MOST_SPREAD);
+        self.median.filter(|_| calm && self.count >= LEAST_REPEATS as usize)
     }
 }
 
@@ -160,12 +187,12 @@ mod tests {
         // The machine became slower with every repeat; the ratios did not.
         let row = Row::compared("m", "GiB/s", Target::AtLeast(0.5), &[(8.0, 10.0), (4.0, 5.0), (0.8, 1.0)]);
         assert_eq!((row.ours, row.reference), (Some(4.0), Some(5.0)));
-        assert!((row.ratio.unwrap() - 0.8).abs() < 1e-12 && row.pass, "{row:?}");
+        assert!((row.ratio.unwrap() - 0.8).abs() < 1e-12, "{row:?}");
     }
 
     #[test]
     fn a_target_is_met_or_missed() {
-        let verdict = |target, ratio| Row::compared("m", "us", target, &pairs(&[ratio; 4])).verdict();
+        let verdict = |target, ratio| Row::compared("m", "us", target, &pairs(&[ratio; 15])).verdict();
         assert_eq!(verdict(Target::AtLeast(0.5), 0.5), "pass");
         assert_eq!(verdict(Target::AtLeast(0.5), 0.49), "MISSED");
         assert_eq!(verdict(Target::AtMost(2.0), 2.1), "MISSED");
@@ -175,22 +202,33 @@ mod tests {
 
     #[test]
     fn too_much_spread_is_no_verdict_and_no_pass() {
-        let wide = pairs(&[0.5, 0.95, 1.0, 1.05, 1.5]);
-        let row = Row::compared("m", "GiB/s", Target::AtLeast(0.1), &wide);
-        assert_eq!((row.pass, row.verdict()), (true, "pass"), "{row:?}");
-        let wide = pairs(&[0.5, 0.7, 1.0, 1.3, 1.5]);
-        let row = Row::compared("m", "GiB/s", Target::AtLeast(0.1), &wide);
-        assert_eq!((row.pass, row.verdict()), (false, "no verdict"), "{row:?}");
-        assert!(Row::compared("m", "GiB/s", Target::Report, &wide).pass);
-        let once = Row::compared("m", "GiB/s", Target::AtLeast(0.1), &[(1.0, 1.0)]);
-        assert_eq!((once.pass, once.verdict()), (false, "no verdict"), "one repeat has no spread");
+        let wide = |ratios: [f64; 5]| pairs(&ratios.repeat(3));
+        let calm = wide([0.5, 0.95, 1.0, 1.05, 1.5]);
+        let row = Row::compared("m", "GiB/s", Target::AtLeast(0.1), &calm);
+        assert_eq!((row.pass, row.verdict()), (Some(true), "pass"), "{row:?}");
+        let wide = wide([0.5, 0.7, 1.0, 1.3, 1.5]);
+        for target in [Target::AtLeast(0.1), Target::AtLeast(9.0)] {
+            let row = Row::compared("m", "GiB/s", target, &wide);
+            assert_eq!((row.pass, row.verdict()), (None, "no verdict"), "{row:?}");
+        }
+        assert_eq!(Row::compared("m", "GiB/s", Target::Report, &wide).pass, Some(true));
+    }
+
+    #[test]
+    fn few_or_short_repeats_are_no_verdict() {
+        for (count, target) in [(1, 0.1), (14, 0.1), (14, 9.0)] {
+            let row = Row::compared("m", "GiB/s", Target::AtLeast(target), &pairs(&vec![1.0; count]));
+            assert_eq!((row.pass, row.verdict()), (None, "no verdict"), "{row:?}");
+        }
+        let row = |target| Row::alone("m", "us", target, &[1.0; 15]).without_verdict();
+        assert_eq!((row(Target::AtMost(2.0)).pass, row(Target::Report).pass), (None, Some(true)));
     }
 
     #[test]
     fn without_a_reference_the_figure_is_judged() {
-        let row = Row::alone("cpu", "%", Target::AtMost(1.0), &[0.4, 0.4, 0.4]);
-        assert_eq!((row.ratio, row.reference, row.pass), (None, None, true));
-        assert_eq!(Row::alone("cpu", "%", Target::AtMost(1.0), &[1.4, 1.4]).verdict(), "MISSED");
+        let row = Row::alone("cpu", "%", Target::AtMost(1.0), &[0.4; 15]);
+        assert_eq!((row.ratio, row.reference, row.pass), (None, None, Some(true)));
+        assert_eq!(Row::alone("cpu", "%", Target::AtMost(1.0), &[1.4; 15]).verdict(), "MISSED");
         assert_eq!(Row::alone("cpu", "%", Target::Report, &[]).verdict(), "not measured");
     }
 
@@ -205,6 +243,7 @@ mod tests {
         );
         let row = Row::compared("m", "us", Target::AtLeast(0.5), &[(1.0, 0.0), (1.0, 0.0)]);
         let value = serde_json::to_value(row).unwrap();
-        assert_eq!((&value["target"], &value["ratio"]), (&">= 0.5".into(), &serde_json::Value::Null));
+        let null = &serde_json::Value::Null;
+        assert_eq!((&value["target"], &value["ratio"], &value["pass"]), (&">= 0.5".into(), null, null));
     }
 }

@@ -20,6 +20,8 @@ use crate::{
 pub(crate) struct Settings {
     pub(crate) repeats: u32,
     pub(crate) effort: Effort,
+    /// Too short for verdicts.
+    pub(crate) quick: bool,
     pub(crate) placement: Placement,
 }
 
@@ -39,6 +41,9 @@ pub(crate) fn run(
             Measure::Idle => idle::run(settings, &progress)?,
         };
         rows.retain(|row| only.is_none_or(|text| row.measure.contains(text)));
+        if settings.quick {
+            rows = rows.into_iter().map(Row::without_verdict).collect();
+        }
         progress.suspend(|| rows.iter().filter(|row| !row.is_detail).try_for_each(|row| table.row(row)))?;
         all.extend(rows);
     }
@@ -53,7 +58,7 @@ fn take_turns(
     settings: &Settings,
     progress: &Progress,
 ) -> anyhow::Result<Vec<Row>> {
-    let Settings { repeats, effort, placement } = settings;
+    let Settings { repeats, effort, placement, .. } = settings;
     let rows: Vec<_> =
         turns.rows.iter().filter(|row| only.is_none_or(|text| row.name.contains(text))).collect();
     let needed = |place: &usize| rows.iter().any(|row| row.ours == *place || row.reference == Some(*place));

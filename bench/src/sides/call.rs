@@ -19,13 +19,11 @@ use naa_server::{
     function::{Function, FunctionInfo},
     functions::{self, naaice::increment},
 };
+use roce_udp::free_loopback;
 use serde::{Deserialize, Serialize};
 
 use super::{Running, Wait, fill::latency};
-use crate::{
-    address,
-    side::{Effort, Measure, Work},
-};
+use crate::side::{Effort, Measure, Work};
 
 /// Of the one region of a call, sent and received.
 pub(crate) const BYTES: usize = 64;
@@ -73,7 +71,7 @@ impl Function for Own {
 
 /// An accelerator with as many sessions of one host as there may be at all.
 pub(super) fn serve(wait: Wait) -> anyhow::Result<(SocketAddr, Running)> {
-    let mut config = Config::new(SocketAddr::new(address::free()?, 0));
+    let mut config = Config::new(SocketAddr::new(free_loopback()?, 0));
     config.wait = wait.into();
     config.max_sessions_per_peer = config.max_sessions;
     let own = [Own::shared(POOLED, "bench-pooled", true, BYTES), Own::shared(TOUCH, "bench-touch", false, 1)];
@@ -83,7 +81,7 @@ pub(super) fn serve(wait: Wait) -> anyhow::Result<(SocketAddr, Running)> {
 
 /// A device on an address of its own.
 pub(super) fn device() -> anyhow::Result<Device> {
-    Ok(Device::open(address::free()?)?)
+    Ok(Device::open(free_loopback()?)?)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -12,6 +12,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use http::uri::PathAndQuery;
+use roce_udp::free_loopback;
 use tokio::runtime::{Builder, Runtime};
 use tonic::{
     Request, Response, Status,
@@ -23,10 +24,7 @@ use tonic_prost::ProstCodec;
 use tower_service::Service;
 
 use super::{Running, call::BYTES, fill::latency};
-use crate::{
-    address,
-    side::{Effort, Measure, Work},
-};
+use crate::side::{Effort, Measure, Work};
 
 const METHOD: &str = "/naa.bench.Accelerator/Increment";
 
@@ -85,7 +83,7 @@ fn runtime() -> anyhow::Result<Runtime> {
 
 pub(super) fn serve() -> anyhow::Result<(SocketAddr, Running)> {
     // Only to find a free port.
-    let address = TcpListener::bind((address::free()?, 0))?.local_addr()?;
+    let address = TcpListener::bind((free_loopback()?, 0))?.local_addr()?;
     let runtime = runtime()?;
     thread::Builder::new().name("grpc".into()).spawn(move || {
         let serving = Server::builder().tcp_nodelay(true).serve(address, Accelerator);

@@ -7,15 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use roce_udp::free_loopback;
+
 use super::{
     Running,
     fill::{Fill, goodput},
     write::MESSAGE,
 };
-use crate::{
-    address,
-    side::{Effort, Measure, Work},
-};
+use crate::side::{Effort, Measure, Work};
 
 const WRITE: usize = 64 << 10;
 const READ_BUFFERS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
@@ -27,7 +26,7 @@ fn encode(bytes: u64, buffer: u64) -> [u8; 16] {
 }
 
 pub(super) fn serve() -> anyhow::Result<(SocketAddr, Running)> {
-    let listener = TcpListener::bind((address::free()?, 0))?;
+    let listener = TcpListener::bind((free_loopback()?, 0))?;
     let address = listener.local_addr()?;
     thread::Builder::new().name("sink".into()).spawn(move || {
         let served = listener.accept().and_then(|(stream, _)| receive(stream));

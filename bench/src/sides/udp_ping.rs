@@ -8,17 +8,15 @@ use std::{
 };
 
 use anyhow::Context as _;
+use roce_udp::free_loopback;
 
 use super::{Running, Wait, call::BYTES, fill::latency};
-use crate::{
-    address,
-    side::{Effort, Measure, Work},
-};
+use crate::side::{Effort, Measure, Work};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
 fn socket(wait: Wait) -> anyhow::Result<UdpSocket> {
-    let socket = UdpSocket::bind((address::free()?, 0))?;
+    let socket = UdpSocket::bind((free_loopback()?, 0))?;
     match wait {
         Wait::Spin => socket.set_nonblocking(true)?,
         Wait::Block | Wait::Adaptive => socket.set_read_timeout(Some(PATIENCE))?,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use roce_udp::{Loss, Options, socket::PortConfig};
+use roce_udp::{Loss, Options, free_loopback, socket::PortConfig};
 use serde::{Deserialize, Serialize};
 use verbs::{
     Access, Channel, CmEvent, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,
@@ -18,10 +18,7 @@ use super::{
     Running,
     fill::{Fill, goodput},
 };
-use crate::{
-    address,
-    side::{Effort, Measure, Work},
-};
+use crate::side::{Effort, Measure, Work};
 
 /// Bytes per message; the buffers of all streams have this size.
 pub(crate) const MESSAGE: usize = 1 << 20;
@@ -105,7 +102,7 @@ fn decode(private_data: &[u8]) -> Option<RemoteAddr> {
 
 /// A region to write to, and a thread that waits for messages to arrive, as a server's does.
 pub(super) fn serve(device: &Device) -> anyhow::Result<(SocketAddr, Running)> {
-    let context = device.open(address::free()?, FAR_SEED)?;
+    let context = device.open(free_loopback()?, FAR_SEED)?;
     let end = End::new(&context)?;
     let (_, port) = end.channel.listen(0, 1)?;
     let address = SocketAddr::new(context.attr().address, port);
@@ -147,7 +144,7 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn connect(device: &Device, far: SocketAddr) -> anyhow::Result<Self> {
-        let context = device.open(address::free()?, NEAR_SEED)?;
+        let context = device.open(free_loopback()?, NEAR_SEED)?;
         let end = End::new(&context)?;
         end.channel.connect(&end.qp, far, &ConnParam::default())?;
         let param = match end.event()? {

@@ -75,7 +75,9 @@ fn suite(args: &Args) -> Result<bool, String> {
         let text = format!("{:#}\n", hostile::json(baseline, &outcomes));
         std::fs::write(file, text).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
     }
-    let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
-    println!("{} cases, {failed} failed", outcomes.len());
+    let failed = outcomes.iter().filter(|outcome| outcome.failed()).count();
+    let skipped = outcomes.iter().filter(|outcome| outcome.skipped()).count();
+    let skipped = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
+    println!("{} cases, {failed} failed{skipped}", outcomes.len());
     Ok(failed == 0)
 }

@@ -9,19 +9,25 @@ use super::stage::Stage;
 pub struct Seen {
     /// Compared with [`Case::expected`], letter by letter.
     pub answer: String,
-    /// For people: figures, which variant.
+    /// For people: figures, which variant, why the case was skipped.
     pub note: String,
+    /// This machine does not let the case be tried: neither passed nor failed.
+    pub skipped: bool,
 }
 
 impl Seen {
     pub fn noted(answer: impl Into<String>, note: impl Into<String>) -> Self {
-        Self { answer: answer.into(), note: note.into() }
+        Self { answer: answer.into(), note: note.into(), skipped: false }
+    }
+
+    pub fn skipped(why: impl Into<String>) -> Self {
+        Self { answer: String::new(), note: why.into(), skipped: true }
     }
 }
 
 impl From<String> for Seen {
     fn from(answer: String) -> Self {
-        Self { answer, note: String::new() }
+        Self::noted(answer, "")
     }
 }
 
@@ -102,7 +108,20 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub fn passed(&self) -> bool {
-        self.why.is_empty()
+    pub fn failed(&self) -> bool {
+        !self.why.is_empty()
+    }
+
+    pub fn skipped(&self) -> bool {
+        self.seen.skipped && !self.failed()
+    }
+
+    /// In words.
+    pub fn result(&self) -> String {
+        match self.why.as_slice() {
+            [] if self.seen.skipped => format!("skipped: {}", self.seen.note),
+            [] => "ok".into(),
+            why => format!("FAILED: {}", why.join("; ")),
+        }
     }
 }

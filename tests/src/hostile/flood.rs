@@ -1,11 +1,15 @@
 //! Peers that send without end, or hold what they have, on connections that are in order otherwise.
 
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     time::{Duration, Instant},
 };
 
-use roce::{opcode, wire::Reth};
+use roce::{
+    opcode,
+    wire::{Reth, mad::Message},
+};
 
 use super::{
     case::{Case, Seen},
@@ -38,8 +42,7 @@ pub(super) const CASES: &[Case] = &[
         "alive",
         &["duplicate_request"],
         |stage| {
-            let mut peer = stage.attacker()?;
-            let mut wire = peer.connect(stage.target(), &Offer::default())?;
+            let (mut peer, mut wire) = stage.connected()?;
             let region = wire.regions[RW];
             let mut write = wire.packet(opcode::WRITE_ONLY, wire.psn.minus(1));
             write.reth = Some(Reth { addr: region.addr, rkey: region.rkey, length: 8 });
@@ -57,8 +60,7 @@ pub(super) const CASES: &[Case] = &[
         "alive",
         &["out_of_seq_request"],
         |stage| {
-            let mut peer = stage.attacker()?;
-            let mut wire = peer.connect(stage.target(), &Offer::default())?;
+            let (mut peer, mut wire) = stage.connected()?;
             let mut send = wire.packet(opcode::SEND_ONLY, wire.psn.plus(9));
             send.payload = &[7; 512];
             let bytes = peer.sealed(wire.peer, &send);
@@ -73,8 +75,7 @@ pub(super) const CASES: &[Case] = &[
         "alive",
         &["duplicate_request"],
         |stage| {
-            let mut peer = stage.attacker()?;
-            let mut wire = peer.connect(stage.target(), &Offer::default())?;
+            let (mut peer, mut wire) = stage.connected()?;
             let region = wire.regions[RW];
             let mut read = wire.packet(opcode::READ_REQUEST, wire.psn);
             read.reth = Some(Reth { addr: region.addr, rkey: region.rkey, length: LEN as u32 });
@@ -92,8 +93,7 @@ pub(super) const CASES: &[Case] = &[
         "alive",
         &["rx_malformed"],
         |stage| {
-            let mut peer = stage.attacker()?;
-            let mut wire = peer.connect(stage.target(), &Offer::default())?;
+            let (mut peer, mut wire) = stage.connected()?;
             let mut bytes = vec![0; 1400];
             peer.random.fill(&mut bytes);
             at_full_rate(stage, &mut peer, &mut wire, |n| {
@@ -110,8 +110,7 @@ pub(super) const CASES: &[Case] = &[
         "alive",
         &["rx_icrc_encapsulated"],
         |stage| {
-            let mut peer = stage.attacker()?;
-            let mut wire = peer.connect(stage.target(), &Offer::default())?;
+            let (mut peer, mut wire) = stage.connected()?;
             let mut packet = wire.packet(opcode::SEND_ONLY, wire.psn);
             packet.payload = &[0; 1024];
             let mut bytes = peer.sealed(wire.peer, &packet);
@@ -137,15 +136,7 @@ pub(super) const CASES: &[Case] = &[
                     &[region(4096)],
                 )?);
             }
-            let mut over = 0;
-            while over < wires.len() {
-                match peer.mad_answer(Duration::from_secs(5))?.as_str() {
-                    "DREQ" => over += 1,
-                    "silence" => return Err(format!("{over} of {} sessions were given up", wires.len())),
-                    _ => {}
-                }
-            }
-            Ok(Seen::noted("DREQ", format!("{over} sessions given up")))
+            given_up(&mut peer, &wires, Duration::from_secs(5))
         },
     )
     .growth(8),
@@ -158,30 +149,42 @@ pub(super) const CASES: &[Case] = &[
         |stage| {
             let mut peer = stage.attacker()?;
             let offer = Offer { ack_timeout: 12, ..Offer::default() };
+            let mut wires = Vec::new();
             for _ in 0..200 {
-                peer.session(stage.server(), &offer, &[region(4096)])?;
+                wires.push(peer.session(stage.server(), &offer, &[region(4096)])?);
             }
             peer.drain()?;
             // The server asks for a sign of life every two seconds and gets none.
-            let mut over = 0;
-            while over < 200 {
-                match peer.mad_answer(Duration::from_secs(8))?.as_str() {
-                    "DREQ" => over += 1,
-                    "silence" => return Err(format!("{over} of 200 sessions were given up")),
-                    _ => {}
-                }
-            }
-            Ok(Seen::noted("DREQ", format!("{over} sessions given up")))
+            given_up(&mut peer, &wires, Duration::from_secs(8))
         },
     )
     .growth(16)
     .long(),
 ];
 
+/// Each session gets its DREQ, which may come more than once, and none of them later than `patience` after another.
+fn given_up(peer: &mut RawPeer, wires: &[Wire], patience: Duration) -> Result<Seen, String> {
+    let all: BTreeSet<_> = wires.iter().map(|wire| wire.ids.local).collect();
+    let mut over = BTreeSet::new();
+    let mut deadline = Instant::now() + patience;
+    while over.len() < all.len() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Some(mad) = peer.hear_mad(left)? else {
+            return Err(format!("{} of {} sessions were given up", over.len(), all.len()));
+        };
+        if let Message::Dreq(dreq) = mad.message
+            && all.contains(&dreq.ids.remote)
+            && over.insert(dreq.ids.remote)
+        {
+            deadline = Instant::now() + patience;
+        }
+    }
+    Ok(Seen::noted("DREQ", format!("{} sessions given up", over.len())))
+}
+
 /// Windows of 64 in order; one that is not acknowledged goes out again.
 fn valid_writes(stage: &mut Stage) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
-    let mut wire = peer.connect(stage.target(), &Offer::default())?;
+    let (mut peer, mut wire) = stage.connected()?;
     let region = wire.regions[RW];
     let time = full_time(stage);
     let start = Instant::now();

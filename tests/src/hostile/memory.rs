@@ -292,8 +292,7 @@ fn deregistered(stage: &mut Stage) -> Result<Seen, String> {
 }
 
 fn revoked(stage: &mut Stage) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
-    let mut wire = peer.connect(stage.target(), &Offer::default())?;
+    let (mut peer, mut wire) = stage.connected()?;
     let length = wire.mtu as u32 + 64;
     let reth = Reth { length, ..whole(&wire.regions[RW]) };
     // What was there before, so that the first packet, which is permitted, changes nothing.

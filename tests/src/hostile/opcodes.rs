@@ -238,8 +238,7 @@ fn atomics(stage: &mut Stage) -> Result<Seen, String> {
 }
 
 fn too_many_reads(stage: &mut Stage) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
-    let mut wire = peer.connect(stage.target(), &Offer::default())?;
+    let (mut peer, mut wire) = stage.connected()?;
     for _ in 0..400 {
         let packet = step(&mut wire, opcode::READ_REQUEST, 0, 4000);
         // Each READ takes as many PSNs as its response has packets.

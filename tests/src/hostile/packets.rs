@@ -147,8 +147,7 @@ pub(super) const CASES: &[Case] = &[
         NAK_INVALID,
         &["send_invalid_request"],
         |stage| {
-            let mut peer = stage.attacker()?;
-            let mut wire = peer.connect(stage.target(), &Offer::default())?;
+            let (mut peer, mut wire) = stage.connected()?;
             for _ in 0..100 {
                 let mut bytes = vec![0; 65_000];
                 peer.random.fill(&mut bytes);
@@ -265,8 +264,7 @@ pub(super) fn silent(
     stage: &mut Stage,
     send: impl FnOnce(&mut RawPeer, &mut Wire) -> Result<(), String>,
 ) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
-    let mut wire = peer.connect(stage.target(), &Offer::default())?;
+    let (mut peer, mut wire) = stage.connected()?;
     send(&mut peer, &mut wire)?;
     let answer = peer.verdict(&mut wire)?;
     unchanged(stage)?;
@@ -300,8 +298,7 @@ fn out_of_order(stage: &mut Stage, psns: fn(Psn) -> Vec<Psn>) -> Result<Seen, St
 }
 
 fn duplicate(stage: &mut Stage) -> Result<Seen, String> {
-    let mut peer = stage.attacker()?;
-    let mut wire = peer.connect(stage.target(), &Offer::default())?;
+    let (mut peer, mut wire) = stage.connected()?;
     let region = wire.regions[RW];
     let reth = Some(Reth { addr: region.addr, rkey: region.rkey, length: 8 });
     let mut packet = wire.next(opcode::WRITE_ONLY);

@@ -358,17 +358,7 @@ impl RawPeer {
 /// A packet of nothing but a base header that asks for an acknowledgement.
 pub fn blank<'a>(opcode: u8, dest_qp: u32, psn: Psn) -> Packet<'a> {
     let p_key = Bth::DEFAULT_P_KEY;
-    Packet {
-        bth: Bth { opcode, dest_qp, psn, p_key, ack_req: true, ..Bth::default() },
-        reth: None,
-        aeth: None,
-        deth: None,
-        imm: None,
-        other: &[],
-        payload: &[],
-        pad: &[],
-        icrc: [0; ICRC_LEN],
-    }
+    Packet { bth: Bth { opcode, dest_qp, psn, p_key, ack_req: true, ..Bth::default() }, ..Packet::default() }
 }
 
 /// A message of connection management, with what matters of it.

@@ -177,8 +177,7 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(GROUP, "flood of congestion notifications", "20000 CNPs", "silence", &["rx_cnp"], |stage| {
-        let mut peer = stage.attacker()?;
-        let mut wire = peer.connect(stage.target(), &Offer::default())?;
+        let (mut peer, mut wire) = stage.connected()?;
         let mut cnp = blank(opcode::CNP, wire.remote_qpn, wire.psn);
         cnp.other = &[0; 16];
         let bytes = peer.sealed(wire.peer, &cnp);

@@ -12,11 +12,11 @@ pub fn table(baseline: Latency, outcomes: &[Outcome]) -> String {
     for outcome in outcomes {
         let answer = if outcome.seen.answer.is_empty() { "-" } else { &outcome.seen.answer };
         let answer = match outcome.seen.note.as_str() {
+            // The result says why.
+            _ if outcome.seen.skipped => answer.to_owned(),
             "" => answer.to_owned(),
             note => format!("{answer} ({note})"),
         };
-        let result =
-            if outcome.passed() { "ok".into() } else { format!("FAILED: {}", outcome.why.join("; ")) };
         let growth = format!("{:+}", outcome.growth_kib);
         let case = &outcome.case;
         rows.push(row(
@@ -26,7 +26,7 @@ pub fn table(baseline: Latency, outcomes: &[Outcome]) -> String {
             &counters(outcome),
             outcome.bystander,
             &growth,
-            &result,
+            &outcome.result(),
         ));
     }
     aligned(&rows)
@@ -77,7 +77,8 @@ pub fn json(baseline: Latency, outcomes: &[Outcome]) -> Value {
             "bystander": latency(outcome.bystander),
             "growth_kib": outcome.growth_kib,
             "seconds": outcome.took.as_secs_f64(),
-            "pass": outcome.passed(),
+            // null: skipped, and the note says why.
+            "pass": (!outcome.skipped()).then_some(!outcome.failed()),
             "why": outcome.why,
         })
     });

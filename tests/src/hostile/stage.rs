@@ -7,7 +7,12 @@ use std::{
 
 use simnet::Random;
 
-use super::{bystander::Bystanders, raw::RawPeer, victim::Victim};
+use super::{
+    bystander::Bystanders,
+    raw::{Offer, RawPeer},
+    victim::Victim,
+    wire::Wire,
+};
 
 #[derive(Debug)]
 pub struct Stage {
@@ -53,6 +58,13 @@ impl Stage {
     pub fn attacker(&mut self) -> Result<RawPeer, String> {
         let ip = self.address();
         RawPeer::open(ip, self.random.next_u32())
+    }
+
+    /// An attacker with a connection to a bare queue pair.
+    pub fn connected(&mut self) -> Result<(RawPeer, Wire), String> {
+        let mut peer = self.attacker()?;
+        let wire = peer.connect(self.target(), &Offer::default())?;
+        Ok((peer, wire))
     }
 
     /// The naa server under attack.

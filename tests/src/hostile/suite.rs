@@ -65,11 +65,9 @@ pub fn run(options: &Options) -> Result<(Latency, Vec<Outcome>), String> {
     let mut outcomes = Vec::new();
     for (n, case) in cases.iter().enumerate() {
         let outcome = perform(&mut stage, case, baseline);
-        let verdict =
-            if outcome.passed() { "ok".into() } else { format!("FAILED: {}", outcome.why.join("; ")) };
-        let seconds = outcome.took.as_secs_f64();
+        let (verdict, seconds) = (outcome.result(), outcome.took.as_secs_f64());
         eprintln!("[{}/{}] {} / {}: {verdict} ({seconds:.1} s)", n + 1, cases.len(), case.group, case.name);
-        let dead = !outcome.passed() && stage.victim.report().is_err();
+        let dead = outcome.failed() && stage.victim.report().is_err();
         outcomes.push(outcome);
         if dead {
             let addresses = stage.addresses.clone();
@@ -101,7 +99,7 @@ fn perform(stage: &mut Stage, case: &Case, baseline: Latency) -> Outcome {
     loop {
         let mut outcome = observe(stage, case);
         let late = outcome.bystander.p99 > bound;
-        if late && outcome.passed() && attempt < ATTEMPTS {
+        if late && !outcome.failed() && attempt < ATTEMPTS {
             attempt += 1;
             continue;
         }
@@ -125,7 +123,7 @@ fn observe(stage: &mut Stage, case: &Case) -> Outcome {
     let after = stage.victim.report();
     let seen = match result {
         Ok(Ok(seen)) => {
-            if seen.answer != case.expected {
+            if !seen.skipped && seen.answer != case.expected {
                 why.push(format!("answered {:?} instead of {:?}", seen.answer, case.expected));
             }
             seen

@@ -11,12 +11,13 @@ use nix::{
     errno::Errno,
     sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recv, recvmmsg, setsockopt, sockopt},
 };
+use roce_udp::free_loopback;
 
 use super::{Ack, BATCH, CONTROL, Packets, Start, is_nothing, socket};
-use crate::{address, sides::Running};
+use crate::sides::Running;
 
 pub(in crate::sides) fn serve(packets: Packets) -> anyhow::Result<(SocketAddr, Running)> {
-    let socket = socket((address::free()?, 0).into())?;
+    let socket = socket((free_loopback()?, 0).into())?;
     setsockopt(&socket, sockopt::UdpGroSegment, &packets.offload)?;
     let address = socket.local_addr()?;
     thread::Builder::new().name("sink".into()).spawn(move || {

@@ -9,10 +9,10 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recv, sendmmsg, setsockopt, sockopt};
+use roce_udp::free_loopback;
 
 use super::{Ack, BATCH, CONTROL, PATIENCE, Packets, Start, WAITS, Wait, is_nothing, socket};
 use crate::{
-    address,
     side::{Effort, Measure, Work},
     sides::{
         fill::{Fill, goodput},
@@ -48,7 +48,7 @@ pub(in crate::sides) struct Source {
 
 impl Source {
     pub(in crate::sides) fn connect(packets: Packets, far: SocketAddr) -> anyhow::Result<Self> {
-        let socket = socket((address::free()?, 0).into())?;
+        let socket = socket((free_loopback()?, 0).into())?;
         socket.connect(far)?;
         if packets.offload {
             // For every send: what is longer becomes a super-packet.
