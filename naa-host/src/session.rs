@@ -9,7 +9,7 @@ use mrsp::{
     CallPlan, FunctionCode, HostSession, RegionFlags, U24, builtin::StatusBlock, host::CallOutcome,
     immediate::Answer, plan::Prefix,
 };
-use verbs::{RemoteAddr, WaitMode};
+use verbs::{RemoteAddr, WaitMode, Wake};
 
 use crate::{
     Device, Error, Param, SessionConfig,
@@ -50,8 +50,14 @@ struct Running {
     /// Its WRITEs are acknowledged, so the device reads the regions no more.
     written: bool,
     answer: Option<CallOutcome>,
+    /// Not before the first look at the clock, which a short call does without.
     next_probe: Option<Instant>,
+    /// Since then.
+    tests: u32,
 }
+
+/// Who tests for the end of a call looks at the clock every so many times.
+const TESTS: u32 = 8;
 
 /// A connection to an accelerator with its regions. One call at a time; several sessions may run in parallel.
 ///
@@ -152,8 +158,7 @@ impl Session {
             self.drain().map_err(|error| self.fail(error))?;
         }
         self.machine.begin_call(function, user, &self.prefixes, &mut self.plan)?;
-        let next_probe = self.probe_interval.map(|interval| Instant::now() + interval);
-        self.running = Some(Running { written: false, answer: None, next_probe });
+        self.running = Some(Running { written: false, answer: None, next_probe: None, tests: 0 });
         let posted = self
             .regions
             .iter_mut()
@@ -212,10 +217,12 @@ impl Session {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(None);
             }
-            let probe = self.running.and_then(|running| running.next_probe);
-            let until = [deadline, probe].into_iter().flatten().min();
+            let until = [deadline, self.next_probe()].into_iter().flatten().min();
             let waited = self.link.wait(self.wait, until);
-            waited.map_err(|error| self.fail(error))?;
+            let wake = waited.map_err(|error| self.fail(error))?;
+            if let (Wake::TimedOut, Some(running)) = (wake, &mut self.running) {
+                running.tests = TESTS;
+            }
         }
     }
 
@@ -399,13 +406,26 @@ impl Session {
         }
     }
 
+    /// When the accelerator is to be asked for a sign of life.
+    fn next_probe(&mut self) -> Option<Instant> {
+        let (Some(running), Some(interval)) = (&mut self.running, self.probe_interval) else { return None };
+        if running.next_probe.is_none() {
+            running.next_probe = Instant::now().checked_add(interval);
+        }
+        running.next_probe
+    }
+
     /// While WRITEs are unacknowledged they are the sign of life asked for.
     fn probe(&mut self) -> Result<(), Error> {
         let (Some(running), Some(interval)) = (&mut self.running, self.probe_interval) else { return Ok(()) };
-        let now = Instant::now();
-        if running.next_probe.is_none_or(|at| now < at) {
+        running.tests += 1;
+        if running.tests < TESTS {
             return Ok(());
         }
+        running.tests = 0;
+        let Some(at) = self.next_probe() else { return Ok(()) };
+        let now = Instant::now();
+        let Some(running) = self.running.as_mut().filter(|_| now >= at) else { return Ok(()) };
         running.next_probe = now.checked_add(interval);
         match self.machine.peer_regions().and_then(<[_]>::first) {
             Some(first) if running.written => {

@@ -280,7 +280,7 @@ impl Session {
     fn say(&mut self, message: &[u8]) -> Result<(), End> {
         let flags = SendFlags::SIGNALED_SOLICITED;
         let inline = self.pd.context().attr().max_inline_data as usize;
-        self.expect_acknowledgement(0);
+        self.expect_acknowledgement(0, self.last_heard);
         let wr_id = number(self.serial, ACK);
         let wr = |payload| SendWr { wr_id, op: SendOp::Send, payload, flags };
         let posted = if message.len() <= inline {
@@ -304,26 +304,26 @@ impl Session {
     }
 
     /// Answers the call: regions are the session's again, the host may write them, and the results go out.
-    pub(crate) fn respond(&mut self, result: Result<&[Prefix], Failure>) -> Result<u64, End> {
+    pub(crate) fn respond(&mut self, result: Result<&[Prefix], Failure>, now: Instant) -> Result<u64, End> {
         self.machine.respond(result, &mut self.plan)?;
         self.calling = Calling::No;
         self.grant()?;
         self.post_receive()?;
-        self.post_plan()
+        self.post_plan(now)
     }
 
     /// The call's function keeps the regions: says so, and closes.
-    pub(crate) fn respond_timed_out(&mut self) -> Result<(), End> {
+    pub(crate) fn respond_timed_out(&mut self, now: Instant) -> Result<(), End> {
         self.machine.respond(Err(ReturnCode::KERNEL_TIMEOUT.into()), &mut self.plan)?;
         self.calling = Calling::Lost;
         self.closing = true;
-        self.post_plan().map(drop)
+        self.post_plan(now).map(drop)
     }
 
     /// Posts the planned WRITEs; returns their bytes.
-    fn post_plan(&mut self) -> Result<u64, End> {
+    fn post_plan(&mut self, now: Instant) -> Result<u64, End> {
         let bytes = self.plan.writes().iter().map(|w| u64::from(w.length)).sum();
-        self.expect_acknowledgement(bytes);
+        self.expect_acknowledgement(bytes, now);
         self.post_writes()?;
         Ok(bytes)
     }
@@ -339,9 +339,9 @@ impl Session {
         self.qp.post_send(&wrs).map_err(|(_, error)| error.into())
     }
 
-    fn expect_acknowledgement(&mut self, bytes: u64) {
+    fn expect_acknowledgement(&mut self, bytes: u64, now: Instant) {
         self.quota.sends().begin();
-        self.patience = Some((Instant::now(), PATIENCE + Duration::from_secs(bytes >> 20)));
+        self.patience = Some((now, PATIENCE + Duration::from_secs(bytes >> 20)));
     }
 
     /// The host has not acknowledged an answer though it had time.

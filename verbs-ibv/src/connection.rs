@@ -30,9 +30,11 @@ use crate::{
 
 /// Neighbour discovery gets this long, which is two tries, and the route as long.
 const RESOLVING: Duration = Duration::from_secs(2);
-/// Asking the kernel for events is a system call. Who spins, or polls between calls, makes it this often: while
-/// a connection is being made, and otherwise. Who sleeps is told at once.
+/// Asking the kernel for events is a system call. Who spins makes it this often: while a connection is being made,
+/// and otherwise. Who sleeps is told at once.
 const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
+/// Who polls for events, as sessions do between completions, asks the kernel every so many times.
+const POLLS: u32 = 64;
 /// Without a limit of the program's, what the kernel's connection manager allows itself.
 const LONGEST: Duration = Duration::from_secs(98);
 
@@ -87,6 +89,8 @@ struct Connections {
     asked: Option<Instant>,
     /// Connections being made, as of then.
     pending: usize,
+    /// Times the program polled since.
+    polls: u32,
 }
 
 #[derive(Debug)]
@@ -221,16 +225,16 @@ impl Channel {
     /// The next event for the program, `new_id` naming new connections.
     pub(crate) fn next_event(&self, new_id: &dyn Fn() -> CmId) -> Result<Option<CmEvent>, Error> {
         let mut connections = self.connections();
-        if connections.events.is_empty() && connections.is_due() {
+        if connections.events.is_empty() && connections.is_worth_asking() {
             self.pump(&mut connections, new_id)?;
         }
         Ok(connections.events.pop_front())
     }
 
-    /// Whether an event can be taken. Asks the kernel now and then only, unless `at_once`.
-    pub(crate) fn is_ready(&self, at_once: bool, new_id: &dyn Fn() -> CmId) -> Result<bool, Error> {
+    /// Whether an event can be taken. With `now` it asks the kernel only if it is time to.
+    pub(crate) fn is_ready(&self, now: Option<Instant>, new_id: &dyn Fn() -> CmId) -> Result<bool, Error> {
         let mut connections = self.connections();
-        if connections.events.is_empty() && (at_once || connections.is_due()) {
+        if connections.events.is_empty() && now.is_none_or(|now| connections.is_due(now)) {
             self.pump(&mut connections, new_id)?;
         }
         Ok(!connections.events.is_empty())
@@ -253,6 +257,7 @@ impl Channel {
             }
         }
         connections.asked = Some(Instant::now());
+        connections.polls = 0;
         connections.pending = connections.by_id.values().filter(|c| c.is_pending()).count();
         connections.expire();
         Ok(())
@@ -283,10 +288,16 @@ impl Connections {
         self.events.push_back(CmEvent::ConnectRequest { listener, id, endpoints, param });
     }
 
-    fn is_due(&self) -> bool {
+    fn is_due(&self, now: Instant) -> bool {
         let [busy, idle] = ASKING;
         let interval = if self.pending > 0 { busy } else { idle };
-        self.asked.is_none_or(|at| at.elapsed() >= interval)
+        self.asked.is_none_or(|at| now.saturating_duration_since(at) >= interval)
+    }
+
+    /// As `is_due` for who polls between calls, without a look at the clock.
+    fn is_worth_asking(&mut self) -> bool {
+        self.polls += 1;
+        self.pending > 0 || self.asked.is_none() || self.polls >= POLLS
     }
 
     /// Gives up what takes too long.

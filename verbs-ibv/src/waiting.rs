@@ -50,8 +50,9 @@ impl Waiting<'_> {
         self.queue.map_or(Ok(false), Queue::is_ready).map_err(|e| Error::io("cannot poll for completions", e))
     }
 
-    fn channel_is_ready(&self, at_once: bool) -> Result<bool, Error> {
-        self.channel.map_or(Ok(false), |channel| channel.is_ready(at_once, self.new_id))
+    /// `now`: asks the kernel only if it is time to.
+    fn channel_is_ready(&self, now: Option<Instant>) -> Result<bool, Error> {
+        self.channel.map_or(Ok(false), |channel| channel.is_ready(now, self.new_id))
     }
 
     /// Polls for `limit`, or for ever. `None` when that was in vain.
@@ -64,11 +65,15 @@ impl Waiting<'_> {
             if self.queue_is_ready()? {
                 return Ok(Some(Wake::Ready));
             }
-            if turn % STRIDE == 0 {
-                if self.channel_is_ready(false)? {
+            if limit == Some(Duration::ZERO) {
+                break;
+            }
+            // Not in the first turn: what is there by then costs no look at the clock.
+            if turn % STRIDE == STRIDE - 1 {
+                let now = Instant::now();
+                if self.channel_is_ready(Some(now))? {
                     return Ok(Some(Wake::Ready));
                 }
-                let now = Instant::now();
                 if self.deadline.is_some_and(|deadline| now >= deadline) {
                     return Ok(Some(Wake::TimedOut));
                 }
@@ -93,7 +98,7 @@ impl Waiting<'_> {
             if self.interrupt().is_some_and(Interrupt::take) {
                 return Ok(Wake::Interrupted);
             }
-            if self.queue_is_ready()? || self.channel_is_ready(true)? {
+            if self.queue_is_ready()? || self.channel_is_ready(None)? {
                 return Ok(Wake::Ready);
             }
             let now = Instant::now();

@@ -2,7 +2,7 @@
 //! itself while it waits.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     io,
     net::SocketAddr,
     sync::{Arc, atomic::Ordering},
@@ -10,6 +10,7 @@ use std::{
 };
 
 use mrsp::{ReturnCode, immediate::CallRequest};
+use rustc_hash::FxHashMap as HashMap;
 use verbs::{Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn, Wc, WcStatus};
 
 use super::{Orders, queue::Queue, sizes};
@@ -55,6 +56,8 @@ pub(super) struct Serving {
     channel: Channel,
     queue: Queue,
     listener: Option<CmId>,
+    /// When this turn of the loop began: calls look at the clock once.
+    now: Instant,
     next_tick: Instant,
     last_refusal_told: Option<Instant>,
     context: Context,
@@ -82,14 +85,15 @@ impl Serving {
             registry,
             stats,
             pool,
-            sessions: HashMap::new(),
-            by_serial: HashMap::new(),
+            sessions: HashMap::default(),
+            by_serial: HashMap::default(),
             next_serial: 0,
             flushed: VecDeque::new(),
-            tasks: HashMap::new(),
+            tasks: HashMap::default(),
             channel,
             queue,
             listener: Some(listener),
+            now: Instant::now(),
             next_tick: Instant::now() + TICK,
             last_refusal_told: None,
             context: context.clone(),
@@ -115,6 +119,7 @@ impl Serving {
                 tracing::error!(%error, "the server cannot wait on its device");
                 break;
             }
+            self.now = Instant::now();
             self.events();
             self.completions();
             self.finished_calls();
@@ -150,17 +155,18 @@ impl Serving {
 
     fn completions(&mut self) {
         while let Some(wc) = self.queue.next() {
-            self.completed(&wc, Instant::now());
+            self.completed(&wc);
         }
     }
 
-    fn completed(&mut self, wc: &Wc, now: Instant) {
+    fn completed(&mut self, wc: &Wc) {
+        let now = self.now;
         // Completions of sessions that ended come too.
         let Some(&id) = self.by_serial.get(&session::serial(wc)) else { return };
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.flushed) else { return };
         match session.completed(wc, now) {
             Ok(Next::Nothing) => {}
-            Ok(Next::Call(request)) => self.call(id, request, now),
+            Ok(Next::Call(request)) => self.call(id, request),
             Ok(Next::Close) => self.close(id, None),
             // A disconnect flushes the queue pair, and its event says so more kindly.
             Err(End::Completion(WcStatus::WrFlushError)) => {
@@ -173,9 +179,8 @@ impl Serving {
     }
 
     fn end_flushed(&mut self) {
-        let now = Instant::now();
         while let Some(&(at, serial)) = self.flushed.front()
-            && at <= now
+            && at <= self.now
         {
             self.flushed.pop_front();
             if let Some(&id) = self.by_serial.get(&serial) {
@@ -184,7 +189,7 @@ impl Serving {
         }
     }
 
-    fn call(&mut self, id: CmId, request: CallRequest, now: Instant) {
+    fn call(&mut self, id: CmId, request: CallRequest) {
         self.stats.calls.add(1);
         let function = request.function.and_then(|code| self.registry.get(code)).cloned();
         let Some(session) = self.sessions.get_mut(&id) else { return };
@@ -199,7 +204,8 @@ impl Serving {
         let bytes = regions.iter().map(|r| r.allocation.len() as u64).sum();
         self.stats.bytes_in.add(bytes);
         let execution = function.execution(bytes);
-        let mut task = Task { function, regions, user: request.user, deadline: now + self.config.call_time };
+        let deadline = self.now + self.config.call_time;
+        let mut task = Task { function, regions, user: request.user, deadline };
         if execution == Execution::Inline {
             let result = task.run(&Stop::at(task.deadline));
             session.regions = task.regions;
@@ -227,7 +233,7 @@ impl Serving {
             }
         }
         let answer = result.as_deref().map_err(Reply::failure);
-        match session.respond(answer) {
+        match session.respond(answer, self.now) {
             Ok(bytes) => self.stats.bytes_out.add(bytes),
             Err(end) => self.close(id, Some(end)),
         }
@@ -237,7 +243,7 @@ impl Serving {
         while let Some(done) = self.pool.next_done() {
             self.finished(done);
         }
-        for done in self.pool.expire(Instant::now()) {
+        for done in self.pool.expire(self.now) {
             self.stats.calls_timed_out.add(1);
             self.finished(done);
         }
@@ -249,7 +255,7 @@ impl Serving {
         let Some(regions) = done.regions else {
             // The function still runs, and has the regions. The host is told, and the session is over.
             self.stats.calls_failed.add(1);
-            if let Err(end) = session.respond_timed_out() {
+            if let Err(end) = session.respond_timed_out(self.now) {
                 self.close(id, Some(end));
             }
             return;
@@ -352,7 +358,7 @@ impl Serving {
 
     /// What sessions are due now and then: probes of silent hosts, and the end of those that never began.
     fn tick(&mut self) {
-        let now = Instant::now();
+        let now = self.now;
         if now < self.next_tick {
             return;
         }
