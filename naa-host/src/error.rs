@@ -92,6 +92,9 @@ pub enum Error {
     Setup(#[from] SetupError),
     #[error("invalid call: {0}")]
     Call(#[from] CallError),
+    /// `why`: what ended it.
+    #[error("the session with {peer} is over: {why}")]
+    Over { peer: SocketAddr, why: String, party: Party },
     #[error("the regions are in use by a call; wait for its outcome first")]
     InCall,
     #[error("no call is under way; invoke one first")]
@@ -132,6 +135,7 @@ impl Error {
                 | ReturnCode::OVER_LIMIT => Party::Program,
                 _ => Party::Accelerator,
             },
+            Self::Over { party, .. } => *party,
             Self::Device(_) | Self::Memory(_) => Party::Machine,
             Self::Setup(_)
             | Self::Call(_)

@@ -14,6 +14,7 @@ use verbs::{RemoteAddr, WaitMode, Wake};
 use crate::{
     Device, Error, Param, SessionConfig,
     connect::{self, Parts},
+    error::Party,
     lease::{Buffer, Region},
     link::{Event, Link},
     post,
@@ -74,6 +75,8 @@ pub struct Session {
     plan: CallPlan,
     prefixes: Vec<Prefix>,
     running: Option<Running>,
+    /// What ended the session.
+    over: Option<(Party, String)>,
     wait: WaitMode,
     probe_interval: Option<Duration>,
     // Before the regions: its queue pair goes first.
@@ -130,6 +133,7 @@ impl Session {
             plan,
             prefixes: vec![None; regions.len()],
             running: None,
+            over: None,
             wait: config.wait,
             probe_interval: config.probe_interval,
             link,
@@ -148,10 +152,13 @@ impl Session {
     /// Posts a call and returns. `user` are 24 bits the function may look at.
     ///
     /// # Errors
-    /// [`Error::InCall`], or [`Error::Call`] when the session is over; after all others the session is over.
+    /// [`Error::InCall`]; [`Error::Over`] if it ended before; after all others the session is over.
     pub fn invoke(&mut self, function: FunctionCode, user: U24) -> Result<(), Error> {
         if self.running.is_some() {
             return Err(Error::InCall);
+        }
+        if let Some((party, why)) = &self.over {
+            return Err(Error::Over { peer: self.link.peer, why: why.clone(), party: *party });
         }
         if self.machine.is_ready() {
             // An answer that nobody asked for must not be taken for this call's.
@@ -448,6 +455,7 @@ impl Session {
 
     /// Ends the session. Its regions are the program's again, since the queue pair is gone.
     fn fail(&mut self, error: Error) -> Error {
+        self.over.get_or_insert_with(|| (error.party(), error.to_string()));
         self.machine.fail();
         self.running = None;
         let _ = self.link.close();

@@ -87,7 +87,7 @@ fn it_disconnects_during_a_call() {
     assert!(matches!(error, Error::PeerGone { why: Gone::Disconnected, .. }), "{error}");
     assert!(took < Duration::from_secs(1), "{took:?}");
     assert!(session.is_over());
-    assert!(matches!(session.invoke(F, U24::ZERO), Err(Error::Call(_))));
+    assert!(matches!(session.invoke(F, U24::ZERO), Err(Error::Over { .. })));
     assert_eq!(session.lease_mut(0).unwrap(), [0; 8]);
     session.finalize().unwrap();
 }
@@ -127,6 +127,6 @@ fn it_answers_twice() {
     let _ = session.call(F);
     std::thread::sleep(Duration::from_millis(100));
     let error = session.call(F).unwrap_err();
-    assert!(matches!(error, Error::Peer { .. } | Error::PeerGone { .. } | Error::Call(_)), "{error}");
+    assert!(matches!(error, Error::Peer { .. } | Error::PeerGone { .. } | Error::Over { .. }), "{error}");
     assert_eq!(session.lease(0).unwrap(), [0; 8]);
 }

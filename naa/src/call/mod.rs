@@ -13,7 +13,6 @@ mod single;
 mod stop;
 mod teller;
 
-use std::path::Path;
 
 use anyhow::Context as _;
 use mrsp::{
@@ -34,7 +33,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (device, server, config) = args.patience.open(&args.peer)?;
     let peer = Peer { device, server, config, timeout: args.patience.timeout };
     // Where JSON goes to standard error it has nothing else.
-    if !(args.json && args.out.iter().any(|path| path == Path::new("-"))) {
+    if !(args.json && args.out.iter().any(|path| output::is_stdout(path))) {
         provider::tell(peer.device.why());
     }
     let function = number(&args.function, &peer)?;

@@ -34,6 +34,11 @@ pub(super) struct Sink {
 /// Names of standard output: what is behind it is not to be replaced.
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
+/// Whether `path` is a name of standard output.
+pub(super) fn is_stdout(path: &Path) -> bool {
+    STDOUT.iter().any(|name| path == Path::new(name))
+}
+
 impl Sink {
     /// Fails at once where writing is bound to fail.
     pub(super) fn new(path: &Path, sync: bool) -> anyhow::Result<Self> {
@@ -46,7 +51,7 @@ impl Sink {
     }
 
     pub(super) fn is_stdout(&self) -> bool {
-        STDOUT.iter().any(|name| self.path == Path::new(name))
+        is_stdout(&self.path)
     }
 
     /// Where its unfinished file would be.
