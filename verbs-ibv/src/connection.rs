@@ -10,6 +10,7 @@
 //! | Accepted | established | | Established | Open |
 //! | Accepted | rejected, unreachable | | Rejected, Unreachable | Over |
 //! | Accepted, Open | disconnected | flush, confirm | Disconnected | Over |
+//! | Accepted, Open | the program disconnects | flush, DREQ | Disconnected | Over |
 //! | Listening, Asked | request, accept | | ConnectRequest | Listening, Accepted |
 
 use std::{
@@ -24,8 +25,8 @@ use rustc_hash::FxHashMap as HashMap;
 use verbs::{CmEvent, CmId, ConnParam, Error, EstablishedParam, RejectReason, Unreachable};
 
 use crate::{
-    queue::Interrupt,
-    sys::{self, ConnRequest, EventChannel, RawEvent, Retries, What},
+    queue::{self, Interrupt},
+    sys::{self, ConnRequest, EventChannel, RawEvent, Retries, Waker, What},
 };
 
 /// Neighbour discovery gets this long, which is two tries, and the route as long.
@@ -98,13 +99,21 @@ pub(crate) struct Channel {
     connections: Mutex<Connections>,
     pub(crate) raw: Arc<EventChannel>,
     pub(crate) interrupt: Interrupt,
+    /// Wakes who sleeps when an event comes of this process, not of the kernel.
+    pub(crate) queued: Waker,
     max_reads: (u8, u8),
 }
 
 impl Channel {
     pub(crate) fn new(raw: EventChannel, max_reads: (u8, u8)) -> Result<Self, Error> {
         let raw = Arc::new(raw);
-        Ok(Self { connections: Mutex::default(), raw, interrupt: Interrupt::new()?, max_reads })
+        Ok(Self {
+            connections: Mutex::default(),
+            raw,
+            interrupt: Interrupt::new()?,
+            queued: queue::waker()?,
+            max_reads,
+        })
     }
 
     fn connections(&self) -> MutexGuard<'_, Connections> {
@@ -146,6 +155,7 @@ impl Channel {
             Ok(()) => State::Resolving { qp: qp.clone(), param: param.clone(), deadline },
             Err(error) if is_network(error.raw_os_error()) => {
                 connections.events.push_back(CmEvent::Unreachable { id, why: Unreachable::Network });
+                self.queued.wake();
                 State::Over
             }
             Err(error) => return Err(Error::io(format!("librdmacm cannot resolve {remote}"), error)),
@@ -204,8 +214,12 @@ impl Channel {
             return Ok(());
         };
         flush(qp);
-        // `Disconnected` follows when the peer confirms, or is given up.
-        connection.raw.disconnect().map_err(|e| Error::io("librdmacm does not disconnect", e))
+        connection.state = State::Over;
+        // The peer's program confirms when it looks, which may be late; for this side it is over now.
+        let told = connection.raw.disconnect();
+        connections.events.push_back(CmEvent::Disconnected { id });
+        self.queued.wake();
+        told.map_err(|e| Error::io("librdmacm does not disconnect", e))
     }
 
     pub(crate) fn destroy(&self, id: CmId) -> Result<(), Error> {
@@ -376,6 +390,11 @@ impl Connection {
                 // The peer waits for our confirmation; if it was us who began, this is none and fails.
                 let _ = self.raw.disconnect();
                 Some(CmEvent::Disconnected { id })
+            }
+            // Both left at once, and the peer waits for a confirmation too.
+            (State::Over, What::Disconnected) => {
+                let _ = self.raw.disconnect();
+                None
             }
             (state, _) => {
                 self.state = state;

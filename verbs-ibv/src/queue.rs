@@ -18,6 +18,10 @@ const BATCH: usize = 16;
 /// More than any queue holds.
 const ALL: usize = usize::MAX;
 
+pub(crate) fn waker() -> Result<Waker, Error> {
+    Waker::new().map_err(|e| Error::io("cannot make an eventfd", e))
+}
+
 /// Ends waits on a completion queue or on a channel.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
@@ -27,8 +31,7 @@ pub(crate) struct Interrupt {
 
 impl Interrupt {
     pub(crate) fn new() -> Result<Self, Error> {
-        let waker = Waker::new().map_err(|e| Error::io("cannot make an eventfd", e))?;
-        Ok(Self { set: AtomicBool::new(false), waker })
+        Ok(Self { set: AtomicBool::new(false), waker: waker()? })
     }
 
     pub(crate) fn set(&self) {

@@ -111,11 +111,15 @@ impl Waiting<'_> {
                 self.queue.map(|q| q.cq.fd()),
                 self.channel.map(|c| c.raw.fd()),
                 self.interrupt().map(|i| i.waker.as_fd()),
+                self.channel.map(|c| c.queued.as_fd()),
             ];
-            let [announced, ..] =
+            let [announced, _, _, queued] =
                 sys::sleep(fds, until.map(|at| at.saturating_duration_since(now))).map_err(failed)?;
             if let Some(queue) = self.queue.filter(|_| announced) {
                 queue.cq.take_announcements();
+            }
+            if let Some(channel) = self.channel.filter(|_| queued) {
+                channel.queued.drain();
             }
         }
     }
