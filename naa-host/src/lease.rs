@@ -18,7 +18,8 @@ use crate::Error;
 /// [`Session::into_buffers`](crate::Session::into_buffers) gives it back.
 ///
 /// A device that keeps registrations, as the verbs provider does, finds a buffer registered the next time, which
-/// spares large ones most of the time it takes to connect.
+/// spares large ones most of the time it takes to connect. Once a buffer is dropped its pages are given back when the
+/// device next registers something, or goes.
 #[derive(Debug)]
 pub struct Buffer {
     /// Nobody else's, but for a registration that the device may keep.

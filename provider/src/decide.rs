@@ -65,13 +65,17 @@ pub(crate) fn decide(local: IpAddr, choice: Choice, machine: &Machine) -> Result
             (Some(owner), Some(missing)) => Err(format!("{} has {local}, but {missing}", owner.device)),
             (None, missing) => Err(no_owner(local, &machine.devices, missing.as_deref())),
         },
-        Choice::Auto => Ok(match (&machine.owner, &machine.missing) {
-            (Some(owner), None) => (Provider::Verbs, format!("{} has {local}", owner.device)),
-            (Some(owner), Some(missing)) => {
-                (Provider::Embedded, format!("{} has {local}, but {missing}", owner.device))
+        Choice::Auto => match (&machine.owner, &machine.missing) {
+            (Some(owner), None) => Ok((Provider::Verbs, format!("{} has {local}", owner.device))),
+            (Some(owner), Some(missing)) if owner.is_soft => {
+                Ok((Provider::Embedded, format!("{} has {local}, but {missing}", owner.device)))
             }
-            (None, _) => (Provider::Embedded, no_device(local, &machine.devices)),
-        }),
+            // A NIC takes RoCE packets off the wire before a socket sees them.
+            (Some(owner), Some(missing)) => {
+                Err(format!("{} has {local}, but {missing}; or take --provider embedded", owner.device))
+            }
+            (None, _) => Ok((Provider::Embedded, no_device(local, &machine.devices))),
+        },
     }
 }
 
@@ -142,7 +146,7 @@ mod tests {
         };
         let gids = ["10.9.0.1", "fd00:9::1"].into_iter().enumerate().map(gid).collect();
         let port = RdmaPort { number: 1, state: state.into(), link_layer: "Ethernet".into(), gids };
-        RdmaDevice { name: "rxe0".into(), ports: vec![port] }
+        RdmaDevice { name: "rxe0".into(), is_soft: true, ports: vec![port] }
     }
 
     /// What is said for `local` on a machine with these devices and, maybe, without rdma-core.
@@ -150,7 +154,12 @@ mod tests {
         let local: IpAddr = local.parse().unwrap();
         let serves = |device: &&RdmaDevice| device.ports[0].is_active() && local.to_string() == "10.9.0.1";
         let owner = devices.iter().find(serves).filter(|device| device.ports[0].gids[0].kind == "RoCE v2");
-        let owner = owner.map(|device| Owner { device: device.name.clone(), port: 1, gid_index: 0 });
+        let owner = owner.map(|device| Owner {
+            device: device.name.clone(),
+            port: 1,
+            gid_index: 0,
+            is_soft: device.is_soft,
+        });
         let missing = missing.then(|| MISSING.to_owned());
         let machine = Machine { devices: devices.to_vec(), owner, missing };
         decide(local, choice, &machine).map(|(provider, why)| format!("{provider}: {why}"))
@@ -172,6 +181,13 @@ mod tests {
             auto("10.9.0.1", &[rxe0("4: ACTIVE", "IB/RoCE v1")], false),
             "embedded: rxe0 has 10.9.0.1, but not for RoCE v2"
         );
+    }
+
+    #[test]
+    fn a_nic_without_its_library_is_no_reason_for_the_other_provider() {
+        let nic = [RdmaDevice { is_soft: false, ..rxe0("4: ACTIVE", "RoCE v2") }];
+        let error = said("10.9.0.1", Choice::Auto, &nic, true).unwrap_err();
+        assert!(error.contains(MISSING) && error.contains("--provider embedded"), "{error}");
     }
 
     #[test]

@@ -34,6 +34,8 @@ const RESOLVING: Duration = Duration::from_secs(2);
 /// Asking the kernel for events is a system call. Who spins makes it this often: while a connection is being made,
 /// and otherwise. Who sleeps is told at once.
 const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
+/// What librdmacm's own header leaves of a request's 92 bytes.
+const MAX_PRIVATE_DATA: usize = 56;
 /// Who polls for events, as sessions do between completions, asks the kernel every so many times.
 const POLLS: u32 = 64;
 /// Without a limit of the program's, what the kernel's connection manager allows itself.
@@ -127,6 +129,8 @@ impl Channel {
 
     pub(crate) fn listen(&self, id: CmId, local: SocketAddr, backlog: u32) -> Result<u16, Error> {
         let raw = sys::CmId::new(&self.raw)?;
+        // From the start, so that a request that another thread takes finds its listener.
+        let mut connections = self.connections();
         raw.bind(local).and_then(|()| raw.listen(backlog)).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Error::AddressInUse {
                 addr: local,
@@ -135,7 +139,7 @@ impl Channel {
             _ => Error::io(format!("cannot listen on {local}"), error),
         })?;
         let port = raw.port();
-        self.connections().add(id, raw, State::Listening);
+        connections.add(id, raw, State::Listening);
         Ok(port)
     }
 
@@ -146,6 +150,9 @@ impl Channel {
         (local, remote): (SocketAddr, SocketAddr),
         param: &ConnParam,
     ) -> Result<(), Error> {
+        if param.private_data.len() > MAX_PRIVATE_DATA {
+            return Err(Error::Invalid("more than 56 bytes of private data do not fit a connection request"));
+        }
         let raw = sys::CmId::new(&self.raw)?;
         let limit = param.connect_timeout.unwrap_or(LONGEST);
         let deadline = Instant::now() + limit;
@@ -173,9 +180,10 @@ impl Channel {
         let reads = within(within((param.responder_resources, param.initiator_depth), reads), self.max_reads);
         let guard = lock_qp(qp);
         let ready = guard.as_ref().ok_or(Error::QpState("destroyed"))?;
-        let path_mtu = ready
+        let agreed = ready
             .to_ready(&connection.raw, Retries { reads, ack_timeout: None })
             .map_err(|e| Error::io("the queue pair does not connect", e))?;
+        let reads = agreed.reads;
         let answer = ConnParam { responder_resources: reads.0, initiator_depth: reads.1, ..param.clone() };
         connection
             .raw
@@ -184,7 +192,7 @@ impl Channel {
         drop(guard);
         let param = EstablishedParam {
             private_data: Vec::new(),
-            path_mtu,
+            path_mtu: agreed.path_mtu,
             responder_resources: reads.0,
             initiator_depth: reads.1,
             embedded_peer: false,
@@ -262,7 +270,7 @@ impl Channel {
     fn pump(&self, connections: &mut Connections, new_id: &dyn Fn() -> CmId) -> Result<(), Error> {
         while let Some(event) = self.raw.next().map_err(|e| Error::io("librdmacm reports no events", e))? {
             if let What::Request(request) = event.what {
-                connections.asked(new_id(), *request, event.private_data);
+                connections.asked(new_id, *request, event.private_data);
             } else if let Some(&id) = connections.by_raw.get(&event.id)
                 && let Some(told) =
                     connections.by_id.get_mut(&id).and_then(|c| c.handle(id, event, self.max_reads))
@@ -280,13 +288,15 @@ impl Channel {
 
 impl Connections {
     fn add(&mut self, id: CmId, raw: sys::CmId, state: State) {
+        self.pending += 1;
         self.by_raw.insert(raw.raw(), id);
         self.by_id.insert(id, Connection { raw, state });
     }
 
-    fn asked(&mut self, id: CmId, request: ConnRequest, private_data: Vec<u8>) {
+    fn asked(&mut self, new_id: &dyn Fn() -> CmId, request: ConnRequest, private_data: Vec<u8>) {
         // A listener that has just ended takes its requests with it.
         let Some(&listener) = self.by_raw.get(&request.listener) else { return };
+        let id = new_id();
         let param = ConnParam {
             private_data,
             responder_resources: request.responder_resources,
@@ -342,6 +352,10 @@ impl Connection {
         let private_data = event.private_data;
         match (std::mem::replace(&mut self.state, State::Over), event.what) {
             (State::Resolving { qp, param, deadline }, What::AddressResolved) => {
+                // The request takes it from the route. Kernels before 6.8 make nonsense of 0.
+                if let Some(timeout @ 1..) = param.ack_timeout {
+                    self.raw.set_ack_timeout(timeout);
+                }
                 if self.raw.resolve_route(RESOLVING).is_err() {
                     return Some(CmEvent::Unreachable { id, why: Unreachable::Network });
                 }
@@ -406,9 +420,6 @@ impl Connection {
     fn ask(&self, qp: &SharedQp, param: &ConnParam, max_reads: (u8, u8)) -> io::Result<()> {
         let guard = lock_qp(qp);
         let Some(qp) = guard.as_ref() else { return Err(io::ErrorKind::NotFound.into()) };
-        if let Some(timeout) = param.ack_timeout {
-            self.raw.set_ack_timeout(timeout);
-        }
         let reads = within((param.responder_resources, param.initiator_depth), max_reads);
         let param = ConnParam { responder_resources: reads.0, initiator_depth: reads.1, ..param.clone() };
         self.raw.connect(qp.num(), &param)
@@ -424,13 +435,13 @@ impl Connection {
         let guard = lock_qp(qp);
         let Some(qp) = guard.as_ref() else { return Err(io::ErrorKind::NotFound.into()) };
         let reads = within((param.responder_resources, param.initiator_depth), max_reads);
-        let path_mtu = qp.to_ready(&self.raw, Retries { reads, ack_timeout: param.ack_timeout })?;
+        let agreed = qp.to_ready(&self.raw, Retries { reads, ack_timeout: param.ack_timeout })?;
         self.raw.establish()?;
         Ok(EstablishedParam {
             private_data,
-            path_mtu,
-            responder_resources: reads.0,
-            initiator_depth: reads.1,
+            path_mtu: agreed.path_mtu,
+            responder_resources: agreed.reads.0,
+            initiator_depth: agreed.reads.1,
             embedded_peer: false,
         })
     }

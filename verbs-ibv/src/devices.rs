@@ -13,6 +13,8 @@ const CLASS: &str = "/sys/class/infiniband";
 pub struct RdmaDevice {
     /// For example `mlx5_0` or `rxe0`.
     pub name: String,
+    /// rxe and siw: devices in software tell of a parent interface.
+    pub is_soft: bool,
     pub ports: Vec<RdmaPort>,
 }
 
@@ -52,6 +54,8 @@ pub struct Owner {
     pub device: String,
     pub port: u8,
     pub gid_index: u32,
+    /// The kernel's software, on an ordinary network interface.
+    pub is_soft: bool,
 }
 
 /// All RDMA devices, by name. Empty where the kernel has no RDMA.
@@ -69,13 +73,22 @@ fn owner_among(devices: &[RdmaDevice], local: IpAddr) -> Option<Owner> {
     let ports = devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
     ports.filter(|(_, port)| port.is_active()).find_map(|(device, port)| {
         let gid = port.gids.iter().find(|gid| gid.address == local && gid.kind == "RoCE v2")?;
-        Some(Owner { device: device.name.clone(), port: port.number, gid_index: gid.index })
+        Some(Owner {
+            device: device.name.clone(),
+            port: port.number,
+            gid_index: gid.index,
+            is_soft: device.is_soft,
+        })
     })
 }
 
 /// The devices in `class`: `/sys/class/infiniband`, or a folder like it.
 pub fn devices_under(class: &Path) -> Vec<RdmaDevice> {
-    let device = |path: PathBuf| RdmaDevice { name: name(&path), ports: numbered(&path.join("ports"), port) };
+    let device = |path: PathBuf| RdmaDevice {
+        name: name(&path),
+        is_soft: path.join("parent").is_file(),
+        ports: numbered(&path.join("ports"), port),
+    };
     let mut found: Vec<_> = entries(class).into_iter().map(device).collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
@@ -134,6 +147,7 @@ mod tests {
         for folder in ["gids", "gid_attrs/types", "gid_attrs/ndevs"] {
             fs::create_dir_all(port.join(folder)).unwrap();
         }
+        fs::write(class.join("rxe0/parent"), "eth-a\n").unwrap();
         fs::write(port.join("state"), "4: ACTIVE\n").unwrap();
         fs::write(port.join("link_layer"), "Ethernet\n").unwrap();
         let gids = ["fe80::1", "::ffff:10.9.0.1", "fd00:9::1", "::"];
@@ -153,7 +167,7 @@ mod tests {
         fs::remove_dir_all(&class).unwrap();
         assert_eq!((devices.len(), devices[0].ports[0].gids.len()), (1, 3));
         let owner = |text: &str| owner_among(&devices, text.parse().unwrap());
-        let rxe0 = |gid_index| Some(Owner { device: "rxe0".into(), port: 1, gid_index });
+        let rxe0 = |gid_index| Some(Owner { device: "rxe0".into(), port: 1, gid_index, is_soft: true });
         assert_eq!(owner("10.9.0.1"), rxe0(1));
         assert_eq!(owner("::ffff:10.9.0.1"), rxe0(1));
         assert_eq!(owner("fd00:9::1"), rxe0(2));

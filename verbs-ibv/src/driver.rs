@@ -20,15 +20,17 @@ use verbs::{
 use crate::{
     Options, Owner,
     connection::{Channel, SharedQp, lock_qp},
-    counters, owner_of,
+    counters, memlock, owner_of,
     queue::Queue,
     registrations::Registrations,
     sys::{self, Caps, EventChannel, Limits},
     waiting::Waiting,
 };
 
-/// rxe says 8 MiB of itself and takes any; no NIC says less than this.
-const LEAST_MESSAGE: u64 = 1 << 30;
+/// rxe says 8 MiB of itself and takes any message.
+const SOFT_MESSAGE: u32 = 1 << 30;
+/// More is not copied into work requests above the seam, and makes send queues shorter.
+const MOST_INLINE: u32 = 512;
 
 /// What is named by a number of the seam's.
 #[derive(Debug)]
@@ -81,19 +83,21 @@ impl Ibv {
         let owner = owner_of(local);
         let name =
             owner.as_ref().map_or_else(|| "RDMA device".into(), |o| format!("{} port {}", o.device, o.port));
+        let is_soft = owner.as_ref().is_some_and(|owner| owner.is_soft);
+        let max_msg = if is_soft { limits.max_msg.max(SOFT_MESSAGE) } else { limits.max_msg.max(1) };
         let attr = DeviceAttr {
             provider: "verbs",
             name: format!("{name} on {local}"),
             address: local,
             max_path_mtu: limits.path_mtu,
-            max_inline_data: limits.max_inline,
+            max_inline_data: limits.max_inline.min(MOST_INLINE),
             max_sge: limits.max_sge,
             max_qp: limits.max_qp,
             max_qp_wr: limits.max_qp_wr,
             max_mr: limits.max_mr,
             max_cq: limits.max_cq,
             max_cqe: limits.max_cqe,
-            max_msg: u64::from(limits.max_msg).max(LEAST_MESSAGE),
+            max_msg: max_msg.into(),
             can_listen: true,
             revokes: false,
         };
@@ -217,7 +221,7 @@ impl Driver for Ibv {
             max_send_wr: init.cap.max_send_wr,
             max_recv_wr: init.cap.max_recv_wr,
             max_sge: init.cap.max_sge.max(1),
-            max_inline: self.limits.max_inline,
+            max_inline: self.limits.max_inline.min(MOST_INLINE),
         };
         let wanted = caps.max_send_wr.max(caps.max_recv_wr);
         if wanted > self.limits.max_qp_wr || caps.max_sge > self.limits.max_sge {
@@ -229,7 +233,7 @@ impl Driver for Ibv {
         }
         let qp = sys::Qp::new(&pd, &queues[0].cq, &queues[1].cq, caps)
             .and_then(|qp| qp.to_init().map(|()| qp))
-            .map_err(|e| Error::io("the device makes no queue pair", e))?;
+            .map_err(|e| memlock::refused("makes no queue pair", e))?;
         let num = qp.num();
         self.qps.insert(num, QueuePair { qp: Arc::new(Mutex::new(Some(qp))), queues });
         Ok(num)
@@ -237,7 +241,9 @@ impl Driver for Ibv {
 
     fn destroy_qp(&self, num: QpNum) -> Result<(), Error> {
         self.check_process()?;
-        let pair = self.qps.remove(num).ok_or_else(|| unknown_qp(num))?;
+        // Locked until its completions are gone: the device may give the number to a new pair at once.
+        let mut pairs = self.qps.0.write().unwrap_or_else(PoisonError::into_inner);
+        let pair = pairs.remove(&num).ok_or_else(|| unknown_qp(num))?;
         // Whoever still holds the pair finds nothing in it.
         drop(lock_qp(&pair.qp).take());
         pair.queues.iter().for_each(|queue| queue.forget(num));
@@ -283,8 +289,9 @@ impl Driver for Ibv {
         self.check_process()?;
         let local = SocketAddr::new(self.attr.address, port);
         let id = self.new_connection();
-        let port = self.channel(channel)?.listen(id, local, backlog)?;
+        let on = self.channel(channel)?;
         self.of_connection.insert(id, channel);
+        let port = on.listen(id, local, backlog).inspect_err(|_| drop(self.of_connection.remove(id)))?;
         Ok((id, port))
     }
 
@@ -302,8 +309,10 @@ impl Driver for Ibv {
             return Err(Error::Invalid("the peer's address is not of the device's family"));
         }
         let id = self.new_connection();
-        self.channel(channel)?.connect(id, &pair.qp, (local, remote), param)?;
+        let on = self.channel(channel)?;
         self.of_connection.insert(id, channel);
+        let asked = on.connect(id, &pair.qp, (local, remote), param);
+        asked.inspect_err(|_| drop(self.of_connection.remove(id)))?;
         Ok(id)
     }
 

@@ -4,17 +4,17 @@ use std::{fs, io};
 
 use verbs::Error;
 
-/// The error of registering `bytes`.
-pub(crate) fn refused(bytes: usize, error: io::Error) -> Error {
+/// The error of something that pins memory; `what` the device does not do.
+pub(crate) fn refused(what: &str, error: io::Error) -> Error {
     let limit = fs::read_to_string("/proc/self/limits").ok().and_then(|text| soft_limit(&text));
     match (error.raw_os_error(), limit) {
         (Some(libc::ENOMEM | libc::EAGAIN | libc::EPERM), Some(limit)) => Error::Exhausted {
-            what: "memory that may be locked (memlock), which registering needs",
+            what: "memory that may be locked (memlock), which RDMA needs",
             limit,
             remedy: "raise it with `ulimit -l unlimited`, or memlock in /etc/security/limits.conf, or \
                      LimitMEMLOCK=infinity of a systemd unit",
         },
-        _ => Error::io(format!("the device does not register {bytes} bytes"), error),
+        _ => Error::io(format!("the device {what}"), error),
     }
 }
 

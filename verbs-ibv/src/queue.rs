@@ -41,12 +41,9 @@ impl Interrupt {
 
     /// Takes the one interrupt, if there is one.
     pub(crate) fn take(&self) -> bool {
-        // A load first: waits spin on this.
-        let was_set = self.set.load(Ordering::Acquire) && self.set.swap(false, Ordering::AcqRel);
-        if was_set {
-            self.waker.drain();
-        }
-        was_set
+        // A load first: waits spin on this. The descriptor is drained by who was woken by it: it may become readable
+        // only after this.
+        self.set.load(Ordering::Acquire) && self.set.swap(false, Ordering::AcqRel)
     }
 }
 

@@ -78,7 +78,7 @@ impl Registrations {
 
     pub(crate) fn alloc_pd(&self) -> Result<PdId, Error> {
         let mut tables = self.tables();
-        tables.purge();
+        let gone = tables.purge();
         let domain = match tables.retired.pop() {
             Some(domain) => domain,
             None => Domain { kept: Vec::new(), regions: 0, pd: Arc::new(sys::Pd::new(&self.device)?) },
@@ -86,20 +86,24 @@ impl Registrations {
         let id = PdId(tables.next);
         tables.next = tables.next.wrapping_add(1);
         tables.domains.insert(id, domain);
+        drop(tables);
+        drop(gone);
         Ok(id)
     }
 
     pub(crate) fn dealloc_pd(&self, id: PdId) -> Result<(), Error> {
         let mut tables = self.tables();
         let domain = tables.domains.get(&id).ok_or_else(|| unknown_pd(id))?;
-        // Queue pairs hold the domain as well.
+        // Queue pairs, and registrations under way, hold the domain as well.
         if domain.regions > 0 || Arc::strong_count(&domain.pd) > 1 + domain.kept.len() {
             return Err(Error::Busy("the protection domain has regions or queue pairs"));
         }
         if let Some(domain) = tables.domains.remove(&id) {
             tables.retired.push(domain);
         }
-        tables.purge();
+        let gone = tables.purge();
+        drop(tables);
+        drop(gone);
         Ok(())
     }
 
@@ -114,15 +118,12 @@ impl Registrations {
         let mr = match found {
             Some(at) => domain.kept.remove(at).mr,
             None => {
+                // Pinning takes long: calls of other sessions go on meanwhile.
                 let pd = domain.pd.clone();
-                tables.purge();
-                sys::Mr::new(&pd, memory, access)
-                    .or_else(|_| {
-                        // What is kept may be what is missing.
-                        tables.drop_kept();
-                        sys::Mr::new(&pd, memory, access)
-                    })
-                    .map_err(|error| memlock::refused(memory.len(), error))?
+                drop(tables);
+                let mr = self.register(&pd, memory, access)?;
+                tables = self.tables();
+                mr
             }
         };
         let keys = mr.keys();
@@ -131,6 +132,19 @@ impl Registrations {
         }
         tables.regions.insert(keys.lkey, Region { mr, pd: id, access, memory: memory.clone() });
         Ok(keys)
+    }
+
+    fn register(&self, pd: &Arc<sys::Pd>, memory: &Memory, access: Access) -> Result<sys::Mr, Error> {
+        let failed = |error| memlock::refused(&format!("does not register {} bytes", memory.len()), error);
+        match sys::Mr::new(pd, memory, access) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) => {
+                // What is kept may be what is missing.
+                let gone = self.tables().take_kept();
+                drop(gone);
+                sys::Mr::new(pd, memory, access).map_err(failed)
+            }
+            result => result.map_err(failed),
+        }
     }
 
     /// Devices take no access back at the price of a call: what the region was registered for stays.
@@ -149,30 +163,42 @@ impl Registrations {
         let Region { mr, pd, access, memory } = region;
         let Some(domain) = tables.domains.get_mut(&pd) else { return Ok(()) };
         domain.regions -= 1;
-        if self.keep {
+        let mut ended = Some(mr);
+        if let Some(mr) = ended.take_if(|_| self.keep) {
             let owner = Arc::downgrade(memory.owner());
             domain.kept.push(Kept { mr, addr: memory.addr(), len: memory.len(), access, owner });
         }
         // First: it may have been the owner's last.
         drop(memory);
-        tables.purge();
+        let gone = tables.purge();
+        drop(tables);
+        drop((ended, gone));
         Ok(())
     }
 }
 
+/// To be dropped when the tables are not locked: it takes long.
+type Gone = (Vec<Kept>, Vec<Domain>);
+
 impl Tables {
-    /// Lets go of what nobody can ask for again.
-    fn purge(&mut self) {
-        for domain in self.domains.values_mut().chain(&mut self.retired) {
-            domain.kept.retain(|kept| kept.owner.strong_count() > 0);
-        }
-        self.retired.retain(|domain| !domain.kept.is_empty());
+    /// Takes out what nobody can ask for again.
+    #[must_use]
+    fn purge(&mut self) -> Gone {
+        let kept = self.take(|kept| kept.owner.strong_count() == 0);
+        (kept, self.retired.extract_if(.., |domain| domain.kept.is_empty()).collect())
     }
 
-    /// Lets go of all that is kept.
-    fn drop_kept(&mut self) {
-        self.retired.clear();
-        self.domains.values_mut().for_each(|domain| domain.kept.clear());
+    /// Takes out all that is kept.
+    #[must_use]
+    fn take_kept(&mut self) -> Gone {
+        (self.take(|_| true), std::mem::take(&mut self.retired))
+    }
+
+    fn take(&mut self, mut which: impl FnMut(&Kept) -> bool) -> Vec<Kept> {
+        let domains = self.domains.values_mut().chain(&mut self.retired);
+        domains
+            .flat_map(|domain| domain.kept.extract_if(.., |kept| which(kept)).collect::<Vec<_>>())
+            .collect()
     }
 }
 

@@ -113,10 +113,13 @@ impl Waiting<'_> {
                 self.interrupt().map(|i| i.waker.as_fd()),
                 self.channel.map(|c| c.queued.as_fd()),
             ];
-            let [announced, _, _, queued] =
+            let [announced, _, woken, queued] =
                 sys::sleep(fds, until.map(|at| at.saturating_duration_since(now))).map_err(failed)?;
             if let Some(queue) = self.queue.filter(|_| announced) {
-                queue.cq.take_announcements();
+                queue.cq.take_announcements().map_err(failed)?;
+            }
+            if let Some(interrupt) = self.interrupt().filter(|_| woken) {
+                interrupt.waker.drain();
             }
             if let Some(channel) = self.channel.filter(|_| queued) {
                 channel.queued.drain();

@@ -68,6 +68,7 @@ const SHORT: &[Step] = &[
     Step::new("demo", Naa, &["demo"]),
     Step::new("fuzz", Xtask, &["fuzz", "--seconds", "5"]).needs(User::Fuzz),
     Step::new("rping-matrix", Xtask, &["rping-matrix", "--quick"]).needs(User::RpingMatrix),
+    Step::new("interop", Xtask, &["interop", "--quick"]).needs(User::Interop),
 ];
 
 const LONG: &[Step] = &[
@@ -76,6 +77,7 @@ const LONG: &[Step] = &[
     Step::new("demo", Naa, &["demo", "--full"]),
     Step::new("fuzz", Xtask, &["fuzz", "--seconds", "60"]).needs(User::Fuzz),
     Step::new("rping-matrix", Xtask, &["rping-matrix"]).needs(User::RpingMatrix),
+    Step::new("interop", Xtask, &["interop"]).needs(User::Interop),
 ];
 
 #[derive(Debug)]

@@ -10,6 +10,8 @@ use std::{
 
 use verbs::{Error, QpNum, Wc, WcOpcode, WcStatus};
 
+use crate::memlock;
+
 use super::{
     Device, bindings as c,
     bindings::{ibv_comp_channel, ibv_cq, ibv_wc},
@@ -38,7 +40,7 @@ unsafe impl Sync for Cq {}
 impl Cq {
     pub(crate) fn new(device: &Arc<Device>, depth: u32) -> Result<Self, Error> {
         let failed =
-            |error| Error::io(format!("the device makes no completion queue of {depth} entries"), error);
+            |error| memlock::refused(&format!("makes no completion queue of {depth} entries"), error);
         let context = device.context.as_ptr();
         let depth = i32::try_from(depth).map_err(|_| Error::Invalid("the completion queue is too deep"))?;
         // SAFETY: the context is open as long as `device` lives.
@@ -83,7 +85,7 @@ impl Cq {
                 usize::try_from(count).map_err(|_| io::Error::other("the completion queue failed"))?;
             for wc in batch.iter().take(count.min(wanted)) {
                 // SAFETY: the device wrote the first `count`.
-                each(completion(unsafe { wc.assume_init_ref() }));
+                each(unsafe { completion(wc.as_ptr()) });
             }
             total += count.min(wanted);
             if count < wanted {
@@ -115,15 +117,16 @@ impl Cq {
     }
 
     /// Takes the announcements that came; the queue must be armed again to get another.
-    pub(crate) fn take_announcements(&self) {
+    pub(crate) fn take_announcements(&self) -> io::Result<()> {
         loop {
             let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
             // SAFETY: the channel is ours, and both places are written.
             let code =
                 unsafe { self.device.library.ibv_get_cq_event(self.channel.as_ptr(), &mut cq, &mut context) };
             if code != 0 {
-                // Nothing is left.
-                return;
+                let error = errno();
+                let none = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+                return if none { Ok(()) } else { Err(error) };
             }
             self.unacked.fetch_add(1, Ordering::Relaxed);
             self.armed.store(false, Ordering::Release);
@@ -149,22 +152,31 @@ impl Drop for Cq {
     }
 }
 
-fn completion(wc: &ibv_wc) -> Wc {
-    // SAFETY: both members of the union are 32 plain bits.
-    let imm = unsafe { wc.__bindgen_anon_1.imm_data };
+/// # Safety
+/// A completion is at `wc`. Of one that failed only number, status and queue pair are written (ibv_poll_cq(3)).
+unsafe fn completion(wc: *const ibv_wc) -> Wc {
+    // SAFETY: the caller's contract: these are written always,
+    let (wr_id, code, qp) = unsafe { ((*wc).wr_id, (*wc).status, QpNum((*wc).qp_num)) };
+    if code != c::IBV_WC_SUCCESS {
+        return Wc { wr_id, qp, status: status(code), ..Wc::EMPTY };
+    }
+    // SAFETY: and these if it succeeded; both members of the union are 32 plain bits.
+    let (opcode, byte_len, flags) = unsafe { ((*wc).opcode, (*wc).byte_len, (*wc).wc_flags) };
+    let with_imm = flags & c::IBV_WC_WITH_IMM != 0;
     Wc {
-        wr_id: wc.wr_id,
-        qp: QpNum(wc.qp_num),
-        status: status(wc.status),
-        opcode: match wc.opcode {
+        wr_id,
+        qp,
+        status: WcStatus::Success,
+        opcode: match opcode {
             c::IBV_WC_RDMA_WRITE => WcOpcode::Write,
             c::IBV_WC_RDMA_READ => WcOpcode::Read,
             c::IBV_WC_RECV => WcOpcode::Recv,
             c::IBV_WC_RECV_RDMA_WITH_IMM => WcOpcode::RecvWriteWithImm,
             _ => WcOpcode::Send,
         },
-        byte_len: wc.byte_len,
-        imm: (wc.wc_flags & c::IBV_WC_WITH_IMM != 0).then(|| u32::from_be(imm)),
+        byte_len,
+        // SAFETY: there is one.
+        imm: with_imm.then(|| u32::from_be(unsafe { (*wc).__bindgen_anon_1.imm_data })),
         // libibverbs does not tell.
         solicited: false,
     }
@@ -172,7 +184,6 @@ fn completion(wc: &ibv_wc) -> Wc {
 
 fn status(code: std::ffi::c_uint) -> WcStatus {
     match code {
-        c::IBV_WC_SUCCESS => WcStatus::Success,
         c::IBV_WC_LOC_LEN_ERR => WcStatus::LocalLengthError,
         c::IBV_WC_LOC_QP_OP_ERR => WcStatus::LocalQpOperationError,
         c::IBV_WC_LOC_PROT_ERR => WcStatus::LocalProtectionError,

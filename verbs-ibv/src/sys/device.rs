@@ -100,7 +100,7 @@ impl Device {
     fn max_inline(self: &Arc<Self>) -> Result<u32, Error> {
         let pd = Arc::new(Pd::new(self)?);
         let cq = Arc::new(Cq::new(self, 1)?);
-        let wanted = [1024, 512, 256, 128, 64, 0];
+        let wanted = [512, 256, 128, 64, 0];
         let mut refused = None;
         for max_inline in wanted {
             let caps = Caps { max_send_wr: 1, max_recv_wr: 1, max_sge: 1, max_inline };

@@ -43,6 +43,15 @@ pub(crate) struct Retries {
     pub(crate) ack_timeout: Option<u8>,
 }
 
+/// What both sides can do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Agreed {
+    /// Bytes of payload per packet.
+    pub(crate) path_mtu: u32,
+    /// As in [`Retries`].
+    pub(crate) reads: (u8, u8),
+}
+
 #[derive(Debug)]
 pub(crate) struct Qp {
     qp: NonNull<ibv_qp>,
@@ -99,18 +108,19 @@ impl Qp {
         self.modify(&mut attr, mask)
     }
 
-    /// Connects as `id` was told by the peer. Returns the bytes of payload per packet.
-    pub(crate) fn to_ready(&self, id: &CmId, retries: Retries) -> io::Result<u32> {
+    /// Connects as `id` was told by the peer.
+    pub(crate) fn to_ready(&self, id: &CmId, retries: Retries) -> io::Result<Agreed> {
         let (mut attr, mask) = id.qp_attr(c::IBV_QPS_RTR)?;
         attr.min_rnr_timer = MIN_RNR_TIMER;
-        attr.max_dest_rd_atomic = retries.reads.0;
+        attr.max_dest_rd_atomic = attr.max_dest_rd_atomic.min(retries.reads.0);
+        let towards_us = attr.max_dest_rd_atomic;
         let path_mtu = mtu_bytes(attr.path_mtu).unwrap_or(0);
         self.modify(&mut attr, mask | c::IBV_QP_MIN_RNR_TIMER | c::IBV_QP_MAX_DEST_RD_ATOMIC)?;
         let (mut attr, mask) = id.qp_attr(c::IBV_QPS_RTS)?;
-        attr.max_rd_atomic = retries.reads.1;
+        attr.max_rd_atomic = attr.max_rd_atomic.min(retries.reads.1);
         attr.timeout = retries.ack_timeout.unwrap_or(attr.timeout);
         self.modify(&mut attr, mask | c::IBV_QP_MAX_QP_RD_ATOMIC | c::IBV_QP_TIMEOUT)?;
-        Ok(path_mtu)
+        Ok(Agreed { path_mtu, reads: (towards_us, attr.max_rd_atomic) })
     }
 
     /// Flushes all work requests.
@@ -130,19 +140,21 @@ impl Qp {
     pub(crate) fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, io::Error)> {
         let mut done = 0;
         while done < wrs.len() {
-            let mut sges = ROOM;
+            let mut room = ROOM;
+            let mut sges = &mut room[..];
             let mut chunk = [const { MaybeUninit::<ibv_send_wr>::uninit() }; CHUNK];
             let first = chunk.as_mut_ptr().cast::<ibv_send_wr>();
-            let (mut used, mut count) = (0, 0);
+            let mut count = 0;
             for wr in wrs[done..].iter().take(CHUNK) {
-                let Some(taken) = elements(&wr.payload, &mut sges[used..]) else { break };
+                let Some(taken) = elements(&wr.payload, sges) else { break };
+                let (own, rest) = std::mem::take(&mut sges).split_at_mut(taken);
+                sges = rest;
                 // SAFETY: `count` and its successor stay inside the chunk; the last `next` is cut below.
                 unsafe {
                     let at = first.add(count);
-                    at.write(request(wr, sges.as_mut_ptr().add(used).cast(), taken));
+                    at.write(request(wr, own));
                     (*at).next = at.wrapping_add(1);
                 }
-                used += taken;
                 count += 1;
             }
             if count == 0 {
@@ -150,7 +162,7 @@ impl Qp {
             }
             // SAFETY: entry `count - 1` was written above.
             unsafe { (*first.add(count - 1)).next = ptr::null_mut() };
-            // SAFETY: `count` chained work requests whose elements live in `sges`; what they name is the caller's
+            // SAFETY: `count` chained work requests whose elements live in `room`; what they name is the caller's
             // promise of `verbs::Payload`: registered, and unchanged until the completion.
             unsafe { self.post_chain(first) }.map_err(|(index, error)| (done + index, error))?;
             done += count;
@@ -178,16 +190,12 @@ impl Qp {
     }
 
     pub(crate) fn post_recv(&self, wr: &RecvWr<'_>) -> io::Result<()> {
-        let mut sges = ROOM;
-        let Some(count) = elements(&Payload::Sges(wr.sges), &mut sges) else {
+        let mut room = ROOM;
+        let Some(count) = elements(&Payload::Sges(wr.sges), &mut room) else {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         };
-        let mut recv = ibv_recv_wr {
-            wr_id: wr.wr_id,
-            next: ptr::null_mut(),
-            sg_list: sges.as_mut_ptr().cast(),
-            num_sge: count as std::ffi::c_int,
-        };
+        let (sg_list, num_sge) = list(&mut room[..count]);
+        let mut recv = ibv_recv_wr { wr_id: wr.wr_id, next: ptr::null_mut(), sg_list, num_sge };
         let mut bad = ptr::null_mut();
         // SAFETY: as in `post_chain`; the elements live here.
         check_code(unsafe {
@@ -239,7 +247,14 @@ fn elements(payload: &Payload<'_>, room: &mut [MaybeUninit<ibv_sge>]) -> Option<
     }
 }
 
-fn request(wr: &SendWr<'_>, sges: *mut ibv_sge, count: usize) -> ibv_send_wr {
+/// As C has it. Without elements there is no list: some providers look at its first element all the same.
+fn list(sges: &mut [MaybeUninit<ibv_sge>]) -> (*mut ibv_sge, std::ffi::c_int) {
+    let start = if sges.is_empty() { ptr::null_mut() } else { sges.as_mut_ptr().cast() };
+    (start, sges.len() as std::ffi::c_int)
+}
+
+/// `sges` are the payload's.
+fn request(wr: &SendWr<'_>, sges: &mut [MaybeUninit<ibv_sge>]) -> ibv_send_wr {
     let (opcode, remote, imm) = match wr.op {
         SendOp::Send => (c::IBV_WR_SEND, None, None),
         SendOp::SendWithImm(imm) => (c::IBV_WR_SEND_WITH_IMM, None, Some(imm)),
@@ -256,8 +271,7 @@ fn request(wr: &SendWr<'_>, sges: *mut ibv_sge, count: usize) -> ibv_send_wr {
     // SAFETY: plain numbers and pointers, for which zero is a value.
     let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
     request.wr_id = wr.wr_id;
-    request.sg_list = sges;
-    request.num_sge = count as std::ffi::c_int;
+    (request.sg_list, request.num_sge) = list(sges);
     request.opcode = opcode;
     request.send_flags = flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, flag)| sum | flag);
     request.__bindgen_anon_1.imm_data = imm.unwrap_or(0).to_be();
@@ -280,7 +294,8 @@ mod tests {
             SendWr { wr_id: 9, op, payload: Payload::Inline(b"abc"), flags: SendFlags::SIGNALED_SOLICITED };
         let mut sges = ROOM;
         let count = elements(&wr.payload, &mut sges).unwrap();
-        let built = request(&wr, sges.as_mut_ptr().cast(), count);
+        let built = request(&wr, &mut sges[..count]);
+        assert!(request(&wr, &mut []).sg_list.is_null());
         // SAFETY: `elements` wrote the first.
         let length = unsafe { sges[0].assume_init() }.length;
         assert_eq!((built.wr_id, built.num_sge, length), (9, 1, 3));
