@@ -3,3 +3,5 @@
 pub mod hostile;
 pub mod sim;
 pub mod slow;
+pub mod suite;
+pub mod wire;

@@ -67,7 +67,8 @@ setup() {
 }
 
 capture() {
-    tcpdump --immediate-mode -B 65536 -i eth-a -U -w "$control/pcap" >"$control/tcpdump" 2>&1 &
+    # The ring has room for so many packets of the length given here.
+    tcpdump --immediate-mode -B 65536 -s $((MTU + 128)) -i eth-a -U -w "$control/pcap" >"$control/tcpdump" 2>&1 &
     tcpdump=$!
     for ((i = 0; i < 100; i++)); do
         grep -q 'listening on' "$control/tcpdump" && return

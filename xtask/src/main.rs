@@ -3,12 +3,14 @@
 mod check_icrc;
 mod fuzz;
 mod hostile;
+mod interop;
 mod loom;
 mod metadata;
 mod packages;
 mod pcap;
 mod repo;
 mod rping_matrix;
+mod rxe_bench;
 mod rxe_vm;
 mod sim;
 mod source;
@@ -27,6 +29,7 @@ Examples:
   cargo xtask fuzz --target mrsp_message --seconds 600
   cargo xtask rxe-vm -- ibv_devinfo      a program of rdma-core on a kernel soft-RoCE device
   cargo xtask rxe-vm -p x.pcap -- 'rping -s -a 10.9.0.1 & ip netns exec peer ./my-client 10.9.0.1'
+  cargo xtask interop --only 'verbs -> embedded, IPv6'
   cargo xtask check-icrc x.pcap";
 
 /// Build, check and test commands of the project
@@ -51,16 +54,19 @@ enum Command {
     Loom,
     /// Build and run the fuzz targets with libFuzzer
     Fuzz(fuzz::Options),
-    /// Run a command on a kernel soft-RoCE device in a small virtual machine
-    ///
-    /// In the machine, eth-a (10.9.0.1, fd00:9::1) carries the soft-RoCE device rxe0; eth-b (10.9.0.2, fd00:9::2),
-    /// the other end of the wire, is in the network namespace `peer`, for a program with a RoCEv2 stack of its own:
-    /// `ip netns exec peer PROGRAM`. All files of this host are there; only those written below the current folder
-    /// stay. Exit status is the command's, 124 when the limit is reached.
+    /// Run a command on a kernel soft-RoCE device in a small virtual machine, or in one of two on a wire
     RxeVm(rxe_vm::Options),
     /// Run `naa rping` against rdma-core's rping on kernel soft-RoCE: IPv4 and IPv6, path MTUs, sizes, both roles
     RpingMatrix(rping_matrix::Options),
-    /// Check the invariant CRC of every RoCEv2 packet in captures
+    /// Run the session suite between every pair of providers: the interoperability matrix
+    ///
+    /// Host and server each run on the embedded provider and on rdma-core with the kernel's soft-RoCE device, over IPv4
+    /// and IPv6, with path MTUs of 1024 and 4096, over networks that lose, double, delay and reorder packets, and
+    /// within one machine and between two.
+    Interop(interop::Options),
+    /// Measure verbs on kernel soft-RoCE beside the kernel's own tools, and the embedded provider beside both
+    RxeBench(rxe_bench::Options),
+    /// Check every RoCEv2 packet in captures: invariant CRC, headers, order on its connection
     CheckIcrc(check_icrc::Options),
 }
 
@@ -74,6 +80,8 @@ fn main() -> ExitCode {
         Command::Fuzz(options) => fuzz::run(options),
         Command::RxeVm(options) => rxe_vm::run(options),
         Command::RpingMatrix(options) => rping_matrix::run(options),
+        Command::Interop(options) => interop::run(options),
+        Command::RxeBench(options) => rxe_bench::run(options),
         Command::CheckIcrc(options) => check_icrc::run(options),
     };
     result.unwrap_or_else(|error| {

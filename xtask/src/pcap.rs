@@ -118,8 +118,10 @@ pub(crate) mod tests {
 
     pub(crate) fn file(big_endian: bool, frames: &[&[u8]]) -> Vec<u8> {
         let number = |n: u32| if big_endian { n.to_be_bytes() } else { n.to_le_bytes() };
+        // 2.4.
+        let version = if big_endian { [0, 2, 0, 4] } else { [2, 0, 4, 0] };
         let mut file =
-            [number(0xa1b2_c3d4), [0; 4], [0; 4], [0; 4], number(65535), number(LINKTYPE_ETHERNET)].concat();
+            [number(0xa1b2_c3d4), version, [0; 4], [0; 4], number(65535), number(LINKTYPE_ETHERNET)].concat();
         for frame in frames {
             let len = number(frame.len() as u32);
             file.extend([[0; 4], [0; 4], len, len].concat());

@@ -1,0 +1,154 @@
+//! The far side: a server, or one end of a bare connection, as the cases ask.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use naa_server::{
+    Config, Server, StartError,
+    allow::{AllowList, Network},
+};
+use serde::Serialize;
+use verbs::Error;
+
+use super::{
+    control::{Answer, Request, Settings},
+    functions,
+    leaks::{self, Usage},
+    seam::End,
+};
+
+/// How long sessions in a call may take to end.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What runs. One at a time: a device can be dialled at one address by one owner.
+enum Running {
+    Nothing,
+    Server(Server),
+    End(Box<End>),
+}
+
+struct Far {
+    address: IpAddr,
+    running: Running,
+}
+
+/// Serves one run of the suite after another, on `bind`; `port` is TCP's, for the requests.
+///
+/// # Errors
+/// If the port cannot be had.
+pub fn serve(bind: IpAddr, port: u16) -> Result<(), String> {
+    let listener =
+        TcpListener::bind((bind, port)).map_err(|e| format!("cannot listen on {bind} TCP {port}: {e}"))?;
+    let address = listener.local_addr().map_err(|e| e.to_string())?;
+    println!("READY {address}");
+    std::io::stdout().flush().map_err(|e| e.to_string())?;
+    loop {
+        let (stream, host) = listener.accept().map_err(|e| e.to_string())?;
+        eprintln!("a run from {host} begins");
+        let far = Far { address: bind, running: Running::Nothing };
+        if let Err(error) = attend(far, stream) {
+            eprintln!("the run from {host}: {error}");
+        }
+    }
+}
+
+fn attend(mut far: Far, stream: TcpStream) -> Result<(), String> {
+    let words = |e: std::io::Error| e.to_string();
+    stream.set_nodelay(true).map_err(words)?;
+    let mut answers = stream.try_clone().map_err(words)?;
+    for line in BufReader::new(stream).lines() {
+        let line = line.map_err(words)?;
+        let request: Request = serde_json::from_str(&line).map_err(|e| format!("{line}: {e}"))?;
+        let answer = far.perform(request);
+        if let Err(why) = &answer {
+            eprintln!("{line}: {why}");
+        }
+        let mut text = serde_json::to_string(&answer).map_err(|e| e.to_string())?;
+        text.push('\n');
+        answers.write_all(text.as_bytes()).map_err(words)?;
+    }
+    Ok(())
+}
+
+pub(super) fn answer<T: Serialize>(value: T) -> Answer {
+    serde_json::to_value(value).map_err(|e| e.to_string())
+}
+
+/// A worker of the server before may be on its way out and hold the device still.
+fn patiently<T>(open: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+    let end = Instant::now() + GRACE;
+    loop {
+        match open() {
+            Err(Error::AddressInUse { .. }) if Instant::now() < end => {
+                thread::sleep(Duration::from_millis(20))
+            }
+            result => return result,
+        }
+    }
+}
+
+impl Far {
+    fn perform(&mut self, request: Request) -> Answer {
+        match request {
+            Request::Serve(settings) => {
+                self.stop();
+                answer(self.start(&settings)?)
+            }
+            Request::Stop => {
+                self.stop();
+                answer(())
+            }
+            Request::Usage => answer(Usage::now()),
+            Request::Sessions => match &self.running {
+                Running::Server(server) => answer(server.stats().sessions.get()),
+                _ => Err("no server runs".into()),
+            },
+            Request::Pause(ms) => answer(leaks::pause(Duration::from_millis(ms))?),
+            Request::Seam(request) => {
+                if !matches!(self.running, Running::End(_)) {
+                    self.stop();
+                    let end = patiently(|| End::open(self.address, true)).map_err(|e| e.to_string())?;
+                    self.running = Running::End(Box::new(end));
+                }
+                match &mut self.running {
+                    Running::End(end) => end.perform(request),
+                    _ => Err("no end runs".into()),
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, settings: &Settings) -> Result<SocketAddr, String> {
+        let mut config = Config::new((self.address, 0).into());
+        let networks = settings.allow.iter().map(|text| text.parse::<Network>());
+        let networks: Result<Vec<_>, _> = networks.collect();
+        config.allow = AllowList::only(networks.map_err(|e| e.to_string())?);
+        config.max_sessions = settings.max_sessions;
+        config.call_time = Duration::from_millis(settings.call_ms);
+        config.wait = settings.waiting.into();
+        let registry = naa_server::functions::registry(functions::all()).map_err(|e| e.to_string())?;
+        let start = || {
+            Server::start(config.clone(), registry.clone()).map_err(|error| match error {
+                StartError::Device { source, .. } => source,
+                error => Error::io("cannot start", std::io::Error::other(error)),
+            })
+        };
+        let server = patiently(start).map_err(|e| e.to_string())?;
+        let address = server.address();
+        eprintln!("serving on {}", server.device());
+        self.running = Running::Server(server);
+        Ok(address)
+    }
+
+    fn stop(&mut self) {
+        match std::mem::replace(&mut self.running, Running::Nothing) {
+            Running::Server(server) => server.shutdown(GRACE),
+            Running::End(end) => drop(end),
+            Running::Nothing => {}
+        }
+    }
+}

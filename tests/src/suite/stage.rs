@@ -1,0 +1,117 @@
+//! What a case works with: the far side, and sessions with the server there.
+
+use std::net::{IpAddr, SocketAddr};
+
+use naa_host::{Device, Error, Param, Session, SessionConfig};
+
+use super::{
+    case::{Case, Set},
+    control::{Control, Settings},
+};
+
+/// What to run, and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where `suite serve` takes requests.
+    pub control: SocketAddr,
+    /// Our address.
+    pub local: IpAddr,
+    /// What connections must come to.
+    pub path_mtu: Option<u32>,
+    /// Cases whose name contains this.
+    pub only: Option<String>,
+    pub sets: Vec<Set>,
+    /// As [`SessionConfig::ack_timeout`]. Soft-RoCE's timer goes off that long after it was set, whatever was
+    /// acknowledged meanwhile, and something is sent again then: a long one shows that nothing else is.
+    pub ack_timeout: u8,
+}
+
+impl Options {
+    pub(super) fn wants(&self, case: &Case) -> bool {
+        let named = self.only.as_deref().is_none_or(|text| case.name.contains(text));
+        named && self.sets.contains(&case.set)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) options: Options,
+    pub(super) control: Control,
+    /// The server there, and how it differs from the usual one.
+    server: Option<(SocketAddr, Settings)>,
+    device: Option<Device>,
+}
+
+impl Stage {
+    pub(super) fn new(options: &Options) -> Result<Self, String> {
+        let control = Control::connect(options.control)?;
+        Ok(Self { options: options.clone(), control, server: None, device: None })
+    }
+
+    /// The usual server.
+    pub(super) fn server(&mut self) -> Result<SocketAddr, String> {
+        self.server_with(&Settings::default())
+    }
+
+    pub(super) fn server_with(&mut self, settings: &Settings) -> Result<SocketAddr, String> {
+        if let Some((address, running)) = &self.server
+            && running == settings
+        {
+            return Ok(*address);
+        }
+        let address = self.control.serve(settings)?;
+        self.server = Some((address, settings.clone()));
+        Ok(address)
+    }
+
+    /// Ends the server; its sessions are told.
+    pub(super) fn stop_server(&mut self) -> Result<(), String> {
+        self.server = None;
+        self.control.stop()
+    }
+
+    pub(super) fn device(&mut self) -> Result<Device, String> {
+        if let Some(device) = &self.device {
+            return Ok(device.clone());
+        }
+        let device = Device::open(self.options.local).map_err(|e| e.to_string())?;
+        self.device = Some(device.clone());
+        Ok(device)
+    }
+
+    /// Closes our device, so that another can be opened on the address; ends what runs over there too.
+    pub(super) fn reset(&mut self) -> Result<(), String> {
+        self.device = None;
+        self.stop_server()
+    }
+
+    /// A session with the usual server.
+    pub(super) fn session(&mut self, params: &[Param<'_>]) -> Result<Session, String> {
+        let config = self.config();
+        self.session_with(params, &config)
+    }
+
+    pub(super) fn config(&self) -> SessionConfig {
+        SessionConfig { ack_timeout: self.options.ack_timeout, ..SessionConfig::default() }
+    }
+
+    pub(super) fn session_with(
+        &mut self,
+        params: &[Param<'_>],
+        config: &SessionConfig,
+    ) -> Result<Session, String> {
+        let server = self.server()?;
+        self.connect(server, params, config)?.map_err(|e| format!("no session: {e}"))
+    }
+
+    /// The outer error is ours, the inner one may be what is wanted.
+    pub(super) fn connect(
+        &mut self,
+        server: SocketAddr,
+        params: &[Param<'_>],
+        config: &SessionConfig,
+    ) -> Result<Result<Session, Error>, String> {
+        let device = self.device()?;
+        Ok(Session::connect(&device, server, params, config))
+    }
+}

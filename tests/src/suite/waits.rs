@@ -1,0 +1,52 @@
+//! Every way of waiting, on either side.
+
+use std::time::{Duration, Instant};
+
+use naa_host::{Param, SessionConfig, U24};
+
+use super::{
+    calls::{copied, copy_once, pattern},
+    case::{Case, doing, ensure, same},
+    control::{Settings, Waiting},
+    functions::COPY,
+    stage::Stage,
+};
+
+pub(super) const CASES: &[Case] = &[
+    Case::rest("waiting: spinning, sleeping, adaptive, on both sides", modes),
+    Case::rest("waiting: asking again and again", asking),
+];
+
+fn modes(stage: &mut Stage) -> Result<String, String> {
+    use Waiting::{Adaptive, Block, Spin};
+    let mut note = Vec::new();
+    for (ours, theirs) in [(Block, Block), (Spin, Adaptive), (Adaptive, Spin), (Block, Adaptive)] {
+        let settings = Settings { waiting: theirs, ..Settings::default() };
+        let server = stage.server_with(&settings)?;
+        let config = SessionConfig { wait: ours.into(), ..SessionConfig::default() };
+        let params = [Param::input(64), Param::output(64)];
+        let mut session = doing("connect", stage.connect(server, &params, &config)?)?;
+        let start = Instant::now();
+        for round in 0..20 {
+            doing(&format!("{ours:?}, {theirs:?}"), copy_once(&mut session, round, [64, 64]))?;
+        }
+        note.push(format!("{ours:?}/{theirs:?} {:.0} us", start.elapsed().as_secs_f64() / 20.0 * 1e6));
+    }
+    Ok(note.join(", "))
+}
+
+fn asking(stage: &mut Stage) -> Result<String, String> {
+    let mut session = stage.session(&[Param::input(5000), Param::output(5000)])?;
+    for round in 0..10 {
+        let input = pattern(round, 5000);
+        doing("write", session.write(0, 0, &input))?;
+        doing("invoke", session.invoke(COPY, U24::ZERO))?;
+        let end = Instant::now() + Duration::from_secs(20);
+        while doing("test", session.test())?.is_none() {
+            ensure(Instant::now() < end, || "no outcome in 20 s".into())?;
+            std::thread::yield_now();
+        }
+        same("the output", doing("lease", session.lease(1))?, &copied(&[&input], 0, 0, 5000))?;
+    }
+    Ok(String::new())
+}

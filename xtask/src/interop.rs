@@ -1,0 +1,151 @@
+//! `interop`: the session suite between every pair of providers, over good networks and bad ones, in machines with a
+//! kernel soft-RoCE device.
+
+mod plan;
+mod rows;
+
+use crate::{
+    check_icrc,
+    packages::{self, User},
+    repo, rxe_vm, table,
+};
+use anyhow::{Context, Result, ensure};
+use plan::Boot;
+use rows::Row;
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+const GUEST: &str = include_str!("../interop/guest.sh");
+/// More than both ends of a call of 256 MiB and their copies need.
+const MEMORY: u32 = 3072;
+const BUFFERS: u64 = 8 << 20;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Each pairing once, in one machine
+    #[arg(long)]
+    quick: bool,
+    /// Steps whose label contains TEXT
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Write all rows as JSON, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Say what would run
+    #[arg(long)]
+    list: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let boots = wanted(options)?;
+    if options.list {
+        boots.iter().flat_map(|boot| &boot.steps).for_each(|step| println!("{}", step.label()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    packages::ensure(User::Interop).map_err(anyhow::Error::msg)?;
+    build()?;
+    let mut rows = Vec::new();
+    for boot in &boots {
+        println!("== {}", boot.name);
+        rows.extend(perform(boot)?);
+    }
+    println!();
+    let failed: Vec<_> = rows.iter().filter(|row| !row.passed()).collect();
+    let heading = ["step", "passed", "result", "seconds"].map(str::to_owned);
+    table::print(&[heading].into_iter().chain(rows::summary(&rows)).collect::<Vec<_>>());
+    for row in &failed {
+        println!("FAILED: {}: {}: {}", row.label, row.case, row.result);
+    }
+    println!("interop: {} rows, {} failed", rows.len(), failed.len());
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&rows).context("cannot write rows as JSON")?;
+        fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn wanted(options: &Options) -> Result<Vec<Boot>> {
+    let mut boots = if options.quick { plan::quick() } else { plan::whole() };
+    if let Some(only) = &options.only {
+        for boot in &mut boots {
+            boot.steps.retain(|step| step.label().contains(only.as_str()));
+        }
+        boots.retain(|boot| !boot.steps.is_empty());
+    }
+    ensure!(!boots.is_empty(), "no step has that in its label; --list shows all");
+    Ok(boots)
+}
+
+fn build() -> Result<()> {
+    let packages = ["build", "--release", "--package", "naa", "--package", "naa-tests"];
+    let built = repo::cargo().args(packages).status().context("cannot run cargo")?;
+    ensure!(built.success(), "naa or naa-tests does not build");
+    Ok(())
+}
+
+fn folder() -> PathBuf {
+    repo::target_dir().join("interop")
+}
+
+fn write(name: &str, text: &str) -> Result<String> {
+    let path = folder().join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+fn perform(boot: &Boot) -> Result<Vec<Row>> {
+    fs::create_dir_all(folder()).with_context(|| format!("cannot make {}", folder().display()))?;
+    let file = boot.name.replace(' ', "-");
+    let pcap = boot.capture.then(|| folder().join(format!("{file}.pcap")));
+    let machine = machine(boot, &file, pcap.clone())?;
+    let mut output = Vec::new();
+    let status = rxe_vm::boot(&machine, &mut |bytes| {
+        output.extend_from_slice(bytes);
+        io::stdout().lock().write_all(bytes)
+    })?;
+    let mut rows = rows::of(boot, &String::from_utf8_lossy(&output));
+    if status != 0 {
+        rows.push(Row::ours(boot.name, "the machine", format!("exit status {status}")));
+    }
+    if let Some(pcap) = pcap.filter(|_| status == 0) {
+        rows.extend(judge(boot, &pcap)?);
+    }
+    Ok(rows)
+}
+
+fn machine(boot: &Boot, file: &str, pcap: Option<PathBuf>) -> Result<rxe_vm::Options> {
+    let script = write("guest.sh", GUEST)?;
+    let steps: String = boot.steps.iter().map(|step| step.line() + "\n").collect();
+    let plan = write(&format!("{file}.plan"), &steps)?;
+    let program = |name| repo::release_program(name).to_string_lossy().into_owned();
+    let command =
+        ["bash".to_owned(), script, program("suite"), program("naa"), boot.path_mtu.to_string(), plan];
+    let names = ["rmem_max", "rmem_default", "wmem_max", "wmem_default"];
+    let settings = names.iter().map(|name| format!("net.core.{name}={BUFFERS}"));
+    let serve = format!(
+        "{0} serve --bind 10.9.0.3 --provider verbs & {0} serve --bind fd00:9::3 --provider verbs",
+        program("suite")
+    );
+    Ok(rxe_vm::Options {
+        memory: MEMORY,
+        limit: 120 + boot.steps.iter().map(|step| u64::from(step.limit())).sum::<u64>(),
+        pcap,
+        mtu: boot.mtu,
+        two: boot.two,
+        peer: boot.two.then_some(serve),
+        sysctl: if boot.buffers { settings.collect() } else { Vec::new() },
+        command: command.to_vec(),
+        ..rxe_vm::Options::default()
+    })
+}
+
+fn judge(boot: &Boot, pcap: &Path) -> Result<Vec<Row>> {
+    let report = check_icrc::check_file(pcap)?;
+    println!("{}: {report}", pcap.display());
+    let result = if report.passed() { "ok".to_owned() } else { report.to_string() };
+    Ok(vec![Row::ours(&format!("capture, {}", boot.name), "packets", result)])
+}
