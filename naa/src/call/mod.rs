@@ -13,7 +13,6 @@ mod single;
 mod stop;
 mod teller;
 
-
 use anyhow::Context as _;
 use mrsp::{
     FunctionCode,
