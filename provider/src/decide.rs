@@ -40,7 +40,8 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn look(local: IpAddr, choice: Choice) -> Self {
-        let (devices, owner) = (verbs_ibv::devices(), verbs_ibv::owner_of(local));
+        let devices = verbs_ibv::devices();
+        let owner = verbs_ibv::owner_among(&devices, local);
         // Loaded only where it may be used.
         let wanted = choice == Choice::Verbs || (choice == Choice::Auto && owner.is_some());
         let missing = if wanted { verbs_ibv::load().err().map(|error| words(&error)) } else { None };

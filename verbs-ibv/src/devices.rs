@@ -68,7 +68,8 @@ pub fn owner_of(local: IpAddr) -> Option<Owner> {
     owner_among(&devices(), local)
 }
 
-fn owner_among(devices: &[RdmaDevice], local: IpAddr) -> Option<Owner> {
+/// As [`owner_of`], of devices that were listed before.
+pub fn owner_among(devices: &[RdmaDevice], local: IpAddr) -> Option<Owner> {
     let local = local.to_canonical();
     let ports = devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
     ports.filter(|(_, port)| port.is_active()).find_map(|(device, port)| {

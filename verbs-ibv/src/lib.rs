@@ -16,7 +16,7 @@ mod registrations;
 mod sys;
 mod waiting;
 
-pub use devices::{Gid, Owner, RdmaDevice, RdmaPort, devices, devices_under, owner_of};
+pub use devices::{Gid, Owner, RdmaDevice, RdmaPort, devices, devices_under, owner_among, owner_of};
 
 use std::{net::IpAddr, sync::Arc};
 

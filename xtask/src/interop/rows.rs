@@ -54,7 +54,7 @@ fn counted(boot: &Boot, step: &Step, label: &str, output: &str) -> Option<Row> {
     let counters = lines.filter(|(of, _)| *of == label).map(|(_, counters)| counters.trim()).next_back()?;
     let mut row = Row::ours(label, "the kernel's counters of errors and retries", "ok".to_owned());
     let judged: Vec<_> = counters.split(' ').filter(|counter| is_judged(counter)).collect();
-    if step.counts_nothing() && boot.buffers && !judged.is_empty() {
+    if step.counts_nothing() && boot.counters && !judged.is_empty() {
         row.result = format!("counted {}", judged.join(" "));
     }
     row.note = counters.to_owned();
