@@ -36,7 +36,7 @@ pub(crate) fn establish(
     };
     let longest = device.context().attr().max_msg;
     // One WRITE for each, and one more for each further message that a long one takes.
-    let further: u64 = shared.iter().map(|param| param.len as u64 / longest).sum();
+    let further: u64 = shared.iter().map(|param| (param.len as u64).saturating_sub(1) / longest).sum();
     let link = Link::new(device, peer, params.len(), u32::try_from(further).unwrap_or(u32::MAX))?;
     let regions = buffers.into_iter().zip(&shared).enumerate();
     let regions = regions.map(|(index, (buffer, param))| register(&link, index, buffer, param));

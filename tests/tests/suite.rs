@@ -39,9 +39,3 @@ fn run(far: &str, near: &str) {
 fn ipv4() {
     run("127.0.9.1", "127.0.9.2");
 }
-
-/// Both on one address: the near end cannot be dialled, but dial.
-#[test]
-fn ipv6() {
-    run("::1", "::1");
-}

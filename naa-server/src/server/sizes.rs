@@ -1,5 +1,6 @@
 //! How large a session's queues are, and what a device's limits leave of the configuration.
 
+use mrsp::region::MAX_REGION_BYTES;
 use verbs::{DeviceAttr, QpCap};
 
 use crate::config::Config;
@@ -24,7 +25,7 @@ fn send_depth(config: &Config, device: &DeviceAttr) -> u32 {
 
 /// WRITEs beyond one per region, of regions longer than a message may be.
 fn further(config: &Config, device: &DeviceAttr) -> u32 {
-    let per_region = u64::from(u32::MAX) / device.max_msg;
+    let per_region = (MAX_REGION_BYTES - 1) / device.max_msg;
     let together = config.limits.max_session_bytes / device.max_msg;
     u32::try_from(together.min(u64::from(config.limits.max_regions) * per_region)).unwrap_or(u32::MAX)
 }
