@@ -289,7 +289,8 @@ impl World {
         if dereg {
             self.nodes[node].endpoint.dereg_mr(lkey).expect("registered");
         } else {
-            self.nodes[node].endpoint.set_mr_access(lkey, Access::LOCAL).expect("registered");
+            // Within what the region was registered for, whatever that is: nothing.
+            self.nodes[node].endpoint.set_mr_access(lkey, Access::default()).expect("registered");
         }
         self.checker.region_revoked(&self.nodes, node, region);
     }
