@@ -127,7 +127,8 @@ fn machine(boot: &Boot, file: &str, pcap: Option<PathBuf>) -> Result<rxe_vm::Opt
     let names = ["rmem_max", "rmem_default", "wmem_max", "wmem_default"];
     let settings = names.iter().map(|name| format!("net.core.{name}={BUFFERS}"));
     let serve = format!(
-        "{0} serve --bind 10.9.0.3 --provider verbs & {0} serve --bind fd00:9::3 --provider verbs",
+        "taskset -c 0 {0} serve --bind 10.9.0.3 --provider verbs & \
+         taskset -c 0 {0} serve --bind fd00:9::3 --provider verbs",
         program("suite")
     );
     Ok(rxe_vm::Options {

@@ -51,10 +51,10 @@ pub(super) fn of(boot: &Boot, output: &str) -> Vec<Row> {
 /// A line `HW|LABEL|COUNTER+N ...`.
 fn counted(boot: &Boot, step: &Step, label: &str, output: &str) -> Option<Row> {
     let lines = output.lines().filter_map(|line| line.strip_prefix("HW|")?.split_once('|'));
-    let counters = lines.filter(|(of, _)| *of == label).map(|(_, counters)| counters.trim()).next_back()?;
+    let counters = lines.filter(|(of, _)| *of == label).map(|(_, counters)| counters.trim()).next()?;
     let mut row = Row::ours(label, "the kernel's counters of errors and retries", "ok".to_owned());
     let judged: Vec<_> = counters.split(' ').filter(|counter| is_judged(counter)).collect();
-    if step.counts_nothing() && boot.counters && !judged.is_empty() {
+    if step.counts_nothing() && boot.buffers && !judged.is_empty() {
         row.result = format!("counted {}", judged.join(" "));
     }
     row.note = counters.to_owned();
