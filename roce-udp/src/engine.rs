@@ -1,6 +1,9 @@
 //! One turn of a device: datagrams in, timers, datagrams out. Everything here runs under the device's lock.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use roce::{
     Endpoint, Received, Time, Transmit,
@@ -24,6 +27,8 @@ const SEND_SEGMENTS: usize = 512;
 const SEND_COPIED: usize = 1 << 20;
 /// Packets sent per turn, so that receiving and other threads are not starved.
 const TURN_PACKETS: usize = 1024;
+/// What is still in the socket comes before timers, which no flood may hold up for longer.
+const FULL_PATIENCE: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -89,7 +94,7 @@ impl Engine {
 
     /// When the timers want a turn.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.endpoint.poll_timeout().map(|t| self.origin + std::time::Duration::from_nanos(t.nanos()))
+        self.endpoint.poll_timeout().map(|t| self.origin + Duration::from_nanos(t.nanos()))
     }
 
     /// One turn, by one who waits for `on`.
@@ -99,10 +104,15 @@ impl Engine {
     /// whoever drives sends them anyway: at once, or when the progress thread takes over.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.stats.turns += 1;
-        let received = self.receive();
-        let now = self.now();
-        if self.endpoint.poll_timeout().is_some_and(|t| t <= now) {
+        // Before receiving: what was there by then is no time-out, however long this thread is kept from its core.
+        let mut now = self.now();
+        let received = self.receive(now);
+        let patience = if self.receive.is_full() { FULL_PATIENCE } else { Duration::ZERO };
+        if self.endpoint.poll_timeout().is_some_and(|t| t + patience <= now) {
             self.endpoint.handle_timeout(now);
+        }
+        if received {
+            now = self.now();
         }
         self.held = !self.held && self.ready(on) && self.endpoint.owes_only_late_acks();
         let mut turn = if self.held { Turn::default() } else { self.transmit_at(now) };
@@ -113,13 +123,12 @@ impl Engine {
     }
 
     /// True when packets of connections came; what else comes must not keep anybody from sleeping.
-    fn receive(&mut self) -> bool {
+    fn receive(&mut self, now: Time) -> bool {
         // A socket that cannot be received from any more shows up as silence; timers report it to sessions.
         if !self.port.recv(&mut self.receive).is_ok_and(|messages| messages > 0) {
             return false;
         }
         let before = self.endpoint.counters().rcvd_pkts;
-        let now = self.now();
         let to = self.port.local_addr();
         for message in self.receive.messages() {
             for (index, datagram) in message.segments() {
