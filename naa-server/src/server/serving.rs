@@ -77,8 +77,14 @@ impl Serving {
         let backlog = config.max_sessions.min(128) as u32;
         let (listener, port) = channel.listen(config.listen.port(), backlog)?;
         let on = WaitOn { cq: Some(queue.id()), channel: Some(channel.id()) };
-        let driver = context.driver().clone();
-        let pool = Pool::new(config.pool, move || driver.interrupt(on)).map_err(SetupError::Thread)?;
+        // A worker may outlive the server, and must not keep its address.
+        let driver = Arc::downgrade(context.driver());
+        let wake = move || {
+            if let Some(driver) = driver.upgrade() {
+                driver.interrupt(on);
+            }
+        };
+        let pool = Pool::new(config.pool, wake).map_err(SetupError::Thread)?;
         let serving = Self {
             arena: Arena::new(config.memory),
             config,
