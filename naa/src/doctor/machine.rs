@@ -163,10 +163,9 @@ impl Machine {
         verbs_ibv::devices_under(&self.path("sys/class/infiniband"))
     }
 
-    /// Soft-RoCE devices: what other drivers do not have is the interface beneath.
+    /// The first device in software.
     pub(super) fn soft_roce(&self) -> Option<String> {
-        let is_soft = |name: &String| self.has(&format!("sys/class/infiniband/{name}/parent"));
-        self.names("sys/class/infiniband").into_iter().find(is_soft)
+        self.devices().into_iter().find(|device| device.is_soft).map(|device| device.name)
     }
 
     pub(super) fn interface(&self, name: &str) -> Interface {
