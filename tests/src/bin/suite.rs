@@ -3,14 +3,13 @@
 use std::{
     io::Write,
     net::{IpAddr, SocketAddr},
-    os::unix::process::CommandExt,
-    process::{Command, ExitCode},
+    process::ExitCode,
 };
 
 use clap::{Parser, Subcommand, ValueEnum};
+use naa_provider::Choice;
 use naa_tests::suite::{self, Options, Row, Set};
 
-const PROVIDER_VARIABLE: &str = "NAA_PROVIDER";
 /// TCP port of the far side's requests, unless told otherwise.
 const PORT: u16 = 7400;
 /// The sessions' own.
@@ -105,12 +104,13 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let result = match args.role {
         Role::Serve { bind, port, provider } => {
-            choose(provider.as_deref()).and_then(|()| suite::serve(bind, port)).map(|()| true)
+            choose(provider.as_deref()).and_then(|choice| suite::serve(bind, port, choice)).map(|()| true)
         }
         Role::Host { server, port, local, provider, path_mtu, only, set, ack_timeout, label, json } => {
             let control = SocketAddr::new(server, port);
-            let options = Options { control, local, path_mtu, only, sets: set.sets(), ack_timeout };
-            choose(provider.as_deref()).and_then(|()| host(&options, &label, json))
+            let options =
+                |choice| Options { control, local, choice, path_mtu, only, sets: set.sets(), ack_timeout };
+            choose(provider.as_deref()).and_then(|choice| host(&options(choice), &label, json))
         }
         Role::List => list(),
     };
@@ -124,15 +124,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Everything below asks the environment, which a process may set for another only: so this one starts again.
-fn choose(provider: Option<&str>) -> Result<(), String> {
-    let Some(provider) = provider.filter(|p| std::env::var(PROVIDER_VARIABLE).as_deref() != Ok(*p)) else {
-        return Ok(());
-    };
-    let program = std::env::current_exe().map_err(|e| format!("cannot tell this program's path: {e}"))?;
-    let mut again = Command::new(program);
-    let error = again.args(std::env::args_os().skip(1)).env(PROVIDER_VARIABLE, provider).exec();
-    Err(format!("cannot start again: {error}"))
+fn choose(provider: Option<&str>) -> Result<Choice, String> {
+    let choice = provider.map_or_else(Choice::from_env, str::parse);
+    choice.map_err(|bad| bad.to_string())
 }
 
 fn host(options: &Options, label: &str, json: bool) -> Result<bool, String> {
@@ -154,8 +148,9 @@ fn host(options: &Options, label: &str, json: bool) -> Result<bool, String> {
 fn list() -> Result<bool, String> {
     let control = SocketAddr::from(([127, 0, 0, 1], PORT));
     let sets = vec![Set::Bytes, Set::Rest, Set::Long];
+    let (local, choice) = (control.ip(), Choice::Auto);
     let options =
-        Options { control, local: control.ip(), path_mtu: None, only: None, sets, ack_timeout: ACK_TIMEOUT };
+        Options { control, local, choice, path_mtu: None, only: None, sets, ack_timeout: ACK_TIMEOUT };
     for case in suite::list(&options) {
         println!("{:?}: {}", case.set, case.name);
     }

@@ -3,16 +3,15 @@
 use std::{
     io::{BufRead, BufReader, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use naa_provider::Choice;
 use naa_server::{
-    Config, Server, StartError,
+    Config, Server,
     allow::{AllowList, Network},
 };
 use serde::Serialize;
-use verbs::Error;
 
 use super::{
     control::{Answer, Request, Settings},
@@ -33,6 +32,7 @@ enum Running {
 
 struct Far {
     address: IpAddr,
+    choice: Choice,
     running: Running,
 }
 
@@ -40,7 +40,7 @@ struct Far {
 ///
 /// # Errors
 /// If the port cannot be had.
-pub fn serve(bind: IpAddr, port: u16) -> Result<(), String> {
+pub fn serve(bind: IpAddr, port: u16, choice: Choice) -> Result<(), String> {
     let listener =
         TcpListener::bind((bind, port)).map_err(|e| format!("cannot listen on {bind} TCP {port}: {e}"))?;
     let address = listener.local_addr().map_err(|e| e.to_string())?;
@@ -49,7 +49,7 @@ pub fn serve(bind: IpAddr, port: u16) -> Result<(), String> {
     loop {
         let (stream, host) = listener.accept().map_err(|e| e.to_string())?;
         eprintln!("a run from {host} begins");
-        let far = Far { address: bind, running: Running::Nothing };
+        let far = Far { address: bind, choice, running: Running::Nothing };
         if let Err(error) = attend(far, stream) {
             eprintln!("the run from {host}: {error}");
         }
@@ -78,19 +78,6 @@ pub(super) fn answer<T: Serialize>(value: T) -> Answer {
     serde_json::to_value(value).map_err(|e| e.to_string())
 }
 
-/// A worker of the server before may be on its way out and hold the device still.
-fn patiently<T>(open: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
-    let end = Instant::now() + GRACE;
-    loop {
-        match open() {
-            Err(Error::AddressInUse { .. }) if Instant::now() < end => {
-                thread::sleep(Duration::from_millis(20))
-            }
-            result => return result,
-        }
-    }
-}
-
 impl Far {
     fn perform(&mut self, request: Request) -> Answer {
         match request {
@@ -111,7 +98,7 @@ impl Far {
             Request::Seam(request) => {
                 if !matches!(self.running, Running::End(_)) {
                     self.stop();
-                    let end = patiently(|| End::open(self.address, true)).map_err(|e| e.to_string())?;
+                    let end = End::open(self.address, self.choice, true).map_err(|e| e.to_string())?;
                     self.running = Running::End(Box::new(end));
                 }
                 match &mut self.running {
@@ -129,15 +116,10 @@ impl Far {
         config.allow = AllowList::only(networks.map_err(|e| e.to_string())?);
         config.max_sessions = settings.max_sessions;
         config.call_time = Duration::from_millis(settings.call_ms);
+        config.provider = Some(self.choice);
         config.wait = settings.waiting.into();
         let registry = naa_server::functions::registry(functions::all()).map_err(|e| e.to_string())?;
-        let start = || {
-            Server::start(config.clone(), registry.clone()).map_err(|error| match error {
-                StartError::Device { source, .. } => source,
-                error => Error::io("cannot start", std::io::Error::other(error)),
-            })
-        };
-        let server = patiently(start).map_err(|e| e.to_string())?;
+        let server = Server::start(config, registry).map_err(|e| e.to_string())?;
         let address = server.address();
         eprintln!("serving on {}", server.device());
         self.running = Running::Server(server);

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use naa_host::{Device, Error, Param, Session, SessionConfig};
+use naa_host::{Choice, Device, Error, Param, Session, SessionConfig};
 
 use super::{
     case::{Case, Set},
@@ -16,6 +16,8 @@ pub struct Options {
     pub control: SocketAddr,
     /// Our address.
     pub local: IpAddr,
+    /// Our provider.
+    pub choice: Choice,
     /// What connections must come to.
     pub path_mtu: Option<u32>,
     /// Cases whose name contains this.
@@ -74,7 +76,7 @@ impl Stage {
         if let Some(device) = &self.device {
             return Ok(device.clone());
         }
-        let device = Device::open(self.options.local).map_err(|e| e.to_string())?;
+        let device = Device::open_with(self.options.local, self.options.choice).map_err(|e| e.to_string())?;
         self.device = Some(device.clone());
         Ok(device)
     }

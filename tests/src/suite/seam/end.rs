@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use naa_provider::Choice;
 use verbs::{
     Channel, CmEvent, CmId, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, SendWr, Sge,
     WaitMode, WcStatus,
@@ -35,9 +36,12 @@ pub(in super::super) struct End {
 }
 
 impl End {
-    pub(in super::super) fn open(local: IpAddr, must_listen: bool) -> Result<Self, verbs::Error> {
+    pub(in super::super) fn open(
+        local: IpAddr,
+        choice: Choice,
+        must_listen: bool,
+    ) -> Result<Self, verbs::Error> {
         let options = roce_udp::Options { must_listen, ..roce_udp::Options::default() };
-        let choice = naa_provider::Choice::from_env().map_err(|e| verbs::Error::NoDevice(e.to_string()))?;
         let opened = naa_provider::open(local, choice, &options)?;
         let context = opened.context;
         eprintln!("{}; {}", context.attr().name, opened.why);

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use naa_provider::Choice;
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -139,7 +140,7 @@ pub(super) fn both_ways(
 ) -> Result<String, String> {
     let [local, far] = addresses(stage)?;
     let ack_timeout = stage.options.ack_timeout;
-    let mut near = Some(Box::new(near_end(local)?));
+    let mut near = Some(Box::new(near_end(local, stage.options.choice)?));
     for near_is_active in [true, false] {
         let end = near.take().ok_or("the near end is gone")?;
         let (mut here, mut there) = (Side::Here(end), Side::There(&mut stage.control));
@@ -164,15 +165,15 @@ pub(super) fn both_ways(
 pub(super) fn strangers(stage: &mut Stage) -> Result<(Side<'_>, Side<'_>, Connect), String> {
     let [local, far] = addresses(stage)?;
     let connect = Connect::to(far, stage.options.ack_timeout);
-    let mut here = Side::Here(Box::new(near_end(local)?));
+    let mut here = Side::Here(Box::new(near_end(local, stage.options.choice)?));
     let mut there = Side::There(&mut stage.control);
     here.fresh()?;
     there.fresh()?;
     Ok((here, there, connect))
 }
 
-fn near_end(local: IpAddr) -> Result<End, String> {
-    End::open(local, false).map_err(|e| format!("near side: {e}"))
+fn near_end(local: IpAddr, choice: Choice) -> Result<End, String> {
+    End::open(local, choice, false).map_err(|e| format!("near side: {e}"))
 }
 
 /// Ours and the far side's, with no device open on ours.
