@@ -41,7 +41,7 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn look(local: IpAddr, choice: Choice) -> Self {
         let devices = verbs_ibv::devices();
-        let owner = verbs_ibv::owner_among(&devices, local);
+        let owner = verbs_ibv::owner_of(&devices, local);
         // Loaded only where it may be used.
         let wanted = choice == Choice::Verbs || (choice == Choice::Auto && owner.is_some());
         let missing = if wanted { verbs_ibv::load().err().map(|error| words(&error)) } else { None };

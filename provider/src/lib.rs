@@ -15,6 +15,7 @@ pub use decide::Provider;
 pub use verbs_ibv::Options as VerbsOptions;
 
 use decide::{Machine, decide};
+use verbs_ibv::Owner;
 
 /// What was decided for a local address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,7 @@ pub struct Chosen {
     pub why: String,
     local: IpAddr,
     choice: Choice,
+    owner: Option<Owner>,
 }
 
 /// An opened device, and why it is this provider's.
@@ -40,9 +42,9 @@ pub struct Opened {
 /// [`Error::NoDevice`] with the remedy if the verbs provider is asked for and cannot serve the address.
 pub fn choose(local: IpAddr, choice: Choice) -> Result<Chosen, Error> {
     let local = local.to_canonical();
-    let decided = decide(local, choice, &Machine::look(local, choice));
-    let (provider, why) = decided.map_err(Error::NoDevice)?;
-    Ok(Chosen { provider, why: format!("{provider}: {why}"), local, choice })
+    let machine = Machine::look(local, choice);
+    let (provider, why) = decide(local, choice, &machine).map_err(Error::NoDevice)?;
+    Ok(Chosen { provider, why: format!("{provider}: {why}"), local, choice, owner: machine.owner })
 }
 
 /// Decides and opens. `embedded` is how, where it is the embedded provider's.
@@ -63,19 +65,20 @@ impl Chosen {
             Provider::Embedded => roce_udp::open(self.local, embedded)?,
             Provider::Verbs => {
                 only_embedded(embedded)?;
-                verbs_ibv::open(self.local, verbs).map_err(|error| self.failed(&error))?
+                let opened = verbs_ibv::open(self.local, self.owner.as_ref(), verbs);
+                opened.map_err(|error| self.failed(error))?
             }
         };
         Ok(Opened { context, why: self.why })
     }
 
     /// Who chose verbs chose it; who did not is told of the other provider.
-    fn failed(&self, error: &Error) -> Error {
-        let problem = decide::words(error);
-        Error::NoDevice(match self.choice {
-            Choice::Auto => format!("{}, but {problem}; or take --provider embedded", self.reason()),
-            _ => problem,
-        })
+    fn failed(&self, error: Error) -> Error {
+        if self.choice != Choice::Auto {
+            return error;
+        }
+        let problem = decide::words(&error);
+        Error::NoDevice(format!("{}, but {problem}; or take --provider embedded", self.reason()))
     }
 
     /// Why, without the provider.
@@ -105,17 +108,17 @@ mod tests {
 
     fn chosen(choice: Choice) -> Chosen {
         let why = "verbs: rxe0 has 10.9.0.1".into();
-        Chosen { provider: Provider::Verbs, why, local: "10.9.0.1".parse().unwrap(), choice }
+        Chosen { provider: Provider::Verbs, why, local: "10.9.0.1".parse().unwrap(), choice, owner: None }
     }
 
     #[test]
     fn a_device_that_fails_is_never_replaced_but_the_other_provider_is_named() {
-        let error = Error::NoDevice("/dev/infiniband/rdma_cm cannot be opened".into());
-        let auto = chosen(Choice::Auto).failed(&error).to_string();
+        let error = || Error::NoDevice("/dev/infiniband/rdma_cm cannot be opened".into());
+        let auto = chosen(Choice::Auto).failed(error()).to_string();
         let expected = "no device: rxe0 has 10.9.0.1, but /dev/infiniband/rdma_cm cannot be opened; \
                         or take --provider embedded";
         assert_eq!(auto, expected);
-        assert_eq!(chosen(Choice::Verbs).failed(&error).to_string(), error.to_string());
+        assert_eq!(chosen(Choice::Verbs).failed(error()).to_string(), error().to_string());
     }
 
     #[test]

@@ -134,7 +134,10 @@ impl Channel {
         raw.bind(local).and_then(|()| raw.listen(backlog)).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Error::AddressInUse {
                 addr: local,
-                holder: "another RDMA program (`rdma resource show cm_id` lists them)".into(),
+                holder:
+                    "another RDMA program (`rdma resource show cm_id` lists them); stop it, or take another \
+                         port"
+                        .into(),
             },
             _ => Error::io(format!("cannot listen on {local}"), error),
         })?;

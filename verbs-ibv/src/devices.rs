@@ -63,13 +63,8 @@ pub fn devices() -> Vec<RdmaDevice> {
     devices_under(Path::new(CLASS))
 }
 
-/// The active RoCE v2 port that has `local` among its addresses.
-pub fn owner_of(local: IpAddr) -> Option<Owner> {
-    owner_among(&devices(), local)
-}
-
-/// As [`owner_of`], of devices that were listed before.
-pub fn owner_among(devices: &[RdmaDevice], local: IpAddr) -> Option<Owner> {
+/// The active RoCE v2 port of `devices` that has `local` among its addresses.
+pub fn owner_of(devices: &[RdmaDevice], local: IpAddr) -> Option<Owner> {
     let local = local.to_canonical();
     let ports = devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
     ports.filter(|(_, port)| port.is_active()).find_map(|(device, port)| {
@@ -167,7 +162,7 @@ mod tests {
         let devices = devices_under(&class);
         fs::remove_dir_all(&class).unwrap();
         assert_eq!((devices.len(), devices[0].ports[0].gids.len()), (1, 3));
-        let owner = |text: &str| owner_among(&devices, text.parse().unwrap());
+        let owner = |text: &str| owner_of(&devices, text.parse().unwrap());
         let rxe0 = |gid_index| Some(Owner { device: "rxe0".into(), port: 1, gid_index, is_soft: true });
         assert_eq!(owner("10.9.0.1"), rxe0(1));
         assert_eq!(owner("::ffff:10.9.0.1"), rxe0(1));
@@ -182,7 +177,7 @@ mod tests {
         fs::write(class.join("rxe0/ports/1/state"), "1: DOWN\n").unwrap();
         let devices = devices_under(&class);
         fs::remove_dir_all(&class).unwrap();
-        assert_eq!(owner_among(&devices, "10.9.0.1".parse().unwrap()), None);
+        assert_eq!(owner_of(&devices, "10.9.0.1".parse().unwrap()), None);
     }
 
     #[test]

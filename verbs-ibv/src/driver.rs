@@ -20,7 +20,7 @@ use verbs::{
 use crate::{
     Options, Owner,
     connection::{Channel, SharedQp, lock_qp},
-    counters, memlock, owner_of,
+    counters, memlock,
     queue::Queue,
     registrations::Registrations,
     sys::{self, Caps, EventChannel, Limits},
@@ -77,10 +77,9 @@ pub(crate) struct Ibv {
 }
 
 impl Ibv {
-    pub(crate) fn open(local: IpAddr, options: &Options) -> Result<Self, Error> {
+    pub(crate) fn open(local: IpAddr, owner: Option<Owner>, options: &Options) -> Result<Self, Error> {
         let device = sys::Device::open(sys::load()?, local)?;
         let limits = device.limits()?;
-        let owner = owner_of(local);
         let name =
             owner.as_ref().map_or_else(|| "RDMA device".into(), |o| format!("{} port {}", o.device, o.port));
         let is_soft = owner.as_ref().is_some_and(|owner| owner.is_soft);

@@ -16,7 +16,7 @@ mod registrations;
 mod sys;
 mod waiting;
 
-pub use devices::{Gid, Owner, RdmaDevice, RdmaPort, devices, devices_under, owner_among, owner_of};
+pub use devices::{Gid, Owner, RdmaDevice, RdmaPort, devices, devices_under, owner_of};
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -39,11 +39,11 @@ pub fn load() -> Result<(), Error> {
     sys::load().map(drop)
 }
 
-/// Opens the device that has the address `local`.
+/// Opens the device that has the address `local`; `owner` is what sysfs tells of it ([`owner_of`]).
 ///
 /// # Errors
 /// [`Error::NoDevice`] if rdma-core, a device or the address is missing; [`Error::Io`] if the device cannot be used.
-pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
+pub fn open(local: IpAddr, owner: Option<&Owner>, options: &Options) -> Result<Context, Error> {
     let local = local.to_canonical();
-    Ok(Context::new(Arc::new(driver::Ibv::open(local, options)?)))
+    Ok(Context::new(Arc::new(driver::Ibv::open(local, owner.cloned(), options)?)))
 }

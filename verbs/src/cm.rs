@@ -17,7 +17,7 @@ pub struct ConnParam {
     pub initiator_depth: u8,
     /// Time-out and sequence retries before a request fails, 0-7.
     pub retry_count: u8,
-    /// Receiver-not-ready retries, 0-7, where 7 is for ever.
+    /// Receiver-not-ready retries granted to the other end's sends, 0-7, where 7 is for ever.
     pub rnr_retry_count: u8,
     /// Local ACK timeout, 4.096 us * 2^n, n in 0-31 (0 is for ever); active side only. `None`: the provider's default.
     pub ack_timeout: Option<u8>,

@@ -162,6 +162,7 @@ pub trait Driver: Send + Sync + 'static {
     fn next_event(&self, channel: ChannelId) -> Result<Option<CmEvent>, Error>;
     /// Accepts connection requests to TCP-space `port`; 0 picks a free one. Returns the port too.
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error>;
+    /// Goes on while the program polls or waits on `channel`: over rdma-core nobody else takes the steps.
     fn connect(
         &self,
         channel: ChannelId,

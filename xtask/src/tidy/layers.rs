@@ -11,7 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("roce", &["verbs"]),
     ("region", &["verbs"]),
     ("roce-udp", &["verbs", "roce", "region"]),
-    ("verbs-ibv", &["verbs", "region"]),
+    ("verbs-ibv", &["verbs"]),
     ("naa-provider", &["verbs", "region", "roce", "roce-udp", "verbs-ibv"]),
     ("naa-host", &["verbs", "mrsp", "roce", "region", "roce-udp", "naa-provider"]),
     ("naa-server", &["verbs", "mrsp", "roce", "region", "roce-udp", "naa-provider"]),
