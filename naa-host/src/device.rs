@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use naa_provider::{BadChoice, Choice, Opened, Provider, VARIABLE as PROVIDER_VARIABLE, VerbsOptions};
@@ -15,8 +15,16 @@ use crate::Error;
 /// Names the local address to use, whatever the route says.
 pub const LOCAL_IP_VARIABLE: &str = "NAA_LOCAL_IP";
 
-/// Devices by process, since a parent's is not its child's, address and provider.
-static OPENED: Mutex<BTreeMap<(u32, IpAddr, Provider), Weak<Inner>>> = Mutex::new(BTreeMap::new());
+/// Process, since a parent's device is not its child's, address and provider.
+type Key = (u32, IpAddr, Provider);
+
+/// Devices until they are closed: who opens an address next must find its port free.
+static OPENED: Mutex<BTreeMap<Key, Weak<Inner>>> = Mutex::new(BTreeMap::new());
+static CLOSED: Condvar = Condvar::new();
+
+fn opened() -> MutexGuard<'static, BTreeMap<Key, Weak<Inner>>> {
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Buffers stay registered as long as they live: that is what they are for.
 const KEEPING: VerbsOptions = VerbsOptions { keep_registrations: true };
@@ -29,17 +37,20 @@ const KEEPING: VerbsOptions = VerbsOptions { keep_registrations: true };
 pub struct Device(Arc<Inner>);
 
 struct Inner {
-    /// `None` only while being dropped.
-    context: Option<Context>,
+    context: Context,
     why: String,
     description: String,
+    // Last: by then the device is closed.
+    _entry: Entry,
 }
 
-impl Drop for Inner {
+/// Takes a device that was closed off the list.
+struct Entry(Key);
+
+impl Drop for Entry {
     fn drop(&mut self) {
-        // Closed under the lock: who opens the address next must find its port free.
-        let _opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-        self.context = None;
+        opened().remove(&self.0);
+        CLOSED.notify_all();
     }
 }
 
@@ -92,15 +103,18 @@ impl Device {
         let chosen = naa_provider::choose(local, choice)?;
         let key = (std::process::id(), local.to_canonical(), chosen.provider);
         // Held while opening: two devices on one address would be in each other's way.
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(inner) = opened.get(&key).and_then(Weak::upgrade) {
-            return Ok(Self(inner));
+        let mut opened = opened();
+        while let Some(device) = opened.get(&key) {
+            if let Some(inner) = device.upgrade() {
+                return Ok(Self(inner));
+            }
+            // It is being closed.
+            opened = CLOSED.wait(opened).unwrap_or_else(PoisonError::into_inner);
         }
         let Opened { context, why } = chosen.open(&roce_udp::Options::default(), &KEEPING)?;
         let description = describe(context.attr(), &why, reason);
         tracing::info!("opened {description}");
-        let inner = Arc::new(Inner { context: Some(context), why, description });
-        opened.retain(|_, device| device.strong_count() > 0);
+        let inner = Arc::new(Inner { context, why, description, _entry: Entry(key) });
         opened.insert(key, Arc::downgrade(&inner));
         Ok(Self(inner))
     }
@@ -131,7 +145,7 @@ impl Device {
     }
 
     pub(crate) fn context(&self) -> &Context {
-        self.0.context.as_ref().expect("a device has its context until it is dropped")
+        &self.0.context
     }
 }
 
