@@ -34,8 +34,9 @@ struct Flow {
     open: Option<(Kind, Option<usize>)>,
     /// Packets before the next one are not in the capture.
     unsure: bool,
-    /// So it has been before: messages are no longer counted, and runs of responses may have holes.
-    holes: bool,
+    /// First PSN and number of those that the capture had not when later ones came. From the first of them on messages
+    /// are no longer counted, and runs of responses may have holes.
+    holes: Vec<(u32, u32)>,
     /// READs asked for: first PSN, with PSNs and bytes.
     reads: BTreeMap<u32, (u32, usize)>,
     /// Where parts of READs were asked for again. rxe begins its answer with the opcode of the middle then.
@@ -91,8 +92,9 @@ impl Flows {
                 return flow.again(packet);
             }
             self.missed += gap as usize;
-            flow.unsure |= gap > 0;
-            flow.holes |= gap > 0;
+            if gap > 0 {
+                flow.miss(gap as u32);
+            }
             return flow.request(packet);
         }
         let (asking, run) = (flow.peer, flow.run.take());
@@ -175,11 +177,21 @@ impl Flow {
         }
         let gap = ahead(packet.psn, self.expected) + 1;
         if gap > 0 {
+            self.miss(gap as u32);
             self.expected = next(packet.psn, 1);
-            (self.unsure, self.holes) = (true, true);
             self.open = None;
         }
         gap.max(0) as usize
+    }
+
+    /// The next `count` requests are not in the capture, or overtaken on their way to it.
+    fn miss(&mut self, count: u32) {
+        self.unsure = true;
+        self.holes.push((self.expected, count));
+    }
+
+    fn was_missed(&self, psn: u32) -> bool {
+        self.holes.iter().any(|&(first, count)| (0..count as i32).contains(&ahead(psn, first)))
     }
 
     /// PSNs a packet takes.
@@ -209,6 +221,10 @@ impl Flow {
         match self.seen.get(&packet.psn) {
             Some(before) if *before == found => Ok(()),
             Some(before) => Err(format!("{found:x?} was sent as {before:x?} before")),
+            None if self.was_missed(packet.psn) => {
+                self.seen.insert(packet.psn, found);
+                Ok(())
+            }
             None => Err("a PSN of the past that was not sent before".into()),
         }
     }
@@ -229,16 +245,16 @@ fn answer(packet: &Packet<'_>, asked: &Flow, run: Option<u32>) -> Result<Option<
     }
     if let Some((_, msn)) = packet.aeth
         && msn > asked.messages % PSNS
-        && !asked.holes
+        && asked.holes.is_empty()
     {
         return Err(format!("MSN {msn} after {} messages", asked.messages));
     }
     if packet.kind == Kind::Acknowledge {
-        let inside = run.is_some() && !asked.holes;
+        let inside = run.is_some() && asked.holes.is_empty();
         return if inside { Err("an ACK inside a run of READ responses".into()) } else { Ok(None) };
     }
     let Some((first, (count, bytes))) = asked.read_at(packet.psn) else {
-        return if asked.holes { Ok(None) } else { Err("a READ response without a READ".into()) };
+        return if !asked.holes.is_empty() { Ok(None) } else { Err("a READ response without a READ".into()) };
     };
     let at = ahead(packet.psn, first) as u32;
     let is_last = at + 1 == count;
@@ -251,7 +267,7 @@ fn answer(packet: &Packet<'_>, asked: &Flow, run: Option<u32>) -> Result<Option<
     if packet.place.ends() != is_last {
         return Err(format!("opcode {:#04x} for packet {at} of {count} of a READ", packet.opcode));
     }
-    if asked.holes || packet.place.begins() || asked.restarts.contains(&packet.psn) {
+    if !asked.holes.is_empty() || packet.place.begins() || asked.restarts.contains(&packet.psn) {
         return Ok((!is_last).then(|| next(packet.psn, 1)));
     }
     match run {
@@ -331,5 +347,18 @@ mod tests {
         assert_eq!(flows.repeated, 1);
         let more = Packet { reth_len: Some(3 * MTU as u32), ..request(0) };
         flows.take(&more).expect_err("more than was asked for");
+    }
+
+    #[test]
+    fn who_was_overtaken_may_come_later() {
+        let mut flows = connected();
+        let send = |psn| packet(ASKED, 0x04, Kind::Send, Place::Only, psn);
+        flows.take(&send(PSNS - 1)).expect("new");
+        flows.take(&send(2)).expect("two were overtaken");
+        flows.take(&send(1)).expect("one of them");
+        flows.take(&send(0)).expect("the other");
+        assert_eq!((flows.missed, flows.repeated), (2, 2));
+        let never = flows.take(&send(PSNS - 2)).expect_err("before the first");
+        assert!(never.contains("not sent before"), "{never}");
     }
 }
