@@ -20,6 +20,8 @@ use super::{
 
 /// 0.64 ms. librdmacm leaves the timer at 0, which is 655 ms: one late receive then stalls a call that long.
 const MIN_RNR_TIMER: u8 = 12;
+/// rxe takes 7 for ever (rxe_completer), and nobody would notice that the peer is gone.
+const MOST_RETRIES: u8 = 6;
 /// Work requests handed to the device at once.
 const CHUNK: usize = 8;
 /// Scatter/gather elements of one chunk.
@@ -119,6 +121,7 @@ impl Qp {
         let (mut attr, mask) = id.qp_attr(c::IBV_QPS_RTS)?;
         attr.max_rd_atomic = attr.max_rd_atomic.min(retries.reads.1);
         attr.timeout = retries.ack_timeout.unwrap_or(attr.timeout);
+        attr.retry_cnt = attr.retry_cnt.min(MOST_RETRIES);
         self.modify(&mut attr, mask | c::IBV_QP_MAX_QP_RD_ATOMIC | c::IBV_QP_TIMEOUT)?;
         Ok(Agreed { path_mtu, reads: (towards_us, attr.max_rd_atomic) })
     }
