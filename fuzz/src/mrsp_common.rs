@@ -4,7 +4,7 @@ use mrsp::{
     CallPlan, NaaAddress, RegionFlags, RegionRequest, RemoteRegion, codec,
     host::{HostConfig, HostSession, Param},
     immediate::Dialect,
-    plan::Prefix,
+    plan::{Part, Prefix},
 };
 
 use crate::program::Program;
@@ -80,6 +80,11 @@ pub(crate) fn prefixes(program: &mut Program<'_>) -> Vec<Prefix> {
     (0..one.unwrap_or(0) % 10).map(prefix).chain([one]).collect()
 }
 
+pub(crate) fn parts(program: &mut Program<'_>) -> Vec<Option<Part>> {
+    let lengths = prefixes(program);
+    lengths.into_iter().map(|bytes| Some(Part { offset: program.byte().into(), bytes: bytes? })).collect()
+}
+
 /// Every write starts and ends in its parameter and goes to where the peer announced it; the last one alone has an
 /// immediate. `sizes` are the own regions', `peers` the other side's.
 pub(crate) fn check_plan(plan: &CallPlan, sizes: &[u32], peers: &[RemoteRegion]) {
@@ -89,8 +94,8 @@ pub(crate) fn check_plan(plan: &CallPlan, sizes: &[u32], peers: &[RemoteRegion])
         let end = write.offset + u64::from(write.length);
         assert!(end <= u64::from(sizes[write.param]), "beyond parameter {}", write.param);
         let peer = &peers[write.param];
-        assert_eq!((write.remote_addr, write.rkey), (peer.addr, peer.rkey));
-        assert!(write.length <= peer.size);
+        assert_eq!((write.remote_addr, write.rkey), (peer.addr.wrapping_add(write.offset), peer.rkey));
+        assert!(end <= peer.size.into());
     }
 }
 

@@ -3,7 +3,7 @@
 use mrsp::{CallPlan, ErrorCode, FunctionCode, HostSession, RemoteRegion, U24, codec, host::CallError};
 
 use crate::{
-    mrsp_common::{advertisement, check_plan, host, prefixes, sizes},
+    mrsp_common::{advertisement, check_plan, host, parts, sizes},
     program::Program,
 };
 
@@ -60,7 +60,7 @@ fn call(program: &mut Program<'_>, session: &mut HostSession, plan: &mut CallPla
     let function = FunctionCode::new(program.byte() % 127 + 1).expect("1 to 127");
     let user = U24::new(program.u32() >> 8).expect("24 bits");
     let (before, ready) = (plan.clone(), session.is_ready());
-    match session.begin_call(function, user, &prefixes(program), plan) {
+    match session.begin_call(function, user, &parts(program), plan) {
         Ok(()) => {
             let peers = session.peer_regions().expect("known in a call");
             check_plan(plan, &sizes(session.requests()), peers);

@@ -7,7 +7,7 @@ use mrsp::{
 };
 
 use crate::{
-    mrsp_common::{check_plan, host, prefixes, sizes},
+    mrsp_common::{check_plan, host, parts, prefixes, sizes},
     program::Program,
 };
 
@@ -53,7 +53,7 @@ fn set_up(program: &mut Program<'_>, host: &mut HostSession, naa: &mut NaaSessio
 fn round(program: &mut Program<'_>, host: &mut HostSession, naa: &mut NaaSession, plan: &mut CallPlan) {
     let function = FunctionCode::new(program.byte() % 127 + 1).expect("1 to 127");
     let user = U24::new(program.u16().into()).expect("24 bits");
-    if host.begin_call(function, user, &prefixes(program), plan).is_err() {
+    if host.begin_call(function, user, &parts(program), plan).is_err() {
         return;
     }
     check_plan(plan, &sizes(host.requests()), host.peer_regions().expect("known in a call"));

@@ -23,11 +23,12 @@
 mod setup;
 
 use crate::{
+    address::OutOfAddresses,
     codec::{self, DecodeError, RemoteRegions},
     immediate::{Answer, Dialect, FunctionCode, Request, U24},
     message::{ErrorCode, Message},
-    plan::{self, CallPlan, Prefix, PrefixError},
-    region::{RegionFlags, RegionRequest, RemoteRegion},
+    plan::{self, CallPlan, Part, PrefixError},
+    region::{NaaAddress, RegionFlags, RegionRequest, RemoteRegion},
 };
 
 pub use setup::{HostConfig, Param, SetupError};
@@ -118,6 +119,23 @@ impl HostSession {
         Ok(Self { requests, params: params.len(), dialect: config.dialect, state: State::Idle })
     }
 
+    /// Asks for these accelerator addresses, of parameters, then internal regions, instead of counting them up.
+    /// Regions beyond them keep theirs.
+    ///
+    /// # Errors
+    /// If a region does not end inside the address space.
+    pub fn place(&mut self, addresses: &[NaaAddress]) -> Result<(), SetupError> {
+        let fits =
+            |(request, address): (&RegionRequest, &NaaAddress)| address.holds(request.host.size.into());
+        if !self.requests.iter().zip(addresses).all(fits) {
+            return Err(OutOfAddresses.into());
+        }
+        for (request, &address) in self.requests.iter_mut().zip(addresses) {
+            request.naa_addr = address;
+        }
+        Ok(())
+    }
+
     /// The AAR. Post a receive of [`message_buffer_bytes`](crate::region::message_buffer_bytes) first.
     ///
     /// # Errors
@@ -178,24 +196,25 @@ impl HostSession {
 
     /// Plans the writes that start a call. Post them in order; the receive for the answer comes first.
     ///
-    /// `prefixes[i]` says how much of parameter i is sent, for those that are sent; missing ones go whole.
+    /// `parts[i]` says what of parameter i is sent, for those that are sent; missing ones go whole.
     ///
     /// # Errors
-    /// If the session is not ready, or a prefix does not fit. Nothing has changed then.
+    /// If the session is not ready, or a part does not fit. Nothing has changed then.
     pub fn begin_call(
         &mut self,
         function: FunctionCode,
         user: U24,
-        prefixes: &[Prefix],
+        parts: &[Option<Part>],
         plan: &mut CallPlan,
     ) -> Result<(), CallError> {
         let State::Ready(agreed) = &self.state else { return Err(self.wrong_state("ready")) };
-        plan::check_prefixes(prefixes, self.params().iter().map(|param| param.host.size))?;
+        plan::check_parts(parts, self.params().iter().map(|param| param.host.size))?;
         plan.clear();
         for (param, (request, peer)) in self.params().iter().zip(&agreed.peer).enumerate() {
             let sent_before = agreed.single_send_done && request.flags.contains(RegionFlags::SINGLE_SEND);
             if request.flags.contains(RegionFlags::INPUT) && !sent_before {
-                plan.push(param, plan::length(prefixes, param, request.host.size), peer);
+                let (start, bytes) = plan::part(parts, param, request.host.size);
+                plan.push(param, start, bytes, peer);
             }
         }
         plan.finish(Request::call(function, user), first(agreed));

@@ -295,7 +295,7 @@ fn plan_success(
     plan::check_prefixes(prefixes, params.iter().map(|param| param.host.size))?;
     plan.clear();
     for (param, to) in outputs(params) {
-        plan.push(param, plan::length(prefixes, param, to.size), to);
+        plan.push(param, 0, plan::length(prefixes, param, to.size), to);
     }
     plan.finish(Answer::Success.encode(), first(params));
     Ok(())
@@ -310,9 +310,9 @@ fn plan_failure(params: &[RegionRequest], failure: Failure, plan: &mut CallPlan)
     }
     plan.clear();
     if let Some((param, to)) = status {
-        plan.push(param, status_bytes, to);
+        plan.push(param, 0, status_bytes, to);
     }
-    plan.push(0, 0, first(params));
+    plan.push(0, 0, 0, first(params));
     plan.finish(Answer::Failure(code).encode(), first(params));
     Ok(())
 }

@@ -2,8 +2,8 @@
 //!
 //! Both directions have one shape: WRITEs of the regions in order, the last one with the immediate; if there
 //! is nothing to write, a WRITE_WITH_IMM of no bytes to the first region announced by the peer. Regions are
-//! written from their start, whole or a prefix; a prefix of 0 bytes is a WRITE too. What is longer than a message
-//! of the device may be goes in several.
+//! written whole or in part, to where the part lies in the peer's region; a part of 0 bytes is a WRITE too. What is
+//! longer than a message of the device may be goes in several.
 
 use crate::region::RemoteRegion;
 
@@ -25,9 +25,25 @@ pub struct Write {
 /// How much of a region is written: `None` for all of it.
 pub type Prefix = Option<u64>;
 
+/// Bytes of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+impl Part {
+    /// The first `bytes`.
+    pub const fn prefix(bytes: u64) -> Self {
+        Self { offset: 0, bytes }
+    }
+}
+
 /// More was asked to be written than a region has, or lengths were given for regions that do not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
+    #[error("{bytes} bytes at {offset} of parameter {param} were asked for, which has {size}")]
+    Outside { param: usize, offset: u64, bytes: u64, size: u32 },
     #[error("{bytes} bytes of parameter {param} were asked for, which has {size}")]
     TooLong { param: usize, bytes: u64, size: u32 },
     #[error("lengths of {given} parameters were given, but there are {params}")]
@@ -70,13 +86,14 @@ impl CallPlan {
         self.writes.clear();
     }
 
-    /// `total` bytes from the start of parameter `param` to the start of `to`.
-    pub(crate) fn push(&mut self, param: usize, total: u32, to: &RemoteRegion) {
+    /// `total` bytes of parameter `param` from `start` on, to the same place in `to`.
+    pub(crate) fn push(&mut self, param: usize, start: u64, total: u32, to: &RemoteRegion) {
         let &RemoteRegion { addr, rkey, .. } = to;
         let mut done = 0;
         loop {
             let length = (total - done).min(self.longest);
-            let (offset, remote_addr) = (u64::from(done), addr.wrapping_add(done.into()));
+            let offset = start + u64::from(done);
+            let remote_addr = addr.wrapping_add(offset);
             self.writes.push(Write { param, offset, length, remote_addr, rkey, immediate: None });
             done += length;
             if done == total {
@@ -88,12 +105,42 @@ impl CallPlan {
     /// Puts `immediate` on the last write, or on one of no bytes to `first`.
     pub(crate) fn finish(&mut self, immediate: u32, first: &RemoteRegion) {
         if self.writes.is_empty() {
-            self.push(0, 0, first);
+            self.push(0, 0, 0, first);
         }
         if let Some(last) = self.writes.last_mut() {
             last.immediate = Some(immediate);
         }
     }
+}
+
+/// Checks the parts of all parameters, of the given sizes. Fewer parts than parameters are fine.
+pub(crate) fn check_parts(
+    parts: &[Option<Part>],
+    sizes: impl ExactSizeIterator<Item = u32>,
+) -> Result<(), PrefixError> {
+    if parts.len() > sizes.len() {
+        return Err(PrefixError::TooMany { given: parts.len(), params: sizes.len() });
+    }
+    for (param, (part, size)) in parts.iter().zip(sizes).enumerate() {
+        let Some(Part { offset, bytes }) = *part else { continue };
+        if offset.checked_add(bytes).is_none_or(|end| end > u64::from(size)) {
+            return Err(match offset {
+                0 => PrefixError::TooLong { param, bytes, size },
+                _ => PrefixError::Outside { param, offset, bytes, size },
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What of parameter `param`, of `size` bytes, to write: never more than there is.
+pub(crate) fn part(parts: &[Option<Part>], param: usize, size: u32) -> (u64, u32) {
+    let all = Part::prefix(size.into());
+    let Part { offset, bytes } = parts.get(param).copied().flatten().unwrap_or(all);
+    let offset = offset.min(size.into());
+    let bytes = bytes.min(u64::from(size) - offset);
+    // At most `size`.
+    (offset, u32::try_from(bytes).unwrap_or(size))
 }
 
 /// Checks the prefixes of all parameters, of the given sizes. Fewer prefixes than parameters are fine.
@@ -125,7 +172,7 @@ mod tests {
     fn planned(longest: u64, bytes: u32) -> Vec<(u64, u32, u64, bool)> {
         let to = RemoteRegion { addr: 0x1000, rkey: 7, size: bytes };
         let mut plan = CallPlan::with_capacity(1).with_longest_write(longest);
-        plan.push(0, bytes, &to);
+        plan.push(0, 0, bytes, &to);
         plan.finish(9, &to);
         plan.writes().iter().map(|w| (w.offset, w.length, w.remote_addr, w.immediate.is_some())).collect()
     }

@@ -9,7 +9,7 @@ use mrsp::{
     host::{CallError, PeerError},
     immediate::{Answer, CallRequest},
     naa::{Failure, LocalError, RequestError},
-    plan::PrefixError,
+    plan::{Part, PrefixError},
 };
 
 #[test]
@@ -34,7 +34,7 @@ fn inputs_there_outputs_back() {
 #[test]
 fn prefixes() {
     let mut pair = Pair::new(&[(IN, 10), (IN_OUT, 20), (OUT, 30)], &[]);
-    pair.call(1, U24::ZERO, &[Some(3), Some(0)]);
+    pair.call(1, U24::ZERO, &[Some(Part::prefix(3)), Some(Part::prefix(0))]);
     assert_eq!(pair.lengths(), [(0, 3), (1, 0)]);
     // Of what is not sent, a length is checked and otherwise ignored.
     pair.respond(Ok(&[Some(10), None, Some(7)]));
@@ -43,8 +43,8 @@ fn prefixes() {
     let too_long = PrefixError::TooLong { param: 1, bytes: 21, size: 20 };
     let too_many = PrefixError::TooMany { given: 4, params: 3 };
     let mut plan = CallPlan::default();
-    let mut begin = |prefixes: &[_]| pair.host.begin_call(code(1), U24::ZERO, prefixes, &mut plan);
-    assert_eq!(begin(&[None, Some(21)]), Err(too_long.into()));
+    let mut begin = |parts: &[_]| pair.host.begin_call(code(1), U24::ZERO, parts, &mut plan);
+    assert_eq!(begin(&[None, Some(Part::prefix(21))]), Err(too_long.into()));
     assert_eq!(begin(&[None; 4]), Err(too_many.into()));
     pair.call(1, U24::ZERO, &[]);
     assert_eq!(pair.naa.respond(Ok(&[None, Some(21)]), &mut plan), Err(too_long.into()));
@@ -53,9 +53,24 @@ fn prefixes() {
 }
 
 #[test]
+fn parts() {
+    let mut pair = Pair::new(&[(IN, 10), (IN_OUT, 20)], &[]);
+    pair.host_memory[0].copy_from_slice(b"0123456789");
+    pair.call(1, U24::ZERO, &[Some(Part { offset: 3, bytes: 4 }), Some(Part { offset: 20, bytes: 0 })]);
+    assert_eq!(pair.naa_memory[0], *b"\0\0\x003456\0\0\0");
+    assert_eq!(pair.lengths(), [(0, 4), (1, 0)]);
+    pair.respond(Ok(&[]));
+    let mut plan = CallPlan::default();
+    for (offset, bytes) in [(7, 4), (11, 0), (u64::MAX, 2), (1, u64::MAX)] {
+        let error = pair.host.begin_call(code(1), U24::ZERO, &[Some(Part { offset, bytes })], &mut plan);
+        assert_eq!(error, Err(PrefixError::Outside { param: 0, offset, bytes, size: 10 }.into()));
+    }
+}
+
+#[test]
 fn single_send_over_several_calls() {
     let mut pair = Pair::new(&[(IN, 10), (ONCE, 20)], &[]);
-    pair.call(1, U24::ZERO, &[Some(4), Some(15)]);
+    pair.call(1, U24::ZERO, &[Some(Part::prefix(4)), Some(Part::prefix(15))]);
     assert_eq!(pair.lengths(), [(0, 4), (1, 15)]);
     pair.respond(Ok(&[]));
     for _ in 0..3 {
@@ -192,19 +207,29 @@ fn random_sessions() {
     }
 }
 
+fn random_parts(random: &mut Random, params: &[(mrsp::RegionFlags, u64)]) -> Vec<Option<Part>> {
+    let mut part = |size| {
+        let offset = random.below(size + 1);
+        Part { offset, bytes: random.below(size - offset + 1) }
+    };
+    params.iter().map(|&(_, size)| (size % 3 != 0).then(|| part(size))).collect()
+}
+
 fn random_call(random: &mut Random, pair: &mut Pair, params: &[(mrsp::RegionFlags, u64)], round: u64) {
     let mut prefixes = || -> Vec<_> {
         params.iter().map(|&(_, size)| (!random.chance(3)).then(|| random.below(size + 1))).collect()
     };
-    let (there, back) = (prefixes(), prefixes());
+    let back = prefixes();
+    let there = random_parts(random, params);
     for memory in &mut pair.host_memory {
         *memory = random.bytes(memory.len());
     }
     let mut expected = pair.naa_memory.clone();
     for (i, &(flags, size)) in params.iter().enumerate() {
         if flags.contains(IN) || flags.contains(ONCE) && round == 0 {
-            let len = there[i].unwrap_or(size) as usize;
-            expected[i][..len].copy_from_slice(&pair.host_memory[i][..len]);
+            let Part { offset, bytes } = there[i].unwrap_or(Part::prefix(size));
+            let part = offset as usize..(offset + bytes) as usize;
+            expected[i][part.clone()].copy_from_slice(&pair.host_memory[i][part]);
         }
     }
     let function = 1 + random.below(127) as u8;

@@ -8,6 +8,7 @@ use mrsp::{
     host::HostConfig,
     immediate::{Answer, CallRequest, Dialect, Request},
     naa::{Limits, Placement},
+    plan::Part,
 };
 
 const SMALL_AAR: &str = "01 01 0000 0c 00000000000000 000055be67720810 00000269 00000040";
@@ -32,7 +33,7 @@ fn one_region() {
     host.handle_message(&advertisement).unwrap();
 
     let mut plan = CallPlan::default();
-    host.begin_call(code(3), U24::ZERO, &[Some(2)], &mut plan).unwrap();
+    host.begin_call(code(3), U24::ZERO, &[Some(Part::prefix(2))], &mut plan).unwrap();
     let write = Write {
         param: 0,
         offset: 0,

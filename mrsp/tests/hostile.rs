@@ -11,6 +11,7 @@ use mrsp::{
     host::HostConfig,
     immediate::Request,
     naa::{Failure, Limits},
+    plan::Part,
 };
 
 /// One valid message of each kind, and then some.
@@ -117,7 +118,7 @@ fn check_plan(plan: &CallPlan, sizes: &[u32]) {
     let (last, before) = plan.writes().split_last().unwrap();
     assert!(last.immediate.is_some() && before.iter().all(|write| write.immediate.is_none()));
     for write in plan.writes() {
-        assert!(write.offset == 0 && write.length <= sizes[write.param]);
+        assert!(write.offset + u64::from(write.length) <= sizes[write.param].into());
     }
 }
 
@@ -166,8 +167,9 @@ fn host_under_any_sequence() {
                     let _ = host.handle_message(&bytes);
                 }
                 7..9 => {
-                    let prefixes = [Some(random.any() % 150), None, Some(random.below(101))];
-                    if host.begin_call(code(5), U24::ZERO, &prefixes, &mut plan).is_ok() {
+                    let first = Part { offset: random.any() % 150, bytes: random.any() % 150 };
+                    let parts = [Some(first), None, Some(Part::prefix(random.below(101)))];
+                    if host.begin_call(code(5), U24::ZERO, &parts, &mut plan).is_ok() {
                         check_plan(&plan, &sizes);
                         calls += 1;
                     }

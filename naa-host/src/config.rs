@@ -17,6 +17,8 @@ pub struct SessionConfig {
     pub probe_interval: Option<Duration>,
     /// An unacknowledged packet is given up after about eight times 4.096 us * 2^n, n in 1-31: 17 is 4.3 s.
     pub ack_timeout: u8,
+    /// How often an unacknowledged packet is sent again before the connection is given up, 0-7.
+    pub retry_count: u8,
     /// What the accelerator means by the upper bits of its answers.
     pub dialect: Dialect,
     /// Accelerator address asked for the first region.
@@ -33,6 +35,7 @@ impl Default for SessionConfig {
             wait: WaitMode::default(),
             probe_interval: Some(Duration::from_secs(1)),
             ack_timeout: 17,
+            retry_count: 7,
             dialect,
             address_start,
             max_regions,
@@ -49,6 +52,7 @@ impl SessionConfig {
         ConnParam {
             ack_timeout: Some(self.ack_timeout),
             connect_timeout: Some(timeout),
+            retry_count: self.retry_count.min(7),
             // As the C library's. 7 would wait for ever for a peer that posts no receive.
             rnr_retry_count: 6,
             ..ConnParam::default()

@@ -144,6 +144,11 @@ impl Device {
         self.context().driver().counters()
     }
 
+    /// Whether it is the same one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn context(&self) -> &Context {
         &self.0.context
     }

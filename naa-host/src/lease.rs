@@ -14,7 +14,7 @@ use verbs::{Access, Memory, Mr, Pd, Sge};
 
 use crate::Error;
 
-/// Memory for a parameter that outlives sessions: [`Session::connect_with`](crate::Session::connect_with) takes it,
+/// Memory for a parameter that outlives sessions, or is the program's own: [`Session::connect_with`](crate::Session::connect_with) takes it,
 /// [`Session::into_buffers`](crate::Session::into_buffers) gives it back.
 ///
 /// A device that keeps registrations, as the verbs provider does, finds a buffer registered the next time, which
@@ -22,7 +22,7 @@ use crate::Error;
 /// device next registers something, or goes.
 #[derive(Debug)]
 pub struct Buffer {
-    /// Nobody else's, but for a registration that the device may keep.
+    /// Nobody else's to refer to, but for a registration that the device may keep.
     memory: Memory,
 }
 
@@ -35,6 +35,17 @@ impl Buffer {
         Ok(Self { memory: region::alloc(len).map_err(Error::Memory)? })
     }
 
+    /// Memory that is the program's own, so that nothing is copied. Clones and parts of one [`Memory`] have its owner,
+    /// by which a device that keeps registrations knows it again.
+    ///
+    /// # Safety
+    /// As long as a session has the buffer, or the buffer is borrowed as a slice, the program may hold no reference to
+    /// its bytes but by raw pointers, and must touch none of them from the time a call is posted until its outcome was
+    /// handed out. That goes for other buffers of the same memory too.
+    pub unsafe fn from_memory(memory: Memory) -> Self {
+        Self { memory }
+    }
+
     pub fn len(&self) -> usize {
         self.memory.len()
     }
@@ -44,7 +55,7 @@ impl Buffer {
     }
 
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the memory is of this buffer alone (`new`, `into_buffer`), and no session has it, since those take
+        // SAFETY: the memory is of this buffer alone (`new`, `into_buffer`, contract of `from_memory`), and no session has it, since those take
         // the buffer by value and end before they give it back: their queue pairs are gone. What a device keeps
         // registered is reached by the accelerators of later sessions only if they make use of keys that they were
         // not given, which is as with a device that does not revoke (module docs).
@@ -69,7 +80,9 @@ impl Region {
     /// `buffer`, registered, but out of peers' reach until lent.
     pub(crate) fn new(pd: &Pd, flags: RegionFlags, buffer: Buffer) -> Result<Self, Error> {
         let is_output = flags.contains(RegionFlags::OUTPUT);
-        let mr = pd.reg_mr(&buffer.memory, if is_output { Access::REMOTE_WRITE } else { Access::LOCAL })?;
+        // Inputs are only read, so that constants will do.
+        let mr =
+            pd.reg_mr(&buffer.memory, if is_output { Access::REMOTE_WRITE } else { Access::default() })?;
         let mut region = Self { mr, flags, lent: true };
         region.take_back()?;
         Ok(region)
@@ -114,9 +127,9 @@ impl Region {
         (!self.lent).then(|| unsafe { self.memory().as_mut_slice() })
     }
 
-    /// Copies the start of the region, also while lent.
-    pub(crate) fn copy_to(&self, out: &mut [u8]) {
-        self.memory().read(0, out);
+    /// Copies bytes of the region from `offset` on, also while lent.
+    pub(crate) fn copy_to(&self, offset: u64, out: &mut [u8]) {
+        self.memory().read(offset as usize, out);
     }
 
     fn memory(&self) -> &Memory {

@@ -18,7 +18,9 @@
 //! |---|---|
 //! | one local address, shared by sessions | [`Device`] |
 //! | a connection with its regions; calls on it | [`Session`], [`Param`], [`SessionConfig`] |
-//! | memory of regions that outlives sessions | [`Buffer`] |
+//! | memory of regions that outlives sessions, or is the program's | [`Buffer`] |
+//! | the first of several calls to end | [`wait_any`] |
+//! | setting a session up without waiting | [`Opening`] |
 //! | functions 16 to 63 with their argument and status blocks | [`builtin`] |
 //! | what an accelerator offers | [`functions`] |
 //! | accelerators a job was given (`NAA_SPEC`) | [`Spec`] |
@@ -28,32 +30,37 @@
 //! ordinary slice, and the borrow checker sees to it that none is left when the next call starts. What NICs
 //! leave of that: [`Session`].
 
+mod alarm;
+mod any;
 pub mod builtin;
 mod catalogue;
 mod config;
-mod connect;
 mod device;
 mod error;
 mod lease;
 mod link;
+mod opening;
 mod param;
 mod post;
 mod session;
 mod spec;
 
+pub use any::{Any, wait_any};
 pub use catalogue::functions;
 pub use config::SessionConfig;
 pub use device::{Device, LOCAL_IP_VARIABLE};
 pub use error::{Error, Gone, Party};
 pub use lease::Buffer;
+pub use opening::{Opening, Stage};
 pub use param::Param;
 pub use session::{Outcome, Session};
-pub use spec::{DEFAULT_PORT, Entry, SPEC_VARIABLE, Spec, SpecError};
+pub use spec::{Claim, DEFAULT_PORT, Entry, SPEC_VARIABLE, Spec, SpecError};
 
 pub use mrsp::{
     FunctionCode, ReturnCode, U24,
     catalogue::Catalogue,
     immediate::{Answer, Dialect},
+    plan::Part,
     region::NaaAddress,
 };
 pub use naa_provider::{Choice, VARIABLE as PROVIDER_VARIABLE};

@@ -11,7 +11,7 @@ use verbs::{
     SendOp, SendWr, Unreachable, WaitMode, WaitOn, Wake, Wc, WcOpcode, WcStatus,
 };
 
-use crate::{Device, Error, Gone};
+use crate::{Device, Error, Gone, alarm::Alarm};
 
 /// The host's own message.
 const MESSAGE: u64 = 1;
@@ -276,8 +276,22 @@ impl Link {
 
     /// Waits until there may be something to take, or until `deadline`.
     pub(crate) fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
-        let on = WaitOn { cq: Some(self.cq.id()), channel: Some(self.channel.id()) };
-        Ok(self.device.context().wait(on, mode, deadline)?)
+        Ok(self.device.context().wait(self.on(), mode, deadline)?)
+    }
+
+    fn on(&self) -> WaitOn {
+        WaitOn { cq: Some(self.cq.id()), channel: Some(self.channel.id()) }
+    }
+
+    pub(crate) fn alarm(&self) -> Result<Alarm, Error> {
+        let failed = |e| verbs::Error::io("cannot make a descriptor to sleep on", e);
+        Ok(Alarm::new(self.device.context().descriptor(self.on())?).map_err(failed)?)
+    }
+
+    /// Arms the alarm; false if there is something to take already.
+    pub(crate) fn arm(&self, alarm: &Alarm, until: Option<Instant>) -> Result<bool, Error> {
+        alarm.set(until).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
+        Ok(self.device.context().arm(self.on())?)
     }
 
     /// Ends the connection without waiting for the peer. No work request is left then.

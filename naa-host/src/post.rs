@@ -57,7 +57,7 @@ fn take<'a>(regions: &[Region], write: &Write, max_inline: usize, room: &mut &'a
     }
     let (copy, rest) = std::mem::take(room).split_at_mut(length);
     *room = rest;
-    region.copy_to(copy);
+    region.copy_to(write.offset, copy);
     Source::Inline(copy)
 }
 

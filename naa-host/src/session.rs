@@ -2,21 +2,23 @@
 
 use std::{
     net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd},
     time::{Duration, Instant},
 };
 
 use mrsp::{
     CallPlan, FunctionCode, HostSession, RegionFlags, U24, builtin::StatusBlock, host::CallOutcome,
-    immediate::Answer, plan::Prefix,
+    immediate::Answer, plan::Part,
 };
 use verbs::{RemoteAddr, WaitMode, Wake};
 
 use crate::{
     Device, Error, Param, SessionConfig,
-    connect::{self, Parts},
+    alarm::Alarm,
     error::Party,
     lease::{Buffer, Region},
     link::{Event, Link},
+    opening::{Opening, Stage, Terms},
     post,
     spec::Claim,
 };
@@ -73,18 +75,20 @@ const TESTS: u32 = 8;
 pub struct Session {
     machine: HostSession,
     plan: CallPlan,
-    prefixes: Vec<Prefix>,
+    parts: Vec<Option<Part>>,
     running: Option<Running>,
     /// What ended the session.
     over: Option<(Party, String)>,
     wait: WaitMode,
     probe_interval: Option<Duration>,
+    /// For a program that sleeps elsewhere.
+    alarm: Option<Alarm>,
     // Before the regions: its queue pair goes first.
     link: Link,
     regions: Vec<Region>,
     _claim: Option<Claim>,
     // Last: everything above is of this device.
-    _device: Device,
+    device: Device,
 }
 
 impl Session {
@@ -126,21 +130,33 @@ impl Session {
         buffers: Option<Vec<Buffer>>,
         config: &SessionConfig,
     ) -> Result<Self, Error> {
-        let Parts { machine, link, regions, plan } =
-            connect::establish(device, peer, params, buffers, config)?;
-        Ok(Self {
+        let deadline = Instant::now() + config.setup_timeout;
+        let mut opening = Opening::new(device, peer, params, config)?;
+        opening.prepare(params, buffers)?;
+        opening.connect()?;
+        opening.reach(Stage::Connected, deadline)?;
+        opening.agree()?;
+        opening.reach(Stage::Agreed, deadline)?;
+        let late = opening.late();
+        opening.into_session().ok_or(late)
+    }
+
+    pub(crate) fn of(terms: Terms, link: Link, config: &SessionConfig, device: Device) -> Self {
+        let Terms { machine, regions, plan } = terms;
+        Self {
             machine,
             plan,
-            prefixes: vec![None; regions.len()],
+            parts: vec![None; regions.len()],
             running: None,
             over: None,
             wait: config.wait,
             probe_interval: config.probe_interval,
+            alarm: None,
             link,
             regions,
             _claim: None,
-            _device: device.clone(),
-        })
+            device,
+        }
     }
 
     /// Keeps `claim` until the session ends.
@@ -164,7 +180,7 @@ impl Session {
             // An answer that nobody asked for must not be taken for this call's.
             self.drain().map_err(|error| self.fail(error))?;
         }
-        self.machine.begin_call(function, user, &self.prefixes, &mut self.plan)?;
+        self.machine.begin_call(function, user, &self.parts, &mut self.plan)?;
         self.running = Some(Running { written: false, answer: None, next_probe: None, tests: 0 });
         let posted = self
             .regions
@@ -179,7 +195,8 @@ impl Session {
         })
     }
 
-    /// Whether the call has ended, without waiting.
+    /// Whether the call has ended, without waiting. If not, the [descriptor](Self::descriptor) is armed, should there be
+    /// one.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -187,8 +204,58 @@ impl Session {
         if self.running.is_none() {
             return Err(Error::NoCall);
         }
+        let ended = self.step_armed();
+        ended.map_err(|error| self.fail(error))
+    }
+
+    /// A descriptor that becomes readable when [`test`](Self::test) has something to do after it said that the call has
+    /// not ended: for event loops. Nothing is to be read from it. It serves as long as the session.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
+        let alarm = match self.alarm.take() {
+            Some(alarm) => alarm,
+            None => self.link.alarm()?,
+        };
+        let alarm: &Alarm = self.alarm.insert(alarm);
+        Ok(alarm.as_fd())
+    }
+
+    /// As [`test`](Self::test), arming nothing.
+    pub(crate) fn look(&mut self) -> Result<Option<Outcome>, Error> {
         let ended = self.step();
         ended.map_err(|error| self.fail(error))
+    }
+
+    /// Lets the device do what there is to do at `now`. What is wrong with it, the next look tells.
+    pub(crate) fn turn(&self, now: Instant) {
+        let _ = self.link.wait(WaitMode::Spin, Some(now));
+    }
+
+    pub(crate) fn wait_mode(&self) -> WaitMode {
+        self.wait
+    }
+
+    pub(crate) fn shares_device_with(&self, other: &Self) -> bool {
+        self.device.is(&other.device)
+    }
+
+    fn step_armed(&mut self) -> Result<Option<Outcome>, Error> {
+        loop {
+            if let (Some(running), Some(_)) = (&mut self.running, &self.alarm) {
+                // It may be the clock that rang.
+                running.tests = TESTS;
+            }
+            if let Some(outcome) = self.step()? {
+                return Ok(Some(outcome));
+            }
+            let until = self.next_probe();
+            let Some(alarm) = &self.alarm else { return Ok(None) };
+            if self.link.arm(alarm, until)? {
+                return Ok(None);
+            }
+        }
     }
 
     /// Waits for the call to end.
@@ -217,8 +284,12 @@ impl Session {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub fn wait_until(&mut self, deadline: Option<Instant>) -> Result<Option<Outcome>, Error> {
+        if self.running.is_none() {
+            return Err(Error::NoCall);
+        }
         loop {
-            if let Some(outcome) = self.test()? {
+            let ended = self.step();
+            if let Some(outcome) = ended.map_err(|error| self.fail(error))? {
                 return Ok(Some(outcome));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -308,18 +379,29 @@ impl Session {
     /// Sends only the first `bytes` of an input with the calls to come; `None`: all of it.
     ///
     /// # Errors
-    /// [`Error::NoSuchParam`], [`Error::NotInput`], [`Error::OutOfBounds`].
+    /// As [`set_part_to_send`](Self::set_part_to_send).
     pub fn set_bytes_to_send(&mut self, index: usize, bytes: Option<u64>) -> Result<(), Error> {
+        self.set_part_to_send(index, bytes.map(Part::prefix))
+    }
+
+    /// Sends only a part of an input with the calls to come, to the same place of the accelerator's region; `None`:
+    /// all of it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchParam`], [`Error::NotInput`], [`Error::OutOfBounds`].
+    pub fn set_part_to_send(&mut self, index: usize, part: Option<Part>) -> Result<(), Error> {
         let region = self.region(index)?;
         if !region.flags().intersects(RegionFlags::INPUT | RegionFlags::SINGLE_SEND) {
             return Err(Error::NotInput { index });
         }
         let size = region.len();
-        if let Some(bytes) = bytes.filter(|&bytes| bytes > size as u64) {
-            let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-            return Err(Error::OutOfBounds { index, offset: 0, len, size });
+        if let Some(Part { offset, bytes }) = part
+            && offset.checked_add(bytes).is_none_or(|end| end > size as u64)
+        {
+            let [offset, len] = [offset, bytes].map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+            return Err(Error::OutOfBounds { index, offset, len, size });
         }
-        self.prefixes[index] = bytes;
+        self.parts[index] = part;
         Ok(())
     }
 
@@ -336,6 +418,11 @@ impl Session {
     /// Whether a call is under way.
     pub fn is_in_call(&self) -> bool {
         self.running.is_some()
+    }
+
+    /// Whether the accelerator has all inputs of the call that is under way.
+    pub fn is_sent(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.written)
     }
 
     /// Whether the session is over. Connect again for further calls.

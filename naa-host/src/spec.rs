@@ -68,7 +68,7 @@ struct Shared {
 }
 
 /// The right to use an entry; given back when dropped.
-pub(crate) struct Claim {
+pub struct Claim {
     spec: Spec,
     at: usize,
 }
@@ -109,7 +109,11 @@ impl Spec {
         Ok(Session::connect(&device, peer, params, config)?.holding(claim))
     }
 
-    fn claim(&self, function: FunctionCode, inputs: usize) -> Result<Claim, SpecError> {
+    /// A free accelerator for `function` with so many inputs, for this program until the claim is dropped.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn claim(&self, function: FunctionCode, inputs: usize) -> Result<Claim, SpecError> {
         let mut in_use = self.0.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entries = 0;
         for (at, entry) in self.0.entries.iter().enumerate() {
@@ -128,7 +132,7 @@ impl Spec {
 }
 
 impl Claim {
-    fn entry(&self) -> &Entry {
+    pub fn entry(&self) -> &Entry {
         &self.spec.0.entries[self.at]
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Device {
     /// Ends the sleep of the driving progress thread.
     thread_waker: Waker,
     closing: AtomicBool,
+    /// A program is about to sleep on a descriptor: the progress thread takes the role without waiting for a caller.
+    called: AtomicBool,
     forks: u32,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -86,6 +88,7 @@ impl Device {
             caller_waker: waker()?,
             thread_waker: waker()?,
             closing: AtomicBool::new(false),
+            called: AtomicBool::new(false),
             forks: fork::generation(),
             thread: Mutex::new(None),
         });
@@ -241,10 +244,9 @@ impl Device {
             let seen @ (role, changes) = self.role.get();
             quiet = if changes == last { quiet.saturating_add(1) } else { 0 };
             last = changes;
+            let at_once = quiet > 0 || self.called.swap(false, Ordering::AcqRel);
             match role {
-                Role::None if quiet > 0 && self.role.change(Role::None, Role::Thread) => {
-                    self.drive_as_thread()
-                }
+                Role::None if at_once && self.role.change(Role::None, Role::Thread) => self.drive_as_thread(),
                 Role::Caller if quiet > QUIET_ROUNDS && self.role.fall_asleep(seen) => {
                     self.watch(seen, LINGER);
                     self.role.awake();
@@ -417,6 +419,22 @@ impl Device {
             Role::Thread => &self.thread_waker,
             _ => &self.caller_waker,
         }
+    }
+
+    /// Arms the descriptor of `on`; false if there is something already.
+    pub(crate) fn arm(&self, on: WaitOn) -> Result<bool, Error> {
+        let mut access = self.access()?;
+        let engine = access.engine();
+        if engine.ready(&on) {
+            return Ok(false);
+        }
+        engine.bells.arm(&on)?;
+        drop(access);
+        if self.role.get().0 == Role::None {
+            self.called.store(true, Ordering::Release);
+            self.rouse_thread();
+        }
+        Ok(true)
     }
 
     /// Ends one wait on `on`.

@@ -1,6 +1,6 @@
 //! The seam's calls on an embedded device.
 
-use std::{net::SocketAddr, sync::Arc, time::Instant};
+use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Instant};
 
 use verbs::{
     Access, ChannelId, CmEvent, CmId, ConnParam, CqId, DeviceAttr, Driver, Error, Memory, MrKeys, PdId,
@@ -60,7 +60,7 @@ impl Driver for Embedded {
         let mut locked = self.0.access()?;
         let engine = locked.engine();
         engine.endpoint.destroy_cq(cq)?;
-        engine.waiters.forget(|on| on.cq == Some(cq));
+        engine.forget(|on| on.cq == Some(cq));
         Ok(())
     }
 
@@ -98,7 +98,7 @@ impl Driver for Embedded {
         let mut locked = self.0.access()?;
         let engine = locked.engine();
         engine.endpoint.destroy_channel(channel)?;
-        engine.waiters.forget(|on| on.channel == Some(channel));
+        engine.forget(|on| on.channel == Some(channel));
         Ok(())
     }
 
@@ -155,6 +155,14 @@ impl Driver for Embedded {
 
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         self.0.wait(on, mode, deadline)
+    }
+
+    fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error> {
+        self.0.access()?.engine().bells.descriptor(on)
+    }
+
+    fn arm(&self, on: WaitOn) -> Result<bool, Error> {
+        self.0.arm(on)
     }
 
     fn interrupt(&self, on: WaitOn) {

@@ -12,6 +12,7 @@ use roce::{
 use verbs::{Error, Memory, WaitOn};
 
 use crate::{
+    bells::Bells,
     loss::{Dropper, Loss},
     memory::Regions,
     socket::{Port, RecvBatch, Rest, SendBatch},
@@ -35,6 +36,7 @@ pub(crate) struct Engine {
     pub(crate) endpoint: Endpoint,
     pub(crate) regions: Regions,
     pub(crate) waiters: Waiters,
+    pub(crate) bells: Bells,
     pub(crate) port: Arc<Port>,
     receive: RecvBatch,
     send: SendBatch,
@@ -75,6 +77,7 @@ impl Engine {
             endpoint,
             regions: Regions::default(),
             waiters: Waiters::default(),
+            bells: Bells::default(),
             port: Arc::new(port),
             receive: RecvBatch::new(RECEIVE_MESSAGES),
             send,
@@ -239,12 +242,20 @@ impl Engine {
             || on.channel.is_some_and(|channel| self.endpoint.channel_ready(channel))
     }
 
-    /// Tells waiting threads what has become ready.
+    /// Tells waiting threads, and programs that sleep on descriptors, what has become ready.
     pub(crate) fn notify(&mut self) {
         let endpoint = &self.endpoint;
-        self.waiters.notify(|on| {
+        let ready = |on: &WaitOn| {
             on.cq.is_some_and(|cq| endpoint.cq_ready(cq))
                 || on.channel.is_some_and(|channel| endpoint.channel_ready(channel))
-        });
+        };
+        self.waiters.notify(ready);
+        self.bells.ring(ready);
+    }
+
+    /// Forgets what waits for what is gone.
+    pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
+        self.waiters.forget(&gone);
+        self.bells.forget(gone);
     }
 }

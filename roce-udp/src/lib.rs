@@ -3,6 +3,7 @@
 //! [`open`] makes a device of one local address. [`socket`] moves datagrams, `sys` beneath it holds the system
 //! calls; what a packet means is the `roce` crate's business.
 
+mod bells;
 mod device;
 mod driver;
 mod engine;

@@ -4,6 +4,7 @@ use std::{
     hash::Hash,
     io,
     net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, OwnedFd},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU32, AtomicU64, Ordering},
@@ -151,6 +152,29 @@ impl Ibv {
         let id = self.new_connection();
         self.of_connection.insert(id, channel);
         id
+    }
+}
+
+impl Ibv {
+    fn waiting<T>(
+        &self,
+        on: WaitOn,
+        deadline: Option<Instant>,
+        f: impl FnOnce(&Waiting<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let queue = on.cq.map(|id| self.queue(id)).transpose()?;
+        let channel = on.channel.map(|id| self.channel(id).map(|channel| (id, channel))).transpose()?;
+        let new_id = || match &channel {
+            Some((id, _)) => self.name_on(*id),
+            None => self.new_connection(),
+        };
+        f(&Waiting {
+            queue: queue.as_deref(),
+            channel: channel.as_ref().map(|(_, channel)| &**channel),
+            deadline,
+            new_id: &new_id,
+            check: &|| self.check_process(),
+        })
     }
 }
 
@@ -338,20 +362,22 @@ impl Driver for Ibv {
     }
 
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
+        self.waiting(on, deadline, |waiting| waiting.run(mode))
+    }
+
+    fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error> {
         let queue = on.cq.map(|id| self.queue(id)).transpose()?;
-        let channel = on.channel.map(|id| self.channel(id).map(|channel| (id, channel))).transpose()?;
-        let new_id = || match &channel {
-            Some((id, _)) => self.name_on(*id),
-            None => self.new_connection(),
-        };
-        let waiting = Waiting {
-            queue: queue.as_deref(),
-            channel: channel.as_ref().map(|(_, channel)| &**channel),
-            deadline,
-            new_id: &new_id,
-            check: &|| self.check_process(),
-        };
-        waiting.run(mode)
+        let channel = on.channel.map(|id| self.channel(id)).transpose()?;
+        let fds = [
+            queue.as_ref().map(|q| q.cq.fd()),
+            channel.as_ref().map(|c| c.raw.fd()),
+            channel.as_ref().map(|c| c.queued.as_fd()),
+        ];
+        sys::any_of(fds.into_iter().flatten()).map_err(|e| Error::io("cannot make an epoll descriptor", e))
+    }
+
+    fn arm(&self, on: WaitOn) -> Result<bool, Error> {
+        self.waiting(on, None, |waiting| waiting.arm())
     }
 
     fn interrupt(&self, on: WaitOn) {

@@ -87,6 +87,19 @@ impl Waiting<'_> {
         Ok(None)
     }
 
+    /// Arms the descriptors for who sleeps on them elsewhere; false if something can be polled already.
+    pub(crate) fn arm(&self) -> Result<bool, Error> {
+        (self.check)()?;
+        let failed = |e: io::Error| Error::io("the completion queue cannot be armed", e);
+        if let Some(queue) = self.queue {
+            queue.cq.take_announcements().and_then(|()| queue.cq.arm()).map_err(failed)?;
+        }
+        if let Some(channel) = self.channel {
+            channel.queued.drain();
+        }
+        Ok(!self.queue_is_ready()? && !self.channel_is_ready(None)?)
+    }
+
     fn sleep(&self) -> Result<Wake, Error> {
         (self.check)()?;
         let failed = |e: io::Error| Error::io("cannot sleep until something completes", e);

@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
     time::Instant,
 };
 
@@ -180,6 +181,11 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Waits, and drives the device while doing so.
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error>;
+    /// A descriptor for event loops of programs: readable, once [armed](Self::arm), when something of `on` can be
+    /// polled, and now and then for nothing. It serves until the objects are gone.
+    fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error>;
+    /// Arms the descriptor of `on` for one time. False if something can be polled already.
+    fn arm(&self, on: WaitOn) -> Result<bool, Error>;
     /// Ends one wait on `on`, now or the next.
     fn interrupt(&self, on: WaitOn);
 

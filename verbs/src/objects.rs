@@ -1,6 +1,6 @@
 //! Owned verbs objects: each keeps what it depends on alive and releases itself.
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Instant};
+use std::{fmt, net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Instant};
 
 use crate::{
     Access, ChannelId, CmEvent, CmId, ConnParam, CqId, DeviceAttr, Driver, Error, Memory, MrKeys, PdId,
@@ -47,6 +47,16 @@ impl Context {
 
     pub fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         self.0.wait(on, mode, deadline)
+    }
+
+    /// As [`Driver::descriptor`].
+    pub fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error> {
+        self.0.descriptor(on)
+    }
+
+    /// As [`Driver::arm`].
+    pub fn arm(&self, on: WaitOn) -> Result<bool, Error> {
+        self.0.arm(on)
     }
 }
 

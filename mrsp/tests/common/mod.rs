@@ -6,7 +6,7 @@ use mrsp::{
     host::{CallOutcome, HostConfig},
     immediate::CallRequest,
     naa::{Failure, Limits, Placement},
-    plan::Prefix,
+    plan::{Part, Prefix},
 };
 
 /// xorshift64*.
@@ -128,8 +128,8 @@ impl Pair {
     }
 
     /// Begins a call, carries out its writes and gives what the accelerator makes of it.
-    pub(crate) fn call(&mut self, function: u8, user: U24, prefixes: &[Prefix]) -> CallRequest {
-        self.host.begin_call(code(function), user, prefixes, &mut self.plan).unwrap();
+    pub(crate) fn call(&mut self, function: u8, user: U24, parts: &[Option<Part>]) -> CallRequest {
+        self.host.begin_call(code(function), user, parts, &mut self.plan).unwrap();
         let (immediate, _) = {
             let peers = self.host.peer_regions().unwrap();
             carry_out(&self.plan, &self.host_memory, &mut self.naa_memory, peers)
@@ -163,10 +163,10 @@ fn carry_out(
     for write in plan.writes() {
         let target = announced
             .iter()
-            .position(|region| region.rkey == write.rkey && region.addr == write.remote_addr)
-            .expect("writes go to announced regions");
+            .position(|region| region.rkey == write.rkey && region.addr + write.offset == write.remote_addr)
+            .expect("writes go to announced regions, to where the bytes are from");
         let (start, len) = (write.offset as usize, write.length as usize);
-        to[target][..len].copy_from_slice(&from[write.param][start..start + len]);
+        to[target][start..start + len].copy_from_slice(&from[write.param][start..start + len]);
     }
     (last.immediate.unwrap(), last.length)
 }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use naa_host::{Param, SessionConfig, U24};
+use naa_host::{Param, Session, SessionConfig, U24};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
     calls::{copied, copy_once, pattern},
@@ -15,6 +16,7 @@ use super::{
 pub(super) const CASES: &[Case] = &[
     Case::rest("waiting: spinning, sleeping, adaptive, on both sides", modes),
     Case::rest("waiting: asking again and again", asking),
+    Case::rest("waiting: asleep on a descriptor", asleep),
 ];
 
 fn modes(stage: &mut Stage) -> Result<String, String> {
@@ -49,4 +51,31 @@ fn asking(stage: &mut Stage) -> Result<String, String> {
         same("the output", doing("lease", session.lease(1))?, &copied(&[&input], 0, 0, 5000))?;
     }
     Ok(String::new())
+}
+
+/// Whether the session's descriptor was readable in time.
+fn sleep(session: &mut Session) -> Result<bool, String> {
+    let fd = doing("descriptor", session.descriptor())?;
+    let time = Timespec { tv_sec: 20, tv_nsec: 0 };
+    let ready = poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&time));
+    ready.map(|ready| ready > 0).map_err(|e| format!("poll: {e}"))
+}
+
+fn asleep(stage: &mut Stage) -> Result<String, String> {
+    let mut session = stage.session(&[Param::input(5000), Param::output(5000)])?;
+    doing("descriptor", session.descriptor())?;
+    let mut slept = 0;
+    for round in 0..20 {
+        let input = pattern(round, 5000);
+        doing("write", session.write(0, 0, &input))?;
+        doing("invoke", session.invoke(COPY, U24::ZERO))?;
+        while doing("test", session.test())?.is_none() {
+            slept += 1;
+            ensure(sleep(&mut session)?, || "asleep for 20 s".into())?;
+        }
+        same("the output", doing("lease", session.lease(1))?, &copied(&[&input], 0, 0, 5000))?;
+    }
+    // Not awake again and again for nothing.
+    ensure(slept <= 200, || format!("woken {slept} times by 20 calls"))?;
+    Ok(format!("woken {slept} times by 20 calls"))
 }

@@ -29,7 +29,7 @@ pub(crate) use cq::Cq;
 pub(crate) use device::{Device, Limits};
 pub(crate) use library::{Maker, load};
 pub(crate) use memory::{Mr, Pd};
-pub(crate) use poll::{Waker, sleep};
+pub(crate) use poll::{Waker, any_of, sleep};
 pub(crate) use qp::{Caps, Qp, Retries};
 
 use std::io;

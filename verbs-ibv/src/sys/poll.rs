@@ -34,6 +34,25 @@ pub(crate) fn sleep(
     if error.kind() == io::ErrorKind::Interrupted { Ok([false; MOST]) } else { Err(error) }
 }
 
+/// A descriptor that is readable while one of `fds` is, as long as both are open.
+pub(crate) fn any_of<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    if epoll < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+    for fd in fds {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: both descriptors are open, and `event` outlives the call.
+        super::check(unsafe {
+            libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &mut event)
+        })?;
+    }
+    Ok(epoll)
+}
+
 pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes no pointers, and the descriptor is open.
     let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };

@@ -1,0 +1,56 @@
+//! A descriptor for event loops of programs: the device's, and a clock for what is due whatever peers do.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::epoll,
+    time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    },
+};
+
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    both: OwnedFd,
+    clock: OwnedFd,
+    /// Open as long as `both` is to tell of it.
+    _device: OwnedFd,
+}
+
+impl Alarm {
+    pub(crate) fn new(device: OwnedFd) -> io::Result<Self> {
+        let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let clock = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        for (fd, name) in [(device.as_fd(), 0), (clock.as_fd(), 1)] {
+            epoll::add(&both, fd, epoll::EventData::new_u64(name), epoll::EventFlags::IN)?;
+        }
+        Ok(Self { both, clock, _device: device })
+    }
+
+    /// Readable at `at` at the latest; without it only when the device has something.
+    pub(crate) fn set(&self, at: Option<Instant>) -> io::Result<()> {
+        // No time at all would switch the clock off.
+        let left = at.map_or(Duration::ZERO, |at| {
+            at.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1))
+        });
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let left = Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let time = Itimerspec { it_interval: never, it_value: left };
+        Ok(timerfd_settime(&self.clock, TimerfdTimerFlags::empty(), &time).map(drop)?)
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.both.as_fd()
+    }
+}

@@ -1,0 +1,127 @@
+//! Waiting for the first of several calls to end.
+
+use std::{
+    borrow::BorrowMut,
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use verbs::WaitMode;
+
+use crate::{Error, Outcome, Session};
+
+/// What became of several calls.
+#[derive(Debug)]
+#[must_use = "the call may have failed"]
+pub enum Any {
+    /// The one of the session with this number has ended, or its session has.
+    Ended(usize, Result<Outcome, Error>),
+    /// All still run at the deadline.
+    Running,
+    /// There was none.
+    NoCall,
+}
+
+/// Adaptive waits look for this long before they sleep.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// Waits until a call of one of `sessions` has ended, or until `deadline`. Sessions without a call are passed over. The
+/// first one's [`WaitMode`] counts for all.
+///
+/// # Errors
+/// [`Error::Device`] if descriptors to sleep on cannot be had. All calls go on.
+pub fn wait_any<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -> Result<Any, Error> {
+    let mut running = sessions.iter().enumerate().filter(|(_, session)| (*session).borrow().is_in_call());
+    let Some((first, session)) = running.next() else { return Ok(Any::NoCall) };
+    let mode = session.borrow().wait_mode();
+    if running.next().is_none() {
+        let ended = sessions[first].borrow_mut().wait_until(deadline);
+        return Ok(ended.transpose().map_or(Any::Running, |ended| Any::Ended(first, ended)));
+    }
+    if let Some(ended) = look(sessions, deadline, mode) {
+        return Ok(ended);
+    }
+    sleep(sessions, deadline)
+}
+
+/// Looks at all once and then, as `mode` has it, for a while.
+fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mode: WaitMode) -> Option<Any> {
+    let mut until = None;
+    loop {
+        for (number, session) in sessions.iter_mut().enumerate() {
+            let session = session.borrow_mut();
+            if session.is_in_call()
+                && let Some(ended) = session.look().transpose()
+            {
+                return Some(Any::Ended(number, ended));
+            }
+        }
+        let now = Instant::now();
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            return Some(Any::Running);
+        }
+        let until = *until.get_or_insert(now + SPIN);
+        match mode {
+            WaitMode::Block => return None,
+            WaitMode::Adaptive if now >= until => return None,
+            WaitMode::Adaptive | WaitMode::Spin => drive(sessions, now),
+        }
+    }
+}
+
+/// A turn of each device: nobody else takes one while this thread is about to wait.
+fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
+    for at in 0..sessions.len() {
+        let (before, rest) = sessions.split_at_mut(at);
+        let session = rest[0].borrow_mut();
+        let is_other = before.last().is_none_or(|before| !before.borrow().shares_device_with(session));
+        if is_other && session.is_in_call() {
+            session.turn(now);
+        }
+    }
+    std::thread::yield_now();
+}
+
+/// Sleeps on the descriptors of all.
+fn sleep<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -> Result<Any, Error> {
+    // Which to look at.
+    let mut rang = vec![true; sessions.len()];
+    loop {
+        for (number, session) in sessions.iter_mut().enumerate().filter(|(number, _)| rang[*number]) {
+            let session = session.borrow_mut();
+            if !session.is_in_call() {
+                continue;
+            }
+            session.descriptor()?;
+            if let Some(ended) = session.test().transpose() {
+                return Ok(Any::Ended(number, ended));
+            }
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(Any::Running);
+        }
+        rang.fill(false);
+        let (mut fds, mut numbers) = (Vec::with_capacity(sessions.len()), Vec::with_capacity(sessions.len()));
+        for (number, session) in sessions.iter_mut().enumerate() {
+            let session = session.borrow_mut();
+            if session.is_in_call() {
+                fds.push(PollFd::from_borrowed_fd(session.descriptor()?, PollFlags::IN));
+                numbers.push(number);
+            }
+        }
+        match poll(&mut fds, left.map(timespec).as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(verbs::Error::io("cannot sleep until a call ends", error.into()).into());
+            }
+        }
+        for (fd, number) in fds.iter().zip(numbers) {
+            rang[number] = !fd.revents().is_empty();
+        }
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: time.subsec_nanos().into() }
+}
