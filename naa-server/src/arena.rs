@@ -8,16 +8,21 @@
 //! NICs take access back at the price of many calls or not at all (`DeviceAttr::revokes`). There a host keeps what
 //! its regions were registered for, and one that breaks the protocol can change them while a function works on
 //! them. The slices of its own session are all it can reach.
+//!
+//! An arena for kernels in other processes has its memory in files. While a process that got an allocation's
+//! file lives, so long as its [`Lease`] is held, there are no slices of that allocation here.
 #![allow(unsafe_code)]
 
 use std::{
     fmt, io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
 
+use naa_kernels::Lease;
 use verbs::{Access, Memory, Mr, Pd, Sge};
 
 /// Why memory was not allocated.
@@ -35,6 +40,8 @@ pub enum ArenaError {
     Server { asked: u64, left: u64, limit: u64 },
     #[error("the server's machine: {0}")]
     Map(#[from] io::Error),
+    #[error("the server's machine has no file for a region: {0}; raise the server's `ulimit -n`")]
+    File(io::Error),
 }
 
 /// Bytes in use, never more than a limit.
@@ -85,21 +92,29 @@ impl Drop for Charge {
 
 /// The memory all sessions together may have. Cloning shares it.
 #[derive(Clone, Debug)]
-pub struct Arena(Arc<Meter>);
+pub struct Arena {
+    meter: Arc<Meter>,
+    in_files: bool,
+}
 
 impl Arena {
     /// `limit` is in bytes of whole pages: a region of any size, also of 0 bytes, takes at least one.
     pub fn new(limit: u64) -> Self {
-        Self(Meter::new(limit))
+        Self { meter: Meter::new(limit), in_files: false }
+    }
+
+    /// Like [`Self::new`], with a file for each allocation, which other processes can map.
+    pub fn in_files(limit: u64) -> Self {
+        Self { meter: Meter::new(limit), in_files: true }
     }
 
     /// Bytes in use by live allocations.
     pub fn used(&self) -> u64 {
-        self.0.used()
+        self.meter.used()
     }
 
     pub fn limit(&self) -> u64 {
-        self.0.limit
+        self.meter.limit
     }
 
     /// A session's share: at most `limit` bytes of this arena.
@@ -122,13 +137,20 @@ impl Arena {
         session: Option<Charge>,
         sends: Sends,
     ) -> Result<Allocation, ArenaError> {
-        let server = Charge::new(&self.0, taken).map_err(|left| ArenaError::Server {
+        let server = Charge::new(&self.meter, taken).map_err(|left| ArenaError::Server {
             asked: taken,
             left,
-            limit: self.0.limit,
+            limit: self.meter.limit,
         })?;
-        let memory = region::alloc(usize::try_from(len).map_err(|_| no_such_size(len))?)?;
-        Ok(Allocation { held: Held::Private, memory, sends, _charges: (server, session) })
+        let len = usize::try_from(len).map_err(|_| no_such_size(len))?;
+        let (file, memory) = if self.in_files {
+            let (file, memory) = region::memfd("naa-region", len).map_err(ArenaError::File)?;
+            (Some(file), memory)
+        } else {
+            (None, region::alloc(len)?)
+        };
+        let lent = Weak::new();
+        Ok(Allocation { held: Held::Private, memory, file, lent, sends, _charges: (server, session) })
     }
 }
 
@@ -216,6 +238,10 @@ pub struct Allocation {
     // Declared first: deregistered before the bytes are given back.
     held: Held,
     memory: Memory,
+    /// Its pages, if other processes are to map them.
+    file: Option<OwnedFd>,
+    /// The last process that got the file.
+    lent: Weak<Lease>,
     sends: Sends,
     _charges: (Charge, Option<Charge>),
 }
@@ -289,6 +315,20 @@ impl Allocation {
         self.mr().filter(|_| inside && self.sends.unfinished()).map(|mr| mr.sge(offset, len))
     }
 
+    /// The file of the pages, for a process that may write to them while `lease` is held. There are no slices
+    /// until then. `None` if there is no file, or another process has it.
+    pub fn lend(&mut self, lease: &Arc<Lease>) -> Option<BorrowedFd<'_>> {
+        if self.is_lent() && !self.lent.ptr_eq(&Arc::downgrade(lease)) {
+            return None;
+        }
+        self.lent = Arc::downgrade(lease);
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+
+    fn is_lent(&self) -> bool {
+        self.lent.strong_count() > 0
+    }
+
     fn mr(&self) -> Option<&Mr> {
         match &self.held {
             Held::Private => None,
@@ -296,21 +336,21 @@ impl Allocation {
         }
     }
 
-    /// The bytes, unless a peer may have access.
+    /// The bytes, unless a peer or another process may have access.
     pub fn bytes(&self) -> Option<&[u8]> {
-        if matches!(self.held, Held::Granted(_)) {
+        if matches!(self.held, Held::Granted(_)) || self.is_lent() {
             return None;
         }
-        // SAFETY: no peer can write (not granted), granting takes `&mut self`, which outlives no slice, and
+        // SAFETY: no peer can write (not granted), no other process lives that maps the file, granting and lending take `&mut self`, which outlives no slice, and
         // the memory is written in this process through `bytes_mut` only: clones are with the registration.
         // Where the device does not revoke, that no peer writes now rests on the peer keeping to the protocol
         // (module docs); the bytes are plain numbers to whoever reads them, and stay mapped whatever it does.
         Some(unsafe { self.memory.as_slice() })
     }
 
-    /// The bytes for writing, unless a peer may have access or the device may read them for a send.
+    /// The bytes for writing, unless a peer or another process may have access or the device may read them for a send.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        if matches!(self.held, Held::Granted(_)) || self.sends.unfinished() {
+        if matches!(self.held, Held::Granted(_)) || self.is_lent() || self.sends.unfinished() {
             return None;
         }
         // SAFETY: as in `bytes`; `&mut self` keeps other slices and new elements of sends away, all earlier sends

@@ -12,7 +12,9 @@ use std::{
 
 use mrsp::{RegionFlags, ReturnCode, U24, catalogue::Direction, plan::Prefix};
 
-use crate::{arena::Allocation, function::Function};
+use naa_kernels::SessionProcess;
+
+use crate::{arena::Allocation, function::Function, kernel};
 
 /// What a region is to a function. Sent once is sent; a region without flags can still be read.
 pub fn direction(flags: RegionFlags) -> Direction {
@@ -105,6 +107,9 @@ pub enum Failure {
     TimedOut,
     #[error("abandoned: the session or the server ends")]
     Abandoned,
+    /// A return code of the function's own.
+    #[error("the function returned {}{}", .code.get(), if .text.is_empty() { String::new() } else { format!(": {}", .text) })]
+    Returned { code: ReturnCode, text: String },
     /// A defect of the server.
     #[error("failed inside: {0}")]
     Internal(Cow<'static, str>),
@@ -119,6 +124,7 @@ impl Failure {
             Self::OutputTooSmall { .. } => ReturnCode::OUTPUT_TOO_SMALL,
             Self::TimedOut => ReturnCode::KERNEL_TIMEOUT,
             Self::Abandoned => ReturnCode::ABANDONED,
+            Self::Returned { code, .. } => *code,
             Self::Internal(_) => ReturnCode::INTERNAL,
         }
     }
@@ -253,6 +259,8 @@ pub struct Task {
     /// The 24 bits the host passed along.
     pub user: U24,
     pub deadline: Instant,
+    /// The session's process, if the function is a kernel or another one may have run there.
+    pub process: Option<Arc<SessionProcess>>,
 }
 
 impl Task {
@@ -263,6 +271,14 @@ impl Task {
     pub fn run(&mut self, stop: &Stop) -> Result<Vec<Prefix>, Failed> {
         stop.check()?;
         let (function, user) = (&self.function, self.user);
+        if let Some(kernel) = function.kernel() {
+            let process = self.process.as_deref();
+            return Ok(kernel::run(kernel, process, &mut self.regions, user, self.deadline)?);
+        }
+        // No slices are made of what a process may write.
+        if let Some(process) = &self.process {
+            process.stop();
+        }
         let mut call = Call::new(&mut self.regions, user, stop)?;
         // Unwind-safe: after a panic only bytes of the call's own regions are in disorder.
         let made = panic::catch_unwind(AssertUnwindSafe(|| function.run(&mut call)));

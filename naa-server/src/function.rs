@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use mrsp::{FunctionCode, catalogue};
+use naa_kernels::Kernel;
 
 use crate::call::{Call, Failure};
 
@@ -26,6 +27,11 @@ pub trait Function: Send + Sync + 'static {
     fn execution(&self, bytes: u64) -> Execution {
         let _ = bytes;
         if self.info().pooled { Execution::Pooled } else { Execution::Inline }
+    }
+
+    /// The kernel that it is, which runs in its session's process instead of [`Self::run`].
+    fn kernel(&self) -> Option<&Kernel> {
+        None
     }
 
     /// Computes. What the regions contain is the host's: nothing in it may be trusted.
@@ -73,6 +79,11 @@ impl Registry {
     /// In the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Function>> {
         self.0.values()
+    }
+
+    /// Whether sessions' memory must be in files, for processes.
+    pub(crate) fn has_kernels(&self) -> bool {
+        self.iter().any(|function| function.kernel().is_some())
     }
 
     /// What all functions say about themselves.

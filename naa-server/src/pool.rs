@@ -10,7 +10,7 @@ use std::{
     fmt, io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use mrsp::plan::Prefix;
@@ -95,7 +95,13 @@ struct State {
 struct Open {
     deadline: Instant,
     stop: Arc<Stop>,
+    /// A kernel's process is killed at the deadline by the thread that waits for it. Only if that takes
+    /// longer than this the call is given up.
+    kill_time: Option<Duration>,
 }
+
+/// A killed process gives back its memory first, which takes a while if that is large.
+const KILL_TIME: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,7 +144,8 @@ impl Pool {
         state.next_id += 1;
         let deadline = task.deadline;
         state.deadlines.insert((deadline, id));
-        state.open.insert(id, Open { deadline, stop: Arc::new(Stop::at(deadline)) });
+        let kill_time = task.function.kernel().map(|_| KILL_TIME);
+        state.open.insert(id, Open { deadline, stop: Arc::new(Stop::at(deadline)), kill_time });
         state.waiting.push_back((id, task));
         self.0.work.notify_one();
         Ok(id)
@@ -161,6 +168,9 @@ impl Pool {
         while let Some(&(deadline, id)) = state.deadlines.first()
             && deadline <= now
         {
+            if state.is_being_killed(id) {
+                continue;
+            }
             let regions = state.give_up(id);
             expired.push(Done { id, result: Err(Failure::TimedOut.into()), regions });
         }
@@ -316,6 +326,17 @@ impl State {
 
     fn abandon_all(&self) {
         self.open.values().for_each(|open| open.stop.abandon());
+    }
+
+    /// Extends the deadline of a running kernel, once.
+    fn is_being_killed(&mut self, id: TaskId) -> bool {
+        let running = !self.waiting.iter().any(|(waiting, _)| *waiting == id);
+        let Some(open) = self.open.get_mut(&id).filter(|_| running) else { return false };
+        let Some(more) = open.kill_time.take() else { return false };
+        self.deadlines.remove(&(open.deadline, id));
+        open.deadline += more;
+        self.deadlines.insert((open.deadline, id));
+        true
     }
 
     /// Stops waiting for a call. Gives its regions if it has not started; if it runs, it is quarantined.

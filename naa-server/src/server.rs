@@ -2,7 +2,7 @@
 
 mod queue;
 mod serving;
-mod sizes;
+pub mod sizes;
 
 use std::{
     net::SocketAddr,

@@ -2,16 +2,19 @@
 
 use std::{
     net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use mrsp::{
-    CallPlan, ErrorCode, NaaSession, RegionFlags, ReturnCode, Write,
+    CallPlan, ErrorCode, NaaSession, RegionFlags, RegionRequest, ReturnCode, Write,
+    codec::encode_error,
     immediate::CallRequest,
     naa::{Failure, Placement},
     plan::Prefix,
     region::{MAX_REGIONS, message_buffer_bytes},
 };
+use naa_kernels::SessionProcess;
 use smallvec::SmallVec;
 use verbs::{
     Access, CmId, Mr, Payload, Pd, Qp, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode,
@@ -27,7 +30,7 @@ use crate::{
 
 /// Why a session ends.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum End {
+pub enum End {
     #[error("{0}")]
     Rejected(#[from] mrsp::naa::Rejection),
     #[error("{0}")]
@@ -38,6 +41,8 @@ pub(crate) enum End {
     Completion(WcStatus),
     #[error("the host sent a message longer than any of MRSP")]
     TooLong,
+    #[error("this server's program gave up on the host")]
+    GivenUp,
     #[error("the host asked for nothing in time")]
     Idle,
     #[error("the host did not take an answer in time")]
@@ -61,14 +66,19 @@ pub(crate) enum Calling {
     Lost,
 }
 
+/// What a connection's messages and completions come to. Its owner polls and waits, makes the calls and routes the
+/// connection's events.
 #[derive(Debug)]
-pub(crate) struct Session {
-    pub(crate) id: CmId,
+pub struct Session {
+    pub id: CmId,
     /// Its work requests carry it: queue pairs' numbers are used again while completions of earlier ones are queued.
     pub(crate) serial: u64,
-    pub(crate) peer: SocketAddr,
+    pub peer: SocketAddr,
     pub(crate) calling: Calling,
-    pub(crate) regions: Vec<Region>,
+    /// Where its kernels run, from the first call of one on.
+    pub(crate) process: Option<Arc<SessionProcess>>,
+    /// In the order of the host's message.
+    pub regions: Vec<Region>,
     machine: NaaSession,
     plan: CallPlan,
     quota: Quota,
@@ -80,22 +90,24 @@ pub(crate) struct Session {
     /// Set when the last message is on its way: close once it is acknowledged.
     closing: bool,
     /// Why the host was told to go.
-    pub(crate) refused: Option<End>,
+    pub refused: Option<End>,
     /// A probe is on its way.
     probing: bool,
     /// Its work requests were flushed; the reason may still come.
     pub(crate) flushed: bool,
-    pub(crate) established: bool,
+    /// The owner sets it when it is told; the session does when the host's first message arrives.
+    pub established: bool,
     pub(crate) since: Instant,
-    pub(crate) last_heard: Instant,
+    /// When the host gave its last sign of life.
+    pub last_heard: Instant,
     // Last: its buffers outlive its work requests.
-    pub(crate) qp: Qp,
+    pub qp: Qp,
     pd: Pd,
 }
 
 /// What a completion asks of the server.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub enum Next {
     Nothing,
     /// Make this call.
     Call(CallRequest),
@@ -125,7 +137,8 @@ const GRANTED: Access = Access::REMOTE_WRITE;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Session {
-    pub(crate) fn new(
+    /// With its first receive posted, to be accepted. The serial is of this session alone on its completion queue.
+    pub fn new(
         (id, serial): (CmId, u64),
         peer: SocketAddr,
         (pd, qp): (Pd, Qp),
@@ -143,6 +156,7 @@ impl Session {
             serial,
             peer,
             calling: Calling::No,
+            process: None,
             regions: Vec::new(),
             machine: NaaSession::new(config.limits),
             plan: CallPlan::default(),
@@ -171,11 +185,18 @@ impl Session {
         self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.machine.is_ready()
     }
 
-    pub(crate) fn completed(&mut self, wc: &Wc, now: Instant) -> Result<Next, End> {
+    /// The host's regions that are not internal, as it described them; none before it did.
+    pub fn params(&self) -> &[RegionRequest] {
+        self.machine.regions()
+    }
+
+    /// # Errors
+    /// Why the session ends.
+    pub fn completed(&mut self, wc: &Wc, now: Instant) -> Result<Next, End> {
         match wc.status {
             WcStatus::Success => {}
             WcStatus::LocalLengthError => return Err(End::TooLong),
@@ -272,7 +293,10 @@ impl Session {
     }
 
     /// Takes the host's access to the regions, for the time of a call.
-    pub(crate) fn revoke(&mut self) -> Result<(), verbs::Error> {
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn revoke(&mut self) -> Result<(), verbs::Error> {
         self.regions.iter_mut().try_for_each(|r| r.allocation.revoke())
     }
 
@@ -303,8 +327,21 @@ impl Session {
         self.say(message)
     }
 
-    /// Answers the call: regions are the session's again, the host may write them, and the results go out.
-    pub(crate) fn respond(&mut self, result: Result<&[Prefix], Failure>, now: Instant) -> Result<u64, End> {
+    /// The program refuses the host: says so, and closes.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn give_up(&mut self, code: ErrorCode) -> Result<(), End> {
+        self.machine.fail();
+        self.refuse(&encode_error(code), End::GivenUp)
+    }
+
+    /// Answers the call: regions are the session's again, the host may write them, and the results go out. Returns
+    /// their bytes.
+    ///
+    /// # Errors
+    /// Why the session ends, or that there is no call.
+    pub fn respond(&mut self, result: Result<&[Prefix], Failure>, now: Instant) -> Result<u64, End> {
         self.machine.respond(result, &mut self.plan)?;
         self.calling = Calling::No;
         self.grant()?;
@@ -344,9 +381,11 @@ impl Session {
         self.patience = Some((now, PATIENCE + Duration::from_secs(bytes >> 20)));
     }
 
-    /// The host has not acknowledged an answer though it had time.
-    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        self.patience.is_some_and(|(since, time)| now.saturating_duration_since(since) > time)
+    /// The host has not acknowledged an answer, or a probe, though it had time. Kernel soft-RoCE repeats a packet for
+    /// ever where the host asked for seven retries, and reports nothing.
+    pub fn is_overdue(&self, now: Instant) -> bool {
+        let silent = self.probing && now.saturating_duration_since(self.last_heard) > PATIENCE;
+        silent || self.patience.is_some_and(|(since, time)| now.saturating_duration_since(since) > time)
     }
 
     /// Nothing is being calculated or sent. Otherwise the session closes by itself when that is done.
@@ -357,7 +396,10 @@ impl Session {
 
     /// Asks the host for a sign of life by a WRITE of no bytes, whose key no responder looks at. An answer that is
     /// being sent asks for one already.
-    pub(crate) fn probe(&mut self, now: Instant) -> Result<(), End> {
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn probe(&mut self, now: Instant) -> Result<(), End> {
         if self.probing || self.quota.sends().unfinished() {
             return Ok(());
         }

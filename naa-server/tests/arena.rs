@@ -282,6 +282,14 @@ impl Driver for Device {
         Err(NONE)
     }
 
+    fn descriptor(&self, _: WaitOn) -> Result<std::os::fd::OwnedFd, Error> {
+        Err(NONE)
+    }
+
+    fn arm(&self, _: WaitOn) -> Result<bool, Error> {
+        Err(NONE)
+    }
+
     fn interrupt(&self, _: WaitOn) {}
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

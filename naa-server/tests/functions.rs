@@ -59,7 +59,7 @@ fn call_until(code: FunctionCode, regions: &[Given<'_>], stop: &Stop) -> Made {
     });
     let function = registry().get(code).unwrap().clone();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let mut task = Task { function, regions: regions.collect(), user: U24::ZERO, deadline };
+    let mut task = Task { function, regions: regions.collect(), user: U24::ZERO, deadline, process: None };
     let result = task.run(stop);
     let regions = task.regions.iter().map(|region| region.allocation.bytes().unwrap().to_vec()).collect();
     Made { result, regions }

@@ -63,7 +63,13 @@ fn probe(run: impl Fn(&mut Call<'_>) -> Result<(), Failure> + Send + Sync + 'sta
 /// A call with one output of a page.
 fn task(arena: &Arena, function: &Arc<dyn Function>, time: Duration) -> Task {
     let regions = vec![Region { flags: RegionFlags::OUTPUT, allocation: arena.allocate(4096).unwrap() }];
-    Task { function: function.clone(), regions, user: U24::new(5).unwrap(), deadline: Instant::now() + time }
+    Task {
+        function: function.clone(),
+        regions,
+        user: U24::new(5).unwrap(),
+        deadline: Instant::now() + time,
+        process: None,
+    }
 }
 
 fn pool(workers: usize, queue: usize, quarantine: usize) -> Pool {

@@ -5,6 +5,7 @@ mod call;
 mod demo;
 mod doctor;
 mod functions;
+mod kernel_process;
 mod peer;
 mod ping;
 mod provider;
@@ -113,6 +114,10 @@ impl std::fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 fn main() -> ExitCode {
+    // No command of users': it is in no help and no completion.
+    if let Some(started) = kernel_process::started() {
+        return kernel_process::run(started);
+    }
     let cli = Cli::parse();
     let filter = tracing_subscriber::EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| "warn".into());
     let colour = std::io::stderr().is_terminal();

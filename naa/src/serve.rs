@@ -2,20 +2,23 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    path::PathBuf,
     sync::mpsc,
     time::Duration,
 };
 
 use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use naa_kernels::Kernels;
 use naa_server::{
     Config, DEFAULT_PORT, Server,
     allow::{AllowList, Network},
-    functions,
+    function::Registry,
+    functions, kernel,
 };
 use verbs::WaitMode;
 
-use crate::{provider, show};
+use crate::{kernel_process, provider, show};
 
 /// What InfiniBand has.
 const PATH_MTUS: [&str; 5] = ["256", "512", "1024", "2048", "4096"];
@@ -25,7 +28,8 @@ const PATH_MTUS: [&str; 5] = ["256", "512", "1024", "2048", "4096"];
 #[command(
     after_help = "Examples:\n  naa serve                                   on loopback, for programs on this machine\n  \
     naa serve --bind 10.9.0.2 --allow 10.9.0.0/24\n  \
-    naa serve --bind 10.9.0.2 --provider verbs  on the RDMA device with that address, or not at all\n\nRoCE has no authentication: whoever reaches the address and is \
+    naa serve --bind 10.9.0.2 --provider verbs  on the RDMA device with that address, or not at all\n  \
+    naa serve --kernels ./libscale.so           own functions, in C: naa_kernel.h says how\n\nRoCE has no authentication: whoever reaches the address and is \
     allowed may call every function."
 )]
 pub(crate) struct Args {
@@ -67,6 +71,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES",
           value_parser = PossibleValuesParser::new(PATH_MTUS).try_map(|text| text.parse::<u32>()))]
     path_mtu: Option<u32>,
+    /// Serve the kernels of a shared object too, in processes of their own; repeat for more
+    #[arg(long, value_name = "LIBRARY")]
+    kernels: Vec<PathBuf>,
+    /// Memory a process of kernels may have beside its session's, in MiB [default: any]
+    #[arg(long, value_name = "MIB", requires = "kernels", value_parser = clap::value_parser!(u64).range(16..))]
+    kernel_memory: Option<u64>,
     #[command(flatten)]
     provider: provider::Args,
     /// Print one JSON object when ready, and one at the end
@@ -99,10 +109,22 @@ impl Args {
         config.device.max_path_mtu = self.path_mtu;
         Ok(config)
     }
+
+    /// The built-in functions and the kernels of libraries.
+    fn registry(&self) -> anyhow::Result<Registry> {
+        if self.kernels.is_empty() {
+            return Ok(functions::registry([])?);
+        }
+        kernel_process::raise_file_limit();
+        let memory = self.kernel_memory.map_or(0, |mib| mib.saturating_mul(1 << 20));
+        let kernels = Kernels::load(kernel_process::launch(memory), &self.kernels)
+            .context("cannot serve the kernels")?;
+        Ok(functions::registry(kernel::functions(&kernels))?)
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let registry = functions::registry([])?;
+    let registry = args.registry()?;
     let count = registry.iter().count();
     let server = Server::start(args.config()?, registry)?;
     let (told, ended) = mpsc::channel();

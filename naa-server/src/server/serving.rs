@@ -16,7 +16,7 @@ use verbs::{Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn
 use super::{Orders, queue::Queue, sizes};
 use crate::{
     arena::Arena,
-    call::{Failed, Stop, Task},
+    call::{Failed, Failure, Stop, Task},
     config::Config,
     function::{Execution, Registry},
     pool::{Done, Pool, TaskId},
@@ -86,7 +86,11 @@ impl Serving {
         };
         let pool = Pool::new(config.pool, wake).map_err(SetupError::Thread)?;
         let serving = Self {
-            arena: Arena::new(config.memory),
+            arena: if registry.has_kernels() {
+                Arena::in_files(config.memory)
+            } else {
+                Arena::new(config.memory)
+            },
             config,
             registry,
             stats,
@@ -209,9 +213,14 @@ impl Serving {
         let regions = std::mem::take(&mut session.regions);
         let bytes = regions.iter().map(|r| r.allocation.len() as u64).sum();
         self.stats.bytes_in.add(bytes);
-        let execution = function.execution(bytes);
+        let process = match function.kernel() {
+            Some(kernel) => Some(session.process.get_or_insert_with(|| Arc::new(kernel.session())).clone()),
+            None => session.process.clone().filter(|process| process.is_alive()),
+        };
+        // A process that must end first is not waited for here.
+        let execution = if process.is_some() { Execution::Pooled } else { function.execution(bytes) };
         let deadline = self.now + self.config.call_time;
-        let mut task = Task { function, regions, user: request.user, deadline };
+        let mut task = Task { function, regions, user: request.user, deadline, process };
         if execution == Execution::Inline {
             let result = task.run(&Stop::at(task.deadline));
             session.regions = task.regions;
@@ -250,7 +259,6 @@ impl Serving {
             self.finished(done);
         }
         for done in self.pool.expire(self.now) {
-            self.stats.calls_timed_out.add(1);
             self.finished(done);
         }
     }
@@ -261,12 +269,16 @@ impl Serving {
         let Some(regions) = done.regions else {
             // The function still runs, and has the regions. The host is told, and the session is over.
             self.stats.calls_failed.add(1);
+            self.stats.calls_timed_out.add(1);
             if let Err(end) = session.respond_timed_out(self.now) {
                 self.close(id, Some(end));
             }
             return;
         };
         session.regions = regions;
+        if let Err(Failed { why: Failure::TimedOut, .. }) = done.result {
+            self.stats.calls_timed_out.add(1);
+        }
         self.respond(id, done.result.map_err(Reply::Failed));
     }
 
@@ -349,6 +361,9 @@ impl Serving {
             self.tasks.remove(&task);
             // Whatever a running function still has goes when it returns.
             drop(self.pool.abandon(task));
+        }
+        if let Some(process) = &session.process {
+            process.end();
         }
         let seconds = session.since.elapsed().as_secs_f64();
         match session.refused.take().or(end) {

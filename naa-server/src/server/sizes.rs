@@ -10,12 +10,12 @@ const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
 
 /// The queue pair of a session.
-pub(super) fn queue_pair(config: &Config, device: &DeviceAttr) -> QpCap {
+pub fn queue_pair(config: &Config, device: &DeviceAttr) -> QpCap {
     QpCap { max_send_wr: send_depth(config, device), max_recv_wr: RECEIVES, max_sge: 1, late_acks: true }
 }
 
 /// Completions of a session that wait at a time, at most.
-pub(super) fn completions(config: &Config, device: &DeviceAttr) -> u32 {
+pub fn completions(config: &Config, device: &DeviceAttr) -> u32 {
     send_depth(config, device) + RECEIVES
 }
 
@@ -31,7 +31,7 @@ fn further(config: &Config, device: &DeviceAttr) -> u32 {
 }
 
 /// A response is one WRITE per region, or a few.
-pub(super) fn limit_regions(config: &mut Config, device: &DeviceAttr) {
+pub fn limit_regions(config: &mut Config, device: &DeviceAttr) {
     let max_qp_wr = device.max_qp_wr;
     let spare = SPARE_SENDS + further(config, device);
     let most = u8::try_from(max_qp_wr.saturating_sub(spare)).unwrap_or(u8::MAX);
@@ -46,6 +46,6 @@ pub(super) fn limit_regions(config: &mut Config, device: &DeviceAttr) {
 }
 
 /// Regions are accounted in whole pages, limits given in bytes.
-pub(super) fn page_slack(config: &Config) -> u64 {
+pub fn page_slack(config: &Config) -> u64 {
     u64::from(config.limits.max_regions) * region::page_size() as u64
 }

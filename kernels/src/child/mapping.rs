@@ -1,0 +1,52 @@
+//! A session's region, mapped between pages that nobody may touch.
+#![allow(unsafe_code)]
+
+use std::{ffi::c_void, io, os::fd::BorrowedFd, ptr};
+
+use rustix::{
+    mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap},
+    param::page_size,
+};
+
+pub(super) struct Mapping {
+    around: *mut c_void,
+    around_len: usize,
+    address: *mut c_void,
+}
+
+impl Mapping {
+    /// Maps the first `size` bytes of `file`, in whole pages, at least one.
+    pub(super) fn new(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
+        let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let page = page_size();
+        let len = usize::try_from(size.max(1)).ok().and_then(|len| len.checked_next_multiple_of(page));
+        let len = len.ok_or_else(too_large)?;
+        let around_len = len.checked_add(2 * page).ok_or_else(too_large)?;
+        // SAFETY: the kernel chooses a free range.
+        let around = unsafe {
+            mmap_anonymous(
+                ptr::null_mut(),
+                around_len,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        // From here on dropped as a whole.
+        let mapping = Self { around, around_len, address: around.wrapping_byte_add(page) };
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: replaces pages of the range above that nothing refers to.
+        unsafe { mmap(mapping.address, len, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0) }?;
+        Ok(mapping)
+    }
+
+    pub(super) fn address(&self) -> *mut c_void {
+        self.address
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is this mapping's alone; kernels keep no address beyond a call.
+        let _ = unsafe { munmap(self.around, self.around_len) };
+    }
+}

@@ -1,0 +1,244 @@
+//! One child, as long as it lives: requests to it and their replies, each by a deadline.
+
+use std::{
+    io::{self, IoSlice},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
+    process::Child,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mrsp::catalogue::Direction;
+use rustix::{
+    cmsg_space,
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg},
+    process::{Signal, pidfd_send_signal},
+};
+
+use super::launch::{Launcher, Started, how_it_ended};
+use crate::message::{MOST_BYTES, MOST_FILES, MOST_TEXT, Mapped, Reply, Request, printable};
+
+/// Held for a child as long as it may write to the memory whose files it got.
+#[derive(Debug)]
+pub struct Lease(());
+
+/// A region of a session, for its child.
+#[derive(Clone, Copy, Debug)]
+pub struct RegionFile<'a> {
+    /// Sealed against shrinking: a child must not be able to take pages away.
+    pub file: BorrowedFd<'a>,
+    pub size: u64,
+    pub direction: Direction,
+}
+
+/// What a kernel returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// 0 for success.
+    pub code: i32,
+    /// For each region how many bytes are a result, as the kernel says: unchecked.
+    pub produced: Vec<u64>,
+    /// Why it failed, for people.
+    pub text: String,
+}
+
+/// Why a kernel did not return.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    #[error(
+        "no process can be started for kernels: {0}; raise `ulimit -u` and `ulimit -n` or serve fewer sessions"
+    )]
+    Start(#[from] io::Error),
+    #[error("the session's memory is in no files, or another process has them")]
+    NoFiles,
+    #[error("the library {0}")]
+    Refused(String),
+    #[error("the kernel's process {0}")]
+    Died(String),
+    #[error("the kernel's process sent {0}; it was killed")]
+    Misbehaved(&'static str),
+    #[error("the kernel did not finish in time; it was killed")]
+    TimedOut,
+    #[error("the session ended; the kernel was killed")]
+    Ended,
+}
+
+/// A child that closed its socket has this long to end by itself, so that it can be told how.
+const LAST_BREATH: Duration = Duration::from_secs(1);
+/// Replies but tables: a call's, with a number per region.
+const MOST_REPLY: usize = 32 + 256 * 8 + MOST_TEXT;
+
+#[derive(Debug)]
+pub(super) struct Process {
+    socket: OwnedFd,
+    pidfd: Arc<OwnedFd>,
+    /// `None` once it was waited for.
+    child: Option<Child>,
+    lease: Arc<Lease>,
+    launcher: Launcher,
+    sequence: u64,
+    regions: usize,
+    message: Vec<u8>,
+}
+
+impl Process {
+    pub(super) fn start(launcher: &Launcher) -> io::Result<Self> {
+        let Started { socket, pidfd, child } = launcher.child()?;
+        Ok(Self {
+            socket,
+            pidfd,
+            child: Some(child),
+            lease: Arc::new(Lease(())),
+            launcher: launcher.clone(),
+            sequence: 0,
+            regions: 0,
+            message: Vec::new(),
+        })
+    }
+
+    pub(super) fn pidfd(&self) -> &Arc<OwnedFd> {
+        &self.pidfd
+    }
+
+    pub(super) fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    /// Has it load a library; gives the catalogue's bytes.
+    pub(super) fn load(&mut self, path: &Path, deadline: Instant) -> Result<Vec<u8>, CallError> {
+        let mut buffer = vec![0; MOST_BYTES + 1];
+        match self.exchange(&Request::Load(path), &[], deadline, &mut buffer)? {
+            Reply::Table(bytes) => Ok(bytes.to_vec()),
+            other => Err(refusal(&other)),
+        }
+    }
+
+    /// Has it map the session's regions.
+    pub(super) fn map(&mut self, regions: &[RegionFile<'_>], deadline: Instant) -> Result<(), CallError> {
+        for part in regions.chunks(MOST_FILES) {
+            let told = part.iter().map(|r| Mapped { size: r.size, direction: r.direction }).collect();
+            let files: Vec<_> = part.iter().map(|region| region.file).collect();
+            let mut buffer = [0; MOST_REPLY];
+            match self.exchange(&Request::Map(told), &files, deadline, &mut buffer)? {
+                Reply::Mapped => {}
+                other => return Err(refusal(&other)),
+            }
+        }
+        self.regions = regions.len();
+        Ok(())
+    }
+
+    pub(super) fn call(&mut self, user: u32, code: u8, deadline: Instant) -> Result<Outcome, CallError> {
+        self.sequence += 1;
+        let (sequence, regions) = (self.sequence, self.regions);
+        let mut buffer = [0; MOST_REPLY];
+        match self.exchange(&Request::Call { sequence, user, code }, &[], deadline, &mut buffer)? {
+            Reply::Done { sequence: to, code, produced, text }
+                if to == sequence && produced.len() == regions =>
+            {
+                Ok(Outcome { code, produced, text: printable(text) })
+            }
+            other => Err(refusal(&other)),
+        }
+    }
+
+    fn exchange<'b>(
+        &mut self,
+        request: &Request<'_>,
+        files: &[BorrowedFd<'_>],
+        deadline: Instant,
+        buffer: &'b mut [u8],
+    ) -> Result<Reply<'b>, CallError> {
+        let mut message = std::mem::take(&mut self.message);
+        request.encode(&mut message);
+        let sent = self.send(&message, files);
+        self.message = message;
+        match sent {
+            Ok(()) => {}
+            Err(Errno::PIPE | Errno::CONNRESET) => return Err(self.died()),
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        if !ready(self.socket.as_fd(), deadline)? {
+            return Err(CallError::TimedOut);
+        }
+        match recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) | Err(Errno::CONNRESET) => Err(self.died()),
+            Ok((_, len)) => Reply::decode(&buffer[..len]).ok_or(CallError::Misbehaved("what is no reply")),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
+    }
+
+    /// Never waits: at most one message is on its way, and the socket has room for it.
+    fn send(&self, message: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST_FILES))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !files.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(files));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        sendmsg(&self.socket, &[IoSlice::new(message)], &mut control, flags).map(drop)
+    }
+
+    /// The socket was closed: the process ends, or is ended.
+    fn died(&mut self) -> CallError {
+        let by_itself = ready(self.pidfd.as_fd(), Instant::now() + LAST_BREATH).unwrap_or(false);
+        if !by_itself {
+            self.kill();
+            return CallError::Misbehaved("nothing but the end of its socket");
+        }
+        let status = self.child.as_mut().and_then(|child| child.wait().ok());
+        CallError::Died(status.map_or_else(|| "is gone".to_owned(), how_it_ended))
+    }
+
+    /// Ends it and waits until it has no memory any more.
+    pub(super) fn kill_and_wait(mut self) {
+        self.kill();
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait();
+        }
+    }
+
+    fn kill(&self) {
+        kill(&self.pidfd);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            self.kill();
+            self.launcher.bury(child, self.lease.clone());
+        }
+    }
+}
+
+/// Fails only when the process has ended already.
+pub(super) fn kill(pidfd: &OwnedFd) {
+    let _ = pidfd_send_signal(pidfd, Signal::KILL);
+}
+
+fn refusal(reply: &Reply<'_>) -> CallError {
+    match reply {
+        Reply::Error(why) => CallError::Refused(printable(why)),
+        _ => CallError::Misbehaved("the answer to another question"),
+    }
+}
+
+/// Waits until there is something to read; false if there was nothing by the deadline.
+fn ready(fd: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).ok();
+        let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+        match poll(&mut fds, left.as_ref()) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Kernels of shared objects, as functions: what goes to a session's process, and what becomes of what it says.
+
+use std::{sync::Arc, time::Instant};
+
+use mrsp::{
+    ReturnCode, U24,
+    catalogue::{Direction, Parameter},
+    plan::Prefix,
+};
+use naa_kernels::{CallError, Kernel, Kernels, Lease, Outcome, RegionFile, SessionProcess};
+
+use crate::{
+    call::{Call, Failure, Region, direction},
+    function::{Function, FunctionInfo},
+};
+
+/// Codes that kernels may return: those NAAICE leaves to applications.
+const RETURN_CODES: std::ops::RangeInclusive<u32> = 0x10..=0x7f;
+
+#[derive(Debug)]
+struct KernelFunction(Kernel);
+
+/// For the registry.
+pub fn functions(kernels: &Arc<Kernels>) -> impl Iterator<Item = Arc<dyn Function>> {
+    kernels.kernels().into_iter().map(|kernel| Arc::new(KernelFunction(kernel)) as Arc<dyn Function>)
+}
+
+impl Function for KernelFunction {
+    fn info(&self) -> &FunctionInfo {
+        self.0.function()
+    }
+
+    fn kernel(&self) -> Option<&Kernel> {
+        Some(&self.0)
+    }
+
+    fn run(&self, _: &mut Call<'_>) -> Result<(), Failure> {
+        Err(no_process())
+    }
+}
+
+fn no_process() -> Failure {
+    Failure::Internal("a kernel was called outside of a session".into())
+}
+
+/// Has `kernel` compute in the session's `process`, and waits for it. Gives how much of each parameter is a result.
+pub(crate) fn run(
+    kernel: &Kernel,
+    process: Option<&SessionProcess>,
+    regions: &mut [Region],
+    user: U24,
+    deadline: Instant,
+) -> Result<Vec<Prefix>, Failure> {
+    let process = process.ok_or_else(no_process)?;
+    check(&kernel.function().parameters, regions)?;
+    let sizes: Vec<_> = regions.iter().map(|r| (direction(r.flags), r.allocation.len() as u64)).collect();
+    let name = &kernel.function().name;
+    let called = process.call(kernel, user.get(), deadline, |lease| {
+        regions.iter_mut().map(|region| lend(region, lease)).collect()
+    });
+    match called {
+        Ok(outcome) => judged(outcome, &sizes),
+        Err(CallError::TimedOut) => {
+            tracing::warn!(kernel = name, "a kernel was killed: its time was over");
+            Err(Failure::TimedOut)
+        }
+        Err(CallError::Ended) => Err(Failure::Abandoned),
+        Err(error) => {
+            tracing::warn!(kernel = name, %error, "a kernel failed");
+            Err(Failure::Internal(error.to_string().into()))
+        }
+    }
+}
+
+fn lend<'r>(region: &'r mut Region, lease: &Arc<Lease>) -> Option<RegionFile<'r>> {
+    let (size, direction) = (region.allocation.len() as u64, direction(region.flags));
+    Some(RegionFile { file: region.allocation.lend(lease)?, size, direction })
+}
+
+/// The session has what the kernel declares: parameters and internal regions, each in their order.
+fn check(declared: &[Parameter], regions: &[Region]) -> Result<(), Failure> {
+    let is_internal = |direction| direction == Direction::Internal;
+    let (mut params, mut internals) = {
+        let has = regions.iter().map(|region| direction(region.flags));
+        (has.clone().filter(|has| !is_internal(*has)), has.filter(|has| is_internal(*has)))
+    };
+    for (at, parameter) in declared.iter().enumerate() {
+        let internal = is_internal(parameter.direction);
+        let has = if internal { internals.next() } else { params.next() };
+        let fits = match (parameter.direction, has) {
+            (Direction::Input | Direction::Output, Some(Direction::InOut)) => true,
+            (wanted, has) => has == Some(wanted),
+        };
+        if !fits {
+            let (name, wanted) = (&parameter.name, parameter.direction);
+            let has = has.map_or_else(|| "there is none".to_owned(), |has| format!("it is {has:?}"));
+            let text = format!("parameter {at} ({name}) is to be {wanted:?}, and {has}");
+            return Err(Failure::Arguments(text.into()));
+        }
+    }
+    Ok(())
+}
+
+fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Prefix>, Failure> {
+    let Outcome { code, produced, text } = outcome;
+    if code != 0 {
+        let known = u32::try_from(code).ok().filter(|code| RETURN_CODES.contains(code));
+        let known = known.and_then(U24::new).and_then(ReturnCode::new);
+        let other = || format!("the kernel returned {code}, which is no code for hosts: {text}");
+        let code = known.ok_or_else(|| Failure::Internal(other().into()))?;
+        return Err(Failure::Returned { code, text });
+    }
+    let params = sizes.iter().zip(produced).filter(|((direction, _), _)| *direction != Direction::Internal);
+    let prefix = |((direction, size), produced): (&(Direction, u64), u64)| match direction {
+        Direction::Output | Direction::InOut if produced > *size => {
+            let text = format!("the kernel says it produced {produced} bytes of an output of {size}");
+            Err(Failure::Internal(text.into()))
+        }
+        Direction::Output | Direction::InOut => Ok(Some(produced)),
+        _ => Ok(None),
+    };
+    params.map(prefix).collect()
+}

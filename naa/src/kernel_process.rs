@@ -1,0 +1,40 @@
+//! The process of a session's kernels, which `naa serve --kernels` starts from its own binary.
+
+use std::{ffi::OsString, process::ExitCode};
+
+use naa_kernels::{Launch, child};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+const COMMAND: &str = "kernel-process";
+
+/// What the server that started this process wrote as its command line, if one did.
+pub(crate) fn started() -> Option<child::Started> {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let [command, parent, memory] = arguments.as_slice() else { return None };
+    let number = |text: &OsString| text.to_str()?.parse::<u64>().ok();
+    let parent = u32::try_from(number(parent)?).ok()?;
+    (command == COMMAND).then_some(child::Started { parent, memory: number(memory)? })
+}
+
+pub(crate) fn run(started: child::Started) -> ExitCode {
+    match child::run(started) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("naa: a process for kernels ends: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// This binary, also when its file was replaced meanwhile.
+pub(crate) fn launch(memory: u64) -> Launch {
+    Launch { program: "/proc/self/exe".into(), arguments: vec![COMMAND.into()], memory }
+}
+
+/// Each region of each session is a file: many more than what `ulimit -n` usually says at first.
+pub(crate) fn raise_file_limit() {
+    let most = getrlimit(Resource::Nofile).maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }) {
+        tracing::warn!(%error, "cannot raise the limit of open files; raise `ulimit -n`");
+    }
+}

@@ -1,0 +1,421 @@
+//! Kernels in C, served by `naa serve --kernels` in processes of their own.
+
+mod common;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Read,
+    net::SocketAddr,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use common::{Folder, Server, json_of, naa, run, stderr};
+use naa_host::{Device, FunctionCode, Param, Session, SessionConfig, U24};
+
+const MULTIPLY: FunctionCode = FunctionCode::constant(96);
+const INCREMENT: FunctionCode = FunctionCode::constant(97);
+const SEVERAL: FunctionCode = FunctionCode::constant(98);
+const HARM: FunctionCode = FunctionCode::constant(126);
+
+/// Compiles the kernels, one way or another.
+fn compile(folder: &Folder, wrong: u32) -> String {
+    let library = folder.file(&format!("kernels-{wrong}.so"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let status = Command::new("cc")
+        .args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden"])
+        .arg(format!("-DWRONG={wrong}"))
+        .arg("-I")
+        .arg(root.join("../naa-capi/include"))
+        .arg(root.join("tests/kernels/kernels.c"))
+        .args(["-o", &library])
+        .status();
+    assert!(status.expect("a C compiler").success());
+    library
+}
+
+/// Compiles the example, as C and as C++.
+fn compile_example(folder: &Folder, compiler: &str, language: &[&str]) -> String {
+    let library = folder.file(&format!("example-{}.so", language.concat()));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let status = Command::new(compiler)
+        .args(language)
+        .args(["-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden"])
+        .arg("-I")
+        .arg(root.join("naa-capi/include"))
+        .arg(root.join("examples/kernels/example.c"))
+        .args(["-o", &library])
+        .status();
+    assert!(status.expect("a compiler").success(), "{compiler} {language:?}");
+    library
+}
+
+/// A server with the kernels, on an address of the test's own, where it knows the others'.
+fn serve(bind: &str, library: &str, more: &[&str]) -> Server {
+    let arguments =
+        [&["serve", "--bind", bind, "--port", "0", "--json", "--kernels", library], more].concat();
+    Server::spawn(naa(&arguments).stderr(Stdio::piped()))
+}
+
+/// Ends the server and gives what it logged.
+fn log_of(mut server: Server) -> String {
+    let _ = server.child.kill();
+    let mut log = String::new();
+    server.child.stderr.take().expect("piped").read_to_string(&mut log).expect("text");
+    log
+}
+
+fn connect(peer: SocketAddr, params: &[Param<'_>]) -> Session {
+    let device = Device::towards(peer).expect("a device");
+    Session::connect(&device, peer, params, &SessionConfig::default()).expect("a session")
+}
+
+/// A session whose kernel does what it is told.
+struct Harmed(Session);
+
+impl Harmed {
+    fn new(peer: SocketAddr) -> Self {
+        Self(connect(peer, &[Param::input(64), Param::output(64)]))
+    }
+
+    /// 0, or the return code.
+    fn call(&mut self, sort: u8) -> u32 {
+        self.0.write(0, 0, &[sort]).expect("between calls");
+        match self.0.call(HARM) {
+            Ok(()) => 0,
+            Err(error) => error.return_code().unwrap_or_else(|| panic!("sort {sort}: {error}")).get(),
+        }
+    }
+
+    /// The process that runs its kernels.
+    fn process(&mut self) -> u32 {
+        assert_eq!(self.call(0), 0);
+        let out = self.0.lease(1).expect("between calls");
+        assert_eq!(out[4], 1, "no core dumps, and the server is its parent");
+        u32::from_le_bytes(out[..4].try_into().expect("4 bytes"))
+    }
+}
+
+fn is_running(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[track_caller]
+fn gone_within(processes: &[u32], limit: Duration) {
+    let end = Instant::now() + limit;
+    while processes.iter().any(|process| is_running(*process)) {
+        assert!(Instant::now() < end, "{processes:?} are not gone after {limit:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Inodes of the sessions' memory that the process maps.
+fn regions_of(process: u32) -> BTreeSet<String> {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).expect("a process");
+    let regions = maps.lines().filter(|line| line.contains("/memfd:naa-region"));
+    regions.map(|line| line.split_whitespace().nth(4).expect("an inode").to_owned()).collect()
+}
+
+#[test]
+fn kernels_compute() {
+    let folder = Folder::new("kernels");
+    let server = serve("127.0.71.1", &compile(&folder, 0), &[]);
+    let functions = json_of(&["functions", "--server", &server.name(), "--json"]);
+    let listed = functions["functions"].as_array().expect("functions");
+    let multiply = listed.iter().find(|f| f["code"] == 96).expect("a kernel in the catalogue");
+    assert_eq!((multiply["name"].as_str(), multiply["pooled"].as_bool()), (Some("multiply"), Some(true)));
+    assert_eq!(multiply["parameters"][2]["direction"], "output");
+    assert_eq!(multiply["parameters"][0]["description"], "n rows of n");
+
+    let n = 48_usize;
+    let matrix = |step: usize| -> Vec<u8> {
+        (0..n * n).flat_map(|i| ((i * step % 17) as f64).to_le_bytes()).collect()
+    };
+    let (a, b) = (matrix(3), matrix(5));
+    let mut session = connect(server.address, &[Param::data(&a), Param::data(&b), Param::output(n * n * 8)]);
+    let rows = U24::new(n as u32).expect("small");
+    session.invoke(MULTIPLY, rows).expect("posted");
+    let _ = session.wait().expect("answered").into_result().expect("computed");
+    let numbers = |bytes: &[u8]| -> Vec<f64> {
+        bytes.chunks_exact(8).map(|c| f64::from_le_bytes(c.try_into().expect("8 bytes"))).collect()
+    };
+    let (a, b, c) = (numbers(&a), numbers(&b), numbers(session.lease(2).expect("between calls")));
+    for (at, found) in c.iter().enumerate() {
+        let right: f64 = (0..n).map(|k| a[at / n * n + k] * b[k * n + at % n]).sum();
+        assert_eq!(*found, right, "element {at}");
+    }
+    session.invoke(MULTIPLY, U24::new(49).expect("small")).expect("posted");
+    let refused = session.wait().expect("answered").into_result().expect_err("too many rows");
+    assert_eq!(refused.return_code().map(|code| code.get()), Some(0x11));
+    session.finalize().expect("goodbye");
+
+    // Of another shape than declared.
+    let mut session = connect(server.address, &[Param::output(8), Param::input(8), Param::output(8)]);
+    let refused = session.call(MULTIPLY).expect_err("an output first");
+    assert_eq!(refused.return_code().map(|code| code.get()), Some(0x11));
+}
+
+#[test]
+fn regions_of_every_kind_are_seen_in_place() {
+    let folder = Folder::new("kernels-regions");
+    let server = serve("127.0.71.2", &compile(&folder, 0), &[]);
+    let params = [Param::data(&[1, 2, 3, 4]), Param::output(16), Param::output(2), Param::internal(5000)];
+    let mut session = connect(server.address, &params);
+    for call in 1..=3 {
+        session.invoke(SEVERAL, U24::new(42).expect("small")).expect("posted");
+        let _ = session.wait().expect("answered").into_result().expect("computed");
+        // Behind what was produced nothing is sent.
+        assert_eq!(session.lease(1).expect("an output")[..4], [call, 10, 42, 0]);
+        assert_eq!(session.lease(2).expect("an output"), [1, 2]);
+    }
+    session.finalize().expect("goodbye");
+
+    let mut session = connect(server.address, &params[..3]);
+    let refused = session.call(SEVERAL).expect_err("no internal region");
+    assert_eq!(refused.return_code().map(|code| code.get()), Some(0x11));
+
+    // In place, empty, and larger than a page; a built-in function between kernels.
+    let big: Vec<u8> = (0..3_000_000_u32).map(|i| i as u8).collect();
+    let mut session = connect(
+        server.address,
+        &[Param::in_out(big.len()).holding(&big), Param::in_out(0), Param::in_out(1)],
+    );
+    for (function, by) in [(INCREMENT, 1), (FunctionCode::constant(2), 3), (INCREMENT, 4), (INCREMENT, 5)] {
+        session.call(function).expect("computed");
+        let found = session.lease(0).expect("an output");
+        assert!(found.iter().zip(&big).all(|(found, before)| *found == before.wrapping_add(by)), "{by}");
+        assert_eq!(session.lease(2).expect("an output"), [by]);
+    }
+}
+
+#[test]
+fn a_session_may_have_many_regions() {
+    let folder = Folder::new("kernels-regions-many");
+    let server = serve("127.0.71.10", &compile(&folder, 0), &["--max-regions", "200"]);
+    let device = Device::towards(server.address).expect("a device");
+    let params: Vec<_> = (0..150).map(Param::in_out).collect();
+    let config = SessionConfig { max_regions: 200, ..SessionConfig::default() };
+    let mut session = Session::connect(&device, server.address, &params, &config).expect("a session");
+    for call in 1..=2 {
+        session.call(INCREMENT).expect("computed");
+        for (at, param) in (0..150).map(|at| (at, session.lease(at).expect("between calls"))) {
+            assert!(param.len() == at && param.iter().all(|byte| *byte == call), "region {at}");
+        }
+    }
+}
+
+#[test]
+fn the_example_compiles_as_c_and_cpp_and_computes() {
+    let folder = Folder::new("kernels-example");
+    for (bind, compiler, language) in
+        [("127.0.71.11", "cc", &["-std=c11"][..]), ("127.0.71.12", "c++", &["-x", "c++", "-std=c++17"])]
+    {
+        let server = serve(bind, &compile_example(&folder, compiler, language), &[]);
+        let bytes = |numbers: &[f64]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
+        let (a, x, y) = (bytes(&[2.0]), bytes(&[1.0, 2.0, 3.0]), bytes(&[10.0, 20.0, 30.0]));
+        let params = [Param::data(&a), Param::data(&x), Param::in_out(24).holding(&y)];
+        let mut session = connect(server.address, &params);
+        session.call(FunctionCode::constant(96)).expect("computed");
+        assert_eq!(session.lease(2).expect("an output"), bytes(&[12.0, 24.0, 36.0]));
+
+        let values = bytes(&[1.0, f64::NAN, 3.0]);
+        let mut session = connect(server.address, &[Param::data(&values), Param::output(16)]);
+        session.call(FunctionCode::constant(97)).expect("computed");
+        assert_eq!(session.lease(1).expect("an output"), bytes(&[1.0, 3.0]));
+    }
+}
+
+#[test]
+fn what_goes_wrong_costs_its_call() {
+    let folder = Folder::new("kernels-harm");
+    let server = serve("127.0.71.3", &compile(&folder, 0), &["--call-time", "1.5", "--kernel-memory", "64"]);
+    let mut other = Harmed::new(server.address);
+    let undisturbed = other.process();
+    let mut session = Harmed::new(server.address);
+    assert_eq!(session.call(7), 0x41);
+    for (sort, code) in [(8, 0x14), (9, 0x14), (99, 0x12), (14, 0), (15, 0x42)] {
+        let before = session.process();
+        assert_eq!(session.call(sort), code, "sort {sort}");
+        assert_eq!(session.process(), before, "sort {sort}: its process lives on");
+    }
+    assert_eq!(session.0.lease(1).expect("an output")[5], 64, "MiB");
+    for sort in [1, 2, 3, 5, 6, 10, 11, 13] {
+        let before = session.process();
+        assert_eq!(session.call(sort), 0x14, "sort {sort}");
+        assert!(!is_running(before), "sort {sort}");
+        assert_ne!(session.process(), before, "sort {sort}");
+    }
+    // What it said too early is found out by the next call, if not at once.
+    let before = session.process();
+    let early = (session.call(12), session.call(0));
+    assert!(early.0 == 0x14 || early.1 == 0x14, "{early:?}");
+    assert_ne!(session.process(), before);
+
+    let before = session.process();
+    let begun = Instant::now();
+    assert_eq!(session.call(4), 0x02);
+    let took = begun.elapsed();
+    assert!(took > Duration::from_millis(1400) && took < Duration::from_millis(2500), "{took:?}");
+    assert!(!is_running(before));
+    assert_ne!(session.process(), before, "the session goes on");
+    assert_eq!(other.process(), undisturbed);
+
+    let log = log_of(server);
+    for text in
+        ["signal 11 (SIGSEGV)", "signal 6 (SIGABRT)", "ended by itself (exit status: 0)", "its time was over"]
+    {
+        assert!(log.contains(text), "{text}: {log}");
+    }
+}
+
+#[test]
+fn sessions_have_processes_of_their_own() {
+    let folder = Folder::new("kernels-apart");
+    let server = serve("127.0.71.4", &compile(&folder, 0), &[]);
+    let (mut one, mut other) = (Harmed::new(server.address), Harmed::new(server.address));
+    let (first, second) = (one.process(), other.process());
+    assert_ne!(first, second);
+    let (of_one, of_other) = (regions_of(first), regions_of(second));
+    assert_eq!((of_one.len(), of_other.len()), (2, 2));
+    assert!(of_one.is_disjoint(&of_other));
+    let of_server = regions_of(server.child.id());
+    assert!(of_one.union(&of_other).all(|region| of_server.contains(region)));
+    let open = fs::read_dir(format!("/proc/{first}/fd")).expect("a process").count();
+    assert_eq!(open, 4, "standard input, output, error and the socket");
+
+    one.0.finalize().expect("goodbye");
+    gone_within(&[first], Duration::from_secs(5));
+    assert_eq!(other.process(), second);
+    // In a call when its host goes.
+    let mut hangs = Harmed::new(server.address);
+    let third = hangs.process();
+    hangs.0.write(0, 0, &[4]).expect("between calls");
+    hangs.0.invoke(HARM, U24::ZERO).expect("posted");
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(is_running(third));
+    drop(hangs);
+    gone_within(&[third], Duration::from_secs(10));
+    assert_eq!(other.process(), second);
+}
+
+#[test]
+fn processes_go_with_the_server() {
+    let folder = Folder::new("kernels-killed");
+    let mut server = serve("127.0.71.5", &compile(&folder, 0), &[]);
+    let mut sessions: Vec<_> = (0..4).map(|_| Harmed::new(server.address)).collect();
+    let mut processes: Vec<_> = sessions.iter_mut().map(Harmed::process).collect();
+    let hangs = &mut sessions[3].0;
+    hangs.write(0, 0, &[4]).expect("between calls");
+    hangs.invoke(HARM, U24::ZERO).expect("posted");
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(processes.iter().all(|process| is_running(*process)));
+    processes.push(server.child.id());
+    server.child.kill().expect("a child");
+    server.child.wait().expect("a child");
+    gone_within(&processes, Duration::from_secs(1));
+}
+
+#[test]
+fn two_hundred_sessions_have_kernels() {
+    let folder = Folder::new("kernels-many");
+    let server = serve("127.0.71.6", &compile(&folder, 0), &[]);
+    let mut sessions: Vec<_> = (0..200).map(|_| Harmed::new(server.address)).collect();
+    let begun = Instant::now();
+    let processes: BTreeSet<_> = sessions.iter_mut().map(Harmed::process).collect();
+    println!("200 first calls: {:?}", begun.elapsed());
+    assert_eq!(processes.len(), 200);
+    let again: BTreeSet<_> = sessions.iter_mut().map(Harmed::process).collect();
+    assert_eq!(again, processes);
+    drop(sessions);
+    gone_within(&processes.into_iter().collect::<Vec<_>>(), Duration::from_secs(10));
+}
+
+#[test]
+fn wrong_libraries_are_refused_by_name() {
+    let folder = Folder::new("kernels-wrong");
+    for (wrong, text) in [
+        (1, "parameter 1 of kernel 126 has kind 99"),
+        (2, "kernel 0 has code 95, kernels have 96 to 126"),
+        (3, "declares code 96 twice"),
+        (4, "kernel 97 has no name"),
+        (5, "the name of kernel 97 has control characters"),
+        (6, "kernel 98 has 4 parameters at NULL"),
+        (7, "kernel 98 has no compute function"),
+        (8, "has no function naa_kernel_get_table"),
+        (9, "was compiled for version 2 of naa_kernel.h, this naa knows version 1"),
+        (10, "naa_kernel_get_table returned NULL"),
+        (11, "the kernel's process was killed by signal 11 (SIGSEGV)"),
+        (12, "the kernel's process ended by itself (exit status: 3)"),
+        (13, "kernel 98 declares an internal region before a parameter"),
+        (14, "parameter 2 of kernel 98 has direction 4"),
+    ] {
+        let library = compile(&folder, wrong);
+        let output = run(&["serve", "--bind", "127.0.71.7", "--port", "0", "--kernels", &library]);
+        let error = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains(text) && error.contains(&library), "{text}: {error}");
+    }
+    let text = folder.with("text.so", b"not a library");
+    let missing = folder.file("missing.so");
+    let twice = compile(&folder, 0);
+    for (libraries, text) in [
+        ([&text, &text], "cannot be loaded"),
+        ([&missing, &missing], "No such file"),
+        ([&twice, &twice], "declares code 96, which is a kernel of"),
+    ] {
+        let output =
+            run(&["serve", "--bind", "127.0.71.7", "--kernels", libraries[0], "--kernels", libraries[1]]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains(text), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_library_that_changed_is_not_called() {
+    let folder = Folder::new("kernels-changed");
+    let library = compile(&folder, 0);
+    let server = serve("127.0.71.8", &library, &[]);
+    let mut before = Harmed::new(server.address);
+    let process = before.process();
+    fs::rename(compile(&folder, 12), &library).expect("replaced");
+    assert_eq!(before.process(), process, "it has the former one");
+    assert_eq!(Harmed::new(server.address).call(0), 0x14);
+    fs::remove_file(&library).expect("removed");
+    assert_eq!(Harmed::new(server.address).call(0), 0x14);
+    assert_eq!(before.process(), process);
+}
+
+/// Prints what a call through a process costs beside calls of a built-in function.
+#[test]
+fn a_call_costs_little_more_than_one_through_the_pool() {
+    let folder = Folder::new("kernels-cost");
+    let server = serve("127.0.71.9", &compile(&folder, 0), &[]);
+    let median = |function: FunctionCode, bytes: usize| {
+        let calls = 2000;
+        let mut session = connect(server.address, &[Param::in_out(bytes)]);
+        session.call(function).expect("warm");
+        let mut times: Vec<_> = (0..calls)
+            .map(|_| {
+                let begun = Instant::now();
+                session.call(function).expect("computed");
+                begun.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        times[calls / 2]
+    };
+    // The first runs in the server's loop; from 16 KiB on it goes through the pool, as kernels do.
+    let [inline, pooled] = [64, 20 << 10].map(|bytes| median(FunctionCode::constant(1), bytes));
+    let [kernel, larger] = [64, 20 << 10].map(|bytes| median(INCREMENT, bytes));
+    println!("20 KiB: built in, pooled {pooled:?}, kernel {larger:?}");
+    let begun = Instant::now();
+    drop(connect(server.address, &[Param::in_out(64)]).call(INCREMENT));
+    println!(
+        "64 bytes: built in {inline:?}, kernel {kernel:?}; connect and first call {:?}",
+        begun.elapsed()
+    );
+    assert!(kernel < inline * 20 + Duration::from_millis(1));
+}
