@@ -1,0 +1,240 @@
+//! Handles: pointers that programs hold and that lead nowhere.
+//!
+//! A handle is a number: what kind it is of, which slot of a table it stands for and how many have had that slot before. So
+//! null pointers, nonsense, handles of another kind and handles that were freed are told apart from good ones without
+//! looking at memory, and none of them is a real address. Looking one up takes no lock; using it takes its own, which
+//! nobody else wants unless two threads use one handle.
+
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+const _: () = assert!(usize::BITS == 64, "handles need 64 bits");
+
+/// Bits of a handle that say which slot.
+const INDEX_BITS: u32 = 20;
+/// Bits above them that say how many had the slot before.
+const GENERATION_BITS: u32 = 28;
+const LAST_GENERATION: u32 = (1 << GENERATION_BITS) - 1;
+
+/// The first chunk has as many slots, each further one twice as many as the one before.
+const FIRST_CHUNK: usize = 16;
+const CHUNKS: usize = (INDEX_BITS - FIRST_CHUNK.ilog2()) as usize;
+
+/// A handle that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Misuse {
+    #[error("the handle is NULL; {0} is needed")]
+    Null(&'static str),
+    #[error("the handle is none, or was freed; {0} is needed")]
+    Unknown(&'static str),
+    #[error("{0} is in use by another thread; let one thread at a time use it")]
+    Busy(&'static str),
+    #[error("there are too many of its kind already; free {0} first")]
+    Full(&'static str),
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    /// Of the handle that the slot is for, or will be next.
+    generation: AtomicU32,
+    object: Mutex<Option<T>>,
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self { generation: AtomicU32::new(1), object: Mutex::new(None) }
+    }
+}
+
+/// A slot, locked, and which it is.
+type Found<'a, T> = (MutexGuard<'a, Option<T>>, &'a Slot<T>, usize);
+
+/// Towards another thread that uses an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    None,
+    Endless,
+}
+
+/// All objects of a kind.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    /// With an article: "a session".
+    kind: &'static str,
+    /// The upper bits of its handles: no address of a program has them.
+    tag: u16,
+    /// Slots stay where they are.
+    chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
+    free: Mutex<Free>,
+}
+
+/// Slots that nobody has.
+#[derive(Debug)]
+struct Free {
+    returned: Vec<usize>,
+    /// From here on none was ever used.
+    next: usize,
+}
+
+/// An object in use.
+#[derive(Debug)]
+pub(crate) struct InUse<'a, T>(MutexGuard<'a, Option<T>>);
+
+impl<T> Deref for InUse<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("a slot in use has its object")
+    }
+}
+
+impl<T> DerefMut for InUse<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect("a slot in use has its object")
+    }
+}
+
+impl<T> Table<T> {
+    pub(crate) const fn new(kind: &'static str, tag: u16) -> Self {
+        let free = Mutex::new(Free { returned: Vec::new(), next: 0 });
+        Self { kind, tag, chunks: [const { OnceLock::new() }; CHUNKS], free }
+    }
+
+    /// A handle for `object`.
+    pub(crate) fn insert(&self, object: T) -> Result<usize, Misuse> {
+        let index = {
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            match free.returned.pop() {
+                Some(index) => index,
+                None => {
+                    let index = free.next;
+                    free.next += 1;
+                    index
+                }
+            }
+        };
+        let slot = self.slot_to_fill(index).ok_or(Misuse::Full(self.kind))?;
+        *slot.object.lock().unwrap_or_else(PoisonError::into_inner) = Some(object);
+        let generation = slot.generation.load(Ordering::Relaxed) as usize;
+        Ok((self.tag as usize) << (INDEX_BITS + GENERATION_BITS) | generation << INDEX_BITS | index)
+    }
+
+    /// What `handle` stands for, for this thread alone. [`Misuse::Busy`] if another thread has it.
+    pub(crate) fn get(&self, handle: usize) -> Result<InUse<'_, T>, Misuse> {
+        self.find(handle, Patience::None).map(|(guard, ..)| InUse(guard))
+    }
+
+    /// The same; waits for a thread that has it.
+    pub(crate) fn wait_for(&self, handle: usize) -> Result<InUse<'_, T>, Misuse> {
+        self.find(handle, Patience::Endless).map(|(guard, ..)| InUse(guard))
+    }
+
+    /// What `handle` stood for; now it stands for nothing.
+    pub(crate) fn remove(&self, handle: usize, patience: Patience) -> Result<T, Misuse> {
+        let (mut guard, slot, index) = self.find(handle, patience)?;
+        let object = guard.take().ok_or(Misuse::Unknown(self.kind))?;
+        let generation = slot.generation.load(Ordering::Relaxed);
+        slot.generation.store(generation + 1, Ordering::Relaxed);
+        drop(guard);
+        // A slot whose numbers are used up is never used again.
+        if generation < LAST_GENERATION {
+            self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.push(index);
+        }
+        Ok(object)
+    }
+
+    fn find(&self, handle: usize, patience: Patience) -> Result<Found<'_, T>, Misuse> {
+        if handle == 0 {
+            return Err(Misuse::Null(self.kind));
+        }
+        let unknown = Misuse::Unknown(self.kind);
+        if handle >> (INDEX_BITS + GENERATION_BITS) != self.tag.into() {
+            return Err(unknown);
+        }
+        let index = handle & ((1 << INDEX_BITS) - 1);
+        let generation = (handle >> INDEX_BITS) as u32 & LAST_GENERATION;
+        let slot = self.slot(index).ok_or(unknown)?;
+        // Before the lock, so that a stale handle is in nobody's way; and under it, where it counts.
+        let is_current = || slot.generation.load(Ordering::Relaxed) == generation;
+        if !is_current() {
+            return Err(unknown);
+        }
+        let locked = match patience {
+            Patience::None => slot.object.try_lock(),
+            Patience::Endless => slot.object.lock().map_err(TryLockError::Poisoned),
+        };
+        let object = match locked {
+            Ok(object) => object,
+            // A panic left it as it was then; it is still of one piece.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(Misuse::Busy(self.kind)),
+        };
+        if object.is_none() || !is_current() {
+            return Err(unknown);
+        }
+        Ok((object, slot, index))
+    }
+
+    fn slot(&self, index: usize) -> Option<&Slot<T>> {
+        let (chunk, at) = place(index);
+        self.chunks.get(chunk)?.get()?.get(at)
+    }
+
+    fn slot_to_fill(&self, index: usize) -> Option<&Slot<T>> {
+        let (chunk, at) = place(index);
+        let slots = self.chunks.get(chunk)?;
+        slots.get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| Slot::default()).collect()).get(at)
+    }
+}
+
+/// Which chunk, and where in it.
+fn place(index: usize) -> (usize, usize) {
+    let shifted = index + FIRST_CHUNK;
+    let chunk = (shifted.ilog2() - FIRST_CHUNK.ilog2()) as usize;
+    (chunk, shifted - (FIRST_CHUNK << chunk))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static APPLES: Table<u32> = Table::new("an apple", 0x4e01);
+    static PEARS: Table<u32> = Table::new("a pear", 0x4e02);
+
+    #[test]
+    fn only_what_lives_is_found() {
+        let (apple, pear) = (APPLES.insert(3).unwrap(), PEARS.insert(4).unwrap());
+        *APPLES.get(apple).unwrap() += 1;
+        assert_eq!((*APPLES.get(apple).unwrap(), *PEARS.get(pear).unwrap()), (4, 4));
+        let stack = 0_u64;
+        for nonsense in [pear, 1, usize::MAX, apple ^ 1, apple ^ 1 << INDEX_BITS, (&raw const stack).addr()] {
+            assert_eq!(APPLES.get(nonsense).err(), Some(Misuse::Unknown("an apple")), "{nonsense:#x}");
+        }
+        assert_eq!(APPLES.get(0).err(), Some(Misuse::Null("an apple")));
+        let held = APPLES.get(apple).unwrap();
+        assert_eq!(APPLES.get(apple).err(), Some(Misuse::Busy("an apple")));
+        assert_eq!(APPLES.remove(apple, Patience::None).err(), Some(Misuse::Busy("an apple")));
+        drop(held);
+        assert_eq!(APPLES.remove(apple, Patience::None), Ok(4));
+        let next = APPLES.insert(5).unwrap();
+        assert_ne!(next, apple, "a freed handle never comes back");
+        assert_eq!(APPLES.get(apple).err(), Some(Misuse::Unknown("an apple")));
+        assert_eq!(APPLES.remove(next, Patience::Endless), Ok(5));
+    }
+
+    #[test]
+    fn slots_are_where_they_belong() {
+        assert_eq!([0, 15, 16, 47, 48].map(place), [(0, 0), (0, 15), (1, 0), (1, 31), (2, 0)]);
+        assert_eq!(place((1 << INDEX_BITS) - FIRST_CHUNK - 1).0, CHUNKS - 1);
+        static MANY: Table<usize> = Table::new("one of many", 0x4e03);
+        let handles: Vec<_> = (0..1000).map(|n| MANY.insert(n).unwrap()).collect();
+        for (n, handle) in handles.into_iter().enumerate() {
+            assert_eq!(MANY.remove(handle, Patience::None), Ok(n));
+        }
+    }
+}

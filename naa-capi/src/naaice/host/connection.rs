@@ -1,0 +1,195 @@
+//! The way to a connection, in the steps that rdma_cm has and programs may go one by one.
+//!
+//! | event | when | its handler |
+//! |---|---|---|
+//! | ADDR_RESOLVED | at once | takes what a connection needs, state READY |
+//! | ROUTE_RESOLVED | then | asks the accelerator |
+//! | ESTABLISHED | it agreed | state CONNECTED |
+//! | REJECTED, UNREACHABLE, CONNECT_ERROR | it did not | state ERROR |
+//! | DISCONNECTED | it went | state ERROR |
+
+use std::time::{Duration, Instant};
+
+use naa_host::Stage;
+
+use super::{
+    super::{context::State, error::Error},
+    CONNECT_LIMIT, Host, Phase,
+};
+
+/// NAAICE's POLLING_TIMEOUT.
+const EVENT_LIMIT: Duration = Duration::from_millis(500);
+
+/// An `enum rdma_cm_event_type`, as far as this side meets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    AddrResolved = 0,
+    AddrError = 1,
+    RouteResolved = 2,
+    RouteError = 3,
+    ConnectError = 6,
+    Unreachable = 7,
+    Rejected = 8,
+    Established = 9,
+    Disconnected = 10,
+    DeviceRemoval = 11,
+}
+
+impl Event {
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        const ALL: [Event; 10] = [
+            Event::AddrResolved,
+            Event::AddrError,
+            Event::RouteResolved,
+            Event::RouteError,
+            Event::ConnectError,
+            Event::Unreachable,
+            Event::Rejected,
+            Event::Established,
+            Event::Disconnected,
+            Event::DeviceRemoval,
+        ];
+        ALL.into_iter().find(|&event| event as u32 == number)
+    }
+
+    fn of(error: &Error) -> Self {
+        match error {
+            Error::Host(naa_host::Error::ConnectionRefused { .. }) => Self::Rejected,
+            Error::Host(naa_host::Error::Unreachable { .. }) => Self::Unreachable,
+            Error::Host(naa_host::Error::PeerGone { .. }) => Self::Disconnected,
+            _ => Self::ConnectError,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::AddrError => "the accelerator's address could not be resolved (ADDR_ERROR)",
+            Self::RouteError => "no route to the accelerator was found (ROUTE_ERROR)",
+            Self::ConnectError => "the connection could not be made (CONNECT_ERROR)",
+            Self::Unreachable => "the accelerator cannot be reached (UNREACHABLE)",
+            Self::Rejected => "the accelerator refused the connection (REJECTED)",
+            Self::Disconnected => "the accelerator ended the connection (DISCONNECTED)",
+            Self::DeviceRemoval => "the device is gone (DEVICE_REMOVAL)",
+            Self::AddrResolved | Self::RouteResolved | Self::Established => "no error",
+        }
+    }
+}
+
+impl Host {
+    /// The next event, waited for if there is a connection in the making.
+    pub(crate) fn next_event(&mut self) -> Result<Event, Error> {
+        let state = self.public.state();
+        match &mut self.phase {
+            Phase::Fresh => Ok(Event::AddrResolved),
+            Phase::Opening(opening) if opening.stage() == Stage::Idle => Ok(Event::RouteResolved),
+            Phase::Opening(opening)
+                if opening.stage() <= Stage::Connected && state < Some(State::Connected) =>
+            {
+                let until = Instant::now() + EVENT_LIMIT;
+                let deadline = self.give_up.unwrap_or(until);
+                let reached = opening.reach(Stage::Connected, until.min(deadline));
+                let late = opening.stage() < Stage::Connected && Instant::now() < deadline;
+                match reached {
+                    Ok(()) => Ok(Event::Established),
+                    Err(naa_host::Error::Unreachable { .. }) if late => Err(Error::NoEvent(EVENT_LIMIT)),
+                    Err(error) => Ok(self.broken(error.into())),
+                }
+            }
+            Phase::Opening(opening) if opening.stage() == Stage::Connected => match opening.step() {
+                Ok(_) => Err(Error::NoEvent(Duration::ZERO)),
+                Err(error) => Ok(self.broken(error.into())),
+            },
+            Phase::Opening(_) | Phase::Session(_) => {
+                Err(self.not_now("a look at connection events", "until there is a connection"))
+            }
+            Phase::Over(why) => Err(Error::Over(why.clone())),
+        }
+    }
+
+    /// The event that tells of `error`. What it means to the program is for the event's handler.
+    fn broken(&mut self, error: Error) -> Event {
+        let event = Event::of(&error);
+        self.phase = Phase::Over(error.to_string());
+        event
+    }
+
+    /// `naaice_handle_addr_resolved`, `naaice_init_rdma_resources`.
+    pub(crate) fn address_resolved(&mut self) -> Result<(), Error> {
+        if !matches!(self.phase, Phase::Fresh) {
+            return Err(self.not_now("resolving the address", "once, in the beginning"));
+        }
+        match self.open() {
+            Ok(opening) => self.phase = Phase::Opening(Box::new(opening)),
+            Err(error) => return Err(self.fail(error)),
+        }
+        self.public.set_state(State::Ready);
+        Ok(())
+    }
+
+    /// `naaice_handle_route_resolved`.
+    pub(crate) fn route_resolved(&mut self) -> Result<(), Error> {
+        match &mut self.phase {
+            Phase::Opening(opening) if opening.stage() == Stage::Idle => {
+                if let Err(error) = opening.connect() {
+                    return Err(self.fail(error.into()));
+                }
+                let limit = self.timeout().map_or(CONNECT_LIMIT, |timeout| timeout.min(CONNECT_LIMIT));
+                self.give_up = Instant::now().checked_add(limit);
+                Ok(())
+            }
+            _ => Err(self.not_now("connecting", "once, when the address is resolved")),
+        }
+    }
+
+    /// `naaice_handle_connection_established`.
+    pub(crate) fn established(&mut self) -> Result<(), Error> {
+        match &self.phase {
+            Phase::Opening(opening) if opening.stage() == Stage::Connected => {
+                self.public.set_state(State::Connected);
+                Ok(())
+            }
+            _ => {
+                Err(self.not_now("the state CONNECTED", "when the accelerator has agreed to the connection"))
+            }
+        }
+    }
+
+    /// `naaice_handle_error`: all that ends the connection.
+    pub(crate) fn connection_error(&mut self, event: Event) -> Result<(), Error> {
+        match &self.phase {
+            // The reason is known better.
+            Phase::Over(why) => Err(self.fail_again(why.clone())),
+            _ => Err(self.fail(Error::Refused(event.text()))),
+        }
+    }
+
+    fn fail_again(&mut self, why: String) -> Error {
+        self.public.set_state(State::Error);
+        Error::Over(why)
+    }
+
+    /// Does what the event is for.
+    pub(crate) fn handle_event(&mut self, event: Event) -> Result<(), Error> {
+        match event {
+            Event::AddrResolved => self.address_resolved(),
+            Event::RouteResolved => self.route_resolved(),
+            Event::Established => self.established(),
+            error => self.connection_error(error),
+        }
+    }
+
+    /// `naaice_setup_connection`: until there is a connection, or none will be.
+    pub(crate) fn connect(&mut self) -> Result<(), Error> {
+        while self.public.state().is_none_or(|state| state < State::Connected) {
+            match self.next_event() {
+                Ok(event) => self.handle_event(event)?,
+                Err(Error::NoEvent(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match &self.phase {
+            Phase::Opening(opening) if opening.stage() == Stage::Connected => Ok(()),
+            _ => Err(self.not_now("a connection", "once, in the beginning")),
+        }
+    }
+}

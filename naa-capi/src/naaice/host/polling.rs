@@ -1,0 +1,177 @@
+//! Taking what happened: at once, after a short wait, or when it is there.
+
+use std::time::{Duration, Instant};
+
+use naa_host::Stage;
+
+use super::{
+    super::{context::State, error::Error},
+    Host, Phase,
+};
+
+/// Programs wait in loops around `naaice_poll_cq_nonblocking`. Who does so sleeps here so long, or until the answer.
+const NAP: Duration = Duration::from_millis(100);
+/// Who comes back sooner has done nothing meanwhile but look at the state.
+const AT_ONCE: Duration = Duration::from_micros(10);
+/// Who waits without end looks this often whether the regions are to be given up.
+const LOOK: Duration = Duration::from_secs(1);
+/// Who spins looks at the clock every so many times.
+const SPINS: u32 = 64;
+
+/// Whether the program does nothing but poll.
+#[derive(Debug, Default)]
+pub(super) struct Rhythm {
+    left: Option<Instant>,
+}
+
+impl Rhythm {
+    /// Until when a poll may wait: not at all for who computes between polls.
+    fn until(&self) -> Instant {
+        let now = Instant::now();
+        let waits = self.left.is_some_and(|left| now.duration_since(left) < AT_ONCE);
+        if waits { now + NAP } else { now }
+    }
+}
+
+/// What a poll came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Poll {
+    /// State MRSP_DONE, or FINISHED.
+    Done,
+    Pending,
+}
+
+impl Host {
+    /// `naaice_poll_cq_nonblocking`.
+    pub(crate) fn poll(&mut self) -> Result<(), Error> {
+        let until = self.polling.until();
+        let polled = self.wait_until(Some(until));
+        self.polling.left = Some(Instant::now());
+        polled.map(drop)
+    }
+
+    /// `naaice_poll_cq_blocking`: until there is an answer, or the context's timeout has passed.
+    pub(crate) fn wait(&mut self) -> Result<(), Error> {
+        let timeout = self.timeout();
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        match (self.wait_until(deadline)?, timeout) {
+            (Poll::Pending, Some(timeout)) => Err(Error::TimedOut(timeout)),
+            _ => Ok(()),
+        }
+    }
+
+    /// `naaice_poll_cq_busy`: the same, without sleeping.
+    pub(crate) fn spin(&mut self) -> Result<(), Error> {
+        let timeout = self.timeout();
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            for _ in 0..SPINS {
+                if self.step()? == Poll::Done {
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+            if let Some(timeout) = timeout.filter(|_| deadline.is_some_and(|until| Instant::now() >= until)) {
+                return Err(Error::TimedOut(timeout));
+            }
+        }
+    }
+
+    /// `naaice_do_mrsp`.
+    pub(crate) fn agree(&mut self) -> Result<(), Error> {
+        self.start_agreeing()?;
+        self.wait()
+    }
+
+    /// `naaice_do_data_transfer`.
+    pub(crate) fn call(&mut self) -> Result<(), Error> {
+        self.invoke()?;
+        self.wait()
+    }
+
+    /// Takes what has happened.
+    fn step(&mut self) -> Result<Poll, Error> {
+        match &mut self.phase {
+            Phase::Opening(_) => self.step_agreeing(),
+            Phase::Session(session) if session.is_in_call() => match session.test() {
+                Ok(Some(outcome)) => {
+                    self.finish(outcome);
+                    Ok(Poll::Done)
+                }
+                Ok(None) => {
+                    if session.is_sent() {
+                        self.public.set_state(State::DataReceiving);
+                    }
+                    Ok(Poll::Pending)
+                }
+                Err(error) => Err(self.judge(error)),
+            },
+            // The answer was taken before.
+            Phase::Session(_) if self.public.calls() > 0 => Ok(Poll::Done),
+            _ => Err(self.not_now("a poll", "after naaice_init_mrsp or naaice_init_data_transfer")),
+        }
+    }
+
+    fn step_agreeing(&mut self) -> Result<Poll, Error> {
+        let Phase::Opening(opening) = &mut self.phase else { return Ok(Poll::Pending) };
+        if opening.stage() < Stage::Agreeing {
+            return Err(self.not_now("a poll", "after naaice_init_mrsp or naaice_init_data_transfer"));
+        }
+        match opening.step() {
+            Ok(Stage::Agreed) => {
+                self.agreed();
+                Ok(Poll::Done)
+            }
+            Ok(_) if self.give_up.is_some_and(|limit| Instant::now() >= limit) => {
+                let late = opening.late();
+                Err(self.fail(late.into()))
+            }
+            Ok(_) => {
+                self.public.set_state(State::MrspReceiving);
+                Ok(Poll::Pending)
+            }
+            Err(error) => Err(self.fail(error.into())),
+        }
+    }
+
+    fn agreed(&mut self) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Fresh);
+        let Phase::Opening(opening) = phase else { return };
+        if let Some(session) = opening.into_session() {
+            self.phase = Phase::Session(Box::new(session));
+            self.give_up = None;
+            self.public.set_state(State::MrspDone);
+        }
+    }
+
+    /// Takes what has happened, and waits for it until `deadline`.
+    fn wait_until(&mut self, deadline: Option<Instant>) -> Result<Poll, Error> {
+        loop {
+            if self.step()? == Poll::Done {
+                return Ok(Poll::Done);
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(Poll::Pending);
+            }
+            match &mut self.phase {
+                Phase::Opening(opening) => {
+                    let look = now + LOOK;
+                    let until = [deadline, self.give_up].into_iter().flatten().fold(look, Instant::min);
+                    if let Err(error) = opening.wait(until) {
+                        return Err(self.fail(error.into()));
+                    }
+                }
+                Phase::Session(session) => match session.wait_until(deadline) {
+                    Ok(Some(outcome)) => {
+                        self.finish(outcome);
+                        return Ok(Poll::Done);
+                    }
+                    Ok(None) => {}
+                    Err(error) => return Err(self.judge(error)),
+                },
+                Phase::Fresh | Phase::Over(_) => {}
+            }
+        }
+    }
+}

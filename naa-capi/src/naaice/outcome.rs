@@ -1,0 +1,55 @@
+//! From results here to what NAAICE's functions return: 0, or -1 and text.
+
+use std::{
+    cell::RefCell,
+    ffi::c_int,
+    fmt::Display,
+    io::{self, Write},
+};
+
+use super::{error::Error, host::Host, layout::Context, registry};
+use crate::{boundary, ulog};
+
+thread_local! {
+    /// What was printed last, so that a loop around a failing call prints it once.
+    static PRINTED: RefCell<String> = RefCell::default();
+}
+
+/// 0, or -1 with the reason as the thread's last error and, unless `ulog_output_level_set_all` says otherwise, on
+/// standard error.
+pub(crate) fn number(name: &'static str, f: impl FnOnce() -> Result<(), Error>) -> c_int {
+    boundary::guarded(
+        |error: &Named| {
+            report(error);
+            -1
+        },
+        -1,
+        || f().map(|()| 0).map_err(|error| Named { name, error }),
+    )
+}
+
+/// The same, on the context of a host.
+pub(crate) fn on_host(
+    name: &'static str,
+    context: *mut Context,
+    f: impl FnOnce(&mut Host) -> Result<(), Error>,
+) -> c_int {
+    number(name, || registry::with(context, f))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{name}: {error}")]
+struct Named {
+    name: &'static str,
+    error: Error,
+}
+
+/// On standard error, unless it was the last that this thread printed.
+pub(crate) fn report(error: &dyn Display) {
+    let text = error.to_string();
+    let is_new = PRINTED.try_with(|printed| printed.replace(text.clone()) != text);
+    if is_new.unwrap_or(false) && ulog::is_on(ulog::ERROR) {
+        // Who closed its standard error does without.
+        let _ = writeln!(io::stderr(), "naa: {text}");
+    }
+}

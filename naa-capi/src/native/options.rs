@@ -1,0 +1,209 @@
+//! How a session is set up.
+
+use std::{ffi::c_char, net::IpAddr, time::Duration};
+
+use naa_host::{Choice, Dialect, SessionConfig, WaitMode};
+
+use super::{
+    naa_result,
+    result::{Problem, guarded},
+};
+use crate::boundary;
+
+/// As NAA_PROVIDER says, else the one that fits the local address.
+pub const NAA_PROVIDER_DEFAULT: i32 = 0;
+/// rdma-core: NICs, and the kernel's soft-RoCE.
+pub const NAA_PROVIDER_VERBS: i32 = 1;
+/// This library's own RoCEv2 on UDP sockets.
+pub const NAA_PROVIDER_EMBEDDED: i32 = 2;
+
+/// Poll for some 50 us, then sleep.
+pub const NAA_WAIT_ADAPTIVE: i32 = 0;
+/// Never sleep: lowest latency, one core.
+pub const NAA_WAIT_SPIN: i32 = 1;
+/// Sleep at once.
+pub const NAA_WAIT_BLOCK: i32 = 2;
+
+/// An accelerator's answer has a return code: the released NAAICE library, `naa serve`, the FPGA.
+pub const NAA_DIALECT_MAIN: i32 = 0;
+/// An answer has 24 bits for the user, and cannot tell of a failure: NAAICE's successor `next`.
+pub const NAA_DIALECT_NEXT: i32 = 1;
+
+/// Options of naa_session_connect(). A member that is 0 stands for its default, so `{ .struct_size = sizeof options }`
+/// will do, and so will naa_options_init(). Later versions may append members.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct naa_options {
+    /// sizeof(naa_options).
+    pub struct_size: u32,
+    /// NAA_PROVIDER_...
+    pub provider: i32,
+    /// The local address to use, "10.9.0.2" or "fd00::2". NULL: NAA_LOCAL_IP, and if that is not set where the route to
+    /// the accelerator begins.
+    pub local_address: *const c_char,
+    /// Connecting and agreeing on regions must be done within this many milliseconds. Default 10000.
+    pub setup_timeout_ms: i32,
+    /// While a call runs the accelerator is asked for a sign of life every so many milliseconds. Default 1000; -1 for
+    /// never: then its death during a call may go unnoticed for ever.
+    pub probe_interval_ms: i32,
+    /// An accelerator that acknowledges nothing for about this many milliseconds is given up: NAA_ERROR_GONE. At least
+    /// as long and less than twice as long. Default 4300.
+    pub silence_ms: i32,
+    /// NAA_WAIT_...: how waiting threads wait.
+    pub wait: i32,
+    /// NAA_DIALECT_...: what the accelerator means by its answers.
+    pub dialect: i32,
+    /// 0.
+    pub reserved: i32,
+}
+
+/// Sets all of `options`, of `size` bytes (sizeof(naa_options)), to the defaults.
+///
+/// NAA_ERROR_ARGUMENT if `options` is NULL or `size` too small.
+///
+/// # Safety
+/// Not NULL, `options` points to `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_options_init(options: *mut naa_options, size: usize) -> naa_result {
+    guarded(|| {
+        let size_32 = u32::try_from(size).ok().filter(|_| size >= SMALLEST);
+        let size_32 = size_32
+            .ok_or_else(|| Problem::argument("size is not that of naa_options; give sizeof(naa_options)"))?;
+        if options.is_null() {
+            return Err(Problem::NoPlace("options"));
+        }
+        // SAFETY: the caller's contract; the size is at least that of the first member, which may be unaligned.
+        unsafe {
+            options.cast::<u8>().write_bytes(0, size);
+            options.cast::<u32>().write_unaligned(size_32);
+        }
+        Ok(())
+    })
+}
+
+/// Of the first version.
+const SMALLEST: usize = size_of::<naa_options>();
+
+/// Options that were read.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) config: SessionConfig,
+    pub(super) local: Option<IpAddr>,
+    /// `None`: as the environment has it.
+    pub(super) provider: Option<Choice>,
+}
+
+impl Options {
+    /// # Safety
+    /// Not NULL, `options` points to as many bytes as it says.
+    pub(super) unsafe fn read(options: *const naa_options) -> Result<Self, Problem> {
+        if options.is_null() {
+            return Ok(Self { config: SessionConfig::default(), local: None, provider: None });
+        }
+        // SAFETY: the caller's contract.
+        let given = unsafe { known(options) }?;
+        // SAFETY: the caller's contract.
+        let local = unsafe { boundary::text(given.local_address) };
+        let local = match local.map_err(|_| bad("local_address", "is not UTF-8"))? {
+            None => None,
+            Some(text) => {
+                let remedy = || {
+                    bad(
+                        "local_address",
+                        &format!("{text:?} is no IP address; `ip addr` lists this machine's"),
+                    )
+                };
+                Some(text.trim().parse().map_err(|_| remedy())?)
+            }
+        };
+        let provider = match given.provider {
+            NAA_PROVIDER_DEFAULT => None,
+            NAA_PROVIDER_VERBS => Some(Choice::Verbs),
+            NAA_PROVIDER_EMBEDDED => Some(Choice::Embedded),
+            other => return Err(bad("provider", &format!("{other} is no NAA_PROVIDER_..."))),
+        };
+        Ok(Self { config: config(&given)?, local, provider })
+    }
+}
+
+/// # Safety
+/// As for [`Options::read`].
+unsafe fn known(options: *const naa_options) -> Result<naa_options, Problem> {
+    // SAFETY: the first member is there whatever the version.
+    let size = unsafe { options.cast::<u32>().read_unaligned() } as usize;
+    if size < SMALLEST {
+        return Err(bad("struct_size", &format!("{size} is too small; set it to sizeof(naa_options)")));
+    }
+    if size > 4096 {
+        return Err(bad("struct_size", &format!("{size} is nonsense; set it to sizeof(naa_options)")));
+    }
+    // SAFETY: as many bytes are there (the caller's contract).
+    let newer = unsafe { std::slice::from_raw_parts(options.cast::<u8>().add(SMALLEST), size - SMALLEST) };
+    if newer.iter().any(|&byte| byte != 0) {
+        return Err(Problem::argument(
+            "options set members that this version of the library does not know; install the version of the header",
+        ));
+    }
+    // SAFETY: the same; every bit pattern is a value.
+    let given = unsafe { options.read_unaligned() };
+    match given.reserved {
+        0 => Ok(given),
+        _ => Err(bad("reserved", "is not 0; use naa_options_init()")),
+    }
+}
+
+fn config(given: &naa_options) -> Result<SessionConfig, Problem> {
+    let mut config = SessionConfig::default();
+    match given.setup_timeout_ms {
+        0 => {}
+        ms => config.setup_timeout = positive("setup_timeout_ms", ms)?,
+    }
+    match given.probe_interval_ms {
+        0 => {}
+        -1 => config.probe_interval = None,
+        ms => config.probe_interval = Some(positive("probe_interval_ms", ms)?),
+    }
+    match given.silence_ms {
+        0 => {}
+        ms => config.ack_timeout = ack_timeout(positive("silence_ms", ms)?),
+    }
+    config.wait = match given.wait {
+        NAA_WAIT_ADAPTIVE => WaitMode::Adaptive,
+        NAA_WAIT_SPIN => WaitMode::Spin,
+        NAA_WAIT_BLOCK => WaitMode::Block,
+        other => return Err(bad("wait", &format!("{other} is no NAA_WAIT_..."))),
+    };
+    config.dialect = match given.dialect {
+        NAA_DIALECT_MAIN => Dialect::Main,
+        NAA_DIALECT_NEXT => Dialect::Next,
+        other => return Err(bad("dialect", &format!("{other} is no NAA_DIALECT_..."))),
+    };
+    Ok(config)
+}
+
+/// The smallest exponent that gives an accelerator as much time, see [`SessionConfig::ack_timeout`].
+fn ack_timeout(silence: Duration) -> u8 {
+    let given = |n: u8| Duration::from_nanos((8 * 4096) << n);
+    (1..31).find(|&n| given(n) >= silence).unwrap_or(31)
+}
+
+fn positive(member: &str, ms: i32) -> Result<Duration, Problem> {
+    let ms = u64::try_from(ms).map_err(|_| bad(member, &format!("{ms} is negative")))?;
+    Ok(Duration::from_millis(ms))
+}
+
+fn bad(member: &str, problem: &str) -> Problem {
+    Problem::argument(format!("options, {member}: {problem}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_at_least_as_long_as_asked_for() {
+        assert_eq!(ack_timeout(Duration::from_millis(4295)), 18);
+        assert_eq!(ack_timeout(Duration::from_millis(4294)), 17);
+        assert_eq!((ack_timeout(Duration::from_nanos(1)), ack_timeout(Duration::MAX)), (1, 31));
+    }
+}

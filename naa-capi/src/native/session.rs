@@ -1,0 +1,346 @@
+//! Sessions: a connection to an accelerator with its regions.
+
+use std::{
+    ffi::{CString, c_char},
+    net::{IpAddr, SocketAddr},
+    os::fd::AsRawFd,
+    time::Instant,
+};
+
+use naa_host::{Claim, Device, Error, FunctionCode, Part, SessionConfig};
+
+use super::{
+    address,
+    call::function_code,
+    naa_result,
+    options::{Options, naa_options},
+    regions::{Regions, naa_region},
+    result::{Problem, guarded},
+};
+use crate::{
+    boundary,
+    handles::{InUse, Misuse, Patience, Table},
+    spec,
+};
+
+/// A connection to an accelerator with its regions. One call at a time runs on it; any number of sessions, also to
+/// one accelerator, may run calls at once.
+#[derive(Debug)]
+pub struct naa_session(());
+
+/// Calls may be started.
+pub const NAA_SESSION_IDLE: i32 = 0;
+/// A call is under way.
+pub const NAA_SESSION_RUNNING: i32 = 1;
+/// It ended by an error; close it.
+pub const NAA_SESSION_OVER: i32 = 2;
+
+static SESSIONS: Table<Session> = Table::new("a session", 0x4e41);
+
+/// What a handle stands for.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) host: naa_host::Session,
+    /// Of the last call.
+    pub(super) function: Option<FunctionCode>,
+    description: CString,
+    /// Of each region, its number without internal ones.
+    numbers: Vec<Option<usize>>,
+    _claim: Option<Claim>,
+}
+
+pub(super) fn get(session: *const naa_session) -> Result<InUse<'static, Session>, Misuse> {
+    SESSIONS.get(session.addr())
+}
+
+/// Connects to an accelerator and agrees with it on regions. Returns when that is done, or has failed.
+///
+/// `address`: "10.9.0.1", "10.9.0.1:12345", "[fd00::1]:12345", "name" or "name:12345"; the port is 12345 if none is
+/// given. `regions`: `count` of them, at most 31, internal ones included; the array is not needed afterwards, the memory
+/// it names is needed until the session is closed. Functions see the regions in this order. `options`: NULL for
+/// the defaults. `session`: where the handle goes; NULL goes there after an error.
+///
+/// NAA_ERROR_UNREACHABLE, NAA_ERROR_REFUSED and NAA_ERROR_TIMEOUT without a session; NAA_ERROR_ARGUMENT for regions,
+/// address or options that cannot be used; NAA_ERROR_ENVIRONMENT, NAA_ERROR_DEVICE, NAA_ERROR_MEMORY, NAA_ERROR_GONE,
+/// NAA_ERROR_PEER.
+///
+/// # Safety
+/// The pointers lead to what is said above; the memory of regions stays mapped until the session is closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_session_connect(
+    address: *const c_char,
+    regions: *const naa_region,
+    count: usize,
+    options: *const naa_options,
+    session: *mut *mut naa_session,
+) -> naa_result {
+    guarded(|| {
+        // SAFETY: the caller's contract.
+        let (place, given) = unsafe { (Place::new(session)?, Given::read(regions, count, options)?) };
+        // SAFETY: the caller's contract.
+        let text =
+            unsafe { boundary::text(address) }.map_err(|_| Problem::argument("address is not UTF-8"))?;
+        let text =
+            text.ok_or_else(|| Problem::argument("address is NULL; give the accelerator's, \"10.9.0.1\""))?;
+        let (host, description) = given.connect(&address::resolve(text)?)?;
+        place.fill(Session {
+            host,
+            function: None,
+            description,
+            numbers: given.regions.numbers,
+            _claim: None,
+        })
+    })
+}
+
+/// Connects to a free accelerator that NAA_SPEC has for `function` with as many inputs as there are in `regions`. No
+/// other session of this process gets that entry until this one is closed. Else as naa_session_connect().
+///
+/// NAA_SPEC is "address:port:function:inputs", several separated by commas, IPv6 addresses in brackets, an empty port
+/// for 12345. NAA_ERROR_ENVIRONMENT if it is not set, cannot be read or has no entry free.
+///
+/// # Safety
+/// As for naa_session_connect().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_session_connect_spec(
+    function: i32,
+    regions: *const naa_region,
+    count: usize,
+    options: *const naa_options,
+    session: *mut *mut naa_session,
+) -> naa_result {
+    guarded(|| {
+        // SAFETY: the caller's contract.
+        let (place, given) = unsafe { (Place::new(session)?, Given::read(regions, count, options)?) };
+        let claim = spec::claim(function_code(function)?, given.inputs).map_err(Error::Spec)?;
+        let (host, description) = given.connect(&[claim.entry().peer])?;
+        place.fill(Session {
+            host,
+            function: None,
+            description,
+            numbers: given.regions.numbers,
+            _claim: Some(claim),
+        })
+    })
+}
+
+/// Disconnects, without waiting for the accelerator, and frees the session; NULL is allowed. A call that is under way is
+/// given up: its outputs may hold part of its results. From now on the memory of the regions is the program's alone.
+///
+/// NAA_ERROR_ARGUMENT if `session` is none, or was closed; NAA_ERROR_STATE if another thread is using it. After
+/// NAA_ERROR_DEVICE, the accelerator could not be told, it is closed all the same.
+///
+/// # Safety
+/// None: `session` is not looked through.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_session_close(session: *mut naa_session) -> naa_result {
+    guarded(|| {
+        if session.is_null() {
+            return Ok(());
+        }
+        let session = SESSIONS.remove(session.addr(), Patience::None)?;
+        Ok(session.host.finalize()?)
+    })
+}
+
+/// Sets `state` to NAA_SESSION_IDLE, NAA_SESSION_RUNNING or NAA_SESSION_OVER.
+///
+/// NAA_ERROR_ARGUMENT, NAA_ERROR_STATE if another thread is using the session.
+///
+/// # Safety
+/// `state` points to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_session_state(session: *const naa_session, state: *mut i32) -> naa_result {
+    guarded(|| {
+        let session = get(session)?;
+        let is = match &session.host {
+            host if host.is_in_call() => NAA_SESSION_RUNNING,
+            host if host.is_over() => NAA_SESSION_OVER,
+            _ => NAA_SESSION_IDLE,
+        };
+        // SAFETY: the caller's contract.
+        unsafe { give(state, is, "state") }
+    })
+}
+
+/// Which provider serves the session, on which address, and why, for people: "embedded on 10.9.0.2 (...)". Valid until
+/// the session is closed; NULL if `session` is none or another thread is using it.
+///
+/// # Safety
+/// None: `session` is not looked through.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_session_describe(session: *const naa_session) -> *const c_char {
+    let mut text = std::ptr::null();
+    guarded(|| {
+        text = get(session)?.description.as_ptr();
+        Ok(())
+    });
+    text
+}
+
+/// Sets `fd` to a descriptor for poll(), epoll or an event loop. After naa_call_test() said that the call has not
+/// ended, the descriptor becomes readable when it is time to call naa_call_test() again: the call ended, its session did, or
+/// the accelerator is to be asked for a sign of life. Read nothing from it, and do not close it: it is the session's, and
+/// goes when the session is closed.
+///
+/// NAA_ERROR_ARGUMENT, NAA_ERROR_STATE if another thread is using the session, NAA_ERROR_DEVICE.
+///
+/// # Safety
+/// `fd` points to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_session_fd(session: *mut naa_session, fd: *mut i32) -> naa_result {
+    guarded(|| {
+        let mut session = get(session)?;
+        let descriptor = session.host.descriptor()?.as_raw_fd();
+        // SAFETY: the caller's contract.
+        unsafe { give(fd, descriptor, "fd") }
+    })
+}
+
+/// Sends only `bytes` bytes from `offset` on of an input with the calls to come, to the same place of the accelerator's
+/// region. The rest of that keeps what it has there. 0 bytes are allowed. `region` counts as in naa_session_connect().
+///
+/// NAA_ERROR_ARGUMENT if the region is no input or has no such bytes; NAA_ERROR_STATE if another thread is using the
+/// session. During a call it is for the next one.
+///
+/// # Safety
+/// None: `session` is not looked through.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_session_set_range(
+    session: *mut naa_session,
+    region: usize,
+    offset: u64,
+    bytes: u64,
+) -> naa_result {
+    guarded(|| set_part(session, region, Some(Part { offset, bytes })))
+}
+
+/// Sends all of an input again with the calls to come: undoes naa_session_set_range().
+///
+/// NAA_ERROR_ARGUMENT, NAA_ERROR_STATE as there.
+///
+/// # Safety
+/// None: `session` is not looked through.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_session_set_range_all(session: *mut naa_session, region: usize) -> naa_result {
+    guarded(|| set_part(session, region, None))
+}
+
+fn set_part(session: *mut naa_session, region: usize, part: Option<Part>) -> Result<(), Problem> {
+    let mut session = get(session)?;
+    let count = session.numbers.len();
+    let bad = |what: String| Problem::argument(format!("region {region}: {what}"));
+    let number = session.numbers.get(region).copied();
+    let number =
+        number.ok_or_else(|| bad(format!("there is none; the session has {count}, counted from 0")))?;
+    let number = number.ok_or_else(|| bad("it is internal, so nothing of it is sent".to_owned()))?;
+    session.host.set_part_to_send(number, part).map_err(|error| match error {
+        // Their text counts without internal regions.
+        Error::NotInput { .. } => bad("it is no input, so nothing of it is sent".to_owned()),
+        Error::OutOfBounds { offset, len, size, .. } => {
+            bad(format!("it has {size} bytes; {len} at {offset} do not lie inside"))
+        }
+        error => error.into(),
+    })
+}
+
+/// # Safety
+/// Not NULL, `to` points to a place for a `T`.
+pub(super) unsafe fn give<T>(to: *mut T, value: T, name: &'static str) -> Result<(), Problem> {
+    if to.is_null() {
+        return Err(Problem::NoPlace(name));
+    }
+    // SAFETY: the caller's contract; programs in other languages may not align it.
+    unsafe { to.write_unaligned(value) };
+    Ok(())
+}
+
+/// Where a new handle goes.
+struct Place(*mut *mut naa_session);
+
+impl Place {
+    /// # Safety
+    /// Not NULL, `place` points to a pointer.
+    unsafe fn new(place: *mut *mut naa_session) -> Result<Self, Problem> {
+        // SAFETY: the caller's contract.
+        unsafe { give(place, std::ptr::null_mut(), "session") }?;
+        Ok(Self(place))
+    }
+
+    fn fill(self, session: Session) -> Result<(), Problem> {
+        let handle = SESSIONS.insert(session)?;
+        // SAFETY: contract of `new`.
+        unsafe { give(self.0, std::ptr::without_provenance_mut(handle), "session") }
+    }
+}
+
+/// What a session is asked for with.
+struct Given {
+    regions: Regions,
+    inputs: usize,
+    options: Options,
+}
+
+impl Given {
+    /// # Safety
+    /// As for [`naa_session_connect`].
+    unsafe fn read(
+        regions: *const naa_region,
+        count: usize,
+        options: *const naa_options,
+    ) -> Result<Self, Problem> {
+        // SAFETY: the caller's contract.
+        let (options, regions) = unsafe { (Options::read(options)?, boundary::elements(regions, count)) };
+        let regions = regions.ok_or_else(|| {
+            Problem::argument("regions is NULL or not aligned; it is an array of naa_region")
+        })?;
+        Ok(Self { regions: Regions::read(regions)?, inputs: Regions::inputs(regions), options })
+    }
+
+    /// Tries the addresses in turn, each for its share of the time.
+    fn connect(&self, addresses: &[SocketAddr]) -> Result<(naa_host::Session, CString), Problem> {
+        let deadline = Instant::now() + self.options.config.setup_timeout;
+        let mut last = None;
+        for (tried, &address) in addresses.iter().enumerate() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let share = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
+            let config = SessionConfig { setup_timeout: left / share, ..self.options.config.clone() };
+            match self.connect_to(address, &config) {
+                Ok(session) => return Ok(session),
+                Err(problem) => last = Some(problem),
+            }
+        }
+        Err(last.unwrap_or_else(|| Problem::argument("address is empty")))
+    }
+
+    fn connect_to(
+        &self,
+        peer: SocketAddr,
+        config: &SessionConfig,
+    ) -> Result<(naa_host::Session, CString), Problem> {
+        let device = self.device(peer)?;
+        let Regions { params, .. } = &self.regions;
+        let session = naa_host::Session::connect_with(&device, peer, params, self.regions.buffers(), config)?;
+        // No text of ours has a zero byte.
+        Ok((session, CString::new(device.describe()).unwrap_or_default()))
+    }
+
+    fn device(&self, peer: SocketAddr) -> Result<Device, Problem> {
+        let Options { local, provider, .. } = &self.options;
+        Ok(match (*local, *provider) {
+            (Some(local), _) if !same_family(local, peer) => {
+                return Err(Problem::argument(format!(
+                    "options, local_address: {local} is not of the family of {peer}; choose another"
+                )));
+            }
+            (Some(local), Some(provider)) => Device::open_with(local, provider)?,
+            (Some(local), None) => Device::open(local)?,
+            (None, Some(provider)) => Device::towards_with(peer, provider)?,
+            (None, None) => Device::towards(peer)?,
+        })
+    }
+}
+
+fn same_family(local: IpAddr, peer: SocketAddr) -> bool {
+    local.is_ipv4() == peer.is_ipv4()
+}

@@ -1,0 +1,340 @@
+//! What a worker's `struct naaice_communication_context` stands for, and how its state goes on.
+//!
+//! | state | on | goes to |
+//! |---|---|---|
+//! | READY | the host confirms the connection | CONNECTED |
+//! | READY, CONNECTED | MRSP begins | MRSP_RECEIVING |
+//! | MRSP_RECEIVING | the host's regions are made and announced | MRSP_SENDING |
+//! | MRSP_SENDING | the host has the announcement | MRSP_DONE |
+//! | MRSP_DONE | the program waits for a call | DATA_RECEIVING |
+//! | DATA_RECEIVING | a call's data are here | CALCULATING |
+//! | CALCULATING | results go out | DATA_SENDING |
+//! | DATA_SENDING | the host has them | DATA_RECEIVING |
+//! | any | the connection is over | FINISHED |
+
+use std::time::{Duration, Instant};
+
+use mrsp::{ErrorCode, RegionFlags, ReturnCode, U24};
+use naa_server::call::Region;
+use verbs::Wc;
+
+use super::{
+    link::{Link, Over},
+    told,
+};
+use crate::naaice::{
+    context::{Layout, Public, State},
+    layout::{MrInternal, MrLocal, MrPeer},
+    registry::{Misuse, Object},
+};
+
+/// A function did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failed {
+    #[error(transparent)]
+    Misuse(#[from] Misuse),
+    #[error("the connection is over: {0}")]
+    Over(#[from] Over),
+    #[error("the connection of this context is over, or there was none yet")]
+    NoConnection,
+    #[error("the context's state is {is}; this function needs {needed}")]
+    State { is: String, needed: &'static str },
+    #[error("the host did not go on within the context's timeout of {0} s")]
+    TimedOut(f64),
+    #[error("{0}")]
+    Argument(&'static str),
+}
+
+/// A worker's context.
+pub(crate) struct Worker {
+    pub(crate) public: Public,
+    stage: Stage,
+}
+
+enum Stage {
+    /// No host yet, or none any more.
+    Idle,
+    Open(Box<Link>),
+    /// The regions stay until the clean-up: a kernel may be looking at them.
+    Over(#[expect(dead_code, reason = "kept, and dropped")] Vec<Region>),
+}
+
+impl Object for Worker {
+    const KIND: &'static str = "a software accelerator's context";
+}
+
+impl Worker {
+    pub(crate) fn new(layout: Layout, id: u8) -> Self {
+        let public = Public::new(layout);
+        public.set_connection_id(id);
+        Self { public, stage: Stage::Idle }
+    }
+
+    pub(crate) fn connect(&mut self, link: Link) {
+        self.stage = Stage::Open(Box::new(link));
+        self.public.set_state(State::Ready);
+    }
+
+    /// There is a host.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open(_))
+    }
+
+    /// Forgets the host, politely, and gives its memory back.
+    pub(crate) fn clean_up(&mut self) {
+        if let Stage::Open(link) = std::mem::replace(&mut self.stage, Stage::Idle) {
+            drop(link.end());
+        }
+        self.public.set_locals(Vec::new());
+        self.public.set_peers(Vec::new());
+        self.public.set_internals(Vec::new());
+        self.public.set_state(State::Finished);
+    }
+
+    /// Ends the connection; what the program looks at stays.
+    pub(crate) fn end(&mut self, state: State) {
+        if let Stage::Open(link) = std::mem::replace(&mut self.stage, Stage::Idle) {
+            self.stage = Stage::Over(link.end());
+        }
+        self.public.set_state(state);
+    }
+
+    /// What `act` makes of the connection, which ends if it says so.
+    fn with_link<T>(
+        &mut self,
+        act: impl FnOnce(&mut Link, &mut Public) -> Result<T, Over>,
+    ) -> Result<T, Failed> {
+        let Stage::Open(link) = &mut self.stage else { return Err(Failed::NoConnection) };
+        let peer = link.session().peer;
+        let done = act(link, &mut self.public);
+        done.map_err(|over| {
+            if !over.is_peaceful() {
+                told::warn(&format_args!("the connection of {peer} ends: {over}"));
+            }
+            self.end(State::Finished);
+            over.into()
+        })
+    }
+
+    fn state(&self) -> Option<State> {
+        self.public.state()
+    }
+
+    /// The state is one of `states`, or an error says so.
+    fn needs(&self, states: &[State], needed: &'static str) -> Result<(), Failed> {
+        let state = self.state();
+        if state.is_some_and(|state| states.contains(&state)) {
+            return Ok(());
+        }
+        let is = state.map_or("none of NAAICE's".into(), |state| state.name().to_string_lossy().into_owned());
+        Err(Failed::State { is, needed })
+    }
+
+    /// One step of the table, if what arrived allows one. True if the state changed.
+    fn step(&mut self) -> Result<bool, Failed> {
+        let before = self.state();
+        self.with_link(step)?;
+        Ok(self.state() != before)
+    }
+
+    /// Steps until the state is none of `waiting`.
+    fn steps_beyond(&mut self, waiting: &[State], timeout: Option<f64>) -> Result<(), Failed> {
+        let deadline = timeout.and_then(|seconds| deadline(seconds).map(|at| (at, seconds)));
+        loop {
+            let changed = self.step()?;
+            if !self.state().is_some_and(|state| waiting.contains(&state)) {
+                return Ok(());
+            }
+            if changed {
+                continue;
+            }
+            let now = Instant::now();
+            if let Some((at, seconds)) = deadline
+                && now >= at
+            {
+                self.end(State::Finished);
+                return Err(Failed::TimedOut(seconds));
+            }
+            let until = deadline.map_or(now + Duration::from_secs(3600), |(at, _)| at);
+            self.with_link(|link, _| link.turn(until))?;
+        }
+    }
+
+    pub(crate) fn init_mrsp(&mut self) -> Result<(), Failed> {
+        self.needs(&[State::Ready, State::Connected], "READY or CONNECTED")?;
+        self.with_link(|link, _| link.take())?;
+        self.public.set_state(State::MrspReceiving);
+        Ok(())
+    }
+
+    /// The receive for the host's regions was posted before the connection was accepted.
+    pub(crate) fn has_receive(&mut self) -> Result<(), Failed> {
+        self.needs(
+            &[State::Ready, State::Connected, State::MrspReceiving],
+            "READY, CONNECTED or MRSP_RECEIVING",
+        )?;
+        self.with_link(|link, _| link.take())
+    }
+
+    pub(crate) fn do_mrsp(&mut self) -> Result<(), Failed> {
+        if !matches!(self.state(), Some(State::MrspReceiving | State::MrspSending)) {
+            self.init_mrsp()?;
+        }
+        let timeout = self.public.timeout();
+        self.steps_beyond(&[State::MrspReceiving, State::MrspSending], Some(timeout))
+    }
+
+    /// The next call may come; its receive was posted with the last answer.
+    pub(crate) fn expect_call(&mut self) -> Result<(), Failed> {
+        self.needs(&[State::MrspDone, State::DataReceiving], "MRSP_DONE or DATA_RECEIVING")?;
+        self.with_link(|link, _| link.take())?;
+        self.public.set_state(State::DataReceiving);
+        Ok(())
+    }
+
+    /// False if the host left instead of calling.
+    pub(crate) fn receive_data_transfer(&mut self) -> Result<bool, Failed> {
+        unless_left(self.expect_call().and_then(|()| self.steps_beyond(&[State::DataReceiving], None)))
+    }
+
+    /// Posts the answer to the call.
+    pub(crate) fn write_data(&mut self, error: u8) -> Result<(), Failed> {
+        self.needs(&[State::Calculating], "CALCULATING")?;
+        let failure = U24::new(error.into()).and_then(ReturnCode::new).map(Into::into);
+        self.public.set_state(State::DataSending);
+        self.with_link(|link, public| {
+            link.respond(failure)?;
+            public.set_calls(public.calls().wrapping_add(1));
+            Ok(())
+        })
+    }
+
+    /// False if the host left; it may have had the answer.
+    pub(crate) fn do_data_transfer(&mut self, error: u8) -> Result<bool, Failed> {
+        let timeout = self.public.timeout();
+        let sent = self.write_data(error);
+        unless_left(sent.and_then(|()| self.steps_beyond(&[State::DataSending], Some(timeout))))
+    }
+
+    /// Takes what arrived, waiting `patience` for it. False if the host left.
+    pub(crate) fn poll(&mut self, patience: Duration) -> Result<bool, Failed> {
+        unless_left(self.poll_once(patience))
+    }
+
+    fn poll_once(&mut self, patience: Duration) -> Result<(), Failed> {
+        if !self.step()? {
+            let until = Instant::now() + patience;
+            self.with_link(|link, _| link.turn(until))?;
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// A completion the program has got hold of.
+    pub(crate) fn completed(&mut self, wc: &Wc) -> Result<(), Failed> {
+        self.with_link(|link, _| link.completed(wc))?;
+        self.step().map(drop)
+    }
+
+    pub(crate) fn established(&mut self) -> Result<(), Failed> {
+        self.needs(&[State::Ready, State::Connected], "READY or CONNECTED")?;
+        self.with_link(|link, _| link.take())?;
+        if self.step()? || self.state() == Some(State::Connected) {
+            return Ok(());
+        }
+        Err(Failed::Argument("the host has not confirmed the connection yet"))
+    }
+
+    /// The host's regions are made and announced as its message arrives.
+    pub(crate) fn announced(&mut self) -> Result<(), Failed> {
+        let done = [State::MrspSending, State::MrspDone];
+        if self.needs(&done, "").is_err() {
+            self.needs(&[State::MrspReceiving], "MRSP_RECEIVING")?;
+            self.with_link(|link, _| link.take())?;
+            self.step()?;
+        }
+        self.needs(&done, "a message of the host, which has not come yet")
+    }
+
+    pub(crate) fn give_up(&mut self, code: u8) -> Result<(), Failed> {
+        self.with_link(|link, _| link.give_up(ErrorCode::from(code)))
+    }
+}
+
+/// A host that leaves is no error: the state says it.
+fn unless_left(done: Result<(), Failed>) -> Result<bool, Failed> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(Failed::Over(over)) if over.is_peaceful() => Ok(false),
+        Err(failed) => Err(failed),
+    }
+}
+
+/// `None` without end. NAAICE: seconds, none for 0 and below.
+fn deadline(seconds: f64) -> Option<Instant> {
+    let wait = Duration::try_from_secs_f64(seconds).ok().filter(|wait| !wait.is_zero())?;
+    Instant::now().checked_add(wait)
+}
+
+fn step(link: &mut Link, public: &mut Public) -> Result<(), Over> {
+    match public.state() {
+        Some(State::Ready) if link.is_established() => public.set_state(State::Connected),
+        // The first call may be here too.
+        Some(State::MrspReceiving) if !link.session().params().is_empty() => {
+            show_regions(link, public);
+            public.set_state(State::MrspSending);
+        }
+        Some(State::MrspSending) if !link.is_sending() => public.set_state(State::MrspDone),
+        Some(State::DataReceiving) if link.has_call() => {
+            if let Some(call) = link.take_call()? {
+                public.set_fncode(call.function);
+                public.set_bytes_received(call.bytes);
+                let user = call.user.get();
+                // `main` keeps the user's bits where they were on the wire, `next` shifts them down.
+                let immediate = if public.layout() == Layout::Main { user << 8 } else { user };
+                public.set_immediate(immediate.to_ne_bytes());
+                public.set_writes_done(0);
+                public.set_state(State::Calculating);
+            }
+        }
+        Some(State::DataSending) if !link.is_sending() => {
+            public.set_writes_done(public.outputs());
+            public.set_state(State::DataReceiving);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Shows the program where its kernels find their data.
+fn show_regions(link: &Link, public: &mut Public) {
+    let regions = &link.session().regions;
+    let (internal, params): (Vec<_>, Vec<_>) =
+        regions.iter().partition(|region| region.flags.contains(RegionFlags::INTERNAL));
+    let local = |region: &&Region| MrLocal {
+        ibv: std::ptr::null_mut(),
+        addr: region.allocation.addr() as *mut _,
+        size: region.allocation.len(),
+        to_write: region.flags.contains(RegionFlags::INPUT),
+        single_send: region.flags.contains(RegionFlags::SINGLE_SEND),
+    };
+    let peers = link.session().params().iter().map(|asked| MrPeer {
+        addr: asked.host.addr,
+        rkey: asked.host.rkey,
+        size: asked.host.size as usize,
+        to_write: asked.flags.contains(RegionFlags::OUTPUT),
+        single_send: asked.flags.contains(RegionFlags::SINGLE_SEND),
+    });
+    public.set_peers(peers.collect());
+    let count = |flag| {
+        let with = params.iter().filter(|region| region.flags.contains(flag)).count();
+        u8::try_from(with).unwrap_or(u8::MAX)
+    };
+    public.set_inputs(count(RegionFlags::INPUT));
+    public.set_outputs(count(RegionFlags::OUTPUT));
+    public.set_locals(params.iter().map(local).collect());
+    let internals = internal
+        .iter()
+        .map(|region| MrInternal { addr: region.allocation.addr(), size: region.allocation.len() });
+    public.set_internals(internals.collect());
+}

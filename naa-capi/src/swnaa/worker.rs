@@ -1,0 +1,214 @@
+//! A connection's thread, and what it does unless the program has something of its own for it.
+
+use std::{
+    ffi::c_void,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
+    sync::Arc,
+};
+
+use naa_server::session::Session;
+
+use super::{
+    connection::{Failed, Worker},
+    link::{Link, Mailbox},
+    master::{Handle, Master, Request},
+    steps, told,
+};
+use crate::naaice::{
+    layout::Context,
+    registry::{self, Misuse},
+};
+
+/// What a thread runs: `worker_procedure`, or the program's own.
+pub(crate) type Procedure = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// `struct worker_args`: from `malloc`, freed by the procedure.
+#[repr(C)]
+pub(crate) struct Args {
+    ctx: *mut c_void,
+    worker_id: u8,
+}
+
+/// What the thread of a connection is given.
+struct Start {
+    master: Arc<Master>,
+    procedure: Procedure,
+    args: *mut Args,
+    worker: *mut Context,
+    id: u8,
+}
+
+/// Why a host was refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("the server has as many connections as it may; try again later")]
+    Full,
+    #[error("it asks no more")]
+    Withdrawn,
+    #[error("{0}")]
+    Failed(#[from] naa_server::session::End),
+    #[error("cannot start a thread: {0}; raise `ulimit -u`")]
+    Thread(io::Error),
+    #[error("{0}")]
+    Context(#[from] Failed),
+}
+
+impl From<verbs::Error> for Refused {
+    fn from(error: verbs::Error) -> Self {
+        match error {
+            // Requests that nobody answered in time are forgotten, and those taken back.
+            verbs::Error::NotFound { .. } => Self::Withdrawn,
+            error => Self::Failed(error.into()),
+        }
+    }
+}
+
+/// A worker's context for slot `id`: the one the program prepared there, else a new one.
+pub(crate) fn init(master: &Master, id: u8) -> *mut Context {
+    // SAFETY: the program called with its context, so it lives; there is such a slot.
+    let prepared = unsafe { master.program.worker(id) };
+    if steps::with(prepared, |worker| Ok(!worker.is_open())).unwrap_or(false) {
+        return prepared;
+    }
+    let worker = Worker::new(master.layout, id);
+    let pointer = worker.public.as_ptr();
+    registry::insert(pointer, worker);
+    pointer
+}
+
+/// Takes the host in, on a thread of its own, or tells it why not.
+pub(crate) fn admit(master: &Arc<Master>, request: &Request) -> Result<Arc<Mailbox>, Refused> {
+    let taken = match master.take_slot() {
+        Some(id) => accept(master, request, id).inspect_err(|_| master.leave_slot(id)),
+        None => Err(Refused::Full),
+    };
+    if let Err(why) = &taken {
+        if !matches!(why, Refused::Withdrawn) {
+            told::warn(&format_args!("{} was refused: {why}", request.endpoints.remote));
+        }
+        let _ = master.channel.reject(request.id, &private_data(&why.to_string()));
+        master.forget(request.id);
+    }
+    taken
+}
+
+/// C hosts print the text as it is: it ends with a zero and holds nothing they would interpret.
+fn private_data(why: &str) -> Vec<u8> {
+    let mut text: Vec<u8> = why.bytes().filter(|byte| *byte != b'%' && *byte != 0).take(147).collect();
+    text.push(0);
+    text
+}
+
+fn accept(master: &Arc<Master>, request: &Request, id: u8) -> Result<Arc<Mailbox>, Refused> {
+    let (config, attr) = (&master.config, master.context().attr());
+    let pd = master.context().alloc_pd()?;
+    let cq = master.context().create_cq(naa_server::sizes::completions(config, attr))?;
+    let qp = pd.create_qp(&cq, &cq, naa_server::sizes::queue_pair(config, attr))?;
+    let share = config.limits.max_session_bytes.saturating_add(naa_server::sizes::page_slack(config));
+    let quota = master.arena.quota(share);
+    let peer = request.endpoints.remote;
+    let now = std::time::Instant::now();
+    let session =
+        Session::new((request.id, master.next_serial()), peer, (pd, qp), quota.clone(), config, now)?;
+    let mailbox = Arc::new(Mailbox::new(&cq));
+    // Before the host can answer.
+    master.route(request.id, mailbox.clone());
+    master.channel.accept(request.id, &session.qp, &verbs::ConnParam::default())?;
+    let worker = init(master, id);
+    let link = Link::new(master, session, quota, cq, mailbox.clone());
+    steps::with(worker, |worker| {
+        worker.connect(link);
+        Ok(())
+    })?;
+    master.show_worker(id, worker);
+    start_thread(master, worker, id).map_err(|error| {
+        drop_worker(worker);
+        master.hide_worker(id);
+        Refused::Thread(error)
+    })?;
+    Ok(mailbox)
+}
+
+fn start_thread(master: &Arc<Master>, worker: *mut Context, id: u8) -> io::Result<()> {
+    // SAFETY: plain memory, which the procedure frees.
+    let args = unsafe { libc::malloc(size_of::<Args>()) }.cast::<Args>();
+    if args.is_null() {
+        return Err(io::Error::from(io::ErrorKind::OutOfMemory));
+    }
+    // SAFETY: new memory of this size.
+    unsafe { args.write(Args { ctx: master.program.as_ptr(), worker_id: id }) };
+    let start = Start { master: master.clone(), procedure: master.procedure(), args, worker, id };
+    let start = Box::into_raw(Box::new(start));
+    let mut thread = std::mem::MaybeUninit::uninit();
+    // The C library's thread, for its stack: kernels are written for that size.
+    // SAFETY: `run` takes the box; the thread's number is written before this returns.
+    let code = unsafe { libc::pthread_create(thread.as_mut_ptr(), ptr::null(), run, start.cast()) };
+    if code != 0 {
+        // SAFETY: no thread has them.
+        unsafe {
+            drop(Box::from_raw(start));
+            libc::free(args.cast());
+        }
+        return Err(io::Error::from_raw_os_error(code));
+    }
+    // SAFETY: written by `pthread_create`; the program's context lives, since it called with it.
+    unsafe {
+        master.program.set_thread(id, thread.assume_init());
+        libc::pthread_detach(thread.assume_init());
+    }
+    Ok(())
+}
+
+extern "C" fn run(start: *mut c_void) -> *mut c_void {
+    // SAFETY: from `start_thread`, for this thread alone.
+    let Start { master, procedure, args, worker, id } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    // SAFETY: `worker_procedure`, or a function of the program with this signature; it frees the arguments.
+    unsafe { procedure(args.cast()) };
+    // A panic has been reported by its hook, and the slot comes back all the same.
+    let _ = catch_unwind(|| drop_worker(worker));
+    let _ = catch_unwind(AssertUnwindSafe(|| master.give_slot_back(id)));
+    ptr::null_mut()
+}
+
+/// Ends what the procedure has not, and forgets the context. Programs may still read its state for a while. If another
+/// thread of the program uses it now, it stays.
+fn drop_worker(worker: *mut Context) {
+    if let Ok(mut worker) = registry::remove::<Worker>(worker) {
+        worker.clean_up();
+    }
+}
+
+/// # Safety
+/// `args` is what a connection's thread is given, a `struct worker_args`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn worker_procedure(args: *mut c_void) -> *mut c_void {
+    if !args.is_null() {
+        // SAFETY: the caller's contract; the procedure owns the arguments.
+        let Args { ctx, worker_id } = unsafe { args.cast::<Args>().read() };
+        // SAFETY: from `malloc`.
+        unsafe { libc::free(args) };
+        // A panic has been reported by its hook.
+        let _ = catch_unwind(|| serve(ctx, worker_id));
+    }
+    ptr::null_mut()
+}
+
+/// Serves the host in slot `id`, from its regions to its goodbye.
+fn serve(ctx: *mut c_void, id: u8) {
+    let master = registry::with(ctx, |handle: &mut Handle| Ok::<_, Misuse>(handle.0.clone()));
+    let Ok(master) = master else { return };
+    if usize::from(id) >= master.program.places() {
+        return;
+    }
+    // SAFETY: while a slot is used the program keeps its context.
+    let worker = unsafe { master.program.worker(id) };
+    if steps::do_mrsp(worker).is_ok() {
+        while let Ok(true) = steps::receive_data_transfer(worker) {
+            let Ok(error) = steps::call_kernel(worker, master.hook) else { break };
+            let Ok(true) = steps::do_data_transfer(worker, error) else { break };
+        }
+    }
+    let _ = steps::disconnect_and_cleanup(worker);
+}

@@ -1,0 +1,146 @@
+//! C and C++ programs built against the headers and the library of this tree, and an accelerator for them.
+#![allow(unreachable_pub, reason = "a module of a test program")]
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use mrsp::{FunctionCode, catalogue, catalogue::Direction, return_code::ReturnCode};
+use naa_server::{
+    Choice, Config, Server,
+    call::{Call, Failure},
+    function::{Function, FunctionInfo},
+    functions,
+};
+
+/// Programs are ended after this.
+const LIMIT: Duration = Duration::from_secs(60);
+
+type Body = fn(&mut Call<'_>) -> Result<(), Failure>;
+
+#[derive(Debug)]
+struct Plain(FunctionInfo, Body);
+
+impl Function for Plain {
+    fn info(&self) -> &FunctionInfo {
+        &self.0
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+        self.1(call)
+    }
+}
+
+fn function(code: u8, name: &str, body: Body) -> Arc<dyn Function> {
+    let info = catalogue::Function {
+        code: FunctionCode::constant(code),
+        name: name.into(),
+        description: "for tests".into(),
+        pooled: true,
+        parameters: Vec::new(),
+    };
+    Arc::new(Plain(info, body))
+}
+
+/// Sleeps as many milliseconds as the user's bits say.
+fn sleep(call: &mut Call<'_>) -> Result<(), Failure> {
+    thread::sleep(Duration::from_millis(call.user().get().into()));
+    Ok(())
+}
+
+/// Fails with the user's bits as return code.
+fn fail(call: &mut Call<'_>) -> Result<(), Failure> {
+    match ReturnCode::new(call.user()) {
+        Some(code) => Err(Failure::Returned { code, text: String::new() }),
+        None => Ok(()),
+    }
+}
+
+/// Fills every region that is returned with the sum of the bytes that are sent and of the user's bits.
+fn sum(call: &mut Call<'_>) -> Result<(), Failure> {
+    let mut sum = call.user().to_le_bytes().iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+    for region in call.regions() {
+        if matches!(region.direction, Direction::Input | Direction::InOut) {
+            sum = region.bytes.iter().fold(sum, |sum, byte| sum.wrapping_add(*byte));
+        }
+    }
+    for region in call.regions() {
+        if matches!(region.direction, Direction::Output | Direction::InOut) {
+            region.bytes.fill(sum);
+        }
+    }
+    Ok(())
+}
+
+/// An accelerator on the loopback address with NAAICE's functions 1 to 3, and 100 (sleep), 101 (fail), 102 (sum).
+pub fn server(address: &str) -> Server {
+    let mut config = Config::new((address.parse::<std::net::IpAddr>().unwrap(), 0).into());
+    config.provider = Some(Choice::Embedded);
+    let others = [function(100, "sleep", sleep), function(101, "fail", fail), function(102, "sum", sum)];
+    Server::start(config, functions::registry(others).unwrap()).unwrap()
+}
+
+/// A program of `tests/c`, built.
+#[derive(Debug)]
+pub struct Program(PathBuf);
+
+/// The library, which is beside this test's program, under the names that linkers look for.
+fn libraries() -> PathBuf {
+    let built = std::env::current_exe().unwrap().with_file_name("libnaa_c.so");
+    assert!(built.exists(), "no {}", built.display());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("naaice-libraries");
+    std::fs::create_dir_all(&folder).unwrap();
+    for name in ["libnaaice.so", "libnaa.so.0"] {
+        match std::os::unix::fs::symlink(&built, folder.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => panic!("{name}: {error}"),
+            _ => {}
+        }
+    }
+    folder
+}
+
+/// Builds `source` of `tests/c` as `standard` of C or C++ has it; `name` tells builds of one source apart.
+pub fn build(source: &str, standard: &str, name: &str, flags: &[&str]) -> Program {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let libraries = libraries();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{standard}"));
+    let compiler = if standard.contains("++") { "c++" } else { "cc" };
+    let mut command = Command::new(compiler);
+    command.arg(format!("-std={standard}")).args(["-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
+    command.arg("-I").arg(here.join("include")).args(flags);
+    command.arg(here.join("tests/c").join(source)).arg("-o").arg(&program);
+    command.arg("-L").arg(&libraries).arg(format!("-Wl,-rpath,{}", libraries.display())).arg("-lnaaice");
+    let output = command.args(["-lpthread", "-lm"]).output().unwrap();
+    assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
+    Program(program)
+}
+
+impl Program {
+    /// Runs it with the embedded provider; it must succeed and say "ok".
+    pub fn run(&self, arguments: &[impl AsRef<OsStr>], environment: &[(&str, &str)]) -> Output {
+        let mut command = Command::new(&self.0);
+        command.args(arguments).env("NAA_PROVIDER", "embedded").envs(environment.iter().copied());
+        command.env_remove("NAA_LOCAL_IP").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.envs(environment.iter().copied());
+        let mut child = command.spawn().unwrap();
+        let start = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if start.elapsed() > LIMIT {
+                child.kill().unwrap();
+                break;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let output = child.wait_with_output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        print!("{out}");
+        let ended = out.trim_end().ends_with("ok") && output.status.success();
+        assert!(ended, "{:?}: {} after {:?}\n{out}\n{err}", self.0, output.status, start.elapsed());
+        output
+    }
+}

@@ -1,0 +1,276 @@
+//! Programs on naa.h, and an accelerator for them in this process or in one that can be killed.
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use mrsp::{FunctionCode, catalogue::Direction, return_code::ReturnCode};
+use naa_server::{
+    Choice, Config, Server,
+    call::{Call, Failure},
+    function::{Function, FunctionInfo},
+    functions,
+};
+
+/// Programs are ended after this.
+const LIMIT: Duration = Duration::from_secs(120);
+
+type Body = fn(&mut Call<'_>) -> Result<(), Failure>;
+
+#[derive(Debug)]
+struct Plain(FunctionInfo, Body);
+
+impl Function for Plain {
+    fn info(&self) -> &FunctionInfo {
+        &self.0
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+        self.1(call)
+    }
+}
+
+fn function(code: u8, name: &str, body: Body) -> Arc<dyn Function> {
+    let code = FunctionCode::constant(code);
+    let (name, description) = (name.into(), "for tests".into());
+    Arc::new(Plain(FunctionInfo { code, name, description, pooled: true, parameters: Vec::new() }, body))
+}
+
+/// Sleeps as many tenths of a millisecond as the user's bits say.
+fn sleep(call: &mut Call<'_>) -> Result<(), Failure> {
+    thread::sleep(Duration::from_micros(100) * call.user().get());
+    Ok(())
+}
+
+/// Fails with the user's bits as return code.
+fn fail(call: &mut Call<'_>) -> Result<(), Failure> {
+    match ReturnCode::new(call.user()) {
+        Some(code) => Err(Failure::Returned { code, text: String::new() }),
+        None => Ok(()),
+    }
+}
+
+/// Fills outputs with the sum of the bytes of all inputs and of the user's bits.
+fn sum(call: &mut Call<'_>) -> Result<(), Failure> {
+    let mut sum = call.user().to_le_bytes().iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+    for region in call.regions() {
+        if matches!(region.direction, Direction::Input | Direction::InOut) {
+            sum = region.bytes.iter().fold(sum, |sum, byte| sum.wrapping_add(*byte));
+        }
+    }
+    for region in call.regions() {
+        if matches!(region.direction, Direction::Output | Direction::InOut) {
+            region.bytes.fill(sum);
+        }
+    }
+    Ok(())
+}
+
+/// Counts calls in the first byte of internal regions, and returns that.
+fn count(call: &mut Call<'_>) -> Result<(), Failure> {
+    let mut calls = 0;
+    for region in call.regions() {
+        if region.direction == Direction::Internal {
+            region.bytes[0] += 1;
+            calls = region.bytes[0];
+        }
+    }
+    for region in call.regions() {
+        if region.direction == Direction::Output {
+            region.bytes.fill(calls);
+        }
+    }
+    Ok(())
+}
+
+/// An accelerator at `ip` with the functions of `naa serve`, and 100 (sleep), 101 (fail), 102 (sum), 103 (count).
+pub fn server(ip: &str) -> Server {
+    let mut config = Config::new(SocketAddr::new(ip.parse::<IpAddr>().unwrap(), 12_345));
+    config.provider = Some(Choice::Embedded);
+    config.max_sessions_per_peer = 512;
+    // Calls that sleep need a thread each.
+    config.pool.workers = 64;
+    let others =
+        [(100, "sleep", sleep as Body), (101, "fail", fail), (102, "sum", sum), (103, "count", count)];
+    let others = others.map(|(code, name, body)| function(code, name, body));
+    Server::start(config, functions::registry(others).unwrap()).unwrap()
+}
+
+/// Names the address, in the process that is to be a server.
+const SERVE: &str = "NAA_TEST_SERVE";
+
+/// To be called first by the test named `test`: in the process that [`Victim::start`] made, it serves and never returns.
+pub fn serve_if_asked() {
+    if let Ok(ip) = std::env::var(SERVE) {
+        let _server = server(&ip);
+        println!("ready");
+        loop {
+            thread::park();
+        }
+    }
+}
+
+/// An accelerator in a process of its own, killed by [`Victim::kill`] or when dropped.
+#[derive(Debug)]
+pub struct Victim(Child);
+
+impl Victim {
+    /// `test`: the test of this program that calls [`serve_if_asked`].
+    pub fn start(test: &str, ip: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(SERVE, ip);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line.ends_with("ready")), "no server at {ip}");
+        Self(child)
+    }
+
+    pub fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Which file a program is linked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Library {
+    Shared,
+    Static,
+}
+
+/// Where the library is that this test was built with.
+fn libraries() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+/// A folder with the library under the name that programs look for when they start.
+fn loadable() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("native-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    // Another test of this process may have made it.
+    let _ = std::os::unix::fs::symlink(libraries().join("libnaa_c.so"), folder.join("libnaa.so.0"));
+    folder
+}
+
+/// A program in C, built.
+#[derive(Debug)]
+pub struct Program(PathBuf);
+
+impl Program {
+    /// Builds `source`, relative to the crate, as `standard` of C or C++ has it: all warnings are errors.
+    pub fn build(source: &str, standard: &str, library: Library) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let name = format!("native-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let is_cpp = standard.contains("++");
+        let mut command = Command::new(if is_cpp { "c++" } else { "cc" });
+        command.arg(format!("-std={standard}")).args(if is_cpp { &["-x", "c++"][..] } else { &[] });
+        command.args(["-O1", "-g", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]);
+        command.arg("-I").arg(here.join("include")).arg(here.join(source)).arg("-o").arg(&program);
+        command.args(if is_cpp { &["-x", "none"][..] } else { &[] });
+        match library {
+            Library::Shared => {
+                command.arg("-L").arg(libraries()).args(["-lnaa_c", "-lm"]);
+                command.arg(format!("-Wl,-rpath,{}", loadable().display()));
+            }
+            Library::Static => {
+                command.arg(libraries().join("libnaa_c.a")).args(["-ldl", "-lm"]);
+            }
+        }
+        let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}; apt install gcc g++"));
+        assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
+        Self(program)
+    }
+
+    /// A program of `tests/c` as C11, with the shared library.
+    pub fn c(source: &str) -> Self {
+        Self::build(&format!("tests/c/{source}"), "c11", Library::Shared)
+    }
+
+    fn command(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
+        let mut command = Command::new(&self.0);
+        command
+            .args(arguments)
+            .env("NAA_PROVIDER", "embedded")
+            .env_remove("NAA_LOCAL_IP")
+            .env_remove("NAA_SPEC");
+        command.envs(environment.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs it; it must succeed and say "ok" last. Returns what it said.
+    pub fn run(&self, arguments: &[&str], environment: &[(&str, &str)]) -> String {
+        let child = self.command(arguments, environment).spawn().unwrap();
+        finish(child, &self.0)
+    }
+
+    /// Runs it as [`run`](Self::run) does; `meanwhile` is done when it has said `line`.
+    pub fn run_until(&self, arguments: &[&str], line: &str, meanwhile: impl FnOnce()) -> String {
+        let mut child = self.command(arguments, &[]).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut said = String::new();
+        while out.read_line(&mut said).unwrap() > 0 && !said.trim_end().ends_with(line) {}
+        meanwhile();
+        let rest = thread::spawn(move || std::io::read_to_string(out).unwrap());
+        let status = ended(&mut child);
+        said.push_str(&rest.join().unwrap());
+        let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        judge(status, said, &errors, &self.0)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}
+
+/// What became of it; `None`: it had to be ended.
+fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        if start.elapsed() > LIMIT {
+            child.kill().unwrap();
+            return None;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn finish(mut child: Child, program: &Path) -> String {
+    let out = child.stdout.take().unwrap();
+    let said = thread::spawn(move || std::io::read_to_string(out).unwrap());
+    let status = ended(&mut child);
+    let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    judge(status, said.join().unwrap(), &errors, program)
+}
+
+fn judge(status: Option<std::process::ExitStatus>, said: String, errors: &str, program: &Path) -> String {
+    let well = status.is_some_and(|status| status.success()) && said.trim_end().ends_with("ok");
+    let status = status.map_or("ended for its time".to_owned(), |status| status.to_string());
+    assert!(well, "{}: {status}\n{said}\n{errors}", program.display());
+    said
+}

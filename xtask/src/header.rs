@@ -1,0 +1,126 @@
+//! `header`: naa.h, made of the files that implement it.
+
+use crate::repo;
+use anyhow::{Context, Result, anyhow};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+const CONFIG: &str = "naa-capi/cbindgen.toml";
+const HEADER: &str = "naa-capi/include/naa.h";
+
+/// What declares something, in the order of the header.
+const SOURCES: &[&str] =
+    &["result", "text", "regions", "options", "outcome", "session", "call", "buffer", "arguments"];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only tell whether the header is as it would be made
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let root = repo::root();
+    let path = root.join(HEADER);
+    let made = make(&root)?;
+    if !options.check {
+        fs::write(&path, made).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("wrote {HEADER}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let committed = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    match first_difference(&committed, &made) {
+        None => {
+            println!("{HEADER} is as its sources have it");
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(line) => {
+            println!("{HEADER}:{line}: not as its sources have it\n    remedy: cargo xtask header");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn make(root: &Path) -> Result<String> {
+    let config = cbindgen::Config::from_file(root.join(CONFIG)).map_err(|e| anyhow!("{CONFIG}: {e}"))?;
+    let sources = SOURCES.iter().map(|name| source(root, name));
+    let builder = sources.fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
+    let bindings = builder.generate().context("cannot make the header")?;
+    let mut made = Vec::new();
+    bindings.write(&mut made);
+    Ok(for_c(&String::from_utf8(made).context("the header is not UTF-8")?))
+}
+
+fn source(root: &Path, name: &str) -> PathBuf {
+    root.join("naa-capi/src/native").join(name).with_extension("rs")
+}
+
+/// Without what the documentation says for Rust: each function's section "Safety" repeats for the compiler's sake what
+/// C programs are told before it. Negative numbers get parentheses, as in any header.
+fn for_c(made: &str) -> String {
+    let mut lines: Vec<&str> = Vec::new();
+    let mut skipping = false;
+    for line in made.lines() {
+        if line.trim() == "* # Safety" {
+            skipping = true;
+            while lines.last().is_some_and(|line| line.trim() == "*") {
+                lines.pop();
+            }
+        }
+        skipping &= line.trim() != "*/";
+        if !skipping {
+            lines.push(line.trim_end());
+        }
+    }
+    lines.iter().map(|line| negative_in_parentheses(line) + "\n").collect()
+}
+
+fn negative_in_parentheses(line: &str) -> String {
+    match line.rsplit_once(' ') {
+        Some((define, number)) if define.starts_with("#define ") && number.starts_with('-') => {
+            format!("{define} ({number})")
+        }
+        _ => line.to_owned(),
+    }
+}
+
+/// From 1.
+fn first_difference(a: &str, b: &str) -> Option<usize> {
+    if a == b {
+        return None;
+    }
+    let (mut a, mut b) = (a.lines(), b.lines());
+    (1..).find(|_| {
+        let (a, b) = (a.next(), b.next());
+        a != b || a.is_none()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_for_rust_are_left_out() {
+        let made = "/**\n * Frees.\n *\n * # Safety\n * None.\n */\nvoid f(void);\n#define A -1\n";
+        assert_eq!(for_c(made), "/**\n * Frees.\n */\nvoid f(void);\n#define A (-1)\n");
+    }
+
+    #[test]
+    fn a_difference_has_a_line() {
+        assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
+        assert_eq!(first_difference("a\nb\n", "a\nc\n"), Some(2));
+        assert_eq!(first_difference("a\n", "a\nb\n"), Some(2));
+        assert_eq!(first_difference("a", "a\n"), Some(2));
+    }
+
+    #[test]
+    fn the_committed_header_is_as_it_would_be_made() {
+        let root = repo::root();
+        let committed = fs::read_to_string(root.join(HEADER)).unwrap();
+        assert_eq!(first_difference(&committed, &make(&root).unwrap()), None, "cargo xtask header");
+    }
+}
