@@ -366,7 +366,7 @@ int32_t naa_function_code(const char *name);
 /**
  * Sets all of `options`, of `size` bytes (sizeof(naa_options)), to the defaults.
  *
- * NAA_ERROR_ARGUMENT if `options` is NULL or `size` too small.
+ * NAA_ERROR_ARGUMENT if `options` is NULL or `size` is not that of the struct.
  */
 naa_result naa_options_init(struct naa_options *options, size_t size);
 

@@ -23,7 +23,13 @@ typedef uint32_t naa_function_code_t;
 
 #ifndef NAAICE_NEXT
 /* 0x10 to 0x3f are this accelerator's own (naa's documentation has them), 0x40 to 0x7f those of plug-ins. */
-enum naa_error { NAA_SUCCESS = 0x00, SOCKET_UNAVAIL = 0x01, KERNEL_TIMEOUT = 0x02 };
+enum naa_error
+#ifdef __cplusplus
+    : int /* with room for all of them, as in C */
+#endif
+{ NAA_SUCCESS = 0x00,
+  SOCKET_UNAVAIL = 0x01,
+  KERNEL_TIMEOUT = 0x02 };
 #endif
 
 /* single_send: sent with the first call only. On an output it makes that an input too. */

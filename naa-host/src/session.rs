@@ -216,7 +216,12 @@ impl Session {
     pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
         let alarm = match self.alarm.take() {
             Some(alarm) => alarm,
-            None => self.link.alarm()?,
+            None => {
+                let alarm = self.link.alarm()?;
+                // Nothing was armed when `test` last looked.
+                alarm.set(Some(Instant::now())).map_err(|e| verbs::Error::io("cannot set a timer", e))?;
+                alarm
+            }
         };
         let alarm: &Alarm = self.alarm.insert(alarm);
         Ok(alarm.as_fd())

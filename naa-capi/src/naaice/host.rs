@@ -21,7 +21,7 @@ use super::{
 
 pub(crate) use self::{
     connection::Event,
-    create::{Addresses, Memory, Request, function_code, sequential},
+    create::{Addresses, Memory, Request, check_amounts, function_code, sequential},
 };
 
 /// Connections are given up after this, whatever the context's timeout.

@@ -6,7 +6,7 @@ use super::{
     cm_event::{self, CmEvent},
     context::Layout,
     error::Error,
-    host::{Addresses, Event, Host, Request},
+    host::{self, Addresses, Event, Host, Request},
     layout::Context,
     outcome::{number, on_host},
     registry,
@@ -39,19 +39,20 @@ unsafe fn create(
     function: u8,
     sides: &Sides,
 ) -> Result<(), Error> {
+    // SAFETY: the contracts of the constructors.
+    let out = unsafe { boundary::exclusive(out) }.ok_or(Error::Pointer { what: "comm_ctx" })?;
+    *out = std::ptr::null_mut();
+    host::check_amounts(arrays.params_amount as usize, arrays.internals_amount as usize)?;
     // SAFETY: the contracts of the constructors: each pointer is null or leads to as many elements, or to text.
-    let (params, sizes, internals, out, local, remote) = unsafe {
+    let (params, sizes, internals, local, remote) = unsafe {
         (
             boundary::elements(arrays.params, arrays.params_amount as usize),
             boundary::elements(arrays.param_sizes, arrays.params_amount as usize),
             boundary::elements(arrays.internal_sizes, arrays.internals_amount as usize),
-            boundary::exclusive(out),
             boundary::text(sides.local),
             boundary::text(sides.remote),
         )
     };
-    let out = out.ok_or(Error::Pointer { what: "comm_ctx" })?;
-    *out = std::ptr::null_mut();
     let params = params.ok_or(Error::Pointer { what: "params" })?;
     let sizes = sizes.ok_or(Error::Pointer { what: "param_sizes" })?;
     let internals = internals.ok_or(Error::Pointer { what: "internal_mr_sizes" })?;
@@ -142,6 +143,11 @@ pub unsafe extern "C" fn naaice_init_communication_context_with_addresses(
     remote_cm_port: u16,
 ) -> c_int {
     number("naaice_init_communication_context_with_addresses", || {
+        // SAFETY: this function's contract.
+        if let Some(out) = unsafe { boundary::exclusive(comm_ctx) } {
+            *out = std::ptr::null_mut();
+        }
+        host::check_amounts(params_amount as usize, internal_mr_amount as usize)?;
         let regions = (params_amount as usize).saturating_add(internal_mr_amount as usize);
         // SAFETY: this function's contract.
         let (addresses, sizes) =
@@ -261,8 +267,9 @@ pub unsafe extern "C" fn naaice_set_parameter_mrs(
     remote_addrs: *const u64,
     sizes: *const usize,
 ) -> c_int {
-    on_host("naaice_set_parameter_mrs", comm_ctx, |host| {
+    on_host("naaice_set_parameter_mrs", comm_ctx, |context| {
         let count = n_parameter_mrs as usize;
+        host::check_amounts(count, 0)?;
         // SAFETY: this function's contract.
         let (locals, remotes, sizes) = unsafe {
             (
@@ -275,7 +282,7 @@ pub unsafe extern "C" fn naaice_set_parameter_mrs(
         let remotes = remotes.ok_or(Error::Pointer { what: "remote_addrs" })?;
         let sizes = sizes.ok_or(Error::Pointer { what: "sizes" })?;
         let memory = |(&addr, &size)| (std::ptr::with_exposed_provenance_mut(addr as usize), size);
-        host.set_parameters(&locals.iter().zip(sizes).map(memory).collect::<Vec<_>>(), remotes)
+        context.set_parameters(&locals.iter().zip(sizes).map(memory).collect::<Vec<_>>(), remotes)
     })
 }
 
@@ -288,12 +295,13 @@ pub unsafe extern "C" fn naaice_set_internal_mrs(
     addrs: *const u64,
     sizes: *const usize,
 ) -> c_int {
-    on_host("naaice_set_internal_mrs", comm_ctx, |host| {
+    on_host("naaice_set_internal_mrs", comm_ctx, |context| {
         let count = n_internal_mrs as usize;
+        host::check_amounts(1, count)?;
         // SAFETY: this function's contract.
         let (addrs, sizes) = unsafe { (boundary::elements(addrs, count), boundary::elements(sizes, count)) };
         let addrs = addrs.ok_or(Error::Pointer { what: "addrs" })?;
-        host.set_internals(sizes.ok_or(Error::Pointer { what: "sizes" })?, addrs)
+        context.set_internals(sizes.ok_or(Error::Pointer { what: "sizes" })?, addrs)
     })
 }
 

@@ -155,15 +155,19 @@ macro_rules! create {
         ) -> c_int {
             number("naa_create", || {
                 // SAFETY: this function's contract.
-                let (handle, inputs, outputs) = unsafe {
+                let handle = unsafe { boundary::exclusive(handle) }.ok_or(Error::Pointer { what: "handle" })?;
+                *handle = Handle { function_code: 0, comm_ctx: std::ptr::null_mut() };
+                // Each for itself: an output may be an input's region.
+                for amount in [input_amount, output_amount] {
+                    host::check_amounts(amount.max(1) as usize, 0)?;
+                }
+                // SAFETY: this function's contract.
+                let (inputs, outputs) = unsafe {
                     (
-                        boundary::exclusive(handle),
                         boundary::elements(input_params, input_amount as usize),
                         boundary::elements(output_params, output_amount as usize),
                     )
                 };
-                let handle = handle.ok_or(Error::Pointer { what: "handle" })?;
-                *handle = Handle { function_code: 0, comm_ctx: std::ptr::null_mut() };
                 let inputs = inputs.ok_or(Error::Pointer { what: "input_params" })?;
                 let outputs = outputs.ok_or(Error::Pointer { what: "output_params" })?;
                 let comm_ctx = create($layout, function_code, inputs, outputs)?;

@@ -1,8 +1,11 @@
 //! Arguments of built-in functions.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, ops::RangeInclusive};
 
-use mrsp::builtin::{ArgumentBlock, Arguments, BLOCK_BYTES};
+use mrsp::builtin::{
+    ArgumentBlock, Arguments, BLOCK_BYTES, CRC32C, DGEMM, FFT, HISTOGRAM, LZ4_COMPRESS, LZ4_DECOMPRESS,
+    SHA256, SORT, VECTOR_ADD, ZSTD_COMPRESS, ZSTD_DECOMPRESS,
+};
 use naa_host::FunctionCode;
 
 use super::{
@@ -64,16 +67,30 @@ pub unsafe extern "C" fn naa_arguments(
     })
 }
 
+/// How many values a built-in function has; those that are left out at the end are 0. `None`: it is none.
+fn counts(function: FunctionCode) -> Option<RangeInclusive<usize>> {
+    Some(match function {
+        SHA256 | CRC32C | LZ4_COMPRESS | LZ4_DECOMPRESS | ZSTD_DECOMPRESS => 1..=1,
+        ZSTD_COMPRESS => 1..=2,
+        FFT | VECTOR_ADD => 2..=2,
+        DGEMM | SORT => 3..=3,
+        HISTOGRAM => 5..=5,
+        _ => return None,
+    })
+}
+
 fn encode(function: i32, values: &[i64]) -> Result<[u8; BLOCK_BYTES], Problem> {
     let code = u8::try_from(function).ok().and_then(FunctionCode::new);
     let function =
         code.ok_or_else(|| Problem::argument(format!("{function} is no function code; they are 1 to 127")))?;
+    if let Some(counts) = counts(function).filter(|counts| !counts.contains(&values.len())) {
+        let (given, wanted) = (values.len(), counts.end());
+        return Err(Problem::argument(format!(
+            "function {function} has {wanted} values, and {given} are given"
+        )));
+    }
     let mut words = [0; 6];
-    let given = words.get_mut(..values.len());
-    let given = given.ok_or_else(|| {
-        Problem::argument(format!("{} values are too many; no function has more than 5", values.len()))
-    })?;
-    for (word, value) in given.iter_mut().zip(values) {
+    for (word, value) in words.iter_mut().zip(values) {
         *word = value.cast_unsigned();
     }
     let encoded = ArgumentBlock { function, words }.encode();

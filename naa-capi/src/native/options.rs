@@ -59,14 +59,14 @@ pub struct naa_options {
 
 /// Sets all of `options`, of `size` bytes (sizeof(naa_options)), to the defaults.
 ///
-/// NAA_ERROR_ARGUMENT if `options` is NULL or `size` too small.
+/// NAA_ERROR_ARGUMENT if `options` is NULL or `size` is not that of the struct.
 ///
 /// # Safety
 /// Not NULL, `options` points to `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naa_options_init(options: *mut naa_options, size: usize) -> naa_result {
     guarded(|| {
-        let size_32 = u32::try_from(size).ok().filter(|_| size >= SMALLEST);
+        let size_32 = u32::try_from(size).ok().filter(|_| (SMALLEST..=LARGEST).contains(&size));
         let size_32 = size_32
             .ok_or_else(|| Problem::argument("size is not that of naa_options; give sizeof(naa_options)"))?;
         if options.is_null() {
@@ -83,6 +83,8 @@ pub unsafe extern "C" fn naa_options_init(options: *mut naa_options, size: usize
 
 /// Of the first version.
 const SMALLEST: usize = size_of::<naa_options>();
+/// More than any version will have.
+const LARGEST: usize = 4096;
 
 /// Options that were read.
 #[derive(Clone, Debug)]
@@ -134,7 +136,7 @@ unsafe fn known(options: *const naa_options) -> Result<naa_options, Problem> {
     if size < SMALLEST {
         return Err(bad("struct_size", &format!("{size} is too small; set it to sizeof(naa_options)")));
     }
-    if size > 4096 {
+    if size > LARGEST {
         return Err(bad("struct_size", &format!("{size} is nonsense; set it to sizeof(naa_options)")));
     }
     // SAFETY: as many bytes are there (the caller's contract).

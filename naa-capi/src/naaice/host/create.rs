@@ -117,12 +117,15 @@ pub(crate) fn function_code(code: u32) -> Result<u8, Error> {
     valid.ok_or(Error::FunctionCode(code))
 }
 
-fn check_regions(parameters: &[Memory], internals: &[usize]) -> Result<(), Error> {
+/// To be asked before C's arrays are looked at, which may be shorter than a number that is nonsense.
+pub(crate) fn check_amounts(parameters: usize, internals: usize) -> Result<(), Error> {
     let limit = SessionConfig::default().max_regions.into();
-    if parameters.is_empty() || parameters.len().saturating_add(internals.len()) > limit {
-        let (parameters, internals) = (parameters.len(), internals.len());
-        return Err(Error::Regions { parameters, internals, limit });
-    }
+    let possible = parameters > 0 && parameters.saturating_add(internals) <= limit;
+    if possible { Ok(()) } else { Err(Error::Regions { parameters, internals, limit }) }
+}
+
+fn check_regions(parameters: &[Memory], internals: &[usize]) -> Result<(), Error> {
+    check_amounts(parameters.len(), internals.len())?;
     for (index, &(addr, bytes)) in parameters.iter().enumerate() {
         check_size("parameter", index, bytes)?;
         if bytes > 0 && (addr.is_null() || addr.addr().checked_add(bytes).is_none()) {
