@@ -1,0 +1,86 @@
+"""How sessions are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ._errors import ArgumentError, check
+from ._library import ffi, lib
+from ._regions import Pinned, Region
+from ._session import Session, code_of
+from ._time import milliseconds
+
+
+@dataclass(frozen=True)
+class Options:
+    """Times are in seconds."""
+
+    setup_timeout: float = 10.0
+    """Connecting and agreeing on regions must be done by then."""
+    probe_interval: float | None = 1.0
+    """While a call runs the accelerator is asked for a sign of life that often; None: never, and then its death during
+    a call may go unnoticed for ever."""
+    silence: float = 4.3
+    """An accelerator that acknowledges nothing for about that long is given up: GoneError."""
+    provider: Literal["verbs", "embedded"] | None = None
+    """None: as NAA_PROVIDER says, else the one that fits the local address."""
+    local_address: str | None = None
+    """None: NAA_LOCAL_IP, and if that is not set where the route to the accelerator begins."""
+    wait: Literal["adaptive", "spin", "block"] = "adaptive"
+    """How waiting threads wait: spin has the lowest latency and takes a core."""
+    dialect: Literal["main", "next"] = "main"
+    """What the accelerator means by its answers: a return code, or 24 bits for the user."""
+
+
+def connect(address: str, regions: Sequence[Region], options: Options = Options()) -> Session:
+    """Connects to the accelerator at `address`, "10.9.0.1", "[fd00::1]:12345" or "name", and agrees with it on regions.
+
+    Raises: UnreachableError, RefusedError, TimedOut, ArgumentError, SettingsError, DeviceError, OutOfMemory
+    """
+    return _connect(lib.naa_session_connect, address.encode(), regions, options)
+
+
+def connect_spec(function: int | str, regions: Sequence[Region], options: Options = Options()) -> Session:
+    """Connects to a free accelerator that NAA_SPEC has for `function` with as many inputs as there are in `regions`.
+
+    Raises: as connect()
+    """
+    return _connect(lib.naa_session_connect_spec, code_of(function), regions, options)
+
+
+def _connect(by: Any, whom: bytes | int, regions: Sequence[Region], options: Options) -> Session:
+    # The text must be there as long as the options that point to it.
+    local = ffi.NULL if options.local_address is None else ffi.new("char[]", options.local_address.encode())
+    settings = _settings(options, local)
+    pinned = Pinned(regions)
+    place = ffi.new("naa_session **")
+    try:
+        check(by(whom, pinned.regions, pinned.count, settings, place))
+    except BaseException:
+        pinned.release()
+        raise
+    return Session(place[0], pinned)
+
+
+def _settings(options: Options, local: Any) -> Any:
+    settings = ffi.new("naa_options *")
+    check(lib.naa_options_init(settings, ffi.sizeof("naa_options")))
+    settings.local_address = local
+    # 0 would stand for the default.
+    settings.setup_timeout_ms = max(milliseconds(options.setup_timeout), 1)
+    settings.silence_ms = max(milliseconds(options.silence), 1)
+    interval = options.probe_interval
+    settings.probe_interval_ms = -1 if interval is None else max(milliseconds(interval), 1)
+    settings.provider = _choice("provider", options.provider or "default")
+    settings.wait = _choice("wait", options.wait)
+    settings.dialect = _choice("dialect", options.dialect)
+    return settings
+
+
+def _choice(option: str, name: str) -> int:
+    number = getattr(lib, f"NAA_{option}_{name}".upper(), None)
+    if number is None:
+        raise ArgumentError(f"options, {option}: there is no {name!r}")
+    return int(number)

@@ -1,0 +1,91 @@
+//! The package of Python.
+
+use super::{SKIPPED, build, command_line, folder, succeeds};
+use crate::{
+    packages::{self, User},
+    repo,
+};
+use anyhow::{Context, Result, bail};
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+pub(super) fn run() -> Result<ExitCode> {
+    packages::ensure(User::Python).map_err(anyhow::Error::msg)?;
+    build()?;
+    let package = repo::root().join("bindings/python");
+    let venv = Venv::new()?;
+    if let Some(why) = install(&venv, &package)? {
+        println!("skipped: {why}");
+        return Ok(ExitCode::from(SKIPPED));
+    }
+    let mut mypy = venv.program("mypy");
+    mypy.arg(format!("--cache-dir={}", folder("mypy")?.display()));
+    for command in [&mut mypy, &mut venv.program("pytest")] {
+        command.current_dir(&package).env("NAA_PROGRAM", repo::release_program("naa"));
+        succeeds(command)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What tests need, and the wheel, built as its README says. If that cannot be had, why.
+fn install(venv: &Venv, package: &Path) -> Result<Option<String>> {
+    let requirements = package.join("tests/requirements.txt");
+    if let Some(why) = venv.pip(["install".as_ref(), "-r".as_ref(), requirements.as_os_str()])? {
+        return Ok(Some(why));
+    }
+    let folder = folder("wheel")?;
+    for old in fs::read_dir(&folder)? {
+        fs::remove_file(old?.path())?;
+    }
+    let build = ["wheel", "--no-deps", "--wheel-dir"].map(OsStr::new);
+    if let Some(why) = venv.pip(build.into_iter().chain([folder.as_os_str(), package.as_os_str()]))? {
+        return Ok(Some(why));
+    }
+    let wheel = fs::read_dir(&folder)?.next().context("pip made no wheel")??.path();
+    venv.pip(
+        ["install", "--force-reinstall", "--no-deps"].map(OsStr::new).into_iter().chain([wheel.as_os_str()]),
+    )
+}
+
+/// A Python with packages of its own.
+struct Venv(PathBuf);
+
+impl Venv {
+    fn new() -> Result<Self> {
+        let venv = Self(folder("venv")?);
+        if !venv.0.join("bin/pip").exists() {
+            let mut make = Command::new("python3");
+            make.args(["-m", "venv"]).arg(&venv.0);
+            succeeds(&mut make).context("a Debian python3 needs the package python3-venv for that")?;
+        }
+        Ok(venv)
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(self.0.join("bin").join(name));
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+
+    /// If no package index can be reached, why.
+    fn pip<'a>(&self, arguments: impl IntoIterator<Item = &'a OsStr>) -> Result<Option<String>> {
+        let mut pip = self.program("pip");
+        pip.args(["--quiet", "--disable-pip-version-check"]).args(arguments);
+        pip.env("CARGO_TARGET_DIR", repo::target_dir());
+        let output = pip.output().context("cannot run pip")?;
+        if output.status.success() {
+            return Ok(None);
+        }
+        // What pip says of a package when it got no list of its versions.
+        let said =
+            [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+        if let Some(line) = said.lines().find(|line| line.contains("(from versions: none)")) {
+            return Ok(Some(format!("pip reaches no package index: {}", line.trim())));
+        }
+        bail!("{}: {}\n{said}", command_line(&pip), output.status);
+    }
+}
