@@ -34,11 +34,15 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    fn start(role: &Role, cpus: &[usize]) -> anyhow::Result<(Self, Ready)> {
+    fn start(
+        role: &Role,
+        cpus: &[usize],
+        environment: Vec<(&'static str, String)>,
+    ) -> anyhow::Result<(Self, Ready)> {
         let name = format!("{role:?}");
         let mut command = Command::new(EXECUTABLE);
         command.arg0("naa").args(["bench", "side", &serde_json::to_string(role)?]);
-        command.args(cpus.iter().map(usize::to_string));
+        command.args(cpus.iter().map(usize::to_string)).envs(environment);
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.with_context(|| format!("cannot start the process of {name}"))?;
         let stdin = child.stdin.take();
@@ -114,9 +118,9 @@ impl Pair {
         placement: &Placement,
     ) -> anyhow::Result<Self> {
         let stop_far = far.as_ref().is_some_and(sides::Far::never_sleeps);
-        let far = far.map(|far| Side::start(&Role::Far(far), &placement.far)).transpose()?;
+        let far = far.map(|far| Side::start(&Role::Far(far), &placement.far, Vec::new())).transpose()?;
         let address: Option<SocketAddr> = far.as_ref().and_then(|(_, ready)| ready.address);
-        let (near, _) = Side::start(&Role::Near(near, address), &placement.near)?;
+        let (near, _) = Side::start(&Role::Near(near, address), &placement.near, near.environment(address)?)?;
         let pair = Self { near, far: far.map(|(side, _)| side), stop_far };
         pair.rest()?;
         Ok(pair)

@@ -24,10 +24,12 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 
+use measures::Measure;
 pub use output::{Json, Table};
 use placement::Placement;
 use row::{LEAST_REPEATS, Report};
 use runner::Settings;
+use side::Effort;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,6 +55,12 @@ the distance between the quartiles divided by the median. Beyond 20 %, with fewe
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct Options {
     /// Write the table to FILE as JSON too; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -75,29 +83,77 @@ pub struct Args {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Command {
+    /// Measure the C libraries beside the Rust API
+    ///
+    /// 64-byte calls by naaice_ap2.h and by naa.h, by a program that polls, and from Python if python3 can import naa;
+    /// what a program costs that waits for ten seconds.
+    #[command(after_help = CAPI_EXAMPLES)]
+    Capi(Options),
     /// One end of a measurement
     #[command(hide = true)]
     Side(side::Args),
 }
 
+const CAPI_EXAMPLES: &str = "\
+Examples:
+  naa bench capi                         everything, in four minutes, on an idle machine
+  naa bench capi --json capi.json        the table for programs; - is standard output
+  naa bench capi --only naa_wait         what has this in its name
+  naa bench capi --quick                 a look in half a minute, which is no verdict
+  PATH=venv/bin:$PATH naa bench capi     with the Python that has the package `naa`
+
+Each side is a process with a server of its own, which is another process, over the embedded provider on \
+loopback. Sides take turns; figures, spread and verdicts are as `naa bench --help` says. The functions are called as \
+from C, by pointers, but are part of this program: what a shared library adds is a jump.";
+
 const QUICK_REPEATS: u32 = 3;
+
+/// What is measured together.
+struct Suite {
+    command: &'static str,
+    measures: Vec<Measure>,
+    /// How long those wait that only wait, without `--quick` and with.
+    idle_seconds: [f64; 2],
+}
+
+impl Suite {
+    fn network() -> Self {
+        let idle_seconds = [Effort::USUAL, Effort::QUICK].map(|effort| effort.idle_seconds);
+        Self { command: "naa bench", measures: measures::all(), idle_seconds }
+    }
+
+    fn capi() -> Self {
+        Self { command: "naa bench capi", measures: measures::capi::all(), idle_seconds: [10.0, 2.0] }
+    }
+
+    fn effort(&self, quick: bool) -> Effort {
+        let [usual, short] = self.idle_seconds;
+        if quick {
+            Effort { idle_seconds: short, ..Effort::QUICK }
+        } else {
+            Effort { idle_seconds: usual, ..Effort::USUAL }
+        }
+    }
+}
 
 /// # Errors
 /// If something cannot be measured, or its results not written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Some(Command::Side(side)) => side::run(side),
-        None => bench(args),
+        Some(Command::Capi(options)) => bench(options, Suite::capi()),
+        None => bench(&args.options, Suite::network()),
     }
 }
 
-fn bench(args: &Args) -> anyhow::Result<()> {
-    let mut measures = measures::all();
+fn bench(args: &Options, suite: Suite) -> anyhow::Result<()> {
+    let effort = suite.effort(args.quick);
+    let Suite { command, mut measures, .. } = suite;
     if let Some(text) = &args.only {
         measures.retain(|measure| measure.is_about(text));
         ensure!(
             !measures.is_empty(),
-            "no measurement has {text:?} in its name; `naa bench --list` has the names"
+            "no measurement has {text:?} in its name; `{command} --list` has the names"
         );
     }
     let json = args.json.as_deref().map(Json::open).transpose()?;
@@ -106,24 +162,29 @@ fn bench(args: &Args) -> anyhow::Result<()> {
         return measures.iter().flat_map(|measure| measure.names()).try_for_each(|name| table.line(&name));
     }
     let repeats = args.repeats.unwrap_or(if args.quick { QUICK_REPEATS } else { LEAST_REPEATS });
-    let effort = if args.quick { side::Effort::QUICK } else { side::Effort::USUAL };
     let placement = if args.unpinned { Placement::default() } else { Placement::halves()? };
     table.line(&placement::describe(&placement))?;
+    if measures.iter().any(Measure::needs_python)
+        && let Err(why) = sides::python::look()
+    {
+        measures.retain(|measure| !measure.needs_python());
+        table.line(&format!("calls from Python are not measured: {why}"))?;
+    }
     let settings = Settings { repeats, effort, quick: args.quick, placement };
     let rows = runner::run(&measures, args.only.as_deref(), &settings, &table)?;
     let report = Report { rows };
     table.line("")?;
-    table.line(&summary(&report, repeats, args.quick))?;
+    table.line(&summary(&report, repeats, args.quick, command))?;
     json.map_or(Ok(()), |json| json.write(&report))
 }
 
-fn summary(report: &Report, repeats: u32, quick: bool) -> String {
+fn summary(report: &Report, repeats: u32, quick: bool, command: &str) -> String {
     let judged = || report.rows.iter().filter(|row| row.target != row::Target::Report);
     let targets = judged().count();
     let targets = format!("{targets} target{}", if targets == 1 { "" } else { "s" });
     if quick || repeats < LEAST_REPEATS {
         let why = if quick { "--quick measures for too short a time".into() } else { few(repeats) };
-        return format!("{targets} without a verdict: {why}; `naa bench` gives one");
+        return format!("{targets} without a verdict: {why}; `{command}` gives one");
     }
     let count = |verdict| judged().filter(|row| row.verdict() == verdict).count();
     let (met, missed, unclear) = (count("pass"), count("MISSED"), count("no verdict"));

@@ -1,5 +1,7 @@
 //! What is measured, against what, and what it shall come to.
 
+pub(crate) mod capi;
+
 use crate::{
     row::Target::{self, AtLeast, AtMost, Report},
     sides::{
@@ -64,6 +66,10 @@ impl Measure {
             Self::Turns(turns) => turns.rows.iter().map(|row| row.name.clone()).collect(),
             Self::Idle => crate::idle::names(),
         }
+    }
+
+    pub(crate) fn needs_python(&self) -> bool {
+        matches!(self, Self::Turns(turns) if turns.contenders.iter().any(|one| one.near == Near::Python))
     }
 
     pub(crate) fn is_about(&self, text: &str) -> bool {
@@ -239,9 +245,10 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_rows_name_contenders() {
-        let names: Vec<_> = all().iter().flat_map(Measure::names).collect();
+        let all: Vec<_> = [all(), capi::all()].concat();
+        let names: Vec<_> = all.iter().flat_map(Measure::names).collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
-        for measure in all() {
+        for measure in all {
             let Measure::Turns(turns) = measure else { continue };
             let all = turns.contenders.len();
             assert!(turns.rows.iter().all(|row| row.ours < all && row.reference.is_none_or(|at| at < all)));

@@ -20,7 +20,12 @@ fn text(bytes: &[u8]) -> String {
 /// Rows of a measurement with few repeats.
 #[track_caller]
 fn rows(only: &str) -> Vec<Value> {
-    let output = bench(&["--quick", "--repeats", "2", "--json", "-", "--only", only]);
+    rows_of(&[], only)
+}
+
+#[track_caller]
+fn rows_of(suite: &[&str], only: &str) -> Vec<Value> {
+    let output = bench(&[suite, &["--quick", "--repeats", "2", "--json", "-", "--only", only]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
     let rows = report["rows"].as_array().expect("rows").clone();
@@ -60,6 +65,17 @@ fn calls_are_compared_with_two_things() {
 }
 
 #[test]
+fn c_libraries_are_compared_with_the_rust_api() {
+    let rows = rows_of(&["capi"], "naa_");
+    let rows: Vec<_> = rows.iter().filter(|row| row["target"] != "report").collect();
+    let targets: Vec<_> = rows.iter().map(|row| row["target"].as_str().expect("a target")).collect();
+    assert_eq!(targets, ["<= 1.05", "<= 1.05", "<= 1.2", "<= 1.0"]);
+    let (calls, blocked) = rows.split_at(3);
+    assert!(calls.iter().all(|row| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)), "{calls:?}");
+    assert_eq!((&blocked[0]["unit"], &blocked[0]["reference"]), (&"%".into(), &Value::Null));
+}
+
+#[test]
 fn the_engine_is_measured_without_another_end() {
     assert_eq!(rows("roce ").len(), 3);
 }
@@ -77,6 +93,8 @@ fn what_is_not_there_or_cannot_be_written_is_refused_at_once() {
     let output = bench(&["--only", "no such thing"]);
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("naa bench --list"), "{}", text(&output.stderr));
+    let output = bench(&["capi", "--only", "no such thing"]);
+    assert!(text(&output.stderr).contains("naa bench capi --list"), "{}", text(&output.stderr));
     let output = bench(&["--only", "roce ", "--json", "/nonexistent/bench.json"]);
     assert!(!output.status.success());
     assert!(

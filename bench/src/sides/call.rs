@@ -30,8 +30,21 @@ pub(crate) const BYTES: usize = 64;
 /// Besides the functions every server has.
 const POOLED: FunctionCode = FunctionCode::constant(100);
 pub(super) const TOUCH: FunctionCode = FunctionCode::constant(101);
+pub(super) const SLEEP: FunctionCode = FunctionCode::constant(102);
 
-/// A function of these measurements: changes the first bytes of the first output, which are its result.
+/// A function of these measurements on one region.
+fn info(code: FunctionCode, name: &str, pooled: bool, description: &str) -> FunctionInfo {
+    let parameter = Parameter {
+        direction: Direction::InOut,
+        kind: Kind::Bytes,
+        name: "data".into(),
+        description: "any bytes".into(),
+    };
+    let (name, description, parameters) = (name.into(), description.into(), vec![parameter]);
+    FunctionInfo { code, name, description, pooled, parameters }
+}
+
+/// Changes the first bytes of the first output, which are its result.
 #[derive(Debug)]
 struct Own {
     info: FunctionInfo,
@@ -40,15 +53,7 @@ struct Own {
 
 impl Own {
     fn shared(code: FunctionCode, name: &str, pooled: bool, bytes: usize) -> Arc<dyn Function> {
-        let parameter = Parameter {
-            direction: Direction::InOut,
-            kind: Kind::Bytes,
-            name: "data".into(),
-            description: "any bytes".into(),
-        };
-        let (name, parameters) = (name.into(), vec![parameter]);
-        let description = "adds 1 to the first bytes".into();
-        Arc::new(Self { info: FunctionInfo { code, name, description, pooled, parameters }, bytes })
+        Arc::new(Self { info: info(code, name, pooled, "adds 1 to the first bytes"), bytes })
     }
 }
 
@@ -69,12 +74,34 @@ impl Function for Own {
     }
 }
 
+/// Takes as many microseconds as its first 8 bytes say, and changes nothing.
+#[derive(Debug)]
+struct Sleep(FunctionInfo);
+
+impl Function for Sleep {
+    fn info(&self) -> &FunctionInfo {
+        &self.0
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+        let bytes = call.parts().take_output(0).and_then(|bytes| bytes.first_chunk().copied());
+        let too_small = Failure::OutputTooSmall { output: 0, needed: Some(size_of::<u64>() as u64) };
+        thread::sleep(Duration::from_micros(u64::from_le_bytes(bytes.ok_or(too_small)?)));
+        call.set_produced(0, size_of::<u64>());
+        Ok(())
+    }
+}
+
 /// An accelerator with as many sessions of one host as there may be at all.
 pub(super) fn serve(wait: Wait) -> anyhow::Result<(SocketAddr, Running)> {
     let mut config = Config::new(SocketAddr::new(free_loopback()?, 0));
     config.wait = wait.into();
     config.max_sessions_per_peer = config.max_sessions;
-    let own = [Own::shared(POOLED, "bench-pooled", true, BYTES), Own::shared(TOUCH, "bench-touch", false, 1)];
+    let own = [
+        Own::shared(POOLED, "bench-pooled", true, BYTES),
+        Own::shared(TOUCH, "bench-touch", false, 1),
+        Arc::new(Sleep(info(SLEEP, "bench-sleep", true, "takes as many microseconds as are in it"))),
+    ];
     let server = Server::start(config, functions::registry(own)?)?;
     Ok((server.address(), Box::new(server)))
 }
@@ -116,25 +143,33 @@ impl Caller {
         Ok(self.session.call(self.function)?)
     }
 
-    /// Each call has added 1 to each byte.
     fn check(&self) -> anyhow::Result<()> {
-        let expected = [(self.calls % 256) as u8; BYTES];
-        ensure!(self.session.lease(0)? == expected, "wrong result after {} calls", self.calls);
-        Ok(())
+        check(self.session.lease(0)?, self.calls)
     }
 }
 
 impl Measure for Caller {
     fn run(&mut self, effort: &Effort) -> anyhow::Result<Work> {
-        let mut times = Vec::with_capacity(effort.calls as usize);
-        for _ in 0..effort.calls {
-            let start = Instant::now();
-            self.call()?;
-            times.push(start.elapsed().as_nanos() as u64);
-        }
+        let work = time_calls(effort.calls, || self.call())?;
         self.check()?;
-        Ok(latency(&mut times))
+        Ok(work)
     }
+}
+
+pub(super) fn time_calls(calls: u32, mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Work> {
+    let mut times = Vec::with_capacity(calls as usize);
+    for _ in 0..calls {
+        let start = Instant::now();
+        call()?;
+        times.push(start.elapsed().as_nanos() as u64);
+    }
+    Ok(latency(&mut times))
+}
+
+/// Each call has added 1 to each byte.
+pub(super) fn check(data: &[u8], calls: u64) -> anyhow::Result<()> {
+    ensure!(data == [(calls % 256) as u8; BYTES], "wrong result after {calls} calls");
+    Ok(())
 }
 
 /// Sessions of one device, a thread each.

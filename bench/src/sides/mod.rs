@@ -1,10 +1,12 @@
 //! The ends of all measurements.
 
 pub(crate) mod call;
+pub(crate) mod capi;
 mod connect;
 pub(crate) mod engine;
 mod fill;
 mod idle;
+pub(crate) mod python;
 mod rpc;
 mod tcp_stream;
 mod udp_ping;
@@ -14,6 +16,8 @@ pub(crate) mod write;
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
+use mrsp::builtin;
+use roce_udp::free_loopback;
 use serde::{Deserialize, Serialize};
 use verbs::WaitMode;
 
@@ -80,6 +84,8 @@ pub(crate) enum Near {
     TcpStream,
     /// Microseconds of the median call.
     Call(call::Calls),
+    C(capi::Calls),
+    Python,
     UdpPing(Wait),
     Rpc,
     /// Calls per second of so many sessions.
@@ -88,11 +94,27 @@ pub(crate) enum Near {
     Connect(u64),
     /// Does nothing, with so many sessions.
     Idle(u32),
+    /// Per cent of a core while `naa_wait` waits.
+    Blocked,
     /// Nanoseconds.
     Engine(engine::What),
 }
 
 impl Near {
+    /// What the process finds in its environment besides what all have: where C libraries look for what they use.
+    pub(crate) fn environment(self, far: Option<SocketAddr>) -> anyhow::Result<Vec<(&'static str, String)>> {
+        let function = match self {
+            Self::C(_) | Self::Python => builtin::INCREMENT,
+            Self::Blocked => call::SLEEP,
+            _ => return Ok(Vec::new()),
+        };
+        let far = far.context("this measurement needs another end")?;
+        Ok(vec![
+            (naa_host::SPEC_VARIABLE, format!("{far}:{}:1", function.get())),
+            (naa_host::LOCAL_IP_VARIABLE, free_loopback()?.to_string()),
+        ])
+    }
+
     pub(crate) fn start(self, far: Option<SocketAddr>) -> anyhow::Result<Box<dyn Measure>> {
         let towards = || far.context("this measurement needs another end");
         Ok(match self {
@@ -100,6 +122,9 @@ impl Near {
             Self::UdpStream(packets) => Box::new(udp_stream::Source::connect(packets, towards()?)?),
             Self::TcpStream => Box::new(tcp_stream::Source::connect(towards()?)?),
             Self::Call(calls) => Box::new(call::Caller::connect(calls, towards()?)?),
+            Self::C(calls) => Box::new(capi::Caller::connect(calls, towards()?)?),
+            Self::Blocked => Box::new(capi::Blocked::connect()?),
+            Self::Python => Box::new(python::Caller::connect(towards()?)?),
             Self::UdpPing(wait) => Box::new(udp_ping::Caller::connect(wait, towards()?)?),
             Self::Rpc => Box::new(rpc::Caller::connect(towards()?)?),
             Self::Sessions(count) => Box::new(call::Crowd::connect(count, towards()?)?),
