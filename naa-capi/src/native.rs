@@ -9,7 +9,7 @@ mod any;
 mod arguments;
 mod buffer;
 mod call;
-mod mapped;
+pub(crate) mod mapped;
 mod options;
 mod outcome;
 mod regions;

@@ -238,8 +238,14 @@ impl Session {
         let _ = self.link.wait(WaitMode::Spin, Some(now));
     }
 
-    pub(crate) fn wait_mode(&self) -> WaitMode {
+    /// How waiting threads wait.
+    pub fn wait_mode(&self) -> WaitMode {
         self.wait
+    }
+
+    /// From now on.
+    pub fn set_wait_mode(&mut self, wait: WaitMode) {
+        self.wait = wait;
     }
 
     pub(crate) fn shares_device_with(&self, other: &Self) -> bool {

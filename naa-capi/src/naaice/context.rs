@@ -5,6 +5,7 @@
 
 use std::{
     alloc::handle_alloc_error,
+    collections::BTreeSet,
     ptr::NonNull,
     sync::{
         Mutex, PoisonError,
@@ -86,14 +87,9 @@ pub(crate) const DEFAULT_RETRY_COUNT: u8 = 7;
 #[repr(C, align(16))]
 struct Block([u8; 160]);
 
-/// Contexts that were left to the program, which may free them or not: so a leak checker sees that somebody knows them.
-static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
-
-#[derive(Debug)]
-struct Left(#[allow(dead_code, reason = "never followed: the program may have freed it")] NonNull<Block>);
-
-// SAFETY: never followed.
-unsafe impl Send for Left {}
+/// Addresses of contexts that were left to the program, so that a leak checker sees that somebody knows them. One that
+/// the program frees is given out again: there are no more than it leaves lying about.
+static LEFT: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 /// The struct, and the arrays that its pointers lead to.
 #[derive(Debug)]
@@ -287,7 +283,7 @@ impl Drop for Public {
         self.set_peers(Vec::new());
         self.set_internals(Vec::new());
         if self.left {
-            LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(Left(self.block));
+            LEFT.lock().unwrap_or_else(PoisonError::into_inner).insert(self.block.addr().get());
         } else {
             // SAFETY: from `calloc` in `new`, and given back once.
             unsafe { libc::free(self.block.as_ptr().cast()) };

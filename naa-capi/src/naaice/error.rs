@@ -23,6 +23,8 @@ pub(crate) enum Error {
     TooLarge { what: &'static str, index: usize, bytes: usize, limit: u64 },
     #[error("parameter {0} is NULL or ends beyond the address space")]
     Memory(usize),
+    #[error("parameter {index}: {problem}")]
+    Unmapped { index: usize, problem: String },
     #[error("accelerator address {0:#x} is beyond 56 bits; start at a lower one")]
     Address(u64),
     #[error(

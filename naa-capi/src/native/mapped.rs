@@ -4,14 +4,14 @@ use std::io;
 
 /// What the device will do with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub(crate) enum Use {
     Read,
     Write,
 }
 
 /// Whether `len` bytes, at least 1, at `addr` are mapped for `usage`: all pages mapped, the first and the last with the
 /// permission. A kernel that cannot say it is believed to agree.
-pub(super) fn check(addr: usize, len: usize, usage: Use) -> Result<(), String> {
+pub(crate) fn check(addr: usize, len: usize, usage: Use) -> Result<(), String> {
     if addr == 0 {
         return Err("addr is NULL; only regions of 0 bytes and internal ones may have none".to_owned());
     }

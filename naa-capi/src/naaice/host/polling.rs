@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use naa_host::Stage;
+use naa_host::{Stage, WaitMode};
 
 use super::{
     super::{context::State, error::Error},
@@ -15,8 +15,6 @@ const NAP: Duration = Duration::from_millis(100);
 const AT_ONCE: Duration = Duration::from_micros(10);
 /// Who waits without end looks this often whether the regions are to be given up.
 const LOOK: Duration = Duration::from_secs(1);
-/// Who spins looks at the clock every so many times.
-const SPINS: u32 = 64;
 
 /// Whether the program does nothing but poll.
 #[derive(Debug, Default)]
@@ -62,18 +60,16 @@ impl Host {
 
     /// `naaice_poll_cq_busy`: the same, without sleeping.
     pub(crate) fn spin(&mut self) -> Result<(), Error> {
-        let timeout = self.timeout();
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        loop {
-            for _ in 0..SPINS {
-                if self.step()? == Poll::Done {
-                    return Ok(());
-                }
-                std::hint::spin_loop();
-            }
-            if let Some(timeout) = timeout.filter(|_| deadline.is_some_and(|until| Instant::now() >= until)) {
-                return Err(Error::TimedOut(timeout));
-            }
+        self.set_wait_mode(WaitMode::Spin);
+        let spun = self.wait();
+        self.set_wait_mode(WaitMode::default());
+        spun
+    }
+
+    /// Of calls; who agrees on regions sleeps.
+    fn set_wait_mode(&mut self, mode: WaitMode) {
+        if let Phase::Session(session) = &mut self.phase {
+            session.set_wait_mode(mode);
         }
     }
 

@@ -12,6 +12,7 @@ use super::{
     super::{context::State, error::Error},
     AGREE_LIMIT, AGREE_LIMIT_PER_GIB, Host, Phase,
 };
+use crate::native::mapped::{self, Use};
 
 /// A region as it is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,17 @@ impl Terms {
         let parameters = self.parameters.iter().map(|role| role.size);
         let bytes: usize = parameters.chain(self.internals.iter().map(|&(_, size)| size)).sum();
         AGREE_LIMIT + AGREE_LIMIT_PER_GIB.mul_f64(bytes as f64 / f64::from(1 << 30))
+    }
+
+    /// What is not mapped would end the program as soon as the device looks at it.
+    fn check_memory(&self) -> Result<(), Error> {
+        let parameters = self.parameters.iter().enumerate().filter(|(_, role)| role.size > 0);
+        for (index, role) in parameters {
+            let usage = if role.output { Use::Write } else { Use::Read };
+            mapped::check(role.addr.addr(), role.size, usage)
+                .map_err(|problem| Error::Unmapped { index, problem })?;
+        }
+        Ok(())
     }
 
     fn buffers(&self) -> Result<Vec<Buffer>, Error> {
@@ -175,6 +187,7 @@ impl Host {
         let Phase::Opening(opening) = &mut self.phase else {
             return Err(self.not_now("a registration of regions", "after naaice_setup_connection"));
         };
+        terms.check_memory()?;
         opening.prepare(&terms.params()?, Some(terms.buffers()?))?;
         self.registered = Some(terms);
         Ok(())
