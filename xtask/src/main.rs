@@ -1,8 +1,11 @@
 //! Build, check and test commands of the project: `cargo xtask --help`.
 
+mod bindings;
 mod check_icrc;
 mod fuzz;
+mod header;
 mod hostile;
+mod install;
 mod interop;
 mod loom;
 mod metadata;
@@ -30,7 +33,8 @@ Examples:
   cargo xtask rxe-vm -- ibv_devinfo      a program of rdma-core on a kernel soft-RoCE device
   cargo xtask rxe-vm -p x.pcap -- 'rping -s -a 10.9.0.1 & ip netns exec peer ./my-client 10.9.0.1'
   cargo xtask interop --only 'verbs -> embedded, IPv6'
-  cargo xtask check-icrc x.pcap";
+  cargo xtask check-icrc x.pcap
+  cargo xtask install --prefix ~/.local  program, libraries, headers; `cargo xtask install --help` tells more";
 
 /// Build, check and test commands of the project
 #[derive(Debug, Parser)]
@@ -48,6 +52,8 @@ enum Command {
     Test(test::Options),
     /// Run the simulation suite
     Sim(sim::Options),
+    /// Make naa-capi/include/naa.h of the files that implement it
+    Header(header::Options),
     /// Attack a server in every way known: one table of answers, counters, and what others noticed
     Hostile(hostile::Options),
     /// Check the models of lock-free code under every order of their steps
@@ -68,6 +74,14 @@ enum Command {
     RxeBench(rxe_bench::Options),
     /// Check every RoCEv2 packet in captures: invariant CRC, headers, order on its connection
     CheckIcrc(check_icrc::Options),
+    /// Install the program, the C libraries and headers, what pkg-config and CMake find, manual pages, completions, a unit
+    Install(install::Options),
+    /// Take away what `install` put below a prefix
+    Uninstall(install::Uninstall),
+    /// Install below a temporary prefix, look at everything, and build and run C projects against it
+    InstallTest(install::trial::Options),
+    /// Build what is for another language, and test it against `naa serve`
+    Bindings(bindings::Options),
 }
 
 fn main() -> ExitCode {
@@ -75,6 +89,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Test(options) => test::run(options),
         Command::Sim(options) => sim::run(options),
+        Command::Header(options) => header::run(options),
         Command::Hostile(options) => hostile::run(options),
         Command::Loom => loom::run(),
         Command::Fuzz(options) => fuzz::run(options),
@@ -83,6 +98,10 @@ fn main() -> ExitCode {
         Command::Interop(options) => interop::run(options),
         Command::RxeBench(options) => rxe_bench::run(options),
         Command::CheckIcrc(options) => check_icrc::run(options),
+        Command::Install(options) => install::run(options),
+        Command::Uninstall(options) => install::uninstall(options),
+        Command::InstallTest(options) => install::trial::run(options),
+        Command::Bindings(options) => bindings::run(options),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

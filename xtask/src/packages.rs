@@ -13,6 +13,9 @@ pub(crate) enum User {
     RxeVm,
     RpingMatrix,
     Interop,
+    Install,
+    Fortran,
+    Python,
 }
 
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub(crate) struct Needed {
 }
 
 const VM: &[User] = &[User::RxeVm, User::RpingMatrix, User::Interop];
+
+const INSTALL: &[User] = &[User::Install];
 
 const PACKAGES: &[Needed] = &[
     Needed { probe: "c++", package: "g++", why: "compiles libFuzzer", users: &[User::Fuzz] },
@@ -50,6 +55,34 @@ const PACKAGES: &[Needed] = &[
         why: "a second opinion on captures",
         users: &[User::Interop],
     },
+    Needed {
+        probe: "gfortran",
+        package: "gfortran",
+        why: "compiles the module of Fortran",
+        users: &[User::Fortran],
+    },
+    Needed { probe: "make", package: "make", why: "builds its example", users: &[User::Fortran] },
+    Needed {
+        probe: "python3",
+        package: "python3-venv",
+        why: "the package of Python",
+        users: &[User::Python],
+    },
+    Needed { probe: "cc", package: "gcc", why: "C projects against an installation", users: INSTALL },
+    Needed { probe: "c++", package: "g++", why: "its headers from C++", users: INSTALL },
+    Needed { probe: "make", package: "make", why: "a project of make", users: INSTALL },
+    Needed { probe: "pkg-config", package: "pkg-config", why: "finds the libraries for it", users: INSTALL },
+    Needed {
+        probe: "cmake",
+        package: "cmake",
+        why: "a project of CMake; naa itself builds without",
+        users: INSTALL,
+    },
+    Needed { probe: "nm", package: "binutils", why: "lists symbols", users: INSTALL },
+    Needed { probe: "man", package: "man-db", why: "renders manual pages", users: INSTALL },
+    Needed { probe: "zsh", package: "zsh", why: "reads its completions", users: INSTALL },
+    Needed { probe: "fish", package: "fish", why: "reads its completions", users: INSTALL },
+    Needed { probe: "ip", package: "iproute2", why: "brings up a network for them", users: INSTALL },
 ];
 
 fn missing(user: User) -> Vec<&'static Needed> {

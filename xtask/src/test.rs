@@ -1,6 +1,7 @@
 //! `test`: every check and test in order, each with a limit, and a table at the end.
 
 use crate::{
+    bindings,
     packages::{self, User},
     repo, table,
 };
@@ -52,6 +53,7 @@ use Program::{Cargo, Naa, Xtask};
 
 const CHECKS: &[Step] = &[
     Step::new("tidy", Xtask, &["tidy"]),
+    Step::new("header", Xtask, &["header", "--check"]),
     Step::new("clippy", Cargo, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     // Release, as everything below it, so that each crate is built once.
     Step::new("test", Cargo, &["test", "--workspace", "--release"]),
@@ -66,6 +68,9 @@ const SHORT: &[Step] = &[
     Step::new("sim", Xtask, &["sim", "--seeds", "1000"]),
     Step::new("hostile", Xtask, &["hostile", "--quick"]),
     Step::new("demo", Naa, &["demo"]),
+    Step::new("install-test", Xtask, &["install-test"]).needs(User::Install),
+    Step::new("fortran", Xtask, &["bindings", "fortran"]).needs(User::Fortran),
+    Step::new("python", Xtask, &["bindings", "python"]).needs(User::Python),
     Step::new("fuzz", Xtask, &["fuzz", "--seconds", "5"]).needs(User::Fuzz),
     Step::new("rping-matrix", Xtask, &["rping-matrix", "--quick"]).needs(User::RpingMatrix),
     Step::new("interop", Xtask, &["interop", "--quick"]).needs(User::Interop),
@@ -75,6 +80,9 @@ const LONG: &[Step] = &[
     Step::new("sim", Xtask, &["sim", "--seeds", "10000"]),
     Step::new("hostile", Xtask, &["hostile"]),
     Step::new("demo", Naa, &["demo", "--full"]),
+    Step::new("install-test", Xtask, &["install-test", "--verbs"]).needs(User::Install),
+    Step::new("fortran", Xtask, &["bindings", "fortran"]).needs(User::Fortran),
+    Step::new("python", Xtask, &["bindings", "python"]).needs(User::Python),
     Step::new("fuzz", Xtask, &["fuzz", "--seconds", "60"]).needs(User::Fuzz),
     Step::new("rping-matrix", Xtask, &["rping-matrix"]).needs(User::RpingMatrix),
     Step::new("interop", Xtask, &["interop"]).needs(User::Interop),
@@ -138,6 +146,7 @@ fn perform(step: &Step, xtask: OsString, left: Duration) -> Result<Outcome> {
         .context("cannot run timeout (Debian package coreutils)")?;
     Ok(match status.code() {
         Some(0) => Outcome::Passed,
+        Some(code) if code == i32::from(bindings::SKIPPED) => Outcome::Skipped("see above".to_owned()),
         Some(124 | 137) => Outcome::Failed("time is up".to_owned()),
         _ => Outcome::Failed(status.to_string()),
     })
