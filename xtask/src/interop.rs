@@ -2,7 +2,7 @@
 //! kernel soft-RoCE device.
 
 mod plan;
-mod rows;
+pub(crate) mod rows;
 
 use crate::{
     check_icrc,

@@ -1,6 +1,7 @@
 //! Build, check and test commands of the project: `cargo xtask --help`.
 
 mod bindings;
+mod capi;
 mod check_icrc;
 mod fuzz;
 mod header;
@@ -33,6 +34,7 @@ Examples:
   cargo xtask rxe-vm -- ibv_devinfo      a program of rdma-core on a kernel soft-RoCE device
   cargo xtask rxe-vm -p x.pcap -- 'rping -s -a 10.9.0.1 & ip netns exec peer ./my-client 10.9.0.1'
   cargo xtask interop --only 'verbs -> embedded, IPv6'
+  cargo xtask capi --only naa_wait       a part of the C libraries' suite, under sanitizers
   cargo xtask check-icrc x.pcap
   cargo xtask install --prefix ~/.local  program, libraries, headers; `cargo xtask install --help` tells more";
 
@@ -70,6 +72,8 @@ enum Command {
     /// and IPv6, with path MTUs of 1024 and 4096, over networks that lose, double, delay and reorder packets, and
     /// within one machine and between two.
     Interop(interop::Options),
+    /// Build the C and C++ programs of tests/capi with sanitizers, and run them: every function, the wire, kills, cycles
+    Capi(capi::Options),
     /// Measure verbs on kernel soft-RoCE beside the kernel's own tools, and the embedded provider beside both
     RxeBench(rxe_bench::Options),
     /// Check every RoCEv2 packet in captures: invariant CRC, headers, order on its connection
@@ -96,6 +100,7 @@ fn main() -> ExitCode {
         Command::RxeVm(options) => rxe_vm::run(options),
         Command::RpingMatrix(options) => rping_matrix::run(options),
         Command::Interop(options) => interop::run(options),
+        Command::Capi(options) => capi::run(options),
         Command::RxeBench(options) => rxe_bench::run(options),
         Command::CheckIcrc(options) => check_icrc::run(options),
         Command::Install(options) => install::run(options),

@@ -16,6 +16,7 @@ pub(crate) enum User {
     Install,
     Fortran,
     Python,
+    Capi,
 }
 
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Needed {
 const VM: &[User] = &[User::RxeVm, User::RpingMatrix, User::Interop];
 
 const INSTALL: &[User] = &[User::Install];
+
+const C_PROGRAMS: &[User] = &[User::Install, User::Capi];
 
 const PACKAGES: &[Needed] = &[
     Needed { probe: "c++", package: "g++", why: "compiles libFuzzer", users: &[User::Fuzz] },
@@ -68,8 +71,8 @@ const PACKAGES: &[Needed] = &[
         why: "the package of Python",
         users: &[User::Python],
     },
-    Needed { probe: "cc", package: "gcc", why: "C projects against an installation", users: INSTALL },
-    Needed { probe: "c++", package: "g++", why: "its headers from C++", users: INSTALL },
+    Needed { probe: "cc", package: "gcc", why: "programs in C, and sanitizers", users: C_PROGRAMS },
+    Needed { probe: "c++", package: "g++", why: "programs in C++", users: C_PROGRAMS },
     Needed { probe: "make", package: "make", why: "a project of make", users: INSTALL },
     Needed { probe: "pkg-config", package: "pkg-config", why: "finds the libraries for it", users: INSTALL },
     Needed {
@@ -78,7 +81,7 @@ const PACKAGES: &[Needed] = &[
         why: "a project of CMake; naa itself builds without",
         users: INSTALL,
     },
-    Needed { probe: "nm", package: "binutils", why: "lists symbols", users: INSTALL },
+    Needed { probe: "nm", package: "binutils", why: "lists symbols", users: C_PROGRAMS },
     Needed { probe: "man", package: "man-db", why: "renders manual pages", users: INSTALL },
     Needed { probe: "zsh", package: "zsh", why: "reads its completions", users: INSTALL },
     Needed { probe: "fish", package: "fish", why: "reads its completions", users: INSTALL },

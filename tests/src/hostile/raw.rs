@@ -316,6 +316,19 @@ impl RawPeer {
         }
     }
 
+    /// The next packet of any connection, as it came.
+    pub fn hear_bytes(&mut self, within: Duration) -> Result<Option<Vec<u8>>, String> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some((_, bytes)) = self.heard.pop_front() {
+                return Ok(Some(bytes));
+            }
+            if !self.pump(deadline)? && Instant::now() >= deadline {
+                return Ok(None);
+            }
+        }
+    }
+
     /// An acknowledgement, or something like it, of all that has come.
     pub fn acknowledge(&mut self, wire: &Wire, syndrome: Syndrome) -> Result<(), String> {
         let mut packet = blank(opcode::ACKNOWLEDGE, wire.remote_qpn, wire.epsn.minus(1));

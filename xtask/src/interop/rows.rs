@@ -4,27 +4,27 @@ use super::plan::{Boot, Step};
 use serde::Serialize;
 
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Row {
-    pub(super) label: String,
-    pub(super) case: String,
+pub(crate) struct Row {
+    pub(crate) label: String,
+    pub(crate) case: String,
     /// "ok", or why not.
-    pub(super) result: String,
-    pub(super) seconds: f64,
-    pub(super) note: String,
+    pub(crate) result: String,
+    pub(crate) seconds: f64,
+    pub(crate) note: String,
 }
 
 impl Row {
-    pub(super) fn passed(&self) -> bool {
+    pub(crate) fn passed(&self) -> bool {
         self.result == "ok"
     }
 
     /// One that the machine did not write.
-    pub(super) fn ours(label: &str, case: &str, result: String) -> Self {
+    pub(crate) fn ours(label: &str, case: &str, result: String) -> Self {
         Self { label: label.to_owned(), case: case.to_owned(), result, seconds: 0.0, note: String::new() }
     }
 
     /// A line `ROW|LABEL|CASE|RESULT|SECONDS|NOTE`.
-    fn read(line: &str) -> Option<Self> {
+    pub(crate) fn read(line: &str) -> Option<Self> {
         let mut cells = line.strip_prefix("ROW|")?.split('|').map(str::to_owned);
         let (label, case, result) = (cells.next()?, cells.next()?, cells.next()?);
         let seconds = cells.next()?.parse().ok()?;
@@ -68,7 +68,7 @@ fn is_judged(counter: &str) -> bool {
 }
 
 /// What a label's rows come to: how many passed, and the time they took.
-pub(super) fn summary(rows: &[Row]) -> Vec<[String; 4]> {
+pub(crate) fn summary(rows: &[Row]) -> Vec<[String; 4]> {
     let mut labels: Vec<&str> = Vec::new();
     for row in rows {
         if !labels.contains(&row.label.as_str()) {

@@ -1,0 +1,73 @@
+//! Peers that are killed at random moments: the other side is told in time, and no result is wrong.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{process::Process, programs, row::Row, run::Stage};
+
+/// Most of a victim's time is waiting.
+const AT_ONCE: usize = 40;
+const TIMES: u64 = 30;
+const TIMES_LONG: u64 = 1000;
+/// More than the program allows itself.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// One kill, by a program that is its own judge; `seed` decides who, when, and by which functions it waits.
+fn once(stage: &Stage<'_>, seed: u64) -> Result<String, String> {
+    let places = stage.places();
+    let mut command = programs::command(&stage.options.programs.join("kill"), stage.options, &places);
+    command.arg(seed.to_string());
+    let mut process = Process::start(&mut command, &stage.folder)?;
+    let said =
+        process.succeed(LIMIT * stage.options.slowness).map_err(|why| format!("seed {seed}: {why}"))?;
+    let note = said.lines().rev().find_map(|line| line.strip_prefix("note: "));
+    note.map(str::to_owned).ok_or_else(|| format!("seed {seed}: it says nothing of it"))
+}
+
+/// One row for each way of waiting, with the slowest answer.
+pub(super) fn perform(stage: &Stage<'_>, done: &(impl Fn(Row) + Sync)) {
+    let start = Instant::now();
+    let times = if stage.options.long { TIMES_LONG } else { TIMES };
+    let first = stage.options.seed;
+    println!("kills: seeds {first} to {}", first + times - 1);
+    let queue = Mutex::new((first..first + times).collect::<VecDeque<_>>());
+    let told = Mutex::new(Vec::new());
+    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(seed) = take() {
+                    let result = once(stage, seed);
+                    told.lock().unwrap_or_else(PoisonError::into_inner).push(result);
+                }
+            });
+        }
+    });
+    let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut by_way: Vec<(String, u64, u64)> = Vec::new();
+    for result in &told {
+        match result {
+            Ok(note) => {
+                let (way, took) = note.rsplit_once(' ').unwrap_or((note, "0"));
+                let took: u64 = took.parse().unwrap_or(0);
+                match by_way.iter_mut().find(|(name, ..)| name == way) {
+                    Some((_, count, slowest)) => {
+                        *count += 1;
+                        *slowest = took.max(*slowest);
+                    }
+                    None => by_way.push((way.to_owned(), 1, took)),
+                }
+            }
+            Err(why) => done(Row::new("kills", "a peer is killed", start.elapsed(), Err(why.clone()))),
+        }
+    }
+    by_way.sort();
+    for (way, count, slowest) in by_way {
+        let note = format!("{count} times, told after {slowest} ms at most, seeds from {first}");
+        done(Row::new("kills", &way, start.elapsed(), Ok(note)));
+    }
+}
