@@ -149,7 +149,7 @@ static void low_level_many(void) { without_device(low_level, MANY); }
 static void refused_many(void) { without_device(refused, MANY); }
 static void native_many(void) { without_device(native, MANY); }
 static void native_many_kept(void) { with_device(native, MANY); }
-static void master_many(void) { without_device(master, 2000); }
+static void master_many(void) { without_device(master, MANY); }
 
 static const struct row rows[] = {
     {"naa_create", "edges, 300 cycles", middleware_few, 60, false},
@@ -165,7 +165,7 @@ static const struct row rows[] = {
     {"naaice_setup_connection", "edges, 10000 refusals", refused_many, 1200, true},
     {"naa_session_connect", "edges, 10000 cycles", native_many, 1200, true},
     {"naa_session_connect", "edges, 10000 cycles, the device stays open", native_many_kept, 1200, true},
-    {"naaice_swnaa_init_master", "edges, 2000 cycles", master_many, 1200, true},
+    {"naaice_swnaa_init_master", "edges, 10000 cycles", master_many, 1200, true},
 };
 
 MAIN(rows)

@@ -168,6 +168,12 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_shutdown_master(
         let patience = u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis);
         master.shut_down(patience)?;
         registry::remove::<Handle>(*ctx)?;
+        for id in (0..=u8::MAX).take(master.program.places()) {
+            // SAFETY: the context lives, and has so many slots.
+            let prepared = unsafe { master.program.worker(id) };
+            // Of naaice_swnaa_init_worker, if no host came for it; else NULL.
+            let _ = registry::remove::<Worker>(prepared);
+        }
         // SAFETY: no slot is used, so no thread looks at it, and no function finds it any more.
         unsafe { master.program.free() };
         *ctx = std::ptr::null_mut();
