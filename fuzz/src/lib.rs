@@ -7,6 +7,7 @@
 mod cm_watch;
 mod device;
 mod mrsp_common;
+mod mrsp_layout;
 mod program;
 
 pub mod mrsp_builtin;

@@ -7,19 +7,69 @@ use mrsp::{
     plan::{Part, Prefix},
 };
 
-use crate::program::Program;
+use crate::{
+    mrsp_layout::{Arranged, arrange, check_host_plan, slot},
+    program::Program,
+};
+
+/// The longest WRITE, and elements of its list.
+const LONGEST: u32 = 300;
+const ELEMENTS: u32 = 4;
+/// Parameters that are written in pieces of that length are no longer.
+pub(crate) const SHORT: u64 = 1 << 16;
+
+/// A host's session.
+pub(crate) struct Host {
+    pub(crate) session: HostSession,
+    /// Not the symmetric layout.
+    pub(crate) arranged: Option<Arranged>,
+    /// WRITEs are short, and lists too.
+    small: bool,
+}
+
+impl Host {
+    pub(crate) fn plan(&self) -> CallPlan {
+        match (self.small, &self.arranged) {
+            (true, Some(_)) => {
+                CallPlan::default().with_longest_write(LONGEST.into()).with_most_pieces(ELEMENTS)
+            }
+            (false, Some(_)) => CallPlan::default().with_most_pieces(255),
+            (_, None) => CallPlan::default(),
+        }
+    }
+
+    /// What it planned for a peer with these regions.
+    pub(crate) fn check_plan(&self, plan: &CallPlan, peers: &[RemoteRegion]) {
+        match &self.arranged {
+            None => check_plan(plan, &sizes(self.session.requests()), peers),
+            Some(arranged) => {
+                check_immediates(plan);
+                let (pieces, longest) = if self.small { (ELEMENTS, LONGEST) } else { (255, u32::MAX) };
+                check_host_plan(plan, arranged, peers, pieces as usize, longest);
+            }
+        }
+    }
+}
 
 /// A session of what the program says, unless no session can be made of it.
-pub(crate) fn host(program: &mut Program<'_>) -> Option<HostSession> {
+pub(crate) fn host(program: &mut Program<'_>) -> Option<Host> {
     let start = if program.rarely(8) { program.u64() >> 8 } else { 0 };
     let config = HostConfig {
         address_start: NaaAddress::new(start)?,
         max_regions: program.pick(&[31, 255, 3]),
         dialect: program.pick(&[Dialect::Main, Dialect::Next]),
     };
-    let params: Vec<_> = (0..program.below(8)).map(|i| param(program, i)).collect();
+    let mut params: Vec<_> = (0..program.below(8)).map(|i| param(program, i)).collect();
     let internals: Vec<_> = (0..program.below(4)).map(|_| size(program)).collect();
-    HostSession::new(&config, &params, &internals).ok()
+    let arranged = arrange(program, &mut params);
+    let session = match &arranged {
+        None => HostSession::new(&config, &params, &internals),
+        Some(arranged) => HostSession::arranged(&config, &params, &internals, &arranged.placed),
+    };
+    // Large ones would go in millions.
+    let short = params.iter().all(|param| param.size <= SHORT);
+    let small = arranged.is_some() && short && program.flag();
+    Some(Host { session: session.ok()?, arranged, small })
 }
 
 fn param(program: &mut Program<'_>, index: usize) -> Param {
@@ -67,7 +117,15 @@ pub(crate) fn request(program: &mut Program<'_>) -> Vec<u8> {
     for _ in 0..regions[0].host.size % 6 {
         regions.push(region());
     }
-    codec::encode_request(&regions).expect("few regions")
+    if !program.flag() {
+        return codec::encode_request(&regions).expect("few regions");
+    }
+    let mut end = 0;
+    let slots: Vec<_> = (0..program.below(8)).map(|_| slot(program, &mut end)).collect();
+    if !program.rarely(8) {
+        regions[0].host.size = regions[0].host.size.max(end);
+    }
+    codec::encode_arranged(&regions, &slots).expect("few regions")
 }
 
 pub(crate) fn prefixes(program: &mut Program<'_>) -> Vec<Prefix> {
@@ -88,8 +146,7 @@ pub(crate) fn parts(program: &mut Program<'_>) -> Vec<Option<Part>> {
 /// Every write starts and ends in its parameter and goes to where the peer announced it; the last one alone has an
 /// immediate. `sizes` are the own regions', `peers` the other side's.
 pub(crate) fn check_plan(plan: &CallPlan, sizes: &[u32], peers: &[RemoteRegion]) {
-    let (last, before) = plan.writes().split_last().expect("a plan has a write");
-    assert!(last.immediate.is_some() && before.iter().all(|write| write.immediate.is_none()));
+    check_immediates(plan);
     for write in plan.writes() {
         let end = write.offset + u64::from(write.length);
         assert!(end <= u64::from(sizes[write.param]), "beyond parameter {}", write.param);
@@ -99,7 +156,13 @@ pub(crate) fn check_plan(plan: &CallPlan, sizes: &[u32], peers: &[RemoteRegion])
     }
 }
 
-/// Sizes of the parameters a host asked for.
+/// The last write alone has one.
+pub(crate) fn check_immediates(plan: &CallPlan) {
+    let (last, before) = plan.writes().split_last().expect("a plan has a write");
+    assert!(last.immediate.is_some() && before.iter().all(|write| write.immediate.is_none()));
+}
+
+/// Sizes of the parameters, or common regions, that a host asked for.
 pub(crate) fn sizes(requests: &[RegionRequest]) -> Vec<u32> {
     requests.iter().filter(|r| !r.is_internal()).map(|r| r.host.size).collect()
 }

@@ -3,19 +3,19 @@
 use mrsp::{CallPlan, ErrorCode, FunctionCode, HostSession, RemoteRegion, U24, codec, host::CallError};
 
 use crate::{
-    mrsp_common::{advertisement, check_plan, host, parts, sizes},
+    mrsp_common::{Host, advertisement, host, parts, sizes},
     program::Program,
 };
 
 pub fn run(data: &[u8]) {
     let mut program = Program::new(data);
-    let Some(mut session) = host(&mut program) else { return };
-    let mut plan = CallPlan::default();
+    let Some(mut host) = host(&mut program) else { return };
+    let mut plan = host.plan();
     while !program.is_over() {
-        let failed = session.is_failed();
-        step(&mut program, &mut session, &mut plan);
-        assert!(!failed || session.is_failed(), "a session is over for good");
-        assert!(!session.is_ready() || fits(&session));
+        let failed = host.session.is_failed();
+        step(&mut program, &mut host, &mut plan);
+        assert!(!failed || host.session.is_failed(), "a session is over for good");
+        assert!(!host.session.is_ready() || fits(&host.session));
     }
 }
 
@@ -29,7 +29,8 @@ fn fits(session: &HostSession) -> bool {
     peers.len() == asked.len() && peers.iter().zip(&asked).all(fits)
 }
 
-fn step(program: &mut Program<'_>, session: &mut HostSession, plan: &mut CallPlan) {
+fn step(program: &mut Program<'_>, host: &mut Host, plan: &mut CallPlan) {
+    let session = &mut host.session;
     match program.byte() % 10 {
         0 => drop(session.start()),
         1 => {
@@ -45,10 +46,10 @@ fn step(program: &mut Program<'_>, session: &mut HostSession, plan: &mut CallPla
             let message = codec::encode_error(ErrorCode::from(program.byte()));
             session.handle_message(&message).expect_err("an error ends the session");
         }
-        4 | 5 => call(program, session, plan),
+        4 | 5 => call(program, host, plan),
         6 => drop(session.handle_response(program.u32(), program.u32())),
         7 => drop(session.call_not_posted()),
-        8 => signal_error(session, plan),
+        8 => signal_error(host, plan),
         _ => {
             let len = program.below(64);
             let _ = session.handle_message(program.bytes(len));
@@ -56,14 +57,14 @@ fn step(program: &mut Program<'_>, session: &mut HostSession, plan: &mut CallPla
     }
 }
 
-fn call(program: &mut Program<'_>, session: &mut HostSession, plan: &mut CallPlan) {
+fn call(program: &mut Program<'_>, host: &mut Host, plan: &mut CallPlan) {
+    let session = &mut host.session;
     let function = FunctionCode::new(program.byte() % 127 + 1).expect("1 to 127");
     let user = U24::new(program.u32() >> 8).expect("24 bits");
     let (before, ready) = (plan.clone(), session.is_ready());
     match session.begin_call(function, user, &parts(program), plan) {
         Ok(()) => {
-            let peers = session.peer_regions().expect("known in a call");
-            check_plan(plan, &sizes(session.requests()), peers);
+            host.check_plan(plan, host.session.peer_regions().expect("known in a call"));
         }
         Err(error) => {
             assert_eq!(*plan, before);
@@ -73,10 +74,10 @@ fn call(program: &mut Program<'_>, session: &mut HostSession, plan: &mut CallPla
     }
 }
 
-fn signal_error(session: &mut HostSession, plan: &mut CallPlan) {
-    let peers = session.peer_regions().map(<[_]>::to_vec);
-    if session.signal_error(plan).is_ok() {
-        check_plan(plan, &sizes(session.requests()), &peers.expect("needed to signal"));
-        assert!(session.is_failed());
+fn signal_error(host: &mut Host, plan: &mut CallPlan) {
+    let peers = host.session.peer_regions().map(<[_]>::to_vec);
+    if host.session.signal_error(plan).is_ok() {
+        host.check_plan(plan, &peers.expect("needed to signal"));
+        assert!(host.session.is_failed());
     }
 }

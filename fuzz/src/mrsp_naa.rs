@@ -1,37 +1,52 @@
 //! The accelerator's session under any sequence of messages, calls and answers.
 
 use mrsp::{
-    CallPlan, ErrorCode, NaaSession, RemoteRegion, ReturnCode, U24, codec,
+    CallPlan, ErrorCode, NaaSession, RegionRequest, RemoteRegion, ReturnCode, U24, codec,
     naa::{Failure, Limits, LocalError, Placement},
 };
 
 use crate::{
-    mrsp_common::{check_plan, prefixes, request, sizes},
+    mrsp_common::{SHORT, check_immediates, check_plan, prefixes, request, sizes},
+    mrsp_layout::check_naa_plan,
     program::Program,
 };
 
+struct Naa {
+    session: NaaSession,
+    /// As asked for, once granted.
+    regions: Vec<RegionRequest>,
+    max_slots: usize,
+    /// WRITE, unless regions are large: they would go in millions.
+    longest: u64,
+    plan: CallPlan,
+}
+
 pub fn run(data: &[u8]) {
     let mut program = Program::new(data);
-    let mut session = NaaSession::new(Limits {
+    let limits = Limits {
         max_regions: program.pick(&[32, 255, 2]),
         max_region_bytes: program.pick(&[1 << 31, u64::MAX, 100]),
         max_session_bytes: program.pick(&[1 << 33, u64::MAX, 300]),
-    });
-    let mut plan = CallPlan::default();
+        max_slots: program.pick(&[255, 254, 253, 3, 0]),
+    };
+    let longest = program.pick(&[1 << 31, 1 << 31, 100]);
+    let (session, plan) = (NaaSession::new(limits), CallPlan::default());
+    let mut naa = Naa { session, regions: Vec::new(), max_slots: limits.max_slots.into(), longest, plan };
     while !program.is_over() {
-        let failed = session.is_failed();
-        step(&mut program, &mut session, &mut plan);
-        assert!(!failed || session.is_failed(), "a session is over for good");
+        let failed = naa.session.is_failed();
+        step(&mut program, &mut naa);
+        assert!(!failed || naa.session.is_failed(), "a session is over for good");
     }
 }
 
-fn step(program: &mut Program<'_>, session: &mut NaaSession, plan: &mut CallPlan) {
+fn step(program: &mut Program<'_>, naa: &mut Naa) {
+    let session = &mut naa.session;
     match program.byte() % 8 {
-        0 => message(session, &request(program)),
+        0 => message(naa, &request(program)),
         1 => {
             let mut bytes = request(program);
             program.mutate(&mut bytes);
-            message(session, &bytes);
+            message(naa, &bytes);
         }
         2 => {
             let mut params = session.regions().iter().filter(|r| !r.is_internal()).count();
@@ -39,23 +54,31 @@ fn step(program: &mut Program<'_>, session: &mut NaaSession, plan: &mut CallPlan
                 params = program.below(300);
             }
             let placements = vec![Placement { addr: program.u64(), rkey: program.u32() }; params];
-            let _ = session.allocated(&placements);
+            if session.allocated(&placements).is_ok() {
+                assert!(session.places().is_none_or(|places| places.len() <= naa.max_slots));
+            }
         }
         3 if program.flag() => drop(session.allocation_failed(ErrorCode::from(program.byte()))),
         3 | 4 => drop(session.handle_request(program.u32())),
-        5 | 6 => answer(program, session, plan),
+        5 | 6 => answer(program, naa),
         _ => {
             let len = program.below(64);
-            message(session, program.bytes(len));
+            message(naa, program.bytes(len));
         }
     }
 }
 
-fn message(session: &mut NaaSession, bytes: &[u8]) {
-    match session.handle_message(bytes) {
-        Ok(regions) => assert!(regions.iter().any(|region| !region.is_internal())),
+fn message(naa: &mut Naa, bytes: &[u8]) {
+    match naa.session.handle_message(bytes) {
+        Ok(regions) => {
+            assert!(regions.iter().any(|region| !region.is_internal()));
+            naa.regions = regions.to_vec();
+            if naa.regions.iter().all(|region| u64::from(region.host.size) <= SHORT) {
+                naa.plan = CallPlan::default().with_longest_write(naa.longest);
+            }
+        }
         Err(rejection) => {
-            assert!(session.is_failed());
+            assert!(naa.session.is_failed());
             if let Some(reply) = rejection.reply() {
                 codec::decode(&reply).expect("own messages decode");
             }
@@ -63,16 +86,21 @@ fn message(session: &mut NaaSession, bytes: &[u8]) {
     }
 }
 
-fn answer(program: &mut Program<'_>, session: &mut NaaSession, plan: &mut CallPlan) {
+fn answer(program: &mut Program<'_>, naa: &mut Naa) {
+    let Naa { session, regions, plan, .. } = naa;
     let prefixes = prefixes(program);
     let code = ReturnCode::new(U24::new(program.u32() >> 8).expect("24 bits"));
     let failure = code.map(|code| Failure { code, status_bytes: program.u16().into() });
     let before = plan.clone();
     match session.respond(failure.map_or(Ok(&prefixes), Err), plan) {
         Ok(()) => {
+            assert!(session.is_ready());
+            if session.places().is_some() {
+                check_immediates(plan);
+                return check_naa_plan(plan, session, regions);
+            }
             let hosts: Vec<RemoteRegion> = session.regions().iter().map(|region| region.host).collect();
             check_plan(plan, &sizes(session.regions()), &hosts);
-            assert!(session.is_ready());
         }
         Err(error) => {
             assert_eq!(*plan, before);

@@ -1,13 +1,14 @@
 //! Both session machines against each other: what one plans the other takes, until somebody injects something.
 
 use mrsp::{
-    CallPlan, FunctionCode, HostSession, NaaSession, RemoteRegion, ReturnCode, U24,
+    CallPlan, FunctionCode, HostSession, NaaSession, RegionRequest, RemoteRegion, ReturnCode, U24,
     immediate::Answer,
     naa::{Failure, Limits, Placement},
 };
 
 use crate::{
-    mrsp_common::{check_plan, host, parts, prefixes, sizes},
+    mrsp_common::{Host, check_immediates, check_plan, host, parts, prefixes, sizes},
+    mrsp_layout::check_naa_plan,
     program::Program,
 };
 
@@ -16,26 +17,25 @@ pub fn run(data: &[u8]) {
     let Some(mut host) = host(&mut program) else { return };
     let limits = Limits { max_regions: 255, max_session_bytes: u64::MAX, ..Limits::default() };
     let mut naa = NaaSession::new(limits);
-    let mut plan = CallPlan::default();
-    if !set_up(&mut program, &mut host, &mut naa) {
-        return;
-    }
-    while !program.is_over() && !host.is_failed() && !naa.is_failed() {
-        round(&mut program, &mut host, &mut naa, &mut plan);
+    let mut plans = [host.plan(), CallPlan::default()];
+    let Some(regions) = set_up(&mut program, &mut host, &mut naa) else { return };
+    while !program.is_over() && !host.session.is_failed() && !naa.is_failed() {
+        round(&mut program, &mut host, &mut naa, &regions, &mut plans);
     }
 }
 
-/// False when the injected message ended it.
-fn set_up(program: &mut Program<'_>, host: &mut HostSession, naa: &mut NaaSession) -> bool {
-    let mut request = host.start().expect("a fresh session");
+/// The regions granted; none when the injected message ended it.
+fn set_up(program: &mut Program<'_>, host: &mut Host, naa: &mut NaaSession) -> Option<Vec<RegionRequest>> {
+    let mut request = host.session.start().expect("a fresh session");
     let hostile = program.rarely(16);
     if hostile {
         program.mutate(&mut request);
     }
     let Ok(regions) = naa.handle_message(&request) else {
         assert!(hostile, "what a host asks for is granted");
-        return false;
+        return None;
     };
+    let granted = regions.to_vec();
     let params = regions.iter().filter(|region| !region.is_internal()).count();
     let placements: Vec<_> =
         (0..params).map(|i| Placement { addr: 0x10_0000 * i as u64, rkey: i as u32 }).collect();
@@ -44,20 +44,31 @@ fn set_up(program: &mut Program<'_>, host: &mut HostSession, naa: &mut NaaSessio
     if hostile {
         program.mutate(&mut answer);
     }
-    let agreed = host.handle_message(&answer);
+    let agreed = host.session.handle_message(&answer);
     assert!(hostile || agreed.is_ok(), "{agreed:?}");
-    agreed.is_ok() && !hostile
+    if hostile {
+        return None;
+    }
+    let placed = host.arranged.as_ref().map(|arranged| arranged.placed.places.clone());
+    assert_eq!(naa.places().map(Iterator::collect), placed);
+    agreed.ok().map(|()| granted)
 }
 
 /// A call and its answer, or something injected.
-fn round(program: &mut Program<'_>, host: &mut HostSession, naa: &mut NaaSession, plan: &mut CallPlan) {
+fn round(
+    program: &mut Program<'_>,
+    host: &mut Host,
+    naa: &mut NaaSession,
+    regions: &[RegionRequest],
+    [plan, answer]: &mut [CallPlan; 2],
+) {
     let function = FunctionCode::new(program.byte() % 127 + 1).expect("1 to 127");
     let user = U24::new(program.u16().into()).expect("24 bits");
-    if host.begin_call(function, user, &parts(program), plan).is_err() {
+    if host.session.begin_call(function, user, &parts(program), plan).is_err() {
         return;
     }
-    check_plan(plan, &sizes(host.requests()), host.peer_regions().expect("known in a call"));
-    if inject(program, host, naa) {
+    host.check_plan(plan, host.session.peer_regions().expect("known in a call"));
+    if inject(program, &mut host.session, naa) {
         return;
     }
     let call = naa.handle_request(immediate(plan)).expect("a call of a ready session");
@@ -65,17 +76,21 @@ fn round(program: &mut Program<'_>, host: &mut HostSession, naa: &mut NaaSession
     let prefixes = prefixes(program);
     let code = ReturnCode::new(U24::new(program.byte().into()).expect("24 bits"));
     let result = code.map_or(Ok(&prefixes[..]), |code| Err(Failure { code, status_bytes: 0 }));
-    let announced: Vec<RemoteRegion> = naa.regions().iter().map(|region| region.host).collect();
-    let own = sizes(naa.regions());
-    if naa.respond(result, plan).is_err() {
-        naa.respond(Ok(&[]), plan).expect("whole outputs always fit");
+    if naa.respond(result, answer).is_err() {
+        naa.respond(Ok(&[]), answer).expect("whole outputs always fit");
     }
-    check_plan(plan, &own, &announced);
-    let bytes = plan.writes().last().map_or(0, |write| write.length);
-    let outcome = host.handle_response(immediate(plan), bytes).expect("an answer to a call");
+    if host.arranged.is_some() {
+        check_immediates(answer);
+        check_naa_plan(answer, naa, regions);
+    } else {
+        let announced: Vec<RemoteRegion> = naa.regions().iter().map(|region| region.host).collect();
+        check_plan(answer, &sizes(naa.regions()), &announced);
+    }
+    let bytes = answer.writes().last().map_or(0, |write| write.length);
+    let outcome = host.session.handle_response(immediate(answer), bytes).expect("an answer to a call");
     assert_eq!((outcome.function, outcome.last_write_bytes), (function, bytes));
     assert!(!matches!(outcome.answer, Answer::Failure(failure) if Some(failure) != code));
-    assert!(host.is_ready() && naa.is_ready());
+    assert!(host.session.is_ready() && naa.is_ready());
 }
 
 fn immediate(plan: &CallPlan) -> u32 {

@@ -6,11 +6,14 @@
 //! A        address u64 | rkey u32 | size u32                                              16 bytes each
 //! ```
 //!
+//! An AAR may be followed by a [layout block](crate::layout::block), an extension.
+//!
 //! A message is exactly as long as its count says; the C library trusts the count alone and can be made to
 //! read beyond its buffer. Tolerated on receipt: any padding (the C library does not clear it in ERR), unknown
 //! flag bits, and every value of address, key and size.
 
 use crate::{
+    layout::block::{self, Slot},
     message::{ErrorCode, Message},
     region::{MAX_REGIONS, NaaAddress, RegionFlags, RegionRequest, RemoteRegion},
 };
@@ -18,6 +21,7 @@ use crate::{
 const ERR: u8 = 0;
 const AAR: u8 = 1;
 const ADVERTISEMENT: u8 = 2;
+const REQUEST_BYTES: usize = 24;
 
 /// Bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,10 +100,20 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, DecodeError> {
     };
     match kind {
         ERR => entries::<1>(0, body).map(|_| Message::Error(count.into())),
-        AAR => entries(count, body).map(|entries| Message::AdvertiseAndRequest(RegionRequests(entries))),
+        AAR => request(count, body),
         ADVERTISEMENT => entries(count, body).map(|entries| Message::Advertisement(RemoteRegions(entries))),
         other => Err(DecodeError::Type(other)),
     }
+}
+
+/// An AAR, with a layout block if there is one behind it.
+fn request(count: u8, body: &[u8]) -> Result<Message<'_>, DecodeError> {
+    if let Some((regions, rest)) = body.split_at_checked(usize::from(count) * REQUEST_BYTES)
+        && let Some(slots) = block::decode(rest)
+    {
+        return entries(count, regions).map(|entries| Message::Arranged(RegionRequests(entries), slots));
+    }
+    entries(count, body).map(|entries| Message::AdvertiseAndRequest(RegionRequests(entries)))
 }
 
 /// Takes `body` as `count` entries of `WORDS` words.
@@ -120,6 +134,16 @@ pub fn encode_request(regions: &[RegionRequest]) -> Result<Vec<u8>, TooManyEntri
         let [addr, rest] = words(&region.host);
         [u64::from(region.flags.bits()) << 56 | region.naa_addr.get(), addr, rest]
     })
+}
+
+/// An AAR of `regions` in which up to 255 `slots` lie.
+///
+/// # Errors
+/// If there are more than 255 regions.
+pub fn encode_arranged(regions: &[RegionRequest], slots: &[Slot]) -> Result<Vec<u8>, TooManyEntries> {
+    let mut message = encode_request(regions)?;
+    block::encode(slots, &mut message);
+    Ok(message)
 }
 
 /// An A of `regions`.

@@ -20,17 +20,20 @@
 //! Single-send parameters are written by the first call and no more; the immediate is then on the last input
 //! that is left, or on a write of no bytes. They count as sent once a response shows that the writes arrived.
 
+mod arranged;
 mod setup;
 
 use crate::{
     address::OutOfAddresses,
     codec::{self, DecodeError, RemoteRegions},
     immediate::{Answer, Dialect, FunctionCode, Request, U24},
+    layout::Placed,
     message::{ErrorCode, Message},
     plan::{self, CallPlan, Part, PrefixError},
-    region::{NaaAddress, RegionFlags, RegionRequest, RemoteRegion},
+    region::{NaaAddress, RegionRequest, RemoteRegion},
 };
 
+use arranged::Arranged;
 pub use setup::{HostConfig, Param, SetupError};
 
 /// The accelerator breaks the protocol or refuses. The session has failed.
@@ -73,7 +76,7 @@ pub struct CallOutcome {
 /// What both sides agreed on.
 #[derive(Debug)]
 struct Agreed {
-    /// The accelerator's region of each parameter.
+    /// The accelerator's region of each parameter; those the parameters lie in if they are arranged.
     peer: Vec<RemoteRegion>,
     single_send_done: bool,
 }
@@ -102,9 +105,12 @@ impl State {
 /// One connection to an accelerator.
 #[derive(Debug)]
 pub struct HostSession {
-    /// Parameters, then internal regions, as on the wire.
+    /// Parameters, or the regions they lie in, then internal regions, as on the wire.
     requests: Vec<RegionRequest>,
-    params: usize,
+    /// Those that are not internal.
+    shared: usize,
+    /// Another layout than the symmetric one.
+    arranged: Option<Arranged>,
     dialect: Dialect,
     state: State,
 }
@@ -116,7 +122,26 @@ impl HostSession {
     /// If no message can ask for that, or the accelerator could never answer.
     pub fn new(config: &HostConfig, params: &[Param], internals: &[u64]) -> Result<Self, SetupError> {
         let requests = setup::requests(config, params, internals)?;
-        Ok(Self { requests, params: params.len(), dialect: config.dialect, state: State::Idle })
+        let (shared, dialect) = (params.len(), config.dialect);
+        Ok(Self { requests, shared, arranged: None, dialect, state: State::Idle })
+    }
+
+    /// A session whose parameters lie as `placed` says: those it was made of, in their order. For accelerators that
+    /// know layouts. The addresses and keys of `params` are where their results go; the program sees to it that results
+    /// which are copied together go to its staging region.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); besides, if `placed` is of other parameters.
+    pub fn arranged(
+        config: &HostConfig,
+        params: &[Param],
+        internals: &[u64],
+        placed: &Placed,
+    ) -> Result<Self, SetupError> {
+        let requests = setup::regions(config, &placed.regions, internals)?;
+        let arranged = Some(Arranged::new(params, placed)?);
+        let (shared, dialect) = (placed.regions.len(), config.dialect);
+        Ok(Self { requests, shared, arranged, dialect, state: State::Idle })
     }
 
     /// Asks for these accelerator addresses, of parameters, then internal regions, instead of counting them up.
@@ -143,7 +168,11 @@ impl HostSession {
     pub fn start(&mut self) -> Result<Vec<u8>, CallError> {
         let State::Idle = self.state else { return Err(self.wrong_state("fresh")) };
         self.state = State::AwaitAdvertisement;
-        Ok(codec::encode_request(&self.requests).expect("a session has at most 255 regions"))
+        let message = match &self.arranged {
+            None => codec::encode_request(&self.requests),
+            Some(arranged) => codec::encode_arranged(&self.requests, arranged.slots()),
+        };
+        Ok(message.expect("a session has at most 255 regions"))
     }
 
     /// What arrived by SEND.
@@ -177,10 +206,10 @@ impl HostSession {
 
     /// Larger regions than asked for are fine.
     fn check(&self, regions: &RemoteRegions<'_>) -> Result<Vec<RemoteRegion>, PeerError> {
-        if regions.len() != self.params {
-            return Err(PeerError::RegionCount { asked: self.params, announced: regions.len() });
+        if regions.len() != self.shared {
+            return Err(PeerError::RegionCount { asked: self.shared, announced: regions.len() });
         }
-        let pairs = regions.iter().zip(self.params());
+        let pairs = regions.iter().zip(self.shared());
         let checked = pairs.enumerate().map(|(param, (region, request))| {
             let (asked, announced) = (request.host.size, region.size);
             if announced < asked {
@@ -208,20 +237,32 @@ impl HostSession {
         plan: &mut CallPlan,
     ) -> Result<(), CallError> {
         let State::Ready(agreed) = &self.state else { return Err(self.wrong_state("ready")) };
-        plan::check_parts(parts, self.params().iter().map(|param| param.host.size))?;
-        plan.clear();
-        for (param, (request, peer)) in self.params().iter().zip(&agreed.peer).enumerate() {
-            let sent_before = agreed.single_send_done && request.flags.contains(RegionFlags::SINGLE_SEND);
-            if request.flags.contains(RegionFlags::INPUT) && !sent_before {
-                let (start, bytes) = plan::part(parts, param, request.host.size);
-                plan.push(param, start, bytes, peer);
-            }
+        match &self.arranged {
+            None => self.plan_symmetric(agreed, parts, plan)?,
+            Some(arranged) => arranged.plan(&agreed.peer, agreed.single_send_done, parts, plan)?,
         }
         plan.finish(Request::call(function, user), first(agreed));
         self.step(|state| match state {
             State::Ready(agreed) => State::Calling { agreed, function },
             other => other,
         });
+        Ok(())
+    }
+
+    fn plan_symmetric(
+        &self,
+        agreed: &Agreed,
+        parts: &[Option<Part>],
+        plan: &mut CallPlan,
+    ) -> Result<(), PrefixError> {
+        plan::check_parts(parts, self.shared().iter().map(|param| param.host.size))?;
+        plan.clear();
+        for (param, (request, peer)) in self.shared().iter().zip(&agreed.peer).enumerate() {
+            if plan::is_sent(request.flags, agreed.single_send_done) {
+                let (start, bytes) = plan::part(parts, param, request.host.size);
+                plan.push(param, start, bytes, peer);
+            }
+        }
         Ok(())
     }
 
@@ -283,7 +324,7 @@ impl HostSession {
         matches!(self.state, State::Failed)
     }
 
-    /// The accelerator's region of each parameter, once known.
+    /// The accelerator's region of each parameter, or those they lie in, once known.
     pub fn peer_regions(&self) -> Option<&[RemoteRegion]> {
         match &self.state {
             State::Ready(agreed) | State::Calling { agreed, .. } => Some(&agreed.peer),
@@ -291,13 +332,13 @@ impl HostSession {
         }
     }
 
-    /// What is asked for: parameters, then internal regions.
+    /// What is asked for: parameters, or the regions they lie in, then internal regions.
     pub fn requests(&self) -> &[RegionRequest] {
         &self.requests
     }
 
-    fn params(&self) -> &[RegionRequest] {
-        &self.requests[..self.params]
+    fn shared(&self) -> &[RegionRequest] {
+        &self.requests[..self.shared]
     }
 
     fn wrong_state(&self, needed: &'static str) -> CallError {

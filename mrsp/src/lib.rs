@@ -23,7 +23,7 @@
 //! | up to 256 regions | the C library's buffer holds 31: [`region::HOST_MAX_REGIONS`] |
 //! | request immediate is the function code | code in 7 bits, start bit 0x80, 24 bits of the user's |
 //! | response immediate is the error | upper 24 bits; the low byte is ignored |
-//! | symmetric or asymmetric regions | symmetric: parameter i here is parameter i there |
+//! | symmetric or asymmetric regions | symmetric: parameter i here is parameter i there; others: [`layout`] |
 //! | addresses come from a resource manager | counted up page by page by the host: [`address`] |
 //!
 //! All integers of MRSP are big-endian; those of [`builtin`] and [`catalogue`], which are this project's, are
@@ -36,17 +36,21 @@ pub mod catalogue;
 pub mod codec;
 pub mod host;
 pub mod immediate;
+pub mod layout;
 pub mod message;
 pub mod naa;
 pub mod plan;
+pub mod private_data;
 mod reader;
 pub mod region;
 pub mod return_code;
 
 pub use host::{HostSession, Param};
 pub use immediate::{Dialect, FunctionCode, U24};
+pub use layout::Layout;
 pub use message::{ErrorCode, Message};
 pub use naa::NaaSession;
 pub use plan::{CallPlan, Write};
+pub use private_data::Abilities;
 pub use region::{NaaAddress, RegionFlags, RegionRequest, RemoteRegion};
 pub use return_code::ReturnCode;

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::codec::{RegionRequests, RemoteRegions};
+use crate::{
+    codec::{RegionRequests, RemoteRegions},
+    layout::block::Slots,
+};
 
 /// Why an accelerator refuses the regions a host asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +60,8 @@ pub enum Message<'a> {
     Error(ErrorCode),
     /// AAR, type 1, from host to accelerator.
     AdvertiseAndRequest(RegionRequests<'a>),
+    /// The same with a layout block, an extension.
+    Arranged(RegionRequests<'a>, Slots<'a>),
     /// A, type 2, from accelerator to host: the regions asked for that are not INTERNAL, in the same order.
     Advertisement(RemoteRegions<'a>),
 }
@@ -67,6 +72,7 @@ impl Message<'_> {
         match self {
             Self::Error(_) => "an error",
             Self::AdvertiseAndRequest(_) => "an advertisement and request",
+            Self::Arranged(..) => "an advertisement and request with a layout",
             Self::Advertisement(_) => "an advertisement",
         }
     }

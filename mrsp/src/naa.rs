@@ -19,22 +19,28 @@
 //! session rather than replacing its regions: calls may be using them. A function that runs when its session
 //! fails may go on, but its answer has nowhere to go.
 //!
+//! An AAR with a [layout block](crate::layout::block) is one like another. Its slots must lie in the regions as documented
+//! there.
+//!
 //! Tolerated in an AAR: unknown flag bits, regions of 0 bytes, parameters that are neither input nor output,
 //! internal regions before parameters, any host address or key of an internal region (nothing is written
 //! there). Accelerator addresses are passed on unjudged but for their end: two regions may ask for the same,
 //! as hosts count from 0 each.
 
+mod arranged;
 mod limits;
 
 use crate::{
     codec::{self, DecodeError},
     immediate::{Answer, CallRequest, Request},
+    layout::{Place, Slot},
     message::{ErrorCode, Message},
     plan::{self, CallPlan, Prefix, PrefixError},
     region::{RegionFlags, RegionRequest, RemoteRegion},
     return_code::ReturnCode,
 };
 
+use arranged::Arranged;
 pub use limits::{Limits, Refusal};
 
 /// The host's message is not accepted. The session has failed.
@@ -108,17 +114,24 @@ impl From<ReturnCode> for Failure {
 #[derive(Debug)]
 enum State {
     AwaitRequest,
-    Allocating {
-        regions: Vec<RegionRequest>,
-    },
-    /// The regions that are not internal.
-    Ready {
-        params: Vec<RegionRequest>,
-    },
-    Calculating {
-        params: Vec<RegionRequest>,
-    },
+    Allocating { regions: Vec<RegionRequest>, slots: Vec<Slot> },
+    Ready(Agreed),
+    Calculating(Agreed),
     Failed,
+}
+
+#[derive(Debug)]
+struct Agreed {
+    /// The parameters as if each had a region of its own.
+    params: Vec<RegionRequest>,
+    /// Where they lie if they do not.
+    arranged: Option<Arranged>,
+}
+
+/// What is asked for: regions, and the slots in them if there is a layout.
+struct Asked {
+    regions: Vec<RegionRequest>,
+    slots: Vec<Slot>,
 }
 
 impl State {
@@ -126,8 +139,8 @@ impl State {
         match self {
             Self::AwaitRequest => "waiting for the host's regions",
             Self::Allocating { .. } => "allocating",
-            Self::Ready { .. } => "ready",
-            Self::Calculating { .. } => "calculating",
+            Self::Ready(_) => "ready",
+            Self::Calculating(_) => "calculating",
             Self::Failed => "over",
         }
     }
@@ -152,8 +165,8 @@ impl NaaSession {
     /// If it is not an AAR that can be granted now. The session has failed then.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<&[RegionRequest], Rejection> {
         match self.judge(bytes) {
-            Ok(regions) => {
-                self.state = State::Allocating { regions };
+            Ok(Asked { regions, slots }) => {
+                self.state = State::Allocating { regions, slots };
                 Ok(self.regions())
             }
             Err(rejection) => {
@@ -163,11 +176,16 @@ impl NaaSession {
         }
     }
 
-    fn judge(&self, bytes: &[u8]) -> Result<Vec<RegionRequest>, Rejection> {
+    fn judge(&self, bytes: &[u8]) -> Result<Asked, Rejection> {
         match (&self.state, codec::decode(bytes)?) {
             (_, Message::Error(code)) => Err(Rejection::HostError(code)),
             (State::AwaitRequest, Message::AdvertiseAndRequest(asked)) => {
-                Ok(limits::grant(&self.limits, &asked)?)
+                Ok(Asked { regions: limits::grant(&self.limits, &asked)?, slots: Vec::new() })
+            }
+            (State::AwaitRequest, Message::Arranged(asked, slots)) => {
+                let regions = limits::grant(&self.limits, &asked)?;
+                let slots = limits::grant_slots(&self.limits, &regions, &slots)?;
+                Ok(Asked { regions, slots })
             }
             (state, message) => Err(Rejection::Unexpected { message: message.name(), state: state.name() }),
         }
@@ -179,17 +197,24 @@ impl NaaSession {
     /// # Errors
     /// If nothing is being allocated, or the number of placements is wrong. Nothing has changed then.
     pub fn allocated(&mut self, placements: &[Placement]) -> Result<Vec<u8>, LocalError> {
-        let State::Allocating { regions } = &self.state else { return Err(self.wrong_state("allocating")) };
-        let params: Vec<_> = regions.iter().filter(|region| !region.is_internal()).copied().collect();
-        if placements.len() != params.len() {
-            return Err(LocalError::RegionCount { given: placements.len(), params: params.len() });
+        let State::Allocating { regions, slots } = &mut self.state else {
+            return Err(self.wrong_state("allocating"));
+        };
+        let shared: Vec<_> = regions.iter().filter(|region| !region.is_internal()).copied().collect();
+        if placements.len() != shared.len() {
+            return Err(LocalError::RegionCount { given: placements.len(), params: shared.len() });
         }
         let announced: Vec<_> = placements
             .iter()
-            .zip(&params)
+            .zip(&shared)
             .map(|(&Placement { addr, rkey }, param)| RemoteRegion { addr, rkey, size: param.host.size })
             .collect();
-        self.state = State::Ready { params };
+        let slots = std::mem::take(slots);
+        self.state = State::Ready(if slots.is_empty() {
+            Agreed { params: shared, arranged: None }
+        } else {
+            Agreed { params: arranged::params(regions, &slots), arranged: Some(Arranged::new(&slots)) }
+        });
         Ok(codec::encode_advertisement(&announced).expect("an AAR has at most 255 regions"))
     }
 
@@ -209,14 +234,12 @@ impl NaaSession {
     /// If it is not a call, or none can be made now. The session has failed then.
     pub fn handle_request(&mut self, immediate: u32) -> Result<CallRequest, RequestError> {
         let request = match (&self.state, Request::decode(immediate)) {
-            (State::Ready { .. }, Request::Call(request)) => Ok(request),
-            (State::Ready { .. } | State::Calculating { .. }, Request::HostError) => {
-                Err(RequestError::HostError)
-            }
+            (State::Ready(_), Request::Call(request)) => Ok(request),
+            (State::Ready(_) | State::Calculating(_), Request::HostError) => Err(RequestError::HostError),
             (state, _) => Err(RequestError::Unexpected { immediate, state: state.name() }),
         };
         self.step(|state| match (state, &request) {
-            (State::Ready { params }, Ok(_)) => State::Calculating { params },
+            (State::Ready(agreed), Ok(_)) => State::Calculating(agreed),
             _ => State::Failed,
         });
         request
@@ -234,13 +257,13 @@ impl NaaSession {
         result: Result<&[Prefix], Failure>,
         plan: &mut CallPlan,
     ) -> Result<(), LocalError> {
-        let State::Calculating { params } = &self.state else { return Err(self.wrong_state("calculating")) };
+        let State::Calculating(agreed) = &self.state else { return Err(self.wrong_state("calculating")) };
         match result {
-            Ok(prefixes) => plan_success(params, prefixes, plan)?,
-            Err(failure) => plan_failure(params, failure, plan)?,
+            Ok(prefixes) => plan_success(agreed, prefixes, plan)?,
+            Err(failure) => plan_failure(&agreed.params, failure, plan)?,
         }
         self.step(|state| match state {
-            State::Calculating { params } => State::Ready { params },
+            State::Calculating(agreed) => State::Ready(agreed),
             other => other,
         });
         Ok(())
@@ -252,20 +275,27 @@ impl NaaSession {
     }
 
     pub fn is_ready(&self) -> bool {
-        matches!(self.state, State::Ready { .. })
+        matches!(self.state, State::Ready(_))
     }
 
     pub fn is_failed(&self) -> bool {
         matches!(self.state, State::Failed)
     }
 
-    /// While allocating, all regions of the AAR; from then on those that are not internal.
+    /// While allocating, all regions of the AAR; from then on the parameters, each as if it had a region of its own.
     pub fn regions(&self) -> &[RegionRequest] {
         match &self.state {
-            State::Allocating { regions } => regions,
-            State::Ready { params } | State::Calculating { params } => params,
+            State::Allocating { regions, .. } => regions,
+            State::Ready(agreed) | State::Calculating(agreed) => &agreed.params,
             State::AwaitRequest | State::Failed => &[],
         }
+    }
+
+    /// Where in the regions of the AAR the parameters lie; `None` if each has one of its own. While ready or
+    /// calculating.
+    pub fn places(&self) -> Option<impl ExactSizeIterator<Item = Place>> {
+        let (State::Ready(agreed) | State::Calculating(agreed)) = &self.state else { return None };
+        agreed.arranged.as_ref().map(Arranged::places)
     }
 
     fn wrong_state(&self, needed: &'static str) -> LocalError {
@@ -287,15 +317,17 @@ fn first(params: &[RegionRequest]) -> &RemoteRegion {
     &params.first().expect("a granted AAR has a parameter").host
 }
 
-fn plan_success(
-    params: &[RegionRequest],
-    prefixes: &[Prefix],
-    plan: &mut CallPlan,
-) -> Result<(), LocalError> {
+fn plan_success(agreed: &Agreed, prefixes: &[Prefix], plan: &mut CallPlan) -> Result<(), LocalError> {
+    let Agreed { params, arranged } = agreed;
     plan::check_prefixes(prefixes, params.iter().map(|param| param.host.size))?;
     plan.clear();
-    for (param, to) in outputs(params) {
-        plan.push(param, 0, plan::length(prefixes, param, to.size), to);
+    match arranged {
+        Some(arranged) => arranged.plan(params, prefixes, plan),
+        None => {
+            for (param, to) in outputs(params) {
+                plan.push(param, 0, plan::length(prefixes, param, to.size), to);
+            }
+        }
     }
     plan.finish(Answer::Success.encode(), first(params));
     Ok(())

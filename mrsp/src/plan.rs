@@ -3,23 +3,43 @@
 //! Both directions have one shape: WRITEs of the regions in order, the last one with the immediate; if there
 //! is nothing to write, a WRITE_WITH_IMM of no bytes to the first region announced by the peer. Regions are
 //! written whole or in part, to where the part lies in the peer's region; a part of 0 bytes is a WRITE too. What is
-//! longer than a message of the device may be goes in several.
+//! longer than a message of the device may be goes in several. Under other layouts than the symmetric one parts of
+//! several parameters may be one WRITE, and parts of 0 bytes are none.
 
-use crate::region::RemoteRegion;
+use crate::region::{RegionFlags, RemoteRegion};
 
 /// One RDMA WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Which of the session's parameters the bytes come from, counted without internal regions.
+    /// Which of the session's parameters the bytes come from, counted without internal regions. The number behind the
+    /// last is the host's [staging region](crate::layout::Placed::staging_bytes).
     pub param: usize,
     /// Where in the parameter they start.
     pub offset: u64,
-    /// In bytes.
+    /// In bytes; of all pieces if it is [gathered](CallPlan::gathered). An accelerator's may go on into parameters that
+    /// lie behind.
     pub length: u32,
     pub remote_addr: u64,
     pub rkey: u32,
     /// Makes it a WRITE_WITH_IMM, to be sent with the solicited-event bit. Host byte order.
     pub immediate: Option<u32>,
+    pub pieces: Pieces,
+}
+
+/// Those of a WRITE that is gathered. See [`CallPlan::gathered`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pieces {
+    first: u32,
+    count: u32,
+}
+
+/// An element of a WRITE's scatter-gather list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// As of a [`Write`].
+    pub param: usize,
+    pub offset: u64,
+    pub length: u32,
 }
 
 /// How much of a region is written: `None` for all of it.
@@ -54,7 +74,9 @@ pub enum PrefixError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPlan {
     writes: Vec<Write>,
+    pieces: Vec<Piece>,
     longest: u32,
+    most_pieces: u32,
 }
 
 impl Default for CallPlan {
@@ -67,7 +89,8 @@ impl CallPlan {
     /// With room for calls of up to `params` parameters.
     pub fn with_capacity(params: usize) -> Self {
         // One more than parameters: a failure's status precedes a write of no bytes.
-        Self { writes: Vec::with_capacity(params.saturating_add(1)), longest: u32::MAX }
+        let writes = Vec::with_capacity(params.saturating_add(1));
+        Self { writes, pieces: Vec::new(), longest: u32::MAX, most_pieces: 1 }
     }
 
     /// No WRITE of more than `bytes`, at least 1.
@@ -77,24 +100,74 @@ impl CallPlan {
         self
     }
 
+    /// Scatter-gather lists of up to `elements`. Without them nothing is gathered.
+    #[must_use]
+    pub fn with_most_pieces(mut self, elements: u32) -> Self {
+        self.most_pieces = elements.max(1);
+        self
+    }
+
     /// Exactly the last one has an immediate.
     pub fn writes(&self) -> &[Write] {
         &self.writes
     }
 
+    /// Pieces of a write of this plan, in order. None: it is one piece, and says itself which.
+    pub fn gathered(&self, write: &Write) -> &[Piece] {
+        let Pieces { first, count } = write.pieces;
+        self.pieces.get(first as usize..).and_then(|pieces| pieces.get(..count as usize)).unwrap_or_default()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.writes.clear();
+        self.pieces.clear();
+    }
+
+    /// Whether the last WRITE takes so many more pieces, of so many bytes together.
+    pub(crate) fn has_room(&self, pieces: u32, bytes: u64) -> bool {
+        self.writes.last().is_some_and(|last| {
+            last.pieces.count.max(1) + pieces <= self.most_pieces
+                && u64::from(last.length) + bytes <= u64::from(self.longest)
+        })
+    }
+
+    /// Adds a piece to the last WRITE; there is room for it.
+    pub(crate) fn append(&mut self, piece: Piece) {
+        let Some(last) = self.writes.last_mut() else { return };
+        if last.pieces.count == 0 {
+            // At most one for each parameter and each gap.
+            last.pieces = Pieces { first: self.pieces.len() as u32, count: 1 };
+            let Write { param, offset, length, .. } = *last;
+            self.pieces.push(Piece { param, offset, length });
+        }
+        last.pieces.count += 1;
+        last.length += piece.length;
+        self.pieces.push(piece);
+    }
+
+    /// Lets the last WRITE go on where it ends; there is room for it.
+    pub(crate) fn extend(&mut self, bytes: u32) {
+        let Some(last) = self.writes.last_mut() else { return };
+        last.length += bytes;
+        // Its last piece is the last of all.
+        if let Some(piece) = self.pieces.last_mut().filter(|_| last.pieces.count > 0) {
+            piece.length += bytes;
+        }
     }
 
     /// `total` bytes of parameter `param` from `start` on, to the same place in `to`.
     pub(crate) fn push(&mut self, param: usize, start: u64, total: u32, to: &RemoteRegion) {
-        let &RemoteRegion { addr, rkey, .. } = to;
+        self.push_to(param, start, total, to.addr.wrapping_add(start), to.rkey);
+    }
+
+    /// `total` bytes of parameter `param` from `start` on, to `addr`.
+    pub(crate) fn push_to(&mut self, param: usize, start: u64, total: u32, addr: u64, rkey: u32) {
         let mut done = 0;
         loop {
             let length = (total - done).min(self.longest);
-            let offset = start + u64::from(done);
-            let remote_addr = addr.wrapping_add(offset);
-            self.writes.push(Write { param, offset, length, remote_addr, rkey, immediate: None });
+            let (offset, remote_addr) = (start + u64::from(done), addr.wrapping_add(done.into()));
+            let (immediate, pieces) = (None, Pieces::default());
+            self.writes.push(Write { param, offset, length, remote_addr, rkey, immediate, pieces });
             done += length;
             if done == total {
                 break;
@@ -131,6 +204,12 @@ pub(crate) fn check_parts(
         }
     }
     Ok(())
+}
+
+/// Whether a parameter goes with a call, the session's first or another.
+pub(crate) fn is_sent(flags: RegionFlags, single_send_done: bool) -> bool {
+    let sent_before = single_send_done && flags.contains(RegionFlags::SINGLE_SEND);
+    flags.contains(RegionFlags::INPUT) && !sent_before
 }
 
 /// What of parameter `param`, of `size` bytes, to write: never more than there is.

@@ -18,6 +18,10 @@ pub const fn message_buffer_bytes(max_regions: u8) -> usize {
     4 + 24 * max_regions as usize
 }
 
+/// Bytes of a receive buffer for every message a host may send: a layout block follows the regions.
+pub const HOST_MESSAGE_BYTES: usize =
+    message_buffer_bytes(MAX_REGIONS) + crate::layout::block::block_bytes(MAX_REGIONS);
+
 /// What a region is for. Bits without a meaning are kept.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct RegionFlags(u8);

@@ -41,6 +41,7 @@ fn one_region() {
         remote_addr: 0x7f7f_8000_0bf0,
         rkey: 0x371,
         immediate: Some(0x83),
+        pieces: Default::default(),
     };
     assert_eq!(plan.writes(), [write]);
 

@@ -83,7 +83,7 @@ fn single_send_implies_input() {
 
 #[test]
 fn accelerator_refuses_with_the_right_code() {
-    let limits = Limits { max_regions: 3, max_region_bytes: 100, max_session_bytes: 150 };
+    let limits = Limits { max_regions: 3, max_region_bytes: 100, max_session_bytes: 150, max_slots: 1 };
     assert_eq!(ask(limits, &[request(IN, 100), request(OUT, 50), request(NONE, 0)]), Ok(()));
 
     let (why, code) = refusal(limits, &[request(IN, 1); 4]);

@@ -89,6 +89,20 @@ impl Memory {
         unsafe { copy(out.as_mut_ptr(), self.addr.add(offset), out.len()) }
     }
 
+    /// Copies bytes to other memory, which may be the same.
+    ///
+    /// # Panics
+    /// If either range does not lie inside.
+    pub fn copy_to(&self, offset: usize, to: &Self, at: usize, len: usize) {
+        self.check(offset, len);
+        to.check(at, len);
+        // SAFETY: `check` bounds both ranges; they may overlap. The compiler cannot know either end.
+        unsafe {
+            let (from, to) = (self.addr.add(offset), to.addr.add(at));
+            std::ptr::copy(std::hint::black_box(from), std::hint::black_box(to), len);
+        }
+    }
+
     /// Copies bytes out into a new vector.
     pub fn to_vec(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];

@@ -3,6 +3,7 @@
 use crate::{
     address::{AddressPlan, OutOfAddresses},
     immediate::Dialect,
+    layout::{Place, Placed, Slot, Unplaceable},
     region::{HOST_MAX_REGIONS, MAX_REGION_BYTES, NaaAddress, RegionFlags, RegionRequest, RemoteRegion},
 };
 
@@ -46,6 +47,10 @@ pub enum SetupError {
     Flags { param: usize, flags: RegionFlags },
     #[error("parameter {param} ends beyond 64-bit addresses")]
     Wraps { param: usize },
+    #[error("{placed} parameters were placed, the session has {params}")]
+    Placed { placed: usize, params: usize },
+    #[error(transparent)]
+    Unplaceable(#[from] Unplaceable),
     #[error(transparent)]
     OutOfAddresses(#[from] OutOfAddresses),
 }
@@ -59,15 +64,34 @@ pub(super) fn requests(
     params: &[Param],
     internals: &[u64],
 ) -> Result<Vec<RegionRequest>, SetupError> {
-    let asked = params.len().saturating_add(internals.len());
+    entries(config, internals, params.len(), |index| describe(index, &params[index]))
+}
+
+/// Entries of the AAR where parameters lie in regions of so many bytes.
+pub(super) fn regions(
+    config: &HostConfig,
+    bytes: &[u32],
+    internals: &[u64],
+) -> Result<Vec<RegionRequest>, SetupError> {
+    let region = |index: usize| RemoteRegion { addr: 0, rkey: 0, size: bytes[index] };
+    entries(config, internals, bytes.len(), |index| Ok((RegionFlags::NONE, region(index))))
+}
+
+fn entries(
+    config: &HostConfig,
+    internals: &[u64],
+    shared: usize,
+    describe: impl Fn(usize) -> Result<(RegionFlags, RemoteRegion), SetupError>,
+) -> Result<Vec<RegionRequest>, SetupError> {
+    let asked = shared.saturating_add(internals.len());
     if asked > usize::from(config.max_regions) {
         return Err(SetupError::TooManyRegions { asked, limit: config.max_regions });
     }
-    if params.is_empty() {
+    if shared == 0 {
         return Err(SetupError::NoParameters);
     }
     let mut addresses = AddressPlan::new(config.address_start);
-    let internals: Result<Vec<_>, _> = (params.len()..)
+    let internals: Result<Vec<_>, _> = (shared..)
         .zip(internals)
         .map(|(region, &bytes)| {
             let host = RemoteRegion { addr: 0, rkey: 0, size: size(region, bytes)? };
@@ -75,15 +99,30 @@ pub(super) fn requests(
         })
         .collect();
     let internals = internals?;
-    let params = params.iter().enumerate().map(|(index, param)| param_request(index, param, &mut addresses));
-    params.chain(internals.into_iter().map(Ok)).collect()
+    let shared = (0..shared).map(|index| {
+        let (flags, host) = describe(index)?;
+        request(flags, host, &mut addresses)
+    });
+    shared.chain(internals.into_iter().map(Ok)).collect()
 }
 
-fn param_request(
-    index: usize,
-    param: &Param,
-    addresses: &mut AddressPlan,
-) -> Result<RegionRequest, SetupError> {
+/// Parameters as slots of a layout block.
+pub(super) fn slots(params: &[Param], placed: &Placed) -> Result<Vec<Slot>, SetupError> {
+    if params.is_empty() {
+        return Err(SetupError::NoParameters);
+    }
+    if params.len() != placed.places.len() {
+        return Err(SetupError::Placed { placed: placed.places.len(), params: params.len() });
+    }
+    let slot = |(index, (param, place)): (usize, (&Param, &Place))| {
+        let (flags, host) = describe(index, param)?;
+        Ok(Slot { flags, region: place.region, offset: place.offset, host })
+    };
+    params.iter().zip(&placed.places).enumerate().map(slot).collect()
+}
+
+/// Flags of a parameter, and its memory on the host.
+fn describe(index: usize, param: &Param) -> Result<(RegionFlags, RemoteRegion), SetupError> {
     let mut flags = param.flags;
     if !PARAM_FLAGS.contains(flags) {
         return Err(SetupError::Flags { param: index, flags });
@@ -95,7 +134,7 @@ fn param_request(
     if !host.fits_address_space() {
         return Err(SetupError::Wraps { param: index });
     }
-    request(flags, host, addresses)
+    Ok((flags, host))
 }
 
 fn request(

@@ -2,6 +2,7 @@
 
 use crate::{
     codec::RegionRequests,
+    layout::{ALIGNMENT, Slot, block::Slots},
     message::ErrorCode,
     region::{MAX_REGION_BYTES, RegionFlags, RegionRequest, SERVER_MAX_REGIONS},
 };
@@ -14,6 +15,8 @@ pub struct Limits {
     pub max_region_bytes: u64,
     /// Sum over all regions, internal ones included, as asked for (an allocator may round up).
     pub max_session_bytes: u64,
+    /// Parameters of a session with a layout, in as many regions as may be; 0: layouts are not known.
+    pub max_slots: u8,
 }
 
 impl Default for Limits {
@@ -22,6 +25,7 @@ impl Default for Limits {
             max_regions: SERVER_MAX_REGIONS,
             max_region_bytes: MAX_REGION_BYTES,
             max_session_bytes: 4 * MAX_REGION_BYTES,
+            max_slots: u8::MAX,
         }
     }
 }
@@ -41,6 +45,12 @@ pub enum Refusal {
     SessionTooLarge { limit: u64 },
     #[error("region {region} of the host ends beyond the accelerator's 56-bit addresses")]
     NaaAddressWraps { region: usize },
+    #[error("the host's layout has {asked} parameters; {limit} are allowed")]
+    TooManySlots { asked: usize, limit: u8 },
+    #[error("the host sent a layout, and this accelerator knows none")]
+    NoLayouts,
+    #[error("the host's layout is contradictory: parameter {slot} {what}")]
+    Slot { slot: usize, what: &'static str },
     #[error("region {region} of the host ends beyond the host's 64-bit addresses")]
     HostAddressWraps { region: usize },
 }
@@ -50,11 +60,16 @@ impl Refusal {
     /// whatever is wrong with the number of regions is too many.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::TooManyRegions { .. } | Self::NoParameters => ErrorCode::TooManyRegions,
+            Self::TooManyRegions { .. } | Self::TooManySlots { .. } | Self::NoParameters => {
+                ErrorCode::TooManyRegions
+            }
             Self::RegionTooLarge { .. } | Self::SessionTooLarge { .. } | Self::NaaAddressWraps { .. } => {
                 ErrorCode::Memory
             }
-            Self::Contradiction { .. } | Self::HostAddressWraps { .. } => ErrorCode::Address,
+            Self::Contradiction { .. }
+            | Self::HostAddressWraps { .. }
+            | Self::NoLayouts
+            | Self::Slot { .. } => ErrorCode::Address,
         }
     }
 }
@@ -80,6 +95,51 @@ pub(super) fn grant(limits: &Limits, asked: &RegionRequests<'_>) -> Result<Vec<R
         return Err(Refusal::SessionTooLarge { limit: limits.max_session_bytes });
     }
     Ok(asked.iter().collect())
+}
+
+/// The slots of a layout in regions that were granted.
+pub(super) fn grant_slots(
+    limits: &Limits,
+    regions: &[RegionRequest],
+    asked: &Slots<'_>,
+) -> Result<Vec<Slot>, Refusal> {
+    if limits.max_slots == 0 {
+        return Err(Refusal::NoLayouts);
+    }
+    if asked.len() > usize::from(limits.max_slots) {
+        return Err(Refusal::TooManySlots { asked: asked.len(), limit: limits.max_slots });
+    }
+    if asked.is_empty() {
+        return Err(Refusal::NoParameters);
+    }
+    let slots: Vec<_> = asked.iter().collect();
+    for (slot, of) in slots.iter().enumerate() {
+        check_slot(regions, of).map_err(|what| Refusal::Slot { slot, what })?;
+    }
+    let mut order: Vec<_> = (0..slots.len()).collect();
+    order.sort_by_key(|&slot| (slots[slot].region, slots[slot].offset, slots[slot].host.size));
+    for pair in order.windows(2) {
+        let [before, slot] = [slots[pair[0]], slots[pair[1]]];
+        if before.region == slot.region && before.end() > slot.offset.into() {
+            return Err(Refusal::Slot { slot: pair[1], what: "overlaps another" });
+        }
+    }
+    Ok(slots)
+}
+
+fn check_slot(regions: &[RegionRequest], slot: &Slot) -> Result<(), &'static str> {
+    let region = regions.get(usize::from(slot.region)).ok_or("lies in a region that is not there")?;
+    if slot.flags.contains(RegionFlags::INTERNAL) || region.is_internal() {
+        Err("is internal, or lies in an internal region")
+    } else if !slot.offset.is_multiple_of(ALIGNMENT) {
+        Err("is not aligned")
+    } else if slot.end() > region.host.size.into() {
+        Err("ends behind its region")
+    } else if !slot.host.fits_address_space() {
+        Err("ends beyond the host's 64-bit addresses")
+    } else {
+        Ok(())
+    }
 }
 
 fn check(limits: &Limits, region: usize, request: &RegionRequest) -> Result<(), Refusal> {

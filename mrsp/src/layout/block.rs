@@ -1,0 +1,130 @@
+//! The layout block: where in an AAR's regions the session's parameters lie. It follows the regions of the message.
+//!
+//! ```text
+//! block    "NAAL" | version u8 = 1 | count u8 | zero u16
+//! slot     flags u8 | region u8 | zero u16 | offset u32 | host address u64 | rkey u32 | size u32     24 bytes each
+//! ```
+//!
+//! Integers are big-endian, as in the rest of the message. The regions in front are then those of the accelerator: their
+//! flags and host addresses say nothing unless they are INTERNAL, and are 0. A slot is a parameter, in the order of the
+//! program; its flags are those of a region, and host address and key are where its result goes.
+//!
+//! - Offsets are multiples of [`ALIGNMENT`](super::ALIGNMENT), slots lie inside of regions that are not internal, and do not
+//!   overlap.
+//! - Slots that follow each other with less than [`ALIGNMENT`](super::ALIGNMENT) bytes between may be written by one WRITE,
+//!   which changes what lies between. Outputs are where the host announced them to lie in the same way.
+
+use crate::region::{RegionFlags, RemoteRegion};
+
+pub(crate) const MAGIC: [u8; 4] = *b"NAAL";
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 8;
+const SLOT_BYTES: usize = 24;
+
+/// The most the count field can say.
+pub const MAX_SLOTS: usize = u8::MAX as usize;
+
+/// Bytes of a block of so many slots.
+pub const fn block_bytes(slots: u8) -> usize {
+    HEADER_BYTES + SLOT_BYTES * slots as usize
+}
+
+/// A parameter in the accelerator's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    pub flags: RegionFlags,
+    /// Which of the message's regions it lies in.
+    pub region: u8,
+    /// Of its first byte in the region.
+    pub offset: u32,
+    /// Where its result goes, if it has one; the size, always.
+    pub host: RemoteRegion,
+}
+
+impl Slot {
+    /// Of the byte behind it; may lie beyond any region.
+    pub const fn end(&self) -> u64 {
+        self.offset as u64 + self.host.size as u64
+    }
+}
+
+/// The slots of a block, as received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slots<'a>(&'a [[[u8; 8]; 3]]);
+
+impl<'a> Slots<'a> {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Slot> + Clone + use<'a> {
+        self.0.iter().map(|words| {
+            let [info, addr, rest] = words.map(u64::from_be_bytes);
+            Slot {
+                flags: RegionFlags::from_bits((info >> 56) as u8),
+                region: (info >> 48) as u8,
+                offset: info as u32,
+                host: RemoteRegion { addr, rkey: (rest >> 32) as u32, size: rest as u32 },
+            }
+        })
+    }
+}
+
+/// Reads a block that `bytes` consist of; `None` if they do not. Allocates nothing.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Slots<'_>> {
+    let (&[a, b, c, d, version, count, _, _], body) = bytes.split_first_chunk()?;
+    let known = [a, b, c, d] == MAGIC && version == VERSION;
+    let whole = body.len() == usize::from(count) * SLOT_BYTES;
+    (known && whole).then_some(Slots(body.as_chunks().0.as_chunks().0))
+}
+
+/// Appends a block of at most 255 slots.
+pub(crate) fn encode(slots: &[Slot], message: &mut Vec<u8>) {
+    debug_assert!(slots.len() <= MAX_SLOTS, "setup counts them");
+    message.extend(MAGIC);
+    message.extend([VERSION, slots.len() as u8, 0, 0]);
+    for slot in slots {
+        let Slot { flags, region, offset, host } = slot;
+        let info = u64::from(flags.bits()) << 56 | u64::from(*region) << 48 | u64::from(*offset);
+        let rest = u64::from(host.rkey) << 32 | u64::from(host.size);
+        message.extend([info, host.addr, rest].map(u64::to_be_bytes).as_flattened());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_as_documented() {
+        let host = RemoteRegion { addr: 0x1122_3344_5566_7788, rkey: 0x99aa_bbcc, size: 0x10 };
+        let slot = Slot { flags: RegionFlags::INPUT | RegionFlags::OUTPUT, region: 2, offset: 0x40, host };
+        let mut bytes = Vec::new();
+        encode(&[slot], &mut bytes);
+        let golden = b"NAAL\x01\x01\0\0\
+            \x0c\x02\0\0\0\0\0\x40\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\0\0\0\x10";
+        assert_eq!(bytes, golden);
+        assert_eq!(bytes.len(), block_bytes(1));
+        assert_eq!(decode(&bytes).unwrap().iter().collect::<Vec<_>>(), [slot]);
+    }
+
+    #[test]
+    fn what_is_not_exactly_a_block_is_none() {
+        let mut bytes = Vec::new();
+        encode(&[Slot::default(); 2], &mut bytes);
+        for len in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..len]), None, "{len}");
+        }
+        for (at, wrong) in [(0, b'n'), (4, 0), (4, 2), (5, 1), (5, 3)] {
+            let mut other = bytes.clone();
+            other[at] = wrong;
+            assert_eq!(decode(&other), None, "byte {at}");
+        }
+        bytes.push(0);
+        assert_eq!(decode(&bytes), None);
+    }
+}

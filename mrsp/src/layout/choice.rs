@@ -1,0 +1,198 @@
+//! What a program asks for, in words too.
+
+use std::{fmt, str::FromStr};
+
+use crate::region::RegionFlags;
+
+/// How parameters lie in the accelerator's regions and get there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Layout {
+    /// What every accelerator knows.
+    #[default]
+    Symmetric,
+    Asymmetric,
+    Gathered,
+    /// Results of up to `threshold` bytes are copied together; so are parameters that are only sent of up to a
+    /// [sixteenth](Layout::INPUT_SHARE) of that.
+    Packed {
+        threshold: u32,
+    },
+}
+
+impl Layout {
+    /// `packed` without a number. About where copying a result costs as much as another WRITE.
+    pub const PACKED: Self = Self::Packed { threshold: 65_536 };
+    /// What is not copied costs the answer a WRITE, but a call only an element of a list, so fewer of those that are only
+    /// sent are worth a copy.
+    pub const INPUT_SHARE: u32 = 16;
+
+    /// A parameter of so many bytes is copied.
+    pub fn copies(self, flags: RegionFlags, bytes: u32) -> bool {
+        let Self::Packed { threshold } = self else { return false };
+        let comes_back = flags.contains(RegionFlags::OUTPUT);
+        bytes <= if comes_back { threshold } else { threshold / Self::INPUT_SHARE }
+    }
+}
+
+/// No layout, or no rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no layout: symmetric, asymmetric, gathered, packed or packed:BYTES, and auto; \
+     a rule is packed:BYTES:COUNT,OTHERWISE or packed:BYTES:COUNT:MOST,OTHERWISE"
+)]
+pub struct ParseError(String);
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Symmetric => f.write_str("symmetric"),
+            Self::Asymmetric => f.write_str("asymmetric"),
+            Self::Gathered => f.write_str("gathered"),
+            Self::Packed { threshold } => write!(f, "packed:{threshold}"),
+        }
+    }
+}
+
+impl FromStr for Layout {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text {
+            "symmetric" => Ok(Self::Symmetric),
+            "asymmetric" => Ok(Self::Asymmetric),
+            "gathered" => Ok(Self::Gathered),
+            "packed" => Ok(Self::PACKED),
+            other => other
+                .strip_prefix("packed:")
+                .and_then(|bytes| bytes.parse().ok())
+                .map(|threshold| Self::Packed { threshold })
+                .ok_or_else(|| ParseError(text.into())),
+        }
+    }
+}
+
+/// A layout, or the one a [`Rule`] finds best for the parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    Fixed(Layout),
+    Auto,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self::Fixed(Layout::default())
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(layout) => layout.fmt(f),
+            Self::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+impl FromStr for Choice {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        if text == "auto" { Ok(Self::Auto) } else { text.parse().map(Self::Fixed) }
+    }
+}
+
+/// Which layout is best for given parameters: packed if enough of them are small, else another. Fitted to
+/// measurements (`naa bench layouts --fit`). In words `packed:BYTES:COUNT,OTHERWISE` or
+/// `packed:BYTES:COUNT:MOST,OTHERWISE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Parameters of up to so many bytes are small.
+    pub small: u32,
+    /// That many must be.
+    pub at_least: u8,
+    /// They have this many bytes together at most: what leaves the caches is not worth a copy.
+    pub most: u64,
+    pub otherwise: Layout,
+}
+
+impl Rule {
+    /// For any number of bytes together.
+    pub const UNBOUNDED: u64 = u64::MAX;
+
+    /// For parameters of `sizes` in bytes, internal ones left out.
+    pub fn choose(&self, sizes: impl IntoIterator<Item = u64>) -> Layout {
+        let small = sizes.into_iter().filter(|&bytes| bytes <= u64::from(self.small));
+        let (count, together) = small.fold((0, 0_u64), |(n, sum), bytes| (n + 1, sum.saturating_add(bytes)));
+        if count >= usize::from(self.at_least) && together <= self.most {
+            Layout::Packed { threshold: self.small }
+        } else {
+            self.otherwise
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { small, at_least, most, otherwise } = self;
+        match *most {
+            Self::UNBOUNDED => write!(f, "packed:{small}:{at_least},{otherwise}"),
+            most => write!(f, "packed:{small}:{at_least}:{most},{otherwise}"),
+        }
+    }
+}
+
+impl FromStr for Rule {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let parse = || {
+            let (packed, otherwise) = text.split_once(',')?;
+            let mut numbers = packed.strip_prefix("packed:")?.split(':');
+            let (small, at_least) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
+            let most = numbers.next().map_or(Some(Self::UNBOUNDED), |most| most.parse().ok())?;
+            let done = numbers.next().is_none();
+            done.then_some(Self { small, at_least, most, otherwise: otherwise.parse().ok()? })
+        };
+        parse().ok_or_else(|| ParseError(text.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        for text in ["symmetric", "asymmetric", "gathered", "packed:0", "packed:65536", "auto"] {
+            assert_eq!(text.parse::<Choice>().unwrap().to_string(), text);
+        }
+        assert_eq!("packed".parse(), Ok(Layout::Packed { threshold: 65_536 }));
+        for text in ["", "Packed", "packed:", "packed:-1", "packed:4294967296", "auto,"] {
+            assert!(text.parse::<Choice>().is_err(), "{text}");
+        }
+        for text in ["packed:4096:2,gathered", "packed:0:255,packed:7", "packed:4096:2:65536,symmetric"] {
+            assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "packed:1:1",
+            "packed:1,gathered",
+            "packed:1:256,gathered",
+            "packed:1:1,auto",
+            "packed:1:1:1:1,gathered",
+        ] {
+            assert!(text.parse::<Rule>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rule_counts_small_parameters() {
+        let rule: Rule = "packed:100:2,gathered".parse().unwrap();
+        assert_eq!(rule.choose([100, 100, 1 << 40]), Layout::Packed { threshold: 100 });
+        assert_eq!(rule.choose([100, 101, 101]), Layout::Gathered);
+        assert_eq!(rule.choose([]), Layout::Gathered);
+        let bounded: Rule = "packed:100:2:150,gathered".parse().unwrap();
+        assert_eq!(bounded.choose([50, 100, 101]), Layout::Packed { threshold: 100 });
+        assert_eq!(bounded.choose([51, 100]), Layout::Gathered);
+    }
+}

@@ -1,0 +1,168 @@
+//! Where in the accelerator's regions parameters lie.
+
+use super::{ALIGNMENT, Layout, block::MAX_SLOTS};
+use crate::region::{MAX_REGION_BYTES, RegionFlags};
+
+/// A parameter in a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    pub region: u8,
+    pub offset: u32,
+}
+
+/// All of a session's parameters in the accelerator's regions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    pub layout: Layout,
+    /// Bytes of each region.
+    pub regions: Vec<u32>,
+    /// Of each parameter, in their order.
+    pub places: Vec<Place>,
+    /// The first so many bytes of region 0 hold those that are copied together.
+    pub staged: u32,
+}
+
+impl Placed {
+    /// Bytes of the region that the host has beside those of its parameters. It is laid out as region 0 of the accelerator
+    /// as far as that holds what is copied together; then there are zeros, to fill what is between parameters.
+    pub fn staging_bytes(&self) -> u32 {
+        match self.layout {
+            Layout::Packed { .. } | Layout::Gathered => self.zeros() + ALIGNMENT,
+            Layout::Symmetric | Layout::Asymmetric => 0,
+        }
+    }
+
+    /// Where the zeros of the staging region start.
+    pub fn zeros(&self) -> u32 {
+        self.staged.next_multiple_of(ALIGNMENT)
+    }
+
+    /// The parameter there, of `bytes`, is one of those that are copied together.
+    pub fn is_staged(&self, place: Place, bytes: u32) -> bool {
+        place.region == 0 && u64::from(place.offset) + u64::from(bytes) <= u64::from(self.staged)
+    }
+}
+
+/// No layout but the symmetric one holds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unplaceable {
+    #[error("{0} parameters are more than the {MAX_SLOTS} of a layout")]
+    TooMany(usize),
+    #[error("the parameters take more regions than there can be")]
+    TooLarge,
+}
+
+/// Places parameters of these flags and sizes, each at most 2 GiB.
+///
+/// Those that are copied together lie in front. Then they are in such an order that what is written in a first call, in
+/// any other, and in answers lies side by side.
+///
+/// # Errors
+/// If there are too many.
+pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Unplaceable> {
+    if params.len() > MAX_SLOTS {
+        return Err(Unplaceable::TooMany(params.len()));
+    }
+    let mut order: Vec<_> = (0..params.len()).collect();
+    order.sort_by_key(|&param| {
+        let (flags, bytes) = params[param];
+        let copied = layout.copies(flags, bytes);
+        (!copied, rank(flags, copied), param)
+    });
+    let places = vec![Place::default(); params.len()];
+    let mut placed = Placed { layout, regions: vec![0], places, staged: 0 };
+    for param in order {
+        let (flags, bytes) = params[param];
+        let place = next(&mut placed.regions, bytes).ok_or(Unplaceable::TooLarge)?;
+        placed.places[param] = place;
+        if layout.copies(flags, bytes) && place.region == 0 {
+            placed.staged = place.offset + bytes;
+        }
+    }
+    Ok(placed)
+}
+
+/// Inputs of the copied group lie next to those of the other, results at its outer ends: what goes with each call is one
+/// run, what comes back another in each group. What goes with the first call only is at the edges.
+fn rank(flags: RegionFlags, copied: bool) -> u8 {
+    let once = flags.contains(RegionFlags::SINGLE_SEND);
+    let sent = flags.contains(RegionFlags::INPUT) || once;
+    let rank = match (sent, flags.contains(RegionFlags::OUTPUT)) {
+        (true, false) if !once => 0,
+        (true, true) if !once => 1,
+        (true, true) => 2,
+        (false, true) => 3,
+        (true, false) => 4,
+        (false, false) => 5,
+    };
+    if copied { 5 - rank } else { rank }
+}
+
+/// Makes room for a parameter in the last region, or in another.
+fn next(regions: &mut Vec<u32>, bytes: u32) -> Option<Place> {
+    let last = regions.last_mut()?;
+    let offset = last.checked_next_multiple_of(ALIGNMENT)?;
+    let end = u64::from(offset) + u64::from(bytes);
+    if end <= MAX_REGION_BYTES {
+        *last = end as u32;
+    } else {
+        regions.push(bytes);
+    }
+    let region = u8::try_from(regions.len() - 1).ok()?;
+    Some(Place { region, offset: if end <= MAX_REGION_BYTES { offset } else { 0 } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IN: RegionFlags = RegionFlags::INPUT;
+    const OUT: RegionFlags = RegionFlags::OUTPUT;
+    const BOTH: RegionFlags = IN.union(OUT);
+    const ONCE: RegionFlags = IN.union(RegionFlags::SINGLE_SEND);
+
+    fn offsets(layout: Layout, params: &[(RegionFlags, u32)]) -> Vec<u32> {
+        let placed = place(layout, params).unwrap();
+        assert_eq!(placed.regions.len(), 1);
+        placed.places.iter().map(|place| place.offset).collect()
+    }
+
+    #[test]
+    fn what_is_written_together_lies_together() {
+        let params = [(OUT, 10), (BOTH, 64), (IN, 65), (ONCE, 1)];
+        assert_eq!(offsets(Layout::Gathered, &params), [192, 128, 0, 256]);
+        assert_eq!(offsets(Layout::Asymmetric, &params), [192, 128, 0, 256]);
+        let all = Layout::Packed { threshold: 16 * 65 };
+        assert_eq!(offsets(all, &params), [64, 128, 192, 0]);
+    }
+
+    #[test]
+    fn small_ones_are_in_front() {
+        let params = [(IN, 1000), (OUT, 10), (IN, 20), (OUT, 2000)];
+        let layout = Layout::Packed { threshold: 20 * 16 };
+        assert_eq!(offsets(layout, &params), [128, 0, 64, 1152]);
+        let placed = place(layout, &params).unwrap();
+        assert_eq!((placed.staged, placed.zeros(), placed.regions[0]), (84, 128, 3152));
+        let staged: Vec<_> =
+            placed.places.iter().zip(&params).map(|(&at, &(_, bytes))| placed.is_staged(at, bytes)).collect();
+        assert_eq!(staged, [false, true, true, false]);
+        assert_eq!(place(Layout::Gathered, &params).unwrap().staged, 0);
+    }
+
+    #[test]
+    fn regions_end_at_two_gib() {
+        let gib = 1 << 30;
+        let placed =
+            place(Layout::Gathered, &[(IN, gib), (IN, gib), (IN, 0), (IN, 1), (IN, 1 << 31)]).unwrap();
+        assert_eq!(placed.regions, [1 << 31, 1, 1 << 31]);
+        let places: Vec<_> = placed.places.iter().map(|place| (place.region, place.offset)).collect();
+        assert_eq!(places, [(0, 0), (0, gib), (0, 1 << 31), (1, 0), (2, 0)]);
+    }
+
+    #[test]
+    fn too_many_are_refused() {
+        let params = [(IN, 1); 256];
+        assert_eq!(place(Layout::Gathered, &params), Err(Unplaceable::TooMany(256)));
+        assert!(place(Layout::Gathered, &params[1..]).is_ok());
+    }
+}

@@ -1,0 +1,85 @@
+//! Answers of a session whose parameters lie in common regions.
+
+use crate::{
+    layout::{ALIGNMENT, Place, Slot},
+    plan::{self, CallPlan, Prefix},
+    region::{NaaAddress, RegionFlags, RegionRequest},
+};
+
+/// Where parameters lie.
+#[derive(Debug)]
+pub(super) struct Arranged {
+    places: Vec<Place>,
+    /// Outputs in the order in which they lie in the regions.
+    outputs: Vec<u8>,
+}
+
+/// Slots as parameters that have a region each.
+pub(super) fn params(regions: &[RegionRequest], slots: &[Slot]) -> Vec<RegionRequest> {
+    let param = |slot: &Slot| {
+        let region = regions.get(usize::from(slot.region)).map_or(NaaAddress::ZERO, |region| region.naa_addr);
+        let naa_addr = NaaAddress::truncate(region.get() + u64::from(slot.offset));
+        RegionRequest { flags: slot.flags, naa_addr, host: slot.host }
+    };
+    slots.iter().map(param).collect()
+}
+
+/// An output of which something is sent.
+#[derive(Clone, Copy)]
+struct Sent {
+    place: Place,
+    bytes: u32,
+    /// Nothing of it is left out.
+    whole: bool,
+    addr: u64,
+    rkey: u32,
+}
+
+impl Sent {
+    /// Bytes between, if one WRITE may have both: they lie there as they lie here.
+    fn gap_to(&self, next: &Self) -> Option<u32> {
+        let apart = next.place.offset.checked_sub(self.place.offset)?;
+        let gap = apart.checked_sub(self.bytes)?;
+        let alike = self.addr.checked_add(apart.into()) == Some(next.addr) && self.rkey == next.rkey;
+        let near = self.whole && self.place.region == next.place.region && alike && gap < ALIGNMENT;
+        near.then_some(gap)
+    }
+}
+
+impl Arranged {
+    /// Of slots that were granted, at most 255.
+    pub(super) fn new(slots: &[Slot]) -> Self {
+        let places = slots.iter().map(|slot| Place { region: slot.region, offset: slot.offset }).collect();
+        let has_output = |param: &u8| slots[usize::from(*param)].flags.contains(RegionFlags::OUTPUT);
+        let mut outputs: Vec<_> = (0..=u8::MAX).take(slots.len()).filter(has_output).collect();
+        outputs.sort_by_key(|&param| {
+            let slot = &slots[usize::from(param)];
+            (slot.region, slot.offset, slot.host.size)
+        });
+        Self { places, outputs }
+    }
+
+    pub(super) fn places(&self) -> impl ExactSizeIterator<Item = Place> {
+        self.places.iter().copied()
+    }
+
+    pub(super) fn plan(&self, params: &[RegionRequest], prefixes: &[Prefix], plan: &mut CallPlan) {
+        let mut before: Option<Sent> = None;
+        for &param in &self.outputs {
+            let param = usize::from(param);
+            let to = params[param].host;
+            let bytes = plan::length(prefixes, param, to.size);
+            if bytes == 0 {
+                continue;
+            }
+            let (place, whole) = (self.places[param], bytes == to.size);
+            let next = Sent { place, bytes, whole, addr: to.addr, rkey: to.rkey };
+            let gap = before.and_then(|before| before.gap_to(&next));
+            match gap.filter(|&gap| plan.has_room(0, u64::from(gap) + u64::from(bytes))) {
+                Some(gap) => plan.extend(gap + bytes),
+                None => plan.push(param, 0, bytes, &to),
+            }
+            before = Some(next);
+        }
+    }
+}

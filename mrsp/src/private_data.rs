@@ -1,0 +1,51 @@
+//! What a side says of itself in the private data of the CM handshake. An extension of this project: others send
+//! none, and leave ours alone.
+//!
+//! ```text
+//! "naa" 0 | version u8 = 1 | slots u8 | zero u16
+//! ```
+//!
+//! Whatever follows is left to later versions. The CM pads private data with zeros.
+
+const MARK: [u8; 4] = *b"naa\0";
+const VERSION: u8 = 1;
+
+/// What a side can do beyond MRSP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// It takes [layout blocks](crate::layout::block) of up to so many slots; 0: none.
+    pub slots: u8,
+}
+
+impl Abilities {
+    pub fn encode(self) -> [u8; 8] {
+        let [a, b, c, d] = MARK;
+        [a, b, c, d, VERSION, self.slots, 0, 0]
+    }
+
+    /// None of them, unless it is said so. Later versions keep this.
+    pub fn decode(private_data: &[u8]) -> Self {
+        match private_data.split_first_chunk() {
+            Some((&MARK, &[version, slots, ..])) if version >= VERSION => Self { slots },
+            _ => Self::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_says_so_has_abilities() {
+        let some = Abilities { slots: 40 };
+        assert_eq!(some.encode(), *b"naa\0\x01\x28\0\0");
+        for abilities in [some, Abilities::default()] {
+            let padded = [&abilities.encode()[..], &[0; 188]].concat();
+            assert_eq!(Abilities::decode(&padded), abilities);
+        }
+        let none: [&[u8]; 5] = [b"", b"naa", b"naa\0\x01", b"naa\0\0\x01\0\0", &[0xff; 196]];
+        assert!(none.iter().all(|bytes| Abilities::decode(bytes).slots == 0));
+        assert_eq!(Abilities::decode(b"naa\0\x02\x03").slots, 3);
+    }
+}
