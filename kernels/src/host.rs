@@ -81,7 +81,9 @@ impl Kernels {
                     let (code, other) = (function.code, other.path.display());
                     return Err(failed(
                         named,
-                        format!("declares code {code}, which is a kernel of {other} too"),
+                        format!(
+                            "declares code {code}, which is a kernel of {other} too; give one of them another"
+                        ),
                     ));
                 }
             }
@@ -110,13 +112,18 @@ impl Kernel {
     }
 }
 
+/// A library that did not load in time.
+fn too_slow() -> String {
+    format!("did not load within {} s; see what its constructors wait for", LOAD_TIME.as_secs())
+}
+
 /// Lets a child read the table of the library at `path`.
 fn probe(launcher: &Launcher, path: &Path) -> Result<Vec<Function>, String> {
     let deadline = Instant::now() + LOAD_TIME;
     let mut process = Process::start(launcher).map_err(|error| error.to_string())?;
     let told = process.load(path, deadline).map_err(|error| match error {
         CallError::Refused(why) => why,
-        CallError::TimedOut => format!("did not load within {} s", LOAD_TIME.as_secs()),
+        CallError::TimedOut => too_slow(),
         other => format!("could not be read: {other}"),
     })?;
     // A child is not trusted: what it must have checked is checked again.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Load  1 | path of a library                                Table  1 | its catalogue
-//! Map   2 | region (size u64, direction u8) …, with files    Mapped 2
+//! Map   2 | region (offset u64, size u64, direction u8) …, with files    Mapped 2
 //! Call  3 | sequence u64 | user u32 | code u8                Done   3 | sequence u64 | code i32 | n u32 | n produced u64 | text
 //!                                                            Error  4 | text
 //! ```
@@ -30,6 +30,8 @@ const DIRECTIONS: [Direction; 4] =
 /// A region as the child is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapped {
+    /// In its file.
+    pub(crate) offset: u64,
     pub(crate) size: u64,
     pub(crate) direction: Direction,
 }
@@ -66,6 +68,7 @@ impl Request<'_> {
             Self::Map(regions) => {
                 out.push(MAP);
                 for region in regions {
+                    out.extend(region.offset.to_ne_bytes());
                     out.extend(region.size.to_ne_bytes());
                     out.push(region.direction as u8);
                 }
@@ -88,10 +91,11 @@ impl<'a> Request<'a> {
             MAP => {
                 let mut regions = Vec::new();
                 while !rest.is_empty() {
+                    let offset = u64::from_ne_bytes(take(&mut rest)?);
                     let size = u64::from_ne_bytes(take(&mut rest)?);
                     let [direction] = take(&mut rest)?;
                     let direction = *DIRECTIONS.get(usize::from(direction))?;
-                    regions.push(Mapped { size, direction });
+                    regions.push(Mapped { offset, size, direction });
                 }
                 Some(Self::Map(regions))
             }
@@ -189,8 +193,8 @@ mod tests {
     #[test]
     fn messages_come_back() {
         let regions = vec![
-            Mapped { size: 5, direction: Direction::InOut },
-            Mapped { size: 0, direction: Direction::Internal },
+            Mapped { offset: 64, size: 5, direction: Direction::InOut },
+            Mapped { offset: 0, size: 0, direction: Direction::Internal },
         ];
         for request in [
             Request::Load(Path::new("/a/b.so")),

@@ -90,9 +90,10 @@ enum {
     NAA_KERNEL_ERROR_LAST_OWN = 0x7f
 };
 
-/* One region of the session during a call. */
+/* A parameter or an internal region of the session during a call. */
 typedef struct naa_kernel_data {
-    void *address;      /* on a page boundary; valid during the call only; never NULL, also where size is 0 */
+    void *address;      /* on a page boundary, or, where the host chose a layout in which parameters share a region, on one
+                           of 64 bytes; valid during the call only; never NULL, also where size is 0 */
     uint64_t size;      /* bytes; touching the page behind the last one crashes */
     uint64_t produced;  /* bytes of an output that are a result: `size` unless the kernel sets fewer. Only these are
                            sent. Ignored for inputs and internals. More than `size` makes the call fail. */

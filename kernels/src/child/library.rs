@@ -59,7 +59,7 @@ impl Library {
             let kernel = unsafe { element::<abi::Kernel>(table.kernels, at, table.kernel_size) };
             let (function, kernel) = read(kernel, at, table.parameter_size)?;
             if functions.iter().any(|other: &Function| other.code == function.code) {
-                return Err(format!("declares code {} twice", function.code));
+                return Err(format!("declares code {} twice; give one kernel another", function.code));
             }
             functions.push(function);
             kernels.push(kernel);
@@ -85,7 +85,7 @@ fn checked(table: &abi::Table) -> Result<usize, String> {
         return Err("has a table whose sizes are wrong; make it with NAA_KERNELS".into());
     }
     match table.kernel_count {
-        0 => Err("declares no kernel".into()),
+        0 => Err("declares no kernel; list them in NAA_KERNELS".into()),
         count if table.kernels.is_null() => Err(format!("declares {count} kernels at NULL")),
         count if count as usize > CODES.count() => Err(format!("declares {count} kernels, more than codes")),
         count => Ok(count as usize),
@@ -103,12 +103,12 @@ fn read(kernel: &abi::Kernel, at: usize, stride: u32) -> Result<(Function, Kerne
     let code = u8::try_from(kernel.code).ok().filter(|code| CODES.contains(code));
     let code = code.ok_or_else(|| {
         let (code, first, last) = (kernel.code, CODES.start(), CODES.end());
-        format!("kernel {at} has code {code}, kernels have {first} to {last}")
+        format!("kernel {at} has code {code}, give it one from {first} to {last}")
     })?;
     let of = |what: &str| format!("{what} of kernel {code}");
     let name = text(kernel.name, &of("the name"), MOST_NAME)?;
     if name.is_empty() {
-        return Err(format!("kernel {code} has no name"));
+        return Err(format!("kernel {code} has no name; give it one"));
     }
     let description = text(kernel.description, &of("the description"), MOST_DESCRIPTION)?;
     let compute = kernel.compute.ok_or_else(|| format!("kernel {code} has no compute function"))?;

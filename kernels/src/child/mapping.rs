@@ -15,12 +15,14 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps the first `size` bytes of `file`, in whole pages, at least one.
-    pub(super) fn new(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
+    /// Maps `size` bytes of `file` from `offset` on, in whole pages, at least one.
+    pub(super) fn new(file: BorrowedFd<'_>, offset: u64, size: u64) -> io::Result<Self> {
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
         let page = page_size();
-        let len = usize::try_from(size.max(1)).ok().and_then(|len| len.checked_next_multiple_of(page));
-        let len = len.ok_or_else(too_large)?;
+        // Neither is larger than a region's file.
+        let into_page = (offset % page as u64) as usize;
+        let len = usize::try_from(size.max(1)).ok().and_then(|len| len.checked_add(into_page));
+        let len = len.and_then(|len| len.checked_next_multiple_of(page)).ok_or_else(too_large)?;
         let around_len = len.checked_add(2 * page).ok_or_else(too_large)?;
         // SAFETY: the kernel chooses a free range.
         let around = unsafe {
@@ -32,10 +34,11 @@ impl Mapping {
             )
         }?;
         // From here on dropped as a whole.
-        let mapping = Self { around, around_len, address: around.wrapping_byte_add(page) };
-        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let first = around.wrapping_byte_add(page);
+        let mapping = Self { around, around_len, address: first.wrapping_byte_add(into_page) };
+        let (flags, from) = (MapFlags::SHARED | MapFlags::FIXED, offset - into_page as u64);
         // SAFETY: replaces pages of the range above that nothing refers to.
-        unsafe { mmap(mapping.address, len, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0) }?;
+        unsafe { mmap(first, len, ProtFlags::READ | ProtFlags::WRITE, flags, file, from) }?;
         Ok(mapping)
     }
 

@@ -102,7 +102,7 @@ impl Child {
             return Err("the files of regions did not arrive; raise `ulimit -n`".into());
         }
         for (region, file) in regions.iter().zip(files) {
-            let mapping = Mapping::new(file.as_fd(), region.size)
+            let mapping = Mapping::new(file.as_fd(), region.offset, region.size)
                 .map_err(|error| format!("cannot map a region of {} bytes: {error}", region.size))?;
             self.regions.push((*region, mapping));
             self.parameters += u32::from(region.direction != Direction::Internal);

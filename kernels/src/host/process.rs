@@ -31,8 +31,17 @@ pub struct Lease(());
 pub struct RegionFile<'a> {
     /// Sealed against shrinking: a child must not be able to take pages away.
     pub file: BorrowedFd<'a>,
+    /// In the file.
+    pub offset: u64,
     pub size: u64,
     pub direction: Direction,
+}
+
+impl RegionFile<'_> {
+    fn told(&self) -> Mapped {
+        let &Self { offset, size, direction, .. } = self;
+        Mapped { offset, size, direction }
+    }
 }
 
 /// What a kernel returned.
@@ -120,7 +129,7 @@ impl Process {
     /// Has it map the session's regions.
     pub(super) fn map(&mut self, regions: &[RegionFile<'_>], deadline: Instant) -> Result<(), CallError> {
         for part in regions.chunks(MOST_FILES) {
-            let told = part.iter().map(|r| Mapped { size: r.size, direction: r.direction }).collect();
+            let told = part.iter().map(RegionFile::told).collect();
             let files: Vec<_> = part.iter().map(|region| region.file).collect();
             let mut buffer = [0; MOST_REPLY];
             match self.exchange(&Request::Map(told), &files, deadline, &mut buffer)? {

@@ -12,6 +12,7 @@ use mrsp::catalogue::Catalogue;
 use super::{
     CallError, Kernel, Kernels, LOAD_TIME, Lease, Library, Outcome, RegionFile,
     process::{Process, kill},
+    too_slow,
 };
 
 /// One at a time calls; anybody may end it meanwhile. Dropping it ends the process.
@@ -82,9 +83,7 @@ impl SessionProcess {
     ) -> Result<Outcome, CallError> {
         let start_by = deadline.min(Instant::now() + LOAD_TIME);
         let in_time = |error| match error {
-            CallError::TimedOut if start_by < deadline => {
-                CallError::Refused(format!("did not load within {} s", LOAD_TIME.as_secs()))
-            }
+            CallError::TimedOut if start_by < deadline => CallError::Refused(too_slow()),
             other => other,
         };
         let mut fresh = None;
