@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use mrsp::{host::HostConfig, immediate::Dialect, region::NaaAddress};
+use mrsp::{
+    host::HostConfig,
+    immediate::Dialect,
+    layout::{Choice, Rule},
+    region::NaaAddress,
+};
 use verbs::{ConnParam, WaitMode};
 
 /// Settings of a [`Session`](crate::Session). The defaults suit every accelerator known.
@@ -25,6 +30,11 @@ pub struct SessionConfig {
     pub address_start: NaaAddress,
     /// Parameters and internal regions together. C servers do not survive more than 31.
     pub max_regions: u8,
+    /// How parameters lie in the accelerator's regions and get there. One that knows no layouts gets the symmetric one:
+    /// [`Session::layout`](crate::Session::layout) tells.
+    pub layout: Choice,
+    /// Of [`Choice::Auto`]; `None`: what `NAA_LAYOUT_RULE` says, and without it that of the provider.
+    pub layout_rule: Option<Rule>,
 }
 
 impl Default for SessionConfig {
@@ -39,6 +49,8 @@ impl Default for SessionConfig {
             dialect,
             address_start,
             max_regions,
+            layout: Choice::default(),
+            layout_rule: None,
         }
     }
 }

@@ -9,6 +9,11 @@
 //! while the program reads them.
 #![allow(unsafe_code)]
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use mrsp::RegionFlags;
 use verbs::{Access, Memory, Mr, Pd, Sge};
 
@@ -68,9 +73,46 @@ impl Buffer {
     }
 }
 
+/// A registration, of one region or of several that lie side by side.
+#[derive(Debug)]
+struct Registered {
+    mr: Mr,
+    /// The accelerator may write.
+    is_open: AtomicBool,
+}
+
+impl Registered {
+    /// Out of peers' reach.
+    fn new(pd: &Pd, memory: &Memory, is_output: bool) -> Result<Arc<Self>, verbs::Error> {
+        // Inputs are only read, so that constants will do.
+        let mr = pd.reg_mr(memory, if is_output { Access::REMOTE_WRITE } else { Access::default() })?;
+        let registered = Self { mr, is_open: AtomicBool::new(is_output) };
+        registered.close()?;
+        Ok(Arc::new(registered))
+    }
+
+    fn open(&self) -> Result<(), verbs::Error> {
+        if !self.is_open.swap(true, Ordering::Relaxed) {
+            self.mr.set_access(Access::REMOTE_WRITE)?;
+        }
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), verbs::Error> {
+        if self.is_open.load(Ordering::Relaxed) {
+            self.mr.set_access(Access::LOCAL)?;
+            self.is_open.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Memory of a parameter.
 #[derive(Debug)]
 pub(crate) struct Region {
-    mr: Mr,
+    /// `None`: it is copied to and from a staging region instead.
+    registered: Option<Arc<Registered>>,
+    memory: Memory,
     flags: RegionFlags,
     /// A call has it.
     lent: bool,
@@ -79,34 +121,58 @@ pub(crate) struct Region {
 impl Region {
     /// `buffer`, registered, but out of peers' reach until lent.
     pub(crate) fn new(pd: &Pd, flags: RegionFlags, buffer: Buffer) -> Result<Self, Error> {
-        let is_output = flags.contains(RegionFlags::OUTPUT);
-        // Inputs are only read, so that constants will do.
-        let mr =
-            pd.reg_mr(&buffer.memory, if is_output { Access::REMOTE_WRITE } else { Access::default() })?;
-        let mut region = Self { mr, flags, lent: true };
-        region.take_back()?;
+        let mut region = Self::copied(flags, buffer);
+        region.register(pd)?;
         Ok(region)
+    }
+
+    /// `buffer`, which no device sees.
+    pub(crate) fn copied(flags: RegionFlags, buffer: Buffer) -> Self {
+        Self { registered: None, memory: buffer.memory, flags, lent: false }
+    }
+
+    /// Outputs side by side in one registration: flags, where they start, and their sizes. They do not overlap.
+    pub(crate) fn side_by_side(pd: &Pd, outputs: &[(RegionFlags, usize, usize)]) -> Result<Vec<Self>, Error> {
+        let len = outputs.iter().map(|(_, start, len)| start + len).max().unwrap_or(0);
+        let Buffer { memory } = Buffer::new(len)?;
+        let registered = Registered::new(pd, &memory, true)?;
+        let region = |&(flags, start, len): &(RegionFlags, usize, usize)| Self {
+            registered: Some(registered.clone()),
+            memory: memory.slice(start, len),
+            flags,
+            lent: false,
+        };
+        Ok(outputs.iter().map(region).collect())
+    }
+
+    /// Does nothing if it is registered.
+    pub(crate) fn register(&mut self, pd: &Pd) -> Result<(), Error> {
+        if self.registered.is_none() {
+            let is_output = self.flags.contains(RegionFlags::OUTPUT);
+            self.registered = Some(Registered::new(pd, &self.memory, is_output)?);
+        }
+        Ok(())
     }
 
     /// The memory, no longer registered. `None` if a call has it.
     pub(crate) fn into_buffer(self) -> Option<Buffer> {
-        (!self.lent).then(|| Buffer { memory: self.memory().clone() })
+        (!self.lent).then_some(Buffer { memory: self.memory })
     }
 
     /// Gives the region to a call: the device may read it and, if it is an output, the accelerator write it.
     pub(crate) fn lend(&mut self) -> Result<(), verbs::Error> {
         self.lent = true;
-        if self.flags.contains(RegionFlags::OUTPUT) {
-            self.mr.set_access(Access::REMOTE_WRITE)?;
+        match &self.registered {
+            Some(registered) if self.flags.contains(RegionFlags::OUTPUT) => registered.open(),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Gives the region back to the program. No work request on it may be left: all have completed, or their
     /// queue pair is destroyed.
     pub(crate) fn take_back(&mut self) -> Result<(), verbs::Error> {
-        if self.lent && self.flags.contains(RegionFlags::OUTPUT) {
-            self.mr.set_access(Access::LOCAL)?;
+        if let Some(registered) = self.registered.as_ref().filter(|_| self.lent) {
+            registered.close()?;
         }
         self.lent = false;
         Ok(())
@@ -114,42 +180,69 @@ impl Region {
 
     /// The bytes, unless a call has them.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
-        // SAFETY: not lent: peers have no access (`new`, `take_back`), the device writes only what peers send, and
+        // SAFETY: not lent: peers have no access (`Registered::new`, `take_back`; regions of one registration are lent and
+        // taken back with `&mut` to all of the session's), the device writes only what peers send, and
         // the program needs `&mut self` to write. Where the device does not revoke, that an accelerator does not
         // write now rests on its keeping to the protocol (module docs); the bytes stay mapped whatever it does.
-        (!self.lent).then(|| unsafe { self.memory().as_slice() })
+        (!self.is_lent()).then(|| unsafe { self.memory.as_slice() })
     }
 
     /// The bytes, unless a call has them.
     pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         // SAFETY: as in `bytes`; besides, the device has no work request that reads them (`take_back`), and
         // `&mut self` excludes other slices.
-        (!self.lent).then(|| unsafe { self.memory().as_mut_slice() })
+        (!self.is_lent()).then(|| unsafe { self.memory.as_mut_slice() })
+    }
+
+    /// Another region of the same registration may be lent, or could not be taken back.
+    pub(crate) fn is_lent(&self) -> bool {
+        let is_open = |registered: &Arc<Registered>| registered.is_open.load(Ordering::Relaxed);
+        self.lent || self.registered.as_ref().is_some_and(is_open)
     }
 
     /// Copies bytes of the region from `offset` on, also while lent.
     pub(crate) fn copy_to(&self, offset: u64, out: &mut [u8]) {
-        self.memory().read(offset as usize, out);
+        self.memory.read(offset as usize, out);
     }
 
-    fn memory(&self) -> &Memory {
-        self.mr.memory()
+    /// Copies all of it to where it lies in a staging region.
+    pub(crate) fn stage(&self, staging: &Self, at: usize) {
+        self.memory.copy_to(0, &staging.memory, at, self.len());
+    }
+
+    /// Copies all of it from a staging region, which no peer may write now.
+    pub(crate) fn unstage(&mut self, staging: &Self, at: usize) {
+        staging.memory.copy_to(at, &self.memory, 0, self.len());
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.memory().len()
+        self.memory.len()
     }
 
     pub(crate) fn flags(&self) -> RegionFlags {
         self.flags
     }
 
-    pub(crate) fn sge(&self, offset: u64, length: u32) -> Sge {
-        self.mr.sge(offset, length)
+    /// `None` if it is copied.
+    pub(crate) fn sge(&self, offset: u64, length: u32) -> Option<Sge> {
+        let Registered { mr, .. } = &**self.registered.as_ref()?;
+        // The memory is the registration's or lies in it.
+        Some(mr.sge(self.memory.addr() - mr.addr() + offset, length))
     }
 
-    /// As announced to the accelerator.
+    /// As announced to the accelerator, without a key if it is copied.
     pub(crate) fn announced(&self) -> mrsp::Param {
-        mrsp::Param { flags: self.flags, addr: self.mr.addr(), rkey: self.mr.rkey(), size: self.len() as u64 }
+        let rkey = self.registered.as_ref().map_or(0, |registered| registered.mr.rkey());
+        mrsp::Param { flags: self.flags, addr: self.memory.addr(), rkey, size: self.len() as u64 }
+    }
+
+    /// Bytes of its registration, if another region has it too: of the first of them that has any.
+    pub(crate) fn registered_bytes(&self) -> usize {
+        match &self.registered {
+            Some(registered) if self.len() > 0 && registered.mr.memory().addr() == self.memory.addr() => {
+                registered.mr.memory().len()
+            }
+            _ => 0,
+        }
     }
 }

@@ -32,6 +32,7 @@
 
 mod alarm;
 mod any;
+mod arrange;
 pub mod builtin;
 mod catalogue;
 mod config;
@@ -42,10 +43,12 @@ mod link;
 mod opening;
 mod param;
 mod post;
+mod regions;
 mod session;
 mod spec;
 
 pub use any::{Any, wait_any};
+pub use arrange::{LAYOUT_RULE_VARIABLE, default_rule as default_layout_rule};
 pub use catalogue::functions;
 pub use config::SessionConfig;
 pub use device::{Device, LOCAL_IP_VARIABLE};
@@ -60,6 +63,7 @@ pub use mrsp::{
     FunctionCode, ReturnCode, U24,
     catalogue::Catalogue,
     immediate::{Answer, Dialect},
+    layout::{Choice as LayoutChoice, Layout, Rule as LayoutRule},
     plan::Part,
     region::NaaAddress,
 };

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mrsp::region::message_buffer_bytes;
+use mrsp::{Abilities, layout::block::block_bytes, region::message_buffer_bytes};
 use verbs::{
     Access, Channel, CmEvent, CmId, ConnParam, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr, SendFlags,
     SendOp, SendWr, Unreachable, WaitMode, WaitOn, Wake, Wc, WcOpcode, WcStatus,
@@ -59,6 +59,8 @@ pub(crate) struct Link {
     pub(crate) peer: SocketAddr,
     /// Bytes of payload per packet; 0 until the connection is established.
     pub(crate) path_mtu: u32,
+    /// What the accelerator said it can do, once the connection is established.
+    pub(crate) abilities: Abilities,
     /// `None` once closed.
     qp: Option<Qp>,
     cap: QpCap,
@@ -83,24 +85,27 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Everything a connection needs but the connection. A call takes a WRITE for each region and `further` ones.
+    /// Everything a connection needs but the connection. A call takes a WRITE for each region and `further` ones,
+    /// each of which has up to so many elements.
     pub(crate) fn new(
         device: &Device,
         peer: SocketAddr,
         regions: usize,
         further: u32,
+        elements: u32,
     ) -> Result<Self, Error> {
         let context = device.context();
         let pd = context.alloc_pd()?;
         let regions = u8::try_from(regions).unwrap_or(u8::MAX);
         let max_send_wr = (u32::from(regions) + SPARE_SENDS).saturating_add(further);
         let cq = context.create_cq(max_send_wr.saturating_add(RECEIVES))?;
-        let cap = QpCap { max_send_wr, max_recv_wr: RECEIVES, max_sge: 1, late_acks: true };
-        let message_bytes = message_buffer_bytes(regions);
+        let cap = QpCap { max_send_wr, max_recv_wr: RECEIVES, max_sge: elements, late_acks: true };
+        let message_bytes = message_buffer_bytes(regions) + block_bytes(regions);
         let memory = region::alloc(2 * message_bytes).map_err(Error::Memory)?;
         Ok(Self {
             peer,
             path_mtu: 0,
+            abilities: Abilities::default(),
             qp: Some(pd.create_qp(&cq, &cq, cap)?),
             cap,
             id: None,
@@ -145,7 +150,7 @@ impl Link {
     }
 
     pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Error> {
-        // It has one entry per region, as the buffer.
+        // It has one entry per region and one slot per parameter, as the buffer.
         self.messages.memory().write(self.message_bytes, message);
         let sge = self.messages.sge(self.message_bytes as u64, message.len() as u32);
         self.post(&[SendWr {
@@ -209,6 +214,7 @@ impl Link {
                 Some(CmEvent::Disconnected { .. }) => self.note(Gone::Disconnected),
                 Some(CmEvent::Established { param, .. }) => {
                     self.path_mtu = param.path_mtu;
+                    self.abilities = Abilities::decode(&param.private_data);
                     return Ok(Some(Event::Established));
                 }
                 Some(CmEvent::Rejected { reason, private_data, .. }) => {

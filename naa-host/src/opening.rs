@@ -2,13 +2,18 @@
 
 use std::{net::SocketAddr, time::Instant};
 
-use mrsp::{CallPlan, HostSession, host::SetupError};
-use verbs::{RejectReason, Unreachable};
+use mrsp::{
+    CallPlan, HostSession,
+    host::{HostConfig, SetupError},
+    layout::{Choice, Layout, Placed},
+};
+use verbs::{DeviceAttr, RejectReason, Unreachable};
 
 use crate::{
     Buffer, Device, Error, Param, Session, SessionConfig,
-    lease::Region,
+    arrange::arrange,
     link::{Event, Link},
+    regions::Regions,
 };
 
 /// How far a session in the making is.
@@ -26,8 +31,29 @@ pub enum Stage {
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) machine: HostSession,
-    pub(crate) regions: Vec<Region>,
+    pub(crate) regions: Regions,
     pub(crate) plan: CallPlan,
+    /// Where the parameters lie, if not each in a region of its own.
+    placed: Option<Placed>,
+    internals: Vec<u64>,
+}
+
+impl Terms {
+    pub(crate) fn layout(&self) -> Layout {
+        self.placed.as_ref().map_or(Layout::Symmetric, |placed| placed.layout)
+    }
+
+    /// For an accelerator that takes so many parameters in a layout.
+    fn fit(&mut self, slots: u8, link: &Link, config: &HostConfig) -> Result<(), Error> {
+        let Some(placed) = self.placed.take_if(|placed| placed.places.len() > usize::from(slots)) else {
+            return Ok(());
+        };
+        let (peer, layout, params) = (link.peer, placed.layout, placed.places.len());
+        tracing::warn!(%peer, %layout, params, slots, "the accelerator does not take the layout; using symmetric");
+        self.regions.make_symmetric(&link.pd)?;
+        self.machine = HostSession::new(config, &self.regions.announced(), &self.internals)?;
+        Ok(())
+    }
 }
 
 /// A session in the making.
@@ -61,13 +87,19 @@ struct Room {
     regions: usize,
     /// WRITEs beyond one for each region.
     further: u64,
+    /// Elements of a WRITE's list.
+    elements: u32,
 }
 
 impl Room {
-    fn of(params: &[Param<'_>], longest: u64) -> Self {
+    fn of(params: &[Param<'_>], config: &SessionConfig, attr: &DeviceAttr) -> Self {
+        let longest = attr.max_msg;
         let shared = params.iter().filter(|param| !param.is_internal());
         let further = shared.map(|param| (param.len as u64).saturating_sub(1) / longest).sum();
-        Self { regions: params.len(), further }
+        let may_gather = !matches!(config.layout, Choice::Fixed(Layout::Symmetric | Layout::Asymmetric));
+        // What is between two parameters is an element too.
+        let elements = u32::try_from(2 * params.len()).unwrap_or(u32::MAX).clamp(1, attr.max_sge.max(1));
+        Self { regions: params.len(), further, elements: if may_gather { elements } else { 1 } }
     }
 }
 
@@ -85,8 +117,9 @@ impl Opening {
         params: &[Param<'_>],
         config: &SessionConfig,
     ) -> Result<Self, Error> {
-        let room = Room::of(params, device.context().attr().max_msg);
-        let link = Link::new(device, peer, room.regions, u32::try_from(room.further).unwrap_or(u32::MAX))?;
+        let room = Room::of(params, config, device.context().attr());
+        let further = u32::try_from(room.further).unwrap_or(u32::MAX);
+        let link = Link::new(device, peer, room.regions, further, room.elements)?;
         Ok(Self {
             stage: Stage::Idle,
             terms: None,
@@ -130,40 +163,50 @@ impl Opening {
     /// [`Error::Setup`], [`Error::OutOfBounds`], [`Error::Buffers`] or [`Error::Buffer`] if `params` make no session,
     /// or take more than those that were given in the beginning; [`Error::Device`] and [`Error::Memory`].
     pub fn prepare(&mut self, params: &[Param<'_>], buffers: Option<Vec<Buffer>>) -> Result<(), Error> {
-        let longest = self.device.context().attr().max_msg;
-        let room = Room::of(params, longest);
+        let attr = self.device.context().attr();
+        let room = Room::of(params, &self.config, attr);
         if room.regions > self.room.regions || room.further > self.room.further {
             let limit = u8::try_from(self.room.regions).unwrap_or(u8::MAX);
             return Err(SetupError::TooManyRegions { asked: room.regions, limit }.into());
         }
         let shared: Vec<_> = params.iter().filter(|param| !param.is_internal()).collect();
-        let buffers = match buffers {
-            Some(buffers) => fitting(buffers, &shared)?,
-            None => shared.iter().map(|param| Buffer::new(param.len)).collect::<Result<_, _>>()?,
-        };
-        let regions = buffers.into_iter().zip(&shared).enumerate();
-        let regions = regions.map(|(index, (buffer, param))| register(&self.link, index, buffer, param));
-        let regions = regions.collect::<Result<Vec<_>, _>>()?;
-        let announced: Vec<_> = regions.iter().map(Region::announced).collect();
+        let buffers = buffers.map(|buffers| fitting(buffers, &shared)).transpose()?;
+        let (pd, placed) = (&self.link.pd, arrange(&self.config, self.device.provider(), &shared)?);
         let internals: Vec<_> =
             params.iter().filter(|param| param.is_internal()).map(|param| param.len as u64).collect();
-        let mut machine = HostSession::new(&self.config.host(), &announced, &internals)?;
-        let wire_order = shared.iter().copied().chain(params.iter().filter(|param| param.is_internal()));
-        if let Some(addresses) = wire_order.map(|param| param.address).collect::<Option<Vec<_>>>() {
-            machine.place(&addresses)?;
-        }
-        let plan = CallPlan::with_capacity(regions.len()).with_longest_write(longest);
-        self.terms = Some(Terms { machine, regions, plan });
+        let config = self.config.host();
+        let (regions, machine) = match &placed {
+            Some(placed) => {
+                let regions = Regions::arranged(pd, &shared, buffers, placed)?;
+                let machine = HostSession::arranged(&config, &regions.announced(), &internals, placed)?;
+                (regions, machine)
+            }
+            None => {
+                let regions = Regions::symmetric(pd, &shared, buffers)?;
+                let mut machine = HostSession::new(&config, &regions.announced(), &internals)?;
+                let internal = params.iter().filter(|param| param.is_internal());
+                let wire_order = shared.iter().copied().chain(internal);
+                if let Some(addresses) = wire_order.map(|param| param.address).collect::<Option<Vec<_>>>() {
+                    machine.place(&addresses)?;
+                }
+                (regions, machine)
+            }
+        };
+        let plan = CallPlan::with_capacity(shared.len())
+            .with_longest_write(attr.max_msg)
+            .with_most_pieces(self.room.elements);
+        self.terms = Some(Terms { machine, regions, plan, placed, internals });
         Ok(())
     }
 
     /// Asks the accelerator for the regions that were prepared. True if so: there is a connection, and it was not
-    /// asked before.
+    /// asked before. One that does not know the layout is asked for a region for each parameter.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::PeerGone`].
+    /// [`Error::Device`], [`Error::PeerGone`]; [`Error::Setup`] if these are too many.
     pub fn agree(&mut self) -> Result<bool, Error> {
         let (Stage::Connected, Some(terms)) = (self.stage, &mut self.terms) else { return Ok(false) };
+        terms.fit(self.link.abilities.slots, &self.link, &self.config.host())?;
         let request = terms.machine.start()?;
         self.link.send(&request)?;
         self.stage = Stage::Agreeing;
@@ -266,16 +309,4 @@ fn fitting(buffers: Vec<Buffer>, params: &[&Param<'_>]) -> Result<Vec<Buffer>, E
         Some((index, (buffer, param))) => Err(Error::Buffer { index, len: buffer.len(), size: param.len }),
         None => Ok(buffers),
     }
-}
-
-fn register(link: &Link, index: usize, mut buffer: Buffer, param: &Param<'_>) -> Result<Region, Error> {
-    let (size, len) = (param.len, param.content.len());
-    if len > size {
-        return Err(Error::OutOfBounds { index, offset: 0, len, size });
-    }
-    // Memory of the program's own may not be referred to without need: another session may have it in a call.
-    if len > 0 {
-        buffer.as_mut_slice()[..len].copy_from_slice(param.content);
-    }
-    Region::new(&link.pd, param.flags, buffer)
 }

@@ -1,12 +1,12 @@
 //! A planned call as work requests, without allocating.
 
-use mrsp::{CallPlan, Write};
+use mrsp::{CallPlan, Write, plan::Piece};
 use verbs::{Payload, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
 use crate::{
     Error,
-    lease::Region,
     link::{CALL, Link},
+    regions::Regions,
 };
 
 /// Work requests posted at once.
@@ -15,10 +15,55 @@ const CHUNK: usize = 8;
 const INLINE: usize = 512;
 
 /// Posts the WRITEs of `plan` in order. Whatever fails, some of them may be on their way.
-pub(crate) fn post(link: &mut Link, regions: &[Region], plan: &CallPlan) -> Result<(), Error> {
+pub(crate) fn post(
+    link: &mut Link,
+    regions: &Regions,
+    plan: &CallPlan,
+    elements: &mut Vec<Sge>,
+) -> Result<(), Error> {
+    let is_gathered = |write: &Write| !plan.gathered(write).is_empty();
+    for writes in plan.writes().chunk_by(|a, b| !is_gathered(a) && !is_gathered(b)) {
+        match writes {
+            [write] if is_gathered(write) => gather(link, regions, write, plan.gathered(write), elements)?,
+            writes => post_single(link, regions, writes)?,
+        }
+    }
+    Ok(())
+}
+
+/// One WRITE of several pieces.
+fn gather(
+    link: &mut Link,
+    regions: &Regions,
+    write: &Write,
+    pieces: &[Piece],
+    elements: &mut Vec<Sge>,
+) -> Result<(), Error> {
+    let number = link.number(CALL);
+    let length = write.length as usize;
+    if length <= link.max_inline_data().min(INLINE) {
+        let mut copies = [0; INLINE];
+        let mut room = &mut copies[..length];
+        for piece in pieces {
+            let (copy, rest) = std::mem::take(&mut room).split_at_mut(piece.length as usize);
+            room = rest;
+            if let Some(region) = regions.source(piece.param) {
+                region.copy_to(piece.offset, copy);
+            }
+        }
+        return link.post(&[request(number, write, Payload::Inline(&copies[..length]))]);
+    }
+    elements.clear();
+    let element = |piece: &Piece| regions.source(piece.param)?.sge(piece.offset, piece.length);
+    elements.extend(pieces.iter().filter_map(element));
+    link.post(&[request(number, write, Payload::Sges(elements))])
+}
+
+/// WRITEs of one piece each.
+fn post_single(link: &mut Link, regions: &Regions, writes: &[Write]) -> Result<(), Error> {
     let number = link.number(CALL);
     let max_inline = link.max_inline_data().min(INLINE);
-    for writes in plan.writes().chunks(CHUNK) {
+    for writes in writes.chunks(CHUNK) {
         let mut copies = [0; INLINE];
         let mut room = &mut copies[..];
         let mut sources = [Source::Inline(&[]); CHUNK];
@@ -27,7 +72,7 @@ pub(crate) fn post(link: &mut Link, regions: &[Region], plan: &CallPlan) -> Resu
         }
         let mut wrs = [EMPTY; CHUNK];
         for ((wr, source), write) in wrs.iter_mut().zip(&sources).zip(writes) {
-            *wr = request(number, write, source);
+            *wr = request(number, write, source.payload());
         }
         link.post(&wrs[..writes.len()])?;
     }
@@ -48,12 +93,23 @@ enum Source<'a> {
     Region([Sge; 1]),
 }
 
+impl Source<'_> {
+    fn payload(&self) -> Payload<'_> {
+        match self {
+            Source::Inline(bytes) => Payload::Inline(bytes),
+            Source::Region(sges) => Payload::Sges(sges),
+        }
+    }
+}
+
 /// Copies short writes, as long as there is room.
-fn take<'a>(regions: &[Region], write: &Write, max_inline: usize, room: &mut &'a mut [u8]) -> Source<'a> {
-    let Some(region) = regions.get(write.param) else { return Source::Inline(&[]) };
+fn take<'a>(regions: &Regions, write: &Write, max_inline: usize, room: &mut &'a mut [u8]) -> Source<'a> {
+    let Some(region) = regions.source(write.param) else { return Source::Inline(&[]) };
     let length = write.length as usize;
     if length > max_inline || length > room.len() {
-        return Source::Region([region.sge(write.offset, write.length)]);
+        return region
+            .sge(write.offset, write.length)
+            .map_or(Source::Inline(&[]), |sge| Source::Region([sge]));
     }
     let (copy, rest) = std::mem::take(room).split_at_mut(length);
     *room = rest;
@@ -62,16 +118,13 @@ fn take<'a>(regions: &[Region], write: &Write, max_inline: usize, room: &mut &'a
 }
 
 /// The last WRITE, with the immediate, is the one whose completion counts.
-fn request<'a>(wr_id: u64, write: &Write, source: &'a Source<'_>) -> SendWr<'a> {
+fn request<'a>(wr_id: u64, write: &Write, payload: Payload<'a>) -> SendWr<'a> {
     let remote = RemoteAddr { addr: write.remote_addr, rkey: write.rkey };
     let last = write.immediate.is_some();
     SendWr {
         wr_id,
         op: write.immediate.map_or(SendOp::Write(remote), |imm| SendOp::WriteWithImm(remote, imm)),
-        payload: match source {
-            Source::Inline(bytes) => Payload::Inline(bytes),
-            Source::Region(sges) => Payload::Sges(sges),
-        },
+        payload,
         flags: SendFlags { signaled: last, solicited: last, fence: false },
     }
 }

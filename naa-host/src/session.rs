@@ -8,9 +8,9 @@ use std::{
 
 use mrsp::{
     CallPlan, FunctionCode, HostSession, RegionFlags, U24, builtin::StatusBlock, host::CallOutcome,
-    immediate::Answer, plan::Part,
+    immediate::Answer, layout::Layout, plan::Part,
 };
-use verbs::{RemoteAddr, WaitMode, Wake};
+use verbs::{RemoteAddr, Sge, WaitMode, Wake};
 
 use crate::{
     Device, Error, Param, SessionConfig,
@@ -20,6 +20,7 @@ use crate::{
     link::{Event, Link},
     opening::{Opening, Stage, Terms},
     post,
+    regions::Regions,
     spec::Claim,
 };
 
@@ -79,13 +80,16 @@ pub struct Session {
     running: Option<Running>,
     /// What ended the session.
     over: Option<(Party, String)>,
+    layout: Layout,
     wait: WaitMode,
     probe_interval: Option<Duration>,
     /// For a program that sleeps elsewhere.
     alarm: Option<Alarm>,
     // Before the regions: its queue pair goes first.
     link: Link,
-    regions: Vec<Region>,
+    regions: Regions,
+    /// Elements of the WRITE that is being posted.
+    elements: Vec<Sge>,
     _claim: Option<Claim>,
     // Last: everything above is of this device.
     device: Device,
@@ -142,18 +146,21 @@ impl Session {
     }
 
     pub(crate) fn of(terms: Terms, link: Link, config: &SessionConfig, device: Device) -> Self {
-        let Terms { machine, regions, plan } = terms;
+        let layout = terms.layout();
+        let Terms { machine, regions, plan, .. } = terms;
         Self {
             machine,
             plan,
-            parts: vec![None; regions.len()],
+            parts: vec![None; regions.params().len()],
             running: None,
             over: None,
+            layout,
             wait: config.wait,
             probe_interval: config.probe_interval,
             alarm: None,
             link,
             regions,
+            elements: Vec::new(),
             _claim: None,
             device,
         }
@@ -184,10 +191,9 @@ impl Session {
         self.running = Some(Running { written: false, answer: None, next_probe: None, tests: 0 });
         let posted = self
             .regions
-            .iter_mut()
-            .try_for_each(Region::lend)
+            .lend()
             .map_err(Error::Device)
-            .and_then(|()| post::post(&mut self.link, &self.regions, &self.plan));
+            .and_then(|()| post::post(&mut self.link, &self.regions, &self.plan, &mut self.elements));
         posted.map_err(|error| {
             // If the connection broke before, that is the better explanation.
             let error = self.drain().err().unwrap_or(error);
@@ -340,8 +346,12 @@ impl Session {
     pub fn into_buffers(mut self) -> Result<Vec<Buffer>, Error> {
         // Whether or not the accelerator could be told, no work request is left.
         let _ = self.link.close();
-        self.regions.iter_mut().try_for_each(Region::take_back)?;
-        self.regions.into_iter().map(|region| region.into_buffer().ok_or(Error::InCall)).collect()
+        self.regions.take_back()?;
+        self.regions
+            .into_params()
+            .into_iter()
+            .map(|region| region.into_buffer().ok_or(Error::InCall))
+            .collect()
     }
 
     /// The bytes of parameter `index`.
@@ -357,8 +367,8 @@ impl Session {
     /// # Errors
     /// As [`lease`](Self::lease).
     pub fn lease_mut(&mut self, index: usize) -> Result<&mut [u8], Error> {
-        let params = self.regions.len();
-        let region = self.regions.get_mut(index).ok_or(Error::NoSuchParam { index, params })?;
+        let params = self.params();
+        let region = self.regions.params_mut().get_mut(index).ok_or(Error::NoSuchParam { index, params })?;
         region.bytes_mut().ok_or(Error::InCall)
     }
 
@@ -421,7 +431,8 @@ impl Session {
     /// # Errors
     /// [`Error::Status`] if there is none; [`Error::InCall`].
     pub fn status_block(&self) -> Result<StatusBlock, Error> {
-        let first = self.regions.iter().position(|region| region.flags().contains(RegionFlags::OUTPUT));
+        let first =
+            self.regions.params().iter().position(|region| region.flags().contains(RegionFlags::OUTPUT));
         let bytes = first.map_or(Ok(&[][..]), |index| self.lease(index))?;
         StatusBlock::decode(bytes).map_err(|source| Error::Status { peer: self.link.peer, source })
     }
@@ -446,6 +457,21 @@ impl Session {
         self.link.peer
     }
 
+    /// The layout that is used: the symmetric one if the accelerator does not take another.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Bytes that are registered with the device for the parameters.
+    pub fn registered_bytes(&self) -> u64 {
+        self.regions.registered_bytes()
+    }
+
+    /// Bytes of the accelerator's regions that can be written to.
+    pub fn accelerator_bytes(&self) -> u64 {
+        self.machine.peer_regions().map_or(0, |regions| regions.iter().map(|r| u64::from(r.size)).sum())
+    }
+
     /// Bytes of payload per packet on the way there and back.
     pub fn path_mtu(&self) -> u32 {
         self.link.path_mtu
@@ -453,11 +479,11 @@ impl Session {
 
     /// Parameters, internal ones left out.
     pub fn params(&self) -> usize {
-        self.regions.len()
+        self.regions.params().len()
     }
 
     fn region(&self, index: usize) -> Result<&Region, Error> {
-        self.regions.get(index).ok_or(Error::NoSuchParam { index, params: self.regions.len() })
+        self.regions.params().get(index).ok_or(Error::NoSuchParam { index, params: self.params() })
     }
 
     /// Takes what has happened, and sees to it that the accelerator is alive.
@@ -541,7 +567,7 @@ impl Session {
     }
 
     fn end(&mut self, answer: CallOutcome) -> Result<Outcome, Error> {
-        self.regions.iter_mut().try_for_each(Region::take_back)?;
+        self.regions.take_back()?;
         self.running = None;
         Ok(self.outcome(answer))
     }
@@ -557,10 +583,7 @@ impl Session {
         self.machine.fail();
         self.running = None;
         let _ = self.link.close();
-        for region in &mut self.regions {
-            // One that cannot be taken back stays lent, and cannot be leased.
-            let _ = region.take_back();
-        }
+        self.regions.take_back_what_goes();
         error
     }
 }

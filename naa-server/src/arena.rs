@@ -315,7 +315,7 @@ impl Allocation {
         self.mr().filter(|_| inside && self.sends.unfinished()).map(|mr| mr.sge(offset, len))
     }
 
-    /// The file of the pages, for a process that may write to them while `lease` is held. There are no slices
+    /// Lets a process have the file of the pages, which may write to them while `lease` is held. There are no slices
     /// until then. `None` if there is no file, or another process has it.
     pub fn lend(&mut self, lease: &Arc<Lease>) -> Option<BorrowedFd<'_>> {
         if self.is_lent() && !self.lent.ptr_eq(&Arc::downgrade(lease)) {
@@ -323,6 +323,11 @@ impl Allocation {
         }
         self.lent = Arc::downgrade(lease);
         self.file.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The file of the pages, while it is lent.
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().filter(|_| self.is_lent()).map(AsFd::as_fd)
     }
 
     fn is_lent(&self) -> bool {

@@ -14,7 +14,7 @@ use mrsp::{RegionFlags, ReturnCode, U24, catalogue::Direction, plan::Prefix};
 
 use naa_kernels::SessionProcess;
 
-use crate::{arena::Allocation, function::Function, kernel};
+use crate::{function::Function, kernel};
 
 /// What a region is to a function. Sent once is sent; a region without flags can still be read.
 pub fn direction(flags: RegionFlags) -> Direction {
@@ -27,12 +27,7 @@ pub fn direction(flags: RegionFlags) -> Direction {
     }
 }
 
-/// A region of a session, lent to a call.
-#[derive(Debug)]
-pub struct Region {
-    pub flags: RegionFlags,
-    pub allocation: Allocation,
-}
+pub use crate::regions::{Region, Regions, View};
 
 /// A region during a call. No two of a call alias.
 #[derive(Debug)]
@@ -197,14 +192,9 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// # Errors
     /// [`Failure::Internal`] if a peer still has access to a region.
-    pub fn new(regions: &'a mut [Region], user: U24, stop: &'a Stop) -> Result<Self, Failure> {
-        let regions: Option<Vec<_>> = regions
-            .iter_mut()
-            .map(|region| {
-                Some(RegionRef { direction: direction(region.flags), bytes: region.allocation.bytes_mut()? })
-            })
-            .collect();
-        let regions = regions.ok_or(Failure::Internal("a region of the call is open to peers".into()))?;
+    pub fn new(regions: &'a mut Regions, user: U24, stop: &'a Stop) -> Result<Self, Failure> {
+        let regions =
+            regions.slices().ok_or(Failure::Internal("a region of the call is open to peers".into()))?;
         let params = regions.iter().filter(|region| region.direction != Direction::Internal).count();
         Ok(Self { regions, user, stop, prefixes: vec![None; params], status_bytes: 0 })
     }
@@ -223,7 +213,7 @@ impl<'a> Call<'a> {
         self.stop.check().is_err()
     }
 
-    /// All regions in the order of the mapping.
+    /// Parameters and internal regions, in the order of the mapping.
     pub fn regions(&mut self) -> &mut [RegionRef<'a>] {
         &mut self.regions
     }
@@ -255,7 +245,7 @@ impl<'a> Call<'a> {
 #[derive(Debug)]
 pub struct Task {
     pub function: Arc<dyn Function>,
-    pub regions: Vec<Region>,
+    pub regions: Regions,
     /// The 24 bits the host passed along.
     pub user: U24,
     pub deadline: Instant,

@@ -10,7 +10,7 @@ use mrsp::{
 use naa_kernels::{CallError, Kernel, Kernels, Lease, Outcome, RegionFile, SessionProcess};
 
 use crate::{
-    call::{Call, Failure, Region, direction},
+    call::{Call, Failure, Regions, View, direction},
     function::{Function, FunctionInfo},
 };
 
@@ -47,17 +47,15 @@ fn no_process() -> Failure {
 pub(crate) fn run(
     kernel: &Kernel,
     process: Option<&SessionProcess>,
-    regions: &mut [Region],
+    regions: &mut Regions,
     user: U24,
     deadline: Instant,
 ) -> Result<Vec<Prefix>, Failure> {
     let process = process.ok_or_else(no_process)?;
     check(&kernel.function().parameters, regions)?;
-    let sizes: Vec<_> = regions.iter().map(|r| (direction(r.flags), r.allocation.len() as u64)).collect();
+    let sizes: Vec<_> = regions.views().map(|view| (direction(view.flags), view.len as u64)).collect();
     let name = &kernel.function().name;
-    let called = process.call(kernel, user.get(), deadline, |lease| {
-        regions.iter_mut().map(|region| lend(region, lease)).collect()
-    });
+    let called = process.call(kernel, user.get(), deadline, |lease| lend(regions, lease));
     match called {
         Ok(outcome) => judged(outcome, &sizes),
         Err(CallError::TimedOut) => {
@@ -72,17 +70,24 @@ pub(crate) fn run(
     }
 }
 
-fn lend<'r>(region: &'r mut Region, lease: &Arc<Lease>) -> Option<RegionFile<'r>> {
-    let (size, direction) = (region.allocation.len() as u64, direction(region.flags));
-    Some(RegionFile { file: region.allocation.lend(lease)?, size, direction })
+fn lend<'r>(regions: &'r mut Regions, lease: &Arc<Lease>) -> Option<Vec<RegionFile<'r>>> {
+    for region in regions.iter_mut() {
+        region.allocation.lend(lease)?;
+    }
+    let regions = &*regions;
+    let file = |View { flags, region, offset, len }| {
+        let file = regions.get(region)?.allocation.file()?;
+        Some(RegionFile { file, offset: offset as u64, size: len as u64, direction: direction(flags) })
+    };
+    regions.views().map(file).collect()
 }
 
 /// The session has what the kernel declares: parameters and internal regions, each in their order.
-fn check(declared: &[Parameter], regions: &[Region]) -> Result<(), Failure> {
+fn check(declared: &[Parameter], regions: &Regions) -> Result<(), Failure> {
     let is_internal = |direction| direction == Direction::Internal;
     let (mut params, mut internals) = {
-        let has = regions.iter().map(|region| direction(region.flags));
-        (has.clone().filter(|has| !is_internal(*has)), has.filter(|has| is_internal(*has)))
+        let has = || regions.views().map(|view| direction(view.flags));
+        (has().filter(|has| !is_internal(*has)), has().filter(|has| is_internal(*has)))
     };
     for (at, parameter) in declared.iter().enumerate() {
         let internal = is_internal(parameter.direction);

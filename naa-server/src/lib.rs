@@ -12,6 +12,7 @@ pub mod function;
 pub mod functions;
 pub mod kernel;
 pub mod pool;
+mod regions;
 mod server;
 pub mod session;
 pub mod stats;

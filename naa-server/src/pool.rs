@@ -15,7 +15,7 @@ use std::{
 
 use mrsp::plan::Prefix;
 
-use crate::call::{Failed, Failure, Region, Stop, Task};
+use crate::call::{Failed, Failure, Regions, Stop, Task};
 
 /// Sizes of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct Done {
     /// How much of each parameter is a result, or why there is none.
     pub result: Result<Vec<Prefix>, Failed>,
     /// `None` if the function still runs: then they go when it returns.
-    pub regions: Option<Vec<Region>>,
+    pub regions: Option<Regions>,
 }
 
 /// The pool. Dropping it closes it and leaves running calls to themselves.
@@ -182,7 +182,7 @@ impl Pool {
 
     /// Forgets a call whose session ended: its end is not reported, and the function is asked to stop.
     /// Gives the regions if it was not running.
-    pub fn abandon(&self, id: TaskId) -> Option<Vec<Region>> {
+    pub fn abandon(&self, id: TaskId) -> Option<Regions> {
         let mut state = self.0.lock();
         if let Some(at) = state.done.iter().position(|done| done.id == id) {
             return state.done.remove(at)?.regions;
@@ -340,7 +340,7 @@ impl State {
     }
 
     /// Stops waiting for a call. Gives its regions if it has not started; if it runs, it is quarantined.
-    fn give_up(&mut self, id: TaskId) -> Option<Vec<Region>> {
+    fn give_up(&mut self, id: TaskId) -> Option<Regions> {
         let open = self.open.remove(&id)?;
         self.deadlines.remove(&(open.deadline, id));
         open.stop.abandon();

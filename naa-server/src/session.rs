@@ -12,7 +12,7 @@ use mrsp::{
     immediate::CallRequest,
     naa::{Failure, Placement},
     plan::Prefix,
-    region::{MAX_REGIONS, message_buffer_bytes},
+    region::HOST_MESSAGE_BYTES,
 };
 use naa_kernels::SessionProcess;
 use smallvec::SmallVec;
@@ -23,9 +23,10 @@ use verbs::{
 
 use crate::{
     arena::{ArenaError, Quota},
-    call::Region,
+    call::{Region, Regions},
     config::Config,
     pool::TaskId,
+    regions::Params,
 };
 
 /// Why a session ends.
@@ -77,8 +78,7 @@ pub struct Session {
     pub(crate) calling: Calling,
     /// Where its kernels run, from the first call of one on.
     pub(crate) process: Option<Arc<SessionProcess>>,
-    /// In the order of the host's message.
-    pub regions: Vec<Region>,
+    pub regions: Regions,
     machine: NaaSession,
     plan: CallPlan,
     quota: Quota,
@@ -147,9 +147,8 @@ impl Session {
         now: Instant,
     ) -> Result<Self, End> {
         // Room for any AAR, so that one that asks for too much is refused by name.
-        let bytes = message_buffer_bytes(MAX_REGIONS);
-        let memory =
-            region::alloc(bytes).map_err(|e| verbs::Error::io("cannot allocate a message buffer", e))?;
+        let memory = region::alloc(HOST_MESSAGE_BYTES)
+            .map_err(|e| verbs::Error::io("cannot allocate a message buffer", e))?;
         let message = pd.reg_mr(&memory, Access::LOCAL)?;
         let session = Self {
             id,
@@ -157,7 +156,7 @@ impl Session {
             peer,
             calling: Calling::No,
             process: None,
-            regions: Vec::new(),
+            regions: Regions::default(),
             machine: NaaSession::new(config.limits),
             plan: CallPlan::default(),
             quota,
@@ -189,7 +188,7 @@ impl Session {
         self.machine.is_ready()
     }
 
-    /// The host's regions that are not internal, as it described them; none before it did.
+    /// The host's parameters, as it described them; none before it did.
     pub fn params(&self) -> &[RegionRequest] {
         self.machine.regions()
     }
@@ -257,25 +256,26 @@ impl Session {
                 return self.refuse(&reply, rejection.into());
             }
         };
+        let mut regions = Vec::with_capacity(asked.len());
         for region in &asked {
             match self.allocate(region.flags, region.host.size) {
-                Ok(region) => self.regions.push(region),
+                Ok(region) => regions.push(region),
                 Err(End::Memory(error)) => {
-                    self.regions.clear();
                     let reply = self.machine.allocation_failed(ErrorCode::Memory)?;
                     return self.refuse(&reply, error.into());
                 }
                 Err(other) => return Err(other),
             }
         }
-        self.grant()?;
-        let params = self.regions.iter().filter(|r| !r.flags.contains(RegionFlags::INTERNAL));
-        let placements: Vec<_> = params
+        let shared = regions.iter().filter(|r| !r.flags.contains(RegionFlags::INTERNAL));
+        let placements: Vec<_> = shared
             .map(|r| Placement { addr: r.allocation.addr(), rkey: r.allocation.rkey().unwrap_or(0) })
             .collect();
-        let longest = self.pd.context().attr().max_msg;
-        self.plan = CallPlan::with_capacity(placements.len()).with_longest_write(longest);
         let answer = self.machine.allocated(&placements)?;
+        self.regions = Regions::of(regions, &self.machine);
+        self.grant()?;
+        let longest = self.pd.context().attr().max_msg;
+        self.plan = CallPlan::with_capacity(self.machine.regions().len()).with_longest_write(longest);
         self.post_receive()?;
         self.say(&answer)
     }
@@ -366,8 +366,7 @@ impl Session {
     }
 
     fn post_writes(&self) -> Result<(), End> {
-        let params: SmallVec<[&Region; 8]> =
-            self.regions.iter().filter(|r| !r.flags.contains(RegionFlags::INTERNAL)).collect();
+        let params = self.regions.params();
         let sges: SmallVec<[Option<Sge>; 8]> =
             self.plan.writes().iter().map(|w| source(&params, w)).collect();
         let wr_id = number(self.serial, ACK);
@@ -415,8 +414,8 @@ impl Session {
 }
 
 /// Where a planned WRITE takes its bytes from; nowhere if it has none.
-fn source(params: &[&Region], write: &Write) -> Option<Sge> {
-    let sge = params.get(write.param)?.allocation.sge(write.offset, write.length)?;
+fn source(params: &Params<'_>, write: &Write) -> Option<Sge> {
+    let sge = params.sge(write.param, write.offset, write.length)?;
     (sge.length > 0).then_some(sge)
 }
 

@@ -10,7 +10,7 @@ use std::{
 use mrsp::{RegionFlags, U24};
 use naa_server::{
     arena::{Allocation, Arena, ArenaError},
-    call::{Call, Failure, Region, Stop},
+    call::{Call, Failure, Region, Regions, Stop},
 };
 use verbs::{
     Access, ChannelId, CmEvent, CmId, ConnParam, Context, CqId, DeviceAttr, Driver, Error, Memory, MrKeys,
@@ -126,9 +126,10 @@ fn what_is_sent_is_not_written_meanwhile() {
 fn a_call_on_a_region_open_to_peers_is_refused() {
     let pd = Context::new(Arc::new(Device::default())).alloc_pd().unwrap();
     let arena = Arena::new(1 << 20);
-    let mut regions: Vec<_> = [RegionFlags::INPUT, RegionFlags::OUTPUT]
+    let mut regions: Regions = [RegionFlags::INPUT, RegionFlags::OUTPUT]
         .map(|flags| Region { flags, allocation: arena.allocate(16).unwrap() })
-        .into();
+        .into_iter()
+        .collect();
     regions[0].allocation.register(&pd, Access::REMOTE_WRITE).unwrap();
     assert!(Call::new(&mut regions, U24::ZERO, &Stop::never()).is_ok());
     regions[0].allocation.grant(Access::REMOTE_WRITE).unwrap();

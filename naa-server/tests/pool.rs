@@ -65,7 +65,7 @@ fn task(arena: &Arena, function: &Arc<dyn Function>, time: Duration) -> Task {
     let regions = vec![Region { flags: RegionFlags::OUTPUT, allocation: arena.allocate(4096).unwrap() }];
     Task {
         function: function.clone(),
-        regions,
+        regions: regions.into(),
         user: U24::new(5).unwrap(),
         deadline: Instant::now() + time,
         process: None,

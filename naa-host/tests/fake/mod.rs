@@ -13,11 +13,11 @@ use std::{
 };
 
 use mrsp::{
-    CallPlan, NaaSession, RegionFlags, RegionRequest,
+    Abilities, CallPlan, NaaSession, RegionFlags, RegionRequest,
     immediate::CallRequest,
     naa::{Failure, Limits, Placement},
     plan::Prefix,
-    region::message_buffer_bytes,
+    region::HOST_MESSAGE_BYTES,
 };
 use roce_udp::Options;
 use verbs::{
@@ -71,6 +71,16 @@ impl Fake {
         limits: Limits,
         script: impl FnMut(&[Region], CallRequest) -> Action + Send + 'static,
     ) -> Self {
+        Self::start_saying(ip, None, limits, script)
+    }
+
+    /// One that says what it can do, whether or not that is so.
+    pub fn start_saying(
+        ip: &str,
+        abilities: Option<Abilities>,
+        limits: Limits,
+        script: impl FnMut(&[Region], CallRequest) -> Action + Send + 'static,
+    ) -> Self {
         let ip: IpAddr = ip.parse().unwrap();
         let context = roce_udp::open(ip, &Options { must_listen: true, ..Options::default() }).unwrap();
         let channel = context.create_channel().unwrap();
@@ -81,6 +91,7 @@ impl Fake {
             let mut server = Server {
                 cq: context.create_cq(1024).unwrap(),
                 sessions: HashMap::new(),
+                abilities,
                 limits,
                 script: Box::new(script),
                 channel,
@@ -107,6 +118,7 @@ impl Drop for Fake {
 struct Server {
     sessions: HashMap<CmId, Session>,
     cq: Cq,
+    abilities: Option<Abilities>,
     limits: Limits,
     script: Box<Script>,
     channel: Channel,
@@ -168,12 +180,14 @@ impl Server {
     fn accept(&mut self, id: CmId) {
         let pd = self.context.alloc_pd().unwrap();
         let qp = pd.create_qp(&self.cq, &self.cq, QpCap::default()).unwrap();
-        let memory = region::alloc(message_buffer_bytes(255)).unwrap();
+        let memory = region::alloc(HOST_MESSAGE_BYTES).unwrap();
         let message = pd.reg_mr(&memory, Access::LOCAL).unwrap();
         let machine = NaaSession::new(self.limits);
         let session = Session { qp, machine, message, regions: Vec::new(), due: None, pd };
         session.receive();
-        self.channel.accept(id, &session.qp, &ConnParam::default()).unwrap();
+        let private_data = self.abilities.map_or(Vec::new(), |abilities| abilities.encode().into());
+        let param = ConnParam { private_data, ..ConnParam::default() };
+        self.channel.accept(id, &session.qp, &param).unwrap();
         self.sessions.insert(id, session);
     }
 }
@@ -230,11 +244,16 @@ impl Session {
     }
 
     fn post(&self, plan: &CallPlan) {
+        let places: Vec<_> = self.machine.places().map_or(Vec::new(), Iterator::collect);
         let shared: Vec<_> =
             self.regions.iter().filter(|r| !r.flags.contains(RegionFlags::INTERNAL)).collect();
         for write in plan.writes() {
+            let own = || (&shared[write.param].mr, write.offset);
+            let (mr, offset) = places.get(write.param).map_or_else(own, |place| {
+                (&self.regions[usize::from(place.region)].mr, u64::from(place.offset) + write.offset)
+            });
             let remote = RemoteAddr { addr: write.remote_addr, rkey: write.rkey };
-            let sge = shared[write.param].mr.sge(write.offset, write.length);
+            let sge = mr.sge(offset, write.length);
             let last = write.immediate.is_some();
             let wr = SendWr {
                 wr_id: 0,

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mrsp::{ReturnCode, immediate::CallRequest};
+use mrsp::{Abilities, ReturnCode, immediate::CallRequest};
 use rustc_hash::FxHashMap as HashMap;
 use verbs::{Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn, Wc, WcStatus};
 
@@ -343,7 +343,8 @@ impl Serving {
             .arena
             .quota(self.config.limits.max_session_bytes.saturating_add(sizes::page_slack(&self.config)));
         let session = Session::new((id, serial), peer, (pd, qp), quota, &self.config, Instant::now())?;
-        let param = ConnParam::default();
+        let abilities = Abilities { slots: self.config.limits.max_slots };
+        let param = ConnParam { private_data: abilities.encode().into(), ..ConnParam::default() };
         self.channel.accept(id, &session.qp, &param)?;
         self.by_serial.insert(serial, id);
         self.sessions.insert(id, session);

@@ -1,6 +1,6 @@
 //! How large a session's queues are, and what a device's limits leave of the configuration.
 
-use mrsp::region::MAX_REGION_BYTES;
+use mrsp::{naa::Limits, region::MAX_REGION_BYTES};
 use verbs::{DeviceAttr, QpCap};
 
 use crate::config::Config;
@@ -20,7 +20,8 @@ pub fn completions(config: &Config, device: &DeviceAttr) -> u32 {
 }
 
 fn send_depth(config: &Config, device: &DeviceAttr) -> u32 {
-    u32::from(config.limits.max_regions) + further(config, device) + SPARE_SENDS
+    let Limits { max_regions, max_slots, .. } = config.limits;
+    u32::from(max_regions.max(max_slots)) + further(config, device) + SPARE_SENDS
 }
 
 /// WRITEs beyond one per region, of regions longer than a message may be.
@@ -42,6 +43,12 @@ pub fn limit_regions(config: &mut Config, device: &DeviceAttr) {
             "the device's queue pairs hold {max_qp_wr} work requests, which is for fewer regions than asked for"
         );
         config.limits.max_regions = most;
+    }
+    config.limits.max_slots = config.limits.max_slots.min(most);
+    // Rather fewer parameters in layouts than fewer sessions.
+    let sessions = u32::try_from(config.max_sessions).unwrap_or(u32::MAX);
+    if completions(config, device).saturating_mul(sessions) > device.max_cqe {
+        config.limits.max_slots = config.limits.max_slots.min(config.limits.max_regions);
     }
 }
 

@@ -1,0 +1,56 @@
+//! Which layout a session gets.
+
+use std::env::{self, VarError};
+
+use mrsp::{
+    RegionFlags,
+    layout::{self, Choice, Layout, Placed, Rule},
+    region::MAX_REGION_BYTES,
+};
+
+use crate::{Error, Param, SessionConfig};
+
+/// Holds the rule of `auto`, as `naa bench layouts --fit` prints it.
+pub const LAYOUT_RULE_VARIABLE: &str = "NAA_LAYOUT_RULE";
+
+/// The rule of a provider, fitted with `naa bench layouts` on the machine of the documentation's figures.
+pub fn default_rule(provider: &str) -> Rule {
+    match provider {
+        // Not measured on a NIC: WRITEs cost less there, and so do copies beside them.
+        "verbs" => Rule { small: 4096, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
+        _ => Rule { small: 128 << 10, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
+    }
+}
+
+/// Where parameters, internal ones left out, shall lie on the accelerator; `None`: each in a region of its own.
+pub(crate) fn arrange(
+    config: &SessionConfig,
+    provider: &str,
+    params: &[&Param<'_>],
+) -> Result<Option<Placed>, Error> {
+    let layout = match config.layout {
+        Choice::Fixed(layout) => layout,
+        Choice::Auto => rule(config, provider)?.choose(params.iter().map(|param| param.len as u64)),
+    };
+    // Addresses are those of regions, and what is too large is told of the region that is.
+    let has_address = params.iter().any(|param| param.address.is_some());
+    let size = |len| u32::try_from(len).ok().filter(|&bytes| u64::from(bytes) <= MAX_REGION_BYTES);
+    let sizes: Option<Vec<(RegionFlags, u32)>> =
+        params.iter().map(|param| Some((param.flags, size(param.len)?))).collect();
+    match sizes.filter(|_| layout != Layout::Symmetric && !has_address && !params.is_empty()) {
+        Some(sizes) => Ok(Some(layout::place(layout, &sizes).map_err(mrsp::host::SetupError::from)?)),
+        None => Ok(None),
+    }
+}
+
+fn rule(config: &SessionConfig, provider: &str) -> Result<Rule, Error> {
+    if let Some(rule) = config.layout_rule {
+        return Ok(rule);
+    }
+    let wrong = |value: String, problem| Error::Environment { name: LAYOUT_RULE_VARIABLE, value, problem };
+    match env::var(LAYOUT_RULE_VARIABLE) {
+        Ok(value) => value.parse().map_err(|error: layout::ParseError| wrong(value, error.to_string())),
+        Err(VarError::NotPresent) => Ok(default_rule(provider)),
+        Err(VarError::NotUnicode(value)) => Err(wrong(value.to_string_lossy().into(), "no text".into())),
+    }
+}

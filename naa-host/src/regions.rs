@@ -1,0 +1,192 @@
+//! The regions of a session: parameters, and what is staged for them.
+
+use mrsp::{
+    RegionFlags,
+    layout::{Layout, Place, Placed},
+};
+use verbs::Pd;
+
+use crate::{Buffer, Error, Param, lease::Region};
+
+/// Parameters that are copied together.
+#[derive(Debug)]
+struct Staging {
+    region: Region,
+    /// Which parameters, and where they lie in it.
+    copies: Vec<(usize, usize)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Regions {
+    params: Vec<Region>,
+    staging: Option<Staging>,
+}
+
+impl Regions {
+    /// A registration for each.
+    pub(crate) fn symmetric(
+        pd: &Pd,
+        params: &[&Param<'_>],
+        buffers: Option<Vec<Buffer>>,
+    ) -> Result<Self, Error> {
+        let buffers = buffers.map_or_else(|| made(params), Ok)?;
+        let regions =
+            buffers.into_iter().zip(params).map(|(buffer, param)| Region::new(pd, param.flags, buffer));
+        Self { params: regions.collect::<Result<_, _>>()?, staging: None }.filled(params)
+    }
+
+    /// As `placed` wants them.
+    pub(crate) fn arranged(
+        pd: &Pd,
+        params: &[&Param<'_>],
+        buffers: Option<Vec<Buffer>>,
+        placed: &Placed,
+    ) -> Result<Self, Error> {
+        let regions = match buffers {
+            None if placed.layout == Layout::Gathered && placed.regions.len() == 1 => {
+                gathered(pd, params, placed)?
+            }
+            buffers => {
+                let buffers = buffers.map_or_else(|| made(params), Ok)?;
+                let all = buffers.into_iter().zip(params).zip(&placed.places);
+                let region = |((buffer, param), place): ((Buffer, &&Param<'_>), &Place)| {
+                    if is_staged(placed, place, param) {
+                        Ok(Region::copied(param.flags, buffer))
+                    } else {
+                        Region::new(pd, param.flags, buffer)
+                    }
+                };
+                all.map(region).collect::<Result<_, _>>()?
+            }
+        };
+        Self { params: regions, staging: staging(pd, params, placed)? }.filled(params)
+    }
+
+    /// Parameters start with their content.
+    fn filled(mut self, params: &[&Param<'_>]) -> Result<Self, Error> {
+        for (index, (region, param)) in self.params.iter_mut().zip(params).enumerate() {
+            let (size, len) = (param.len, param.content.len());
+            // Memory of the program's own may not be referred to without need: another session may have it in a call.
+            if len > 0 {
+                let part = region.bytes_mut().and_then(|bytes| bytes.get_mut(..len));
+                let part = part.ok_or(Error::OutOfBounds { index, offset: 0, len, size })?;
+                part.copy_from_slice(param.content);
+            }
+        }
+        Ok(self)
+    }
+
+    /// For an accelerator that knows no layouts: a registration for each.
+    pub(crate) fn make_symmetric(&mut self, pd: &Pd) -> Result<(), Error> {
+        self.staging = None;
+        self.params.iter_mut().try_for_each(|region| region.register(pd))
+    }
+
+    /// As announced to the accelerator: results that are copied go to the staging region.
+    pub(crate) fn announced(&self) -> Vec<mrsp::Param> {
+        let mut announced: Vec<_> = self.params.iter().map(Region::announced).collect();
+        if let Some(Staging { region, copies }) = &self.staging {
+            let mrsp::Param { addr, rkey, .. } = region.announced();
+            for &(param, at) in copies {
+                (announced[param].addr, announced[param].rkey) = (addr + at as u64, rkey);
+            }
+        }
+        announced
+    }
+
+    /// Gives all to a call.
+    pub(crate) fn lend(&mut self) -> Result<(), verbs::Error> {
+        if let Some(Staging { region, copies }) = &mut self.staging {
+            for &(param, at) in &*copies {
+                self.params[param].stage(region, at);
+            }
+            region.lend()?;
+        }
+        self.params.iter_mut().try_for_each(Region::lend)
+    }
+
+    /// Gives all back to the program, with the results. See [`Region::take_back`].
+    pub(crate) fn take_back(&mut self) -> Result<(), verbs::Error> {
+        self.params.iter_mut().try_for_each(Region::take_back)?;
+        let Some(Staging { region, copies }) = &mut self.staging else { return Ok(()) };
+        // Else the program may have changed the parameters since.
+        if !region.is_lent() {
+            return Ok(());
+        }
+        region.take_back()?;
+        for &(param, at) in &*copies {
+            if self.params[param].flags().contains(RegionFlags::OUTPUT) {
+                self.params[param].unstage(region, at);
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`take_back`](Self::take_back), as far as it goes: what cannot be taken back stays lent, and cannot be leased.
+    pub(crate) fn take_back_what_goes(&mut self) {
+        if self.take_back().is_err() {
+            for region in &mut self.params {
+                let _ = region.take_back();
+            }
+        }
+    }
+
+    /// Parameters; behind the last the staging region.
+    pub(crate) fn source(&self, param: usize) -> Option<&Region> {
+        let staging = self.staging.as_ref().filter(|_| param == self.params.len());
+        self.params.get(param).or(staging.map(|staging| &staging.region))
+    }
+
+    pub(crate) fn params(&self) -> &[Region] {
+        &self.params
+    }
+
+    pub(crate) fn params_mut(&mut self) -> &mut [Region] {
+        &mut self.params
+    }
+
+    pub(crate) fn into_params(self) -> Vec<Region> {
+        self.params
+    }
+
+    pub(crate) fn registered_bytes(&self) -> u64 {
+        let staging = self.staging.as_ref().map(|staging| &staging.region);
+        self.params.iter().chain(staging).map(|region| region.registered_bytes() as u64).sum()
+    }
+}
+
+fn made(params: &[&Param<'_>]) -> Result<Vec<Buffer>, Error> {
+    params.iter().map(|param| Buffer::new(param.len)).collect()
+}
+
+fn is_staged(placed: &Placed, place: &Place, param: &Param<'_>) -> bool {
+    placed.is_staged(*place, param.len as u32)
+}
+
+/// Outputs lie as they do on the accelerator, so that one WRITE brings all.
+fn gathered(pd: &Pd, params: &[&Param<'_>], placed: &Placed) -> Result<Vec<Region>, Error> {
+    let is_output = |param: &Param<'_>| param.flags.contains(RegionFlags::OUTPUT);
+    let with_places = || params.iter().zip(&placed.places).filter(|(param, _)| is_output(param));
+    let first = with_places().map(|(_, place)| place.offset).min().unwrap_or(0);
+    let outputs: Vec<_> = with_places()
+        .map(|(param, place)| (param.flags, (place.offset - first) as usize, param.len))
+        .collect();
+    let mut outputs = Region::side_by_side(pd, &outputs)?.into_iter();
+    let region = |param: &&Param<'_>| match is_output(param).then(|| outputs.next()).flatten() {
+        Some(region) => Ok(region),
+        None => Region::new(pd, param.flags, Buffer::new(param.len)?),
+    };
+    params.iter().map(region).collect()
+}
+
+fn staging(pd: &Pd, params: &[&Param<'_>], placed: &Placed) -> Result<Option<Staging>, Error> {
+    let bytes = placed.staging_bytes() as usize;
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let all = || params.iter().zip(&placed.places).enumerate();
+    let staged = || all().filter(|(_, (param, place))| is_staged(placed, place, param));
+    let copies = staged().map(|(index, (_, place))| (index, place.offset as usize)).collect();
+    let flags = staged().fold(RegionFlags::INPUT, |flags, (_, (param, _))| flags | param.flags);
+    Ok(Some(Staging { region: Region::new(pd, flags, Buffer::new(bytes)?)?, copies }))
+}

@@ -1,0 +1,171 @@
+//! A session's memory, and its parameters in it.
+
+use std::{
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
+
+use mrsp::{NaaSession, RegionFlags, layout::Place};
+use smallvec::SmallVec;
+use verbs::Sge;
+
+use crate::{
+    arena::Allocation,
+    call::{RegionRef, direction},
+};
+
+/// A region of a session, lent to a call.
+#[derive(Debug)]
+pub struct Region {
+    pub flags: RegionFlags,
+    pub allocation: Allocation,
+}
+
+/// A parameter or an internal region, as functions see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    pub flags: RegionFlags,
+    /// Which of the regions it lies in.
+    pub region: usize,
+    pub offset: usize,
+    pub len: usize,
+}
+
+/// Parameters that share regions.
+#[derive(Debug)]
+struct Views {
+    /// Parameters, then internal regions.
+    all: Vec<View>,
+    /// Their numbers as they lie in the regions.
+    order: Vec<usize>,
+}
+
+/// The regions of a session in the order of the host's message. Unless there is a layout, each is a parameter or
+/// internal.
+#[derive(Debug, Default)]
+pub struct Regions {
+    regions: Vec<Region>,
+    views: Option<Arc<Views>>,
+}
+
+impl From<Vec<Region>> for Regions {
+    fn from(regions: Vec<Region>) -> Self {
+        Self { regions, views: None }
+    }
+}
+
+impl FromIterator<Region> for Regions {
+    fn from_iter<T: IntoIterator<Item = Region>>(regions: T) -> Self {
+        Vec::from_iter(regions).into()
+    }
+}
+
+impl IntoIterator for Regions {
+    type Item = Region;
+    type IntoIter = std::vec::IntoIter<Region>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.regions.into_iter()
+    }
+}
+
+impl Deref for Regions {
+    type Target = [Region];
+
+    fn deref(&self) -> &[Region] {
+        &self.regions
+    }
+}
+
+impl DerefMut for Regions {
+    fn deref_mut(&mut self) -> &mut [Region] {
+        &mut self.regions
+    }
+}
+
+impl Regions {
+    /// With the layout that was agreed on, if there is one.
+    pub(crate) fn of(regions: Vec<Region>, machine: &NaaSession) -> Self {
+        let views = machine.places().map(|places| {
+            let params = places.zip(machine.regions()).map(|(Place { region, offset }, param)| View {
+                flags: param.flags,
+                region: region.into(),
+                offset: offset as usize,
+                len: param.host.size as usize,
+            });
+            let numbered = regions.iter().enumerate();
+            let internals = numbered.filter(|(_, region)| region.flags.contains(RegionFlags::INTERNAL));
+            let all: Vec<_> = params.chain(internals.map(|(at, region)| whole(at, region))).collect();
+            let mut order: Vec<_> = (0..all.len()).collect();
+            order.sort_by_key(|&at| (all[at].region, all[at].offset, all[at].len));
+            Arc::new(Views { all, order })
+        });
+        Self { regions, views }
+    }
+
+    /// What functions see, in their order.
+    pub fn views(&self) -> impl ExactSizeIterator<Item = View> {
+        let count = self.views.as_ref().map_or(self.regions.len(), |views| views.all.len());
+        (0..count).map(|at| match &self.views {
+            Some(views) => views.all[at],
+            None => whole(at, &self.regions[at]),
+        })
+    }
+
+    /// The views as slices; `None` while a peer has access to a region.
+    pub(crate) fn slices(&mut self) -> Option<Vec<RegionRef<'_>>> {
+        let Some(views) = &self.views else {
+            let slices = self.regions.iter_mut().map(|region| {
+                Some(RegionRef { direction: direction(region.flags), bytes: region.allocation.bytes_mut()? })
+            });
+            return slices.collect();
+        };
+        let mut slices: Vec<_> = views.all.iter().map(|_| None).collect();
+        let mut order = views.order.iter().map(|&at| (at, views.all[at])).peekable();
+        for (number, region) in self.regions.iter_mut().enumerate() {
+            let (mut rest, mut passed) = (region.allocation.bytes_mut()?, 0);
+            while let Some((at, view)) = order.next_if(|(_, view)| view.region == number) {
+                // Slots that were granted lie inside and do not overlap.
+                let (_, from_here) = rest.split_at_mut_checked(view.offset.checked_sub(passed)?)?;
+                let (bytes, behind) = from_here.split_at_mut_checked(view.len)?;
+                slices[at] = Some(RegionRef { direction: direction(view.flags), bytes });
+                (rest, passed) = (behind, view.offset + view.len);
+            }
+        }
+        slices.into_iter().collect()
+    }
+
+    /// Of each parameter, where in which region it starts.
+    pub(crate) fn params(&self) -> Params<'_> {
+        let starts = match &self.views {
+            Some(_) => SmallVec::new(),
+            None => {
+                let numbered = self.regions.iter().enumerate();
+                numbered.filter(|(_, r)| !r.flags.contains(RegionFlags::INTERNAL)).map(|(at, _)| at).collect()
+            }
+        };
+        Params { regions: self, shared: starts }
+    }
+}
+
+fn whole(region: usize, of: &Region) -> View {
+    View { flags: of.flags, region, offset: 0, len: of.allocation.len() }
+}
+
+/// Parameters as sources of WRITEs.
+pub(crate) struct Params<'a> {
+    regions: &'a Regions,
+    /// Regions that are parameters, where each has its own.
+    shared: SmallVec<[usize; 8]>,
+}
+
+impl Params<'_> {
+    /// `length` bytes from `offset` of a parameter on, which may go on into what lies behind it.
+    pub(crate) fn sge(&self, param: usize, offset: u64, length: u32) -> Option<Sge> {
+        let (region, start) = match &self.regions.views {
+            Some(views) => views.all.get(param).map(|view| (view.region, view.offset))?,
+            None => (*self.shared.get(param)?, 0),
+        };
+        self.regions.get(region)?.allocation.sge(offset.checked_add(start as u64)?, length)
+    }
+}

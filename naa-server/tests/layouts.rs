@@ -1,0 +1,259 @@
+//! Layouts as hosts other than the host library may ask for them: any that keeps to the rules, and those that do not.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use mrsp::{
+    Abilities, ErrorCode, Message, RegionFlags, RegionRequest, RemoteRegion, codec, layout::Slot,
+    region::HOST_MESSAGE_BYTES,
+};
+use naa_server::{Config, Server, functions};
+use roce_udp::Options;
+use verbs::{
+    Access, Channel, CmEvent, ConnParam, Context, Cq, Memory, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,
+    SendFlags, SendOp, SendWr, WaitMode, WaitOn, WcOpcode, WcStatus,
+};
+
+const INPUT: RegionFlags = RegionFlags::INPUT;
+const BOTH: RegionFlags = INPUT.union(RegionFlags::OUTPUT);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Adds 1 to every byte of every parameter.
+const INCREMENT: u32 = 0x81;
+/// What is where no result was to go.
+const UNTOUCHED: u8 = 0xee;
+
+fn serve(ip: &str, max_slots: u8) -> Server {
+    let mut config = Config::new(SocketAddr::new(ip.parse().unwrap(), 0));
+    config.provider = Some("embedded".parse().unwrap());
+    config.limits.max_slots = max_slots;
+    Server::start(config, functions::registry([]).unwrap()).unwrap()
+}
+
+/// What a host hears.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    Message(Vec<u8>),
+    /// Immediate and bytes of the last WRITE.
+    Answer(u32, u32),
+    Goodbye,
+}
+
+/// A host that says what the test wants.
+struct Host {
+    /// Of the server.
+    abilities: Abilities,
+    results: Mr,
+    messages: Mr,
+    qp: Qp,
+    cq: Cq,
+    channel: Channel,
+    _pd: Pd,
+    context: Context,
+}
+
+impl Host {
+    /// With `len` bytes for results.
+    fn connect(ip: &str, server: SocketAddr, len: usize) -> Self {
+        let context = roce_udp::open(ip.parse().unwrap(), &Options::default()).unwrap();
+        let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(64).unwrap());
+        let qp = pd.create_qp(&cq, &cq, QpCap::default()).unwrap();
+        let channel = context.create_channel().unwrap();
+        let mr = |len, access| pd.reg_mr(&region::alloc(len).unwrap(), access).unwrap();
+        let (results, messages) = (mr(len, Access::REMOTE_WRITE), mr(2 * HOST_MESSAGE_BYTES, Access::LOCAL));
+        results.memory().write(0, &vec![UNTOUCHED; len]);
+        let mut host =
+            Self { abilities: Abilities::default(), results, messages, qp, cq, channel, _pd: pd, context };
+        host.receive();
+        host.channel.connect(&host.qp, server, &ConnParam::default()).unwrap();
+        host.abilities = host.wait(|host| match host.channel.next_event().unwrap()? {
+            CmEvent::Established { param, .. } => Some(Abilities::decode(&param.private_data)),
+            other => panic!("{other:?}"),
+        });
+        host
+    }
+
+    fn wait<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        let on = WaitOn { cq: Some(self.cq.id()), channel: Some(self.channel.id()) };
+        loop {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "nothing happens");
+            self.context.wait(on, WaitMode::Block, Some(deadline)).unwrap();
+        }
+    }
+
+    fn hear(&self) -> Heard {
+        self.wait(|host| {
+            while let Some(wc) = host.cq.poll_one().unwrap() {
+                match (wc.status, wc.opcode) {
+                    (WcStatus::Success, WcOpcode::Recv) => {
+                        return Some(Heard::Message(host.messages.memory().to_vec(0, wc.byte_len as usize)));
+                    }
+                    (WcStatus::Success, WcOpcode::RecvWriteWithImm) => {
+                        return Some(Heard::Answer(wc.imm.unwrap(), wc.byte_len));
+                    }
+                    _ => {}
+                }
+            }
+            matches!(host.channel.next_event().unwrap(), Some(CmEvent::Disconnected { .. }))
+                .then_some(Heard::Goodbye)
+        })
+    }
+
+    fn receive(&self) {
+        let sge = self.messages.sge(0, HOST_MESSAGE_BYTES as u32);
+        self.qp.post_recv(&RecvWr { wr_id: 0, sges: &[sge] }).unwrap();
+    }
+
+    fn post(&self, op: SendOp, payload: Payload<'_>) {
+        let wr = SendWr { wr_id: 0, op, payload, flags: SendFlags::SIGNALED_SOLICITED };
+        self.qp.post_send(&[wr]).unwrap();
+    }
+
+    /// Asks for regions of such sizes, the internal ones negative, with these slots. Gives those announced.
+    fn ask(&self, sizes: &[i32], slots: &[Slot]) -> Result<Vec<RemoteRegion>, ErrorCode> {
+        let region = |&size: &i32| RegionRequest {
+            flags: if size < 0 { RegionFlags::INTERNAL } else { RegionFlags::NONE },
+            host: RemoteRegion { addr: 0, rkey: 0, size: size.unsigned_abs() },
+            ..RegionRequest::default()
+        };
+        let regions: Vec<_> = sizes.iter().map(region).collect();
+        let message = codec::encode_arranged(&regions, slots).unwrap();
+        self.messages.memory().write(HOST_MESSAGE_BYTES, &message);
+        let sge = self.messages.sge(HOST_MESSAGE_BYTES as u64, message.len() as u32);
+        self.post(SendOp::Send, Payload::Sges(&[sge]));
+        let Heard::Message(bytes) = self.hear() else { panic!("no message") };
+        match codec::decode(&bytes).unwrap() {
+            Message::Advertisement(regions) => Ok(regions.iter().collect()),
+            Message::Error(code) => {
+                assert_eq!(self.hear(), Heard::Goodbye);
+                Err(code)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A parameter whose result goes to `lands`.
+    fn slot(&self, flags: RegionFlags, (region, offset, size): (u8, u32, u32), lands: u64) -> Slot {
+        let host = RemoteRegion { addr: self.results.addr() + lands, rkey: self.results.rkey(), size };
+        Slot { flags, region, offset, host }
+    }
+
+    /// Writes regions whole, and calls.
+    fn call(&self, regions: &[(RemoteRegion, &Mr)]) -> Heard {
+        self.receive();
+        for (to, from) in regions {
+            let remote = RemoteAddr { addr: to.addr, rkey: to.rkey };
+            self.post(SendOp::Write(remote), Payload::Sges(&[from.sge(0, to.size)]));
+        }
+        let first = RemoteAddr { addr: regions[0].0.addr, rkey: regions[0].0.rkey };
+        self.post(SendOp::WriteWithImm(first, INCREMENT), Payload::Inline(&[]));
+        self.hear()
+    }
+}
+
+fn filled(pd: &Pd, len: usize) -> Mr {
+    let memory: Memory = region::alloc(len).unwrap();
+    memory.write(0, &(0..len).map(|i| (i % 200) as u8).collect::<Vec<_>>());
+    pd.reg_mr(&memory, Access::LOCAL).unwrap()
+}
+
+#[test]
+fn any_layout_that_keeps_to_the_rules_is_served() {
+    let server = serve("127.0.80.1", 255);
+    let host = Host::connect("127.0.80.101", server.address(), 5000);
+    assert_eq!(host.abilities, Abilities { slots: 255 });
+    // Out of order, with holes, in two regions with an internal one between; results apart, the second in front.
+    let slots = [
+        host.slot(BOTH, (2, 128, 100), 3000),
+        host.slot(BOTH, (0, 1024, 10), 20),
+        host.slot(INPUT, (0, 192, 832), 0),
+        host.slot(BOTH, (2, 0, 0), 4999),
+        host.slot(BOTH, (0, 64, 70), 4000),
+        host.slot(RegionFlags::NONE, (2, 320, 1), 0),
+    ];
+    let regions = host.ask(&[1100, -500, 4096], &slots).unwrap();
+    assert_eq!(regions.iter().map(|region| region.size).collect::<Vec<_>>(), [1100, 4096]);
+    let sources = [1100, 4096].map(|len| filled(&host._pd, len));
+    let all: Vec<_> = regions.iter().copied().zip(&sources).collect();
+    for _ in 0..2 {
+        assert!(matches!(host.call(&all), Heard::Answer(0, _)));
+        let mut expected = vec![UNTOUCHED; 5000];
+        for (lands, start, len) in [(3000, 128, 100), (20, 1024, 10), (4000, 64, 70)] {
+            let result: Vec<u8> = (start..start + len).map(|i| (i % 200) as u8 + 1).collect();
+            expected[lands..lands + len].copy_from_slice(&result);
+        }
+        assert!(host.results.memory().to_vec(0, 5000) == expected);
+    }
+}
+
+#[test]
+fn results_that_lie_alike_come_in_one_write() {
+    let server = serve("127.0.80.2", 255);
+    let host = Host::connect("127.0.80.102", server.address(), 300);
+    let slots = [
+        host.slot(BOTH, (0, 0, 64), 100),
+        host.slot(BOTH, (0, 64, 7), 164),
+        host.slot(BOTH, (0, 128, 2), 228),
+    ];
+    let regions = host.ask(&[130], &slots).unwrap();
+    let source = filled(&host._pd, 130);
+    assert_eq!(host.call(&[(regions[0], &source)]), Heard::Answer(0, 130));
+    let found = host.results.memory().to_vec(0, 300);
+    let result = |range: std::ops::Range<usize>| range.map(|i| i as u8 + 1).collect::<Vec<_>>();
+    assert_eq!((&found[100..171], &found[228..230]), (&result(0..71)[..], &result(128..130)[..]));
+    assert!(found[..100].iter().chain(&found[230..]).all(|&byte| byte == UNTOUCHED));
+}
+
+#[test]
+fn what_breaks_the_rules_is_refused() {
+    let server = serve("127.0.80.3", 255);
+    let at = |region, offset, size| {
+        let host = RemoteRegion { addr: 0x1000, rkey: 1, size };
+        Slot { flags: BOTH, region, offset, host }
+    };
+    let internal = Slot { flags: RegionFlags::INTERNAL, ..at(0, 0, 1) };
+    let refused = [
+        (vec![at(0, 32, 8)], ErrorCode::Address),
+        (vec![at(0, 960, 41)], ErrorCode::Address),
+        (vec![at(1, 0, 8)], ErrorCode::Address),
+        (vec![at(2, 0, 0)], ErrorCode::Address),
+        (vec![at(0, 0, 65), at(0, 64, 1)], ErrorCode::Address),
+        (vec![internal], ErrorCode::Address),
+        (vec![], ErrorCode::TooManyRegions),
+    ];
+    for (slots, code) in refused {
+        let host = Host::connect("127.0.80.103", server.address(), 1);
+        assert_eq!(host.ask(&[1000, -100], &slots), Err(code), "{slots:?}");
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while server.stats().sessions.get() > 0 || server.memory_used() > 0 {
+        assert!(Instant::now() < deadline, "a refused session is gone");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(server.stats().sessions_failed.get(), 7);
+}
+
+#[test]
+fn layouts_beyond_what_was_said_are_refused() {
+    for (ip, max_slots, asked, code) in
+        [("127.0.80.4", 0, 1, ErrorCode::Address), ("127.0.80.5", 3, 4, ErrorCode::TooManyRegions)]
+    {
+        let server = serve(ip, max_slots);
+        let local = ip.replace("127.0.80.", "127.0.80.10");
+        let ask = |count: u32| {
+            let host = Host::connect(&local, server.address(), 64);
+            assert_eq!(host.abilities, Abilities { slots: max_slots });
+            let slots: Vec<_> = (0..count).map(|n| host.slot(BOTH, (0, 64 * n, 1), n.into())).collect();
+            host.ask(&[1000], &slots)
+        };
+        assert_eq!(ask(asked), Err(code));
+        // As many as it takes are taken, if there are any, by the same server.
+        let again = ask(asked - 1);
+        assert_eq!(again.is_ok(), max_slots > 0, "{again:?}");
+    }
+}
