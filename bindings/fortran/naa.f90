@@ -33,6 +33,12 @@ module naa
     integer(c_int32_t), parameter :: NAA_DIALECT_MAIN = 0
     integer(c_int32_t), parameter :: NAA_DIALECT_NEXT = 1
 
+    integer(c_int32_t), parameter :: NAA_LAYOUT_SYMMETRIC = 0
+    integer(c_int32_t), parameter :: NAA_LAYOUT_ASYMMETRIC = 1
+    integer(c_int32_t), parameter :: NAA_LAYOUT_GATHERED = 2
+    integer(c_int32_t), parameter :: NAA_LAYOUT_PACKED = 3
+    integer(c_int32_t), parameter :: NAA_LAYOUT_AUTO = 4
+
     integer(c_int32_t), parameter :: NAA_SESSION_IDLE = 0
     integer(c_int32_t), parameter :: NAA_SESSION_RUNNING = 1
     integer(c_int32_t), parameter :: NAA_SESSION_OVER = 2
@@ -65,7 +71,7 @@ module naa
 
     ! As it is made, all stands for its default: set what shall be different.
     type, bind(c) :: naa_options
-        integer(c_int32_t) :: struct_size = 40
+        integer(c_int32_t) :: struct_size = 48
         integer(c_int32_t) :: provider = NAA_PROVIDER_DEFAULT
         type(c_ptr) :: local_address = c_null_ptr
         integer(c_int32_t) :: setup_timeout_ms = 0
@@ -73,6 +79,8 @@ module naa
         integer(c_int32_t) :: silence_ms = 0
         integer(c_int32_t) :: wait = NAA_WAIT_ADAPTIVE
         integer(c_int32_t) :: dialect = NAA_DIALECT_MAIN
+        integer(c_int32_t) :: layout = NAA_LAYOUT_SYMMETRIC
+        integer(c_int32_t) :: packed_bytes = 0
         integer(c_int32_t) :: reserved = 0
     end type
 

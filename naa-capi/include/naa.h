@@ -120,6 +120,35 @@
 #define NAA_DIALECT_NEXT 1
 
 /**
+ * Each region of the session has one on the accelerator, and is written by a WRITE of its own. What every accelerator
+ * knows; the others are for accelerators of this project (`naa serve`). One that does not take the layout gets this
+ * one; naa_session_describe() tells.
+ */
+#define NAA_LAYOUT_SYMMETRIC 0
+
+/**
+ * One region on the accelerator, a WRITE each.
+ */
+#define NAA_LAYOUT_ASYMMETRIC 1
+
+/**
+ * One region on the accelerator. Inputs go in one WRITE that gathers them, outputs come in a WRITE each.
+ */
+#define NAA_LAYOUT_GATHERED 2
+
+/**
+ * One region on the accelerator. Outputs of up to `packed_bytes` are copied and come in one WRITE; so are inputs of up to a
+ * sixteenth of that. Larger inputs go in the same WRITE without a copy, larger outputs come in a WRITE each.
+ */
+#define NAA_LAYOUT_PACKED 3
+
+/**
+ * What NAA_LAYOUT_RULE says, or a rule that was fitted to measurements, finds best for the sizes of the regions. See
+ * `naa bench layouts`.
+ */
+#define NAA_LAYOUT_AUTO 4
+
+/**
  * Calls may be started.
  */
 #define NAA_SESSION_IDLE 0
@@ -274,9 +303,18 @@ typedef struct naa_options {
      */
     int32_t dialect;
     /**
+     * NAA_LAYOUT_...: how regions lie on the accelerator and get there. With other layouts than the symmetric one a
+     * session may have up to 255 regions.
+     */
+    int32_t layout;
+    /**
+     * Of NAA_LAYOUT_PACKED. Default 65536.
+     */
+    uint32_t packed_bytes;
+    /**
      * 0.
      */
-    int32_t reserved;
+    uint32_t reserved;
 } naa_options;
 
 /**
@@ -374,8 +412,8 @@ naa_result naa_options_init(struct naa_options *options, size_t size);
  * Connects to an accelerator and agrees with it on regions. Returns when that is done, or has failed.
  *
  * `address`: "10.9.0.1", "10.9.0.1:12345", "[fd00::1]:12345", "name" or "name:12345"; the port is 12345 if none is
- * given. `regions`: `count` of them, at most 31, internal ones included; the array is not needed afterwards, the memory
- * it names is needed until the session is closed. Functions see the regions in this order. `options`: NULL for
+ * given. `regions`: `count` of them, at most 31, internal ones included, or 255 with another
+ * layout than the symmetric one; the array is not needed afterwards, the memory it names is needed until the session is closed. Functions see the regions in this order. `options`: NULL for
  * the defaults. `session`: where the handle goes; NULL goes there after an error.
  *
  * NAA_ERROR_UNREACHABLE, NAA_ERROR_REFUSED and NAA_ERROR_TIMEOUT without a session; NAA_ERROR_ARGUMENT for regions,
@@ -418,7 +456,8 @@ naa_result naa_session_close(struct naa_session *session);
 naa_result naa_session_state(const struct naa_session *session, int32_t *state);
 
 /**
- * Which provider serves the session, on which address, and why, for people: "embedded on 10.9.0.2 (...)". Valid until
+ * Which provider serves the session, on which address, and why, and the layout, for people: "embedded on 10.9.0.2
+ * (...); symmetric layout". Valid until
  * the session is closed; NULL if `session` is none or another thread is using it.
  */
 const char *naa_session_describe(const struct naa_session *session);

@@ -86,13 +86,3 @@ fn middleware_for_cpp() {
     let program = build("naaice_handler.cpp", "c++17", "naaice_handler", &[]);
     program.run(&[] as &[&str], &[("NAA_SPEC", &spec), ("NAA_LOCAL_IP", "127.0.8.107")]);
 }
-
-#[test]
-fn under_sanitizers() {
-    let server = server("127.0.8.8");
-    let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"];
-    for source in ["naaice_polling", "naaice_errors", "naaice_connection"] {
-        let program = build(&format!("{source}.c"), "c11", &format!("{source}-sanitized"), &flags);
-        program.run(&arguments("127.0.8.108", server.address()), &[]);
-    }
-}

@@ -199,6 +199,8 @@ static void option_arguments(void) {
   BAD(setup_timeout_ms, -1);
   BAD(probe_interval_ms, -2);
   BAD(silence_ms, INT32_MIN);
+  BAD(layout, 5);
+  BAD(layout, INT32_MIN);
   BAD(reserved, 1);
   BAD(local_address, "here");
   FAILS(NAA_ERROR_ARGUMENT, "NULL", naa_options_init(NULL, sizeof bad));

@@ -274,6 +274,29 @@ static void arguments_block(void) {
   OK(naa_session_close(session));
 }
 
+/* More regions than a message has, and results to each. */
+static void layouts(void) {
+  enum { REGIONS = 40 };
+  static unsigned char bytes[REGIONS][2000];
+  for (int32_t layout = NAA_LAYOUT_ASYMMETRIC; layout <= NAA_LAYOUT_AUTO; layout++) {
+    naa_region regions[REGIONS];
+    for (size_t i = 0; i < REGIONS; i++) {
+      regions[i] = region(bytes[i], 1 + 37 * i, NAA_INOUT);
+      memset(bytes[i], (int)i, sizeof bytes[i]);
+    }
+    naa_options own = options();
+    own.layout = layout;
+    own.packed_bytes = 700;
+    naa_session *session = NULL;
+    OK(naa_session_connect(server_address(), regions, REGIONS, &own, &session));
+    OK(naa_call(session, INCREMENT, 0, 5000 * slowness(), NULL));
+    for (size_t i = 0; i < REGIONS; i++) {
+      CHECK(bytes[i][0] == i + 1 && bytes[i][37 * i] == i + 1 && bytes[i][37 * i + 1] == i);
+    }
+    OK(naa_session_close(session));
+  }
+}
+
 static const struct row rows[] = {
     {"naa_version", "use", version, 5, false},
     {"naa_last_error", "use, each thread has its own", last_error, 10, false},
@@ -284,6 +307,7 @@ static const struct row rows[] = {
     {"naa_options_init", "use", options_init, 10, false},
     {"naa_session_connect", "use", connects, 10, false},
     {"naa_session_connect_spec", "use", by_spec, 10, false},
+    {"naa_session_connect", "every layout", layouts, 20, false},
     {"naa_session_state", "use, and naa_session_describe", states_are_told, 10, false},
     {"naa_session_fd", "use", descriptor, 20, false},
     {"naa_session_set_range", "use, and naa_session_set_range_all", ranges, 10, false},

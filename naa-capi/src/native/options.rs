@@ -2,7 +2,7 @@
 
 use std::{ffi::c_char, net::IpAddr, time::Duration};
 
-use naa_host::{Choice, Dialect, SessionConfig, WaitMode};
+use naa_host::{Choice, Dialect, Layout, LayoutChoice, SessionConfig, WaitMode};
 
 use super::{
     naa_result,
@@ -29,6 +29,21 @@ pub const NAA_DIALECT_MAIN: i32 = 0;
 /// An answer has 24 bits for the user, and cannot tell of a failure: NAAICE's successor `next`.
 pub const NAA_DIALECT_NEXT: i32 = 1;
 
+/// Each region of the session has one on the accelerator, and is written by a WRITE of its own. What every accelerator
+/// knows; the others are for accelerators of this project (`naa serve`). One that does not take the layout gets this
+/// one; naa_session_describe() tells.
+pub const NAA_LAYOUT_SYMMETRIC: i32 = 0;
+/// One region on the accelerator, a WRITE each.
+pub const NAA_LAYOUT_ASYMMETRIC: i32 = 1;
+/// One region on the accelerator. Inputs go in one WRITE that gathers them, outputs come in a WRITE each.
+pub const NAA_LAYOUT_GATHERED: i32 = 2;
+/// One region on the accelerator. Outputs of up to `packed_bytes` are copied and come in one WRITE; so are inputs of up to a
+/// sixteenth of that. Larger inputs go in the same WRITE without a copy, larger outputs come in a WRITE each.
+pub const NAA_LAYOUT_PACKED: i32 = 3;
+/// What NAA_LAYOUT_RULE says, or a rule that was fitted to measurements, finds best for the sizes of the regions. See
+/// `naa bench layouts`.
+pub const NAA_LAYOUT_AUTO: i32 = 4;
+
 /// Options of naa_session_connect(). A member that is 0 stands for its default, so `{ .struct_size = sizeof options }`
 /// will do, and so will naa_options_init(). Later versions may append members.
 #[repr(C)]
@@ -53,8 +68,13 @@ pub struct naa_options {
     pub wait: i32,
     /// NAA_DIALECT_...: what the accelerator means by its answers.
     pub dialect: i32,
+    /// NAA_LAYOUT_...: how regions lie on the accelerator and get there. With other layouts than the symmetric one a
+    /// session may have up to 255 regions.
+    pub layout: i32,
+    /// Of NAA_LAYOUT_PACKED. Default 65536.
+    pub packed_bytes: u32,
     /// 0.
-    pub reserved: i32,
+    pub reserved: u32,
 }
 
 /// Sets all of `options`, of `size` bytes (sizeof(naa_options)), to the defaults.
@@ -180,7 +200,19 @@ fn config(given: &naa_options) -> Result<SessionConfig, Problem> {
         NAA_DIALECT_NEXT => Dialect::Next,
         other => return Err(bad("dialect", &format!("{other} is no NAA_DIALECT_..."))),
     };
+    config.layout = match given.layout {
+        NAA_LAYOUT_SYMMETRIC => LayoutChoice::Fixed(Layout::Symmetric),
+        NAA_LAYOUT_ASYMMETRIC => LayoutChoice::Fixed(Layout::Asymmetric),
+        NAA_LAYOUT_GATHERED => LayoutChoice::Fixed(Layout::Gathered),
+        NAA_LAYOUT_PACKED => LayoutChoice::Fixed(packed(given.packed_bytes)),
+        NAA_LAYOUT_AUTO => LayoutChoice::Auto,
+        other => return Err(bad("layout", &format!("{other} is no NAA_LAYOUT_..."))),
+    };
     Ok(config)
+}
+
+fn packed(threshold: u32) -> Layout {
+    if threshold == 0 { Layout::PACKED } else { Layout::Packed { threshold } }
 }
 
 /// The smallest exponent that gives an accelerator as much time, see [`SessionConfig::ack_timeout`].

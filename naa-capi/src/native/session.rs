@@ -56,8 +56,8 @@ pub(super) fn get(session: *const naa_session) -> Result<InUse<'static, Session>
 /// Connects to an accelerator and agrees with it on regions. Returns when that is done, or has failed.
 ///
 /// `address`: "10.9.0.1", "10.9.0.1:12345", "[fd00::1]:12345", "name" or "name:12345"; the port is 12345 if none is
-/// given. `regions`: `count` of them, at most 31, internal ones included; the array is not needed afterwards, the memory
-/// it names is needed until the session is closed. Functions see the regions in this order. `options`: NULL for
+/// given. `regions`: `count` of them, at most 31, internal ones included, or 255 with another
+/// layout than the symmetric one; the array is not needed afterwards, the memory it names is needed until the session is closed. Functions see the regions in this order. `options`: NULL for
 /// the defaults. `session`: where the handle goes; NULL goes there after an error.
 ///
 /// NAA_ERROR_UNREACHABLE, NAA_ERROR_REFUSED and NAA_ERROR_TIMEOUT without a session; NAA_ERROR_ARGUMENT for regions,
@@ -163,7 +163,8 @@ pub unsafe extern "C" fn naa_session_state(session: *const naa_session, state: *
     })
 }
 
-/// Which provider serves the session, on which address, and why, for people: "embedded on 10.9.0.2 (...)". Valid until
+/// Which provider serves the session, on which address, and why, and the layout, for people: "embedded on 10.9.0.2
+/// (...); symmetric layout". Valid until
 /// the session is closed; NULL if `session` is none or another thread is using it.
 ///
 /// # Safety
@@ -322,7 +323,8 @@ impl Given {
         let Regions { params, .. } = &self.regions;
         let session = naa_host::Session::connect_with(&device, peer, params, self.regions.buffers(), config)?;
         // No text of ours has a zero byte.
-        Ok((session, CString::new(device.describe()).unwrap_or_default()))
+        let description = format!("{}; {} layout", device.describe(), session.layout());
+        Ok((session, CString::new(description).unwrap_or_default()))
     }
 
     fn device(&self, peer: SocketAddr) -> Result<Device, Problem> {

@@ -15,7 +15,7 @@
 use std::time::{Duration, Instant};
 
 use mrsp::{ErrorCode, RegionFlags, ReturnCode, U24};
-use naa_server::call::Region;
+use naa_server::call::{Region, Regions};
 use verbs::Wc;
 
 use super::{
@@ -56,7 +56,7 @@ enum Stage {
     Idle,
     Open(Box<Link>),
     /// The regions stay until the clean-up: a kernel may be looking at them.
-    Over(#[expect(dead_code, reason = "kept, and dropped")] Vec<Region>),
+    Over(#[expect(dead_code, reason = "kept, and dropped")] Regions),
 }
 
 impl Object for Worker {

@@ -11,7 +11,7 @@ use std::{
 use mrsp::{ErrorCode, U24, immediate::CallRequest, naa::Failure};
 use naa_server::{
     arena::Quota,
-    call::Region,
+    call::Regions,
     session::{End, Next, Session},
 };
 use verbs::{Context, Cq, WaitMode, WaitOn, Wc, WcOpcode, WcStatus};
@@ -222,7 +222,7 @@ impl Link {
     }
 
     /// Says goodbye. The regions stay as long as they are kept: a kernel may be looking at them.
-    pub(crate) fn end(mut self) -> Vec<Region> {
+    pub(crate) fn end(mut self) -> Regions {
         let regions = std::mem::take(&mut self.session.regions);
         self.master.forget(self.session.id);
         regions

@@ -107,6 +107,8 @@ impl Master {
         let (context, device) = device::open(address, choice).map_err(failed)?;
         let mut config = Config::new(at);
         config.max_sessions = program.places();
+        // Its programs find each parameter in a region of its own.
+        config.limits.max_slots = 0;
         sizes::limit_regions(&mut config, context.attr());
         replace_idle(at)?;
         let channel = context.create_channel().map_err(failed)?;

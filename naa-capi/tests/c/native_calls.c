@@ -70,13 +70,13 @@ static void timeouts(void) {
     naa_session *session = connect_to(regions, 1);
     naa_outcome outcome;
     const double start = seconds();
-    REFUSED(NAA_ERROR_TIMEOUT, "goes on", naa_call(session, SLEEP, 3000, 50, &outcome));
+    REFUSED(NAA_ERROR_TIMEOUT, "goes on", naa_call(session, SLEEP, 300, 50, &outcome));
     CHECK(seconds() - start >= 0.05 && seconds() - start < 0.25);
     IS(NAA_ERROR_TIMEOUT, naa_call_wait(session, 0, &outcome));
     OK(naa_call_wait(session, -1, &outcome));
     CHECK(seconds() - start >= 0.3);
     /* Given up. */
-    OK(naa_call_start(session, SLEEP, 3000));
+    OK(naa_call_start(session, SLEEP, 300));
     OK(naa_session_close(session));
 }
 
@@ -296,6 +296,36 @@ static void options(void) {
     OK(naa_session_close(session));
 }
 
+/* More regions than a message has, of unaligned sizes, and one that is large. */
+static void layouts(void) {
+    enum { REGIONS = 40, LARGE = 100000 };
+    static unsigned char bytes[REGIONS][LARGE];
+    static const char *const names[] = {"", "asymmetric", "gathered", "packed:700", NULL};
+    for (int32_t layout = NAA_LAYOUT_ASYMMETRIC; layout <= NAA_LAYOUT_AUTO; layout++) {
+        naa_region regions[REGIONS];
+        for (size_t i = 0; i < REGIONS; i++) {
+            regions[i] = region(bytes[i], i == 7 ? (size_t)LARGE : 1 + 37 * i, NAA_INOUT);
+            memset(bytes[i], (int)i, LARGE);
+        }
+        naa_options options;
+        OK(naa_options_init(&options, sizeof options));
+        options.layout = layout;
+        options.packed_bytes = 700;
+        naa_session *session = NULL;
+        OK(naa_session_connect(address, regions, REGIONS, &options, &session));
+        const char *name = names[layout];
+        CHECK(name == NULL || strstr(naa_session_describe(session), name) != NULL);
+        for (int call = 1; call <= 3; call++) {
+            OK(naa_call(session, INCREMENT, 0, 5000, NULL));
+            for (size_t i = 0; i < REGIONS; i++) {
+                CHECK(bytes[i][0] == i + call && bytes[i][regions[i].size - 1] == i + call);
+                CHECK(i == 7 || bytes[i][regions[i].size] == i);
+            }
+        }
+        OK(naa_session_close(session));
+    }
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
     address = arguments[1];
@@ -312,6 +342,7 @@ int main(int count, char **arguments) {
     too_small_an_output();
     buffers();
     options();
+    layouts();
     puts("ok");
     return 0;
 }

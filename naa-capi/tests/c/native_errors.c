@@ -64,7 +64,7 @@ static void wrong_states(void) {
     bool done = true;
     REFUSED(NAA_ERROR_STATE, "no call", naa_call_wait(session, 1000, &outcome));
     REFUSED(NAA_ERROR_STATE, "no call", naa_call_test(session, &done, &outcome));
-    OK(naa_call_start(session, SLEEP, 500));
+    OK(naa_call_start(session, SLEEP, 50));
     REFUSED(NAA_ERROR_STATE, "in use by a call", naa_call_start(session, INCREMENT, 0));
     REFUSED(NAA_ERROR_STATE, "in use by a call", naa_call(session, INCREMENT, 0, 1000, &outcome));
     OK(naa_call_wait(session, 5000, &outcome));
@@ -74,7 +74,7 @@ static void wrong_states(void) {
 }
 
 static void *waits(void *session) {
-    OK(naa_call((naa_session *)session, SLEEP, 3000, 5000, NULL));
+    OK(naa_call((naa_session *)session, SLEEP, 300, 5000, NULL));
     return NULL;
 }
 
@@ -230,6 +230,8 @@ static void bad_options(void) {
     REFUSED_OPTION("setup_timeout_ms", setup_timeout_ms, -1);
     REFUSED_OPTION("probe_interval_ms", probe_interval_ms, -2);
     REFUSED_OPTION("silence_ms", silence_ms, -1);
+    REFUSED_OPTION("layout", layout, 5);
+    REFUSED_OPTION("layout", layout, -1);
     REFUSED_OPTION("reserved", reserved, 1);
     REFUSED_OPTION("local_address", local_address, "host");
     REFUSED_OPTION("family", local_address, "::1");

@@ -65,7 +65,7 @@ int main(int count, char **arguments) {
     for (int i = 0; i < 2; i++) {
         const naa_region regions[] = {region(bytes[i], 64, NAA_INOUT)};
         OK(naa_session_connect(arguments[1], regions, 1, &options, &sessions[i]));
-        OK(naa_call_start(sessions[i], SLEEP, 300000));
+        OK(naa_call_start(sessions[i], SLEEP, 30000));
     }
     IS(NAA_ERROR_TIMEOUT, naa_call_wait(sessions[0], 300, NULL));
     puts("kill it");

@@ -67,8 +67,8 @@ static void in_order_of_ending(void) {
     naa_session *some[] = {sessions[0], NULL, sessions[1], sessions[2]};
     naa_outcome outcome, outcomes[4];
     int64_t index = 0;
-    OK(naa_call_start(some[0], SLEEP, 4000));
-    OK(naa_call_start(some[2], SLEEP, 1000));
+    OK(naa_call_start(some[0], SLEEP, 400));
+    OK(naa_call_start(some[2], SLEEP, 100));
     OK(naa_call_start(some[3], FAIL, 0x55));
     IS(NAA_ERROR_FUNCTION, naa_call_wait_any(some, 4, 5000, &index, &outcome));
     CHECK(index == 3 && outcome.return_code == 0x55);

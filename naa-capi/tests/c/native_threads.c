@@ -24,7 +24,7 @@ static void *calls(void *number) {
     char expected[16];
     snprintf(expected, sizeof expected, "0x%02x", 0x40 + *(unsigned char *)number);
     CHECK(strstr(naa_last_error(), expected) != NULL);
-    OK(naa_call_start(session, SLEEP, 100));
+    OK(naa_call_start(session, SLEEP, 10));
     return session;
 }
 

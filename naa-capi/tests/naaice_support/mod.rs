@@ -5,84 +5,23 @@ use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use mrsp::{FunctionCode, catalogue, catalogue::Direction, return_code::ReturnCode};
-use naa_server::{
-    Choice, Config, Server,
-    call::{Call, Failure},
-    function::{Function, FunctionInfo},
-    functions,
-};
+use naa_server::{Choice, Config, Server, functions};
+
+#[path = "../functions/mod.rs"]
+mod own;
 
 /// Programs are ended after this.
 const LIMIT: Duration = Duration::from_secs(60);
 
-type Body = fn(&mut Call<'_>) -> Result<(), Failure>;
-
-#[derive(Debug)]
-struct Plain(FunctionInfo, Body);
-
-impl Function for Plain {
-    fn info(&self) -> &FunctionInfo {
-        &self.0
-    }
-
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
-        self.1(call)
-    }
-}
-
-fn function(code: u8, name: &str, body: Body) -> Arc<dyn Function> {
-    let info = catalogue::Function {
-        code: FunctionCode::constant(code),
-        name: name.into(),
-        description: "for tests".into(),
-        pooled: true,
-        parameters: Vec::new(),
-    };
-    Arc::new(Plain(info, body))
-}
-
-/// Sleeps as many milliseconds as the user's bits say.
-fn sleep(call: &mut Call<'_>) -> Result<(), Failure> {
-    thread::sleep(Duration::from_millis(call.user().get().into()));
-    Ok(())
-}
-
-/// Fails with the user's bits as return code.
-fn fail(call: &mut Call<'_>) -> Result<(), Failure> {
-    match ReturnCode::new(call.user()) {
-        Some(code) => Err(Failure::Returned { code, text: String::new() }),
-        None => Ok(()),
-    }
-}
-
-/// Fills every region that is returned with the sum of the bytes that are sent and of the user's bits.
-fn sum(call: &mut Call<'_>) -> Result<(), Failure> {
-    let mut sum = call.user().to_le_bytes().iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
-    for region in call.regions() {
-        if matches!(region.direction, Direction::Input | Direction::InOut) {
-            sum = region.bytes.iter().fold(sum, |sum, byte| sum.wrapping_add(*byte));
-        }
-    }
-    for region in call.regions() {
-        if matches!(region.direction, Direction::Output | Direction::InOut) {
-            region.bytes.fill(sum);
-        }
-    }
-    Ok(())
-}
-
-/// An accelerator on the loopback address with NAAICE's functions 1 to 3, and 100 (sleep), 101 (fail), 102 (sum).
+/// An accelerator on the loopback address with NAAICE's functions 1 to 3, and those of `functions`.
 pub fn server(address: &str) -> Server {
     let mut config = Config::new((address.parse::<std::net::IpAddr>().unwrap(), 0).into());
     config.provider = Some(Choice::Embedded);
-    let others = [function(100, "sleep", sleep), function(101, "fail", fail), function(102, "sum", sum)];
-    Server::start(config, functions::registry(others).unwrap()).unwrap()
+    Server::start(config, functions::registry(own::all()).unwrap()).unwrap()
 }
 
 /// A program of `tests/c`, built.

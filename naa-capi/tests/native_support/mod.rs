@@ -7,104 +7,27 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use mrsp::{FunctionCode, catalogue::Direction, return_code::ReturnCode};
-use naa_server::{
-    Choice, Config, Server,
-    call::{Call, Failure},
-    function::{Function, FunctionInfo},
-    functions,
-};
+use naa_server::{Choice, Config, Server, functions};
+
+#[path = "../functions/mod.rs"]
+mod own;
 
 /// Programs are ended after this.
 const LIMIT: Duration = Duration::from_secs(120);
 
-type Body = fn(&mut Call<'_>) -> Result<(), Failure>;
-
-#[derive(Debug)]
-struct Plain(FunctionInfo, Body);
-
-impl Function for Plain {
-    fn info(&self) -> &FunctionInfo {
-        &self.0
-    }
-
-    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
-        self.1(call)
-    }
-}
-
-fn function(code: u8, name: &str, body: Body) -> Arc<dyn Function> {
-    let code = FunctionCode::constant(code);
-    let (name, description) = (name.into(), "for tests".into());
-    Arc::new(Plain(FunctionInfo { code, name, description, pooled: true, parameters: Vec::new() }, body))
-}
-
-/// Sleeps as many tenths of a millisecond as the user's bits say.
-fn sleep(call: &mut Call<'_>) -> Result<(), Failure> {
-    thread::sleep(Duration::from_micros(100) * call.user().get());
-    Ok(())
-}
-
-/// Fails with the user's bits as return code.
-fn fail(call: &mut Call<'_>) -> Result<(), Failure> {
-    match ReturnCode::new(call.user()) {
-        Some(code) => Err(Failure::Returned { code, text: String::new() }),
-        None => Ok(()),
-    }
-}
-
-/// Fills outputs with the sum of the bytes of all inputs and of the user's bits.
-fn sum(call: &mut Call<'_>) -> Result<(), Failure> {
-    let mut sum = call.user().to_le_bytes().iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
-    for region in call.regions() {
-        if matches!(region.direction, Direction::Input | Direction::InOut) {
-            sum = region.bytes.iter().fold(sum, |sum, byte| sum.wrapping_add(*byte));
-        }
-    }
-    for region in call.regions() {
-        if matches!(region.direction, Direction::Output | Direction::InOut) {
-            region.bytes.fill(sum);
-        }
-    }
-    Ok(())
-}
-
-/// Counts calls in the first byte of internal regions, and returns that.
-fn count(call: &mut Call<'_>) -> Result<(), Failure> {
-    let mut calls = 0;
-    for region in call.regions() {
-        if region.direction == Direction::Internal {
-            region.bytes[0] += 1;
-            calls = region.bytes[0];
-        }
-    }
-    for region in call.regions() {
-        if region.direction == Direction::Output {
-            region.bytes.fill(calls);
-        }
-    }
-    Ok(())
-}
-
-/// An accelerator at `ip` with the functions of `naa serve`, and 100 (sleep), 101 (fail), 102 (sum), 103 (count).
+/// An accelerator at `ip` with the functions of `naa serve`, and those of `functions`.
 pub fn server(ip: &str) -> Server {
     let mut config = Config::new(SocketAddr::new(ip.parse::<IpAddr>().unwrap(), 12_345));
     config.provider = Some(Choice::Embedded);
     config.max_sessions_per_peer = 512;
     // Calls that sleep need a thread each.
     config.pool.workers = 64;
-    let others =
-        [(100, "sleep", sleep as Body), (101, "fail", fail), (102, "sum", sum), (103, "count", count)];
-    let others = others.map(|(code, name, body)| function(code, name, body));
-    Server::start(config, functions::registry(others).unwrap()).unwrap()
+    Server::start(config, functions::registry(own::all()).unwrap()).unwrap()
 }
 
 /// Names the address, in the process that is to be a server.

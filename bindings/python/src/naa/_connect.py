@@ -32,6 +32,10 @@ class Options:
     """How waiting threads wait: spin has the lowest latency and takes a core."""
     dialect: Literal["main", "next"] = "main"
     """What the accelerator means by its answers: a return code, or 24 bits for the user."""
+    layout: Literal["symmetric", "asymmetric", "gathered", "packed", "auto"] = "symmetric"
+    """How regions lie on the accelerator and get there; one that takes no layouts gets the symmetric one."""
+    packed_bytes: int = 65536
+    """With the layout "packed", outputs of up to so many bytes are copied together, inputs of up to a sixteenth."""
 
 
 def connect(address: str, regions: Sequence[Region], options: Options = Options()) -> Session:
@@ -76,7 +80,16 @@ def _settings(options: Options, local: Any) -> Any:
     settings.provider = _choice("provider", options.provider or "default")
     settings.wait = _choice("wait", options.wait)
     settings.dialect = _choice("dialect", options.dialect)
+    settings.layout = _choice("layout", options.layout)
+    settings.packed_bytes = _packed_bytes(options.packed_bytes)
     return settings
+
+
+def _packed_bytes(count: int) -> int:
+    # 0 would stand for the default.
+    if not 1 <= count < 1 << 32:
+        raise ArgumentError(f"options, packed_bytes: {count} is not from 1 to {(1 << 32) - 1}")
+    return count
 
 
 def _choice(option: str, name: str) -> int:
