@@ -12,7 +12,7 @@ use nix::{
     sys::signal::{self, Signal},
     unistd::Pid,
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     placement::Placement,
@@ -56,7 +56,7 @@ impl Side {
         self.child.id()
     }
 
-    pub(crate) fn tell<T: DeserializeOwned>(&mut self, order: Order) -> anyhow::Result<T> {
+    pub(crate) fn tell<T: DeserializeOwned>(&mut self, order: impl Serialize) -> anyhow::Result<T> {
         let line = serde_json::to_string(&order)?;
         let told = self.stdin.as_mut().map(|stdin| writeln!(stdin, "{line}").and_then(|()| stdin.flush()));
         // Why it cannot be told, the process has said on standard error, or its status says.

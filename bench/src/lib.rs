@@ -9,8 +9,10 @@
 
 mod child;
 mod cpu;
+pub mod energy;
 pub mod engine;
 mod idle;
+pub mod layouts;
 mod measures;
 mod output;
 mod placement;
@@ -89,6 +91,7 @@ enum Command {
     /// what a program costs that waits for ten seconds.
     #[command(after_help = CAPI_EXAMPLES)]
     Capi(Options),
+    Layouts(Box<layouts::Args>),
     /// One end of a measurement
     #[command(hide = true)]
     Side(side::Args),
@@ -142,6 +145,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Some(Command::Side(side)) => side::run(side),
         Some(Command::Capi(options)) => bench(options, Suite::capi()),
+        Some(Command::Layouts(args)) => layouts::run(args),
         None => bench(&args.options, Suite::network()),
     }
 }

@@ -114,6 +114,9 @@ fn serve(far: sides::Far) -> anyhow::Result<()> {
 }
 
 fn measure(near: sides::Near, far: Option<SocketAddr>) -> anyhow::Result<()> {
+    if let sides::Near::Layouts(ends) = near {
+        return sides::layouts::measure(ends, far);
+    }
     let mut near = near.start(far)?;
     answer(&Ready { address: None })?;
     orders(|order| match order {
@@ -128,7 +131,9 @@ fn measure(near: sides::Near, far: Option<SocketAddr>) -> anyhow::Result<()> {
 }
 
 /// Obeys until standard input ends, as it does with the process that gives the orders.
-fn orders(mut obey: impl FnMut(Order) -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub(crate) fn orders<T: DeserializeOwned>(
+    mut obey: impl FnMut(T) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     for line in io::stdin().lock().lines() {
         obey(parse(&line?)?)?;
     }
@@ -139,7 +144,7 @@ pub(crate) fn parse<T: DeserializeOwned>(line: &str) -> anyhow::Result<T> {
     serde_json::from_str(line).with_context(|| format!("not understood: {line:?}"))
 }
 
-fn answer<T: Serialize>(answer: &T) -> anyhow::Result<()> {
+pub(crate) fn answer<T: Serialize>(answer: &T) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(answer)?)?;
     Ok(out.flush()?)

@@ -189,7 +189,24 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::told;
+    use std::collections::HashSet;
+
+    use clap::CommandFactory;
+
+    use super::{Cli, told};
+
+    /// Builds with debug assertions refuse to start else; those without do not look.
+    #[test]
+    fn no_command_has_two_groups_of_one_name() {
+        fn check(command: &clap::Command) {
+            let mut seen = HashSet::new();
+            for group in command.get_groups() {
+                assert!(seen.insert(group.get_id()), "{}: {}", command.get_name(), group.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
 
     #[test]
     fn a_cause_is_told_once() {

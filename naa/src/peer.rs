@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use naa_host::{DEFAULT_PORT, Device, SessionConfig};
+use naa_host::{DEFAULT_PORT, Device, LayoutChoice, SessionConfig};
 
 use crate::provider;
 
@@ -57,6 +57,7 @@ impl fmt::Display for ServerName {
 }
 
 #[derive(Clone, Debug, clap::Args)]
+#[group(id = "peer_options")]
 pub(crate) struct Args {
     /// The accelerator: ADDR, ADDR:PORT, [IPV6]:PORT or a host name; the port is 12345 unless given
     #[arg(long, value_name = "ADDR[:PORT]")]
@@ -77,6 +78,10 @@ pub(crate) struct Patience {
     /// How to wait for the server: spin has the lowest latency and takes a core
     #[arg(long, value_enum, default_value_t = crate::Wait::Adaptive)]
     wait: crate::Wait,
+    /// How parameters lie in the server's memory and get there: symmetric, asymmetric, gathered, packed, packed:BYTES or
+    /// auto; `naa bench layouts` compares them. A server that takes no layouts gets the symmetric one
+    #[arg(long, default_value_t = LayoutChoice::default())]
+    layout: LayoutChoice,
 }
 
 /// Seconds as people write them, more than none.
@@ -102,6 +107,7 @@ impl Patience {
     pub(crate) fn open(&self, peer: &Args) -> anyhow::Result<(Device, SocketAddr, SessionConfig)> {
         let (device, server) = peer.open()?;
         let mut config = SessionConfig { wait: self.wait.into(), ..SessionConfig::default() };
+        config.layout = self.layout;
         config.setup_timeout = self.timeout.unwrap_or(config.setup_timeout);
         Ok((device, server, config))
     }

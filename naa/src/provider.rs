@@ -12,6 +12,7 @@ use verbs_ibv::RdmaDevice;
 use crate::Usage;
 
 #[derive(Clone, Copy, Debug, clap::Args)]
+#[group(id = "provider_options")]
 pub(crate) struct Args {
     /// verbs: NICs and soft-RoCE through rdma-core; embedded: our own stack on UDP; auto: verbs where an RDMA device has
     /// the local address, else embedded [default: NAA_PROVIDER, else auto]

@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// Memory regions per session, at most 255
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..))]
     max_regions: u8,
+    /// Parameters of a session whose layout has them share regions; 0: take no layouts, as an accelerator that knows none
+    #[arg(long, value_name = "N", default_value_t = 255)]
+    max_slots: u8,
     /// Worker threads for long calls [default: one per core]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     workers: Option<usize>,
@@ -99,6 +102,7 @@ impl Args {
         config.memory = self.memory.map_or(config.memory, |mib| mib.saturating_mul(1 << 20));
         config.limits.max_session_bytes = self.session_memory.saturating_mul(1 << 20);
         config.limits.max_regions = self.max_regions;
+        config.limits.max_slots = self.max_slots;
         config.max_sessions = self.max_sessions;
         config.max_sessions_per_peer = self.max_sessions_per_peer;
         config.pool.workers = self.workers.unwrap_or(config.pool.workers);

@@ -25,6 +25,11 @@ fn rows(only: &str) -> Vec<Value> {
 
 #[track_caller]
 fn rows_of(suite: &[&str], only: &str) -> Vec<Value> {
+    rows_and_table(suite, only).0
+}
+
+#[track_caller]
+fn rows_and_table(suite: &[&str], only: &str) -> (Vec<Value>, String) {
     let output = bench(&[suite, &["--quick", "--repeats", "2", "--json", "-", "--only", only]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
@@ -34,12 +39,14 @@ fn rows_of(suite: &[&str], only: &str) -> Vec<Value> {
         let mut expected = ["measure", "ours", "reference", "unit", "ratio", "target", "spread", "pass"];
         expected.sort_unstable();
         assert_eq!(keys, expected);
-        assert!(row["ours"].as_f64().is_some_and(|ours| ours >= 0.0), "{row}");
+        // That there is no break-even size is an answer too.
+        let is_answered = row["unit"] == "B" && row["ours"].is_null();
+        assert!(is_answered || row["ours"].as_f64().is_some_and(|ours| ours >= 0.0), "{row}");
         // Of few repeats nothing is said but that there are figures.
         let pass = if row["target"] == "report" { Value::Bool(true) } else { Value::Null };
         assert_eq!(row["pass"], pass, "{row}");
     }
-    rows
+    (rows, text(&output.stderr))
 }
 
 #[test]
@@ -76,6 +83,18 @@ fn c_libraries_are_compared_with_the_rust_api() {
 }
 
 #[test]
+fn offloading_is_compared_in_time_and_in_energy_where_it_is_counted() {
+    let (rows, table) = rows_and_table(&["offload"], "crc32c");
+    let count = |unit: &str| rows.iter().filter(|row| row["unit"] == unit).count();
+    // Three sizes, each with connecting and without.
+    assert_eq!((count("us"), count("B")), (6, 1), "{table}");
+    let energy = rows.iter().find(|row| row["measure"] == "crc32c, 1 KiB, energy, offloaded vs local");
+    let told = (count("J"), energy.is_some(), table.contains("J/call local"));
+    let why = table.lines().find(|line| line.starts_with("no energy: "));
+    assert_eq!(told, if why.is_some() { (0, false, false) } else { (3, true, true) }, "{table}");
+}
+
+#[test]
 fn the_engine_is_measured_without_another_end() {
     assert_eq!(rows("roce ").len(), 3);
 }
@@ -103,4 +122,150 @@ fn what_is_not_there_or_cannot_be_written_is_refused_at_once() {
         text(&output.stderr)
     );
     assert!(fs::metadata("/nonexistent").is_err());
+}
+
+/// `naa bench layouts` on a few small workloads, into a folder of the test's own.
+struct Layouts(std::path::PathBuf);
+
+impl Layouts {
+    const FEW: [&str; 10] = [
+        "--quick",
+        "--repeats",
+        "2",
+        "--provider",
+        "embedded",
+        "--params",
+        "3,8",
+        "--bytes",
+        "64",
+        "--direction",
+    ];
+
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("naa-bench-layouts-{test}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        Self(folder)
+    }
+
+    fn file(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).expect(name)
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.file("layouts.json")).expect("JSON")
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let out = self.0.to_str().expect("a path in UTF-8");
+        bench(&[&["layouts", "--out", out], arguments].concat())
+    }
+
+    /// And measures, or goes on.
+    #[track_caller]
+    fn measure(&self, direction: &str, more: &[&str]) -> Output {
+        let output = self.run(&[&Self::FEW[..], &[direction], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        output
+    }
+}
+
+impl Drop for Layouts {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Lines that say what is being measured.
+fn measured(output: &Output) -> usize {
+    text(&output.stderr).lines().filter(|line| line.starts_with("measuring ")).count()
+}
+
+#[test]
+fn layouts_are_measured_into_a_page_a_table_and_json() {
+    let layouts = Layouts::new("outputs");
+    let output = layouts.measure("both", &["--json", "-", "--fit"]);
+    let run: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    assert_eq!(run, layouts.json());
+    let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&run), ["command", "machine", "points", "rows", "rules"]);
+    let mut point = keys(&run["points"][0]);
+    point.sort_unstable();
+    let expected = [
+        "bytes",
+        "calls",
+        "direction",
+        "first_us",
+        "goodput",
+        "host_cpu_us",
+        "host_registered",
+        "joules",
+        "layout",
+        "p50_us",
+        "p99_us",
+        "params",
+        "provider",
+        "repeats",
+        "server_cpu_us",
+        "server_registered",
+        "setup_us",
+        "sizes",
+        "spread",
+        "used",
+        "wait",
+    ];
+    assert_eq!(point, expected);
+    let points = run["points"].as_array().expect("points");
+    // 3 and 8 parameters, equal and mixed by spinning ends, equal by ones that block.
+    assert_eq!((measured(&output), points.len()), (6, 6 * 5));
+    let layouts_of = |workload: usize| {
+        points[5 * workload..][..5]
+            .iter()
+            .map(|point| point["layout"].as_str().expect("a name"))
+            .collect::<Vec<_>>()
+    };
+    let expected = ["symmetric", "asymmetric", "gathered", "packed:1024", "auto"];
+    assert!((0..6).all(|workload| layouts_of(workload) == expected), "{points:?}");
+    for point in points {
+        let positive = |key: &str| point[key].as_f64().is_some_and(|number| number > 0.0);
+        assert!(["setup_us", "first_us", "p50_us", "p99_us", "goodput"].into_iter().all(positive), "{point}");
+        let used = point["used"].as_str().expect("a name");
+        assert!(point["layout"] == "auto" || point["layout"] == used, "{point}");
+    }
+    let csv = layouts.file("layouts.csv");
+    assert!(csv.starts_with("byte_length,setup_time,transfer_time,provider,wait,layout,used,"), "{csv}");
+    assert_eq!(csv.lines().count(), points.len() + 1);
+    let html = layouts.file("layouts.html");
+    assert!(html.starts_with("<!DOCTYPE html>") && html.contains("packed:1024"), "{html}");
+    assert!(!html.contains("http://") && !html.contains("https://"), "the page needs nothing else");
+    let table = text(&output.stderr);
+    assert!(table.contains("export NAA_LAYOUT_RULE=packed:"), "{table}");
+}
+
+#[test]
+fn a_run_of_layouts_goes_on_where_it_was_broken_off() {
+    let layouts = Layouts::new("resume");
+    layouts.measure("out", &["--wait", "block"]);
+    let complete = layouts.json();
+    let points = complete["points"].as_array().expect("points");
+    let output = layouts.measure("out", &["--wait", "block", "--resume"]);
+    assert_eq!((measured(&output), layouts.json()), (0, complete.clone()));
+    // As if it had ended after the first workload.
+    let mut begun = complete.clone();
+    begun["points"] = points[..5].into();
+    fs::write(layouts.0.join("layouts.json"), begun.to_string()).expect("a file");
+    let output = layouts.measure("out", &["--wait", "block", "--resume"]);
+    assert_eq!(measured(&output), points.len() / 5 - 1);
+    assert_eq!(layouts.json()["points"].as_array().expect("points")[..5], points[..5]);
+    assert_eq!(layouts.json()["points"].as_array().map(Vec::len), Some(points.len()));
+
+    let output = layouts.run(&["--quick", "--resume"]);
+    let why = text(&output.stderr);
+    assert!(!output.status.success() && why.contains("another --out"), "{why}");
+    let json = layouts.0.join("layouts.json");
+    let output = layouts.run(&["--fit", "--from", json.to_str().expect("a path in UTF-8")]);
+    let table = text(&output.stdout);
+    assert!(output.status.success() && table.contains("export NAA_LAYOUT_RULE=packed:"), "{table}");
+    // Nothing is lost by forgetting to say it.
+    layouts.measure("out", &["--wait", "block", "--params", "1"]);
+    assert!(layouts.file("layouts.old.json").contains("\"points\""));
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use common::{Folder, Server, json_of, naa, run, stderr};
-use naa_host::{Device, FunctionCode, Param, Session, SessionConfig, U24};
+use naa_host::{Device, FunctionCode, Layout, LayoutChoice, Param, Session, SessionConfig, U24};
 
 const MULTIPLY: FunctionCode = FunctionCode::constant(96);
 const INCREMENT: FunctionCode = FunctionCode::constant(97);
@@ -208,6 +208,49 @@ fn a_session_may_have_many_regions() {
 }
 
 #[test]
+fn parameters_may_start_anywhere_in_a_common_region() {
+    let folder = Folder::new("kernels-layouts");
+    let server = serve("127.0.71.20", &compile(&folder, 0), &[]);
+    let device = Device::towards(server.address).expect("a device");
+    let packed = |threshold| Layout::Packed { threshold };
+    for layout in [Layout::Asymmetric, Layout::Gathered, packed(5000), packed(1 << 21)] {
+        let config = SessionConfig { layout: LayoutChoice::Fixed(layout), ..SessionConfig::default() };
+        let connect = |params: &[Param<'_>]| {
+            let session = Session::connect(&device, server.address, params, &config).expect("a session");
+            assert_eq!(session.layout(), layout);
+            session
+        };
+        // Before, in and behind pages; a built-in function between kernels.
+        let sizes = [1, 0, 4095, 130, 4097, 64, 70_001, 0, 5];
+        let holding = |size| -> Vec<u8> { (0..size).map(|i| (i + size) as u8).collect() };
+        let before = sizes.map(holding);
+        let params: Vec<_> = before.iter().map(|of| Param::in_out(of.len()).holding(of)).collect();
+        let mut session = connect(&[&params[..], &[Param::internal(777)]].concat());
+        for (function, by) in [(INCREMENT, 1), (FunctionCode::constant(2), 3), (INCREMENT, 4)] {
+            session.call(function).expect("computed");
+            for (at, before) in before.iter().enumerate() {
+                let expected: Vec<_> = before.iter().map(|byte| byte.wrapping_add(by)).collect();
+                assert!(session.lease(at).expect("an output") == expected, "{layout}, parameter {at}, +{by}");
+            }
+        }
+
+        // Of n rows; the numbers are aligned, whatever comes before.
+        let n = 5_usize;
+        let bytes = |number: fn(usize) -> f64| -> Vec<u8> {
+            (0..n * n).flat_map(|i| number(i).to_le_bytes()).collect()
+        };
+        let (a, twice) = (bytes(|i| i as f64), bytes(|i| if i % 6 == 0 { 2.0 } else { 0.0 }));
+        let mut session =
+            connect(&[Param::data(&a), Param::data(&twice), Param::output(n * n * 8), Param::input(3)]);
+        for _ in 0..2 {
+            session.invoke(MULTIPLY, U24::new(n as u32).expect("small")).expect("posted");
+            let _ = session.wait().expect("answered").into_result().expect("computed");
+            assert_eq!(session.lease(2).expect("an output"), bytes(|i| 2.0 * i as f64), "{layout}");
+        }
+    }
+}
+
+#[test]
 fn the_example_compiles_as_c_and_cpp_and_computes() {
     let folder = Folder::new("kernels-example");
     for (bind, compiler, language) in
@@ -338,7 +381,7 @@ fn wrong_libraries_are_refused_by_name() {
     let folder = Folder::new("kernels-wrong");
     for (wrong, text) in [
         (1, "parameter 1 of kernel 126 has kind 99"),
-        (2, "kernel 0 has code 95, kernels have 96 to 126"),
+        (2, "kernel 0 has code 95, give it one from 96 to 126"),
         (3, "declares code 96 twice"),
         (4, "kernel 97 has no name"),
         (5, "the name of kernel 97 has control characters"),

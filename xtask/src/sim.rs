@@ -9,6 +9,9 @@ pub(crate) struct Options {
     /// How many seeds to run
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     seeds: Option<u64>,
+    /// traffic (work requests of all sorts) or calls (sessions with any layout, and their calls); both unless told
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
     /// Run this one seed: how a failure is reproduced
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -20,6 +23,9 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut cargo = repo::cargo();
     cargo.args(["run", "--quiet", "--release", "--package", "naa-tests", "--bin", "sim", "--"]);
+    if let Some(kind) = &options.kind {
+        cargo.args(["--kind", kind]);
+    }
     for (name, value) in [("--seeds", options.seeds), ("--seed", options.seed), ("--from", options.from)] {
         if let Some(value) = value {
             cargo.arg(name).arg(value.to_string());

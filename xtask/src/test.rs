@@ -56,7 +56,7 @@ const CHECKS: &[Step] = &[
     Step::new("header", Xtask, &["header", "--check"]),
     Step::new("clippy", Cargo, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     // Release, as everything below it, so that each crate is built once.
-    Step::new("test", Cargo, &["test", "--workspace", "--release"]),
+    Step::new("test", Cargo, &["test", "--workspace", "--release"]).needs(User::Capi),
     Step::new("build", Cargo, &["build", "--workspace", "--release"]),
     Step::new("fuzz-seeds", Cargo, &["test", "--release", "--manifest-path", "fuzz/Cargo.toml"])
         .needs(User::Fuzz),

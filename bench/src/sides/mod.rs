@@ -6,6 +6,7 @@ mod connect;
 pub(crate) mod engine;
 mod fill;
 mod idle;
+pub(crate) mod layouts;
 pub(crate) mod python;
 mod rpc;
 mod tcp_stream;
@@ -15,7 +16,7 @@ pub(crate) mod write;
 
 use std::net::SocketAddr;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use mrsp::builtin;
 use roce_udp::free_loopback;
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,8 @@ pub(crate) enum Far {
     TcpStream,
     /// A server of the inline and pooled functions.
     Call(Wait),
+    /// A server for sessions of all layouts.
+    Layouts(layouts::Ends),
     UdpPing(Wait),
     Rpc,
 }
@@ -64,6 +67,7 @@ impl Far {
             Self::UdpStream(packets) => udp_stream::serve(packets),
             Self::TcpStream => tcp_stream::serve(),
             Self::Call(wait) => call::serve(wait),
+            Self::Layouts(ends) => layouts::serve(ends),
             Self::UdpPing(wait) => udp_ping::serve(wait),
             Self::Rpc => rpc::serve(),
         }
@@ -98,6 +102,8 @@ pub(crate) enum Near {
     Blocked,
     /// Nanoseconds.
     Engine(engine::What),
+    /// Has orders of its own.
+    Layouts(layouts::Ends),
 }
 
 impl Near {
@@ -131,6 +137,7 @@ impl Near {
             Self::Connect(bytes) => Box::new(connect::Connecting::new(bytes, towards()?)?),
             Self::Idle(count) => Box::new(idle::Idle::new(count, towards()?)?),
             Self::Engine(what) => Box::new(engine::Engine::new(what)?),
+            Self::Layouts(_) => bail!("sessions of different layouts have orders of their own"),
         })
     }
 }

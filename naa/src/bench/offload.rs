@@ -1,19 +1,23 @@
 //! `naa bench offload`: from which size on is offloading not slower than computing here?
+//!
+//! | for | see |
+//! |---|---|
+//! | repeats: times, joules, rows from them | `repeats` |
+//! | the table for people | `table` |
 
-use std::{
-    net::SocketAddr,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+mod repeats;
+mod table;
+
+use std::{net::SocketAddr, path::PathBuf};
 
 use anyhow::ensure;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mrsp::{
     FunctionCode,
     builtin::{self, Element, FftDirection},
 };
 use naa_bench::{
     Json, Table,
+    energy::{Counters, NoneFound},
     row::{MOST_SPREAD, Report, Row, Target},
 };
 use naa_host::{
@@ -32,13 +36,15 @@ use crate::{
     peer::ServerName,
     show,
 };
+use repeats::{Repeats, cost};
 
 /// Measure from which size on offloading a function pays
 ///
 /// For each function and input size: the time of computing here, on one core with the same libraries; that of a call
 /// on a connected session whose data lies in its regions; and that of everything at once: connecting, copying in,
 /// calling, copying out. The break-even size is the smallest measured one from which on the call is not slower, by
-/// repeats that differ by at most 20 %.
+/// repeats that differ by at most 20 %. Where this machine counts energy, the joules of one computation here and of one
+/// call are told too.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     naa bench offload                          with a server process on this machine\n  \
@@ -46,7 +52,9 @@ use crate::{
     naa bench offload --only sort --json sort.json\n  \
     naa bench offload --quick                  a look in seconds\n\n\
     With a server on this machine both sides have equal cores and share them, so offloading can hardly pay; what \
-    remains is its cost. Repeats are interleaved; short computations are repeated within each for a millisecond. \
+    remains is its cost. Repeats are interleaved; short computations are repeated within each for a millisecond, or for \
+    twenty where energy is counted. J/call is the energy of all processor packages of this machine, and of its memory \
+    where that is counted, during a repeat, idle power and other programs included, divided by its computations. \
     Sizes up to 1 MiB have all repeats, larger ones a half, a third and a fifth of them. `nothing`, \
     `increment-by-two` and `catalogue` compute nothing else, and are left out.")]
 pub(crate) struct Args {
@@ -85,8 +93,6 @@ const FUNCTIONS: [FunctionCode; 12] = [
     builtin::HISTOGRAM,
     builtin::SORT,
 ];
-/// What a repeat takes at least, so that clocks and single interruptions do not matter.
-const LEAST: Duration = Duration::from_millis(1);
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let only = args.only.as_deref().unwrap_or_default();
@@ -105,7 +111,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             (child.address(), Some(child))
         }
     };
-    let bench = Bench { device: Device::towards(server)?, server };
+    let bench = Bench {
+        device: Device::towards(server)?,
+        server,
+        is_elsewhere: child.is_none(),
+        counters: Counters::open(),
+    };
     let sizes = if args.quick { &QUICK_SIZES[..] } else { &SIZES };
     let repeats = args.repeats.unwrap_or(if args.quick { 3 } else { 15 });
     let rows = bench.table(&named, sizes, repeats, &table)?;
@@ -144,15 +155,9 @@ fn repeats_of(bytes: usize, repeats: u32) -> u32 {
 struct Bench {
     device: Device,
     server: SocketAddr,
-}
-
-/// Seconds of each repeat.
-#[derive(Default)]
-struct Times {
-    local: Vec<f64>,
-    offloaded: Vec<f64>,
-    /// With connecting and copying.
-    all: Vec<f64>,
+    /// Whether the server is somebody else's, on this machine or not.
+    is_elsewhere: bool,
+    counters: Result<Counters, NoneFound>,
 }
 
 impl Bench {
@@ -163,20 +168,9 @@ impl Bench {
         repeats: u32,
         table: &Table,
     ) -> anyhow::Result<Vec<Row>> {
-        let bar = progress((functions.len() * sizes.len()) as u64);
-        bar.suspend(|| {
-            table.line(&cells([
-                "function",
-                "bytes in",
-                "local",
-                "offloaded",
-                "ratio",
-                "with connecting",
-                "ratio",
-                "spread",
-                "repeats",
-            ]))
-        })?;
+        let has_energy = self.counters.is_ok();
+        let bar = table::progress((functions.len() * sizes.len()) as u64);
+        bar.suspend(|| table.line(&table::header(has_energy)))?;
         let mut rows = Vec::new();
         let mut summary = Vec::new();
         for &function in functions {
@@ -184,12 +178,15 @@ impl Bench {
             for &size in sizes {
                 bar.set_message(format!("{} {}", name(function), show::bytes(size as u64)));
                 let prepared = prepare(Case { function, input: input(function, size) })?;
-                let times = self.measure(&prepared, repeats_of(size, repeats))?;
+                let measured = self.measure(&prepared, repeats_of(size, repeats))?;
                 let bytes = prepared.inputs.iter().map(|input| input.len() as u64).sum();
-                let [call, all] = times.rows(name(function), bytes);
-                bar.suspend(|| table.line(&line(name(function), bytes, &call, &all, times.local.len())))?;
+                let [call, all] = measured.times(name(function), bytes);
+                let energy = has_energy.then(|| measured.energy(name(function), bytes));
+                let line =
+                    table::line(name(function), bytes, [&call, &all], energy.as_ref(), measured.count());
+                bar.suspend(|| table.line(&line))?;
                 ratios.push((bytes, call.ratio.unwrap_or(f64::INFINITY), call.spread));
-                rows.extend([call, all]);
+                rows.extend([call, all].into_iter().chain(energy));
                 bar.inc(1);
             }
             let row = break_even(name(function), &ratios);
@@ -197,12 +194,13 @@ impl Bench {
             rows.push(row);
         }
         bar.finish_and_clear();
+        table.line(&table::about_energy(&self.counters, self.is_elsewhere.then_some(self.server)))?;
         table.line("\noffloading is not slower")?;
         summary.iter().try_for_each(|line| table.line(line))?;
         Ok(rows)
     }
 
-    fn measure(&self, prepared: &Prepared, repeats: u32) -> anyhow::Result<Times> {
+    fn measure(&self, prepared: &Prepared, repeats: u32) -> anyhow::Result<Repeats> {
         let mut local = local(prepared)?;
         let mut connected = Connected::new(self, prepared)?;
         connected.call()?;
@@ -211,14 +209,15 @@ impl Bench {
             "{} gave another result than the computation here; run `naa demo`",
             name(prepared.function)
         );
-        let mut times = Times::default();
+        let counters = self.counters.as_ref().ok();
+        let mut measured = Repeats::default();
         for _ in 0..repeats {
-            times.local.push(seconds(&mut local)?);
-            times.offloaded.push(seconds(|| connected.call())?);
-            times.all.push(seconds(|| self.everything(prepared))?);
+            measured.local.push(cost(counters, &mut local)?);
+            measured.offloaded.push(cost(counters, || connected.call())?);
+            measured.all.push(cost(None, || self.everything(prepared))?);
         }
         connected.finalize()?;
-        Ok(times)
+        Ok(measured)
     }
 
     /// From bytes in memory to bytes in memory.
@@ -285,35 +284,6 @@ impl Connected {
     }
 }
 
-/// Of one computation, which is made often enough to be timed.
-fn seconds(mut compute: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
-    let mut count = 1_u32;
-    loop {
-        let start = Instant::now();
-        for _ in 0..count {
-            compute()?;
-        }
-        let time = start.elapsed();
-        if time >= LEAST {
-            return Ok(time.as_secs_f64() / f64::from(count));
-        }
-        // At least twice as often, so that the clock is asked rarely.
-        let missing = LEAST.as_secs_f64() / time.as_secs_f64().max(1e-9);
-        count = count.saturating_mul((missing * 1.2).ceil().clamp(2.0, 1000.0) as u32);
-    }
-}
-
-impl Times {
-    fn rows(&self, name: &str, bytes: u64) -> [Row; 2] {
-        let row = |what: &str, ours: &[f64]| {
-            let us = |seconds: &f64| seconds * 1e6;
-            let pairs: Vec<_> = ours.iter().map(us).zip(self.local.iter().map(us)).collect();
-            Row::compared(format!("{name}, {}, {what}", show::bytes(bytes)), "us", Target::Report, &pairs)
-        };
-        [row("offloaded", &self.offloaded), row("offloaded with connecting and copying", &self.all)]
-    }
-}
-
 /// The smallest size from which on no ratio is above 1. Where repeats differ too much nothing is said to pay.
 fn break_even(name: &str, ratios: &[(u64, f64, Option<f64>)]) -> Row {
     let calm = |spread: &Option<f64>| spread.is_some_and(|spread| spread <= MOST_SPREAD);
@@ -330,38 +300,6 @@ fn break_even(name: &str, ratios: &[(u64, f64, Option<f64>)]) -> Row {
     let row = Row::alone(format!("{name}, break-even size"), "B", Target::Report, &sizes);
     // That there is none is an answer too.
     Row { pass: Some(true), ..row }.remarked(remark)
-}
-
-fn line(name: &str, bytes: u64, call: &Row, all: &Row, repeats: usize) -> String {
-    let time = |us: Option<f64>| us.map_or("-".into(), |us| show::time(Duration::from_secs_f64(us / 1e6)));
-    let ratio = |ratio: Option<f64>| ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
-    let spread = call.spread.map_or("-".into(), |spread| format!("{:.0} %", spread * 100.0));
-    cells([
-        name,
-        &show::bytes(bytes),
-        &time(call.reference),
-        &time(call.ours),
-        &ratio(call.ratio),
-        &time(all.ours),
-        &ratio(all.ratio),
-        &spread,
-        &repeats.to_string(),
-    ])
-}
-
-fn cells([function, bytes, local, call, ratio, all, all_ratio, spread, repeats]: [&str; 9]) -> String {
-    format!(
-        "{function:16}  {bytes:>8}  {local:>8}  {call:>9}  {ratio:>7}  {all:>15}  {all_ratio:>7}  {spread:>6}  \
-         {repeats:>7}"
-    )
-}
-
-fn progress(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
-    // The template is a constant, so the default is never used.
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }
 
 #[cfg(test)]

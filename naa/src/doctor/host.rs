@@ -1,4 +1,6 @@
-//! What makes calls fast or slow on any provider: pages, clock, cores.
+//! What makes calls fast or slow on any provider: pages, clock, cores; and what counts their energy.
+
+use naa_bench::energy::{Counters, NoneFound};
 
 use super::{
     check::{Check, Group::Machine as Heading, Level},
@@ -6,7 +8,8 @@ use super::{
 };
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
-    [huge_pages(machine), governor(machine), cores(machine)].into_iter().flatten().collect()
+    let energy = energy(&Counters::under(&machine.path("sys/class/powercap")), machine.sudo());
+    [huge_pages(machine), governor(machine), cores(machine), Some(energy)].into_iter().flatten().collect()
 }
 
 /// Regions from 2 MiB on ask for them (`madvise`).
@@ -67,6 +70,22 @@ fn cores(machine: &Machine) -> Option<Check> {
     })
 }
 
+/// For `naa bench offload`, which goes without.
+fn energy(counters: &Result<Counters, NoneFound>, sudo: &str) -> Check {
+    const NAME: &str = "energy-counters";
+    match counters {
+        Ok(counters) => {
+            let names = counters.names().collect::<Vec<_>>().join(", ");
+            Heading.check(NAME, Level::Ok, format!("energy counters: {names}"))
+        }
+        Err(NoneFound::Denied(_)) => {
+            let finding = "energy counters: for root only, since they tell about programs of others";
+            Heading.check(NAME, Level::Note, finding).remedy(format!("{sudo}{}", NoneFound::REMEDY))
+        }
+        Err(none) => Heading.check(NAME, Level::Ok, none.to_string()),
+    }
+}
+
 /// CPUs of a list such as `0-3,8`.
 fn count(list: &str) -> Option<usize> {
     let range = |part: &str| {
@@ -79,7 +98,16 @@ fn count(list: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::count;
+    use super::{Counters, Level, NoneFound, count, energy};
+
+    #[test]
+    fn counters_for_root_only_are_a_note_with_a_remedy() {
+        // A made-up machine cannot refuse root, who may be running this.
+        let denied: Result<Counters, _> = Err(NoneFound::Denied("energy_uj".into()));
+        let check = energy(&denied, "sudo ");
+        let typed = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj";
+        assert_eq!((check.level, check.remedy.as_deref()), (Level::Note, Some(typed)));
+    }
 
     #[test]
     fn lists_of_cpus_are_counted() {

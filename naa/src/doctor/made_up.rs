@@ -359,3 +359,20 @@ fn links_without_room_and_slow_pages_and_clocks_are_told() {
     let eth0 = report.checks.iter().find(|check| check.finding.starts_with("eth0")).expect("a check of eth0");
     assert_says(&eth0.finding, &["MTU 300 has no room"]);
 }
+
+#[test]
+fn energy_counters_are_named_or_said_to_be_missing() {
+    let files = Files::plain("energy");
+    let said = || check(&examine(&files.machine()), "energy-counters").clone();
+    let none = said();
+    assert_eq!((none.level, &*none.finding), (Level::Ok, "this machine has no energy counters (powercap)"));
+    for (zone, name) in
+        [("intel-rapl:0", "package-0"), ("intel-rapl:0:0", "core"), ("intel-rapl:0:1", "dram")]
+    {
+        files.with(&format!("sys/class/powercap/{zone}/name"), &format!("{name}\n"));
+        files.with(&format!("sys/class/powercap/{zone}/energy_uj"), "1000\n");
+        files.with(&format!("sys/class/powercap/{zone}/max_energy_range_uj"), "262143328850\n");
+    }
+    let found = said();
+    assert_eq!((found.level, &*found.finding), (Level::Ok, "energy counters: package-0, dram"));
+}

@@ -1,0 +1,242 @@
+//! The page that shows a run: one file that needs nothing else, and no script.
+//!
+//! | for | see |
+//! |---|---|
+//! | the paragraph that says which layout to use when | [`advice()`] |
+//! | targets, costs, rules | `summary`, `together`, `costs`, `rules`, `table` |
+//! | which workloads are shown together | `view` |
+//! | what is drawn | `map`, `cross`, `plots`, `lines`, `scale`, `look` |
+//! | the frame, the style, figures as text | `page`, `text` |
+
+mod advice;
+mod costs;
+mod cross;
+mod lines;
+mod look;
+mod map;
+mod page;
+mod plots;
+mod rules;
+mod scale;
+mod summary;
+mod table;
+mod text;
+mod together;
+mod view;
+
+use super::{
+    fit::contest::Contest,
+    point::{Direction, Run, Sizes},
+};
+pub use advice::advice;
+use look::{Look, swatches};
+use page::section;
+use text::escape;
+use view::View;
+
+const TITLE: &str = "Memory-region layouts: which is best when?";
+
+/// A document.
+pub fn html(run: &Run) -> String {
+    let contests = Contest::all(&run.points);
+    let views = View::all(&contests);
+    let body = [
+        question(),
+        paragraphs(&advice(&run.points)),
+        section("Targets", &summary::html(&run.points, &views)),
+        section("The best layout by count and size", &maps(&views)),
+        section("Time and goodput", &details(&views, plots::of_view)),
+        section("Set-up", &details(&both_ways(&views), plots::set_up)),
+        section("CPU time, registered memory and energy", &costs(&views)),
+        section("The rule of <code>auto</code>", &rules(run)),
+        section("Machine", &machine(run)),
+        section("Method", &method(run)),
+    ];
+    page::document(TITLE, &body.concat())
+}
+
+fn question() -> String {
+    format!("<h1>{TITLE}</h1>\n{QUESTION}<dl>\n{}</dl>\n", Look::ALL.map(described).concat())
+}
+
+const QUESTION: &str = "<p>A call sends its parameters to the accelerator and gets results back by RDMA WRITEs. Where the \
+parameters lie there is a choice: a memory region each, which needs no copy and one WRITE per parameter; or regions in \
+common, which can be written by fewer. NAAICE's description of its API chose the first for being simpler, and left the \
+comparison open. This page makes it.</p>\n";
+
+fn described(look: Look) -> String {
+    let what = match look.name() {
+        "symmetric" => "a region of the accelerator for each parameter, a WRITE each",
+        "asymmetric" => "one region of the accelerator, a WRITE for each parameter",
+        "gathered" => "one region, one WRITE that collects the parameters with a scatter-gather list",
+        "packed" => {
+            "one region; outputs of up to so many bytes are copied together and come in one WRITE, larger ones in one each; \
+             inputs of up to a sixteenth are copied together, larger ones gathered with them"
+        }
+        _ => "one of these, by a rule from count and sizes of the parameters",
+    };
+    format!("<dt>{}</dt><dd>{what}</dd>\n", look::key(look))
+}
+
+/// Providers are set off, and what to do is.
+fn paragraphs(advice: &str) -> String {
+    let paragraph = |line: &str| match line.split_once(": ") {
+        Some((provider, rest)) if advice.contains('\n') => {
+            format!("<p><strong>{}:</strong> {}</p>\n", escape(provider), emphasised(rest))
+        }
+        _ => format!("<p>{}</p>\n", emphasised(line)),
+    };
+    format!("<div class=\"advice\">\n{}</div>\n", advice.lines().map(paragraph).collect::<String>())
+}
+
+/// Of sentences that say what to use, what is before their colon.
+fn emphasised(paragraph: &str) -> String {
+    let sentence = |sentence: &str| match sentence.find(": ") {
+        Some(at) if sentence[..at].to_lowercase().contains("use ") => {
+            format!("<strong>{}</strong>{}", escape(&sentence[..at]), escape(&sentence[at..]))
+        }
+        _ => escape(sentence),
+    };
+    paragraph.split_inclusive(". ").map(sentence).collect()
+}
+
+const MAPS: &str = "<p class=\"note\">A letter names the fastest layout where it is faster than symmetric by more than 3 % and \
+the spread of both; after = are those level with it, below is how many times as fast as symmetric it is. = alone is a \
+tie: no layout is faster than symmetric, and not all are slower. S: all others are slower. The line is where packed stops \
+being best: right of it, or where there is none, it is not. It is interpolated between the measured sizes; packed is the \
+best of its measured thresholds. Pointing at a cell tells the times.</p>\n";
+
+fn maps(views: &[View<'_>]) -> String {
+    let of = |sizes: Sizes| {
+        let some: Vec<_> = views.iter().filter(|view| view.sizes == sizes).collect();
+        let rows = some.chunk_by(|a, b| (a.provider, a.wait) == (b.provider, b.wait));
+        let row = |row: &[&View<'_>]| {
+            let maps: String = row.iter().map(|view| map::svg(view)).collect();
+            format!("<div class=\"maps\">\n{maps}</div>\n")
+        };
+        rows.map(row).collect::<String>()
+    };
+    let (equal, mixed) = (of(Sizes::Equal), of(Sizes::Mixed));
+    if equal.is_empty() && mixed.is_empty() {
+        return String::new();
+    }
+    let mixed = if mixed.is_empty() { mixed } else { format!("{MIXED}{mixed}") };
+    format!("{MAPS}{}{equal}{mixed}", swatches())
+}
+
+const MIXED: &str = "<h3>Mixed sizes</h3>\n<p class=\"note\">Sizes are averages: each has parameters from a sixteenth of it up, \
+and most of the bytes in few.</p>\n";
+
+/// The first view of each provider is open.
+fn details(views: &[View<'_>], of: fn(&View<'_>) -> String) -> String {
+    let mut html = String::new();
+    let mut provider = None;
+    for view in views {
+        let is_first = provider.replace(view.provider) != Some(view.provider);
+        let open = if is_first { " open" } else { "" };
+        html +=
+            &format!("<details{open}><summary>{}</summary>\n{}</details>\n", escape(&view.title()), of(view));
+    }
+    html
+}
+
+fn both_ways<'a>(views: &[View<'a>]) -> Vec<View<'a>> {
+    views.iter().filter(|view| view.direction == Direction::Both).cloned().collect()
+}
+
+fn costs(views: &[View<'_>]) -> String {
+    if views.is_empty() {
+        return String::new();
+    }
+    let energy = match costs::energy(views) {
+        none if none.is_empty() => "<p>This machine has no energy counters.</p>\n".into(),
+        tables => format!("<p class=\"note\">Millijoules per call, of all processor packages.</p>\n{tables}"),
+    };
+    format!(
+        "<h3>CPU time</h3>\n<p class=\"note\">Per call, host + server.</p>\n{}\
+         <h3>Registered memory</h3>\n<p class=\"note\">Of a session's parameters, host + server.</p>\n{}\
+         <h3>Energy</h3>\n{energy}",
+        costs::cpu(views),
+        costs::registered(views)
+    )
+}
+
+const RULES: &str = "<p class=\"note\">The rule that auto used was given before this run; what it reached is judged here: of the \
+best layout's time, auto's share. The rule fitted to this run is the one that would have been best here; to be judged, it takes \
+another run.</p>\n";
+
+fn rules(run: &Run) -> String {
+    let table = rules::html(run);
+    if table.is_empty() { table } else { format!("{RULES}{table}") }
+}
+
+fn machine(run: &Run) -> String {
+    let lines: String = run.machine.iter().map(|line| format!("<li>{}</li>\n", escape(line))).collect();
+    format!("<ul>\n{lines}</ul>\n<p>Made by <code>{}</code></p>\n", escape(&run.command))
+}
+
+fn method(run: &Run) -> String {
+    let range = |of: fn(&super::point::Point) -> u32| {
+        let [least, most] = [run.points.iter().map(of).min(), run.points.iter().map(of).max()];
+        let [least, most] = [least.unwrap_or(0), most.unwrap_or(0)];
+        if least == most { least.to_string() } else { format!("{least} to {most}") }
+    };
+    format!(
+        "<p>Host and server are processes of their own on this machine, with a function that does nothing; each point is \
+         a layout at a workload, {} points with {} repeats and {} calls each. A point's time is the median over \
+         the repeats of each one's median call, and its spread the distance between the quartiles divided by the median. \
+         Differences of at most 3 %, or within the spread of either point, count as none; symmetric, as the simplest, takes \
+         ties.</p>\n",
+        run.points.len(),
+        range(|point| point.repeats),
+        range(|point| point.calls),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layouts::fit::made_up;
+
+    #[test]
+    fn the_page_is_whole_and_needs_nothing_else() {
+        let html = html(&made_up::run(1));
+        for outside in ["http:", "https:", "<script", "<link", "<img", "url(", "@import", "NaN", "inf\""] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+        for heading in
+            ["Targets", "Time and goodput", "Set-up", "Machine", "Method", "Energy", "made-up.json"]
+        {
+            assert!(html.contains(heading), "{heading}");
+        }
+        for tag in ["svg", "g", "table", "details", "figure", "section", "div", "p", "text", "td"] {
+            let opened =
+                html.matches(&format!("<{tag}>")).count() + html.matches(&format!("<{tag} ")).count();
+            assert_eq!(opened, html.matches(&format!("</{tag}>")).count(), "{tag}");
+        }
+    }
+
+    #[test]
+    fn the_advice_comes_before_everything_else() {
+        let run = made_up::run(2);
+        let html = html(&run);
+        let advice = advice(&run.points);
+        let (what, why) = advice.split_once(": ").unwrap().1.split_once(": ").unwrap();
+        assert!(what.starts_with("Use "), "{advice}");
+        let at = html.find(&format!("<strong>{what}</strong>: {}", &why[..20])).expect("the advice");
+        assert!(at < html.find("<h2>").unwrap());
+    }
+
+    #[test]
+    fn little_or_nothing_is_no_reason_to_fail() {
+        assert!(html(&Run::default()).contains("Nothing was measured."));
+        let mut run = made_up::run(1);
+        run.points.truncate(1);
+        run.points[0].joules = None;
+        let html = html(&run);
+        assert!(
+            html.contains("there is nothing to compare") && html.contains("no energy counters"),
+            "{html}"
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! A plot of lines, drawn as SVG.
+
+use super::{
+    look::Look,
+    scale::Log,
+    text::{escape, number, us},
+};
+use crate::layouts::workload::bytes;
+
+/// What an axis counts, for its labels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Axis {
+    Bytes,
+    Params,
+    Time,
+    Goodput,
+    /// Of symmetric's speed.
+    Times,
+}
+
+impl Axis {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes per parameter",
+            Self::Params => "parameters",
+            Self::Time => "time per call",
+            Self::Goodput => "goodput (GiB/s)",
+            Self::Times => "times as fast as symmetric",
+        }
+    }
+
+    fn tick(self, value: f64) -> String {
+        match self {
+            Self::Bytes => bytes(value as u64),
+            Self::Params => format!("{value:.0}"),
+            Self::Time => {
+                let text = us(value);
+                text.split_once(' ')
+                    .map_or(text.clone(), |(number, unit)| format!("{} {unit}", trimmed(number)))
+            }
+            Self::Goodput | Self::Times => trimmed(&number(value)).into(),
+        }
+    }
+}
+
+/// Without zeros that say nothing.
+fn trimmed(number: &str) -> &str {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dot {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    /// Of `y`, between the quartiles.
+    pub(super) spread: f64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) look: Look,
+    pub(super) dots: Vec<Dot>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Plot {
+    pub(super) title: String,
+    pub(super) axes: [Axis; 2],
+    /// Of the upright axis, where it is not the usual one.
+    pub(super) name: Option<&'static str>,
+    pub(super) lines: Vec<Line>,
+}
+
+const WIDTH: f64 = 300.0;
+const HEIGHT: f64 = 232.0;
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = WIDTH - 18.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = HEIGHT - 40.0;
+/// Between the labels of the horizontal axis.
+const APART: f64 = 44.0;
+
+impl Plot {
+    fn label(&self) -> &'static str {
+        self.name.unwrap_or(self.axes[1].label())
+    }
+
+    fn dots(&self) -> impl Iterator<Item = &Dot> {
+        self.lines.iter().flat_map(|line| &line.dots)
+    }
+
+    /// Empty without a dot.
+    pub(super) fn svg(&self) -> String {
+        let x = Log::around(self.dots().map(|dot| dot.x), 1.15, [LEFT, RIGHT]);
+        // Around 1 where that is the comparison.
+        let one = (self.axes[1] == Axis::Times).then_some([0.8, 1.25]).into_iter().flatten();
+        let y = Log::around(self.dots().map(|dot| dot.y).chain(one), 1.15, [BOTTOM, TOP]);
+        let Some((x, y)) = x.zip(y) else { return String::new() };
+        let mut svg = format!(
+            "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{label}\">\
+             <text class=\"title\" x=\"{LEFT}\" y=\"14\">{title}</text>",
+            label = escape(&format!("{}: {} by {}", self.title, self.label(), self.axes[0].label())),
+            title = escape(&self.title),
+        );
+        svg += &self.grid(&x, &y);
+        for line in &self.lines {
+            svg += &drawn(line, &x, &y, self.axes);
+        }
+        svg + "</svg>\n"
+    }
+
+    fn grid(&self, x: &Log, y: &Log) -> String {
+        let [along, up] = self.axes;
+        let mut svg = String::new();
+        if up == Axis::Times {
+            let [above, below] = [1.03, 1.0 / 1.03].map(|value| y.at(value));
+            let (width, height) = (RIGHT - LEFT, below - above);
+            svg += &format!(
+                "<rect class=\"level\" x=\"{LEFT}\" y=\"{above:.1}\" width=\"{width}\" height=\"{height:.1}\"/>"
+            );
+        }
+        for tick in y.ticks(7) {
+            let (at, text) = (y.at(tick), up.tick(tick));
+            svg += &format!("<path class=\"grid\" d=\"M{LEFT} {at:.1}H{RIGHT}\"/>");
+            svg += &format!(
+                "<text class=\"tick end\" x=\"{:.1}\" y=\"{:.1}\">{text}</text>",
+                LEFT - 6.0,
+                at + 3.5
+            );
+        }
+        let mut measured: Vec<f64> = self.dots().map(|dot| dot.x).collect();
+        measured.sort_by(f64::total_cmp);
+        measured.dedup();
+        for value in &measured {
+            svg += &format!("<path class=\"grid\" d=\"M{:.1} {BOTTOM}v4\"/>", x.at(*value));
+        }
+        for value in x.apart(&measured, if along == Axis::Bytes { APART } else { APART / 2.0 }) {
+            let (at, text) = (x.at(value), along.tick(value));
+            svg +=
+                &format!("<text class=\"tick mid\" x=\"{at:.1}\" y=\"{:.1}\">{text}</text>", BOTTOM + 16.0);
+        }
+        let (middle, upright) = ((LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0);
+        svg += &format!("<path class=\"axis\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\"/>");
+        svg += &format!(
+            "<text class=\"label mid\" x=\"{middle}\" y=\"{}\">{}</text>",
+            HEIGHT - 8.0,
+            along.label()
+        );
+        svg + &format!(
+            "<text class=\"label mid\" transform=\"translate(11 {upright}) rotate(-90)\">{}</text>",
+            self.label()
+        )
+    }
+}
+
+fn drawn(line: &Line, x: &Log, y: &Log, axes: [Axis; 2]) -> String {
+    let mut dots: Vec<_> = line.dots.iter().filter(|dot| dot.y > 0.0).collect();
+    dots.sort_by(|a, b| a.x.total_cmp(&b.x));
+    let places: Vec<_> = dots.iter().map(|dot| format!("{:.1} {:.1}", x.at(dot.x), y.at(dot.y))).collect();
+    let mut svg =
+        format!("<g class=\"{}\"><path class=\"line\" d=\"M{}\"/>", line.look.class(), places.join("L"));
+    for dot in dots {
+        let inside = |value: f64| y.at(value).clamp(TOP, BOTTOM);
+        let [low, high] =
+            [1.0 - dot.spread / 2.0, 1.0 + dot.spread / 2.0].map(|part| inside(dot.y * part.max(0.01)));
+        let at = x.at(dot.x);
+        if low - high > 3.0 {
+            svg += &format!("<path class=\"whisker\" d=\"M{at:.1} {low:.1}V{high:.1}\"/>");
+        }
+        let hint = format!("{}, {}: {}", line.look.name(), axes[0].tick(dot.x), figure(dot.y, axes[1]));
+        svg += &format!(
+            "<path class=\"mark\" d=\"{}\"><title>{hint}</title></path>",
+            line.look.marker(at, y.at(dot.y))
+        );
+    }
+    svg + "</g>"
+}
+
+fn figure(value: f64, axis: Axis) -> String {
+    match axis {
+        Axis::Time => us(value),
+        Axis::Goodput => format!("{} GiB/s", number(value)),
+        _ => number(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layouts::fit::contest::Kind;
+
+    fn plot(ys: &[f64]) -> Plot {
+        let dots =
+            ys.iter().enumerate().map(|(i, &y)| Dot { x: 64.0 * 4_f64.powi(i as i32), y, spread: 0.02 });
+        let line = Line { look: Look::Layout(Kind::Packed), dots: dots.collect() };
+        Plot { title: "31 < 255".into(), axes: [Axis::Bytes, Axis::Time], name: None, lines: vec![line] }
+    }
+
+    #[test]
+    fn every_dot_has_a_marker_and_a_hint() {
+        let svg = plot(&[12.0, 30.0, 2000.0]).svg();
+        assert_eq!(svg.matches("class=\"mark\"").count(), 3);
+        assert!(svg.contains("<title>packed, 256 B: 30.0 µs</title>"), "{svg}");
+        assert!(svg.contains(">1 ms</text>") && svg.contains("31 &lt; 255"), "{svg}");
+        assert!(!svg.contains("NaN"), "{svg}");
+    }
+
+    #[test]
+    fn nothing_is_not_drawn() {
+        assert_eq!(plot(&[]).svg(), "");
+        assert_eq!(plot(&[0.0, f64::NAN]).svg(), "");
+    }
+}

@@ -1,0 +1,81 @@
+//! Figures and text as pages have them.
+
+/// Three digits.
+pub(crate) fn number(value: f64) -> String {
+    let decimals = match value.abs() {
+        v if v == 0.0 || v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        v if v >= 0.9995 => 2,
+        v if v >= 0.09995 => 3,
+        _ => 4,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// How many times as fast: two decimals, where there are not two digits before them.
+pub(crate) fn times(ratio: f64) -> String {
+    if ratio >= 9.995 { format!("{ratio:.1}") } else { format!("{ratio:.2}") }
+}
+
+/// Of microseconds, in the unit that fits.
+pub(crate) fn us(us: f64) -> String {
+    match us {
+        us if us >= 999_500.0 => format!("{} s", number(us / 1e6)),
+        us if us >= 999.5 => format!("{} ms", number(us / 1e3)),
+        us => format!("{} µs", number(us)),
+    }
+}
+
+/// Of bytes, with three digits: registered memory is rarely a round number.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.iter().find(|(shift, _)| bytes >= 1 << shift);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(shift, unit)| {
+            let value = bytes as f64 / f64::from(1_u32 << shift);
+            let whole = value.fract() == 0.0;
+            format!("{} {unit}", if whole { format!("{value:.0}") } else { number(value) })
+        },
+    )
+}
+
+/// "97 %"; what is not all is not 100 %.
+pub(crate) fn percent(share: f64) -> String {
+    let rounded = (share * 100.0).round();
+    let shown = if share < 1.0 { rounded.min(99.0) } else { rounded };
+    format!("{shown:.0} %")
+}
+
+/// Between tags and in attributes.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_their_unit() {
+        assert_eq!([us(0.5), us(12.34), us(999.9), us(2.5e6)], ["0.500 µs", "12.3 µs", "1.00 ms", "2.50 s"]);
+        assert_eq!([size(63), size(4096), size(1984), size(3 << 30)], ["63 B", "4 KiB", "1.94 KiB", "3 GiB"]);
+        assert_eq!([times(1.234), times(12.34)], ["1.23", "12.3"]);
+        assert_eq!([percent(0.999), percent(1.0), percent(0.5)], ["99 %", "100 %", "50 %"]);
+    }
+
+    #[test]
+    fn text_is_no_markup() {
+        assert_eq!(escape("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
+    }
+}

@@ -1,0 +1,160 @@
+//! The table for people.
+
+use std::{net::SocketAddr, time::Duration};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use naa_bench::{
+    energy::{Counters, NoneFound},
+    row::Row,
+};
+
+use crate::show;
+
+pub(super) fn header(has_energy: bool) -> String {
+    let names = [
+        "function",
+        "bytes in",
+        "local",
+        "offloaded",
+        "ratio",
+        "with connecting",
+        "ratio",
+        "spread",
+        "repeats",
+    ];
+    cells(names, has_energy.then_some(["J/call local", "J/call offloaded"]))
+}
+
+/// A function's size: calls, calls with connecting and copying, and energy where it is counted.
+pub(super) fn line(
+    name: &str,
+    bytes: u64,
+    [call, all]: [&Row; 2],
+    energy: Option<&Row>,
+    repeats: usize,
+) -> String {
+    let time = |us: Option<f64>| us.map_or("-".into(), |us| show::time(Duration::from_secs_f64(us / 1e6)));
+    let ratio = |ratio: Option<f64>| ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+    let spread = call.spread.map_or("-".into(), |spread| format!("{:.0} %", spread * 100.0));
+    let joules = energy.map(|row| [joules(row.reference), joules(row.ours)]);
+    let cells_of_times = [
+        name,
+        &show::bytes(bytes),
+        &time(call.reference),
+        &time(call.ours),
+        &ratio(call.ratio),
+        &time(all.ours),
+        &ratio(all.ratio),
+        &spread,
+        &repeats.to_string(),
+    ];
+    cells(cells_of_times, joules.as_ref().map(|[local, offloaded]| [local.as_str(), offloaded.as_str()]))
+}
+
+/// What J/call is of, or why there is none. `server` is one that was not started by this command.
+pub(super) fn about_energy(counters: &Result<Counters, NoneFound>, server: Option<SocketAddr>) -> String {
+    match (counters, server) {
+        (Err(reason), _) => format!("no energy: {reason}"),
+        (Ok(counters), None) => {
+            format!("J/call: {} of this machine, on which both ends are", names(counters))
+        }
+        (Ok(counters), Some(server)) => {
+            let names = names(counters);
+            format!("J/call: {names} of this machine; what {server} uses elsewhere is not included")
+        }
+    }
+}
+
+fn names(counters: &Counters) -> String {
+    counters.names().collect::<Vec<_>>().join(", ")
+}
+
+/// Joules with three digits.
+fn joules(joules: Option<f64>) -> String {
+    let Some(joules) = joules else { return "-".into() };
+    let (value, unit) = match joules {
+        j if j >= 1.0 => (j, "J"),
+        j if j >= 1e-3 => (j * 1e3, "mJ"),
+        j => (j * 1e6, "uJ"),
+    };
+    let decimals = match value {
+        v if v < 10.0 => 2,
+        v if v < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+fn cells(cells: [&str; 9], energy: Option<[&str; 2]>) -> String {
+    let [function, bytes, local, call, ratio, all, all_ratio, spread, repeats] = cells;
+    let times = format!(
+        "{function:16}  {bytes:>8}  {local:>8}  {call:>9}  {ratio:>7}  {all:>15}  {all_ratio:>7}  {spread:>6}  \
+         {repeats:>7}"
+    );
+    match energy {
+        Some([local, offloaded]) => format!("{times}  {local:>12}  {offloaded:>16}"),
+        None => times,
+    }
+}
+
+pub(super) fn progress(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
+    // The template is a constant, so the default is never used.
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use naa_bench::row::Target;
+
+    use super::*;
+
+    #[test]
+    fn energy_has_columns_where_it_is_counted() {
+        assert!(!header(false).contains("J/call"));
+        assert!(header(true).ends_with("repeats  J/call local  J/call offloaded"));
+        let row = |unit, pair: &[(f64, f64)]| Row::compared("m", unit, Target::Report, pair);
+        let times = row("us", &[(20.0, 10.0); 3]);
+        let line = |energy: Option<&Row>| line("sort", 1 << 10, [&times, &times], energy, 3);
+        assert!(line(None).ends_with("3"), "{}", line(None));
+        let counted = line(Some(&row("J", &[(0.0123, 0.000_456); 3])));
+        assert_eq!(counted.strip_prefix(&line(None)), Some("        456 uJ           12.3 mJ"));
+        let gone = line(Some(&row("J", &[])));
+        assert_eq!(gone.strip_prefix(&line(None)), Some("             -                 -"));
+        for text in [header(true), counted, gone] {
+            assert_eq!(text.len(), header(true).len(), "{text}");
+        }
+    }
+
+    #[test]
+    fn joules_have_three_digits() {
+        let texts = [0.0, 1.234e-6, 45.67e-6, 1.5e-3, 0.25, 12.345, 1234.5].map(|j| joules(Some(j)));
+        assert_eq!(texts, ["0.00 uJ", "1.23 uJ", "45.7 uJ", "1.50 mJ", "250 mJ", "12.3 J", "1234 J"]);
+    }
+
+    #[test]
+    fn what_energy_is_of_is_said_and_why_there_is_none() {
+        let server = "10.9.0.2:12345".parse().expect("an address");
+        let none = about_energy(&Err(NoneFound::Absent), Some(server));
+        assert_eq!(none, "no energy: this machine has no energy counters (powercap)");
+        let folder = std::env::temp_dir().join(format!("naa-offload-table-{}", std::process::id()));
+        let files = [("name", "package-0"), ("energy_uj", "1"), ("max_energy_range_uj", "1000")];
+        fs::create_dir_all(folder.join("intel-rapl:0")).expect("a folder");
+        files.iter().for_each(|(file, text)| {
+            fs::write(folder.join("intel-rapl:0").join(file), text).expect("a file");
+        });
+        let counters = Counters::under(&folder);
+        fs::remove_dir_all(&folder).expect("removed");
+        let here = about_energy(&counters, None);
+        assert_eq!(here, "J/call: package-0 of this machine, on which both ends are");
+        let there = about_energy(&counters, Some(server));
+        assert!(
+            there.ends_with("of this machine; what 10.9.0.2:12345 uses elsewhere is not included"),
+            "{there}"
+        );
+    }
+}
