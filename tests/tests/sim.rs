@@ -1,10 +1,10 @@
 //! A few seeds of the simulation; `cargo xtask sim` runs many.
 
-use naa_tests::sim::{self, Options};
+use naa_tests::sim::{self, Kind, Options};
 
-fn run(seeds: std::ops::Range<u64>) {
+fn run(kind: Kind, seeds: std::ops::Range<u64>) {
     for seed in seeds {
-        if let Err(failure) = sim::run(seed, &Options::default()) {
+        if let Err(failure) = sim::run(kind, seed, &Options::default()) {
             panic!("{failure}");
         }
     }
@@ -12,18 +12,25 @@ fn run(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn seeds_0_to_24() {
-    run(0..25);
+    run(Kind::Traffic, 0..25);
 }
 
 #[test]
 fn seeds_25_to_49() {
-    run(25..50);
+    run(Kind::Traffic, 25..50);
+}
+
+#[test]
+fn calls_of_seeds_0_to_99() {
+    run(Kind::Calls, 0..100);
 }
 
 #[test]
 fn equal_seeds_give_equal_runs() {
-    for seed in 0..5 {
-        let twice = [0, 1].map(|_| sim::run(seed, &Options::default()));
-        assert_eq!(twice[0], twice[1]);
+    for kind in Kind::ALL {
+        for seed in 0..5 {
+            let twice = [0, 1].map(|_| sim::run(kind, seed, &Options::default()));
+            assert_eq!(twice[0], twice[1]);
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Parser;
-use naa_tests::sim::{self, Failure, Options, Summary};
+use naa_tests::sim::{self, Failure, Kind, Options, Summary};
 
 const THREADS: u64 = 2;
 const GOODPUT_MESSAGES: usize = 5000;
@@ -18,6 +18,9 @@ const PROGRESS_EVERY: u64 = 1000;
 /// Simulates two RoCEv2 endpoints over a faulty network
 #[derive(Parser)]
 struct Args {
+    /// traffic (work requests of all sorts) or calls (sessions, and calls of functions); both unless told
+    #[arg(long, value_name = "KIND")]
+    kind: Option<Kind>,
     /// How many seeds to run
     #[arg(long, value_name = "N", default_value_t = 1000)]
     seeds: u64,
@@ -30,11 +33,11 @@ struct Args {
     /// Print plans and completions
     #[arg(long)]
     verbose: bool,
-    /// Write the packets sent, best with --seed
-    #[arg(long, value_name = "FILE", requires = "seed")]
+    /// Write the packets sent
+    #[arg(long, value_name = "FILE", requires_all = ["kind", "seed"])]
     pcap: Option<PathBuf>,
     /// Measure packets per second on a perfect network instead
-    #[arg(long, conflicts_with_all = ["seeds", "from", "seed"])]
+    #[arg(long, conflicts_with_all = ["kind", "seeds", "from", "seed"])]
     goodput: bool,
 }
 
@@ -43,18 +46,20 @@ fn main() -> ExitCode {
     if args.goodput {
         return goodput();
     }
-    let start = Instant::now();
-    match seeds(&args) {
-        Ok(summary) => {
-            let wall = start.elapsed().as_secs_f64();
-            println!("{summary}, {wall:.1} wall seconds");
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            eprintln!("{failure}");
-            ExitCode::FAILURE
+    for kind in Kind::ALL.into_iter().filter(|kind| args.kind.is_none_or(|wanted| wanted == *kind)) {
+        let start = Instant::now();
+        match seeds(kind, &args) {
+            Ok(summary) => {
+                let wall = start.elapsed().as_secs_f64();
+                println!("{kind}: {summary}, {wall:.1} wall seconds");
+            }
+            Err(failure) => {
+                eprintln!("{failure}");
+                return ExitCode::FAILURE;
+            }
         }
     }
+    ExitCode::SUCCESS
 }
 
 fn goodput() -> ExitCode {
@@ -72,7 +77,7 @@ fn goodput() -> ExitCode {
     }
 }
 
-fn seeds(args: &Args) -> Result<Summary, Failure> {
+fn seeds(kind: Kind, args: &Args) -> Result<Summary, Failure> {
     let (from, count) = args.seed.map_or((args.from, args.seeds), |seed| (seed, 1));
     let options = Options { verbose: args.verbose, pcap: args.pcap.clone() };
     let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -83,9 +88,9 @@ fn seeds(args: &Args) -> Result<Summary, Failure> {
             if n >= count || failed.load(Ordering::Relaxed) {
                 return Ok(total);
             }
-            total += run(from + n, &options).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+            total += run(kind, from + n, &options).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
             if (n + 1) % PROGRESS_EVERY == 0 {
-                eprintln!("{} of {count} seeds", n + 1);
+                eprintln!("{kind}: {} of {count} seeds", n + 1);
             }
         }
     };
@@ -100,10 +105,10 @@ fn seeds(args: &Args) -> Result<Summary, Failure> {
 }
 
 /// A panic is a failure of its seed.
-fn run(seed: u64, options: &Options) -> Result<Summary, Failure> {
-    catch_unwind(AssertUnwindSafe(|| sim::run(seed, options))).unwrap_or_else(|panic| {
+fn run(kind: Kind, seed: u64, options: &Options) -> Result<Summary, Failure> {
+    catch_unwind(AssertUnwindSafe(|| sim::run(kind, seed, options))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Err(Failure { seed, why: format!("panic: {text}") })
+        Err(Failure { kind, seed, why: format!("panic: {text}") })
     })
 }

@@ -57,10 +57,10 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         GROUP,
         "longer than any message",
-        "SENDs of 6125 and 20000 bytes",
+        "SENDs of 12257 and 20000 bytes",
         "NAK 1 invalid request, DREQ",
         FAILED,
-        |stage| messages(stage, false, Until::Goodbye, [6125, 20_000].map(|len| vec![1; len])),
+        |stage| messages(stage, false, Until::Goodbye, [12257, 20_000].map(|len| vec![1; len])),
     ),
     Case::new(GROUP, "twice", "the same request again, without a pause", "A, ERR 3, DREQ", FAILED, |stage| {
         let mut peer = stage.attacker()?;

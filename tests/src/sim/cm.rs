@@ -30,7 +30,7 @@ fn dial(plan: &Plan, [active, passive]: &mut [Node; 2]) -> Result<(), verbs::Err
     active.endpoint.connect(Time(0), active.channel, active.qp, local, remote, &param).map(drop)
 }
 
-fn param(plan: &Plan) -> ConnParam {
+pub(super) fn param(plan: &Plan) -> ConnParam {
     ConnParam {
         private_data: plan.seed.to_be_bytes().to_vec(),
         responder_resources: plan.depth,

@@ -1,9 +1,12 @@
 //! Simulation of two endpoints over a faulty virtual network, each run determined by its seed.
 //!
-//! A seed draws a [`Plan`] (connection, faults, scenario) and the traffic of both directions. Two nodes drive one
-//! `roce::Endpoint` each in virtual time. Whatever completes is compared at once with what was asked for, and all
-//! memory is compared at the end.
+//! Two nodes drive one `roce::Endpoint` each in virtual time. What they do there is of two [kinds](Kind):
+//!
+//! - Traffic: a seed draws a [`Plan`] (connection, faults, scenario) and the work requests of both directions. Whatever
+//!   completes is compared at once with what was asked for, and all memory is compared at the end.
+//! - Calls: a session of MRSP between a host and an accelerator, with any layout ([`calls`]).
 
+mod calls;
 mod check;
 mod cm;
 mod goodput;
@@ -16,7 +19,7 @@ mod world;
 
 pub use goodput::{Goodput, goodput};
 pub use plan::{Plan, Scenario};
-pub use report::{Failure, Summary};
+pub use report::{Failure, Kind, Summary};
 
 use std::{fs::File, io::BufWriter, path::PathBuf};
 
@@ -34,18 +37,20 @@ pub struct Options {
 }
 
 /// Runs one seed.
-pub fn run(seed: u64, options: &Options) -> Result<Summary, Failure> {
-    run_plan(Plan::draw(seed), options)
-}
-
-fn run_plan(plan: Plan, options: &Options) -> Result<Summary, Failure> {
-    let seed = plan.seed;
-    let failure = |why| Failure { seed, why };
-    if options.verbose {
-        eprintln!("{plan:#?}");
-    }
+pub fn run(kind: Kind, seed: u64, options: &Options) -> Result<Summary, Failure> {
+    let failure = |why| Failure { kind, seed, why };
     let open = |path: &PathBuf| pcap::Writer::new(BufWriter::new(File::create(path)?));
     let capture =
         options.pcap.as_ref().map(open).transpose().map_err(|e| failure(format!("capture: {e}")))?;
-    World::new(plan, options.verbose, capture).run().map_err(failure)
+    let outcome = match kind {
+        Kind::Traffic => {
+            let plan = Plan::draw(seed);
+            if options.verbose {
+                eprintln!("{plan:#?}");
+            }
+            World::new(plan, options.verbose, capture).run()
+        }
+        Kind::Calls => calls::World::new(seed, options.verbose, capture).run(),
+    };
+    outcome.map_err(failure)
 }

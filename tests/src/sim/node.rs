@@ -17,9 +17,7 @@ use verbs::{
 
 use super::{
     plan::Plan,
-    traffic::{
-        FOREIGN, Images, Kind, LOCAL, MAX_SGE, Operation, REGIONS, Receive, SHELF, SOURCE, Span, TARGET,
-    },
+    traffic::{FOREIGN, Images, Kind, LOCAL, MAX_SGE, Operation, Receive, SHELF, SOURCE, Span, TARGET},
 };
 
 /// Segments the kernel's GSO puts in one super-packet at most, here.
@@ -77,7 +75,8 @@ pub(super) struct Region {
 pub(super) struct Node {
     pub(super) endpoint: Endpoint,
     pub(super) arenas: Arenas,
-    pub(super) regions: [Region; REGIONS],
+    pub(super) regions: Vec<Region>,
+    pd: PdId,
     pub(super) qp: QpNum,
     pub(super) send_cq: CqId,
     pub(super) recv_cq: CqId,
@@ -95,7 +94,24 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// With the regions of the traffic.
     pub(super) fn new(plan: &Plan, number: usize, images: &Images, completions: u32) -> Self {
+        let own = &plan.nodes[number];
+        let cap = QpCap {
+            max_send_wr: own.max_send_wr,
+            max_recv_wr: own.max_recv_wr,
+            max_sge: MAX_SGE,
+            late_acks: own.late_acks,
+        };
+        Self::with(plan, number, cap, completions, Some(images))
+    }
+
+    /// Without regions.
+    pub(super) fn bare(plan: &Plan, number: usize, cap: QpCap, completions: u32) -> Self {
+        Self::with(plan, number, cap, completions, None)
+    }
+
+    fn with(plan: &Plan, number: usize, cap: QpCap, completions: u32, images: Option<&Images>) -> Self {
         let own = &plan.nodes[number];
         let mut random = Random::new(plan.seed, 10 + number as u64);
         let entropy = Seeded(Random::new(plan.seed, 20 + number as u64));
@@ -103,14 +119,9 @@ impl Node {
         let mut endpoint = Endpoint::new(config, plan.mtu, Box::new(entropy));
         let pds = [endpoint.alloc_pd(), endpoint.alloc_pd()];
         let mut arenas = Arenas::default();
-        let regions = register(&mut endpoint, &mut random, pds, images, &mut arenas);
+        let regions = images
+            .map_or_else(Vec::new, |images| register(&mut endpoint, &mut random, pds, images, &mut arenas));
         let [send_cq, recv_cq] = [0; 2].map(|_| endpoint.create_cq(completions).expect("within the limits"));
-        let cap = QpCap {
-            max_send_wr: own.max_send_wr,
-            max_recv_wr: own.max_recv_wr,
-            max_sge: MAX_SGE,
-            late_acks: own.late_acks,
-        };
         let qp =
             endpoint.create_qp(&QpInit { pd: pds[0], send_cq, recv_cq, cap }).expect("within the limits");
         let channel = endpoint.create_channel();
@@ -118,6 +129,7 @@ impl Node {
             endpoint,
             arenas,
             regions,
+            pd: pds[0],
             qp,
             send_cq,
             recv_cq,
@@ -132,6 +144,13 @@ impl Node {
             retransmitted: 0,
             sent: 0,
         }
+    }
+
+    /// Another region; gives its position.
+    pub(super) fn register(&mut self, image: &[u8], access: Access) -> usize {
+        let (endpoint, random) = (&mut self.endpoint, &mut self.random);
+        self.regions.push(place(endpoint, random, self.pd, image, access, &mut self.arenas));
+        self.regions.len() - 1
     }
 
     pub(super) fn bytes(&self, region: usize) -> &[u8] {
@@ -263,10 +282,9 @@ fn register(
     pds: [PdId; 2],
     images: &Images,
     arenas: &mut Arenas,
-) -> [Region; REGIONS] {
+) -> Vec<Region> {
     let none = Access::default();
-    let mut regions = Vec::new();
-    for (n, image) in images.iter().enumerate() {
+    let mut region = |(n, image): (usize, &Vec<u8>)| {
         let access = match n {
             SOURCE => none,
             SHELF => Access { remote_read: true, ..none },
@@ -274,16 +292,28 @@ fn register(
             TARGET | FOREIGN => Access::ALL,
             _ => unreachable!("five regions"),
         };
-        let len = image.len() as u64;
-        let va = random.pick(&[0, 0x7f00_0000_0000 + random.clone().below(1 << 20), u64::MAX - len]);
         let pd = if n == FOREIGN { pds[1] } else { pds[0] };
-        let (keys, id) = endpoint.reg_mr(pd, va, len, access).expect("within the limits");
-        let slot = id.0 as usize;
-        arenas.0.resize(arenas.0.len().max(slot + 1), Vec::new());
-        arenas.0[slot].clone_from(image);
-        regions.push(Region { id, keys, va });
-    }
-    regions.try_into().expect("five regions")
+        place(endpoint, random, pd, image, access, arenas)
+    };
+    images.iter().enumerate().map(&mut region).collect()
+}
+
+/// Registers a region at any address, the first and the last ones too.
+fn place(
+    endpoint: &mut Endpoint,
+    random: &mut Random,
+    pd: PdId,
+    image: &[u8],
+    access: Access,
+    arenas: &mut Arenas,
+) -> Region {
+    let len = image.len() as u64;
+    let va = random.pick(&[0, 0x7f00_0000_0000 + random.clone().below(1 << 20), u64::MAX - len]);
+    let (keys, id) = endpoint.reg_mr(pd, va, len, access).expect("within the limits");
+    let slot = id.0 as usize;
+    arenas.0.resize(arenas.0.len().max(slot + 1), Vec::new());
+    arenas.0[slot] = image.to_vec();
+    Region { id, keys, va }
 }
 
 /// GSO takes equal sizes to one destination, and a shorter one at the end.

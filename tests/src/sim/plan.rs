@@ -127,6 +127,27 @@ impl Plan {
         plan
     }
 
+    /// For a session, which is to be agreed on and used whatever the network does.
+    pub(super) fn calls(seed: u64) -> Self {
+        let r = &mut Random::new(seed, 4);
+        let mtu = r.pick(&[256, 512, 1024, 2048, 4096]);
+        let clean = r.chance(150_000);
+        let mut plan = Self {
+            seed,
+            v6: r.chance(300_000),
+            mtu,
+            nodes: [draw_node(r, mtu, true), draw_node(r, mtu, true)],
+            faults: [draw_faults(r, clean), draw_faults(r, clean)],
+            ack_timeout: r.range(15..=18) as u8,
+            by_cm: true,
+            ..Self::lossless()
+        };
+        // As sessions ask for. Receives are posted in time, always.
+        plan.rnr_retry = 6;
+        plan.nodes.iter_mut().for_each(|node| node.embedded = true);
+        plan
+    }
+
     /// Node 0 has one WRITE of 256 KiB, and nothing disturbs it.
     pub(super) fn lossless() -> Self {
         let node = |operations| NodePlan {

@@ -1,18 +1,51 @@
 //! What runs come to.
 
-use std::{fmt, ops::AddAssign};
+use std::{fmt, ops::AddAssign, str::FromStr};
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Work requests of all sorts.
+    Traffic,
+    /// Sessions, and calls of functions.
+    Calls,
+}
+
+impl Kind {
+    pub const ALL: [Self; 2] = [Self::Traffic, Self::Calls];
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Traffic => "traffic",
+            Self::Calls => "calls",
+        })
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let kind = Self::ALL.into_iter().find(|kind| kind.to_string() == text);
+        kind.ok_or_else(|| format!("{text:?} is neither traffic nor calls"))
+    }
+}
 
 /// A run in which a check failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
+    pub kind: Kind,
     pub seed: u64,
     pub why: String,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, why } = self;
-        write!(f, "seed {seed} failed: {why}; reproduce with: cargo xtask sim --seed {seed}")
+        let Self { kind, seed, why } = self;
+        let again = format!("cargo xtask sim --kind {kind} --seed {seed}");
+        write!(f, "seed {seed} of {kind} failed: {why}; reproduce with: {again}")
     }
 }
 

@@ -39,11 +39,22 @@ pub(super) struct Settings {
     pub(super) allow: Vec<String>,
     pub(super) call_ms: u64,
     pub(super) waiting: Waiting,
+    /// Parameters of a session with a layout; 0: layouts are not known.
+    pub(super) max_slots: u8,
+    /// Received datagrams of a million that are lost. For the embedded provider.
+    pub(super) loss_per_million: u32,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { max_sessions: 64, allow: Vec::new(), call_ms: 600_000, waiting: Waiting::Adaptive }
+        Self {
+            max_sessions: 64,
+            allow: Vec::new(),
+            call_ms: 600_000,
+            waiting: Waiting::Adaptive,
+            max_slots: u8::MAX,
+            loss_per_million: 0,
+        }
     }
 }
 
@@ -57,6 +68,8 @@ pub(super) enum Request {
     Usage,
     /// Sessions of the server.
     Sessions,
+    /// The server's provider.
+    Provider,
     /// Be stopped for so many milliseconds, soon.
     Pause(u64),
     Seam(SeamRequest),

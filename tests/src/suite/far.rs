@@ -11,6 +11,7 @@ use naa_server::{
     Config, Server,
     allow::{AllowList, Network},
 };
+use roce_udp::Loss;
 use serde::Serialize;
 
 use super::{
@@ -22,6 +23,7 @@ use super::{
 
 /// How long sessions in a call may take to end.
 const GRACE: Duration = Duration::from_secs(10);
+const LOSS_SEED: u64 = 0x1055;
 
 /// What runs. One at a time: a device can be dialled at one address by one owner.
 enum Running {
@@ -94,6 +96,10 @@ impl Far {
                 Running::Server(server) => answer(server.stats().sessions.get()),
                 _ => Err("no server runs".into()),
             },
+            Request::Provider => match &self.running {
+                Running::Server(server) => answer(server.provider()),
+                _ => Err("no server runs".into()),
+            },
             Request::Pause(ms) => answer(leaks::pause(Duration::from_millis(ms))?),
             Request::Seam(request) => {
                 if !matches!(self.running, Running::End(_)) {
@@ -118,6 +124,9 @@ impl Far {
         config.call_time = Duration::from_millis(settings.call_ms);
         config.provider = Some(self.choice);
         config.wait = settings.waiting.into();
+        config.limits.max_slots = settings.max_slots;
+        let per_million = settings.loss_per_million;
+        config.device.loss = (per_million > 0).then_some(Loss { per_million, seed: LOSS_SEED });
         let registry = naa_server::functions::registry(functions::all()).map_err(|e| e.to_string())?;
         let server = Server::start(config, registry).map_err(|e| e.to_string())?;
         let address = server.address();

@@ -10,6 +10,7 @@ mod control;
 mod ends;
 mod far;
 mod functions;
+mod layouts;
 mod leaks;
 mod patience;
 mod report;
@@ -25,7 +26,8 @@ pub use stage::Options;
 use stage::Stage;
 
 /// Cases in the order in which they run.
-const CASES: [&[Case]; 5] = [calls::CASES, calls_regions::CASES, waits::CASES, ends::CASES, patience::CASES];
+const CASES: [&[Case]; 6] =
+    [calls::CASES, calls_regions::CASES, layouts::CASES, waits::CASES, ends::CASES, patience::CASES];
 
 /// The cases a run with these options has.
 pub fn list(options: &Options) -> Vec<Case> {
