@@ -7,6 +7,7 @@ use crate::metadata::{Dependency, Package};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("verbs", &[]),
     ("mrsp", &[]),
+    ("ejfat", &[]),
     ("simnet", &[]),
     ("roce", &["verbs"]),
     ("region", &["verbs"]),

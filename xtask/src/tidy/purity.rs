@@ -4,11 +4,11 @@ use super::{Finding, manifest_line};
 use crate::{metadata::Package, source};
 
 /// Crates without sockets, clocks and threads. Their folders have the same names.
-pub(crate) const PURE: &[&str] = &["verbs", "roce", "mrsp", "simnet"];
+pub(crate) const PURE: &[&str] = &["verbs", "roce", "mrsp", "ejfat", "simnet"];
 
 /// External crates that are themselves pure.
 const EXTERNAL: &[&str] =
-    &["thiserror", "crc32fast", "rand_core", "rand_chacha", "smallvec", "arrayvec", "bitflags"];
+    &["thiserror", "crc32fast", "foldhash", "rand_core", "rand_chacha", "smallvec", "arrayvec", "bitflags"];
 
 const SOCKET: &str = "take datagrams as arguments; sockets belong to `roce-udp`";
 const CLOCK: &str = "take the time as an argument";

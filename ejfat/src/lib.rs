@@ -1,0 +1,22 @@
+//! EJFAT's data path as pure state machines: detectors stream events as UDP segments, a load balancer sends all segments
+//! of an event to one worker, the worker reassembles.
+//!
+//! ```text
+//! event ─► segment::Segmenter ─► IP | UDP | LB header | RE header | payload ─► lb::Tables: epoch, slot, member
+//!       ─► IP | UDP | RE header | payload ─► reassembly::Reassembler ─► Place commands: caller's memory
+//! ```
+//!
+//! Bytes, time and randomness are arguments; payload is neither kept nor copied here.
+//!
+//! # Source
+//! EJFAT technical design overview; where it differs, the wire of E2SAR 0.3.2 and of ESnet's P4 data plane (udplb),
+//! which this crate follows. All integers of EJFAT are big-endian.
+#![forbid(unsafe_code)]
+
+pub mod reassembly;
+pub mod segment;
+mod time;
+pub mod uri;
+pub mod wire;
+
+pub use time::Time;

@@ -1,0 +1,117 @@
+//! Bitmaps of segments, in blocks that are handed out when a segment of theirs arrives.
+
+use std::{collections::HashMap, ops::RangeInclusive};
+
+use foldhash::quality::FixedState;
+
+use super::lists::NONE;
+
+/// Segments of one block.
+pub(super) const SEGMENTS: u32 = 512;
+
+/// The blocks of one event, chained.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    slot: u32,
+    first: u32,
+    /// The block used last, and which of the event's it is.
+    recent: (u32, u32),
+}
+
+impl Chain {
+    pub(super) fn new(slot: u32) -> Self {
+        Self { slot, first: NONE, recent: (NONE, NONE) }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first == NONE
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Chunk {
+    bits: [u64; SEGMENTS as usize / 64],
+    number: u32,
+    next: u32,
+}
+
+/// All blocks there are.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    chunks: Vec<Chunk>,
+    free: u32,
+    /// By slot and number.
+    index: HashMap<(u32, u32), u32, FixedState>,
+}
+
+impl Chunks {
+    pub(super) fn new(count: u32, seed: u64) -> Self {
+        let chunk = |at| Chunk {
+            bits: Default::default(),
+            number: 0,
+            next: if at + 1 == count { NONE } else { at + 1 },
+        };
+        // Twice the entries: removed ones are then cleaned up in place.
+        let index = HashMap::with_capacity_and_hasher(2 * count as usize, FixedState::with_seed(seed));
+        Self { chunks: (0..count).map(chunk).collect(), free: 0, index }
+    }
+
+    fn find(&self, chain: &mut Chain, number: u32) -> Option<u32> {
+        if chain.is_empty() {
+            return None;
+        }
+        if chain.recent.0 != number {
+            chain.recent = (number, *self.index.get(&(chain.slot, number))?);
+        }
+        Some(chain.recent.1)
+    }
+
+    /// Whether all, or any, of these segments are set.
+    pub(super) fn any_and_all(&self, chain: &mut Chain, segments: RangeInclusive<u32>) -> (bool, bool) {
+        let (mut any, mut all) = (false, true);
+        if chain.is_empty() {
+            return (false, false);
+        }
+        let (first, last) = segments.into_inner();
+        for word in first / 64..=last / 64 {
+            let low = if word == first / 64 { first % 64 } else { 0 };
+            let high = if word == last / 64 { last % 64 } else { 63 };
+            let mask = (u64::MAX >> (63 - high)) & (u64::MAX << low);
+            let chunk = self.find(chain, word * 64 / SEGMENTS);
+            let bits = chunk.map_or(0, |at| self.chunks[at as usize].bits[(word % (SEGMENTS / 64)) as usize]);
+            any |= bits & mask != 0;
+            all &= bits & mask == mask;
+        }
+        (any, all)
+    }
+
+    /// Sets a segment; false if there is no block left.
+    pub(super) fn set(&mut self, chain: &mut Chain, segment: u32) -> bool {
+        let number = segment / SEGMENTS;
+        let Some(at) = self.find(chain, number).or_else(|| self.take(chain, number)) else { return false };
+        self.chunks[at as usize].bits[(segment % SEGMENTS / 64) as usize] |= 1 << (segment % 64);
+        true
+    }
+
+    fn take(&mut self, chain: &mut Chain, number: u32) -> Option<u32> {
+        let at = self.free;
+        let chunk = self.chunks.get_mut(at as usize)?;
+        self.free = chunk.next;
+        *chunk = Chunk { bits: Default::default(), number, next: chain.first };
+        chain.first = at;
+        chain.recent = (number, at);
+        self.index.insert((chain.slot, number), at);
+        Some(at)
+    }
+
+    pub(super) fn free(&mut self, chain: Chain) {
+        let mut at = chain.first;
+        while let Some(chunk) = self.chunks.get_mut(at as usize) {
+            let next = chunk.next;
+            self.index.remove(&(chain.slot, chunk.number));
+            chunk.next = self.free;
+            self.free = at;
+            at = next;
+        }
+    }
+}

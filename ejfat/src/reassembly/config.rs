@@ -1,0 +1,81 @@
+//! Bounds of a reassembler.
+
+use std::time::Duration;
+
+use crate::wire::Versions;
+
+/// What a reassembler takes and keeps.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Events in the caller's memory, open and complete ones.
+    pub slots: u32,
+    /// Open events; one more gives up the stalest of the sender that has most.
+    pub max_open: u32,
+    /// Open events of one sender; one more gives up its stalest. Senders that are not known count as one.
+    pub max_open_per_source: u32,
+    /// The longest event, in bytes.
+    pub max_event: u32,
+    /// The most memory that segments of events may touch, in bytes, in whole pages.
+    pub memory: u64,
+    /// An event is given up when it got no segment for so long. E2SAR counts from the first segment.
+    pub timeout: Duration,
+    /// Versions of RE headers that are accepted.
+    pub versions: Versions,
+    /// Senders that are told apart; further ones count as unknown.
+    pub max_sources: u32,
+    /// Events that ended of which late segments are recognised: so many complete ones, and so many others.
+    pub remembered: u32,
+    /// Blocks of 512 segments of events whose segments come shuffled.
+    pub chunks: u32,
+    /// Of the hash tables. Random, so that no sender can choose what collides.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    /// For events of up to 16 MiB and 1 GiB of memory.
+    fn default() -> Self {
+        Self {
+            slots: 1024,
+            max_open: 512,
+            max_open_per_source: 256,
+            max_event: 16 << 20,
+            memory: 1 << 30,
+            timeout: Duration::from_millis(500),
+            versions: Versions::default(),
+            max_sources: 256,
+            remembered: 4096,
+            chunks: 16_384,
+            seed: 0,
+        }
+    }
+}
+
+/// Bounds that exclude each other.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{0} is 0; it must be at least 1")]
+    Zero(&'static str),
+    #[error("{max_open} open events do not fit into {slots} slots")]
+    Slots { max_open: u32, slots: u32 },
+}
+
+impl Config {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let fields = [
+            ("slots", self.slots),
+            ("max_open", self.max_open),
+            ("max_open_per_source", self.max_open_per_source),
+            ("max_event", self.max_event),
+            ("max_sources", self.max_sources),
+            ("remembered", self.remembered),
+            ("chunks", self.chunks),
+        ];
+        if let Some((name, _)) = fields.iter().find(|(_, value)| *value == 0) {
+            return Err(ConfigError::Zero(name));
+        }
+        if self.max_open > self.slots {
+            return Err(ConfigError::Slots { max_open: self.max_open, slots: self.slots });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,320 @@
+//! Segments to events.
+//!
+//! ```text
+//! datagram ─► handle() ─► Place: copy this range of the datagram to that offset of that event's memory
+//!                         complete: the memory holds the event ─► release()
+//! time     ─► poll_expired() ─► the memory is free again
+//! ```
+//!
+//! An event is named by event number, data id and, where it is known, sender. Its segments come in any order, any
+//! number of times. What is accepted is disjoint and inside the event, so an event is complete exactly when as many
+//! bytes were accepted as it is long: no duplicate and no overlap completes one with a hole.
+//!
+//! The caller has memory for [`Config::slots`] events, each of up to [`Config::max_event`] bytes, best reserved only:
+//! what a header claims costs a slot and nothing else, and pages that segments touched are bounded by
+//! [`Config::memory`]. All tables here are made at the beginning.
+//!
+//! Every segment is placed or counted under one [`Cause`]; every event that was opened ends in one way.
+
+mod chunks;
+mod config;
+mod cover;
+mod ended;
+mod lists;
+mod slots;
+mod sources;
+
+use std::{net::IpAddr, ops::Range};
+
+pub use config::{Config, ConfigError};
+pub use sources::{Counters, SourceStats};
+
+use crate::{
+    Time,
+    wire::{LbHeader, Malformed, ReHeader},
+};
+use chunks::Chunks;
+use ended::Ended;
+use slots::Slots;
+use sources::{SourceId, Sources};
+
+/// An event's place in the caller's memory, until it is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EventId {
+    slot: u32,
+    generation: u32,
+}
+
+impl EventId {
+    /// Below [`Config::slots`]. One event at a time has it.
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// What an event is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Name {
+    pub event: u64,
+    pub data_id: u16,
+}
+
+/// Carry out at once: what is placed next may say that the event is complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub id: EventId,
+    pub name: Name,
+    /// Of the whole event.
+    pub length: u32,
+    /// In the event.
+    pub offset: u32,
+    /// Of the datagram.
+    pub payload: Range<usize>,
+    /// It is the event's first segment to arrive.
+    pub opened: bool,
+    /// With it the event is complete; release it when it is consumed.
+    pub complete: bool,
+    /// This one, incomplete, made room.
+    pub evicted: Option<Incomplete>,
+}
+
+/// An event that was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incomplete {
+    pub id: EventId,
+    pub name: Name,
+    pub length: u32,
+    pub received: u32,
+}
+
+/// Why a segment was not placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum Cause {
+    /// Shorter than its headers.
+    Short,
+    /// Begins with a header of another protocol or version.
+    Version,
+    /// Without payload, or of an event without bytes.
+    Empty,
+    /// The event is longer than [`Config::max_event`].
+    TooLong,
+    /// The payload reaches beyond the event's end.
+    BeyondEnd,
+    /// Other segments of the event gave it another length.
+    Length,
+    /// All of it was there already, or the event is complete.
+    Duplicate,
+    /// Some of it was there already.
+    Overlap,
+    /// The event was given up before.
+    Late,
+    /// Neither on the stride of the event's segments nor next to others.
+    Scattered,
+    /// [`Config::memory`] is full.
+    Memory,
+    /// Every slot holds an event that is complete and not released.
+    NoSlot,
+}
+
+impl Cause {
+    pub const ALL: [Self; 12] = [
+        Self::Short,
+        Self::Version,
+        Self::Empty,
+        Self::TooLong,
+        Self::BeyondEnd,
+        Self::Length,
+        Self::Duplicate,
+        Self::Overlap,
+        Self::Late,
+        Self::Scattered,
+        Self::Memory,
+        Self::NoSlot,
+    ];
+
+    /// As counters call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Version => "version",
+            Self::Empty => "empty",
+            Self::TooLong => "too_long",
+            Self::BeyondEnd => "beyond_end",
+            Self::Length => "length",
+            Self::Duplicate => "duplicate",
+            Self::Overlap => "overlap",
+            Self::Late => "late",
+            Self::Scattered => "scattered",
+            Self::Memory => "memory",
+            Self::NoSlot => "no_slot",
+        }
+    }
+}
+
+impl From<Malformed> for Cause {
+    fn from(malformed: Malformed) -> Self {
+        match malformed {
+            Malformed::Short(_) => Self::Short,
+            Malformed::Magic(_) | Malformed::Version(_) => Self::Version,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    name: Name,
+    source: SourceId,
+}
+
+/// Puts events together from their segments.
+#[derive(Debug)]
+pub struct Reassembler {
+    config: Config,
+    slots: Slots,
+    chunks: Chunks,
+    sources: Sources,
+    ended: Ended,
+}
+
+impl Reassembler {
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            slots: Slots::new(&config),
+            chunks: Chunks::new(config.chunks, config.seed),
+            sources: Sources::new(config.max_sources, config.seed),
+            ended: Ended::new(config.remembered, config.seed),
+            config,
+        })
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// A datagram from an address, if that is the sender's: a load balancer puts its own. With or without the LB header.
+    pub fn handle(&mut self, now: Time, from: Option<IpAddr>, datagram: &[u8]) -> Result<Place, Cause> {
+        let source = self.sources.find(now, from);
+        let placed = self.place(now, source, datagram);
+        self.sources.count(source, |counters| counters.add(datagram.len(), &placed));
+        placed
+    }
+
+    fn place(&mut self, now: Time, source: SourceId, datagram: &[u8]) -> Result<Place, Cause> {
+        let segment = if LbHeader::leads(datagram) { LbHeader::decode(datagram)?.1 } else { datagram };
+        let (header, payload) = ReHeader::decode(segment, self.config.versions)?;
+        let ReHeader { data_id, offset, length, event } = header;
+        if payload.is_empty() || length == 0 {
+            return Err(Cause::Empty);
+        }
+        if length > self.config.max_event {
+            return Err(Cause::TooLong);
+        }
+        let end = u32::try_from(payload.len()).ok().and_then(|len| offset.checked_add(len));
+        let end = end.filter(|&end| end <= length).ok_or(Cause::BeyondEnd)?;
+        let key = Key { name: Name { event, data_id }, source };
+        let (slot, opened, evicted) = match self.slots.find(&key) {
+            Some(slot) => (slot, false, None),
+            None => {
+                let (slot, evicted) = self.open(key, length, offset..end)?;
+                (slot, true, evicted)
+            }
+        };
+        // The first segment of an event always fits, so that none is open without one.
+        let complete = self.slots.add(now, slot, offset..end, length, &mut self.chunks)?;
+        if complete {
+            self.sources.closed(source);
+            self.chunks.free(self.slots.take_cells(slot));
+        }
+        let payload = datagram.len() - payload.len()..datagram.len();
+        Ok(Place {
+            id: self.slots.id(slot),
+            name: key.name,
+            length,
+            offset,
+            payload,
+            opened,
+            complete,
+            evicted,
+        })
+    }
+
+    /// A slot for an event, made free if need be.
+    fn open(&mut self, key: Key, length: u32, first: Range<u32>) -> Result<(u32, Option<Incomplete>), Cause> {
+        if let Some(end) = self.ended.find(&key) {
+            return Err(end);
+        }
+        if !self.slots.has_memory_for(&first, length) {
+            return Err(Cause::Memory);
+        }
+        let own = self.sources.open_events(key.source) >= self.config.max_open_per_source;
+        let victim = if own {
+            self.slots.stalest_of(key.source.at)
+        } else if self.slots.open_events() >= self.config.max_open {
+            self.slots.stalest_of(self.sources.with_most_open())
+        } else {
+            None
+        };
+        let evicted = victim.map(|slot| self.give_up(slot, |counters| counters.evicted += 1));
+        let slot = self.slots.open(key, length).ok_or(Cause::NoSlot)?;
+        self.sources.opened(key.source);
+        Ok((slot, evicted))
+    }
+
+    /// Gives the next event up that got no segment for [`Config::timeout`]; its memory is free. Call until there is none.
+    pub fn poll_expired(&mut self, now: Time) -> Option<Incomplete> {
+        let slot = self.slots.stalest()?;
+        let due = self.slots.touched(slot) + self.config.timeout;
+        (due <= now).then(|| self.give_up(slot, |counters| counters.timed_out += 1))
+    }
+
+    /// When to call [`Reassembler::poll_expired`].
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.slots.stalest().map(|slot| self.slots.touched(slot) + self.config.timeout)
+    }
+
+    /// The memory of an event is free: a complete one is consumed, or the caller has no use for an incomplete one, which
+    /// is then given up. False if there is no such event any more.
+    pub fn release(&mut self, id: EventId) -> bool {
+        let Some(slot) = self.slots.slot(id) else { return false };
+        if self.slots.is_complete(slot) {
+            self.ended.insert(self.slots.key(slot), Cause::Duplicate);
+            self.slots.close(slot);
+        } else {
+            self.give_up(slot, |counters| counters.abandoned += 1);
+        }
+        true
+    }
+
+    fn give_up(&mut self, slot: u32, count: impl Fn(&mut Counters)) -> Incomplete {
+        let incomplete = self.slots.incomplete(slot);
+        let key = self.slots.key(slot);
+        self.ended.insert(key, Cause::Late);
+        self.chunks.free(self.slots.take_cells(slot));
+        self.slots.close(slot);
+        self.sources.closed(key.source);
+        self.sources.count(key.source, count);
+        incomplete
+    }
+
+    /// Events that are open, not those that are complete.
+    pub fn open_events(&self) -> u32 {
+        self.slots.open_events()
+    }
+
+    /// Bytes of memory that segments of events have touched, in whole pages: at most [`Config::memory`].
+    pub fn touched_memory(&self) -> u64 {
+        self.slots.touched_memory()
+    }
+
+    /// Of all senders.
+    pub fn counters(&self) -> &Counters {
+        self.sources.total()
+    }
+
+    /// Of each sender, the unknown ones first.
+    pub fn sources(&self) -> impl Iterator<Item = SourceStats> + '_ {
+        self.sources.stats()
+    }
+}

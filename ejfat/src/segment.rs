@@ -1,0 +1,153 @@
+//! Events to segments.
+
+use std::ops::Range;
+
+use crate::wire::{LbHeader, ReHeader, Select};
+
+const UDP: u16 = 8;
+const HEADERS: u16 = (LbHeader::LEN + ReHeader::LEN) as u16;
+
+/// The IP version of the path to the load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpVersion {
+    V4,
+    V6,
+}
+
+impl IpVersion {
+    /// Bytes of the IP header, without options or extensions.
+    pub const fn header(self) -> u16 {
+        match self {
+            Self::V4 => 20,
+            Self::V6 => 40,
+        }
+    }
+}
+
+/// The LB header's version, with what stays the same in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LbVersion {
+    V2,
+    /// The slot of the calendar is the low 16 bits of the tick.
+    V3,
+}
+
+/// What cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SegmentError {
+    #[error("an MTU of {mtu} bytes leaves no payload behind {headers} bytes of headers; the least is {least}", least = SegmentSize::LEAST_MTU)]
+    Mtu { mtu: u16, headers: u16 },
+    #[error("an event of no bytes has no segment")]
+    Empty,
+    #[error("an event of {0} bytes is too long, its length has 32 bits; send it as several")]
+    TooLong(u64),
+}
+
+/// Bytes of payload in every segment of an event but its last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentSize(u16);
+
+impl SegmentSize {
+    /// Every IPv4 host takes datagrams of this size (RFC 791).
+    pub const LEAST_MTU: u16 = 576;
+
+    /// What fits into a packet of `mtu` bytes behind IP, UDP, LB and RE headers: 1436 of 1500 over IPv4.
+    pub fn of_mtu(mtu: u16, ip: IpVersion) -> Result<Self, SegmentError> {
+        let headers = ip.header() + UDP + HEADERS;
+        match mtu.checked_sub(headers) {
+            Some(size) if mtu >= Self::LEAST_MTU => Ok(Self(size)),
+            _ => Err(SegmentError::Mtu { mtu, headers }),
+        }
+    }
+
+    pub fn bytes(self) -> u16 {
+        self.0
+    }
+}
+
+/// What is in front of a segment's payload, and which bytes of the event that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    pub headers: [u8; LbHeader::LEN + ReHeader::LEN],
+    pub payload: Range<usize>,
+}
+
+/// Names of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventName {
+    /// For the load balancer, see [`Ticks`].
+    pub tick: u64,
+    /// For the worker, with the data id.
+    pub event: u64,
+    pub data_id: u16,
+    /// Chooses the worker's UDP port: the same in all segments of an event, random between events.
+    pub entropy: u16,
+}
+
+/// The segments of one event, in order.
+#[derive(Clone, Debug)]
+pub struct Segments {
+    lb: [u8; LbHeader::LEN],
+    re: ReHeader,
+    size: u32,
+}
+
+impl Segments {
+    /// Of an event of `length` bytes.
+    pub fn new(
+        version: LbVersion,
+        size: SegmentSize,
+        name: EventName,
+        length: u64,
+    ) -> Result<Self, SegmentError> {
+        if length == 0 {
+            return Err(SegmentError::Empty);
+        }
+        let length = u32::try_from(length).map_err(|_| SegmentError::TooLong(length))?;
+        let EventName { tick, event, data_id, entropy } = name;
+        let select = match version {
+            LbVersion::V2 => Select::V2 { entropy },
+            LbVersion::V3 => Select::V3 { slot: tick as u16, port: entropy },
+        };
+        let lb = LbHeader { select, protocol: LbHeader::REASSEMBLY, tick }.encode();
+        Ok(Self { lb, re: ReHeader { data_id, offset: 0, length, event }, size: size.0.into() })
+    }
+}
+
+impl Iterator for Segments {
+    type Item = Segment;
+
+    fn next(&mut self) -> Option<Segment> {
+        let left = self.re.length - self.re.offset;
+        if left == 0 {
+            return None;
+        }
+        let mut headers = [0; LbHeader::LEN + ReHeader::LEN];
+        headers[..LbHeader::LEN].copy_from_slice(&self.lb);
+        headers[LbHeader::LEN..].copy_from_slice(&self.re.encode());
+        let start = self.re.offset;
+        self.re.offset += left.min(self.size);
+        Some(Segment { headers, payload: start as usize..self.re.offset as usize })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.re.length - self.re.offset).div_ceil(self.size) as usize;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Segments {}
+
+/// Ticks of a sender: UNIX microseconds, as E2SAR has them, but never the same twice and never backwards.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ticks {
+    next: u64,
+}
+
+impl Ticks {
+    pub fn next(&mut self, unix_micros: u64) -> u64 {
+        let tick = unix_micros.max(self.next);
+        self.next = tick.wrapping_add(1);
+        tick
+    }
+}

@@ -1,0 +1,294 @@
+//! EJFAT URIs: where the control plane and a load balancer are, and what gives the right to use them.
+//!
+//! ```text
+//! ejfat[s]://[token@]host:port/[lb/<id>][?data=<ip>[:port[-port]]][&sync=<ip>:<port>][&sessionid=<id>]
+//! ```
+//!
+//! `ejfats` speaks TLS. Programs find it in the environment variable EJFAT_URI. It is read as liberally as E2SAR and
+//! udplbd write it: with ports or ranges of ports or without, IPv6 with or without brackets, several `sync`, `&` where
+//! `?` should be, percent-encoding, keys unknown here. It is written in one way, which both understand.
+
+mod percent;
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    ops::RangeInclusive,
+    str::FromStr,
+};
+
+use crate::wire::DATA_PORT;
+
+/// The environment variable that holds the URI.
+pub const VARIABLE: &str = "EJFAT_URI";
+
+/// The parts of a URI.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EjfatUri {
+    /// `ejfats`
+    pub tls: bool,
+    /// An admin's, an instance's or a session's: only who wrote the URI knows.
+    pub token: Option<String>,
+    /// Of the control plane: a name, or an address without brackets.
+    pub host: String,
+    pub port: u16,
+    /// The reservation.
+    pub lb_id: Option<String>,
+    /// Where segments go; one of each IP version.
+    pub data_v4: Option<Data<Ipv4Addr>>,
+    pub data_v6: Option<Data<Ipv6Addr>>,
+    /// Where sync datagrams go.
+    pub sync: Vec<SocketAddr>,
+    pub session: Option<String>,
+    /// Keys unknown here, in their order.
+    pub other: Vec<(String, String)>,
+}
+
+/// A data address of a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Data<A> {
+    pub ip: A,
+    /// Any of them will do.
+    pub ports: RangeInclusive<u16>,
+}
+
+impl<A: Copy + Into<IpAddr>> Data<A> {
+    /// With the first port.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.ip.into(), *self.ports.start())
+    }
+}
+
+/// Not an EJFAT URI.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UriError {
+    #[error("an EJFAT URI begins with ejfat:// or ejfats://")]
+    Scheme,
+    #[error("the URI names no host; write ejfat://[token@]host:port/...")]
+    Host,
+    #[error("{0:?} is no port of the control plane; write host:port with a port of 1 to 65535")]
+    Port(String),
+    #[error("{0:?} has a `[` without `]`")]
+    Bracket(String),
+    #[error("the path {0:?} is not /lb/<id>")]
+    Path(String),
+    #[error("{0:?} is percent-encoded wrongly")]
+    Percent(String),
+    #[error("{key}={value:?} is no {expected}")]
+    Value { key: &'static str, value: String, expected: &'static str },
+    #[error("there are two different data addresses of one IP version, {0:?} is the second")]
+    TwoData(String),
+}
+
+impl EjfatUri {
+    /// Without anything but the control plane's address.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self {
+            tls: false,
+            token: None,
+            host: host.into(),
+            port,
+            lb_id: None,
+            data_v4: None,
+            data_v6: None,
+            sync: Vec::new(),
+            session: None,
+            other: Vec::new(),
+        }
+    }
+
+    /// Where segments go: IPv4 if there is both and `v6` is not wanted.
+    pub fn data(&self, prefer_v6: bool) -> Option<SocketAddr> {
+        let v4 = self.data_v4.as_ref().map(Data::address);
+        let v6 = self.data_v6.as_ref().map(Data::address);
+        if prefer_v6 { v6.or(v4) } else { v4.or(v6) }
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), UriError> {
+        match key {
+            "data" => self.add_data(value),
+            "sync" => {
+                let wrong =
+                    || wrong("sync", value, "IP address with a port, as 10.0.0.1:19531 or [::1]:19531");
+                let (ip, ports) = address(value).ok_or_else(wrong)?;
+                let ports = ports.filter(|ports| ports.start() == ports.end()).ok_or_else(wrong)?;
+                let at = SocketAddr::new(ip, *ports.start());
+                if !self.sync.contains(&at) {
+                    self.sync.push(at);
+                }
+                Ok(())
+            }
+            "sessionid" => {
+                self.session = Some(value.to_owned());
+                Ok(())
+            }
+            _ => {
+                self.other.push((key.to_owned(), value.to_owned()));
+                Ok(())
+            }
+        }
+    }
+
+    fn add_data(&mut self, value: &str) -> Result<(), UriError> {
+        let (ip, ports) = address(value)
+            .ok_or_else(|| wrong("data", value, "IP address with or without a port or PORT-PORT"))?;
+        let ports = ports.unwrap_or(DATA_PORT..=DATA_PORT);
+        let new = match ip {
+            IpAddr::V4(ip) => put(&mut self.data_v4, Data { ip, ports }),
+            IpAddr::V6(ip) => put(&mut self.data_v6, Data { ip, ports }),
+        };
+        if new { Ok(()) } else { Err(UriError::TwoData(value.to_owned())) }
+    }
+}
+
+/// False if there is another already.
+fn put<A: Copy + PartialEq>(place: &mut Option<Data<A>>, data: Data<A>) -> bool {
+    *place.get_or_insert_with(|| Data { ip: data.ip, ports: data.ports.clone() }) == data
+}
+
+fn wrong(key: &'static str, value: &str, expected: &'static str) -> UriError {
+    UriError::Value { key, value: value.to_owned(), expected }
+}
+
+/// `ip`, `ip:port`, `ip:first-last`, `[ip]`, `[ip]:port`; an IPv6 address without brackets has no port.
+fn address(text: &str) -> Option<(IpAddr, Option<RangeInclusive<u16>>)> {
+    if let Ok(ip) = text.parse() {
+        return Some((ip, None));
+    }
+    let (ip, port) = match text.strip_prefix('[') {
+        Some(inside) => {
+            let (ip, rest) = inside.split_once(']')?;
+            (IpAddr::V6(ip.parse().ok()?), rest)
+        }
+        None => {
+            let (ip, _) = text.split_once(':')?;
+            (IpAddr::V4(ip.parse().ok()?), &text[ip.len()..])
+        }
+    };
+    let Some(ports) = port.strip_prefix(':') else {
+        return port.is_empty().then_some((ip, None));
+    };
+    let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
+    let (first, last) = (number(first)?, number(last)?);
+    (first <= last).then_some((ip, Some(first..=last)))
+}
+
+/// A port that one can send to.
+fn number(text: &str) -> Option<u16> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|&port| digits && port != 0)
+}
+
+impl FromStr for EjfatUri {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        let (scheme, rest) = text.trim().split_once("://").ok_or(UriError::Scheme)?;
+        let tls = match scheme.to_ascii_lowercase().as_str() {
+            "ejfat" => false,
+            "ejfats" => true,
+            _ => return Err(UriError::Scheme),
+        };
+        let authority_end = rest.find(['/', '?', '&']).unwrap_or(rest.len());
+        let (authority, rest) = rest.split_at(authority_end);
+        // A fragment means nothing here, and a token may hold a `#`.
+        let (token, host) = match authority.rsplit_once('@') {
+            Some((token, host)) => (Some(percent::decode(token)?).filter(|token| !token.is_empty()), host),
+            None => (None, authority),
+        };
+        let (host, port) = host_and_port(host)?;
+        let mut uri = Self { tls, token, ..Self::new(percent::decode(host)?, port) };
+        // E2SAR prints `/lb/1&sessionid=1`.
+        let (path, query) = rest.split_at(rest.find(['?', '&']).unwrap_or(rest.len()));
+        uri.lb_id = lb_id(path)?;
+        for pair in query.split(['?', '&']).filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            uri.set(&percent::decode(key)?, &percent::decode(value)?)?;
+        }
+        Ok(uri)
+    }
+}
+
+fn host_and_port(text: &str) -> Result<(&str, u16), UriError> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(inside) => {
+            let (host, rest) = inside.split_once(']').ok_or_else(|| UriError::Bracket(text.to_owned()))?;
+            (host, rest.strip_prefix(':').unwrap_or_default())
+        }
+        None => text.rsplit_once(':').unwrap_or((text, "")),
+    };
+    if host.is_empty() {
+        return Err(UriError::Host);
+    }
+    Ok((host, number(port).ok_or_else(|| UriError::Port(port.to_owned()))?))
+}
+
+/// The last part of the path, after `lb`.
+fn lb_id(path: &str) -> Result<Option<String>, UriError> {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let wrong = || UriError::Path(path.to_owned());
+    match (parts.next(), parts.next(), parts.next()) {
+        (None, ..) | (Some("lb"), None, _) => Ok(None),
+        (Some("lb"), Some(id), None) => percent::decode(id).map(Some),
+        _ => Err(wrong()),
+    }
+}
+
+impl fmt::Display for EjfatUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.tls { "ejfats://" } else { "ejfat://" })?;
+        if let Some(token) = &self.token {
+            write!(f, "{}@", percent::encode(token))?;
+        }
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}/", self.host, self.port)?;
+        } else {
+            write!(f, "{}:{}/", percent::encode(&self.host), self.port)?;
+        }
+        if let Some(id) = &self.lb_id {
+            write!(f, "lb/{}", percent::encode(id))?;
+        }
+        let mut separator = '?';
+        let mut pair = |key: &str, value: &str| {
+            write!(f, "{separator}{key}={value}")?;
+            separator = '&';
+            Ok(())
+        };
+        for sync in &self.sync {
+            pair("sync", &sync.to_string())?;
+        }
+        if let Some(Data { ip, ports }) = &self.data_v4 {
+            pair("data", &format!("{ip}:{}", Ports(ports)))?;
+        }
+        if let Some(Data { ip, ports }) = &self.data_v6 {
+            pair("data", &format!("[{ip}]:{}", Ports(ports)))?;
+        }
+        if let Some(session) = &self.session {
+            pair("sessionid", &percent::encode(session))?;
+        }
+        self.other.iter().try_for_each(|(key, value)| pair(&percent::encode(key), &percent::encode(value)))
+    }
+}
+
+struct Ports<'a>(&'a RangeInclusive<u16>);
+
+impl fmt::Display for Ports<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.start())?;
+        if self.0.start() != self.0.end() {
+            write!(f, "-{}", self.0.end())?;
+        }
+        Ok(())
+    }
+}
+
+/// Without the token, for logs.
+impl fmt::Debug for EjfatUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let token = self.token.as_ref().map(|_| "hidden".to_owned());
+        write!(f, "EjfatUri({})", Self { token, ..self.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

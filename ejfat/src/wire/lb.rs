@@ -1,0 +1,102 @@
+//! The load balancer's header.
+//!
+//! ```text
+//! v2   'L' 'B' | 2 | protocol u8 | zero u16        | entropy u16     | tick u64
+//! v3   'L' 'B' | 3 | protocol u8 | slot select u16 | port select u16 | tick u64
+//! ```
+//!
+//! Tolerated on receipt: any protocol, any value of version 2's reserved field. The P4 data plane looks at neither.
+
+use super::Malformed;
+
+const MAGIC: u16 = 0x4c42;
+
+/// What chooses the slot of the calendar and the UDP port of the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Select {
+    /// Version 2: the slot comes from the tick.
+    V2 { entropy: u16 },
+    /// Version 3.
+    V3 { slot: u16, port: u16 },
+}
+
+/// In front of every segment on its way from a sender to the load balancer; the same in all segments of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LbHeader {
+    pub select: Select,
+    /// The protocol of what follows: [`LbHeader::REASSEMBLY`].
+    pub protocol: u8,
+    /// Decides the epoch, and in version 2 the slot. Senders take UNIX microseconds.
+    pub tick: u64,
+}
+
+impl LbHeader {
+    pub const LEN: usize = 16;
+    /// An RE header follows.
+    pub const REASSEMBLY: u8 = 1;
+
+    pub fn version(&self) -> u8 {
+        match self.select {
+            Select::V2 { .. } => 2,
+            Select::V3 { .. } => 3,
+        }
+    }
+
+    /// The 16 bits a slot of the calendar is made from.
+    pub fn slot_select(&self) -> u16 {
+        match self.select {
+            Select::V2 { .. } => self.tick as u16,
+            Select::V3 { slot, .. } => slot,
+        }
+    }
+
+    /// The 16 bits the worker's UDP port is made from.
+    pub fn port_select(&self) -> u16 {
+        match self.select {
+            Select::V2 { entropy } => entropy,
+            Select::V3 { port, .. } => port,
+        }
+    }
+
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let (upper, lower) = match self.select {
+            Select::V2 { entropy } => (0, entropy),
+            Select::V3 { slot, port } => (slot, port),
+        };
+        let first = u64::from(MAGIC) << 48
+            | u64::from(self.version()) << 40
+            | u64::from(self.protocol) << 32
+            | u64::from(upper) << 16
+            | u64::from(lower);
+        (u128::from(first) << 64 | u128::from(self.tick)).to_be_bytes()
+    }
+
+    /// The header and what follows it.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+        let (header, rest) =
+            bytes.split_first_chunk::<{ Self::LEN }>().ok_or(Malformed::Short(bytes.len()))?;
+        let bits = u128::from_be_bytes(*header);
+        let (first, tick) = ((bits >> 64) as u64, bits as u64);
+        let magic = (first >> 48) as u16;
+        if magic != MAGIC {
+            return Err(Malformed::Magic(magic));
+        }
+        let (upper, lower) = ((first >> 16) as u16, first as u16);
+        let select = match (first >> 40) as u8 {
+            2 => Select::V2 { entropy: lower },
+            3 => Select::V3 { slot: upper, port: lower },
+            version => return Err(Malformed::Version(version)),
+        };
+        Ok((Self { select, protocol: (first >> 32) as u8, tick }, rest))
+    }
+
+    /// Whether a datagram begins with such a header: RE headers begin with less.
+    pub fn leads(datagram: &[u8]) -> bool {
+        datagram.starts_with(&MAGIC.to_be_bytes())
+    }
+}
+
+/// The UDP destination ports that the data plane takes: 16384 to 32767.
+pub fn is_data_port(port: u16) -> bool {
+    port & 0xc000 == 0x4000
+}

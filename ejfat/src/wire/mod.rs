@@ -1,0 +1,29 @@
+//! What is inside EJFAT's UDP datagrams.
+//!
+//! ```text
+//! to the load balancer   LB header (16) | RE header (20) | payload
+//! to a worker                             RE header (20) | payload      (with the LB header if the worker wants it)
+//! to the control plane   sync header (28)
+//! ```
+
+mod lb;
+mod re;
+mod sync;
+
+pub use lb::{LbHeader, Select, is_data_port};
+pub use re::{ReHeader, Versions};
+pub use sync::SyncHeader;
+
+/// The customary UDP port of a load balancer's data address: "LB".
+pub const DATA_PORT: u16 = 0x4c42;
+
+/// Bytes that are no header of EJFAT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("{0} bytes are too short for the header")]
+    Short(usize),
+    #[error("the header begins with {0:#06x}, which is another protocol's")]
+    Magic(u16),
+    #[error("version {0} of the header is not known here")]
+    Version(u8),
+}

@@ -1,0 +1,85 @@
+//! The reassembly (RE) header.
+//!
+//! ```text
+//! version u4 | reserved u12 | data id u16 | offset u32 | length u32 | event number u64
+//! ```
+
+use super::Malformed;
+
+/// In front of every segment's payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReHeader {
+    /// The stream of the sender this is of.
+    pub data_id: u16,
+    /// Of the payload in the event, in bytes.
+    pub offset: u32,
+    /// Of the whole event, in bytes.
+    pub length: u32,
+    /// With the data id, the event's name.
+    pub event: u64,
+}
+
+/// Versions of RE headers to accept. Of 0 to 2 the fields are the same: E2SAR sends 1, udplbd's sender 0, older
+/// senders 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versions(u16);
+
+impl Versions {
+    /// E2SAR takes nothing else.
+    pub const ONE: Self = Self(1 << 1);
+
+    /// # Panics
+    /// If a version does not fit into 4 bits.
+    pub fn of(versions: &[u8]) -> Self {
+        Self(versions.iter().fold(0, |bits, &version| {
+            assert!(version < 16, "version {version} does not fit into 4 bits");
+            bits | 1 << version
+        }))
+    }
+
+    fn accepts(self, version: u8) -> bool {
+        self.0 >> version & 1 == 1
+    }
+}
+
+impl Default for Versions {
+    fn default() -> Self {
+        Self(0b111)
+    }
+}
+
+impl ReHeader {
+    pub const LEN: usize = 20;
+    /// What is sent.
+    pub const VERSION: u8 = 1;
+
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let first = u128::from(Self::VERSION) << 124
+            | u128::from(self.data_id) << 96
+            | u128::from(self.offset) << 64
+            | u128::from(self.length) << 32
+            | u128::from(self.event >> 32);
+        bytes[..16].copy_from_slice(&first.to_be_bytes());
+        bytes[16..].copy_from_slice(&(self.event as u32).to_be_bytes());
+        bytes
+    }
+
+    /// The header and the payload. Whether offset, length and payload fit each other is not judged here.
+    pub fn decode(bytes: &[u8], accept: Versions) -> Result<(Self, &[u8]), Malformed> {
+        let (header, payload) =
+            bytes.split_first_chunk::<{ Self::LEN }>().ok_or(Malformed::Short(bytes.len()))?;
+        let [version, _, d0, d1, o0, o1, o2, o3, l0, l1, l2, l3, event @ ..] = *header;
+        let version = version >> 4;
+        if !accept.accepts(version) {
+            return Err(Malformed::Version(version));
+        }
+        let header = Self {
+            data_id: u16::from_be_bytes([d0, d1]),
+            offset: u32::from_be_bytes([o0, o1, o2, o3]),
+            length: u32::from_be_bytes([l0, l1, l2, l3]),
+            event: u64::from_be_bytes(event),
+        };
+        Ok((header, payload))
+    }
+}

@@ -1,0 +1,54 @@
+//! The sync header: a sender tells the control plane, about once a second, which tick it is at.
+//!
+//! ```text
+//! 'L' 'C' | 2 | zero u8 | source id u32 | tick u64 | ticks per second u32 | UNIX nanoseconds u64
+//! ```
+
+use super::Malformed;
+
+const MAGIC: u16 = 0x4c43;
+const VERSION: u8 = 2;
+
+/// A whole datagram of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SyncHeader {
+    pub source: u32,
+    pub tick: u64,
+    pub ticks_per_second: u32,
+    pub unix_nanos: u64,
+}
+
+impl SyncHeader {
+    pub const LEN: usize = 28;
+
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..2].copy_from_slice(&MAGIC.to_be_bytes());
+        bytes[2] = VERSION;
+        bytes[4..8].copy_from_slice(&self.source.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.tick.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.ticks_per_second.to_be_bytes());
+        bytes[20..].copy_from_slice(&self.unix_nanos.to_be_bytes());
+        bytes
+    }
+
+    /// A datagram is exactly as long as its header.
+    pub fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
+        let bytes: &[u8; Self::LEN] = datagram.try_into().map_err(|_| Malformed::Short(datagram.len()))?;
+        let [m0, m1, version, _, s0, s1, s2, s3, rest @ ..] = *bytes;
+        let magic = u16::from_be_bytes([m0, m1]);
+        if magic != MAGIC {
+            return Err(Malformed::Magic(magic));
+        }
+        if version != VERSION {
+            return Err(Malformed::Version(version));
+        }
+        let [t0, t1, t2, t3, t4, t5, t6, t7, r0, r1, r2, r3, nanos @ ..] = rest;
+        Ok(Self {
+            source: u32::from_be_bytes([s0, s1, s2, s3]),
+            tick: u64::from_be_bytes([t0, t1, t2, t3, t4, t5, t6, t7]),
+            ticks_per_second: u32::from_be_bytes([r0, r1, r2, r3]),
+            unix_nanos: u64::from_be_bytes(nanos),
+        })
+    }
+}

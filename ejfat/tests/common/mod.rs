@@ -1,0 +1,73 @@
+//! A worker's memory, and segments.
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use std::net::IpAddr;
+
+use ejfat::{
+    Time,
+    reassembly::{Cause, Config, Place, Reassembler},
+    segment::{EventName, LbVersion, SegmentSize, Segments},
+    wire::ReHeader,
+};
+
+pub(crate) const NOW: Time = Time(1);
+
+/// A reassembler with memory that carries its commands out.
+pub(crate) struct Worker {
+    pub(crate) reassembler: Reassembler,
+    memory: Vec<Vec<u8>>,
+}
+
+impl Worker {
+    pub(crate) fn new(config: Config) -> Self {
+        let memory = vec![Vec::new(); config.slots as usize];
+        Self { reassembler: Reassembler::new(config).unwrap(), memory }
+    }
+
+    pub(crate) fn handle(
+        &mut self,
+        now: Time,
+        from: Option<IpAddr>,
+        datagram: &[u8],
+    ) -> Result<Place, Cause> {
+        let place = self.reassembler.handle(now, from, datagram)?;
+        let memory = &mut self.memory[place.id.slot()];
+        if place.opened {
+            memory.clear();
+            memory.resize(place.length as usize, 0xee);
+        }
+        let end = place.offset as usize + place.payload.len();
+        memory[place.offset as usize..end].copy_from_slice(&datagram[place.payload.clone()]);
+        Ok(place)
+    }
+
+    /// The event, if it is complete with this segment; it is released.
+    pub(crate) fn event(
+        &mut self,
+        now: Time,
+        from: Option<IpAddr>,
+        datagram: &[u8],
+    ) -> Result<Option<Vec<u8>>, Cause> {
+        let place = self.handle(now, from, datagram)?;
+        Ok(place.complete.then(|| {
+            assert!(self.reassembler.release(place.id));
+            self.memory[place.id.slot()].clone()
+        }))
+    }
+
+    pub(crate) fn bytes(&self, place: &Place) -> &[u8] {
+        &self.memory[place.id.slot()]
+    }
+}
+
+/// A segment as a worker gets it.
+pub(crate) fn segment(event: u64, offset: u32, length: u32, payload: &[u8]) -> Vec<u8> {
+    let header = ReHeader { data_id: 1, offset, length, event };
+    [&header.encode()[..], payload].concat()
+}
+
+/// Segments as a sender sends them.
+pub(crate) fn segments(name: EventName, size: SegmentSize, event: &[u8]) -> Vec<Vec<u8>> {
+    let segments = Segments::new(LbVersion::V2, size, name, event.len() as u64).unwrap();
+    segments.map(|segment| [&segment.headers, &event[segment.payload]].concat()).collect()
+}

@@ -1,0 +1,223 @@
+//! Datagrams that crash, corrupt or fill other receivers, beside events that must not notice.
+
+mod common;
+
+use std::{net::IpAddr, time::Duration};
+
+use common::{NOW, Worker, segment};
+use ejfat::{
+    Time,
+    reassembly::{Cause, Config, Reassembler},
+    wire::{ReHeader, Versions},
+};
+use simnet::Random;
+
+const HONEST: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)));
+const HOSTILE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)));
+
+fn small() -> Config {
+    Config {
+        slots: 32,
+        max_open: 16,
+        max_open_per_source: 8,
+        max_event: 1 << 20,
+        memory: 4 << 20,
+        max_sources: 4,
+        remembered: 64,
+        chunks: 64,
+        ..Config::default()
+    }
+}
+
+/// What each datagram gives, one after the other.
+fn causes(worker: &mut Worker, datagrams: &[Vec<u8>]) -> Vec<Option<Cause>> {
+    datagrams.iter().map(|datagram| worker.handle(NOW, HOSTILE, datagram).err()).collect()
+}
+
+#[test]
+fn segments_that_are_none() {
+    let mut worker = Worker::new(small());
+    let whole = segment(0, 0, 8, &[1; 8]);
+    for len in 0..ReHeader::LEN {
+        assert_eq!(worker.handle(NOW, None, &whole[..len]).unwrap_err(), Cause::Short);
+    }
+    let other_version = [&[0x30], &whole[1..]].concat();
+    assert_eq!(worker.handle(NOW, None, &other_version).unwrap_err(), Cause::Version);
+    let lb = [b"LB\x09\x01", &[0; 12][..], &whole[..]].concat();
+    assert_eq!(worker.handle(NOW, None, &lb).unwrap_err(), Cause::Version);
+    assert_eq!(worker.handle(NOW, None, b"LB\x02").unwrap_err(), Cause::Short);
+    assert_eq!(worker.reassembler.open_events(), 0);
+}
+
+#[test]
+fn headers_that_lie() {
+    let mut worker = Worker::new(small());
+    let most = u32::MAX;
+    let cases = [
+        (segment(1, 0x3000_0000, 3000, &[1; 8]), Cause::BeyondEnd),
+        (segment(1, most, 1 << 20, &[1; 8]), Cause::BeyondEnd),
+        (segment(1, 0, 7, &[1; 8]), Cause::BeyondEnd),
+        (segment(1, 0, most, &[1; 8]), Cause::TooLong),
+        (segment(1, most - 7, most, &[1; 8]), Cause::TooLong),
+        (segment(1, 0, 0, &[]), Cause::Empty),
+        (segment(1, 0, 8, &[]), Cause::Empty),
+        (segment(1, 0, 0, &[1; 8]), Cause::Empty),
+    ];
+    for (datagram, cause) in &cases {
+        assert_eq!(worker.handle(NOW, HOSTILE, datagram).unwrap_err(), *cause);
+    }
+    assert_eq!((worker.reassembler.open_events(), worker.reassembler.touched_memory()), (0, 0));
+    assert_eq!(worker.reassembler.counters().dropped_of_any_cause(), cases.len() as u64);
+}
+
+#[test]
+fn changing_lengths_and_overlaps_complete_nothing() {
+    let mut worker = Worker::new(small());
+    let got = causes(
+        &mut worker,
+        &[
+            segment(1, 0, 24, &[1; 8]),
+            segment(1, 0, 8, &[2; 8]),
+            segment(1, 0, 8, &[2; 8]),
+            segment(1, 7, 24, &[3; 8]),
+            segment(1, 1, 24, &[3; 6]),
+            segment(1, 15, 24, &[3; 9]),
+            segment(1, 0, 24, &[4; 8]),
+            segment(1, 8, 24, &[4; 7]),
+        ],
+    );
+    use Cause::{Duplicate, Length, Overlap};
+    let expected =
+        [None, Some(Length), Some(Length), Some(Overlap), Some(Duplicate), None, Some(Duplicate), None];
+    assert_eq!(got, expected);
+    // The event is 8 bytes of 1, 7 of 4 and 9 of 3: every byte once.
+    assert_eq!(worker.reassembler.counters().complete, 1);
+}
+
+#[test]
+fn a_claim_reserves_nothing() {
+    let mut worker = Reassembler::new(Config { max_event: u32::MAX, ..small() }).unwrap();
+    for event in 0..8 {
+        worker.handle(NOW, HOSTILE, &segment(event, 0, u32::MAX, &[1; 8])).unwrap();
+    }
+    assert_eq!(worker.touched_memory(), 8 * 4096);
+}
+
+#[test]
+fn touched_pages_are_bounded() {
+    let mut worker = Reassembler::new(Config { max_event: u32::MAX, ..small() }).unwrap();
+    let mut refused = 0;
+    for page in 0..10_000u32 {
+        match worker.handle(NOW, HOSTILE, &segment(u64::from(page / 4000), page * 8192, u32::MAX, &[1; 8])) {
+            Err(Cause::Memory | Cause::Scattered) => refused += 1,
+            other => assert!(other.is_ok()),
+        }
+        assert!(worker.touched_memory() <= worker.config().memory);
+    }
+    assert!(refused > 5_000);
+}
+
+/// An honest sender's events, of which each has a segment among every `every` hostile datagrams.
+fn beside(hostile: impl Fn(&mut Random, u64) -> (Option<IpAddr>, Vec<u8>), every: u64) -> (Worker, u64) {
+    let mut worker = Worker::new(small());
+    let random = &mut Random::new(1, 0);
+    // A sender is known once an event of its is complete.
+    worker.event(NOW, HONEST, &segment(u64::MAX, 0, 1, &[1])).unwrap();
+    let mut delivered = 0;
+    for event in 0..200u64 {
+        let bytes = vec![event as u8; 5 * 100];
+        for (at, part) in bytes.chunks(100).enumerate() {
+            for n in 0..every {
+                let (from, datagram) = hostile(random, event * every + n);
+                let _ = worker.event(NOW, from, &datagram);
+            }
+            let datagram = segment(event, at as u32 * 100, 500, part);
+            if let Some(whole) = worker.event(NOW, HONEST, &datagram).unwrap() {
+                assert_eq!(whole, bytes);
+                delivered += 1;
+            }
+        }
+        assert!(worker.reassembler.open_events() <= 16);
+        assert!(worker.reassembler.touched_memory() <= 4 << 20);
+    }
+    (worker, delivered)
+}
+
+#[test]
+fn a_million_event_numbers_displace_their_senders_only() {
+    let flood = |_: &mut Random, n| (HOSTILE, segment(n, 0, 1000, &[6; 8]));
+    let (worker, delivered) = beside(flood, 1000);
+    assert_eq!(delivered, 200);
+    assert_eq!(worker.reassembler.open_events(), 8);
+    for source in worker.reassembler.sources() {
+        let evicted = source.counters.evicted;
+        assert_eq!(evicted > 0, source.address == HOSTILE, "{source:?}");
+    }
+}
+
+#[test]
+fn made_up_senders_displace_no_known_one() {
+    let flood = |random: &mut Random, n| {
+        let from = IpAddr::from([11, random.next_u32() as u8, random.next_u32() as u8, 1]);
+        (Some(from), segment(n, 0, 1000, &[6; 8]))
+    };
+    let (worker, delivered) = beside(flood, 100);
+    assert_eq!(delivered, 200);
+    let sources: Vec<_> = worker.reassembler.sources().collect();
+    assert!(sources.len() <= 5);
+}
+
+#[test]
+fn a_receiver_that_does_not_release_keeps_what_it_has() {
+    let mut reassembler = Reassembler::new(Config { slots: 4, max_open: 2, ..small() }).unwrap();
+    let places: Vec<_> = (0..4)
+        .map(|event| reassembler.handle(NOW, HONEST, &segment(event, 0, 8, &[1; 8])).unwrap())
+        .collect();
+    assert!(places.iter().all(|place| place.complete));
+    assert_eq!(reassembler.handle(NOW, HONEST, &segment(4, 0, 8, &[1; 8])).unwrap_err(), Cause::NoSlot);
+    assert!(reassembler.release(places[2].id));
+    assert!(!reassembler.release(places[2].id), "it is released already");
+    let place = reassembler.handle(NOW, HONEST, &segment(5, 0, 8, &[1; 8])).unwrap();
+    assert_eq!(place.id.slot(), places[2].id.slot());
+    assert_ne!(place.id, places[2].id);
+    assert!(!reassembler.release(places[2].id), "another event has its slot");
+    // Late segments of events that are over open nothing.
+    assert_eq!(reassembler.handle(NOW, HONEST, &segment(2, 0, 8, &[1; 8])).unwrap_err(), Cause::Duplicate);
+}
+
+#[test]
+fn events_without_news_time_out() {
+    let mut reassembler = Reassembler::new(small()).unwrap();
+    let ms = |ms: u64| Time(ms * 1_000_000);
+    assert_eq!(reassembler.next_timeout(), None);
+    for (at, event) in [(0, 1), (100, 2)] {
+        reassembler.handle(ms(at), HONEST, &segment(event, 0, 16, &[1; 4])).unwrap();
+    }
+    reassembler.handle(ms(200), HONEST, &segment(1, 4, 16, &[1; 4])).unwrap();
+    // A duplicate is no news.
+    reassembler.handle(ms(300), HONEST, &segment(2, 0, 16, &[1; 4])).unwrap_err();
+    assert_eq!(reassembler.next_timeout(), Some(ms(600)));
+    assert_eq!(reassembler.poll_expired(ms(599)), None);
+    let expired = reassembler.poll_expired(ms(650)).unwrap();
+    assert_eq!((expired.name.event, expired.received, expired.length), (2, 4, 16));
+    assert_eq!(reassembler.poll_expired(ms(650)), None);
+    assert_eq!(reassembler.next_timeout(), Some(ms(200) + Duration::from_millis(500)));
+    assert_eq!(reassembler.handle(ms(650), HONEST, &segment(2, 4, 16, &[1; 4])).unwrap_err(), Cause::Late);
+    assert_eq!(reassembler.counters().timed_out, 1);
+}
+
+#[test]
+fn only_chosen_versions() {
+    let versions = Versions::ONE;
+    let mut reassembler = Reassembler::new(Config { versions, ..small() }).unwrap();
+    for (first, taken) in [(0x00, false), (0x10, true), (0x20, false)] {
+        let datagram = [&[first], &segment(u64::from(first), 0, 8, &[1; 8])[1..]].concat();
+        assert_eq!(reassembler.handle(NOW, None, &datagram).is_ok(), taken);
+    }
+}
+
+#[test]
+fn bounds_that_exclude_each_other() {
+    assert!(Reassembler::new(Config { slots: 1, ..small() }).is_err());
+    assert!(Reassembler::new(Config { chunks: 0, ..small() }).is_err());
+}
