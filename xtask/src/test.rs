@@ -55,7 +55,11 @@ const CHECKS: &[Step] = &[
     Step::new("tidy", Xtask, &["tidy"]),
     Step::new("header", Xtask, &["header", "--check"]),
     // Release, as everything below, so that each crate is built once.
-    Step::new("clippy", Cargo, &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"]),
+    Step::new(
+        "clippy",
+        Cargo,
+        &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"],
+    ),
     Step::new("test", Cargo, &["test", "--workspace", "--release"]).needs(User::Capi),
     Step::new("build", Cargo, &["build", "--workspace", "--release"]),
     Step::new("fuzz-seeds", Cargo, &["test", "--release", "--manifest-path", "fuzz/Cargo.toml"])
