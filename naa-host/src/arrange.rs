@@ -13,12 +13,12 @@ use crate::{Error, Param, SessionConfig};
 /// Holds the rule of `auto`, as `naa bench layouts --fit` prints it.
 pub const LAYOUT_RULE_VARIABLE: &str = "NAA_LAYOUT_RULE";
 
-/// The rule of a provider, fitted with `naa bench layouts` on the machine of the documentation's figures.
+/// The rule of a provider, fitted with `naa bench layouts` on the machines of docs/layouts.md.
 pub fn default_rule(provider: &str) -> Rule {
     match provider {
         // Not measured on a NIC: WRITEs cost less there, and so do copies beside them.
         "verbs" => Rule { small: 4096, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
-        _ => Rule { small: 128 << 10, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
+        _ => Rule { small: 64 << 10, at_least: 2, most: 1 << 20, otherwise: Layout::Gathered },
     }
 }
 
