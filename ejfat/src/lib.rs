@@ -13,6 +13,7 @@
 //! which this crate follows. All integers of EJFAT are big-endian.
 #![forbid(unsafe_code)]
 
+pub mod lb;
 pub mod reassembly;
 pub mod segment;
 mod time;

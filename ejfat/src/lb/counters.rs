@@ -1,0 +1,59 @@
+//! What a load balancer counts.
+
+use super::DropCause;
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+impl Traffic {
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+/// Packets dropped, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops([u64; DropCause::ALL.len()]);
+
+impl Drops {
+    pub fn of(&self, cause: DropCause) -> u64 {
+        self.0[cause as usize]
+    }
+
+    pub fn of_any_cause(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    pub(super) fn add(&mut self, cause: DropCause) {
+        self.0[cause as usize] += 1;
+    }
+}
+
+/// One load balancer's. Packets received = packets sent to its members + dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LbCounters {
+    pub received: Traffic,
+    /// From sources that are allowed, with an LB header of this version.
+    pub v2: u64,
+    pub v3: u64,
+    pub dropped: Drops,
+}
+
+impl LbCounters {
+    /// A packet with an LB header of this version, if any, and what became of it.
+    pub(super) fn add(&mut self, bytes: usize, version: Option<u8>, dropped: Option<DropCause>) {
+        self.received.add(bytes);
+        if dropped != Some(DropCause::BlockedSrc) {
+            self.v2 += u64::from(version == Some(2));
+            self.v3 += u64::from(version == Some(3));
+        }
+        if let Some(cause) = dropped {
+            self.dropped.add(cause);
+        }
+    }
+}

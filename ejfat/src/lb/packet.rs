@@ -1,0 +1,98 @@
+//! Where a packet's headers are.
+//!
+//! ```text
+//! IPv4  version, length of header u4 u4 | _ u8 | total length u16 | _ u16 | fragment u16 | TTL u8 | protocol u8
+//!       | checksum u16 | source 4 | destination 4 | options
+//! IPv6  version u4 | _ u28 | payload length u16 | next header u8 | hop limit u8 | source 16 | destination 16
+//! UDP   source port u16 | destination port u16 | length u16 | checksum u16
+//! ```
+
+use std::net::IpAddr;
+
+use super::DropCause;
+use crate::wire::{LbHeader, is_data_port};
+
+pub(super) const UDP_HEADER: usize = 8;
+
+const UDP: u8 = 17;
+/// More fragments, and the offset of this one.
+const FRAGMENT: u16 = 0x3fff;
+
+/// An IP packet whose length is as it says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    pub(super) from: IpAddr,
+    pub(super) to: IpAddr,
+    /// TTL or hop limit.
+    pub(super) hops: u8,
+    /// Where the IP header ends.
+    pub(super) payload: usize,
+    /// All of a UDP datagram is in it.
+    is_udp: bool,
+}
+
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn address<const N: usize>(bytes: &[u8], at: usize) -> IpAddr
+where
+    IpAddr: From<[u8; N]>,
+{
+    let mut octets = [0; N];
+    octets.copy_from_slice(&bytes[at..at + N]);
+    octets.into()
+}
+
+impl Packet {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, DropCause> {
+        let parsed = match bytes.first().map(|first| first >> 4) {
+            Some(4) => Self::parse_v4(bytes),
+            Some(6) => Self::parse_v6(bytes),
+            _ => None,
+        };
+        parsed.ok_or(DropCause::NotIp)
+    }
+
+    fn parse_v4(bytes: &[u8]) -> Option<Self> {
+        let payload = usize::from(bytes[0] & 0xf) * 4;
+        if payload < 20 || bytes.len() < payload || usize::from(u16_at(bytes, 2)) != bytes.len() {
+            return None;
+        }
+        let whole = u16_at(bytes, 6) & FRAGMENT == 0;
+        Some(Self {
+            from: address::<4>(bytes, 12),
+            to: address::<4>(bytes, 16),
+            hops: bytes[8],
+            payload,
+            is_udp: whole && bytes[9] == UDP,
+        })
+    }
+
+    fn parse_v6(bytes: &[u8]) -> Option<Self> {
+        let payload = 40;
+        if bytes.len() < payload || payload + usize::from(u16_at(bytes, 4)) != bytes.len() {
+            return None;
+        }
+        Some(Self {
+            from: address::<16>(bytes, 8),
+            to: address::<16>(bytes, 24),
+            hops: bytes[7],
+            payload,
+            is_udp: bytes[6] == UDP,
+        })
+    }
+
+    /// The LB header of the UDP datagram to a data port that these bytes, the packet's, hold.
+    pub(super) fn lb_header(&self, bytes: &[u8]) -> Result<LbHeader, DropCause> {
+        let datagram = &bytes[self.payload..];
+        let sound = self.is_udp
+            && datagram.len() >= UDP_HEADER
+            && usize::from(u16_at(datagram, 4)) == datagram.len()
+            && is_data_port(u16_at(datagram, 2));
+        if !sound {
+            return Err(DropCause::NoUdplbHdr);
+        }
+        Ok(LbHeader::decode(&datagram[UDP_HEADER..])?.0)
+    }
+}

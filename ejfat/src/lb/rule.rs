@@ -1,0 +1,188 @@
+//! What the tables hold, rule by rule.
+
+use std::{fmt, net::IpAddr};
+
+use super::{LbId, RuleError, TickPrefix, version};
+use crate::segment::IpVersion;
+
+/// The tables of the data plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Table {
+    Destination,
+    SourceV4,
+    SourceV6,
+    Epoch,
+    Calendar,
+    Member,
+}
+
+impl Table {
+    pub const ALL: [Self; 6] =
+        [Self::Destination, Self::SourceV4, Self::SourceV6, Self::Epoch, Self::Calendar, Self::Member];
+
+    /// As the P4 data plane calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Destination => "ip_dst_filter_table",
+            Self::SourceV4 => "ipv4_src_filter_table",
+            Self::SourceV6 => "ipv6_src_filter_table",
+            Self::Epoch => "epoch_assign_table",
+            Self::Calendar => "load_balance_calendar_table",
+            Self::Member => "member_info_lookup_table",
+        }
+    }
+
+    /// Rules of all load balancers together.
+    pub fn limit(self) -> usize {
+        match self {
+            Self::Destination => 64,
+            Self::SourceV4 | Self::SourceV6 => 256,
+            Self::Epoch | Self::Member => 1024,
+            // Four epochs of 512 slots for each load balancer.
+            Self::Calendar => 16_384,
+        }
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What ticks of an epoch lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Epoch {
+    pub id: u32,
+    /// The calendar has 2^`slot_bits` slots.
+    pub slot_bits: u8,
+    /// Flips bits of what selects the slot.
+    pub xor: u16,
+}
+
+impl Epoch {
+    /// More slots than the table of all calendars takes could not be filled.
+    pub const MOST_BITS: u8 = 14;
+
+    /// With the 512 slots that epochs have unless they say otherwise.
+    pub fn new(id: u32) -> Self {
+        Self { id, slot_bits: 9, xor: 0 }
+    }
+}
+
+/// Where a member's packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Forward {
+    /// Of the next hop; `None` where the host finds it.
+    pub mac: Option<[u8; 6]>,
+    pub address: IpAddr,
+    /// The first of its 2^`port_bits` UDP ports.
+    pub port: u16,
+    pub port_bits: u8,
+    pub keep_lb_header: bool,
+}
+
+impl Forward {
+    pub const MOST_BITS: u8 = 14;
+}
+
+/// What becomes of a member's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Member {
+    Forward(Forward),
+    SoftEvicted,
+    Deregistered,
+}
+
+/// One entry of one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Packets to this address are the load balancer's.
+    Destination { address: IpAddr, lb: LbId },
+    /// The load balancer takes packets from this address.
+    Source { lb: LbId, address: IpAddr },
+    /// Ticks to an epoch; of several prefixes the longest counts.
+    Epoch { lb: LbId, ticks: TickPrefix, epoch: Epoch },
+    /// A slot of an epoch's calendar.
+    Slot { lb: LbId, epoch: u32, slot: u16, member: u16 },
+    /// A member, for packets of one IP version.
+    Member { lb: LbId, ip: IpVersion, id: u16, member: Member },
+}
+
+/// What a table has one rule for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleKey {
+    Destination { address: IpAddr },
+    Source { lb: LbId, address: IpAddr },
+    Epoch { lb: LbId, ticks: TickPrefix },
+    Slot { lb: LbId, epoch: u32, slot: u16 },
+    Member { lb: LbId, ip: IpVersion, id: u16 },
+}
+
+impl Rule {
+    pub const MOST_SLOT: u16 = (1 << Epoch::MOST_BITS) - 1;
+
+    pub fn key(&self) -> RuleKey {
+        match *self {
+            Self::Destination { address, .. } => RuleKey::Destination { address },
+            Self::Source { lb, address } => RuleKey::Source { lb, address },
+            Self::Epoch { lb, ticks, .. } => RuleKey::Epoch { lb, ticks },
+            Self::Slot { lb, epoch, slot, .. } => RuleKey::Slot { lb, epoch, slot },
+            Self::Member { lb, ip, id, .. } => RuleKey::Member { lb, ip, id },
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), RuleError> {
+        match *self {
+            Self::Destination { address, .. } | Self::Source { address, .. } => check_unicast(address),
+            Self::Epoch { epoch: Epoch { slot_bits, .. }, .. } if slot_bits > Epoch::MOST_BITS => {
+                Err(RuleError::SlotBits(slot_bits))
+            }
+            Self::Slot { slot, .. } if slot > Self::MOST_SLOT => Err(RuleError::Slot(slot)),
+            Self::Member { ip, member: Member::Forward(forward), .. } => forward.check(ip),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Forward {
+    fn check(&self, ip: IpVersion) -> Result<(), RuleError> {
+        if version(self.address) != ip {
+            return Err(RuleError::Family(self.address));
+        }
+        if self.port == 0 {
+            return Err(RuleError::PortBase);
+        }
+        if self.port_bits > Self::MOST_BITS {
+            return Err(RuleError::PortBits(self.port_bits));
+        }
+        check_unicast(self.address)
+    }
+}
+
+fn check_unicast(address: IpAddr) -> Result<(), RuleError> {
+    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    if address.is_unspecified() || address.is_multicast() || broadcast {
+        return Err(RuleError::NotUnicast(address));
+    }
+    Ok(())
+}
+
+impl RuleKey {
+    pub fn table(&self) -> Table {
+        match self {
+            Self::Destination { .. } => Table::Destination,
+            Self::Source { address: IpAddr::V4(_), .. } => Table::SourceV4,
+            Self::Source { address: IpAddr::V6(_), .. } => Table::SourceV6,
+            Self::Epoch { .. } => Table::Epoch,
+            Self::Slot { .. } => Table::Calendar,
+            Self::Member { .. } => Table::Member,
+        }
+    }
+}
+
+/// A calendar of 512 slots, dealt to the members in turn: repeat one to give it more. Without members, no rules.
+pub fn calendar(lb: LbId, epoch: u32, members: &[u16]) -> Vec<Rule> {
+    let dealt = (0..512).zip(members.iter().cycle());
+    dealt.map(|(slot, &member)| Rule::Slot { lb, epoch, slot, member }).collect()
+}

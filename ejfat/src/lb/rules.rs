@@ -1,0 +1,162 @@
+//! Rules in their canonical order, to edit and compare.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    net::IpAddr,
+};
+
+use super::{Epoch, LbId, Member, Rule, RuleError, RuleKey, Table, TickPrefix};
+use crate::segment::IpVersion;
+
+/// All tables, each within its [limit](Table::limit) and without a rule that is not sound by itself. Rules may name
+/// epochs and members that no other rule has: packets that meet such a gap are dropped and counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    pub(super) destinations: BTreeMap<IpAddr, LbId>,
+    pub(super) sources_v4: BTreeMap<(LbId, IpAddr), ()>,
+    pub(super) sources_v6: BTreeMap<(LbId, IpAddr), ()>,
+    pub(super) epochs: BTreeMap<(LbId, TickPrefix), Epoch>,
+    /// By load balancer, epoch and slot.
+    pub(super) calendar: BTreeMap<(LbId, u32, u16), u16>,
+    /// By load balancer, whether it is for IPv6, and id.
+    pub(super) members: BTreeMap<(LbId, bool, u16), Member>,
+}
+
+fn ip_of(v6: bool) -> IpVersion {
+    if v6 { IpVersion::V6 } else { IpVersion::V4 }
+}
+
+fn put<K: Ord, V>(
+    map: &mut BTreeMap<K, V>,
+    table: Table,
+    key: K,
+    value: V,
+    replace: bool,
+) -> Result<(), RuleError> {
+    let full = map.len() >= table.limit();
+    match map.entry(key) {
+        Entry::Occupied(_) if !replace => Err(RuleError::Exists(table)),
+        Entry::Vacant(_) if full => Err(RuleError::Full(table)),
+        Entry::Occupied(mut entry) => {
+            entry.insert(value);
+            Ok(())
+        }
+        Entry::Vacant(entry) => {
+            entry.insert(value);
+            Ok(())
+        }
+    }
+}
+
+impl Rules {
+    /// Adds a rule; `replace` permits to put it in the place of one with the same key.
+    pub fn insert(&mut self, rule: Rule, replace: bool) -> Result<(), RuleError> {
+        rule.check()?;
+        let table = rule.key().table();
+        match rule {
+            Rule::Destination { address, lb } => put(&mut self.destinations, table, address, lb, replace),
+            Rule::Source { lb, address } => put(self.sources_mut(address), table, (lb, address), (), replace),
+            Rule::Epoch { lb, ticks, epoch } => put(&mut self.epochs, table, (lb, ticks), epoch, replace),
+            Rule::Slot { lb, epoch, slot, member } => {
+                put(&mut self.calendar, table, (lb, epoch, slot), member, replace)
+            }
+            Rule::Member { lb, ip, id, member } => {
+                put(&mut self.members, table, (lb, ip == IpVersion::V6, id), member, replace)
+            }
+        }
+    }
+
+    /// Takes a rule out, if there is one.
+    pub fn remove(&mut self, key: &RuleKey) -> Option<Rule> {
+        let rule = self.get(key)?;
+        match *key {
+            RuleKey::Destination { address } => drop(self.destinations.remove(&address)),
+            RuleKey::Source { lb, address } => drop(self.sources_mut(address).remove(&(lb, address))),
+            RuleKey::Epoch { lb, ticks } => drop(self.epochs.remove(&(lb, ticks))),
+            RuleKey::Slot { lb, epoch, slot } => drop(self.calendar.remove(&(lb, epoch, slot))),
+            RuleKey::Member { lb, ip, id } => drop(self.members.remove(&(lb, ip == IpVersion::V6, id))),
+        }
+        Some(rule)
+    }
+
+    pub fn get(&self, key: &RuleKey) -> Option<Rule> {
+        Some(match *key {
+            RuleKey::Destination { address } => {
+                Rule::Destination { address, lb: *self.destinations.get(&address)? }
+            }
+            RuleKey::Source { lb, address } => {
+                self.sources(address).get(&(lb, address))?;
+                Rule::Source { lb, address }
+            }
+            RuleKey::Epoch { lb, ticks } => Rule::Epoch { lb, ticks, epoch: *self.epochs.get(&(lb, ticks))? },
+            RuleKey::Slot { lb, epoch, slot } => {
+                Rule::Slot { lb, epoch, slot, member: *self.calendar.get(&(lb, epoch, slot))? }
+            }
+            RuleKey::Member { lb, ip, id } => {
+                Rule::Member { lb, ip, id, member: *self.members.get(&(lb, ip == IpVersion::V6, id))? }
+            }
+        })
+    }
+
+    /// Table by table in the order of [`Table::ALL`], each in the order of its keys.
+    pub fn iter(&self) -> impl Iterator<Item = Rule> + '_ {
+        let destinations = self.destinations.iter().map(|(&address, &lb)| Rule::Destination { address, lb });
+        let sources = self.sources_v4.keys().chain(self.sources_v6.keys());
+        let sources = sources.map(|&(lb, address)| Rule::Source { lb, address });
+        let epochs = self.epochs.iter().map(|(&(lb, ticks), &epoch)| Rule::Epoch { lb, ticks, epoch });
+        let slots = self.calendar.iter();
+        let slots = slots.map(|(&(lb, epoch, slot), &member)| Rule::Slot { lb, epoch, slot, member });
+        let members = self.members.iter();
+        let members = members.map(|(&(lb, v6, id), &member)| Rule::Member { lb, ip: ip_of(v6), id, member });
+        destinations.chain(sources).chain(epochs).chain(slots).chain(members)
+    }
+
+    /// Rules of one table.
+    pub fn count(&self, table: Table) -> usize {
+        match table {
+            Table::Destination => self.destinations.len(),
+            Table::SourceV4 => self.sources_v4.len(),
+            Table::SourceV6 => self.sources_v6.len(),
+            Table::Epoch => self.epochs.len(),
+            Table::Calendar => self.calendar.len(),
+            Table::Member => self.members.len(),
+        }
+    }
+
+    fn sources(&self, of: IpAddr) -> &BTreeMap<(LbId, IpAddr), ()> {
+        if of.is_ipv4() { &self.sources_v4 } else { &self.sources_v6 }
+    }
+
+    fn sources_mut(&mut self, of: IpAddr) -> &mut BTreeMap<(LbId, IpAddr), ()> {
+        if of.is_ipv4() { &mut self.sources_v4 } else { &mut self.sources_v6 }
+    }
+}
+
+/// What makes other rules of rules, in their canonical order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    pub inserted: Vec<Rule>,
+    /// With the same key: before, after.
+    pub changed: Vec<(Rule, Rule)>,
+    pub removed: Vec<Rule>,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.inserted.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
+/// What changed from `before` to `after`.
+pub fn diff(before: &Rules, after: &Rules) -> Changes {
+    let mut changes = Changes::default();
+    for rule in after.iter() {
+        match before.get(&rule.key()) {
+            None => changes.inserted.push(rule),
+            Some(old) if old != rule => changes.changed.push((old, rule)),
+            Some(_) => {}
+        }
+    }
+    changes.removed.extend(before.iter().filter(|rule| after.get(&rule.key()).is_none()));
+    changes
+}

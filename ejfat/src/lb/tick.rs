@@ -1,0 +1,65 @@
+//! Prefixes of ticks, and ranges made of them.
+
+use std::ops::{Bound, RangeBounds};
+
+use super::RuleError;
+
+const BITS: u32 = u64::BITS;
+
+/// All ticks that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TickPrefix {
+    // In this order: prefixes sort by their first tick, the widest first.
+    value: u64,
+    length: u8,
+}
+
+impl TickPrefix {
+    /// `length` leading bits of `value`; its other bits must be 0.
+    pub fn new(value: u64, length: u8) -> Result<Self, RuleError> {
+        let free = BITS.checked_sub(u32::from(length)).ok_or(RuleError::PrefixLength(length))?;
+        if value & low_bits(free) != 0 {
+            return Err(RuleError::PrefixBits { value, length });
+        }
+        Ok(Self { value, length })
+    }
+
+    /// Leading bits that count: 0 to 64.
+    pub fn length(self) -> u8 {
+        self.length
+    }
+
+    pub fn first(self) -> u64 {
+        self.value
+    }
+
+    pub fn last(self) -> u64 {
+        self.value | low_bits(BITS - u32::from(self.length))
+    }
+}
+
+fn low_bits(bits: u32) -> u64 {
+    u64::MAX.checked_shr(BITS - bits).unwrap_or(0)
+}
+
+/// The fewest disjoint prefixes that make up a range of ticks, in order: at most 126. Epochs begin and end with them.
+pub fn prefixes(ticks: impl RangeBounds<u64>) -> Vec<TickPrefix> {
+    // In 128 bits the end of all ticks is a number too.
+    let mut from = match ticks.start_bound() {
+        Bound::Included(&tick) => u128::from(tick),
+        Bound::Excluded(&tick) => u128::from(tick) + 1,
+        Bound::Unbounded => 0,
+    };
+    let end = match ticks.end_bound() {
+        Bound::Included(&tick) => u128::from(tick) + 1,
+        Bound::Excluded(&tick) => u128::from(tick),
+        Bound::Unbounded => 1 << BITS,
+    };
+    let mut prefixes = Vec::new();
+    while from < end {
+        let bits = (end - from).ilog2().min(from.trailing_zeros());
+        prefixes.push(TickPrefix { value: from as u64, length: (BITS - bits) as u8 });
+        from += 1 << bits;
+    }
+    prefixes
+}

@@ -1,0 +1,240 @@
+//! Tables that change under traffic, and what is counted.
+
+mod lb_common;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ejfat::{
+    lb::{
+        Balancer, DropCause, Epoch, LbCounters, LbId, Member, Rule, Rules, StageError, Tables, Traffic,
+        calendar,
+    },
+    segment::IpVersion::{V4, V6},
+    wire::{LbHeader, Select},
+};
+use lb_common::{
+    Udp, address, all_ticks, lb, member, model_forward, random_packet, random_rules, rules, seeds,
+};
+use simnet::Random;
+
+const LB: u8 = 2;
+
+/// All slots dealt to these members.
+fn tables(members: &[u16]) -> Arc<Tables> {
+    let of = lb(LB);
+    let mut all = rules(calendar(of, 0, members));
+    let mut put = |rule| all.insert(rule, true).unwrap();
+    put(all_ticks(of, Epoch::new(0)));
+    put(Rule::Source { lb: of, address: address(V4, 1) });
+    put(Rule::Destination { address: address(V4, 50), lb: of });
+    for &id in members {
+        put(member(of, id, (address(V4, 100), 10_000).into(), 4, false));
+    }
+    Arc::new(Tables::new(&all))
+}
+
+fn datagram(tick: u64) -> Vec<u8> {
+    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
+    [&header.encode()[..], &[0; 84]].concat()
+}
+
+fn route(balancer: &mut Balancer, tick: u64) -> u16 {
+    balancer.route(lb(LB), address(V4, 1), &datagram(tick)).unwrap().member
+}
+
+#[test]
+fn each_tick_has_its_tables() {
+    let mut balancer = Balancer::new(tables(&[0]), 1);
+    for set in 1..=4 {
+        balancer.stage(tables(&[set]), u64::from(set) * 100).unwrap();
+    }
+    assert_eq!(balancer.stage(tables(&[5]), 500), Err(StageError::Full));
+    for (tick, member) in [(0, 0), (400, 4), (99, 0), (100, 1), (u64::MAX, 4), (399, 3), (200, 2)] {
+        assert_eq!(route(&mut balancer, tick), member);
+    }
+    assert_eq!(balancer.retire(99), 0);
+    assert_eq!(balancer.retire(350), 3);
+    assert_eq!(balancer.retire(350), 0);
+    assert_eq!(balancer.sets().map(|(from, _)| from).collect::<Vec<_>>(), [300, 400]);
+    assert_eq!((route(&mut balancer, 5), route(&mut balancer, 399)), (3, 3));
+    assert_eq!(balancer.retire(u64::MAX), 1);
+}
+
+#[test]
+fn ticks_that_were_routed_keep_their_tables() {
+    let mut balancer = Balancer::new(tables(&[0]), 1);
+    assert_eq!(balancer.stage(tables(&[1]), 0), Err(StageError::NotNewer { from: 0, newest: 0 }));
+    route(&mut balancer, 1000);
+    route(&mut balancer, 500);
+    assert_eq!(balancer.newest_tick(), Some(1000));
+    let refused = balancer.stage(tables(&[1]), 1000).unwrap_err();
+    assert_eq!(refused, StageError::Routed { from: 1000, newest: 1000 });
+    assert!(refused.to_string().contains("up to 1000"), "{refused}");
+    balancer.stage(tables(&[1]), 1001).unwrap();
+    assert_eq!(balancer.stage(tables(&[2]), 1001), Err(StageError::NotNewer { from: 1001, newest: 1001 }));
+    assert_eq!((route(&mut balancer, 1000), route(&mut balancer, 1001)), (0, 1));
+}
+
+#[test]
+fn what_is_dropped_is_not_routed() {
+    let mut balancer = Balancer::new(tables(&[0]), 1);
+    let stranger = balancer.route(lb(LB), address(V4, 2), &datagram(u64::MAX));
+    assert_eq!(stranger, Err(DropCause::BlockedSrc));
+    assert_eq!(balancer.route(lb(LB), address(V4, 1), b"LB\x04"), Err(DropCause::NoUdplbHdr));
+    assert_eq!(balancer.newest_tick(), None);
+    balancer.stage(tables(&[1]), 1).unwrap();
+}
+
+#[test]
+fn the_operator_can_force_tables() {
+    let mut balancer = Balancer::new(tables(&[0]), 1);
+    // A sender's clock is wrong.
+    route(&mut balancer, u64::MAX);
+    balancer.stage(tables(&[1]), 100).unwrap_err();
+    assert_eq!(balancer.force(tables(&[1]), 100), Ok(0));
+    assert_eq!(balancer.newest_tick(), Some(99));
+    for set in 2..=4 {
+        balancer.stage(tables(&[set]), u64::from(set) * 100).unwrap();
+    }
+    assert_eq!(balancer.force(tables(&[9]), 500), Err(StageError::Full));
+    assert_eq!(balancer.force(tables(&[9]), 200), Ok(3));
+    assert_eq!([99, 100, 200, 1000].map(|tick| route(&mut balancer, tick)), [0, 1, 9, 9]);
+    assert_eq!(balancer.force(tables(&[7]), 0), Ok(3));
+    assert_eq!((balancer.newest_tick(), route(&mut balancer, 99)), (None, 7));
+}
+
+#[test]
+fn no_update_splits_an_event() {
+    for seed in 0..seeds() {
+        let random = &mut Random::new(seed, 0);
+        let mut balancer = Balancer::new(tables(&[0]), seed);
+        let (mut clock, mut member_of, mut updates) = (0, BTreeMap::new(), 0);
+        let mut on_their_way: Vec<u64> = Vec::new();
+        for _ in 0..600 {
+            clock += random.below(50);
+            if random.chance(300_000) {
+                // Segments of an event, of which some come much later.
+                let tick = clock.saturating_sub(random.below(100));
+                on_their_way.extend(vec![tick; random.range(1..=5) as usize]);
+            }
+            if random.chance(50_000) {
+                let members: Vec<_> = (0..random.range(1..=9)).map(|_| random.below(20) as u16).collect();
+                let from = clock.saturating_sub(50) + random.below(400);
+                updates += u64::from(balancer.stage(tables(&members), from).is_ok());
+            }
+            if !on_their_way.is_empty() {
+                let at = random.below(on_their_way.len() as u64) as usize;
+                let tick = on_their_way.swap_remove(at);
+                let member = route(&mut balancer, tick);
+                assert_eq!(
+                    *member_of.entry(tick).or_insert(member),
+                    member,
+                    "seed {seed}: tick {tick} split"
+                );
+            }
+            let oldest = on_their_way.iter().min().map_or(clock, |oldest| clock.min(*oldest));
+            balancer.retire(oldest.saturating_sub(100));
+        }
+        assert!(updates > 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn every_packet_is_counted() {
+    let mut reached = BTreeSet::new();
+    for seed in 0..seeds() {
+        let random = &mut Random::new(seed, 1);
+        let rules = random_rules(random);
+        let listed: Vec<_> = rules.iter().collect();
+        let mut balancer = Balancer::new(Arc::new(Tables::new(&rules)), seed);
+        let (mut sent, mut lost) = (BTreeMap::<_, Traffic>::new(), BTreeMap::<_, u64>::new());
+        let mut received = Traffic::default();
+        for _ in 0..200 {
+            let mut packet = random_packet(random, &listed);
+            let at = random.below(packet.len() as u64) as usize;
+            packet[at] ^= u8::from(random.chance(200_000)) << random.below(8);
+            let expected = model_forward(&listed, &packet);
+            received.packets += 1;
+            received.bytes += packet.len() as u64;
+            let forwarded = balancer.forward(&mut packet);
+            assert_eq!(forwarded.map(|forwarded| forwarded.route), expected.clone().map(|(_, route)| route));
+            match expected {
+                Ok((bytes, route)) => {
+                    let traffic = sent.entry((route.lb, route.member)).or_default();
+                    traffic.packets += 1;
+                    traffic.bytes += bytes.len() as u64;
+                }
+                Err(cause) => *lost.entry(cause.name()).or_default() += 1,
+            }
+        }
+        let used = balancer.members().into_iter().filter(|(_, traffic)| traffic.packets > 0);
+        assert_eq!(used.collect::<BTreeMap<_, _>>(), sent, "seed {seed}");
+        let lbs: Vec<&LbCounters> = LbId::all().map(|lb| balancer.counters(lb)).collect();
+        for cause in DropCause::ALL {
+            let dropped: u64 = lbs.iter().map(|lb| lb.dropped.of(cause)).sum();
+            let dropped = dropped + balancer.unaddressed().of(cause);
+            assert_eq!(dropped, lost.get(cause.name()).copied().unwrap_or(0), "seed {seed}: {cause:?}");
+        }
+        let unaddressed = balancer.unaddressed().of_any_cause();
+        let packets: u64 = lbs.iter().map(|lb| lb.received.packets).sum();
+        assert_eq!(packets + unaddressed, received.packets, "seed {seed}");
+        for lb in lbs {
+            let early = [DropCause::BlockedSrc, DropCause::NoUdplbHdr, DropCause::BadUdplbVersion];
+            let early: u64 = early.iter().map(|cause| lb.dropped.of(*cause)).sum();
+            assert_eq!(lb.v2 + lb.v3 + early, lb.received.packets, "seed {seed}");
+        }
+        reached.extend(lost.into_keys());
+    }
+    assert!(seeds() < 100 || reached.len() == DropCause::ALL.len(), "{reached:?}");
+}
+
+#[test]
+fn bytes_are_those_of_packets_or_datagrams() {
+    let mut balancer = Balancer::new(tables(&[3]), 1);
+    route(&mut balancer, 1);
+    let (from, to) = ((address(V4, 1), 4000).into(), (address(V4, 50), 19_522).into());
+    let udp = Udp { from, to, hops: 9, options: vec![1; 8], payload: datagram(2), checksum: true };
+    balancer.forward(&mut udp.bytes()).unwrap();
+    let counters = balancer.counters(lb(LB));
+    assert_eq!(counters.received, Traffic { packets: 2, bytes: 100 + 136 });
+    assert_eq!((counters.v2, counters.v3, counters.dropped.of_any_cause()), (2, 0, 0));
+    assert_eq!(balancer.members()[&(lb(LB), 3)], Traffic { packets: 2, bytes: 84 + 120 });
+}
+
+/// A thousand members, none of the others'.
+fn thousand(first: u16) -> Arc<Tables> {
+    let of = lb(LB);
+    let mut all = Rules::default();
+    let mut put = |rule| all.insert(rule, false).unwrap();
+    put(all_ticks(of, Epoch { id: 0, slot_bits: 10, xor: 0 }));
+    put(Rule::Source { lb: of, address: address(V4, 1) });
+    for slot in 0..1000 {
+        put(Rule::Slot { lb: of, epoch: 0, slot, member: first + slot });
+        put(member(of, first + slot, (address(V4, 100), 10_000).into(), 0, true));
+    }
+    // Nobody's, and of packets that are never sent.
+    put(Rule::Slot { lb: of, epoch: 0, slot: 1000, member: u16::MAX });
+    put(Rule::Member { lb: of, ip: V6, id: u16::MAX - 1, member: Member::SoftEvicted });
+    Arc::new(Tables::new(&all))
+}
+
+#[test]
+fn members_keep_their_counters_within_bounds() {
+    let mut balancer = Balancer::new(thousand(0), 1);
+    let mut most = 0;
+    for set in 1..=60u16 {
+        let tick = u64::from(set) << 10;
+        balancer.stage(thousand(set * 1000), tick).unwrap();
+        assert_eq!(route(&mut balancer, tick), set * 1000);
+        balancer.retire(tick);
+        let members = balancer.members();
+        most = most.max(members.len());
+        assert_eq!(members[&(lb(LB), set * 1000)].packets, 1);
+        // The set before is still there while this one is staged.
+        assert_eq!(members[&(lb(LB), (set - 1) * 1000)].packets, u64::from(set > 1), "set {set}");
+    }
+    assert_eq!(most, 8000);
+}

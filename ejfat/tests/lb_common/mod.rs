@@ -1,0 +1,348 @@
+//! Packets, random rules, and a slow model of the load balancer that shares nothing with it but the rules.
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ejfat::{
+    lb::{DropCause, Epoch, Forward, LbId, Member, Route, Rule, Rules, TickPrefix},
+    segment::IpVersion,
+    wire::{LbHeader, Select},
+};
+use simnet::Random;
+
+pub(crate) fn seeds() -> u64 {
+    std::env::var("NAA_SEEDS").map_or(300, |seeds| seeds.parse().expect("NAA_SEEDS is a number"))
+}
+
+pub(crate) fn lb(id: u8) -> LbId {
+    LbId::new(id).unwrap()
+}
+
+pub(crate) fn address(ip: IpVersion, host: u8) -> IpAddr {
+    match ip {
+        IpVersion::V4 => Ipv4Addr::new(10, 1, 2, host).into(),
+        IpVersion::V6 => Ipv6Addr::new(0xfd00, 0, 0, 0xabcd, 0, 0x1234, 0, host.into()).into(),
+    }
+}
+
+pub(crate) fn version(address: IpAddr) -> IpVersion {
+    if address.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 }
+}
+
+pub(crate) fn rules(of: impl IntoIterator<Item = Rule>) -> Rules {
+    let mut rules = Rules::default();
+    of.into_iter().for_each(|rule| rules.insert(rule, false).unwrap());
+    rules
+}
+
+/// Any tick to an epoch.
+pub(crate) fn all_ticks(lb: LbId, epoch: Epoch) -> Rule {
+    Rule::Epoch { lb, ticks: TickPrefix::new(0, 0).unwrap(), epoch }
+}
+
+pub(crate) fn member(lb: LbId, id: u16, to: SocketAddr, port_bits: u8, keep_lb_header: bool) -> Rule {
+    let forward = Forward { mac: None, address: to.ip(), port: to.port(), port_bits, keep_lb_header };
+    Rule::Member { lb, ip: version(to.ip()), id, member: Member::Forward(forward) }
+}
+
+/// An IP packet with UDP, checksums in full.
+#[derive(Clone, Debug)]
+pub(crate) struct Udp {
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) hops: u8,
+    pub(crate) options: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) checksum: bool,
+}
+
+impl Udp {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let length = self.payload.len() as u16 + 8;
+        let mut packet = match (self.from.ip(), self.to.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let header = 20 + self.options.len();
+                let total = (header as u16 + length).to_be_bytes();
+                let first = 0x40 | (header / 4) as u8;
+                let fixed = [first, 0x2e, total[0], total[1], 0xbe, 0xef, 0x40, 0, self.hops, 17, 0, 0];
+                [&fixed[..], &from.octets(), &to.octets(), &self.options].concat()
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                let total = length.to_be_bytes();
+                let fixed = [0x62, 0xe1, 0x23, 0x45, total[0], total[1], 17, self.hops];
+                [&fixed[..], &from.octets(), &to.octets()].concat()
+            }
+            _ => panic!("one IP version"),
+        };
+        let ports = [self.from.port(), self.to.port(), length, u16::from(self.checksum)];
+        packet.extend(ports.iter().flat_map(|word| word.to_be_bytes()));
+        packet.extend(&self.payload);
+        fill_checksums(&mut packet);
+        packet
+    }
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    let word = |pair: &[u8]| u64::from(pair[0]) * 256 + u64::from(*pair.get(1).unwrap_or(&0));
+    bytes.chunks(2).map(word).sum()
+}
+
+/// A number that is congruent to a one's complement sum, as a checksum: 0 to 0xfffe.
+fn complement(sum: u64) -> u16 {
+    0xffff - if sum == 0 { 0 } else { (sum - 1) % 0xffff + 1 } as u16
+}
+
+pub(crate) fn udp_at(packet: &[u8]) -> usize {
+    if packet[0] >> 4 == 4 { usize::from(packet[0] & 15) * 4 } else { 40 }
+}
+
+/// Both checksums anew; a UDP checksum of 0 stays.
+pub(crate) fn fill_checksums(packet: &mut [u8]) {
+    let udp = udp_at(packet);
+    let addresses = if packet[0] >> 4 == 4 {
+        packet[10..12].fill(0);
+        let checksum = complement(sum(&packet[..udp]));
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+        12..20
+    } else {
+        8..40
+    };
+    if packet[udp + 6..udp + 8] != [0, 0] {
+        packet[udp + 6..udp + 8].fill(0);
+        let length = (packet.len() - udp) as u64;
+        let checksum = complement(sum(&packet[addresses]) + 17 + length + sum(&packet[udp..]));
+        let checksum = if checksum == 0 { 0xffff } else { checksum };
+        packet[udp + 6..udp + 8].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+/// Whether both checksums are right.
+pub(crate) fn checksums_hold(packet: &[u8]) -> bool {
+    let mut anew = packet.to_vec();
+    fill_checksums(&mut anew);
+    anew == packet
+}
+
+/// Where the model sends what a load balancer gets.
+pub(crate) fn model_route(
+    rules: &[Rule],
+    lb: LbId,
+    from: IpAddr,
+    header: &LbHeader,
+) -> Result<Route, DropCause> {
+    if !rules.contains(&Rule::Source { lb, address: from }) {
+        return Err(DropCause::BlockedSrc);
+    }
+    let epochs = rules.iter().filter_map(|rule| match *rule {
+        Rule::Epoch { lb: of, ticks, epoch } => (of == lb
+            && (ticks.first()..=ticks.last()).contains(&header.tick))
+        .then_some((ticks.length(), epoch)),
+        _ => None,
+    });
+    let (_, epoch) = epochs.max_by_key(|(length, _)| *length).ok_or(DropCause::EpochAssignMiss)?;
+    let (slot_from, port_from) = match header.select {
+        Select::V2 { entropy } => ((header.tick % 65536) as u16, entropy),
+        Select::V3 { slot, port } => (slot, port),
+    };
+    let slot = (u32::from(slot_from ^ epoch.xor) % (1 << epoch.slot_bits)) as u16;
+    let id = rules.iter().find_map(|rule| match *rule {
+        Rule::Slot { lb: of, epoch: id, slot: at, member } => {
+            (of == lb && id == epoch.id && at == slot).then_some(member)
+        }
+        _ => None,
+    });
+    let id = id.ok_or(DropCause::LbCalendarMiss)?;
+    let member = rules.iter().find_map(|rule| match *rule {
+        Rule::Member { lb: of, ip, id: of_id, member } => {
+            (of == lb && ip == version(from) && of_id == id).then_some(member)
+        }
+        _ => None,
+    });
+    match member.ok_or(DropCause::MbrInfoMiss)? {
+        Member::SoftEvicted => Err(DropCause::MbrDropSoftEvicted),
+        Member::Deregistered => Err(DropCause::MbrDropDeregistered),
+        Member::Forward(Forward { mac, address, port, port_bits, keep_lb_header }) => {
+            let port = (u32::from(port) + u32::from(port_from) % (1 << port_bits)) % 65536;
+            let to = SocketAddr::new(address, port as u16);
+            Ok(Route { lb, epoch: epoch.id, slot, member: id, mac, to, keep_lb_header })
+        }
+    }
+}
+
+fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let word = |at: usize| usize::from(packet[at]) * 256 + usize::from(packet[at + 1]);
+    let v4 = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&packet[at..at + 4]).unwrap());
+    let v6 = |at: usize| IpAddr::from(<[u8; 16]>::try_from(&packet[at..at + 16]).unwrap());
+    match packet.first()? >> 4 {
+        4 if packet.len() >= 20 && packet[0] & 15 >= 5 && packet.len() >= udp_at(packet) => {
+            (word(2) == packet.len()).then(|| (v4(12), v4(16)))
+        }
+        6 if packet.len() >= 40 && word(4) + 40 == packet.len() => Some((v6(8), v6(24))),
+        _ => None,
+    }
+}
+
+/// What the model makes of a packet.
+pub(crate) fn model_forward(rules: &[Rule], packet: &[u8]) -> Result<(Vec<u8>, Route), DropCause> {
+    let (from, to) = addresses(packet).ok_or(DropCause::NotIp)?;
+    let lb = rules.iter().find_map(|rule| match *rule {
+        Rule::Destination { address, lb } => (address == to).then_some(lb),
+        _ => None,
+    });
+    let lb = lb.ok_or(DropCause::BadIp)?;
+    if !rules.contains(&Rule::Source { lb, address: from }) {
+        return Err(DropCause::BlockedSrc);
+    }
+    let (udp, v4) = (udp_at(packet), to.is_ipv4());
+    let protocol = if v4 { packet[9] } else { packet[6] };
+    let fragment = v4 && (packet[6] & 0x3f != 0 || packet[7] != 0);
+    let datagram = &packet[udp..];
+    if protocol != 17 || fragment || datagram.len() < 24 || !(64..128).contains(&datagram[2]) {
+        return Err(DropCause::NoUdplbHdr);
+    }
+    let length = usize::from(datagram[4]) * 256 + usize::from(datagram[5]);
+    if length != datagram.len() || &datagram[8..10] != b"LB" {
+        return Err(DropCause::NoUdplbHdr);
+    }
+    let (header, _) = LbHeader::decode(&datagram[8..]).map_err(|_| DropCause::BadUdplbVersion)?;
+    let hops = if v4 { 8 } else { 7 };
+    if packet[hops] <= 1 {
+        return Err(DropCause::TtlExpired);
+    }
+    let route = model_route(rules, lb, from, &header)?;
+
+    let mut sent = packet.to_vec();
+    sent[hops] -= 1;
+    let source = if v4 { 12 } else { 8 };
+    let octets = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let both = [octets(to), octets(route.to.ip())].concat();
+    sent[source..source + both.len()].copy_from_slice(&both);
+    sent[udp + 2..udp + 4].copy_from_slice(&route.to.port().to_be_bytes());
+    if !route.keep_lb_header {
+        sent.drain(udp + 8..udp + 24);
+    }
+    let (total, length) = (sent.len() as u16, (sent.len() - udp) as u16);
+    sent[udp + 4..udp + 6].copy_from_slice(&length.to_be_bytes());
+    let (at, ip_length) = if v4 { (2, total) } else { (4, length) };
+    sent[at..at + 2].copy_from_slice(&ip_length.to_be_bytes());
+    fill_checksums(&mut sent);
+    Ok((sent, route))
+}
+
+/// Ticks that rules and packets are around.
+const TICK: u64 = 0x0006_60c4_50dc_cce5;
+
+fn random_prefix(random: &mut Random) -> TickPrefix {
+    let length = match random.below(8) {
+        0 => 0,
+        1 | 2 => 64,
+        _ => random.range(44..=63) as u8,
+    };
+    let near = random.pick(&[TICK, TICK, TICK, TICK, 0, u64::MAX]) ^ random.below(1 << 18);
+    // Prefixes often begin or end together.
+    let near = random.pick(&[near, near | 0xffff, near & !0xffff]);
+    let free = 64 - u32::from(length);
+    let value = near.checked_shr(free).map_or(0, |bits| bits << free);
+    TickPrefix::new(value, length).unwrap()
+}
+
+pub(crate) fn random_tick(random: &mut Random, rules: &[Rule]) -> u64 {
+    let ticks_of = |rule: &Rule| match rule {
+        Rule::Epoch { ticks, .. } => Some(*ticks),
+        _ => None,
+    };
+    let prefixes: Vec<_> = rules.iter().filter_map(ticks_of).collect();
+    if prefixes.is_empty() || random.chance(100_000) {
+        return random.next_u64();
+    }
+    let prefix = random.pick(&prefixes);
+    let inside = prefix.first() | random.next_u64() & (prefix.last() - prefix.first());
+    let edges =
+        [prefix.first(), prefix.last(), prefix.first().wrapping_sub(1), prefix.last().wrapping_add(1)];
+    if random.chance(500_000) { inside } else { random.pick(&edges) }
+}
+
+fn random_ip(random: &mut Random) -> IpVersion {
+    random.pick(&[IpVersion::V4, IpVersion::V6])
+}
+
+fn random_member(random: &mut Random, ip: IpVersion) -> Member {
+    let forward = Forward {
+        mac: random.chance(500_000).then_some([2, 0, 0, 0, 0, 1]),
+        address: address(ip, random.range(100..=200) as u8),
+        port: random.pick(&[1, 10_000, 19_522, 65_535]),
+        port_bits: random.below(15) as u8,
+        keep_lb_header: random.chance(400_000),
+    };
+    match random.below(8) {
+        0 => Member::SoftEvicted,
+        1 => Member::Deregistered,
+        _ => Member::Forward(forward),
+    }
+}
+
+/// Rules with gaps in every table, and packets' addresses: sources are hosts 1 to 5, load balancers hosts 50 to 54.
+pub(crate) fn random_rules(random: &mut Random) -> Rules {
+    let mut rules = Rules::default();
+    let mut put = |rule| rules.insert(rule, true).unwrap();
+    for id in 0..3 {
+        let lb = lb(id);
+        for ip in [IpVersion::V4, IpVersion::V6] {
+            put(Rule::Destination { address: address(ip, 50 + id), lb });
+            for host in 1..=4 {
+                put(Rule::Source { lb, address: address(ip, host) });
+            }
+        }
+        for _ in 0..random.below(12) {
+            let epoch = Epoch {
+                id: random.below(4) as u32,
+                slot_bits: random.below(8) as u8,
+                xor: random.pick(&[0, 1, 0x55, 0xffff]),
+            };
+            put(Rule::Epoch { lb, ticks: random_prefix(random), epoch });
+        }
+        let members = [0, 1, 2, 1023, 40_000, u16::MAX];
+        for epoch in 0..4 {
+            for slot in 0..random.below(140) as u16 {
+                if random.chance(900_000) {
+                    put(Rule::Slot { lb, epoch, slot, member: random.pick(&members) });
+                }
+            }
+        }
+        for id in members {
+            for ip in [IpVersion::V4, IpVersion::V6] {
+                if random.chance(850_000) {
+                    put(Rule::Member { lb, ip, id, member: random_member(random, ip) });
+                }
+            }
+        }
+    }
+    rules
+}
+
+pub(crate) fn random_header(random: &mut Random, rules: &[Rule]) -> LbHeader {
+    let (a, b) = (random.next_u32() as u16, random.next_u32() as u16);
+    let select = random.pick(&[Select::V2 { entropy: a }, Select::V3 { slot: a, port: b }]);
+    LbHeader { select, protocol: random.pick(&[1, 1, 0, 255]), tick: random_tick(random, rules) }
+}
+
+/// A packet that is mostly fine.
+pub(crate) fn random_packet(random: &mut Random, rules: &[Rule]) -> Vec<u8> {
+    let ip = random_ip(random);
+    let mut payload = random_header(random, rules).encode().to_vec();
+    let mut data = vec![0; random.below(200) as usize];
+    random.fill(&mut data);
+    payload.extend(data);
+    let udp = Udp {
+        from: (address(ip, random.range(1..=4) as u8 + u8::from(random.chance(50_000))), 1234).into(),
+        to: (address(ip, random.range(50..=52) as u8 + u8::from(random.chance(20_000)) * 3), 19_522).into(),
+        hops: random.pick(&[0, 1, 2, 64, 64, 64, 64, 64, 64, 255]),
+        options: if random.chance(300_000) { vec![1; 4 * random.below(11) as usize] } else { Vec::new() },
+        payload,
+        checksum: random.chance(800_000),
+    };
+    udp.bytes()
+}
