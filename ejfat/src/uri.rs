@@ -68,8 +68,8 @@ pub enum UriError {
     Host,
     #[error("{0:?} is no port of the control plane; write host:port with a port of 1 to 65535")]
     Port(String),
-    #[error("{0:?} has a `[` without `]`")]
-    Bracket(String),
+    #[error("{0:?} is neither a host's name nor an address; write IPv6 addresses in brackets")]
+    HostName(String),
     #[error("the path {0:?} is not /lb/<id>")]
     Path(String),
     #[error("{0:?} is percent-encoded wrongly")]
@@ -197,7 +197,7 @@ impl FromStr for EjfatUri {
             None => (None, authority),
         };
         let (host, port) = host_and_port(host)?;
-        let mut uri = Self { tls, token, ..Self::new(percent::decode(host)?, port) };
+        let mut uri = Self { tls, token, ..Self::new(host, port) };
         // E2SAR prints `/lb/1&sessionid=1`.
         let (path, query) = rest.split_at(rest.find(['?', '&']).unwrap_or(rest.len()));
         uri.lb_id = lb_id(path)?;
@@ -209,13 +209,22 @@ impl FromStr for EjfatUri {
     }
 }
 
-fn host_and_port(text: &str) -> Result<(&str, u16), UriError> {
+fn host_and_port(text: &str) -> Result<(String, u16), UriError> {
+    let wrong = || UriError::HostName(text.to_owned());
     let (host, port) = match text.strip_prefix('[') {
         Some(inside) => {
-            let (host, rest) = inside.split_once(']').ok_or_else(|| UriError::Bracket(text.to_owned()))?;
-            (host, rest.strip_prefix(':').unwrap_or_default())
+            let (host, rest) = inside.split_once(']').ok_or_else(wrong)?;
+            let host: Ipv6Addr = host.parse().map_err(|_| wrong())?;
+            (host.to_string(), rest.strip_prefix(':').unwrap_or_default())
         }
-        None => text.rsplit_once(':').unwrap_or((text, "")),
+        None => {
+            let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+            let host = percent::decode(host)?;
+            if host.contains(['[', ']', ':']) {
+                return Err(wrong());
+            }
+            (host, port)
+        }
     };
     if host.is_empty() {
         return Err(UriError::Host);

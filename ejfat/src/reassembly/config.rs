@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Numbering;
 use crate::wire::Versions;
 
 /// What a reassembler takes and keeps.
@@ -19,6 +20,7 @@ pub struct Config {
     pub memory: u64,
     /// An event is given up when it got no segment for so long. E2SAR counts from the first segment.
     pub timeout: Duration,
+    pub numbering: Numbering,
     /// Versions of RE headers that are accepted.
     pub versions: Versions,
     /// Senders that are told apart; further ones count as unknown.
@@ -41,6 +43,7 @@ impl Default for Config {
             max_event: 16 << 20,
             memory: 1 << 30,
             timeout: Duration::from_millis(500),
+            numbering: Numbering::default(),
             versions: Versions::default(),
             max_sources: 256,
             remembered: 4096,

@@ -23,11 +23,13 @@ mod ended;
 mod lists;
 mod slots;
 mod sources;
+mod streams;
 
 use std::{net::IpAddr, ops::Range};
 
 pub use config::{Config, ConfigError};
 pub use sources::{Counters, SourceStats};
+pub use streams::{Numbering, StreamStats};
 
 use crate::{
     Time,
@@ -259,6 +261,9 @@ impl Reassembler {
         let evicted = victim.map(|slot| self.give_up(slot, |counters| counters.evicted += 1));
         let slot = self.slots.open(key, length).ok_or(Cause::NoSlot)?;
         self.sources.opened(key.source);
+        if self.config.numbering == Numbering::Consecutive {
+            self.sources.numbered(key.source, key.name);
+        }
         Ok((slot, evicted))
     }
 

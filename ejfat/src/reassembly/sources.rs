@@ -4,7 +4,10 @@ use std::{collections::HashMap, net::IpAddr};
 
 use foldhash::quality::FixedState;
 
-use super::{Cause, Place};
+use super::{
+    Cause, Name, Place,
+    streams::{StreamStats, Streams},
+};
 use crate::Time;
 
 /// What happened to segments and events. Events opened = complete + timed out + evicted + abandoned + open.
@@ -64,7 +67,15 @@ pub struct SourceStats {
     pub last_heard: Time,
     pub open: u32,
     pub counters: Counters,
+    streams: Streams,
     era: u32,
+}
+
+impl SourceStats {
+    /// What is missing of each stream, with [`Numbering::Consecutive`](super::Numbering) only.
+    pub fn streams(&self) -> impl Iterator<Item = StreamStats> + '_ {
+        self.streams.stats()
+    }
 }
 
 /// All of them; the first is that of unknown ones.
@@ -87,7 +98,8 @@ impl Sources {
     }
 
     fn fresh(address: Option<IpAddr>) -> SourceStats {
-        SourceStats { address, last_heard: Time::default(), open: 0, counters: Counters::default(), era: 0 }
+        let (last_heard, counters, streams) = (Time::default(), Counters::default(), Streams::default());
+        SourceStats { address, last_heard, open: 0, counters, streams, era: 0 }
     }
 
     /// The number of a sender.
@@ -116,6 +128,7 @@ impl Sources {
             let counters = std::mem::take(&mut self.list[at].counters);
             self.list[0].counters.absorb(&counters);
             self.list[at].era += 1;
+            self.list[at].streams = Streams::default();
             if let Some(old) = self.list[at].address.replace(address) {
                 self.index.remove(&old);
             }
@@ -128,6 +141,10 @@ impl Sources {
     pub(super) fn count(&mut self, source: SourceId, count: impl Fn(&mut Counters)) {
         count(&mut self.list[source.at as usize].counters);
         count(&mut self.total);
+    }
+
+    pub(super) fn numbered(&mut self, source: SourceId, name: Name) {
+        self.list[source.at as usize].streams.event(name.data_id, name.event);
     }
 
     pub(super) fn opened(&mut self, source: SourceId) {

@@ -56,7 +56,9 @@ fn what_is_wrong_is_named() {
         assert_eq!(refused(&format!("ejfat://h:{port}/")), UriError::Port(port.into()));
     }
     assert_eq!(refused("ejfat://h/"), UriError::Port(String::new()));
-    assert!(matches!(refused("ejfat://[::1:1/"), UriError::Bracket(_)));
+    for host in ["[::1:1", "::1:1", "[name]:1", "a[b]:1", "a%3Ab:1"] {
+        assert!(matches!(refused(&format!("ejfat://{host}/")), UriError::HostName(_)), "{host}");
+    }
     assert!(matches!(refused("ejfat://h:1/nb/1"), UriError::Path(_)));
     assert!(matches!(refused("ejfat://h:1/lb/1/2"), UriError::Path(_)));
     assert!(matches!(refused("ejfat://h:1/lb/%4"), UriError::Percent(_)));

@@ -1,0 +1,200 @@
+//! Events of which nothing arrived: gaps in the numbers of a sender's stream.
+
+/// Numbers that may still come, late.
+const WINDOW: u64 = 1024;
+/// Numbers before the first to arrive that may be late too.
+const BEFORE_FIRST: u64 = 64;
+/// A number further ahead begins a new count, as one that is [`BACK`] behind does: the sender was started again.
+const AHEAD: u64 = 1 << 20;
+const BACK: u64 = 4 * WINDOW;
+/// Streams of one sender that are followed.
+const MOST: usize = 64;
+
+/// Whether the numbers of a stream's events tell what is missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbering {
+    /// They do not: they are ticks, or other workers get some of the events.
+    #[default]
+    Sparse,
+    /// All events come here, each number one above that before.
+    Consecutive,
+}
+
+/// What is known of a stream of consecutive numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamStats {
+    pub data_id: u16,
+    /// Events of which a segment arrived.
+    pub seen: u64,
+    pub highest: u64,
+    /// Events below the highest of which none did, or not yet.
+    pub missing: u64,
+    /// The numbers began anew so many times.
+    pub restarts: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Stream {
+    stats: StreamStats,
+    /// The first number of the window.
+    base: u64,
+    seen: [u64; (WINDOW / 64) as usize],
+}
+
+impl Stream {
+    fn new(data_id: u16, event: u64) -> Self {
+        let stats = StreamStats { data_id, seen: 0, highest: event, missing: 0, restarts: 0 };
+        let mut stream = Self { stats, base: 0, seen: Default::default() };
+        stream.begin(event);
+        stream
+    }
+
+    fn begin(&mut self, event: u64) {
+        self.base = event.saturating_sub(BEFORE_FIRST);
+        self.stats.highest = event;
+        self.seen = Default::default();
+        (self.base..event).for_each(|before| self.mark(before));
+    }
+
+    fn mark(&mut self, event: u64) {
+        let bit = event - self.base;
+        self.seen[(bit / 64) as usize] |= 1 << (bit % 64);
+    }
+
+    fn marked(&self) -> u64 {
+        self.seen.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Numbers of the window up to the highest that did not arrive.
+    fn gaps(&self) -> u64 {
+        self.stats.highest - self.base + 1 - self.marked()
+    }
+
+    fn event(&mut self, event: u64) {
+        self.stats.seen += 1;
+        let back = self.base.checked_sub(event);
+        if event.checked_sub(self.stats.highest).is_some_and(|ahead| ahead > AHEAD)
+            || back.is_some_and(|back| back > BACK)
+        {
+            self.stats.missing += self.gaps();
+            self.stats.restarts += 1;
+            self.begin(event);
+        } else if back.is_some_and(|back| back > 0) {
+            // It was given up already.
+            self.stats.missing = self.stats.missing.saturating_sub(1);
+            return;
+        }
+        if event - self.base >= WINDOW {
+            self.slide(event - self.base - (WINDOW - 1));
+        }
+        self.stats.highest = self.stats.highest.max(event);
+        self.mark(event);
+    }
+
+    /// Moves the window on. What leaves it without having arrived is missing.
+    fn slide(&mut self, by: u64) {
+        if by >= WINDOW {
+            self.stats.missing += by - self.marked();
+            self.seen = Default::default();
+        } else {
+            let (words, bits) = ((by / 64) as usize, (by % 64) as u32);
+            let gone = |at: usize, word: u64| match at {
+                at if at < words => word.count_zeros(),
+                at if at == words && bits > 0 => (word << (64 - bits)).count_zeros() - (64 - bits),
+                _ => 0,
+            };
+            self.stats.missing +=
+                self.seen.iter().enumerate().map(|(at, &word)| u64::from(gone(at, word))).sum::<u64>();
+            let word = |at: usize| u128::from(self.seen.get(at).copied().unwrap_or(0));
+            self.seen =
+                std::array::from_fn(|at| ((word(at + words + 1) << 64 | word(at + words)) >> bits) as u64);
+        }
+        self.base += by;
+    }
+
+    fn stats(&self) -> StreamStats {
+        StreamStats { missing: self.stats.missing + self.gaps(), ..self.stats }
+    }
+}
+
+/// The streams of one sender.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Streams(Vec<Stream>);
+
+impl Streams {
+    /// The first segment of an event came.
+    pub(super) fn event(&mut self, data_id: u16, event: u64) {
+        let known = self.0.iter().position(|stream| stream.stats.data_id == data_id);
+        let at = match known {
+            Some(at) => at,
+            None if self.0.len() < MOST => {
+                self.0.push(Stream::new(data_id, event));
+                self.0.len() - 1
+            }
+            None => return,
+        };
+        self.0[at].event(event);
+    }
+
+    pub(super) fn stats(&self) -> impl Iterator<Item = StreamStats> + '_ {
+        self.0.iter().map(Stream::stats)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(events: impl IntoIterator<Item = u64>) -> StreamStats {
+        let mut streams = Streams::default();
+        events.into_iter().for_each(|event| streams.event(1, event));
+        streams.stats().next().unwrap()
+    }
+
+    #[test]
+    fn gaps_are_missing_until_they_arrive() {
+        assert_eq!(after(0..10).missing, 0);
+        assert_eq!(after([0, 1, 5]).missing, 3);
+        assert_eq!(after([0, 1, 5, 3]).missing, 2);
+        assert_eq!(after([7, 6, 8]).missing, 0, "what came before the first is not known");
+        assert_eq!(after([0, 5000]).missing, 4999);
+        assert_eq!(after([0, 5000, 2000]).missing, 4998, "very late");
+        assert_eq!(after([u64::MAX - 3, u64::MAX]).missing, 2);
+    }
+
+    #[test]
+    fn a_sender_started_again_is_missing_nothing_more() {
+        let stats = after((1 << 30..(1 << 30) + 5000).chain(0..10));
+        assert_eq!((stats.missing, stats.restarts, stats.highest, stats.seen), (0, 1, 9, 5010));
+        let stats = after([0, 1, 3, u64::MAX]);
+        assert_eq!((stats.missing, stats.restarts), (1, 1));
+    }
+
+    #[test]
+    fn any_gaps_are_counted() {
+        for seed in 0..200 {
+            let random = &mut simnet::Random::new(seed, 0);
+            let first = random.below(1 << 40);
+            let most = random.pick(&[2, 10, 100, 3000]);
+            let mut sent: Vec<u64> = Vec::new();
+            let mut next = first;
+            for _ in 0..random.below(2000) {
+                sent.push(next);
+                next += random.range(1..=most);
+            }
+            sent.push(next);
+            // Late by some places, which are fewer numbers than the window has.
+            for at in 0..sent.len() {
+                let other = (at + random.below(8) as usize).min(sent.len() - 1);
+                if sent[other].abs_diff(sent[at]) < 60 {
+                    sent.swap(at, other);
+                }
+            }
+            let stats = after(sent.iter().copied());
+            assert_eq!(stats.seen, sent.len() as u64);
+            let lowest = sent[0].max(first);
+            let before = sent.iter().filter(|&&event| event < lowest).count() as u64;
+            assert_eq!(stats.missing, stats.highest - lowest + 1 - (stats.seen - before), "seed {seed}");
+        }
+    }
+}
