@@ -1,14 +1,16 @@
 //! Simulation of two endpoints over a faulty virtual network, each run determined by its seed.
 //!
-//! Two nodes drive one `roce::Endpoint` each in virtual time. What they do there is of two [kinds](Kind):
+//! What there is in virtual time is of a [kind](Kind). In the first two, two nodes drive one `roce::Endpoint` each:
 //!
 //! - Traffic: a seed draws a [`Plan`] (connection, faults, scenario) and the work requests of both directions. Whatever
 //!   completes is compared at once with what was asked for, and all memory is compared at the end.
 //! - Calls: a session of MRSP between a host and an accelerator, with any layout ([`calls`]).
+//! - Events: senders of EJFAT and a worker's reassembler ([`events`]).
 
 mod calls;
 mod check;
 mod cm;
+mod events;
 mod goodput;
 mod hostile;
 mod node;
@@ -51,6 +53,7 @@ pub fn run(kind: Kind, seed: u64, options: &Options) -> Result<Summary, Failure>
             World::new(plan, options.verbose, capture).run()
         }
         Kind::Calls => calls::World::new(seed, options.verbose, capture).run(),
+        Kind::Events => events::World::new(seed, options.verbose).run(),
     };
     outcome.map_err(failure)
 }

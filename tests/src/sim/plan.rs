@@ -310,7 +310,7 @@ fn draw_node(r: &mut Random, mtu: u32, prompt: bool) -> NodePlan {
     }
 }
 
-fn draw_faults(r: &mut Random, clean: bool) -> Faults {
+pub(super) fn draw_faults(r: &mut Random, clean: bool) -> Faults {
     let latency = r.pick(&[US, 10 * US, 50 * US, 300 * US]);
     let jitter = r.pick(&[0, US, 100 * US]);
     if clean {

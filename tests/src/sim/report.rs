@@ -9,10 +9,12 @@ pub enum Kind {
     Traffic,
     /// Sessions, and calls of functions.
     Calls,
+    /// Events of EJFAT to a worker.
+    Events,
 }
 
 impl Kind {
-    pub const ALL: [Self; 2] = [Self::Traffic, Self::Calls];
+    pub const ALL: [Self; 3] = [Self::Traffic, Self::Calls, Self::Events];
 }
 
 impl fmt::Display for Kind {
@@ -20,6 +22,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Traffic => "traffic",
             Self::Calls => "calls",
+            Self::Events => "events",
         })
     }
 }
@@ -29,7 +32,7 @@ impl FromStr for Kind {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let kind = Self::ALL.into_iter().find(|kind| kind.to_string() == text);
-        kind.ok_or_else(|| format!("{text:?} is neither traffic nor calls"))
+        kind.ok_or_else(|| format!("{text:?} is neither traffic, calls nor events"))
     }
 }
 

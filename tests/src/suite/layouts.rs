@@ -60,19 +60,19 @@ fn server(stage: &mut Stage, settings: &Settings) -> Result<Server, String> {
 }
 
 fn asymmetric(stage: &mut Stage) -> Result<String, String> {
-    usual(stage, 0x1a_0001, &[ASYMMETRIC; 30])
+    usual(stage, 0x1a_0001, &[ASYMMETRIC; 10])
 }
 
 fn gathered(stage: &mut Stage) -> Result<String, String> {
-    usual(stage, 0x1a_0002, &[GATHERED; 30])
+    usual(stage, 0x1a_0002, &[GATHERED; 10])
 }
 
 fn packed(stage: &mut Stage) -> Result<String, String> {
-    usual(stage, 0x1a_0003, &[THRESHOLDS.map(packed_up_to); 5].concat())
+    usual(stage, 0x1a_0003, &[THRESHOLDS.map(packed_up_to); 2].concat())
 }
 
 fn auto(stage: &mut Stage) -> Result<String, String> {
-    usual(stage, 0x1a_0004, &[LayoutChoice::Auto; 30])
+    usual(stage, 0x1a_0004, &[LayoutChoice::Auto; 10])
 }
 
 fn usual(stage: &mut Stage, seed: u64, layouts: &[LayoutChoice]) -> Result<String, String> {

@@ -1,0 +1,304 @@
+//! Events of some senders over faulty networks to one worker, in virtual time. Each event that is delivered is compared
+//! with what was sent; each other one must be counted in exactly one way, and the sums must be what was sent.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
+
+use ejfat::{
+    Time,
+    reassembly::{Cause, Config, EventId, Incomplete, Name, Numbering, Place, Reassembler},
+    segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments, Ticks},
+};
+use simnet::{Faults, Link, Random};
+
+use super::{
+    plan::{self, US},
+    report::Summary,
+};
+
+/// How an event ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Open,
+    Delivered,
+    GivenUp,
+}
+
+struct Sender {
+    /// What the worker sees: none behind a load balancer.
+    address: Option<IpAddr>,
+    data_id: u16,
+    version: LbVersion,
+    size: SegmentSize,
+    events: Vec<Vec<u8>>,
+    ticks: Ticks,
+    /// Of the events not begun yet, and of the one in progress.
+    next: usize,
+    segments: VecDeque<Vec<u8>>,
+    at: u64,
+    gap: u64,
+    link: Link<Vec<u8>>,
+    fates: BTreeMap<u64, Fate>,
+    first: Option<u64>,
+}
+
+impl Sender {
+    fn draw(r: &mut Random, n: usize, behind_lb: bool, seed: u64) -> Self {
+        let most = r.pick(&[1, 100, 3_000, 100_000]);
+        let events = (0..r.range(1..=60)).map(|_| {
+            let mut event = vec![0; r.range(1..=most) as usize];
+            r.fill(&mut event);
+            event
+        });
+        let events = events.collect();
+        let mtu = r.pick(&[576, 1500, 9000]);
+        let mut faults = if r.chance(200_000) { Faults::default() } else { plan::draw_faults(r, false) };
+        // Nothing is sent again: faults last as long as there is something to lose.
+        faults.until = u64::MAX;
+        Self {
+            address: (!behind_lb).then(|| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n as u8 + 1))),
+            data_id: n as u16,
+            version: r.pick(&[LbVersion::V2, LbVersion::V3]),
+            size: SegmentSize::of_mtu(mtu, IpVersion::V4).expect("an MTU that leaves room"),
+            events,
+            ticks: Ticks::default(),
+            next: 0,
+            segments: VecDeque::new(),
+            at: r.below(1_000 * US),
+            gap: r.pick(&[0, US, 20 * US]),
+            link: Link::new(faults, Random::new(seed, 60 + n as u64)),
+            fates: BTreeMap::new(),
+            first: None,
+        }
+    }
+
+    fn next_send(&self) -> Option<u64> {
+        (self.next < self.events.len() || !self.segments.is_empty()).then_some(self.at)
+    }
+
+    fn send(&mut self, now: u64) {
+        if self.segments.is_empty() {
+            let event = &self.events[self.next];
+            let tick = self.ticks.next(now / US);
+            let name = EventName { tick, event: self.next as u64, data_id: self.data_id, entropy: 0 };
+            let segments = Segments::new(self.version, self.size, name, event.len() as u64);
+            let segments = segments.expect("neither empty nor too long");
+            self.segments = segments.map(|s| [&s.headers, &event[s.payload]].concat()).collect();
+            self.next += 1;
+        }
+        if let Some(segment) = self.segments.pop_front() {
+            self.link.send_train(now, [segment]);
+        }
+        self.at = now + self.gap;
+    }
+}
+
+pub(super) struct World {
+    now: u64,
+    senders: Vec<Sender>,
+    reassembler: Reassembler,
+    memory: Vec<Vec<u8>>,
+    /// Complete events that the worker has not consumed yet.
+    held: VecDeque<(u64, EventId)>,
+    hold: u64,
+    random: Random,
+    /// Corrupted datagrams do not arrive: their UDP checksum is wrong.
+    checksums: bool,
+    summary: Summary,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, verbose: bool) -> Self {
+        let r = &mut Random::new(seed, 50);
+        let behind_lb = r.chance(300_000);
+        let senders: Vec<_> =
+            (0..r.range(1..=3) as usize).map(|n| Sender::draw(r, n, behind_lb, seed)).collect();
+        let slots = r.pick(&[4, 64, 256]) as u32;
+        let max_open = slots.div_ceil(r.range(1..=4) as u32);
+        let config = Config {
+            slots,
+            max_open,
+            max_open_per_source: max_open.div_ceil(r.range(1..=3) as u32),
+            max_event: r.pick(&[50_000, 1 << 20]),
+            memory: r.pick(&[300_000, 16 << 20]),
+            timeout: Duration::from_micros(r.pick(&[200, 5_000, 100_000])),
+            numbering: Numbering::Consecutive,
+            chunks: r.pick(&[2, 1000]),
+            seed,
+            ..Config::default()
+        };
+        if verbose {
+            let faults: Vec<_> = senders.iter().map(|sender| sender.link.faults()).collect();
+            eprintln!("{config:#?}\n{faults:#?}");
+        }
+        Self {
+            now: 0,
+            senders,
+            memory: vec![Vec::new(); config.slots as usize],
+            reassembler: Reassembler::new(config).expect("bounds that fit"),
+            held: VecDeque::new(),
+            hold: r.pick(&[0, 10 * US, 5_000 * US]),
+            random: Random::new(seed, 51),
+            checksums: r.chance(900_000),
+            summary: Summary { seeds: 1, ..Summary::default() },
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<Summary, String> {
+        while let Some(next) = self.next_time() {
+            self.now = self.now.max(next);
+            self.step().map_err(|why| format!("at {} ns: {why}", self.now))?;
+        }
+        self.finish()?;
+        for stats in self.senders.iter().map(|sender| *sender.link.stats()) {
+            self.summary.packets += stats.sent;
+            self.summary.lost += stats.lost;
+            self.summary.duplicated += stats.duplicated;
+            self.summary.reordered += stats.reordered;
+            self.summary.corrupted += stats.corrupted;
+        }
+        self.summary.virtual_nanos = self.now;
+        Ok(self.summary)
+    }
+
+    fn next_time(&self) -> Option<u64> {
+        let sends = self.senders.iter().filter_map(Sender::next_send);
+        let arrivals = self.senders.iter().filter_map(|sender| sender.link.next_arrival());
+        let timeout = self.reassembler.next_timeout().map(|at| at.0);
+        let release = self.held.front().map(|&(at, _)| at);
+        sends.chain(arrivals).chain(timeout).chain(release).min()
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        while let Some(&(_, id)) = self.held.front().filter(|(at, _)| *at <= self.now) {
+            self.held.pop_front();
+            check(self.reassembler.release(id), || format!("{id:?} was not there to release"))?;
+        }
+        for n in 0..self.senders.len() {
+            if self.senders[n].next_send().is_some_and(|at| at <= self.now) {
+                self.senders[n].send(self.now);
+            }
+            while let Some(arrival) = self.senders[n].link.receive(self.now) {
+                if arrival.corrupted.is_none() || !self.checksums {
+                    self.arrive(n, &arrival.packet)?;
+                }
+            }
+        }
+        while let Some(expired) = self.reassembler.poll_expired(Time(self.now)) {
+            self.given_up(expired)?;
+        }
+        let config = self.reassembler.config();
+        check(self.reassembler.open_events() <= config.max_open, || "too many open events".into())?;
+        check(self.reassembler.touched_memory() <= config.memory, || "too much memory".into())
+    }
+
+    fn arrive(&mut self, n: usize, datagram: &[u8]) -> Result<(), String> {
+        let place = match self.reassembler.handle(Time(self.now), self.senders[n].address, datagram) {
+            Ok(place) => place,
+            Err(
+                Cause::Length
+                | Cause::Overlap
+                | Cause::BeyondEnd
+                | Cause::Version
+                | Cause::Short
+                | Cause::Empty,
+            ) if self.checksums => {
+                return Err("an honest segment is refused".into());
+            }
+            Err(_) => return Ok(()),
+        };
+        if let Some(evicted) = place.evicted {
+            self.given_up(evicted)?;
+        }
+        let memory = &mut self.memory[place.id.slot()];
+        if place.opened {
+            memory.clear();
+            memory.resize(place.length as usize, 0xee);
+        }
+        let end = place.offset as usize + place.payload.len();
+        memory[place.offset as usize..end].copy_from_slice(&datagram[place.payload.clone()]);
+        if place.opened {
+            self.set(place.name, None, Fate::Open)?;
+        }
+        if place.complete { self.complete(&place) } else { Ok(()) }
+    }
+
+    fn complete(&mut self, place: &Place) -> Result<(), String> {
+        self.set(place.name, Some(Fate::Open), Fate::Delivered)?;
+        let memory = &self.memory[place.id.slot()];
+        if self.checksums {
+            let sender = &self.senders[usize::from(place.name.data_id)];
+            check(sender.events[place.name.event as usize] == *memory, || {
+                format!("{place:?} is not what was sent")
+            })?;
+        }
+        self.summary.completions += 1;
+        self.summary.bytes += memory.len() as u64;
+        let until = self.now + self.random.below(self.hold + 1);
+        let until = self.held.back().map_or(until, |&(before, _)| before.max(until));
+        self.held.push_back((until, place.id));
+        Ok(())
+    }
+
+    fn given_up(&mut self, event: Incomplete) -> Result<(), String> {
+        check(event.received < event.length, || format!("{event:?} was complete"))?;
+        self.set(event.name, Some(Fate::Open), Fate::GivenUp)
+    }
+
+    /// Damaged names may be anybody's.
+    fn set(&mut self, name: Name, from: Option<Fate>, to: Fate) -> Result<(), String> {
+        if !self.checksums {
+            return Ok(());
+        }
+        let sender = self.senders.get_mut(usize::from(name.data_id)).ok_or("an unknown stream")?;
+        sender.first = sender.first.or(Some(name.event));
+        let before = sender.fates.insert(name.event, to);
+        check(before == from, || format!("{name:?} is {to:?} after {before:?}"))
+    }
+
+    fn finish(&self) -> Result<(), String> {
+        let counters = self.reassembler.counters();
+        let ended = counters.complete + counters.timed_out + counters.evicted + counters.abandoned;
+        check(counters.opened == ended, || {
+            format!("opened is not the sum of how events ended: {counters:?}")
+        })?;
+        let segments = counters.dropped_of_any_cause();
+        check(segments <= counters.segments, || format!("more dropped than came: {counters:?}"))?;
+        check(self.reassembler.touched_memory() == 0, || "memory is still taken".into())?;
+        if !self.checksums {
+            return Ok(());
+        }
+        let of =
+            |fate| self.senders.iter().flat_map(|s| s.fates.values()).filter(|&&f| f == fate).count() as u64;
+        check(of(Fate::Open) == 0, || "an event is neither delivered nor given up".into())?;
+        check(of(Fate::Delivered) == counters.complete, || {
+            format!("delivered is not {}", counters.complete)
+        })?;
+        check(of(Fate::GivenUp) == ended - counters.complete, || {
+            "given up is not the sum of its causes".into()
+        })?;
+        self.senders.iter().try_for_each(|sender| self.missing(sender))
+    }
+
+    /// Events of which no segment was placed.
+    fn missing(&self, sender: &Sender) -> Result<(), String> {
+        let sources: Vec<_> = self.reassembler.sources().collect();
+        let source = sources.iter().find(|source| source.address == sender.address);
+        let stream =
+            source.and_then(|source| source.streams().find(|stream| stream.data_id == sender.data_id));
+        let Some(stats) = stream else {
+            return check(sender.fates.is_empty(), || "a stream is not followed".into());
+        };
+        let first = sender.first.unwrap_or_default();
+        let gaps = (first..=stats.highest).filter(|event| !sender.fates.contains_key(event)).count() as u64;
+        check(stats.missing == gaps, || format!("{gaps} events are missing, not {}", stats.missing))?;
+        check(stats.seen == sender.fates.len() as u64, || format!("{} events were seen", sender.fates.len()))
+    }
+}
+
+fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(why()) }
+}
