@@ -10,6 +10,10 @@ mod mrsp_common;
 mod mrsp_layout;
 mod program;
 
+pub mod ejfat_lb;
+pub mod ejfat_reassembler;
+pub mod ejfat_uri;
+pub mod ejfat_wire;
 pub mod mrsp_builtin;
 pub mod mrsp_catalogue;
 pub mod mrsp_host;
@@ -30,6 +34,10 @@ pub type Target = fn(&[u8]);
 
 /// All targets by name.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("ejfat_lb", ejfat_lb::run),
+    ("ejfat_reassembler", ejfat_reassembler::run),
+    ("ejfat_uri", ejfat_uri::run),
+    ("ejfat_wire", ejfat_wire::run),
     ("mrsp_builtin", mrsp_builtin::run),
     ("mrsp_catalogue", mrsp_catalogue::run),
     ("mrsp_host", mrsp_host::run),
