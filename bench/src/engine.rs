@@ -1,4 +1,4 @@
-//! The protocol core by itself: what `naa bench` and `cargo bench -p naa-bench` both measure.
+//! The protocol core by itself, as `naa bench` measures it.
 
 use std::{hint::black_box, net::SocketAddr};
 

@@ -9,6 +9,7 @@
 
 mod child;
 mod cpu;
+mod ejfat;
 pub mod energy;
 pub mod engine;
 mod idle;
@@ -91,6 +92,11 @@ enum Command {
     /// what a program costs that waits for ten seconds.
     #[command(after_help = CAPI_EXAMPLES)]
     Capi(Options),
+    /// Measure EJFAT's data path
+    ///
+    /// The reassembler and the load balancer's tables in memory, beside copies of the same bytes.
+    #[command(after_help = EJFAT_EXAMPLES)]
+    Ejfat(Options),
     Layouts(Box<layouts::Args>),
     /// One end of a measurement
     #[command(hide = true)]
@@ -108,6 +114,15 @@ Examples:
 Each side is a process with a server of its own, which is another process, over the embedded provider on \
 loopback. Sides take turns; figures, spread and verdicts are as `naa bench --help` says. The functions are called as \
 from C, by pointers, but are part of this program: what a shared library adds is a jump.";
+
+const EJFAT_EXAMPLES: &str = "\
+Examples:
+  naa bench ejfat                        everything, in two minutes, on an idle machine
+  naa bench ejfat --json ejfat.json      the table for programs; - is standard output
+  naa bench ejfat --only reassembler     what has this in its name
+  naa bench ejfat --quick                a look in seconds, which is no verdict
+
+Times of one event or packet on one core; figures, spread and verdicts are as `naa bench --help` says.";
 
 const QUICK_REPEATS: u32 = 3;
 
@@ -129,6 +144,10 @@ impl Suite {
         Self { command: "naa bench capi", measures: measures::capi::all(), idle_seconds: [10.0, 2.0] }
     }
 
+    fn ejfat() -> Self {
+        Self { command: "naa bench ejfat", measures: measures::ejfat::all(), idle_seconds: [0.0; 2] }
+    }
+
     fn effort(&self, quick: bool) -> Effort {
         let [usual, short] = self.idle_seconds;
         if quick {
@@ -145,6 +164,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Some(Command::Side(side)) => side::run(side),
         Some(Command::Capi(options)) => bench(options, Suite::capi()),
+        Some(Command::Ejfat(options)) => bench(options, Suite::ejfat()),
         Some(Command::Layouts(args)) => layouts::run(args),
         None => bench(&args.options, Suite::network()),
     }

@@ -1,6 +1,7 @@
 //! What is measured, against what, and what it shall come to.
 
 pub(crate) mod capi;
+pub(crate) mod ejfat;
 
 use crate::{
     row::Target::{self, AtLeast, AtMost, Report},
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_rows_name_contenders() {
-        let all: Vec<_> = [all(), capi::all()].concat();
+        let all: Vec<_> = [all(), capi::all(), ejfat::all()].concat();
         let names: Vec<_> = all.iter().flat_map(Measure::names).collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
         for measure in all {

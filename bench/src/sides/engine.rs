@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fill::Fill;
 use crate::{
+    ejfat::{Forwarding, Reassembly},
     engine::{Codec, Copying, Icrc, Pair},
     side::{Effort, Measure, Work},
 };
@@ -21,6 +22,12 @@ pub(crate) enum What {
     Icrc,
     /// Copying so many bytes.
     Copy(usize),
+    /// An event of EJFAT.
+    Reassemble { bytes: usize, mtu: u16, shuffled: bool },
+    /// A packet of so many bytes by the load balancer's tables.
+    Forward(usize),
+    /// The same by an array.
+    Pick(usize),
 }
 
 pub(super) struct Engine {
@@ -43,6 +50,21 @@ impl Engine {
                 let icrc = Icrc::new().context("no flow")?;
                 Box::new(move || {
                     icrc.run();
+                    Some(())
+                })
+            }
+            What::Reassemble { bytes, mtu, shuffled } => {
+                let mut reassembly = Reassembly::new(bytes, mtu, shuffled).context("no segments")?;
+                Box::new(move || reassembly.run())
+            }
+            What::Forward(bytes) => {
+                let mut forwarding = Forwarding::new(bytes).context("the tables are too small")?;
+                Box::new(move || forwarding.forward())
+            }
+            What::Pick(bytes) => {
+                let mut forwarding = Forwarding::new(bytes).context("the tables are too small")?;
+                Box::new(move || {
+                    forwarding.pick();
                     Some(())
                 })
             }

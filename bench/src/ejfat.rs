@@ -1,0 +1,185 @@
+//! EJFAT's pure parts by themselves: the reassembler, and the load balancer's tables.
+
+use std::{
+    hint::black_box,
+    net::{IpAddr, Ipv4Addr},
+};
+
+use ejfat::{
+    Time,
+    lb::{self, Balancer, Epoch, Forward, LbId, Member, Rule, Rules, Tables},
+    reassembly::{Config, Reassembler},
+    segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments},
+    wire::{LbHeader, ReHeader},
+};
+
+/// Numbers that look random.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % end
+    }
+}
+
+/// Puts the same event together again and again, under another number each time.
+pub(crate) struct Reassembly {
+    reassembler: Reassembler,
+    datagrams: Vec<Vec<u8>>,
+    memory: Vec<u8>,
+    event: u64,
+}
+
+impl Reassembly {
+    /// `None` if there are no such segments.
+    pub(crate) fn new(bytes: usize, mtu: u16, shuffled: bool) -> Option<Self> {
+        let size = SegmentSize::of_mtu(mtu, IpVersion::V4).ok()?;
+        let name = EventName { tick: 0, event: 0, data_id: 0, entropy: 0 };
+        let segments = Segments::new(LbVersion::V2, size, name, bytes as u64).ok()?;
+        // As a worker gets them: without the load balancer's header.
+        let datagram = |segment: ejfat::segment::Segment| {
+            let mut datagram = segment.headers[LbHeader::LEN..].to_vec();
+            datagram.resize(ReHeader::LEN + segment.payload.len(), 0x5a);
+            datagram
+        };
+        let mut datagrams: Vec<_> = segments.map(datagram).collect();
+        if shuffled {
+            let numbers = &mut Numbers(1);
+            (1..datagrams.len()).for_each(|at| datagrams.swap(at, numbers.below(at + 1)));
+        }
+        let reassembler = Reassembler::new(Config::default()).ok()?;
+        Some(Self { reassembler, datagrams, memory: vec![0; bytes], event: 0 })
+    }
+
+    /// `None` if the event is not complete with its last segment.
+    pub(crate) fn run(&mut self) -> Option<()> {
+        self.event += 1;
+        let mut complete = None;
+        for datagram in &mut self.datagrams {
+            datagram[12..ReHeader::LEN].copy_from_slice(&self.event.to_be_bytes());
+            let place = self.reassembler.handle(Time(self.event), None, black_box(datagram)).ok()?;
+            let at = place.offset as usize;
+            self.memory[at..at + place.payload.len()].copy_from_slice(&datagram[place.payload]);
+            complete = place.complete.then_some(place.id);
+        }
+        black_box(&self.memory);
+        self.reassembler.release(complete?).then_some(())
+    }
+}
+
+const PACKETS: usize = 4096;
+const EPOCHS: u32 = 4;
+const SLOTS: usize = 512;
+
+fn address(last: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, (last >> 8) as u8, last as u8)
+}
+
+/// Eight load balancers with four epochs of 512 slots and 64 members each.
+fn rules() -> Option<Rules> {
+    let mut rules = Rules::default();
+    let numbers = &mut Numbers(2);
+    for lb in LbId::all() {
+        let n = usize::from(lb.get());
+        let mut add = |rule| rules.insert(rule, false).ok();
+        add(Rule::Destination { address: address(n + 1).into(), lb })?;
+        add(Rule::Source { lb, address: address(200).into() })?;
+        for id in 0..EPOCHS {
+            let (from, to) = (u64::from(id) << 40, (u64::from(id) + 1) << 40);
+            for ticks in lb::prefixes(from..to) {
+                add(Rule::Epoch { lb, ticks, epoch: Epoch::new(id) })?;
+            }
+            let members: Vec<_> = (0..SLOTS).map(|_| numbers.below(64) as u16).collect();
+            lb::calendar(lb, id, &members).into_iter().try_for_each(&mut add)?;
+        }
+        for id in 0..64 {
+            let address = address(1000 + usize::from(id)).into();
+            let forward = Forward { mac: None, address, port: 10_000, port_bits: 4, keep_lb_header: false };
+            add(Rule::Member { lb, ip: IpVersion::V4, id, member: Member::Forward(forward) })?;
+        }
+    }
+    Some(rules)
+}
+
+/// An IPv4 packet of so many bytes to a load balancer.
+fn packet(bytes: usize, numbers: &mut Numbers) -> Vec<u8> {
+    let select = ejfat::wire::Select::V2 { entropy: numbers.below(1 << 16) as u16 };
+    let tick = (numbers.below(EPOCHS as usize) as u64) << 40 | numbers.below(1 << 30) as u64;
+    let header = LbHeader { select, protocol: LbHeader::REASSEMBLY, tick };
+    let mut packet = vec![0x45, 0];
+    packet.extend((bytes as u16).to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    packet.extend(address(200).octets());
+    packet.extend(address(numbers.below(LbId::COUNT) + 1).octets());
+    packet.extend(40_000u16.to_be_bytes());
+    packet.extend(ejfat::wire::DATA_PORT.to_be_bytes());
+    packet.extend((bytes as u16 - 20).to_be_bytes());
+    packet.extend([0x12, 0x34]);
+    packet.extend(header.encode());
+    packet.resize(bytes, 0x5a);
+    packet
+}
+
+/// Packets that are copied to a buffer and looked up there.
+pub(crate) struct Forwarding {
+    balancer: Balancer,
+    packets: Vec<Vec<u8>>,
+    to: Vec<u8>,
+    next: usize,
+    members: [u16; SLOTS],
+}
+
+impl Forwarding {
+    /// `None` if the tables do not hold the rules.
+    pub(crate) fn new(bytes: usize) -> Option<Self> {
+        let balancer = Balancer::new(Tables::new(&rules()?).into(), 1);
+        let numbers = &mut Numbers(3);
+        let packets = (0..PACKETS).map(|_| packet(bytes, numbers)).collect();
+        Some(Self { balancer, packets, to: vec![0; bytes], next: 0, members: [0; SLOTS] })
+    }
+
+    fn copy(&mut self) {
+        self.next = (self.next + 1) % PACKETS;
+        self.to.copy_from_slice(&self.packets[self.next]);
+    }
+
+    /// By the tables. `None` if the packet is dropped.
+    pub(crate) fn forward(&mut self) -> Option<()> {
+        self.copy();
+        let forwarded = self.balancer.forward(black_box(&mut self.to)).ok()?;
+        matches!(black_box(forwarded).route.to.ip(), IpAddr::V4(_)).then_some(())
+    }
+
+    /// By an array.
+    pub(crate) fn pick(&mut self) {
+        self.copy();
+        let tick = usize::from(black_box(&self.to)[43]);
+        black_box(self.members[tick % SLOTS]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_complete() {
+        for (mtu, shuffled) in [(1500, false), (1500, true), (9000, true)] {
+            let mut reassembly = Reassembly::new(1 << 20, mtu, shuffled).unwrap();
+            for _ in 0..3 {
+                reassembly.run().unwrap();
+            }
+            assert!(reassembly.memory.iter().all(|&byte| byte == 0x5a));
+        }
+    }
+
+    #[test]
+    fn packets_are_forwarded() {
+        let mut forwarding = Forwarding::new(1500).unwrap();
+        for _ in 0..PACKETS {
+            forwarding.forward().unwrap();
+            forwarding.pick();
+        }
+    }
+}
