@@ -4,6 +4,7 @@ mod bench;
 mod call;
 mod demo;
 mod doctor;
+mod ejfat;
 mod functions;
 mod kernel_process;
 mod peer;
@@ -52,6 +53,7 @@ enum Command {
     Rping(rping::Args),
     Bench(bench::Args),
     Doctor(doctor::Args),
+    Ejfat(ejfat::Args),
     /// Print a shell completion script
     #[command(
         after_help = "Examples:\n  naa completions bash > ~/.local/share/bash-completion/completions/naa"
@@ -131,6 +133,7 @@ fn main() -> ExitCode {
         Command::Rping(args) => rping::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Ejfat(args) => ejfat::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man { command } => man(command.as_deref()),
     };

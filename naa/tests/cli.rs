@@ -353,7 +353,7 @@ fn pings_are_measured() {
 
 #[test]
 fn help_teaches() {
-    for command in ["demo", "serve", "call", "functions", "ping", "bench"] {
+    for command in ["demo", "serve", "call", "functions", "ping", "bench", "ejfat"] {
         let help = stdout_of(&[command, "--help"]);
         assert!(help.contains("Examples:") && help.contains(&format!("naa {command}")), "{help}");
     }

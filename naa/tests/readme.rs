@@ -8,7 +8,6 @@ use std::{
 const MARK: &str = "<!-- Run by naa/tests/readme.rs. -->\n```sh\n";
 /// Root in new namespaces needs no sudo, and what it makes below /run goes with them.
 const BEFORE: &str = "set -eu; ip link set lo up; mount -t tmpfs none /run; sudo() { \"$@\"; }\n";
-const AFTER: &str = "cmp README.md /tmp/README.md\nsha256sum README.md LICENSE-MIT\nkill $!\nwait\n";
 
 /// Whether this machine lets us have namespaces.
 fn has_namespaces() -> bool {
@@ -17,31 +16,45 @@ fn has_namespaces() -> bool {
     probe.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-#[test]
-fn offloading_between_namespaces() {
+/// What the marked commands and those after them print; `None` if this machine refuses namespaces.
+fn run(nth: usize, after: &str) -> Option<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let readme = std::fs::read_to_string(root.join("README.md")).expect("README.md");
-    let (_, rest) = readme.split_once(MARK).expect("the marked commands");
+    let rest = readme.split(MARK).nth(nth + 1).expect("the marked commands");
     let (commands, _) = rest.split_once("```").expect("their end");
     if !has_namespaces() {
         eprintln!("not run: this machine refuses `unshare -rnm` or has no iproute2");
-        return;
+        return None;
     }
     let folder = Path::new(env!("CARGO_BIN_EXE_naa")).parent().expect("a folder");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
-    let scratch = std::env::temp_dir().join(format!("naa-readme-{}", std::process::id()));
+    let scratch = std::env::temp_dir().join(format!("naa-readme-{nth}-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).expect("a folder");
-    let script = format!("{BEFORE}{commands}{AFTER}").replace("/tmp/", &format!("{}/", scratch.display()));
+    let script = format!("{BEFORE}{commands}{after}").replace("/tmp/", &format!("{}/", scratch.display()));
     let mut shell = Command::new("unshare");
     shell.args(["-rnm", "--pid", "--fork", "--kill-child", "bash", "-c", &script]);
     let output = shell.env("PATH", path).current_dir(root).output().expect("unshare runs");
     let _ = std::fs::remove_dir_all(&scratch);
     let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}\n{wrong}");
+    Some((said.into_owned(), wrong.into_owned()))
+}
+
+#[test]
+fn offloading_between_namespaces() {
+    let after = "cmp README.md /tmp/README.md\nsha256sum README.md LICENSE-MIT\nkill $!\nwait\n";
+    let Some((said, wrong)) = run(0, after) else { return };
     // naa's digests and sha256sum's.
     for file in ["  README.md", "  LICENSE-MIT"] {
         let lines: Vec<_> = said.lines().filter(|line| line.ends_with(file)).collect();
         assert!(matches!(lines[..], [ours, theirs] if ours == theirs), "{lines:?}\n{wrong}");
     }
     assert!(said.contains("1000 calls of 64 B to 10.99.0.2:12345"), "{said}");
+}
+
+#[test]
+fn streaming_events() {
+    let after = "cmp README.md /tmp/events/4321-0\ncmp LICENSE-MIT /tmp/events/4321-1\n";
+    let Some((said, _)) = run(1, after) else { return };
+    assert!(said.contains("2 events to 127.0.0.1:19522"), "{said}");
 }

@@ -62,8 +62,6 @@ const CHECKS: &[Step] = &[
     ),
     Step::new("test", Cargo, &["test", "--workspace", "--release"]).needs(User::Capi),
     Step::new("build", Cargo, &["build", "--workspace", "--release"]),
-    Step::new("fuzz-seeds", Cargo, &["test", "--release", "--manifest-path", "fuzz/Cargo.toml"])
-        .needs(User::Fuzz),
     Step::new("loom", Xtask, &["loom"]),
     Step::new("deny", Cargo, &["deny", "check"]),
 ];
@@ -82,6 +80,9 @@ const SHORT: &[Step] = &[
 ];
 
 const LONG: &[Step] = &[
+    // The fuzz step runs the seeds too; this does without libFuzzer.
+    Step::new("fuzz-seeds", Cargo, &["test", "--release", "--manifest-path", "fuzz/Cargo.toml"])
+        .needs(User::Fuzz),
     Step::new("sim", Xtask, &["sim", "--seeds", "10000"]),
     Step::new("hostile", Xtask, &["hostile"]),
     Step::new("demo", Naa, &["demo", "--full"]),

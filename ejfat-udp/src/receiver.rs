@@ -1,0 +1,173 @@
+//! Receives events.
+
+use std::{
+    fmt, io,
+    io::IoSliceMut,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    time::{Duration, Instant},
+};
+
+use ejfat::{
+    Time,
+    reassembly::{Config, Incomplete, Name, Reassembler},
+};
+use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
+use crate::{Arena, Error, socket};
+
+/// The longest datagram, merged or not, is shorter than an IP packet can be.
+const BUFFER: usize = 1 << 16;
+/// Batches of one socket before the others have their turn.
+const TURNS: usize = 16;
+
+/// Where to listen, and what to keep.
+#[derive(Clone, Debug)]
+pub struct ReceiverConfig {
+    /// Each in a UDP port of its own.
+    pub listen: Vec<SocketAddr>,
+    /// Of each socket; `None`: the system's.
+    pub buffer: Option<usize>,
+    /// The sender's address tells events apart. Off behind a load balancer, which puts its own.
+    pub by_source: bool,
+    pub reassembly: Config,
+}
+
+/// A complete event.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    pub name: Name,
+    pub from: Option<IpAddr>,
+    pub bytes: &'a [u8],
+}
+
+/// Reassembles what arrives at some ports.
+pub struct Receiver {
+    sockets: Vec<(UdpSocket, UdpSocketState)>,
+    by_source: bool,
+    reassembler: Reassembler,
+    arena: Arena,
+    buffers: Vec<u8>,
+    metas: [RecvMeta; BATCH_SIZE],
+    began: Instant,
+}
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("reassembler", &self.reassembler).finish_non_exhaustive()
+    }
+}
+
+impl Receiver {
+    pub fn new(config: ReceiverConfig) -> Result<Self, Error> {
+        let open = |&at: &SocketAddr| {
+            let socket = socket::bound(at, config.buffer, None)?;
+            let state = UdpSocketState::new((&socket).into()).map_err(Error::io("prepare a UDP socket"))?;
+            Ok((socket, state))
+        };
+        let sockets = config.listen.iter().map(open).collect::<Result<Vec<_>, Error>>()?;
+        Ok(Self {
+            sockets,
+            by_source: config.by_source,
+            arena: Arena::new(&config.reassembly)?,
+            reassembler: Reassembler::new(config.reassembly)?,
+            buffers: vec![0; BUFFER * BATCH_SIZE],
+            metas: [RecvMeta::default(); BATCH_SIZE],
+            began: Instant::now(),
+        })
+    }
+
+    /// The addresses, with the ports the system chose for 0.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.sockets.iter().map(|(socket, _)| socket.local_addr()).collect()
+    }
+
+    pub fn reassembler(&self) -> &Reassembler {
+        &self.reassembler
+    }
+
+    /// Sleeps until something arrives, an event times out, or `most` passes. What arrived by then is reassembled: each
+    /// complete event goes to `deliver`, and its memory is free again when that returns; each one given up to `lost`.
+    pub fn poll(
+        &mut self,
+        most: Duration,
+        mut deliver: impl FnMut(Event<'_>),
+        mut lost: impl FnMut(Incomplete),
+    ) -> Result<(), Error> {
+        let now = self.now();
+        let due = self.reassembler.next_timeout().map(|at| Duration::from_nanos(at.0.saturating_sub(now.0)));
+        self.wait(due.map_or(most, |due| due.min(most)))?;
+        for socket in 0..self.sockets.len() {
+            let mut turns = 0;
+            while turns < TURNS && self.receive(socket, &mut deliver, &mut lost)? {
+                turns += 1;
+            }
+        }
+        let now = self.now();
+        while let Some(expired) = self.reassembler.poll_expired(now) {
+            self.arena.release(expired.id.slot());
+            lost(expired);
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Time {
+        Time(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn wait(&self, most: Duration) -> Result<(), Error> {
+        let mut fds: Vec<_> =
+            self.sockets.iter().map(|(socket, _)| PollFd::new(socket, PollFlags::IN)).collect();
+        let most = Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
+        match poll(&mut fds, Some(&most)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(Error::io("wait for segments")(error.into())),
+        }
+    }
+
+    /// One batch; false if there was none.
+    fn receive(
+        &mut self,
+        socket: usize,
+        deliver: &mut impl FnMut(Event<'_>),
+        lost: &mut impl FnMut(Incomplete),
+    ) -> Result<bool, Error> {
+        let now = self.now();
+        let (socket, state) = &self.sockets[socket];
+        let mut buffers = self.buffers.chunks_exact_mut(BUFFER);
+        let mut pieces: [IoSliceMut<'_>; BATCH_SIZE] =
+            std::array::from_fn(|_| IoSliceMut::new(buffers.next().expect("one for each")));
+        let received = match state.recv(socket.into(), &mut pieces, &mut self.metas) {
+            Ok(received) => received,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Ok(false);
+            }
+            Err(error) => return Err(Error::io("receive segments")(error)),
+        };
+        for (meta, buffer) in self.metas[..received].iter().zip(self.buffers.chunks_exact(BUFFER)) {
+            let from = self.by_source.then(|| meta.addr.ip());
+            if meta.len == 0 {
+                // Not even a header: it is counted.
+                let _ = self.reassembler.handle(now, from, &[]);
+            }
+            for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
+                let Ok(place) = self.reassembler.handle(now, from, datagram) else { continue };
+                if let Some(evicted) = place.evicted {
+                    self.arena.release(evicted.id.slot());
+                    lost(evicted);
+                }
+                self.arena.place(&place, &datagram[place.payload.clone()]);
+                if place.complete {
+                    let bytes = self.arena.bytes(place.id.slot(), place.length as usize);
+                    deliver(Event { name: place.name, from, bytes });
+                    self.reassembler.release(place.id);
+                    self.arena.release(place.id.slot());
+                }
+            }
+        }
+        Ok(received > 0)
+    }
+}

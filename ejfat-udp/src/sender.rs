@@ -1,0 +1,187 @@
+//! Sends events.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use ejfat::{
+    segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments, Ticks},
+    wire::{LbHeader, ReHeader, SyncHeader},
+};
+use quinn_udp::{Transmit, UdpSocketState};
+
+use crate::{Error, Pace, socket};
+
+/// The most one system call takes.
+const MOST: usize = 65_000;
+const UDP_HEADER: usize = 8;
+
+/// How to send.
+#[derive(Clone, Debug)]
+pub struct SenderConfig {
+    /// A load balancer's data address, or a worker's.
+    pub to: SocketAddr,
+    /// Of the path, in bytes with IP header.
+    pub mtu: u16,
+    pub version: LbVersion,
+    pub data_id: u16,
+    /// Events go round sockets, of different source ports: routers and NICs spread flows by them.
+    pub sockets: usize,
+    /// Of each socket; `None`: the system's.
+    pub buffer: Option<usize>,
+    /// Bits per second on the wire, IP header and all; `None`: as fast as it goes.
+    pub rate: Option<f64>,
+}
+
+impl SenderConfig {
+    pub fn new(to: SocketAddr) -> Self {
+        let (mtu, version) = (1500, LbVersion::V2);
+        Self { to, mtu, version, data_id: 0, sockets: 4, buffer: None, rate: None }
+    }
+}
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    pub events: u64,
+    pub segments: u64,
+    /// Payload.
+    pub bytes: u64,
+}
+
+/// Cuts events and sends them.
+#[derive(Debug)]
+pub struct Sender {
+    config: SenderConfig,
+    size: SegmentSize,
+    ip_header: usize,
+    sockets: Vec<(UdpSocket, UdpSocketState)>,
+    turn: usize,
+    ticks: Ticks,
+    pace: Pace,
+    batch: Vec<u8>,
+    sent: Sent,
+}
+
+impl Sender {
+    pub fn new(config: SenderConfig) -> Result<Self, Error> {
+        let (ip, any): (_, IpAddr) = match config.to {
+            SocketAddr::V4(_) => (IpVersion::V4, Ipv4Addr::UNSPECIFIED.into()),
+            SocketAddr::V6(_) => (IpVersion::V6, Ipv6Addr::UNSPECIFIED.into()),
+        };
+        let size = SegmentSize::of_mtu(config.mtu, ip)?;
+        let open = |_| {
+            let socket = socket::bound(SocketAddr::new(any, 0), None, config.buffer)?;
+            socket.connect(config.to).map_err(Error::io(format!("reach {}", config.to)))?;
+            let state = UdpSocketState::new((&socket).into()).map_err(Error::io("prepare a UDP socket"))?;
+            // `wait` is the socket's own.
+            socket.set_nonblocking(false).map_err(Error::io("prepare a UDP socket"))?;
+            Ok((socket, state))
+        };
+        let sockets = (0..config.sockets.max(1)).map(open).collect::<Result<Vec<_>, Error>>()?;
+        Ok(Self {
+            size,
+            ip_header: ip.header().into(),
+            sockets,
+            turn: 0,
+            ticks: Ticks::default(),
+            pace: Pace::new(config.rate),
+            batch: Vec::with_capacity(MOST + usize::from(u16::MAX)),
+            sent: Sent::default(),
+            config,
+        })
+    }
+
+    /// Sends an event under a number; `entropy` chooses the worker's UDP port and should be random. Blocks while the
+    /// pace or the socket wants. Returns the tick.
+    pub fn send(&mut self, event: u64, entropy: u16, bytes: &[u8]) -> Result<u64, Error> {
+        let tick = self.ticks.next(unix().as_micros() as u64);
+        let name = EventName { tick, event, data_id: self.config.data_id, entropy };
+        let segments = Segments::new(self.config.version, self.size, name, bytes.len() as u64)?;
+        let packet = LbHeader::LEN + ReHeader::LEN + usize::from(self.size.bytes());
+        let on_wire = packet + UDP_HEADER + self.ip_header;
+        let turn = self.turn;
+        self.turn = (turn + 1) % self.sockets.len();
+        let at_once =
+            self.sockets[turn].1.max_gso_segments().min(MOST / packet).min(self.pace.at_once(on_wire));
+        let (mut in_batch, count) = (0, segments.len());
+        for (at, segment) in segments.enumerate() {
+            self.batch.extend_from_slice(&segment.headers);
+            self.batch.extend_from_slice(&bytes[segment.payload]);
+            in_batch += 1;
+            if in_batch == at_once.max(1) || at + 1 == count {
+                self.pace.wait(self.batch.len() + in_batch * (UDP_HEADER + self.ip_header));
+                self.flush(turn, packet)?;
+                in_batch = 0;
+            }
+        }
+        self.sent.events += 1;
+        self.sent.segments += count as u64;
+        self.sent.bytes += bytes.len() as u64;
+        Ok(tick)
+    }
+
+    fn flush(&mut self, turn: usize, packet: usize) -> Result<(), Error> {
+        let (socket, state) = &self.sockets[turn];
+        let segment_size = (self.batch.len() > packet).then_some(packet);
+        let transmit = Transmit {
+            destination: self.config.to,
+            ecn: None,
+            contents: &self.batch,
+            segment_size,
+            src_ip: None,
+        };
+        let sent = loop {
+            match state.try_send(socket.into(), &transmit) {
+                // The port is closed, as ICMP told of an earlier packet: nobody listens yet, or any more.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => break Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        self.batch.clear();
+        sent.map_err(Error::io(format!("send to {}", self.config.to)))
+    }
+
+    pub fn sent(&self) -> Sent {
+        self.sent
+    }
+}
+
+/// Tells a control plane which tick it is. About once a second is right.
+#[derive(Debug)]
+pub struct SyncSender {
+    socket: UdpSocket,
+    source: u32,
+    to: SocketAddr,
+}
+
+impl SyncSender {
+    pub fn new(to: SocketAddr, source: u32) -> Result<Self, Error> {
+        let any: IpAddr =
+            if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        Ok(Self { socket: socket::bound(SocketAddr::new(any, 0), None, None)?, source, to })
+    }
+
+    pub fn send(&self) -> Result<(), Error> {
+        let now = unix();
+        let sync = SyncHeader {
+            source: self.source,
+            tick: now.as_micros() as u64,
+            ticks_per_second: 1_000_000,
+            unix_nanos: now.as_nanos() as u64,
+        };
+        match self.socket.send_to(&sync.encode(), self.to) {
+            Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => {
+                Err(Error::io(format!("send to {}", self.to))(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn unix() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

@@ -1,0 +1,43 @@
+//! A line of statistics each second, where somebody looks.
+
+use std::{
+    io::{IsTerminal, stderr},
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Of standard error; nothing if that is no terminal.
+pub(super) struct Line {
+    bar: Option<ProgressBar>,
+    next: Instant,
+}
+
+impl Line {
+    pub(super) fn new(quiet: bool) -> Self {
+        let bar = (!quiet && stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::new_spinner();
+            bar.set_style(ProgressStyle::with_template("{msg}").expect("a template"));
+            bar
+        });
+        Self { bar, next: Instant::now() }
+    }
+
+    pub(super) fn tell(&mut self, text: impl FnOnce() -> String) {
+        let Some(bar) = &self.bar else { return };
+        let now = Instant::now();
+        if now >= self.next {
+            bar.set_message(text());
+            bar.tick();
+            self.next = now + Duration::from_secs(1);
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
