@@ -3,14 +3,19 @@
 
 use std::{ffi::c_void, ptr, slice};
 
-use ejfat::reassembly::{Config, Place};
+use ejfat::reassembly::{Config, EventId, Place};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::param::page_size;
 
 use crate::Error;
 
-const PAGE: usize = 4096;
+/// Pages of a slot up to here may stay for the next event, however many there are.
+const SMALL: usize = 256 << 10;
 
 /// Slots of a [`Reassembler`](ejfat::reassembly::Reassembler)'s events.
+///
+/// Pages of events that are over stay for the next ones: at most half of [`Config::memory`], and what small events need.
+/// So with what the reassembler bounds, pages take about one and a half times that.
 #[derive(Debug)]
 pub struct Arena {
     at: *mut u8,
@@ -18,9 +23,10 @@ pub struct Arena {
     stride: usize,
     /// Bytes at the beginning of each slot that pages may back.
     touched: Vec<usize>,
-    in_use: Vec<bool>,
-    /// Of all slots, and the most.
+    in_use: Vec<Option<EventId>>,
+    /// Of all slots, and of those that are not in use.
     total: usize,
+    idle: usize,
     most: usize,
 }
 
@@ -30,7 +36,7 @@ unsafe impl Send for Arena {}
 impl Arena {
     pub fn new(config: &Config) -> Result<Self, Error> {
         let (slots, bytes) = (config.slots, config.max_event);
-        let stride = (bytes as usize).next_multiple_of(PAGE);
+        let stride = (bytes as usize).next_multiple_of(page_size());
         let too_large = Error::AddressSpace { slots, bytes };
         let len =
             stride.checked_mul(slots as usize).filter(|&len| len <= isize::MAX as usize).ok_or(too_large)?;
@@ -40,14 +46,11 @@ impl Arena {
         let at = at.map_err(|error| Error::io(format!("reserve {len} bytes for events"))(error.into()))?;
         let slots = slots as usize;
         let most = usize::try_from(config.memory).unwrap_or(usize::MAX);
-        Ok(Self {
-            at: at.cast(),
-            stride,
-            touched: vec![0; slots],
-            in_use: vec![false; slots],
-            total: 0,
-            most,
-        })
+        let (touched, in_use) = (vec![0; slots], vec![None; slots]);
+        let arena = Self { at: at.cast(), stride, touched, in_use, total: 0, idle: 0, most };
+        // SAFETY: the mapping made above. A huge page would be backed for one byte; kernels without them refuse.
+        let _ = unsafe { madvise(at, len, Advice::LinuxNoHugepage) };
+        Ok(arena)
     }
 
     /// Carries a command out: the one copy of a received byte.
@@ -58,12 +61,14 @@ impl Arena {
         let (slot, offset) = (place.id.slot(), place.offset as usize);
         let end = offset.checked_add(payload.len()).filter(|&end| end <= self.stride);
         let end = end.expect("inside the slot");
-        self.in_use[slot] = true;
+        if self.in_use[slot] != Some(place.id) {
+            self.begin(slot, place.id);
+        }
         if end > self.touched[slot] {
             self.total += end - self.touched[slot];
             self.touched[slot] = end;
-            if self.total > self.most {
-                self.give_back();
+            if self.total > self.most && self.idle > 0 {
+                self.trim_idle();
             }
         }
         // SAFETY: the slot is inside the mapping, which nothing else refers to while `self` is borrowed.
@@ -86,26 +91,40 @@ impl Arena {
         unsafe { slice::from_raw_parts(self.at.add(slot * self.stride), len) }
     }
 
-    /// The event in a slot is over. Its pages stay for the next one, as long as there are few enough.
-    pub fn release(&mut self, slot: usize) {
-        self.in_use[slot] = false;
+    /// An event is over. Its pages stay for the next one, as long as there are few enough.
+    pub fn release(&mut self, id: EventId) {
+        if self.in_use[id.slot()] == Some(id) {
+            self.in_use[id.slot()] = None;
+            self.idle += self.touched[id.slot()];
+        }
+    }
+
+    /// Another event has the slot, and with it pages of the one before.
+    fn begin(&mut self, slot: usize, id: EventId) {
+        if self.in_use[slot].replace(id).is_none() {
+            self.idle -= self.touched[slot];
+        }
+        if self.touched[slot] > SMALL && self.total > self.most / 2 {
+            self.trim(slot);
+        }
     }
 
     /// Gives the pages of unused slots back to the system.
-    fn give_back(&mut self) {
+    fn trim_idle(&mut self) {
         for slot in 0..self.touched.len() {
-            let len = self.touched[slot];
-            if !self.in_use[slot] && len > 0 {
-                // SAFETY: inside the mapping, and nothing refers to the slot.
-                let given =
-                    unsafe { madvise(self.slot(slot), len.next_multiple_of(PAGE), Advice::LinuxDontNeed) };
-                // It cannot fail on a mapping of ours; if it does, the pages stay.
-                if given.is_ok() {
-                    self.touched[slot] = 0;
-                    self.total -= len;
-                }
+            if self.in_use[slot].is_none() && self.touched[slot] > 0 {
+                self.idle -= self.touched[slot];
+                self.trim(slot);
             }
         }
+    }
+
+    fn trim(&mut self, slot: usize) {
+        let len = self.touched[slot].next_multiple_of(page_size());
+        // SAFETY: inside the mapping, and nothing refers to the slot's bytes.
+        let trimmed = unsafe { madvise(self.slot(slot), len, Advice::LinuxDontNeed) };
+        debug_assert!(trimmed.is_ok(), "it cannot fail on a mapping of ours that is not locked");
+        self.total -= std::mem::take(&mut self.touched[slot]);
     }
 
     fn slot(&self, slot: usize) -> *mut c_void {

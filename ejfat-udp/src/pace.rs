@@ -5,8 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Shorter pauses are spun: a sleep takes 60 us.
-const SLEEP: Duration = Duration::from_micros(100);
+/// Shorter pauses are spun: a sleep takes that much longer than it should.
+const SLEEP: Duration = Duration::from_micros(60);
+/// Packets of so long go at once, so that most of the time between can be slept.
+const TRAIN: f64 = 500e-6;
 /// What was not sent in time is not made up for beyond this.
 const BURST: Duration = Duration::from_millis(1);
 
@@ -23,10 +25,10 @@ impl Pace {
         Self { bits_per_second, next: Instant::now() }
     }
 
-    /// Packets of so many bytes that may go at once: those of 100 us, so that a burst is short.
+    /// Packets of so many bytes that may go at once.
     pub fn at_once(&self, packet: usize) -> usize {
         let bits = self.bits_per_second.unwrap_or(f64::INFINITY);
-        ((bits * 100e-6 / (packet as f64 * 8.0)) as usize).max(1)
+        ((bits * TRAIN / (packet as f64 * 8.0)) as usize).max(1)
     }
 
     /// Waits until these bytes, with their headers, may go.
@@ -42,6 +44,7 @@ impl Pace {
             now = Instant::now();
         }
         let lag = now.duration_since(self.next).min(BURST);
-        self.next = now - lag + Duration::from_secs_f64(bytes as f64 * 8.0 / bits);
+        let time = Duration::try_from_secs_f64(bytes as f64 * 8.0 / bits).unwrap_or(Duration::MAX);
+        self.next = (now - lag).checked_add(time).unwrap_or(now);
     }
 }

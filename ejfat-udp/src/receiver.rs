@@ -15,7 +15,9 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
+    param::page_size,
 };
+use socket2::SockRef;
 
 use crate::{Arena, Error, socket};
 
@@ -62,7 +64,9 @@ impl fmt::Debug for Receiver {
 }
 
 impl Receiver {
-    pub fn new(config: ReceiverConfig) -> Result<Self, Error> {
+    pub fn new(mut config: ReceiverConfig) -> Result<Self, Error> {
+        config.reassembly.page = u32::try_from(page_size()).unwrap_or(u32::MAX);
+        let reassembler = Reassembler::new(config.reassembly)?;
         let open = |&at: &SocketAddr| {
             let socket = socket::bound(at, config.buffer, None)?;
             let state = UdpSocketState::new((&socket).into()).map_err(Error::io("prepare a UDP socket"))?;
@@ -72,8 +76,8 @@ impl Receiver {
         Ok(Self {
             sockets,
             by_source: config.by_source,
-            arena: Arena::new(&config.reassembly)?,
-            reassembler: Reassembler::new(config.reassembly)?,
+            arena: Arena::new(reassembler.config())?,
+            reassembler,
             buffers: vec![0; BUFFER * BATCH_SIZE],
             metas: [RecvMeta::default(); BATCH_SIZE],
             began: Instant::now(),
@@ -83,6 +87,11 @@ impl Receiver {
     /// The addresses, with the ports the system chose for 0.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         self.sockets.iter().map(|(socket, _)| socket.local_addr()).collect()
+    }
+
+    /// Bytes of a socket's receive buffer, as the system granted it: half of what it tells is its own overhead.
+    pub fn buffer(&self) -> io::Result<usize> {
+        self.sockets.first().map_or(Ok(0), |(socket, _)| Ok(SockRef::from(socket).recv_buffer_size()? / 2))
     }
 
     pub fn reassembler(&self) -> &Reassembler {
@@ -97,45 +106,41 @@ impl Receiver {
         mut deliver: impl FnMut(Event<'_>),
         mut lost: impl FnMut(Incomplete),
     ) -> Result<(), Error> {
-        let now = self.now();
+        let now = clock(self.began);
         let due = self.reassembler.next_timeout().map(|at| Duration::from_nanos(at.0.saturating_sub(now.0)));
-        self.wait(due.map_or(most, |due| due.min(most)))?;
-        for socket in 0..self.sockets.len() {
+        let ready = self.wait(due.map_or(most, |due| due.min(most)))?;
+        for socket in ready {
             let mut turns = 0;
-            while turns < TURNS && self.receive(socket, &mut deliver, &mut lost)? {
+            while turns < TURNS && self.receive(socket, &mut deliver)? {
                 turns += 1;
             }
         }
-        let now = self.now();
-        while let Some(expired) = self.reassembler.poll_expired(now) {
-            self.arena.release(expired.id.slot());
-            lost(expired);
+        let now = clock(self.began);
+        while let Some(incomplete) = self.reassembler.poll_given_up(now) {
+            self.arena.release(incomplete.id);
+            lost(incomplete);
         }
         Ok(())
     }
 
-    fn now(&self) -> Time {
-        Time(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    fn wait(&self, most: Duration) -> Result<(), Error> {
+    /// The sockets that have something.
+    fn wait(&self, most: Duration) -> Result<Vec<usize>, Error> {
         let mut fds: Vec<_> =
             self.sockets.iter().map(|(socket, _)| PollFd::new(socket, PollFlags::IN)).collect();
         let most = Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
         match poll(&mut fds, Some(&most)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => {
+                let has = |(at, fd): (usize, &PollFd<'_>)| (!fd.revents().is_empty()).then_some(at);
+                Ok(fds.iter().enumerate().filter_map(has).collect())
+            }
+            Err(Errno::INTR) => Ok(Vec::new()),
             Err(error) => Err(Error::io("wait for segments")(error.into())),
         }
     }
 
     /// One batch; false if there was none.
-    fn receive(
-        &mut self,
-        socket: usize,
-        deliver: &mut impl FnMut(Event<'_>),
-        lost: &mut impl FnMut(Incomplete),
-    ) -> Result<bool, Error> {
-        let now = self.now();
+    fn receive(&mut self, socket: usize, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
+        let mut now = clock(self.began);
         let (socket, state) = &self.sockets[socket];
         let mut buffers = self.buffers.chunks_exact_mut(BUFFER);
         let mut pieces: [IoSliceMut<'_>; BATCH_SIZE] =
@@ -155,19 +160,21 @@ impl Receiver {
             }
             for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
                 let Ok(place) = self.reassembler.handle(now, from, datagram) else { continue };
-                if let Some(evicted) = place.evicted {
-                    self.arena.release(evicted.id.slot());
-                    lost(evicted);
-                }
                 self.arena.place(&place, &datagram[place.payload.clone()]);
                 if place.complete {
                     let bytes = self.arena.bytes(place.id.slot(), place.length as usize);
                     deliver(Event { name: place.name, from, bytes });
                     self.reassembler.release(place.id);
-                    self.arena.release(place.id.slot());
+                    self.arena.release(place.id);
+                    // Whoever took it may have taken long.
+                    now = clock(self.began);
                 }
             }
         }
         Ok(received > 0)
     }
+}
+
+fn clock(began: Instant) -> Time {
+    Time(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }

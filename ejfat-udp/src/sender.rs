@@ -11,6 +11,7 @@ use ejfat::{
     wire::{LbHeader, ReHeader, SyncHeader},
 };
 use quinn_udp::{Transmit, UdpSocketState};
+use rustix::io::Errno;
 
 use crate::{Error, Pace, socket};
 
@@ -124,30 +125,44 @@ impl Sender {
     }
 
     fn flush(&mut self, turn: usize, packet: usize) -> Result<(), Error> {
-        let (socket, state) = &self.sockets[turn];
-        let segment_size = (self.batch.len() > packet).then_some(packet);
-        let transmit = Transmit {
-            destination: self.config.to,
-            ecn: None,
-            contents: &self.batch,
-            segment_size,
-            src_ip: None,
-        };
-        let sent = loop {
-            match state.try_send(socket.into(), &transmit) {
-                // The port is closed, as ICMP told of an earlier packet: nobody listens yet, or any more.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => break Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other,
-            }
-        };
+        let mut sent = self.transmit(turn, &self.batch, packet);
+        if self.batch.len() > packet && sent.as_ref().is_err_and(refuses_trains) {
+            // An interface that cannot checksum; from now on the socket is asked for no more of them.
+            sent = self.batch.chunks(packet).try_for_each(|one| self.transmit(turn, one, packet));
+        }
         self.batch.clear();
-        sent.map_err(Error::io(format!("send to {}", self.config.to)))
+        let (to, mtu) = (self.config.to, self.config.mtu);
+        sent.map_err(Error::io(format!("send packets of {mtu} bytes to {to}")))
+    }
+
+    fn transmit(&self, turn: usize, contents: &[u8], packet: usize) -> io::Result<()> {
+        let (socket, state) = &self.sockets[turn];
+        let segment_size = (contents.len() > packet).then_some(packet);
+        let transmit =
+            Transmit { destination: self.config.to, ecn: None, contents, segment_size, src_ip: None };
+        let mut refused = 0;
+        loop {
+            match state.try_send(socket.into(), &transmit) {
+                // ICMP told of an earlier packet that nobody listens; this one was not sent.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    refused += 1;
+                    if refused > 2 {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
     }
 
     pub fn sent(&self) -> Sent {
         self.sent
     }
+}
+
+fn refuses_trains(error: &io::Error) -> bool {
+    [Errno::IO, Errno::INVAL].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Tells a control plane which tick it is. About once a second is right.

@@ -76,16 +76,16 @@ fn pages_of_events_that_are_over_are_given_back() {
         let datagram = [&header.encode()[..], &vec![7; 1 << 19]].concat();
         let place = reassembler.handle(Time(0), None, &datagram).unwrap();
         arena.place(&place, &datagram[ReHeader::LEN..]);
-        place.id.slot()
+        place.id
     };
-    let slots: Vec<_> = (0..6).map(|event| open(event, &mut arena)).collect();
+    let ids: Vec<_> = (0..6).map(|event| open(event, &mut arena)).collect();
     assert_eq!(arena.touched(), 3 << 20);
-    for &slot in &slots[..5] {
-        arena.release(slot);
+    for &id in &ids[..5] {
+        arena.release(id);
     }
     let next = open(6, &mut arena);
     assert_eq!(arena.touched(), 1 << 20, "of the two events that are open");
-    for (slot, byte) in [(slots[0], 0), (slots[5], 7), (next, 7)] {
-        assert!(arena.bytes(slot, 1 << 19).iter().all(|&found| found == byte));
+    for (id, byte) in [(ids[0], 0), (ids[5], 7), (next, 7)] {
+        assert!(arena.bytes(id.slot(), 1 << 19).iter().all(|&found| found == byte));
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! `ejfats` speaks TLS. Programs find it in the environment variable EJFAT_URI. It is read as liberally as E2SAR and
 //! udplbd write it: with ports or ranges of ports or without, IPv6 with or without brackets, several `sync`, `&` where
-//! `?` should be, percent-encoding, keys unknown here. It is written in one way, which both understand.
+//! `?` should be, percent-encoding, keys unknown here. It is written in one way.
 
 mod percent;
 

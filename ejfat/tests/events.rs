@@ -85,19 +85,19 @@ fn never_with_a_segment_missing() {
 fn any_pieces() {
     for seed in 0..seeds() {
         let random = &mut Random::new(seed, 2);
-        let length = random.range(1..=5_000) as u32;
+        let length = random.range(1..=60_000) as u32;
         let mut event = vec![0; length as usize];
         random.fill(&mut event);
         let mut worker = Worker::new(Config { chunks: random.range(1..=3) as u32, ..Config::default() });
         let mut have = vec![false; length as usize];
-        let stride = random.range(1..=100) as u32;
+        let stride = random.range(1..=900) as u32;
         for _ in 0..random.range(1..=2_000) {
             let (offset, len) = if random.chance(800_000) {
                 let offset = random.below(length.div_ceil(stride).into()) as u32 * stride;
                 (offset, stride.min(length - offset))
             } else {
                 let offset = random.below(length.into()) as u32;
-                (offset, random.range(1..=u64::from(length - offset).min(150)) as u32)
+                (offset, random.range(1..=u64::from(length - offset).min(1_000)) as u32)
             };
             let range = offset as usize..(offset + len) as usize;
             let there = have[range.clone()].iter().filter(|&&there| there).count();

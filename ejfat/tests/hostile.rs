@@ -8,7 +8,7 @@ use common::{NOW, Worker, segment};
 use ejfat::{
     Time,
     reassembly::{Cause, Config, Reassembler},
-    wire::{ReHeader, Versions},
+    wire::{LbHeader, ReHeader, Select, Versions},
 };
 use simnet::Random;
 
@@ -86,9 +86,9 @@ fn changing_lengths_and_overlaps_complete_nothing() {
             segment(1, 8, 24, &[4; 7]),
         ],
     );
-    use Cause::{Duplicate, Length, Overlap};
+    use Cause::{Conflict, Duplicate, Overlap};
     let expected =
-        [None, Some(Length), Some(Length), Some(Overlap), Some(Duplicate), None, Some(Duplicate), None];
+        [None, Some(Conflict), Some(Conflict), Some(Overlap), Some(Duplicate), None, Some(Duplicate), None];
     assert_eq!(got, expected);
     // The event is 8 bytes of 1, 7 of 4 and 9 of 3: every byte once.
     assert_eq!(worker.reassembler.counters().complete, 1);
@@ -197,10 +197,10 @@ fn events_without_news_time_out() {
     // A duplicate is no news.
     reassembler.handle(ms(300), HONEST, &segment(2, 0, 16, &[1; 4])).unwrap_err();
     assert_eq!(reassembler.next_timeout(), Some(ms(600)));
-    assert_eq!(reassembler.poll_expired(ms(599)), None);
-    let expired = reassembler.poll_expired(ms(650)).unwrap();
+    assert_eq!(reassembler.poll_given_up(ms(599)), None);
+    let expired = reassembler.poll_given_up(ms(650)).unwrap();
     assert_eq!((expired.name.event, expired.received, expired.length), (2, 4, 16));
-    assert_eq!(reassembler.poll_expired(ms(650)), None);
+    assert_eq!(reassembler.poll_given_up(ms(650)), None);
     assert_eq!(reassembler.next_timeout(), Some(ms(200) + Duration::from_millis(500)));
     assert_eq!(reassembler.handle(ms(650), HONEST, &segment(2, 4, 16, &[1; 4])).unwrap_err(), Cause::Late);
     assert_eq!(reassembler.counters().timed_out, 1);
@@ -220,4 +220,90 @@ fn only_chosen_versions() {
 fn bounds_that_exclude_each_other() {
     assert!(Reassembler::new(Config { slots: 1, ..small() }).is_err());
     assert!(Reassembler::new(Config { chunks: 0, ..small() }).is_err());
+}
+
+/// The LB header of a datagram with a tick.
+fn with_tick(tick: u64, datagram: &[u8]) -> Vec<u8> {
+    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
+    [&header.encode()[..], datagram].concat()
+}
+
+#[test]
+fn a_sender_started_again_is_no_duplicate() {
+    let mut reassembler = Reassembler::new(small()).unwrap();
+    let whole = segment(0, 0, 4, &[1; 4]);
+    let mut handle = |ms: u64, datagram: &[u8]| {
+        let place = reassembler.handle(Time(ms * 1_000_000), HONEST, datagram)?;
+        assert!(place.complete && reassembler.release(place.id));
+        Ok(())
+    };
+    assert_eq!(handle(0, &with_tick(1, &whole)), Ok(()));
+    assert_eq!(handle(1, &with_tick(1, &whole)), Err(Cause::Duplicate));
+    assert_eq!(handle(2, &with_tick(2, &whole)), Ok(()), "another tick");
+    // Behind a load balancer there is none: late segments are recognised for as long as events may take.
+    assert_eq!(handle(400, &whole), Err(Cause::Duplicate));
+    assert_eq!(handle(503, &whole), Ok(()));
+}
+
+#[test]
+fn an_event_is_not_made_of_two() {
+    let mut reassembler = Reassembler::new(small()).unwrap();
+    reassembler.handle(NOW, HONEST, &with_tick(1, &segment(0, 0, 8, &[1; 4]))).unwrap();
+    let other = with_tick(2, &segment(0, 4, 8, &[2; 4]));
+    assert_eq!(reassembler.handle(NOW, HONEST, &other).unwrap_err(), Cause::Conflict);
+}
+
+#[test]
+fn an_event_cannot_be_kept_open_for_ever() {
+    let mut reassembler = Reassembler::new(small()).unwrap();
+    let ms = |ms: u64| Time(ms * 1_000_000);
+    let mut open_until = 0;
+    for at in 0..100 {
+        let datagram = segment(0, at, 1000, &[1]);
+        if reassembler.handle(ms(u64::from(at) * 400), HOSTILE, &datagram).is_err() {
+            break;
+        }
+        open_until = at * 400;
+        while reassembler.poll_given_up(ms(u64::from(at) * 400 + 399)).is_some() {}
+    }
+    assert!((19_000..=20_000).contains(&open_until), "{open_until} ms");
+}
+
+#[test]
+fn who_fills_the_memory_makes_room() {
+    let mut worker = Worker::new(Config { memory: 40 * 4096, ..small() });
+    for page in 0..36 {
+        worker.handle(NOW, HOSTILE, &segment(page / 18, page as u32 % 18 * 8192, 1 << 20, &[1; 8])).unwrap();
+    }
+    let event = vec![3; 8 * 4096];
+    for (at, part) in event.chunks(4096).enumerate() {
+        let datagram = segment(7, at as u32 * 4096, event.len() as u32, part);
+        if let Some(whole) = worker.event(NOW, HONEST, &datagram).unwrap() {
+            assert_eq!(whole, event);
+        }
+    }
+    assert_eq!(worker.reassembler.counters().complete, 1);
+    let evicted = worker.reassembler.poll_given_up(NOW).unwrap();
+    assert!(evicted.name.event < 2 && evicted.received == 18 * 8, "{evicted:?}");
+    assert!(worker.reassembler.poll_given_up(NOW).is_none());
+}
+
+#[test]
+fn seats_of_senders_are_free_again() {
+    let mut reassembler = Reassembler::new(small()).unwrap();
+    let minutes = |minutes: u64| Time(minutes * 60_000_000_000);
+    for round in 0..3u8 {
+        for sender in 0..8 {
+            let from = Some(IpAddr::from([10, round, 0, sender]));
+            let place = reassembler.handle(minutes(round.into()), from, &segment(0, 0, 1, &[1])).ok();
+            place.map(|place| reassembler.release(place.id));
+        }
+        let known = reassembler.sources().filter(|source| source.address.is_some());
+        let addresses: Vec<_> = known.filter_map(|source| source.address).collect();
+        assert_eq!(
+            addresses,
+            [0, 1, 2, 3].map(|sender| IpAddr::from([10, round, 0, sender])),
+            "round {round}"
+        );
+    }
 }

@@ -68,9 +68,7 @@ impl Watch {
 
     fn datagram(&mut self, now: Time, from: Option<IpAddr>, datagram: &[u8]) {
         let Ok(place) = self.reassembler.handle(now, from, datagram) else { return };
-        if let Some(evicted) = place.evicted {
-            self.given_up(evicted);
-        }
+        self.expire(now);
         if place.opened {
             let before = self.events.insert(place.id.slot(), (place.id, vec![false; place.length as usize]));
             assert!(before.is_none(), "the slot was taken");
@@ -91,7 +89,7 @@ impl Watch {
     }
 
     fn expire(&mut self, now: Time) {
-        while let Some(expired) = self.reassembler.poll_expired(now) {
+        while let Some(expired) = self.reassembler.poll_given_up(now) {
             self.given_up(expired);
         }
     }

@@ -88,6 +88,23 @@ fn an_event_is_a_commands_input() {
 }
 
 #[test]
+fn a_sender_started_again_replaces_nothing() {
+    let folder = Folder::new("ejfat-again");
+    let out = folder.file("out");
+    let worker = Worker::start(&["--events", "2", "--out", &out]);
+    for text in ["the first", "the second"] {
+        let file = folder.with("in", text.as_bytes());
+        let mut send = naa(&["ejfat", "send", "--to", &worker.address, &file]);
+        // Whatever the environment says.
+        let status = send.env("EJFAT_URI", "ejfat://h:1/?data=192.0.2.1").stdout(Stdio::null()).status();
+        assert!(status.unwrap().success());
+    }
+    assert_eq!(worker.end()["dropped"]["duplicate"], 0);
+    assert_eq!(fs::read(format!("{out}/4321-0")).unwrap(), b"the first");
+    assert_eq!(fs::read(format!("{out}/4321-0.2")).unwrap(), b"the second");
+}
+
+#[test]
 fn the_uri_tells_where_segments_and_sync_messages_go() {
     let sync = UdpSocket::bind("127.0.0.1:0").unwrap();
     let worker = Worker::start(&["--events", "2"]);
@@ -131,7 +148,9 @@ fn what_cannot_be_is_said() {
         (&["send", "--to", "127.0.0.1", "/does/not/exist"], "/does/not/exist"),
         (&["send", "--to", "127.0.0.1", "--mtu", "100", "--size", "1"], "576"),
         (&["send", "--uri", "ejfat://h:1/lb/1", "--size", "1"], "no data address"),
+        (&["send", "--to", "127.0.0.1", "--rate", "-1", "--size", "1"], "Gbit/s"),
         (&["recv", "--listen", "127.0.0.1:65535", "--ports", "2"], "ports"),
+        (&["recv", "--listen", "127.0.0.1:0", "--memory", "1M"], "--max-event"),
     ] {
         let output = run(&[&["ejfat"], arguments].concat());
         assert!(

@@ -16,16 +16,22 @@ pub struct Config {
     pub max_open_per_source: u32,
     /// The longest event, in bytes.
     pub max_event: u32,
-    /// The most memory that segments of events may touch, in bytes, in whole pages.
+    /// The most memory that segments of events may touch, in bytes, in whole pages; the largest open event makes room.
     pub memory: u64,
-    /// An event is given up when it got no segment for so long. E2SAR counts from the first segment.
+    /// Bytes of a page of that memory.
+    pub page: u32,
+    /// An event is given up when it got no segment for so long (E2SAR counts from the first segment). For as long, its
+    /// name is remembered when it ended.
     pub timeout: Duration,
+    /// An event is given up when it is open for so long, however often it got a segment.
+    pub lifetime: Duration,
     pub numbering: Numbering,
     /// Versions of RE headers that are accepted.
     pub versions: Versions,
     /// Senders that are told apart; further ones count as unknown.
     pub max_sources: u32,
-    /// Events that ended of which late segments are recognised: so many complete ones, and so many others.
+    /// Events that ended a [`Config::timeout`] ago at most of which late segments are recognised: so many complete ones,
+    /// and so many others.
     pub remembered: u32,
     /// Blocks of 512 segments of events whose segments come shuffled.
     pub chunks: u32,
@@ -42,7 +48,9 @@ impl Default for Config {
             max_open_per_source: 256,
             max_event: 16 << 20,
             memory: 1 << 30,
+            page: 4096,
             timeout: Duration::from_millis(500),
+            lifetime: Duration::from_secs(20),
             numbering: Numbering::default(),
             versions: Versions::default(),
             max_sources: 256,
@@ -72,6 +80,7 @@ impl Config {
             ("max_sources", self.max_sources),
             ("remembered", self.remembered),
             ("chunks", self.chunks),
+            ("page", self.page),
         ];
         if let Some((name, _)) = fields.iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError::Zero(name));

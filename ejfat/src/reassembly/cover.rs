@@ -14,6 +14,8 @@ use super::{
 };
 
 const INTERVALS: usize = 24;
+/// Shorter segments than any MTU makes get no cells: a few could take all blocks there are.
+const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cover {
@@ -38,22 +40,30 @@ impl Cover {
         self.cells
     }
 
-    /// Accepts bytes that are inside the event and not empty.
-    pub(super) fn add(&mut self, bytes: Range<u32>, length: u32, chunks: &mut Chunks) -> Result<(), Cause> {
-        let last = bytes.end == length;
-        let len = bytes.end - bytes.start;
-        if self.stride == 0 && !last && bytes.start.is_multiple_of(len) {
-            self.stride = len;
-        }
-        // The first interval that ends behind the beginning.
-        let at = self.intervals.partition_point(|&(_, end)| end <= bytes.start);
-        if let Some(&(start, end)) = self.intervals.get(at)
+    /// Whether none of these bytes is there, which are inside the event and not empty.
+    pub(super) fn check(&mut self, bytes: &Range<u32>, chunks: &Chunks) -> Result<(), Cause> {
+        if let Some(&(start, end)) = self.intervals.get(self.ending_behind(bytes.start))
             && start < bytes.end
         {
             let inside = start <= bytes.start && bytes.end <= end;
             return Err(if inside { Cause::Duplicate } else { Cause::Overlap });
         }
-        self.not_in_cells(&bytes, chunks)?;
+        self.not_in_cells(bytes, chunks)
+    }
+
+    /// The first interval that ends behind a byte.
+    fn ending_behind(&self, byte: u32) -> usize {
+        self.intervals.partition_point(|&(_, end)| end <= byte)
+    }
+
+    /// Accepts bytes of which none is there.
+    pub(super) fn add(&mut self, bytes: Range<u32>, length: u32, chunks: &mut Chunks) -> Result<(), Cause> {
+        let last = bytes.end == length;
+        let len = bytes.end - bytes.start;
+        if self.stride == 0 && !last && len >= LEAST_STRIDE && bytes.start.is_multiple_of(len) {
+            self.stride = len;
+        }
+        let at = self.ending_behind(bytes.start);
         if !self.merge(at, &bytes) {
             let regular = self.stride != 0 && bytes.start.is_multiple_of(self.stride);
             let regular = regular && (len == self.stride || last && len < self.stride);

@@ -1,46 +1,69 @@
-//! Events that ended, so that their late segments do not open them again.
+//! Events that ended a short time ago, so that their late segments do not open them again.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use foldhash::quality::FixedState;
 
 use super::{Cause, Key};
+use crate::Time;
+
+#[derive(Clone, Copy, Debug)]
+struct End {
+    cause: Cause,
+    at: Time,
+    tick: Option<u64>,
+    /// Of all ends: a name can end again.
+    number: u64,
+}
 
 /// The newest complete ones and the newest others: a flood of events that never complete does not displace those that
 /// did.
 #[derive(Debug)]
 pub(super) struct Ended {
-    causes: HashMap<Key, Cause, FixedState>,
-    complete: VecDeque<Key>,
-    given_up: VecDeque<Key>,
+    ends: HashMap<Key, End, FixedState>,
+    complete: VecDeque<(Key, u64)>,
+    given_up: VecDeque<(Key, u64)>,
     of_each: usize,
+    /// A sender that is started again uses the same names; what comes later than this is its.
+    lateness: Duration,
+    next: u64,
 }
 
 impl Ended {
-    pub(super) fn new(of_each: u32, seed: u64) -> Self {
+    pub(super) fn new(of_each: u32, lateness: Duration, seed: u64) -> Self {
         let of_each = of_each as usize;
         Self {
             // Two kinds, and twice the entries: removed ones are then cleaned up in place.
-            causes: HashMap::with_capacity_and_hasher(4 * of_each, FixedState::with_seed(seed)),
+            ends: HashMap::with_capacity_and_hasher(4 * of_each, FixedState::with_seed(seed)),
             complete: VecDeque::with_capacity(of_each),
             given_up: VecDeque::with_capacity(of_each),
             of_each,
+            lateness,
+            next: 0,
         }
     }
 
     /// Why further segments of the event are refused: [`Cause::Duplicate`] if it was complete, else [`Cause::Late`].
-    pub(super) fn insert(&mut self, key: Key, cause: Cause) {
+    pub(super) fn insert(&mut self, key: Key, tick: Option<u64>, cause: Cause, now: Time) {
         let list = if cause == Cause::Duplicate { &mut self.complete } else { &mut self.given_up };
         if list.len() == self.of_each
-            && let Some(oldest) = list.pop_front()
+            && let Some((oldest, number)) = list.pop_front()
+            && self.ends.get(&oldest).is_some_and(|end| end.number == number)
         {
-            self.causes.remove(&oldest);
+            self.ends.remove(&oldest);
         }
-        list.push_back(key);
-        self.causes.insert(key, cause);
+        self.next += 1;
+        list.push_back((key, self.next));
+        self.ends.insert(key, End { cause, at: now, tick, number: self.next });
     }
 
-    pub(super) fn find(&self, key: &Key) -> Option<Cause> {
-        self.causes.get(key).copied()
+    /// Another tick is another event's, of a sender that was started again.
+    pub(super) fn find(&self, key: &Key, tick: Option<u64>, now: Time) -> Option<Cause> {
+        let end = self.ends.get(key)?;
+        let other = tick.zip(end.tick).is_some_and(|(tick, ended)| tick != ended);
+        (!other && now <= end.at + self.lateness).then_some(end.cause)
     }
 }

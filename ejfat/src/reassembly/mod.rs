@@ -3,7 +3,7 @@
 //! ```text
 //! datagram ─► handle() ─► Place: copy this range of the datagram to that offset of that event's memory
 //!                         complete: the memory holds the event ─► release()
-//! time     ─► poll_expired() ─► the memory is free again
+//! time     ─► poll_given_up() ─► the memory is free again
 //! ```
 //!
 //! An event is named by event number, data id and, where it is known, sender. Its segments come in any order, any
@@ -25,7 +25,7 @@ mod slots;
 mod sources;
 mod streams;
 
-use std::{net::IpAddr, ops::Range};
+use std::{collections::VecDeque, net::IpAddr, ops::Range};
 
 pub use config::{Config, ConfigError};
 pub use sources::{Counters, SourceStats};
@@ -76,8 +76,6 @@ pub struct Place {
     pub opened: bool,
     /// With it the event is complete; release it when it is consumed.
     pub complete: bool,
-    /// This one, incomplete, made room.
-    pub evicted: Option<Incomplete>,
 }
 
 /// An event that was given up.
@@ -103,8 +101,8 @@ pub enum Cause {
     TooLong,
     /// The payload reaches beyond the event's end.
     BeyondEnd,
-    /// Other segments of the event gave it another length.
-    Length,
+    /// Other segments of the event gave it another length or tick.
+    Conflict,
     /// All of it was there already, or the event is complete.
     Duplicate,
     /// Some of it was there already.
@@ -126,7 +124,7 @@ impl Cause {
         Self::Empty,
         Self::TooLong,
         Self::BeyondEnd,
-        Self::Length,
+        Self::Conflict,
         Self::Duplicate,
         Self::Overlap,
         Self::Late,
@@ -143,7 +141,7 @@ impl Cause {
             Self::Empty => "empty",
             Self::TooLong => "too_long",
             Self::BeyondEnd => "beyond_end",
-            Self::Length => "length",
+            Self::Conflict => "conflict",
             Self::Duplicate => "duplicate",
             Self::Overlap => "overlap",
             Self::Late => "late",
@@ -177,6 +175,9 @@ pub struct Reassembler {
     chunks: Chunks,
     sources: Sources,
     ended: Ended,
+    /// Not told to the caller yet.
+    evicted: VecDeque<Incomplete>,
+    now: Time,
 }
 
 impl Reassembler {
@@ -186,7 +187,9 @@ impl Reassembler {
             slots: Slots::new(&config),
             chunks: Chunks::new(config.chunks, config.seed),
             sources: Sources::new(config.max_sources, config.seed),
-            ended: Ended::new(config.remembered, config.seed),
+            ended: Ended::new(config.remembered, config.timeout, config.seed),
+            evicted: VecDeque::with_capacity(config.slots as usize),
+            now: Time::default(),
             config,
         })
     }
@@ -197,14 +200,20 @@ impl Reassembler {
 
     /// A datagram from an address, if that is the sender's: a load balancer puts its own. With or without the LB header.
     pub fn handle(&mut self, now: Time, from: Option<IpAddr>, datagram: &[u8]) -> Result<Place, Cause> {
+        self.now = now;
         let source = self.sources.find(now, from);
-        let placed = self.place(now, source, datagram);
+        let placed = self.place(source, datagram);
         self.sources.count(source, |counters| counters.add(datagram.len(), &placed));
         placed
     }
 
-    fn place(&mut self, now: Time, source: SourceId, datagram: &[u8]) -> Result<Place, Cause> {
-        let segment = if LbHeader::leads(datagram) { LbHeader::decode(datagram)?.1 } else { datagram };
+    fn place(&mut self, source: SourceId, datagram: &[u8]) -> Result<Place, Cause> {
+        let (tick, segment) = if LbHeader::leads(datagram) {
+            let (header, segment) = LbHeader::decode(datagram)?;
+            (Some(header.tick), segment)
+        } else {
+            (None, datagram)
+        };
         let (header, payload) = ReHeader::decode(segment, self.config.versions)?;
         let ReHeader { data_id, offset, length, event } = header;
         if payload.is_empty() || length == 0 {
@@ -214,42 +223,31 @@ impl Reassembler {
             return Err(Cause::TooLong);
         }
         let end = u32::try_from(payload.len()).ok().and_then(|len| offset.checked_add(len));
-        let end = end.filter(|&end| end <= length).ok_or(Cause::BeyondEnd)?;
+        let part = offset..end.filter(|&end| end <= length).ok_or(Cause::BeyondEnd)?;
         let key = Key { name: Name { event, data_id }, source };
-        let (slot, opened, evicted) = match self.slots.find(&key) {
-            Some(slot) => (slot, false, None),
-            None => {
-                let (slot, evicted) = self.open(key, length, offset..end)?;
-                (slot, true, evicted)
+        let (slot, opened) = match self.slots.find(&key) {
+            Some(slot) => {
+                self.slots.check(slot, &part, length, tick, &self.chunks)?;
+                self.make_room(Some(slot), &part, length)?;
+                (slot, false)
             }
+            None => (self.open(key, &part, length, tick)?, true),
         };
         // The first segment of an event always fits, so that none is open without one.
-        let complete = self.slots.add(now, slot, offset..end, length, &mut self.chunks)?;
+        let complete = self.slots.add(self.now, slot, part, length, &mut self.chunks)?;
         if complete {
-            self.sources.closed(source);
+            self.sources.closed(source, true);
             self.chunks.free(self.slots.take_cells(slot));
         }
         let payload = datagram.len() - payload.len()..datagram.len();
-        Ok(Place {
-            id: self.slots.id(slot),
-            name: key.name,
-            length,
-            offset,
-            payload,
-            opened,
-            complete,
-            evicted,
-        })
+        Ok(Place { id: self.slots.id(slot), name: key.name, length, offset, payload, opened, complete })
     }
-
-    /// A slot for an event, made free if need be.
-    fn open(&mut self, key: Key, length: u32, first: Range<u32>) -> Result<(u32, Option<Incomplete>), Cause> {
-        if let Some(end) = self.ended.find(&key) {
-            return Err(end);
+    /// A slot for an event.
+    fn open(&mut self, key: Key, first: &Range<u32>, length: u32, tick: Option<u64>) -> Result<u32, Cause> {
+        if let Some(cause) = self.ended.find(&key, tick, self.now) {
+            return Err(cause);
         }
-        if !self.slots.has_memory_for(&first, length) {
-            return Err(Cause::Memory);
-        }
+        self.make_room(None, first, length)?;
         let own = self.sources.open_events(key.source) >= self.config.max_open_per_source;
         let victim = if own {
             self.slots.stalest_of(key.source.at)
@@ -258,25 +256,57 @@ impl Reassembler {
         } else {
             None
         };
-        let evicted = victim.map(|slot| self.give_up(slot, |counters| counters.evicted += 1));
-        let slot = self.slots.open(key, length).ok_or(Cause::NoSlot)?;
+        if let Some(victim) = victim {
+            self.evict(victim);
+        }
+        let slot = self.slots.open(self.now, key, length, tick).ok_or(Cause::NoSlot)?;
         self.sources.opened(key.source);
         if self.config.numbering == Numbering::Consecutive {
             self.sources.numbered(key.source, key.name);
         }
-        Ok((slot, evicted))
+        Ok(slot)
     }
 
-    /// Gives the next event up that got no segment for [`Config::timeout`]; its memory is free. Call until there is none.
-    pub fn poll_expired(&mut self, now: Time) -> Option<Incomplete> {
-        let slot = self.slots.stalest()?;
-        let due = self.slots.touched(slot) + self.config.timeout;
+    /// Memory for a part of an event. The largest one has to go, unless it is this one or frees too little.
+    fn make_room(&mut self, slot: Option<u32>, part: &Range<u32>, length: u32) -> Result<(), Cause> {
+        let lacks = self.slots.lacks_memory(slot, part, length);
+        if lacks > 0 {
+            let largest = self.slots.largest().filter(|&largest| slot != Some(largest));
+            let victim = largest.filter(|&largest| self.slots.memory(largest) >= lacks);
+            self.evict(victim.ok_or(Cause::Memory)?);
+        }
+        Ok(())
+    }
+
+    fn evict(&mut self, slot: u32) {
+        if self.evicted.len() == self.config.slots as usize {
+            // Nobody asks for them.
+            self.evicted.pop_front();
+        }
+        let evicted = self.give_up(slot, |counters| counters.evicted += 1);
+        self.evicted.push_back(evicted);
+    }
+
+    /// The next event that was given up: it made room, or got no segment for [`Config::timeout`], or is open for
+    /// [`Config::lifetime`]. Its memory is free, or another's already. Call until there is none.
+    pub fn poll_given_up(&mut self, now: Time) -> Option<Incomplete> {
+        self.now = now;
+        if let Some(evicted) = self.evicted.pop_front() {
+            return Some(evicted);
+        }
+        let (due, slot) = self.due()?;
         (due <= now).then(|| self.give_up(slot, |counters| counters.timed_out += 1))
     }
 
-    /// When to call [`Reassembler::poll_expired`].
+    /// When to call [`Reassembler::poll_given_up`].
     pub fn next_timeout(&self) -> Option<Time> {
-        self.slots.stalest().map(|slot| self.slots.touched(slot) + self.config.timeout)
+        if self.evicted.is_empty() { self.due().map(|(due, _)| due) } else { Some(self.now) }
+    }
+
+    fn due(&self) -> Option<(Time, u32)> {
+        let stale = self.slots.stalest().map(|slot| (self.slots.touched(slot) + self.config.timeout, slot));
+        let old = self.slots.oldest().map(|slot| (self.slots.opened(slot) + self.config.lifetime, slot));
+        stale.into_iter().chain(old).min()
     }
 
     /// The memory of an event is free: a complete one is consumed, or the caller has no use for an incomplete one, which
@@ -284,7 +314,7 @@ impl Reassembler {
     pub fn release(&mut self, id: EventId) -> bool {
         let Some(slot) = self.slots.slot(id) else { return false };
         if self.slots.is_complete(slot) {
-            self.ended.insert(self.slots.key(slot), Cause::Duplicate);
+            self.ended.insert(self.slots.key(slot), self.slots.tick(slot), Cause::Duplicate, self.now);
             self.slots.close(slot);
         } else {
             self.give_up(slot, |counters| counters.abandoned += 1);
@@ -295,10 +325,10 @@ impl Reassembler {
     fn give_up(&mut self, slot: u32, count: impl Fn(&mut Counters)) -> Incomplete {
         let incomplete = self.slots.incomplete(slot);
         let key = self.slots.key(slot);
-        self.ended.insert(key, Cause::Late);
+        self.ended.insert(key, self.slots.tick(slot), Cause::Late, self.now);
         self.chunks.free(self.slots.take_cells(slot));
         self.slots.close(slot);
-        self.sources.closed(key.source);
+        self.sources.closed(key.source, false);
         self.sources.count(key.source, count);
         incomplete
     }

@@ -1,6 +1,6 @@
 //! Events that are open, or complete and not released.
 
-use std::{collections::HashMap, mem, ops::Range};
+use std::{cmp::Reverse, collections::HashMap, mem, ops::Range};
 
 use foldhash::quality::FixedState;
 
@@ -13,14 +13,15 @@ use super::{
 };
 use crate::Time;
 
-const PAGE: u64 = 4096;
-
 #[derive(Clone, Debug)]
 struct Slot {
     generation: u32,
     state: State,
     key: Key,
     length: u32,
+    /// Of its first segment, where that had the LB header.
+    tick: Option<u64>,
+    opened: Time,
     cover: Cover,
     /// Bytes of pages that its segments touched, at most its own.
     memory: u64,
@@ -43,22 +44,16 @@ pub(super) struct Slots {
     /// Open events, the stalest first.
     stale: List,
     links: Links,
-    /// The same for each source.
+    /// The same, by when they were opened.
+    old: List,
+    links_old: Links,
+    /// By the segment accepted last, for each source.
     stale_of: Vec<List>,
     links_of: Links,
     open: u32,
     memory: u64,
     most_memory: u64,
-}
-
-fn whole_pages(bytes: u32) -> u64 {
-    u64::from(bytes).next_multiple_of(PAGE)
-}
-
-/// Bytes of the pages that a part of an event touches, wherever in memory pages begin.
-fn touched_by(part: &Range<u32>, length: u32) -> u64 {
-    let end = u64::from(part.end).next_multiple_of(PAGE);
-    (end - u64::from(part.start) / PAGE * PAGE).min(whole_pages(length))
+    page: u64,
 }
 
 impl Slots {
@@ -69,6 +64,8 @@ impl Slots {
             state: State::Free,
             key: Key { name, source: SourceId::default() },
             length: 0,
+            tick: None,
+            opened: Time::default(),
             cover: Cover::new(at),
             memory: 0,
             touched: Time::default(),
@@ -81,12 +78,24 @@ impl Slots {
             index: HashMap::with_capacity_and_hasher(2 * config.slots as usize, hash),
             stale: List::default(),
             links: Links::new(config.slots),
+            old: List::default(),
+            links_old: Links::new(config.slots),
             stale_of: vec![List::default(); config.max_sources as usize + 1],
             links_of: Links::new(config.slots),
             open: 0,
             memory: 0,
             most_memory: config.memory,
+            page: config.page.into(),
         }
+    }
+
+    fn whole_pages(&self, bytes: u32) -> u64 {
+        u64::from(bytes).next_multiple_of(self.page)
+    }
+
+    /// Bytes of the pages that a part of an event touches; slots begin with a page.
+    fn touched_by(&self, part: &Range<u32>) -> u64 {
+        self.whole_pages(part.end) - u64::from(part.start) / self.page * self.page
     }
 
     fn at(&self, slot: u32) -> &Slot {
@@ -124,8 +133,14 @@ impl Slots {
         Incomplete { id: self.id(slot), name: key.name, length: *length, received: cover.received() }
     }
 
+    /// The open event without news for longest.
     pub(super) fn stalest(&self) -> Option<u32> {
         Some(self.stale.first).filter(|&slot| slot != NONE)
+    }
+
+    /// The one that is open for longest.
+    pub(super) fn oldest(&self) -> Option<u32> {
+        Some(self.old.first).filter(|&slot| slot != NONE)
     }
 
     pub(super) fn stalest_of(&self, source: u32) -> Option<u32> {
@@ -140,24 +155,47 @@ impl Slots {
         self.memory
     }
 
-    pub(super) fn has_memory_for(&self, part: &Range<u32>, length: u32) -> bool {
-        self.memory + touched_by(part, length) <= self.most_memory
+    /// Bytes that are missing to accept a part of an event, which may be open in a slot already.
+    pub(super) fn lacks_memory(&self, slot: Option<u32>, part: &Range<u32>, length: u32) -> u64 {
+        let before = slot.map_or(0, |slot| self.at(slot).memory);
+        let after = (before + self.touched_by(part)).min(self.whole_pages(length)).max(before);
+        (self.memory - before + after).saturating_sub(self.most_memory)
+    }
+
+    /// The open event with most memory, and of those with equal memory the one without news for longest.
+    pub(super) fn largest(&self) -> Option<u32> {
+        let open = (0u32..).zip(&self.slots).filter(|(_, slot)| slot.state == State::Open);
+        open.max_by_key(|(_, slot)| (slot.memory, Reverse(slot.touched))).map(|(at, _)| at)
+    }
+
+    pub(super) fn memory(&self, slot: u32) -> u64 {
+        self.at(slot).memory
+    }
+
+    pub(super) fn tick(&self, slot: u32) -> Option<u64> {
+        self.at(slot).tick
+    }
+
+    pub(super) fn opened(&self, slot: u32) -> Time {
+        self.at(slot).opened
     }
 
     /// A slot for an event that is not there, if one is free.
-    pub(super) fn open(&mut self, key: Key, length: u32) -> Option<u32> {
+    pub(super) fn open(&mut self, now: Time, key: Key, length: u32, tick: Option<u64>) -> Option<u32> {
         let at = self.free.pop()?;
         let slot = &mut self.slots[at as usize];
         slot.generation = slot.generation.wrapping_add(1);
-        (slot.state, slot.key, slot.length) = (State::Open, key, length);
+        (slot.state, slot.key, slot.length, slot.tick) = (State::Open, key, length, tick);
+        (slot.opened, slot.touched) = (now, now);
         self.index.insert(key, at);
         self.links.push(&mut self.stale, at);
+        self.links_old.push(&mut self.old, at);
         self.links_of.push(&mut self.stale_of[key.source.at as usize], at);
         self.open += 1;
         Some(at)
     }
 
-    /// Accepts a part of an event; true if it is complete with it.
+    /// Accepts a part of an event, for which there is memory; true if it is complete with it.
     pub(super) fn add(
         &mut self,
         now: Time,
@@ -166,19 +204,11 @@ impl Slots {
         length: u32,
         chunks: &mut Chunks,
     ) -> Result<bool, Cause> {
+        let before = self.at(at).memory;
+        let memory = (before + self.touched_by(&part)).min(self.whole_pages(length));
         let slot = &mut self.slots[at as usize];
-        if slot.length != length {
-            return Err(Cause::Length);
-        }
-        if slot.state == State::Complete {
-            return Err(Cause::Duplicate);
-        }
-        let memory = (slot.memory + touched_by(&part, length)).min(whole_pages(length));
-        if self.memory - slot.memory + memory > self.most_memory {
-            return Err(Cause::Memory);
-        }
         slot.cover.add(part, length, chunks)?;
-        self.memory += memory - slot.memory;
+        self.memory += memory - before;
         slot.memory = memory;
         slot.touched = now;
         let (complete, source) = (slot.cover.received() == length, slot.key.source.at);
@@ -192,8 +222,28 @@ impl Slots {
         Ok(complete)
     }
 
+    /// Whether an event takes a segment with this length and tick.
+    pub(super) fn check(
+        &mut self,
+        at: u32,
+        part: &Range<u32>,
+        length: u32,
+        tick: Option<u64>,
+        chunks: &Chunks,
+    ) -> Result<(), Cause> {
+        let slot = &mut self.slots[at as usize];
+        if slot.length != length || slot.tick.zip(tick).is_some_and(|(its, tick)| its != tick) {
+            return Err(Cause::Conflict);
+        }
+        match slot.state {
+            State::Complete => Err(Cause::Duplicate),
+            _ => slot.cover.check(part, chunks),
+        }
+    }
+
     fn unlist(&mut self, at: u32, source: u32) {
         self.links.remove(&mut self.stale, at);
+        self.links_old.remove(&mut self.old, at);
         self.links_of.remove(&mut self.stale_of[source as usize], at);
         self.open -= 1;
     }

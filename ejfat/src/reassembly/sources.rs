@@ -1,6 +1,6 @@
 //! Senders, and what is counted for each.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{collections::HashMap, net::IpAddr, time::Duration};
 
 use foldhash::quality::FixedState;
 
@@ -9,6 +9,9 @@ use super::{
     streams::{StreamStats, Streams},
 };
 use crate::Time;
+
+/// How long a sender is known after it was heard of.
+const KEPT: Duration = Duration::from_secs(60);
 
 /// What happened to segments and events. Events opened = complete + timed out + evicted + abandoned + open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,7 +71,6 @@ pub struct SourceStats {
     pub open: u32,
     pub counters: Counters,
     streams: Streams,
-    era: u32,
 }
 
 impl SourceStats {
@@ -78,10 +80,22 @@ impl SourceStats {
     }
 }
 
+/// What is looked at for each datagram of an unknown sender, so it is small.
+#[derive(Clone, Debug, Default)]
+struct Seat {
+    address: Option<IpAddr>,
+    last_heard: Time,
+    open: u32,
+    /// An event of it was complete.
+    proven: bool,
+    era: u32,
+}
+
 /// All of them; the first is that of unknown ones.
 #[derive(Debug)]
 pub(super) struct Sources {
-    list: Vec<SourceStats>,
+    seats: Vec<Seat>,
+    tallies: Vec<(Counters, Streams)>,
     index: HashMap<IpAddr, u32, FixedState>,
     most: u32,
     recent: u32,
@@ -90,46 +104,43 @@ pub(super) struct Sources {
 
 impl Sources {
     pub(super) fn new(most: u32, seed: u64) -> Self {
-        let mut list = Vec::with_capacity(most as usize + 1);
-        list.push(Self::fresh(None));
+        let mut seats = Vec::with_capacity(most as usize + 1);
+        let mut tallies = Vec::with_capacity(most as usize + 1);
+        seats.push(Seat::default());
+        tallies.push(Default::default());
         let hash = FixedState::with_seed(seed);
         let index = HashMap::with_capacity_and_hasher(2 * most as usize, hash);
-        Self { list, index, most, recent: 0, total: Counters::default() }
-    }
-
-    fn fresh(address: Option<IpAddr>) -> SourceStats {
-        let (last_heard, counters, streams) = (Time::default(), Counters::default(), Streams::default());
-        SourceStats { address, last_heard, open: 0, counters, streams, era: 0 }
+        Self { seats, tallies, index, most, recent: 0, total: Counters::default() }
     }
 
     /// The number of a sender.
     pub(super) fn find(&mut self, now: Time, address: Option<IpAddr>) -> SourceId {
-        if self.list[self.recent as usize].address != address {
-            self.recent = address.map_or(0, |address| self.known_or_new(address));
+        if self.seats[self.recent as usize].address != address {
+            self.recent = address.map_or(0, |address| self.known_or_new(now, address));
         }
-        let source = &mut self.list[self.recent as usize];
-        source.last_heard = now;
-        SourceId { at: self.recent, era: source.era }
+        let seat = &mut self.seats[self.recent as usize];
+        seat.last_heard = now;
+        SourceId { at: self.recent, era: seat.era }
     }
 
-    fn known_or_new(&mut self, address: IpAddr) -> u32 {
+    fn known_or_new(&mut self, now: Time, address: IpAddr) -> u32 {
         if let Some(&known) = self.index.get(&address) {
             return known;
         }
-        let new = if self.list.len() <= self.most as usize {
-            self.list.push(Self::fresh(Some(address)));
-            self.list.len() - 1
+        let new = if self.seats.len() <= self.most as usize {
+            self.seats.push(Seat { address: Some(address), ..Seat::default() });
+            self.tallies.push(Default::default());
+            self.seats.len() - 1
         } else {
-            // Anybody can send from made-up addresses; they displace each other only.
-            let unused = |source: &SourceStats| {
-                source.address.is_some() && source.open == 0 && source.counters.complete == 0
-            };
-            let Some(at) = self.list.iter().position(unused) else { return 0 };
-            let counters = std::mem::take(&mut self.list[at].counters);
-            self.list[0].counters.absorb(&counters);
-            self.list[at].era += 1;
-            self.list[at].streams = Streams::default();
-            if let Some(old) = self.list[at].address.replace(address) {
+            let Some(at) = self.free_seat(now) else { return 0 };
+            let (counters, _) = std::mem::take(&mut self.tallies[at]);
+            self.tallies[0].0.absorb(&counters);
+            let era = self.seats[at].era.wrapping_add(1);
+            let old = std::mem::replace(
+                &mut self.seats[at],
+                Seat { address: Some(address), era, ..Seat::default() },
+            );
+            if let Some(old) = old.address {
                 self.index.remove(&old);
             }
             at
@@ -138,29 +149,39 @@ impl Sources {
         new as u32
     }
 
+    /// Of a sender with nothing open. Anybody can send from made-up addresses, so one that got an event through keeps
+    /// its seat for a while.
+    fn free_seat(&self, now: Time) -> Option<usize> {
+        let free = |seat: &Seat| seat.open == 0 && (!seat.proven || seat.last_heard + KEPT <= now);
+        let seats = self.seats.iter().enumerate().skip(1).filter(|(_, seat)| free(seat));
+        seats.min_by_key(|(_, seat)| (seat.proven, seat.last_heard)).map(|(at, _)| at)
+    }
+
     pub(super) fn count(&mut self, source: SourceId, count: impl Fn(&mut Counters)) {
-        count(&mut self.list[source.at as usize].counters);
+        count(&mut self.tallies[source.at as usize].0);
         count(&mut self.total);
     }
 
     pub(super) fn numbered(&mut self, source: SourceId, name: Name) {
-        self.list[source.at as usize].streams.event(name.data_id, name.event);
+        self.tallies[source.at as usize].1.event(name.data_id, name.event);
     }
 
     pub(super) fn opened(&mut self, source: SourceId) {
-        self.list[source.at as usize].open += 1;
+        self.seats[source.at as usize].open += 1;
     }
 
-    pub(super) fn closed(&mut self, source: SourceId) {
-        self.list[source.at as usize].open -= 1;
+    pub(super) fn closed(&mut self, source: SourceId, complete: bool) {
+        let seat = &mut self.seats[source.at as usize];
+        seat.open -= 1;
+        seat.proven |= complete;
     }
 
     pub(super) fn open_events(&self, source: SourceId) -> u32 {
-        self.list[source.at as usize].open
+        self.seats[source.at as usize].open
     }
 
     pub(super) fn with_most_open(&self) -> u32 {
-        let open = self.list.iter().map(|source| source.open);
+        let open = self.seats.iter().map(|seat| seat.open);
         open.enumerate().max_by_key(|&(_, open)| open).map_or(0, |(at, _)| at as u32)
     }
 
@@ -169,7 +190,13 @@ impl Sources {
     }
 
     pub(super) fn stats(&self) -> impl Iterator<Item = SourceStats> + '_ {
-        self.list.iter().cloned()
+        self.seats.iter().zip(&self.tallies).map(|(seat, (counters, streams))| SourceStats {
+            address: seat.address,
+            last_heard: seat.last_heard,
+            open: seat.open,
+            counters: counters.clone(),
+            streams: streams.clone(),
+        })
     }
 }
 

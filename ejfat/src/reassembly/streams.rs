@@ -4,7 +4,8 @@
 const WINDOW: u64 = 1024;
 /// Numbers before the first to arrive that may be late too.
 const BEFORE_FIRST: u64 = 64;
-/// A number further ahead begins a new count, as one that is [`BACK`] behind does: the sender was started again.
+/// A number further ahead begins a new count, as one that is [`BACK`] behind does, or one of the first there are: the
+/// sender was started again.
 const AHEAD: u64 = 1 << 20;
 const BACK: u64 = 4 * WINDOW;
 /// Streams of one sender that are followed.
@@ -74,7 +75,7 @@ impl Stream {
         self.stats.seen += 1;
         let back = self.base.checked_sub(event);
         if event.checked_sub(self.stats.highest).is_some_and(|ahead| ahead > AHEAD)
-            || back.is_some_and(|back| back > BACK)
+            || back.is_some_and(|back| back > BACK || back > 0 && event < BEFORE_FIRST)
         {
             self.stats.missing += self.gaps();
             self.stats.restarts += 1;
@@ -159,6 +160,7 @@ mod tests {
         assert_eq!(after([7, 6, 8]).missing, 0, "what came before the first is not known");
         assert_eq!(after([0, 5000]).missing, 4999);
         assert_eq!(after([0, 5000, 2000]).missing, 4998, "very late");
+        assert_eq!(after((0..3000).chain(0..10)).restarts, 1);
         assert_eq!(after([u64::MAX - 3, u64::MAX]).missing, 2);
     }
 

@@ -18,7 +18,7 @@ use ejfat::reassembly::{Cause, Config, Counters, Numbering};
 use ejfat_udp::{Event, Receiver, ReceiverConfig};
 
 use super::{
-    send::{address, size},
+    send::{address, bytes, size},
     tell::Line,
 };
 use crate::{Usage, show, signals};
@@ -39,13 +39,14 @@ pub(crate) struct Args {
     /// So many ports from that one on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16384))]
     ports: u16,
-    /// Write each event to a file of this folder
+    /// Write each event to a file of this folder; of events with one name, further ones to NAME.2 and so on
     #[arg(short, long, value_name = "DIR", group = "where")]
     out: Option<PathBuf>,
     /// Write events to standard output, one behind the other
     #[arg(long, group = "where")]
     stdout: bool,
-    /// Run a shell command for each event, which is its input; EJFAT_EVENT, EJFAT_DATA_ID and EJFAT_FROM name it
+    /// Run a shell command for each event, which is its input; EJFAT_EVENT, EJFAT_DATA_ID and EJFAT_FROM name it. One
+    /// that fails ends the worker
     #[arg(long, value_name = "COMMAND", group = "where")]
     exec: Option<String>,
     /// End after so many events
@@ -60,9 +61,9 @@ pub(crate) struct Args {
     /// The longest event that is taken; K and M are KiB and MiB
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = size)]
     max_event: u32,
-    /// The most memory for events
-    #[arg(long, value_name = "BYTES", default_value = "1024M", value_parser = size)]
-    memory: u32,
+    /// The most memory for events; G are GiB
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = memory)]
+    memory: u64,
     /// Each sender numbers its events one by one and all come here: count those of which nothing came
     #[arg(long)]
     consecutive: bool,
@@ -74,12 +75,25 @@ pub(crate) struct Args {
     json: bool,
 }
 
+fn memory(text: &str) -> Result<u64, String> {
+    bytes(text).ok_or_else(|| "write a number of bytes, such as 512M or 8G".into())
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut receiver = Receiver::new(config(args)?)?;
     if let Some(folder) = &args.out {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
     let addresses = receiver.addresses()?;
+    let granted = receiver.buffer()? as u64;
+    if granted < u64::from(args.buffer) {
+        let (granted, wanted) = (show::bytes(granted), show::bytes(args.buffer.into()));
+        tracing::warn!(
+            "the receive buffer is {granted} instead of {wanted}: bursts may be lost; raise it with \
+             `sysctl net.core.rmem_max={}`",
+            args.buffer
+        );
+    }
     match (args.json, args.stdout) {
         (true, false) => {
             show::line(&serde_json::json!({ "event": "ready", "addresses": addresses }).to_string())?
@@ -116,10 +130,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         line.tell(|| told(receiver.reassembler().counters(), begin.elapsed()));
     }
     drop(line);
-    report(args, &receiver, begin.elapsed())
+    report(args, &receiver, delivered, begin.elapsed())
 }
 
 fn config(args: &Args) -> anyhow::Result<ReceiverConfig> {
+    if u64::from(args.max_event) > args.memory {
+        return Err(Usage::error("--max-event is more than --memory: such an event could never be complete"));
+    }
     let first = address(&args.listen)?;
     let port = |n: u16| match first.port() {
         0 => Some(0),
@@ -131,7 +148,7 @@ fn config(args: &Args) -> anyhow::Result<ReceiverConfig> {
     let numbering = if args.consecutive { Numbering::Consecutive } else { Numbering::Sparse };
     let reassembly = Config {
         max_event: args.max_event,
-        memory: args.memory.into(),
+        memory: args.memory,
         timeout: Duration::from_millis(args.timeout),
         numbering,
         seed: seed(),
@@ -152,7 +169,8 @@ fn hand_over(args: &Args, event: &Event<'_>) -> anyhow::Result<()> {
         return write(folder, &name, event.bytes);
     }
     if args.stdout {
-        return Ok(stdout().lock().write_all(event.bytes)?);
+        let mut out = stdout().lock();
+        return Ok(out.write_all(event.bytes).and_then(|()| out.flush())?);
     }
     let Some(command) = &args.exec else { return Ok(()) };
     let mut shell = Command::new("sh");
@@ -174,9 +192,17 @@ fn hand_over(args: &Args, event: &Event<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Under its name when it is complete.
+/// Under its name when all of it is written. Events of one name, of several senders or of one that was started again,
+/// get names of their own: none replaces another.
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
-    let (path, partial) = (folder.join(name), folder.join(format!(".{name}.part")));
+    let partial = folder.join(format!(".{name}.part"));
+    let mut path = folder.join(name);
+    for n in 2.. {
+        if !path.exists() {
+            break;
+        }
+        path = folder.join(format!("{name}.{n}"));
+    }
     let written = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, &path));
     written.with_context(|| format!("cannot write {}", path.display()))
 }
@@ -192,7 +218,7 @@ fn say(text: &str) {
     let _ = writeln!(stderr(), "{text}");
 }
 
-fn report(args: &Args, receiver: &Receiver, time: Duration) -> anyhow::Result<()> {
+fn report(args: &Args, receiver: &Receiver, delivered: u64, time: Duration) -> anyhow::Result<()> {
     let reassembler = receiver.reassembler();
     let counters = reassembler.counters();
     let missing: u64 = reassembler
@@ -209,7 +235,7 @@ fn report(args: &Args, receiver: &Receiver, time: Duration) -> anyhow::Result<()
             "segments": counters.segments,
             "bytes": counters.bytes,
             "placed_bytes": counters.placed_bytes,
-            "events": counters.complete,
+            "events": delivered,
             "timed_out": counters.timed_out,
             "evicted": counters.evicted,
             "open": reassembler.open_events(),

@@ -31,8 +31,8 @@ pub(crate) struct Args {
     /// Files to send; -: standard input
     #[arg(value_name = "FILE", required_unless_present = "size")]
     files: Vec<PathBuf>,
-    /// Where to; port 19522 unless told
-    #[arg(long, value_name = "ADDR[:PORT]", conflicts_with = "uri")]
+    /// Where to, whatever the URI says; port 19522 unless told
+    #[arg(long, value_name = "ADDR[:PORT]")]
     to: Option<String>,
     /// An EJFAT URI: segments to its `data`, sync messages to its `sync`
     #[arg(short, long, env = VARIABLE, hide_env_values = true)]
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// This sender, in sync messages
     #[arg(long, alias = "src", value_name = "ID", default_value_t = 1234)]
     source_id: u32,
-    /// Bytes of a packet, IP header and all: 576 to 65535
+    /// Bytes of a packet, IP header and all, at most the interface's MTU; receivers of E2SAR take 9000
     #[arg(short, long, value_name = "BYTES", default_value_t = 1500)]
     mtu: u16,
     /// Version of the load balancer's header
@@ -64,8 +64,8 @@ pub(crate) struct Args {
     /// Send from so many ports in turn
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=128))]
     sockets: u8,
-    /// Gbit/s on the wire, packet by packet; 0: as fast as it goes
-    #[arg(long, alias = "rateGbps", value_name = "GBPS", default_value_t = 1.0)]
+    /// Gbit/s on the wire, in bursts of 64 KB at most; 0: as fast as it goes
+    #[arg(long, alias = "rateGbps", value_name = "GBPS", default_value_t = 1.0, value_parser = gigabits)]
     rate: f64,
     /// Send buffer of each socket
     #[arg(short, long, alias = "bufsize", value_name = "BYTES", value_parser = size)]
@@ -89,12 +89,24 @@ struct Report {
 }
 
 pub(super) fn size(text: &str) -> Result<u32, String> {
-    let (digits, unit) = match text.strip_suffix(['K', 'M']) {
-        Some(digits) => (digits, if text.ends_with('K') { 1 << 10 } else { 1 << 20 }),
-        None => (text, 1),
+    let wrong = || "write a number of bytes below 4G, such as 65536, 64K or 1M".to_owned();
+    bytes(text).and_then(|bytes| u32::try_from(bytes).ok()).ok_or_else(wrong)
+}
+
+/// With K, M or G for the binary units.
+pub(super) fn bytes(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 10),
+        b'M' => (&text[..text.len() - 1], 20),
+        b'G' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
     };
-    let bytes = digits.parse().ok().and_then(|number: u32| number.checked_mul(unit));
-    bytes.filter(|&bytes| bytes > 0).ok_or_else(|| "write a number of bytes, such as 65536, 64K or 1M".into())
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
+}
+
+fn gigabits(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|&rate: &f64| rate == 0.0 || (1e-6..=1e6).contains(&rate));
+    rate.ok_or_else(|| "write Gbit/s, such as 0.5 or 10, or 0".into())
 }
 
 fn version(text: &str) -> Result<LbVersion, String> {
@@ -138,8 +150,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         rate: (args.rate > 0.0).then_some(args.rate * 1e9),
     };
     let mut sender = Sender::new(config)?;
-    let sync =
-        sync.into_iter().map(|at| SyncSender::new(at, args.source_id)).collect::<Result<Vec<_>, _>>()?;
+    let sync = sync_senders(&sync, args.source_id)?;
     if !sync.is_empty() {
         std::thread::Builder::new().name("naa-ejfat-sync".into()).spawn(move || keep_in_sync(&sync))?;
         std::thread::sleep(Duration::from_millis(args.warm_up));
@@ -171,6 +182,26 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let (bytes, rate) = (show::bytes(sent.bytes), show::rate(sent.bytes, time));
     Ok(show::line(&format!("{} events to {to}: {bytes} in {} segments, {rate}", sent.events, sent.segments))?)
+}
+
+/// A URI may name an IPv4 and an IPv6 address where there is one of the two only.
+fn sync_senders(to: &[SocketAddr], source: u32) -> anyhow::Result<Vec<SyncSender>> {
+    let mut senders = Vec::new();
+    let mut problem = None;
+    for &at in to {
+        // The first message tells whether there is a way.
+        match SyncSender::new(at, source).and_then(|sender| sender.send().map(|()| sender)) {
+            Ok(sender) => senders.push(sender),
+            Err(error) => {
+                tracing::warn!("no sync messages to {at}: {error}");
+                problem = Some(error);
+            }
+        }
+    }
+    match problem {
+        Some(error) if senders.is_empty() => Err(error.into()),
+        _ => Ok(senders),
+    }
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {

@@ -187,9 +187,7 @@ impl World {
                 }
             }
         }
-        while let Some(expired) = self.reassembler.poll_expired(Time(self.now)) {
-            self.given_up(expired)?;
-        }
+        self.given_up_so_far()?;
         let config = self.reassembler.config();
         check(self.reassembler.open_events() <= config.max_open, || "too many open events".into())?;
         check(self.reassembler.touched_memory() <= config.memory, || "too much memory".into())
@@ -199,7 +197,7 @@ impl World {
         let place = match self.reassembler.handle(Time(self.now), self.senders[n].address, datagram) {
             Ok(place) => place,
             Err(
-                Cause::Length
+                Cause::Conflict
                 | Cause::Overlap
                 | Cause::BeyondEnd
                 | Cause::Version
@@ -210,9 +208,6 @@ impl World {
             }
             Err(_) => return Ok(()),
         };
-        if let Some(evicted) = place.evicted {
-            self.given_up(evicted)?;
-        }
         let memory = &mut self.memory[place.id.slot()];
         if place.opened {
             memory.clear();
@@ -220,6 +215,7 @@ impl World {
         }
         let end = place.offset as usize + place.payload.len();
         memory[place.offset as usize..end].copy_from_slice(&datagram[place.payload.clone()]);
+        self.given_up_so_far()?;
         if place.opened {
             self.set(place.name, None, Fate::Open)?;
         }
@@ -240,6 +236,13 @@ impl World {
         let until = self.now + self.random.below(self.hold + 1);
         let until = self.held.back().map_or(until, |&(before, _)| before.max(until));
         self.held.push_back((until, place.id));
+        Ok(())
+    }
+
+    fn given_up_so_far(&mut self) -> Result<(), String> {
+        while let Some(event) = self.reassembler.poll_given_up(Time(self.now)) {
+            self.given_up(event)?;
+        }
         Ok(())
     }
 
