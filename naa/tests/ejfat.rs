@@ -148,7 +148,7 @@ fn what_cannot_be_is_said() {
         (&["send", "--to", "127.0.0.1", "/does/not/exist"], "/does/not/exist"),
         (&["send", "--to", "127.0.0.1", "--mtu", "100", "--size", "1"], "576"),
         (&["send", "--uri", "ejfat://h:1/lb/1", "--size", "1"], "no data address"),
-        (&["send", "--to", "127.0.0.1", "--rate", "-1", "--size", "1"], "Gbit/s"),
+        (&["send", "--to", "127.0.0.1", "--rate=-1", "--size", "1"], "Gbit/s"),
         (&["recv", "--listen", "127.0.0.1:65535", "--ports", "2"], "ports"),
         (&["recv", "--listen", "127.0.0.1:0", "--memory", "1M"], "--max-event"),
     ] {

@@ -21,7 +21,7 @@ pub struct Config {
     /// Bytes of a page of that memory.
     pub page: u32,
     /// An event is given up when it got no segment for so long (E2SAR counts from the first segment). For as long, its
-    /// name is remembered when it ended.
+    /// name is remembered when it ended, and with the LB header's tick for longer.
     pub timeout: Duration,
     /// An event is given up when it is open for so long, however often it got a segment.
     pub lifetime: Duration,
@@ -30,8 +30,7 @@ pub struct Config {
     pub versions: Versions,
     /// Senders that are told apart; further ones count as unknown.
     pub max_sources: u32,
-    /// Events that ended a [`Config::timeout`] ago at most of which late segments are recognised: so many complete ones,
-    /// and so many others.
+    /// Events that ended of which late segments are recognised: so many complete ones, and so many others.
     pub remembered: u32,
     /// Blocks of 512 segments of events whose segments come shuffled.
     pub chunks: u32,

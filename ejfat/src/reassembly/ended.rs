@@ -27,7 +27,7 @@ pub(super) struct Ended {
     complete: VecDeque<(Key, u64)>,
     given_up: VecDeque<(Key, u64)>,
     of_each: usize,
-    /// A sender that is started again uses the same names; what comes later than this is its.
+    /// A sender that is started again uses the same names; without ticks, what comes later than this is its.
     lateness: Duration,
     next: u64,
 }
@@ -60,10 +60,13 @@ impl Ended {
         self.ends.insert(key, End { cause, at: now, tick, number: self.next });
     }
 
-    /// Another tick is another event's, of a sender that was started again.
+    /// With another tick it is another event, of a sender that was started again.
     pub(super) fn find(&self, key: &Key, tick: Option<u64>, now: Time) -> Option<Cause> {
         let end = self.ends.get(key)?;
-        let other = tick.zip(end.tick).is_some_and(|(tick, ended)| tick != ended);
-        (!other && now <= end.at + self.lateness).then_some(end.cause)
+        let same = match tick.zip(end.tick) {
+            Some((tick, ended)) => tick == ended,
+            None => now <= end.at + self.lateness,
+        };
+        same.then_some(end.cause)
     }
 }

@@ -11,6 +11,7 @@ use ejfat::{
     Time,
     reassembly::{Cause, Config, EventId, Incomplete, Name, Numbering, Place, Reassembler},
     segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments, Ticks},
+    wire::LbHeader,
 };
 use simnet::{Faults, Link, Random};
 
@@ -86,7 +87,9 @@ impl Sender {
             let name = EventName { tick, event: self.next as u64, data_id: self.data_id, entropy: 0 };
             let segments = Segments::new(self.version, self.size, name, event.len() as u64);
             let segments = segments.expect("neither empty nor too long");
-            self.segments = segments.map(|s| [&s.headers, &event[s.payload]].concat()).collect();
+            // A load balancer takes its header away.
+            let from = if self.address.is_some() { 0 } else { LbHeader::LEN };
+            self.segments = segments.map(|s| [&s.headers[from..], &event[s.payload]].concat()).collect();
             self.next += 1;
         }
         if let Some(segment) = self.segments.pop_front() {
@@ -124,7 +127,8 @@ impl World {
             max_open_per_source: max_open.div_ceil(r.range(1..=3) as u32),
             max_event: r.pick(&[50_000, 1 << 20]),
             memory: r.pick(&[300_000, 16 << 20]),
-            timeout: Duration::from_micros(r.pick(&[200, 5_000, 100_000])),
+            // Without ticks, what is later than this is another event's.
+            timeout: Duration::from_micros(if behind_lb { 100_000 } else { r.pick(&[200, 5_000, 100_000]) }),
             numbering: Numbering::Consecutive,
             chunks: r.pick(&[2, 1000]),
             seed,
