@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo xtask test                       everything a change must pass, in under half an hour
+  cargo xtask test                       everything a change must pass, in about half an hour
   cargo xtask sim --seed 42              the run of one seed again, after a failure
   cargo xtask hostile --only half-open   a part of the table of hostile peers
   cargo xtask fuzz --target mrsp_message --seconds 600

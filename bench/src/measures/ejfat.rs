@@ -18,7 +18,7 @@ fn engine(b: &mut Builder, what: What) -> usize {
     b.contender(None, Near::Engine(what))
 }
 
-/// Half as fast as a copy is twice its time.
+/// Half as fast as a copy is twice its time; 0.7 of its speed are 1.43 times.
 fn reassembling() -> Measure {
     let mut b = Builder::default();
     let copy = engine(&mut b, What::Copy(EVENT));
@@ -26,7 +26,7 @@ fn reassembling() -> Measure {
         for (shuffled, order) in [(false, "in order"), (true, "shuffled")] {
             let ours = engine(&mut b, What::Reassemble { bytes: EVENT, mtu, shuffled });
             let name = format!("reassembler, 1 MiB event, MTU {mtu}, {order}, vs memcpy");
-            b.row(name, ours, copy, AtMost(1.0 / 0.5), AtMost(1.0 / 0.7));
+            b.row(name, ours, copy, AtMost(2.0), AtMost(1.43));
         }
     }
     let small = engine(&mut b, What::Reassemble { bytes: SMALL, mtu: 9000, shuffled: false });
@@ -41,7 +41,7 @@ fn forwarding() -> Measure {
         let ours = engine(&mut b, What::Forward(bytes));
         let array = engine(&mut b, What::Pick(bytes));
         let name = format!("LB tables 8 x 4 x 512 and rewrite, {bytes} B packet, vs array lookup and copy");
-        let target = if bytes == 1500 { AtMost(1.0 / 0.3) } else { Report };
+        let target = if bytes == 1500 { AtMost(3.33) } else { Report };
         b.row(name, ours, array, target, None);
     }
     b.measure("ns", None)
