@@ -42,12 +42,6 @@ fn folder(name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-fn build() -> Result<()> {
-    let mut cargo = repo::cargo();
-    cargo.args(["build", "--release", "--quiet", "--package", "naa", "--package", "naa-capi"]);
-    succeeds(&mut cargo)
-}
-
 fn succeeds(command: &mut Command) -> Result<()> {
     let what = command_line(command);
     let status = command.status().with_context(|| format!("cannot run {what}"))?;

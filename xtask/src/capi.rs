@@ -49,7 +49,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.verbs {
         packages::ensure(User::RxeVm).map_err(anyhow::Error::msg)?;
     }
-    build()?;
+    repo::build_release()?;
+    programs::build()?;
     let mut rows = here(options)?;
     if options.verbs {
         rows.extend(in_machine(options)?);
@@ -67,14 +68,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn build() -> Result<()> {
-    // Both in one command, so that they agree on the features of what they share.
-    let packages = ["build", "--quiet", "--release", "--package", "naa-capi", "--package", "naa-tests"];
-    let built = repo::cargo().args(packages).status().context("cannot run cargo")?;
-    ensure!(built.success(), "naa-capi or naa-tests does not build");
-    programs::build()
 }
 
 /// What both providers' runs have in common.

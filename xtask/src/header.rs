@@ -87,8 +87,8 @@ fn negative_in_parentheses(line: &str) -> String {
     }
 }
 
-/// From 1.
-fn first_difference(a: &str, b: &str) -> Option<usize> {
+/// The line, from 1, where two texts begin to differ.
+pub(crate) fn first_difference(a: &str, b: &str) -> Option<usize> {
     if a == b {
         return None;
     }

@@ -2,7 +2,10 @@
 
 use crate::repo;
 use anyhow::{Context, Result};
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -25,27 +28,23 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     // The suite starts the project's programs, which lie beside it.
-    let mut build = repo::cargo();
-    build.args(["build", "--quiet", "--release", "--package", "naa-tests", "--package", "naa", "--bins"]);
-    if !build.status().context("cannot run cargo")?.success() {
-        return Ok(ExitCode::FAILURE);
-    }
-    let mut cargo = repo::cargo();
-    cargo.args(["run", "--quiet", "--release", "--package", "naa-tests", "--bin", "hostile", "--"]);
+    repo::build_release()?;
+    let mut suite = Command::new(repo::release_program("hostile"));
+    suite.current_dir(repo::root());
     for (name, wanted) in [("--list", options.list), ("--quick", options.quick)] {
         if wanted {
-            cargo.arg(name);
+            suite.arg(name);
         }
     }
     if let Some(only) = &options.only {
-        cargo.arg("--only").arg(only);
+        suite.arg("--only").arg(only);
     }
     if let Some(json) = &options.json {
-        cargo.arg("--json").arg(std::path::absolute(json)?);
+        suite.arg("--json").arg(std::path::absolute(json)?);
     }
     if let Some(seed) = options.seed {
-        cargo.arg("--seed").arg(seed.to_string());
+        suite.arg("--seed").arg(seed.to_string());
     }
-    let status = cargo.status().context("cannot run cargo")?;
+    let status = suite.status().context("cannot run the suite")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     packages::ensure(User::Interop).map_err(anyhow::Error::msg)?;
-    build()?;
+    repo::build_release()?;
     let mut rows = Vec::new();
     for boot in &boots {
         println!("== {}", boot.name);
@@ -78,13 +78,6 @@ fn wanted(options: &Options) -> Result<Vec<Boot>> {
     }
     ensure!(!boots.is_empty(), "no step has that in its label; --list shows all");
     Ok(boots)
-}
-
-fn build() -> Result<()> {
-    let packages = ["build", "--release", "--package", "naa", "--package", "naa-tests"];
-    let built = repo::cargo().args(packages).status().context("cannot run cargo")?;
-    ensure!(built.success(), "naa or naa-tests does not build");
-    Ok(())
 }
 
 fn folder() -> PathBuf {

@@ -12,6 +12,7 @@ mod loom;
 mod metadata;
 mod packages;
 mod pcap;
+mod proto;
 mod repo;
 mod rping_matrix;
 mod rxe_bench;
@@ -56,6 +57,8 @@ enum Command {
     Sim(sim::Options),
     /// Make naa-capi/include/naa.h of the files that implement it
     Header(header::Options),
+    /// Make the Rust of gRPC's messages and services, proto/src/generated, of proto/proto
+    Proto(proto::Options),
     /// Attack a server in every way known: one table of answers, counters, and what others noticed
     Hostile(hostile::Options),
     /// Check the models of lock-free code under every order of their steps
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(options),
         Command::Sim(options) => sim::run(options),
         Command::Header(options) => header::run(options),
+        Command::Proto(options) => proto::run(options),
         Command::Hostile(options) => hostile::run(options),
         Command::Loom => loom::run(),
         Command::Fuzz(options) => fuzz::run(options),

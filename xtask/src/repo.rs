@@ -1,5 +1,6 @@
 //! Where things are in this checkout, and how its programs are called.
 
+use anyhow::{Context, Result, ensure};
 use std::{
     env, fs, io,
     path::{Path, PathBuf, absolute},
@@ -24,6 +25,14 @@ pub(crate) fn target_dir() -> PathBuf {
 /// The program `name` of the workspace as `cargo build --release` leaves it.
 pub(crate) fn release_program(name: &str) -> PathBuf {
     target_dir().join("release").join(name)
+}
+
+/// Builds the release programs and libraries. Always all of the workspace: of fewer packages cargo may choose other
+/// features for what they share, and build that again.
+pub(crate) fn build_release() -> Result<()> {
+    let built = cargo().args(["build", "--quiet", "--release", "--workspace"]).status();
+    ensure!(built.context("cannot run cargo")?.success(), "the workspace does not build");
+    Ok(())
 }
 
 /// `cargo`, to be run at the root of the checkout.

@@ -6,7 +6,7 @@ use crate::{
     packages::{self, User},
     repo, rxe_vm, table,
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::{
     fs,
     io::{self, Write},
@@ -44,8 +44,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     packages::ensure(User::RpingMatrix).map_err(anyhow::Error::msg)?;
     let naa = repo::release_program("naa");
     if !options.stand_in {
-        let built = repo::cargo().args(["build", "--release", "--package", "naa"]).status();
-        ensure!(built.context("cannot run cargo")?.success(), "naa does not build");
+        repo::build_release()?;
     }
     let naa = if options.stand_in { Path::new("") } else { naa.as_path() };
     let mut rows = Vec::new();

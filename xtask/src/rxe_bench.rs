@@ -5,7 +5,7 @@ use crate::{
     packages::{self, User},
     repo, rxe_vm,
 };
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use std::{
     fs,
     io::Write,
@@ -65,9 +65,7 @@ impl Options {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     packages::ensure(User::RxeVm).map_err(anyhow::Error::msg)?;
-    let packages = ["build", "--release", "--package", "naa", "--package", "naa-tests"];
-    let built = repo::cargo().args(packages).status().context("cannot run cargo")?;
-    ensure!(built.success(), "naa or naa-tests does not build");
+    repo::build_release()?;
     let folder = repo::target_dir().join("rxe-bench");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     for (name, text) in SCRIPTS {

@@ -2,7 +2,7 @@
 
 use crate::repo;
 use anyhow::{Context, Result};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -21,16 +21,17 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let mut cargo = repo::cargo();
-    cargo.args(["run", "--quiet", "--release", "--package", "naa-tests", "--bin", "sim", "--"]);
+    repo::build_release()?;
+    let mut suite = Command::new(repo::release_program("sim"));
+    suite.current_dir(repo::root());
     if let Some(kind) = &options.kind {
-        cargo.args(["--kind", kind]);
+        suite.args(["--kind", kind]);
     }
     for (name, value) in [("--seeds", options.seeds), ("--seed", options.seed), ("--from", options.from)] {
         if let Some(value) = value {
-            cargo.arg(name).arg(value.to_string());
+            suite.arg(name).arg(value.to_string());
         }
     }
-    let status = cargo.status().context("cannot run cargo")?;
+    let status = suite.status().context("cannot run the suite")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

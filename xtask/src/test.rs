@@ -54,6 +54,7 @@ use Program::{Cargo, Naa, Xtask};
 const CHECKS: &[Step] = &[
     Step::new("tidy", Xtask, &["tidy"]),
     Step::new("header", Xtask, &["header", "--check"]),
+    Step::new("proto", Xtask, &["proto", "--check"]),
     // Release, as everything below, so that each crate is built once.
     Step::new(
         "clippy",

@@ -1,6 +1,6 @@
 //! The module of Fortran.
 
-use super::{Server, build, folder, succeeds};
+use super::{Server, folder, succeeds};
 use crate::{
     packages::{self, User},
     repo,
@@ -22,7 +22,7 @@ pub(super) fn run() -> Result<ExitCode> {
     let read = |name: &str| fs::read_to_string(repo::root().join(name)).with_context(|| name.to_owned());
     let missing = missing(&read(HEADER)?, &read(MODULE)?);
     ensure!(missing.is_empty(), "{MODULE} lacks what {HEADER} has: {}", missing.join(", "));
-    build()?;
+    repo::build_release()?;
     let libraries = libraries()?;
     let out = folder("fortran")?;
     let mut make = Command::new("make");

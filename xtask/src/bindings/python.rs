@@ -1,6 +1,6 @@
 //! The package of Python.
 
-use super::{SKIPPED, build, command_line, folder, succeeds};
+use super::{SKIPPED, command_line, folder, succeeds};
 use crate::{
     packages::{self, User},
     repo,
@@ -15,7 +15,7 @@ use std::{
 
 pub(super) fn run() -> Result<ExitCode> {
     packages::ensure(User::Python).map_err(anyhow::Error::msg)?;
-    build()?;
+    repo::build_release()?;
     let package = repo::root().join("bindings/python");
     let venv = Venv::new()?;
     if let Some(why) = install(&venv, &package)? {

@@ -4,8 +4,8 @@ use super::Finding;
 use crate::source;
 
 const MOST_LINES: usize = 800;
-/// How bindgen begins what it writes.
-const GENERATED: &str = "/* automatically generated";
+/// How bindgen and prost begin what they write.
+const GENERATED: &[&str] = &["/* automatically generated", "// This file is @generated"];
 
 const UNFINISHED: &str = "finish it, or leave the feature out";
 
@@ -43,7 +43,7 @@ pub(crate) fn check(path: &str, text: &str, code: Option<&str>) -> Vec<Finding> 
     if let Some(code) = code {
         found(code, IN_CODE, &mut findings);
         let lines = text.lines().count();
-        if lines > MOST_LINES && !text.starts_with(GENERATED) {
+        if lines > MOST_LINES && !GENERATED.iter().any(|mark| text.starts_with(mark)) {
             let what = format!("{lines} lines, more than {MOST_LINES}");
             let finding = Finding::new(path, MOST_LINES + 1, what, "split it by purpose");
             findings.push(Finding { warning: true, ..finding });
@@ -80,8 +80,10 @@ mod tests {
     fn long_files_are_warned_about() {
         let found = check("a.rs", &"\n".repeat(MOST_LINES + 1), Some(""));
         assert!(found.len() == 1 && found[0].warning);
-        let generated = format!("{GENERATED} by x */{}", "\n".repeat(MOST_LINES));
-        assert!(check("a.rs", &generated, Some("")).is_empty());
+        for mark in GENERATED {
+            let generated = format!("{mark} by x */{}", "\n".repeat(MOST_LINES));
+            assert!(check("a.rs", &generated, Some("")).is_empty());
+        }
         assert!(check("a.rs", &"\n".repeat(MOST_LINES), Some("")).is_empty());
         assert!(check("a.md", &"\n".repeat(MOST_LINES + 1), None).is_empty());
     }

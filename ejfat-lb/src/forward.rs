@@ -1,0 +1,214 @@
+//! Forwards UDP by the tables.
+//!
+//! ```text
+//! recvmmsg, GRO ─► Balancer::route ─► sendmmsg, GSO, from the same socket: the source is the load balancer's address
+//! ```
+//!
+//! Payload is not copied: what is sent is gathered from the buffers that were received into, without the LB header where
+//! the member does not keep it. The system takes care of IP: TTL, checksums, next hops.
+
+mod pass;
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use roce_udp::socket::{Port, PortConfig, RecvBatch, Rest, SendBatch, Waker, wait};
+
+use crate::Plane;
+
+/// Messages that one system call receives, and datagrams that the kernel merges into one at most.
+const MESSAGES: usize = 32;
+const MERGED: usize = 64;
+/// Between two looks at tables that are over.
+const TIDY: Duration = Duration::from_secs(1);
+
+/// Where to listen.
+#[derive(Clone, Debug)]
+pub struct ForwarderConfig {
+    /// Concrete local addresses. Each has a thread.
+    pub listen: Vec<SocketAddr>,
+    /// Receive buffer of each, in bytes.
+    pub buffer: usize,
+}
+
+/// Why nothing is forwarded.
+#[derive(Debug, thiserror::Error)]
+pub enum ForwardError {
+    #[error("no address to listen on; give at least one")]
+    Nowhere,
+    #[error(transparent)]
+    Socket(#[from] verbs::Error),
+    #[error("cannot {what}")]
+    Io {
+        what: &'static str,
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ForwardError {
+    move |source| ForwardError::Io { what, source }
+}
+
+/// What the tables do not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForwarderStats {
+    /// Datagrams that found a receive buffer full.
+    pub overflows: u64,
+    /// Datagrams that the system did not send, for example without a route, and those to the forwarder itself.
+    pub refused: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    overflows: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// Forwards until it is dropped.
+#[derive(Debug)]
+pub struct Forwarder {
+    addresses: Vec<SocketAddr>,
+    /// As the kernel accounts it.
+    buffer: usize,
+    threads: Vec<(JoinHandle<()>, Arc<Waker>)>,
+    shared: Arc<Shared>,
+}
+
+impl Forwarder {
+    pub fn start(config: &ForwarderConfig, plane: &Arc<Plane>) -> Result<Self, ForwardError> {
+        let options = PortConfig { receive_buffer: config.buffer, ..PortConfig::default() };
+        let bind = |&address: &SocketAddr| Port::bind(address, &options);
+        let ports = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let addresses: Arc<[_]> = ports.iter().map(Port::local_addr).collect();
+        let buffer = ports.iter().map(Port::recv_buffer).min().ok_or(ForwardError::Nowhere)?;
+        let shared = Arc::<Shared>::default();
+        let mut forwarder = Self { addresses: addresses.to_vec(), buffer, threads: Vec::new(), shared };
+        for port in ports {
+            let waker = Arc::new(Waker::new().map_err(failed("make an eventfd"))?);
+            let mut lane = Lane {
+                port,
+                waker: waker.clone(),
+                plane: plane.clone(),
+                own: addresses.clone(),
+                shared: forwarder.shared.clone(),
+                overflows: 0,
+            };
+            let thread = std::thread::Builder::new().name("lb".into());
+            let thread = thread.spawn(move || lane.run()).map_err(failed("start a thread"))?;
+            forwarder.threads.push((thread, waker));
+        }
+        Ok(forwarder)
+    }
+
+    /// Where it listens, with the ports that the system chose.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The smallest receive buffer as the kernel accounts it: twice what was asked for, or less where it refused.
+    pub fn buffer(&self) -> usize {
+        self.buffer
+    }
+
+    pub fn stats(&self) -> ForwarderStats {
+        let Shared { overflows, refused, .. } = &*self.shared;
+        ForwarderStats { overflows: overflows.load(Relaxed), refused: refused.load(Relaxed) }
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Relaxed);
+        for (thread, waker) in self.threads.drain(..) {
+            waker.wake();
+            // It does not panic; and if it did, it said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One socket's thread.
+#[derive(Debug)]
+struct Lane {
+    port: Port,
+    waker: Arc<Waker>,
+    plane: Arc<Plane>,
+    /// Where packets would come back to us.
+    own: Arc<[SocketAddr]>,
+    shared: Arc<Shared>,
+    overflows: u32,
+}
+
+impl Lane {
+    fn run(&mut self) {
+        let mut batch = RecvBatch::new(MESSAGES);
+        let mut send = SendBatch::new(MESSAGES * MERGED, pass::ARENA, self.port.gso());
+        let mut tidied = Instant::now();
+        while !self.shared.stop.load(Relaxed) {
+            if let Err(error) = self.turn(&mut batch, &mut send) {
+                tracing::error!("forwarding at {} ended: {error}", self.port.local_addr());
+                return;
+            }
+            if tidied.elapsed() >= TIDY {
+                tidied = Instant::now();
+                self.plane.tidy(tidied);
+            }
+        }
+    }
+
+    /// A batch, or a wait for one.
+    fn turn(&mut self, batch: &mut RecvBatch, send: &mut SendBatch) -> io::Result<()> {
+        if self.port.recv(batch)? == 0 {
+            wait(&[&self.port], Some(&self.waker), false, Some(TIDY))?;
+            return Ok(());
+        }
+        let dropped = batch.overflows().wrapping_sub(self.overflows);
+        self.overflows = batch.overflows();
+        self.shared.overflows.fetch_add(dropped.into(), Relaxed);
+
+        let (at, own, mut looped) = (self.port.local_addr().ip(), &self.own, 0);
+        let (mut balancer, count) = (self.plane.balancer(), &mut looped);
+        // It holds the lock until the batch is routed.
+        let route = move |from: SocketAddr, datagram: &[u8]| {
+            let route = balancer.route(at, from.ip(), datagram).ok()?;
+            // A member that keeps the LB header would send it round for ever.
+            if own.contains(&route.to) {
+                *count += 1;
+                return None;
+            }
+            Some((route.to, route.keep_lb_header))
+        };
+        pass::pass(batch, send, route, |send| self.flush(send))?;
+        if looped > 0 {
+            self.shared.refused.fetch_add(looped, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Until all is gone, or refused.
+    fn flush(&self, send: &mut SendBatch) -> io::Result<()> {
+        loop {
+            let outcome = send.flush(&self.port)?;
+            if outcome.dropped > 0 {
+                self.shared.refused.fetch_add(outcome.dropped as u64, Relaxed);
+                tracing::debug!("{} datagrams were refused: {:?}", outcome.dropped, outcome.error);
+            }
+            match outcome.rest {
+                Rest::Empty => return Ok(()),
+                Rest::GsoRefused => send.ungroup(|_, _, _| ()),
+                Rest::Blocked if self.shared.stop.load(Relaxed) => return Ok(()),
+                Rest::Blocked => drop(wait(&[&self.port], Some(&self.waker), true, Some(TIDY))?),
+            }
+        }
+    }
+}

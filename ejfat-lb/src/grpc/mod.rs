@@ -1,0 +1,17 @@
+//! A data plane's tables over gRPC: [`serve`] them, or be a [`Client`].
+//!
+//! Two services program the same tables: `naa.lb.v1.Tables`, which changes them at a tick, and `sn_p4.v2.SmartnicP4`, by
+//! which control planes program ESnet's SmartNICs.
+
+mod auth;
+mod client;
+mod connections;
+mod server;
+mod smartnic;
+mod tables;
+
+/// Bytes of a request. Full tables take half of it.
+const MOST_OF_TABLES: usize = 1 << 20;
+
+pub use client::{Client, ClientError};
+pub use server::{ServeError, Server, serve};

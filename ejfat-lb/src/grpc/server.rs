@@ -1,0 +1,169 @@
+//! The server: a thread and its runtime.
+
+use std::{
+    convert::Infallible,
+    fmt, io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    task::{Context, Poll},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use proto::{
+    lb::v1::tables_server::{self, TablesServer},
+    sn_p4::v2::smartnic_p4_server::{self, SmartnicP4Server},
+};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::{mpsc, oneshot},
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, body::Body, transport};
+use tower_service::Service;
+
+use super::{MOST_OF_TABLES, auth::Token, connections, smartnic::Smartnic, tables::Tables};
+use crate::Plane;
+
+/// Rules of all tables, with the names of tables and actions in each.
+const MOST_OF_SMARTNIC: usize = 3 << 20;
+/// Of a connection. With as many connections as there may be, requests take 400 MB: all from peers with the token.
+const MOST_STREAMS: u32 = 4;
+
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("cannot serve gRPC on {address}: {source}; {}", remedy(.source.kind()))]
+    Bind { address: SocketAddr, source: io::Error },
+    #[error("cannot start a thread for gRPC: {0}; raise the limits of processes and open files")]
+    Thread(io::Error),
+}
+
+fn remedy(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrInUse => "end the program that listens there, or give another port",
+        io::ErrorKind::AddrNotAvailable => "give an address of this host",
+        io::ErrorKind::PermissionDenied => "give a port above 1023",
+        _ => "give another address",
+    }
+}
+
+/// Serves until it is dropped. What is then under way is cut off: changes of tables are made whole or not at all.
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Serves a data plane's tables. Port 0 stands for any that is free. With a token, requests must have the header
+/// `authorization: Bearer TOKEN`. Nothing is encrypted.
+pub fn serve(address: SocketAddr, plane: Arc<Plane>, token: Option<String>) -> Result<Server, ServeError> {
+    let bind = |source| ServeError::Bind { address, source };
+    let listener = TcpListener::bind(address).map_err(bind)?;
+    listener.set_nonblocking(true).map_err(bind)?;
+    let bound = listener.local_addr().map_err(bind)?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(ServeError::Thread)?;
+    let services = Services::new(plane, token);
+    let (stop, stopped) = oneshot::channel();
+    let run = move || run(&runtime, listener, services, stopped);
+    let thread = thread::Builder::new().name("grpc".into()).spawn(run).map_err(ServeError::Thread)?;
+    Ok(Server { address: bound, stop: Some(stop), thread: Some(thread) })
+}
+
+fn run(runtime: &Runtime, listener: TcpListener, services: Services, stopped: oneshot::Receiver<()>) {
+    runtime.block_on(async {
+        let listener = match tokio::net::TcpListener::from_std(listener) {
+            Ok(listener) => listener,
+            Err(error) => return tracing::error!("gRPC is not served: {error}"),
+        };
+        let (taken, connections) = mpsc::channel(1);
+        tokio::spawn(connections::accept(listener, taken));
+        let server = transport::Server::builder()
+            .max_concurrent_streams(MOST_STREAMS)
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .serve_with_incoming(services, ReceiverStream::new(connections));
+        tokio::spawn(async {
+            if let Err(error) = server.await {
+                tracing::error!("gRPC is not served any more: {error}");
+            }
+        });
+        // It says nothing; its end is the word.
+        let _ = stopped.await;
+    });
+}
+
+impl Server {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // Who panicked there has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// The service that a request is for.
+#[derive(Clone)]
+struct Services {
+    token: Token,
+    tables: TablesServer<Tables>,
+    smartnic: SmartnicP4Server<Smartnic>,
+}
+
+impl Services {
+    fn new(plane: Arc<Plane>, token: Option<String>) -> Self {
+        let tables = TablesServer::new(Tables::new(plane.clone()));
+        let smartnic = SmartnicP4Server::new(Smartnic::new(plane));
+        Self {
+            token: Token::new(token),
+            tables: tables.max_decoding_message_size(MOST_OF_TABLES),
+            smartnic: smartnic.max_decoding_message_size(MOST_OF_SMARTNIC),
+        }
+    }
+}
+
+type Answer = http::Response<Body>;
+
+impl Service<http::Request<Body>> for Services {
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = tonic::codegen::BoxFuture<Answer, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        if let Err(refused) = self.token.check(request.headers()) {
+            return Box::pin(std::future::ready(Ok(refused.into_http())));
+        }
+        let mut path = request.uri().path().split('/').skip(1);
+        match path.next() {
+            Some(tables_server::SERVICE_NAME) => self.tables.call(request),
+            Some(smartnic_p4_server::SERVICE_NAME) => self.smartnic.call(request),
+            _ => {
+                let unknown = Status::unimplemented(format!(
+                    "no such service; there are {} and {}",
+                    tables_server::SERVICE_NAME,
+                    smartnic_p4_server::SERVICE_NAME
+                ));
+                Box::pin(std::future::ready(Ok(unknown.into_http())))
+            }
+        }
+    }
+}

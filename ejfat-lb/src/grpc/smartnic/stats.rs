@@ -1,0 +1,135 @@
+//! Counters with the names that ESnet's P4 data plane gives them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+use ejfat::lb::{DropCause, LbCounters, LbId};
+use proto::sn_p4::v2::{
+    Stats, StatsFilters, StatsMetric, StatsMetricScope, StatsMetricType, StatsMetricValue,
+};
+use tonic::Status;
+
+use super::filter::{self, Metric, wanted};
+use crate::{Counters, Plane};
+
+/// Ids of members have 16 bits.
+const MEMBERS: u32 = 1 << 16;
+
+/// Counters of a data plane, from when they were last cleared. The data plane itself goes on counting.
+pub(super) struct Counting {
+    plane: Arc<Plane>,
+    /// What to take off, by name and index: no more than there are counters.
+    cleared: Mutex<BTreeMap<(String, u32), u64>>,
+}
+
+/// Values by their indices.
+struct Array {
+    name: String,
+    elements: u32,
+    values: Vec<(u32, u64)>,
+}
+
+impl Counting {
+    pub(super) fn new(plane: Arc<Plane>) -> Self {
+        Self { plane, cleared: Mutex::default() }
+    }
+
+    pub(super) fn read(&self, filters: Option<&StatsFilters>) -> Result<Stats, Status> {
+        filter::check(filters)?;
+        let cleared = self.cleared.lock().unwrap_or_else(PoisonError::into_inner);
+        let non_zero = filters.is_some_and(|filters| filters.non_zero);
+        let now = SystemTime::now().into();
+        let mut metrics = Vec::new();
+        for mut array in arrays(&self.plane.counters()) {
+            for (index, value) in &mut array.values {
+                let off = cleared.get(&(array.name.clone(), *index)).copied().unwrap_or(0);
+                // Members that were forgotten count from 0 again.
+                *value = value.checked_sub(off).unwrap_or(*value);
+            }
+            let values = array.wanted(filters)?;
+            let values = values.into_iter().filter(|(_, value)| !non_zero || *value != 0);
+            let values: Vec<_> =
+                values.map(|(index, u64)| StatsMetricValue { u64, f64: 0.0, index }).collect();
+            if !values.is_empty() {
+                metrics.push(StatsMetric {
+                    r#type: StatsMetricType::Counter.into(),
+                    scope: Some(array.scope()),
+                    name: array.name,
+                    num_elements: array.elements,
+                    values,
+                    last_update: Some(now),
+                });
+            }
+        }
+        Ok(Stats { metrics })
+    }
+
+    pub(super) fn clear(&self, filters: Option<&StatsFilters>) -> Result<(), Status> {
+        filter::check(filters)?;
+        let mut cleared = self.cleared.lock().unwrap_or_else(PoisonError::into_inner);
+        let arrays = arrays(&self.plane.counters());
+        let wanted = arrays.iter().map(|array| Ok((array, array.wanted(filters)?)));
+        let wanted = wanted.collect::<Result<Vec<_>, Status>>()?;
+        // Those of members that are gone would pile up.
+        let there = |name: &str, index| {
+            let array = arrays.iter().find(|array| array.name == name);
+            array.is_some_and(|array| array.values.binary_search_by_key(&index, |value| value.0).is_ok())
+        };
+        cleared.retain(|(name, index), _| there(name, *index));
+        for (array, values) in wanted {
+            cleared.extend(values.into_iter().map(|(index, value)| ((array.name.clone(), index), value)));
+        }
+        Ok(())
+    }
+}
+
+impl Array {
+    fn scope(&self) -> StatsMetricScope {
+        StatsMetricScope { domain: "counters".into(), zone: "pipeline0".into(), block: self.name.clone() }
+    }
+
+    fn wanted(&self, filters: Option<&StatsFilters>) -> Result<Vec<(u32, u64)>, Status> {
+        let (name, scope) = (self.name.as_str(), self.scope());
+        let mut values = Vec::new();
+        for &(index, value) in &self.values {
+            let metric = Metric { scope: &scope, name, index, elements: self.elements };
+            if filters.map_or(Ok(true), |filters| wanted(filters, &metric))? {
+                values.push((index, value));
+            }
+        }
+        Ok(values)
+    }
+}
+
+fn arrays(counters: &Counters) -> Vec<Array> {
+    let of_lbs = |name: String, value: &dyn Fn(&LbCounters) -> u64| {
+        let values = LbId::all().zip(&counters.lbs).map(|(id, lb)| (id.get().into(), value(lb)));
+        Array { name, elements: LbId::COUNT as u32, values: values.collect() }
+    };
+    let mut arrays = vec![
+        of_lbs("lb_ctx_rx_pkt_counter".into(), &|lb| lb.received.packets),
+        of_lbs("lb_ctx_rx_byte_counter".into(), &|lb| lb.received.bytes),
+        of_lbs("lb_ctx_rx_v2_counter".into(), &|lb| lb.v2),
+        of_lbs("lb_ctx_rx_v3_counter".into(), &|lb| lb.v3),
+    ];
+    for cause in DropCause::ALL {
+        let name = format!("lb_ctx_drop_{}_pkt_counter", cause.name().trim_start_matches("mbr_drop_"));
+        arrays.push(of_lbs(name, &|lb| lb.dropped.of(cause)));
+    }
+    // As in the P4 data plane, load balancers share them.
+    let mut members: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for (&(_, id), sent) in &counters.members {
+        let (packets, bytes) = members.entry(id.into()).or_default();
+        *packets += sent.packets;
+        *bytes += sent.bytes;
+    }
+    let packets = members.iter().map(|(&id, &(packets, _))| (id, packets)).collect();
+    let bytes = members.iter().map(|(&id, &(_, bytes))| (id, bytes)).collect();
+    let of_members = |name: &str, values| Array { name: name.to_owned(), elements: MEMBERS, values };
+    arrays
+        .extend([of_members("lb_mbr_tx_pkt_counter", packets), of_members("lb_mbr_tx_byte_counter", bytes)]);
+    arrays
+}

@@ -1,0 +1,101 @@
+//! Messages of [`proto::lb::v1`] and what they stand for.
+//!
+//! Functions called `of_` make messages. The others take them from peers: they refuse what does not fit, and name the
+//! field.
+
+mod frame;
+mod report;
+mod rule;
+
+use ejfat::lb::{RuleError, Rules};
+use proto::lb::v1;
+
+use crate::{TableSet, When};
+
+pub use frame::{FrameError, decode, encode};
+pub use report::{of_counters, of_sets};
+pub use rule::{key, of_key, of_rule, rule};
+
+/// A field of a message that is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {cause}")]
+pub struct MessageError {
+    /// Its path: `rules[3].epoch.prefix_length`.
+    pub field: String,
+    pub cause: Cause,
+}
+
+/// Why a field is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    #[error("none of its kinds is given; give one")]
+    Missing,
+    #[error("{value} is too high; the highest is {most}")]
+    TooHigh { value: u32, most: u32 },
+    #[error("{0} octets are no address; give 4 for IPv4, 16 for IPv6")]
+    Address(usize),
+    #[error("{0} octets are no MAC address; give 6, or none")]
+    Mac(usize),
+    #[error("{0} is none of its values")]
+    Value(i32),
+    #[error("there is no rule with this key")]
+    Absent,
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+}
+
+impl MessageError {
+    pub(crate) fn new(field: impl Into<String>, cause: impl Into<Cause>) -> Self {
+        Self { field: field.into(), cause: cause.into() }
+    }
+
+    /// The same, of an element of a list.
+    pub(crate) fn within(self, list: &str, at: usize) -> Self {
+        Self { field: format!("{list}[{at}].{}", self.field), ..self }
+    }
+}
+
+/// Rules of all tables, each key once.
+pub fn rules(messages: &[v1::Rule]) -> Result<Rules, MessageError> {
+    let mut rules = Rules::default();
+    for (at, message) in messages.iter().enumerate() {
+        let rule = rule(message).map_err(|error| error.within("rules", at))?;
+        rules.insert(rule, false).map_err(|error| MessageError::new(format!("rules[{at}]"), error))?;
+    }
+    Ok(rules)
+}
+
+pub fn of_rules(rules: &Rules) -> Vec<v1::Rule> {
+    rules.iter().map(|rule| of_rule(&rule)).collect()
+}
+
+/// The next tick, unless it says otherwise.
+pub fn when(message: Option<&v1::When>) -> When {
+    use v1::when::When as Kind;
+    match message.and_then(|message| message.when.as_ref()) {
+        None | Some(Kind::Next(_)) => When::Next,
+        Some(&Kind::Tick(tick)) => When::Tick(tick),
+        Some(&Kind::Force(tick)) => When::Force(tick),
+        Some(Kind::Now(_)) => When::Now,
+    }
+}
+
+pub fn of_when(when: When) -> v1::When {
+    use v1::when::{Next, Now, When as Kind};
+    let kind = match when {
+        When::Next => Kind::Next(Next {}),
+        When::Tick(tick) => Kind::Tick(tick),
+        When::Force(tick) => Kind::Force(tick),
+        When::Now => Kind::Now(Now {}),
+    };
+    v1::When { when: Some(kind) }
+}
+
+/// Tables that are staged, the newest last.
+pub fn sets(message: &v1::GetReply) -> Result<Vec<TableSet>, MessageError> {
+    let set = |(at, set): (usize, &v1::TableSet)| {
+        let rules = rules(&set.rules).map_err(|error| error.within("sets", at))?;
+        Ok(TableSet { from: set.from_tick, rules: rules.into() })
+    };
+    message.sets.iter().enumerate().map(set).collect()
+}

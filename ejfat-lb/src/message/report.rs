@@ -1,0 +1,50 @@
+//! What a data plane tells: its tables and counters.
+
+use std::collections::BTreeMap;
+
+use ejfat::lb::{DropCause, Drops, LbCounters, LbId, Traffic};
+use proto::lb::v1;
+
+use super::of_rules;
+use crate::{Counters, TableSet};
+
+pub fn of_sets(sets: &[TableSet]) -> v1::GetReply {
+    let set = |set: &TableSet| v1::TableSet { from_tick: set.from, rules: of_rules(&set.rules) };
+    v1::GetReply { sets: sets.iter().map(set).collect() }
+}
+
+pub fn of_counters(counters: &Counters) -> v1::GetCountersReply {
+    let lbs = LbId::all().zip(&counters.lbs).map(|(id, lb)| of_lb(id, lb));
+    let members = counters.members.iter().map(|(&(lb, id), &sent)| of_member(lb, id, sent));
+    v1::GetCountersReply {
+        lbs: lbs.collect(),
+        members: members.collect(),
+        unaddressed: of_drops(&counters.unaddressed),
+        newest_tick: counters.newest_tick,
+    }
+}
+
+fn of_lb(id: LbId, lb: &LbCounters) -> v1::LbCounters {
+    v1::LbCounters {
+        lb: id.get().into(),
+        lb_rx_pkt: lb.received.packets,
+        lb_rx_byte: lb.received.bytes,
+        lb_rx_v2: lb.v2,
+        lb_rx_v3: lb.v3,
+        drops: of_drops(&lb.dropped),
+    }
+}
+
+fn of_member(lb: LbId, id: u16, sent: Traffic) -> v1::MemberCounters {
+    v1::MemberCounters {
+        lb: lb.get().into(),
+        member: id.into(),
+        mbr_tx_pkt: sent.packets,
+        mbr_tx_byte: sent.bytes,
+    }
+}
+
+/// Every cause, so that who reads them need not know which there are.
+fn of_drops(drops: &Drops) -> BTreeMap<String, u64> {
+    DropCause::ALL.iter().map(|&cause| (cause.name().to_owned(), drops.of(cause))).collect()
+}

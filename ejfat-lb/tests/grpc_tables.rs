@@ -1,0 +1,233 @@
+//! Service `naa.lb.v1.Tables` over real sockets.
+
+mod grpc_common;
+
+use std::{
+    net::{Ipv6Addr, TcpListener},
+    sync::Arc,
+};
+
+use ejfat::lb::{Balancer, DropCause, LbId, Rule, RuleKey, Rules, calendar};
+use ejfat_lb::{
+    Plane, When,
+    grpc::{Client, ClientError, Server, serve},
+};
+use grpc_common::{LB, SENDER, channel, member, routed, rules_to, runtime, start};
+use proto::lb::v1::{self, tables_client::TablesClient};
+use tonic::Code;
+
+fn client(server: &Server) -> Client {
+    Client::connect(&server.address().to_string(), None).unwrap()
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(answer: Result<T, ClientError>, code: Code, says: &str) {
+    match answer {
+        Err(ClientError::Refused { status, .. }) => {
+            assert_eq!(status.code(), code, "{status}");
+            assert!(status.message().contains(says), "{status}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn loaded_rules_route_and_are_counted() {
+    let (plane, server) = start(None);
+    let mut client = client(&server);
+    assert_eq!(client.load(&rules_to(7), When::Next).unwrap(), 0);
+    assert_eq!(routed(&plane, 1000), Ok(7));
+    assert_eq!(routed(&plane, 1001), Ok(7));
+
+    assert_eq!(client.load(&rules_to(8), When::Next).unwrap(), 1002, "the first tick that no packet had");
+    assert_eq!((routed(&plane, 1001), routed(&plane, 1002)), (Ok(7), Ok(8)));
+    let sets = client.get().unwrap();
+    assert_eq!(sets, plane.sets());
+    assert_eq!(*sets[1].rules, rules_to(8));
+
+    assert_eq!(plane.balancer().route(LB, LB, &[0; 20]), Err(DropCause::BlockedSrc));
+    assert_eq!(plane.balancer().route(SENDER, SENDER, &[0; 20]), Err(DropCause::BadIp));
+    let counters = client.counters().unwrap();
+    let lb = &counters.lbs[3];
+    assert_eq!((lb.lb, lb.lb_rx_pkt, lb.lb_rx_v2, lb.lb_rx_v3), (3, 5, 4, 0));
+    assert_eq!(lb.lb_rx_byte, 4 * 116 + 20);
+    assert_eq!(lb.drops["blocked_src"], 1);
+    assert_eq!(counters.unaddressed["bad_ip"], 1);
+    let sent = |member, packets| v1::MemberCounters {
+        lb: 3,
+        member,
+        mbr_tx_pkt: packets,
+        mbr_tx_byte: packets * 100,
+    };
+    assert_eq!(counters.members, [sent(7, 3), sent(8, 1)]);
+    assert_eq!(counters.newest_tick, Some(1002));
+}
+
+#[test]
+fn tables_do_not_take_ticks_that_packets_had() {
+    let (plane, server) = start(None);
+    let mut client = client(&server);
+    client.load(&rules_to(1), When::Now).unwrap();
+    assert_eq!(routed(&plane, 500), Ok(1));
+    refused(
+        client.load(&rules_to(2), When::Tick(500)),
+        Code::FailedPrecondition,
+        "ticks up to 500 were routed",
+    );
+    assert_eq!(client.load(&rules_to(2), When::Force(500)).unwrap(), 500);
+    assert_eq!((routed(&plane, 499), routed(&plane, 500)), (Ok(1), Ok(2)));
+    assert_eq!(client.load(&rules_to(3), When::Now).unwrap(), 500, "in the place of the newest");
+    assert_eq!(routed(&plane, 500), Ok(3));
+    for tick in 2..=Balancer::MOST_STAGED as u64 {
+        client.load(&rules_to(3), When::Tick(600 + tick)).unwrap();
+    }
+    refused(client.load(&rules_to(3), When::Tick(700)), Code::ResourceExhausted, "sets of tables");
+}
+
+#[test]
+fn edits_are_made_whole_or_not_at_all() {
+    let (plane, server) = start(None);
+    let mut client = client(&server);
+    client.load(&rules_to(1), When::Now).unwrap();
+    let before = plane.sets();
+
+    let absent = RuleKey::Destination { address: SENDER };
+    let edit = client.edit(&[member(1).key(), absent], &[], false, When::Now);
+    refused(edit, Code::NotFound, "remove[1]: there is no rule with this key");
+    let edit = client.edit(&[], &[member(2), member(1)], false, When::Now);
+    refused(edit, Code::AlreadyExists, "insert[1]: member_info_lookup_table has a rule");
+    let Rule::Member { lb, ip, member: forward, .. } = member(1) else { unreachable!("it is one") };
+    let many: Vec<_> = (0..1025).map(|id| Rule::Member { lb, ip, id, member: forward }).collect();
+    refused(client.edit(&[], &many, true, When::Now), Code::ResourceExhausted, "insert[1024]: ");
+    assert_eq!(plane.sets(), before);
+
+    let slots: Vec<_> = calendar(lb, 0, &[2]);
+    let inserted = [&[member(2)], slots.as_slice()].concat();
+    client.edit(&[member(1).key()], &inserted, true, When::Now).unwrap();
+    assert_eq!(plane.sets()[0].rules, rules_to(2).into());
+    assert_eq!(routed(&plane, 1), Ok(2));
+}
+
+#[test]
+fn full_tables_fit_and_a_million_rules_do_not() {
+    let (plane, server) = start(None);
+    let mut blocking = client(&server);
+    let mut rules = Rules::default();
+    for id in 0..8 {
+        for epoch in 0..4 {
+            let members = [u16::MAX - 3, u16::MAX];
+            for rule in calendar(LbId::new(id).unwrap(), u32::MAX - epoch, &members) {
+                rules.insert(rule, false).unwrap();
+            }
+        }
+    }
+    for id in 0..1024 {
+        let Rule::Member { lb, ip, member, .. } = member(1) else { unreachable!("it is one") };
+        rules.insert(Rule::Member { lb, ip, id, member }, false).unwrap();
+    }
+    blocking.load(&rules, When::Now).unwrap();
+    assert_eq!(plane.sets()[0].rules, rules.clone().into());
+    for tick in 1..=Balancer::MOST_STAGED as u64 {
+        blocking.load(&rules, When::Tick(tick)).unwrap();
+    }
+    assert_eq!(blocking.get().unwrap(), plane.sets(), "all sets fit into an answer");
+
+    let rules = vec![v1::Rule::default(); 1_000_000];
+    let request = v1::LoadRequest { rules, when: None };
+    let refused = runtime().block_on(async {
+        TablesClient::new(channel(&server).await).load(request).await.expect_err("refused")
+    });
+    assert_eq!(refused.code(), Code::OutOfRange, "{refused}");
+    assert_eq!(blocking.counters().unwrap().newest_tick, None, "others notice nothing");
+}
+
+#[test]
+fn fields_that_do_not_fit_are_named() {
+    let (_, server) = start(None);
+    let bad = v1::Rule { rule: Some(v1::rule::Rule::Slot(v1::Slot { lb: 9, ..Default::default() })) };
+    let request = v1::LoadRequest { rules: vec![bad], when: None };
+    let refused = runtime().block_on(async {
+        TablesClient::new(channel(&server).await).load(request).await.expect_err("refused")
+    });
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert_eq!(refused.message(), "rules[0].slot.lb: 9 is too high; the highest is 7");
+}
+
+#[test]
+fn a_token_is_asked_for() {
+    let (plane, server) = start(Some("s3cret"));
+    let address = server.address().to_string();
+    for (token, says) in [
+        (None, "no token"),
+        (Some(""), "not the token"),
+        (Some("s3cre"), "not the token"),
+        (Some("s3cret "), "not the token"),
+        (Some("s3creT"), "not the token"),
+    ] {
+        let mut client = Client::connect(&address, token).unwrap();
+        refused(client.load(&rules_to(1), When::Now), Code::Unauthenticated, says);
+    }
+    assert_eq!(plane.sets()[0].rules, Rules::default().into());
+    Client::connect(&address, Some("s3cret")).unwrap().load(&rules_to(1), When::Now).unwrap();
+    assert_eq!(routed(&plane, 1), Ok(1));
+    assert!(matches!(Client::connect(&address, Some("a\nb")), Err(ClientError::Token)));
+}
+
+#[test]
+fn it_serves_ipv6() {
+    let plane = Arc::new(Plane::new(rules_to(1), 1));
+    let server = match serve((Ipv6Addr::LOCALHOST, 0).into(), plane.clone(), None) {
+        Ok(server) => server,
+        Err(error) if !std::path::Path::new("/proc/net/if_inet6").exists() => {
+            return println!("no IPv6: {error}");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(client(&server).get().unwrap(), plane.sets());
+}
+
+#[test]
+fn an_address_in_use_is_named_with_a_remedy() {
+    let (_, server) = start(None);
+    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let error = serve(server.address(), plane.clone(), None).unwrap_err().to_string();
+    assert!(error.contains(&server.address().to_string()), "{error}");
+    assert!(error.ends_with("end the program that listens there, or give another port"), "{error}");
+    let error = serve("192.0.2.1:0".parse().unwrap(), plane, None).unwrap_err().to_string();
+    assert!(error.ends_with("give an address of this host"), "{error}");
+}
+
+#[test]
+fn it_ends_when_dropped() {
+    let (plane, server) = start(None);
+    let address = server.address();
+    let mut client = client(&server);
+    client.get().unwrap();
+    drop(server);
+    assert_eq!(Arc::strong_count(&plane), 1);
+    assert!(client.get().is_err());
+    let error = Client::connect(&address.to_string(), None).unwrap_err().to_string();
+    assert!(error.contains(&address.to_string()) && error.contains("refused"), "{error}");
+    TcpListener::bind(address).unwrap();
+}
+
+#[test]
+fn addresses_that_are_none_are_refused() {
+    for address in ["", "host", "http://host:1", "host:1/path", "[::1", "host:99999", "a b:1"] {
+        assert!(matches!(Client::connect(address, None), Err(ClientError::Address(_))), "{address}");
+    }
+}
+
+#[test]
+fn another_service_there_is_told_from_this_one() {
+    let (_, server) = start(None);
+    let status = runtime().block_on(async {
+        let mut client = tonic::client::Grpc::new(channel(&server).await);
+        client.ready().await.unwrap();
+        let path = http::uri::PathAndQuery::from_static("/loadbalancer.LoadBalancer/Version");
+        let codec = tonic_prost::ProstCodec::<v1::GetRequest, v1::GetReply>::default();
+        client.unary(tonic::Request::new(v1::GetRequest {}), path, codec).await.expect_err("unknown")
+    });
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert!(status.message().contains("naa.lb.v1.Tables"), "{status}");
+}
