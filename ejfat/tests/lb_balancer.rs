@@ -42,25 +42,28 @@ fn datagram(tick: u64) -> Vec<u8> {
 }
 
 fn route(balancer: &mut Balancer, tick: u64) -> u16 {
-    balancer.route(lb(LB), address(V4, 1), &datagram(tick)).unwrap().member
+    balancer.route(address(V4, 50), address(V4, 1), &datagram(tick)).unwrap().member
 }
 
 #[test]
 fn each_tick_has_its_tables() {
     let mut balancer = Balancer::new(tables(&[0]), 1);
-    for set in 1..=4 {
+    for set in 1..=16 {
         balancer.stage(tables(&[set]), u64::from(set) * 100).unwrap();
     }
-    assert_eq!(balancer.stage(tables(&[5]), 500), Err(StageError::Full));
-    for (tick, member) in [(0, 0), (400, 4), (99, 0), (100, 1), (u64::MAX, 4), (399, 3), (200, 2)] {
+    assert_eq!(balancer.stage(tables(&[17]), 1700), Err(StageError::Full));
+    for (tick, member) in [(0, 0), (400, 4), (99, 0), (100, 1), (u64::MAX, 16), (399, 3), (200, 2)] {
         assert_eq!(route(&mut balancer, tick), member);
     }
     assert_eq!(balancer.retire(99), 0);
     assert_eq!(balancer.retire(350), 3);
     assert_eq!(balancer.retire(350), 0);
-    assert_eq!(balancer.sets().map(|(from, _)| from).collect::<Vec<_>>(), [300, 400]);
+    assert_eq!(
+        balancer.sets().map(|(from, _)| from).collect::<Vec<_>>(),
+        (3..=16).map(|set| set * 100).collect::<Vec<_>>()
+    );
     assert_eq!((route(&mut balancer, 5), route(&mut balancer, 399)), (3, 3));
-    assert_eq!(balancer.retire(u64::MAX), 1);
+    assert_eq!(balancer.retire(u64::MAX), 13);
 }
 
 #[test]
@@ -81,9 +84,11 @@ fn ticks_that_were_routed_keep_their_tables() {
 #[test]
 fn what_is_dropped_is_not_routed() {
     let mut balancer = Balancer::new(tables(&[0]), 1);
-    let stranger = balancer.route(lb(LB), address(V4, 2), &datagram(u64::MAX));
+    let stranger = balancer.route(address(V4, 50), address(V4, 2), &datagram(u64::MAX));
     assert_eq!(stranger, Err(DropCause::BlockedSrc));
-    assert_eq!(balancer.route(lb(LB), address(V4, 1), b"LB\x04"), Err(DropCause::NoUdplbHdr));
+    assert_eq!(balancer.route(address(V4, 50), address(V4, 1), b"LB\x04"), Err(DropCause::NoUdplbHdr));
+    let elsewhere = balancer.route(address(V4, 51), address(V4, 1), &datagram(7));
+    assert_eq!((elsewhere, balancer.unaddressed().of(DropCause::BadIp)), (Err(DropCause::BadIp), 1));
     assert_eq!(balancer.newest_tick(), None);
     balancer.stage(tables(&[1]), 1).unwrap();
 }
@@ -96,11 +101,11 @@ fn the_operator_can_force_tables() {
     balancer.stage(tables(&[1]), 100).unwrap_err();
     assert_eq!(balancer.force(tables(&[1]), 100), Ok(0));
     assert_eq!(balancer.newest_tick(), Some(99));
-    for set in 2..=4 {
+    for set in 2..=16 {
         balancer.stage(tables(&[set]), u64::from(set) * 100).unwrap();
     }
-    assert_eq!(balancer.force(tables(&[9]), 500), Err(StageError::Full));
-    assert_eq!(balancer.force(tables(&[9]), 200), Ok(3));
+    assert_eq!(balancer.force(tables(&[9]), 1700), Err(StageError::Full));
+    assert_eq!(balancer.force(tables(&[9]), 200), Ok(15));
     assert_eq!([99, 100, 200, 1000].map(|tick| route(&mut balancer, tick)), [0, 1, 9, 9]);
     assert_eq!(balancer.force(tables(&[7]), 0), Ok(3));
     assert_eq!((balancer.newest_tick(), route(&mut balancer, 99)), (None, 7));
@@ -211,6 +216,7 @@ fn thousand(first: u16) -> Arc<Tables> {
     let mut put = |rule| all.insert(rule, false).unwrap();
     put(all_ticks(of, Epoch { id: 0, slot_bits: 10, xor: 0 }));
     put(Rule::Source { lb: of, address: address(V4, 1) });
+    put(Rule::Destination { address: address(V4, 50), lb: of });
     for slot in 0..1000 {
         put(Rule::Slot { lb: of, epoch: 0, slot, member: first + slot });
         put(member(of, first + slot, (address(V4, 100), 10_000).into(), 0, true));

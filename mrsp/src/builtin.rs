@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1-15 | NAAICE's; they work on every byte of every parameter and have no blocks |
 //! | 16-63 | built in; input 0 is an [`ArgumentBlock`], output 0 a [`StatusBlock`] |
-//! | 64-95 | services |
+//! | 64-95 | [services](SERVICES) |
 //! | 96-126 | plug-ins |
 //! | 127 | the [`catalogue`](crate::catalogue); no arguments, output 0 is the table |
 //!
@@ -52,9 +52,14 @@ pub const ZSTD_DECOMPRESS: FunctionCode = FunctionCode::constant(23);
 pub const VECTOR_ADD: FunctionCode = FunctionCode::constant(24);
 pub const HISTOGRAM: FunctionCode = FunctionCode::constant(25);
 pub const SORT: FunctionCode = FunctionCode::constant(26);
+pub const LB_LOAD: FunctionCode = FunctionCode::constant(64);
+pub const LB_EDIT: FunctionCode = FunctionCode::constant(65);
+pub const LB_TABLES: FunctionCode = FunctionCode::constant(66);
+pub const LB_COUNTERS: FunctionCode = FunctionCode::constant(67);
+pub const REASSEMBLY_COUNTERS: FunctionCode = FunctionCode::constant(72);
 pub const CATALOGUE: FunctionCode = FunctionCode::constant(127);
 
-/// All functions with a fixed number, with their names.
+/// All functions that every server has, with their names.
 pub const NAMES: &[(FunctionCode, &str)] = &[
     (INCREMENT, "increment"),
     (INCREMENT_BY_TWO, "increment-by-two"),
@@ -73,14 +78,28 @@ pub const NAMES: &[(FunctionCode, &str)] = &[
     (CATALOGUE, "catalogue"),
 ];
 
+/// Services that a server may have. Input 0 is a request, output 0 a reply: messages of the crate `proto`, each behind its
+/// length as a varint.
+pub const SERVICES: &[(FunctionCode, &str)] = &[
+    (LB_LOAD, "lb-load"),
+    (LB_EDIT, "lb-edit"),
+    (LB_TABLES, "lb-tables"),
+    (LB_COUNTERS, "lb-counters"),
+    (REASSEMBLY_COUNTERS, "reassembly-counters"),
+];
+
+fn all() -> impl Iterator<Item = &'static (FunctionCode, &'static str)> {
+    NAMES.iter().chain(SERVICES)
+}
+
 /// The number of the function called `name`.
 pub fn by_name(name: &str) -> Option<FunctionCode> {
-    NAMES.iter().find(|(_, known)| *known == name).map(|(code, _)| *code)
+    all().find(|(_, known)| *known == name).map(|(code, _)| *code)
 }
 
 /// The name of function `code`, if it has a fixed one.
 pub fn name(code: FunctionCode) -> Option<&'static str> {
-    NAMES.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
+    all().find(|(known, _)| *known == code).map(|(_, name)| *name)
 }
 
 /// Whose a function is, by its number.

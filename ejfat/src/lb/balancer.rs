@@ -1,15 +1,17 @@
 //! Tables that change while packets flow.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    net::IpAddr,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use arrayvec::ArrayVec;
-use foldhash::quality::FixedState;
 
-use super::{DropCause, Drops, Forwarded, LbCounters, LbId, Route, Tables, Traffic, packet::Packet, rewrite};
+use super::{
+    DropCause, Drops, Forwarded, LbCounters, LbId, Route, Tables, Traffic,
+    packet::Packet,
+    rewrite,
+    tables::Found,
+    tally::{Places, Tally},
+    version,
+};
 use crate::wire::LbHeader;
 
 /// Why tables were not staged.
@@ -31,6 +33,7 @@ pub enum StageError {
 struct Set {
     from: u64,
     tables: Arc<Tables>,
+    places: Places,
 }
 
 /// The data plane's state: the current tables and those staged, each from a tick on, and counters.
@@ -43,28 +46,17 @@ pub struct Balancer {
     /// The current one, then those staged, with ascending ticks.
     sets: ArrayVec<Set, { 1 + Self::MOST_STAGED }>,
     newest: Option<u64>,
-    lbs: [LbCounters; LbId::COUNT],
-    members: HashMap<(LbId, u16), Traffic, FixedState>,
-    unaddressed: Drops,
+    tally: Tally,
 }
 
 impl Balancer {
-    pub const MOST_STAGED: usize = 4;
-    /// Members that are counted for: more than the tables of all sets have.
-    const MOST_MEMBERS: usize = 1024 * LbId::COUNT;
+    pub const MOST_STAGED: usize = 16;
 
     /// `seed` is of the hash table of members.
     pub fn new(tables: Arc<Tables>, seed: u64) -> Self {
-        let members = tables.members().map(|key| (key, Traffic::default()));
-        let mut all = HashMap::with_hasher(FixedState::with_seed(seed));
-        all.extend(members);
-        Self {
-            sets: ArrayVec::from_iter([Set { from: 0, tables }]),
-            newest: None,
-            lbs: Default::default(),
-            members: all,
-            unaddressed: Drops::default(),
-        }
+        let mut tally = Tally::new(seed);
+        let places = tally.places(&[&tables]).pop().unwrap_or_default();
+        Self { sets: ArrayVec::from_iter([Set { from: 0, tables, places }]), newest: None, tally }
     }
 
     /// Applies tables to packets from a tick on.
@@ -75,7 +67,7 @@ impl Balancer {
         if let Some(newest) = self.sets.last().map(|set| set.from).filter(|&newest| newest >= from_tick) {
             return Err(StageError::NotNewer { from: from_tick, newest });
         }
-        self.push(Set { from: from_tick, tables })
+        self.push(from_tick, tables)
     }
 
     /// Applies tables from a tick on, whatever was routed or staged: sets that would begin at it or later are
@@ -87,22 +79,20 @@ impl Balancer {
             return Err(StageError::Full);
         }
         self.sets.truncate(kept);
-        self.push(Set { from: from_tick, tables })?;
+        self.push(from_tick, tables)?;
         // A sender whose clock was wrong must not stand in the way for ever.
         self.newest =
             from_tick.checked_sub(1).and_then(|before| self.newest.map(|newest| newest.min(before)));
         Ok(dropped)
     }
 
-    fn push(&mut self, set: Set) -> Result<(), StageError> {
-        self.sets.try_push(set.clone()).map_err(|_| StageError::Full)?;
-        let new = |key: &(LbId, u16)| !self.members.contains_key(key);
-        if self.members.len() + set.tables.members().filter(new).count() > Self::MOST_MEMBERS {
-            let held: BTreeSet<_> = self.sets.iter().flat_map(|set| set.tables.members()).collect();
-            self.members.retain(|key, _| held.contains(key));
-        }
-        for key in set.tables.members() {
-            self.members.entry(key).or_default();
+    fn push(&mut self, from: u64, tables: Arc<Tables>) -> Result<(), StageError> {
+        let set = Set { from, tables, places: Vec::new() };
+        self.sets.try_push(set).map_err(|_| StageError::Full)?;
+        let all: Vec<_> = self.sets.iter().map(|set| &set.tables).collect();
+        let places = self.tally.places(&all);
+        for (set, places) in self.sets.iter_mut().zip(places) {
+            set.places = places;
         }
         Ok(())
     }
@@ -127,73 +117,82 @@ impl Balancer {
 
     /// Those that packets of a tick meet.
     pub fn tables(&self, tick: u64) -> &Arc<Tables> {
-        let begun = self.sets.iter().rposition(|set| set.from <= tick);
-        &self.sets[begun.unwrap_or(0)].tables
+        &self.set(tick).tables
     }
 
-    fn tables_for(&self, header: &Result<LbHeader, DropCause>) -> &Tables {
-        let tick = header.as_ref().map_or(self.newest.unwrap_or(0), |header| header.tick);
-        self.tables(tick)
+    #[inline]
+    fn set(&self, tick: u64) -> &Set {
+        &self.sets[self.sets.iter().rposition(|set| set.from <= tick).unwrap_or(0)]
     }
 
-    /// Where a UDP datagram with LB header goes that a load balancer got from an address. Its bytes are counted.
-    pub fn route(&mut self, lb: LbId, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
+    /// Of a packet with such a header.
+    #[inline]
+    fn set_of(&self, header: &Result<LbHeader, DropCause>) -> &Set {
+        self.set(header.as_ref().map_or(self.newest.unwrap_or(0), |header| header.tick))
+    }
+
+    /// Where a UDP datagram with LB header goes that came to an address from another. Its bytes are counted.
+    pub fn route(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
         let header = LbHeader::decode(datagram).map(|(header, _)| header).map_err(DropCause::from);
-        let tables = self.tables_for(&header);
-        let route = match header {
-            Err(_) if !tables.allows(lb, from) => Err(DropCause::BlockedSrc),
-            Err(cause) => Err(cause),
-            Ok(header) => tables.route(lb, from, &header),
+        let Set { tables, places, .. } = self.set_of(&header);
+        let Some(lb) = tables.lb(to) else {
+            self.tally.unaddressed.add(DropCause::BadIp);
+            return Err(DropCause::BadIp);
         };
-        let cut = |route: Route| if route.keep_lb_header { 0 } else { LbHeader::LEN };
-        self.count(lb, &header, datagram.len(), route.map(|route| (route, datagram.len() - cut(route))));
+        let found = match header {
+            _ if !tables.allows(lb, from) => Err(DropCause::BlockedSrc),
+            Err(cause) => Err(cause),
+            Ok(header) => tables.find(lb, version(from), &header),
+        };
+        let cut = |keeps| if keeps { 0 } else { LbHeader::LEN };
+        let sent = found.map(|found| (places[found.at], datagram.len() - cut(found.forward.keep_lb_header)));
+        let route = found.map(Found::route);
+        self.count(lb, &header, datagram.len(), sent);
         route
     }
 
     /// Forwards a whole IP packet in place, as [`rewrite`] does. Its bytes are counted.
     pub fn forward(&mut self, bytes: &mut [u8]) -> Result<Forwarded, DropCause> {
-        let packet = Packet::parse(bytes).inspect_err(|&cause| self.unaddressed.add(cause))?;
+        let packet = Packet::parse(bytes).inspect_err(|&cause| self.tally.unaddressed.add(cause))?;
         let header = packet.lb_header(bytes);
-        let tables = self.tables_for(&header);
-        let Some(lb) = tables.lb(packet.to) else {
-            self.unaddressed.add(DropCause::BadIp);
+        let Set { tables, places, .. } = self.set_of(&header);
+        let Some(lb) = tables.lb(packet.to(bytes)) else {
+            self.tally.unaddressed.add(DropCause::BadIp);
             return Err(DropCause::BadIp);
         };
-        let forwarded = rewrite::forward(tables, lb, &packet, header, bytes);
-        let sent = forwarded.map(|forwarded| (forwarded.route, bytes.len() - forwarded.start));
+        let forwarded = rewrite::forward(tables, lb, packet, header, bytes);
+        let sent = forwarded.map(|(start, found)| (places[found.at], bytes.len() - start));
+        let forwarded = forwarded.map(|(start, found)| Forwarded { start, route: found.route() });
         self.count(lb, &header, bytes.len(), sent);
         forwarded
     }
 
+    #[inline]
     fn count(
         &mut self,
         lb: LbId,
         header: &Result<LbHeader, DropCause>,
         bytes: usize,
-        sent: Result<(Route, usize), DropCause>,
+        sent: Result<(u32, usize), DropCause>,
     ) {
-        let header = header.as_ref().ok();
-        self.lbs[lb.index()].add(bytes, header.map(LbHeader::version), sent.err());
-        if let Ok((route, bytes)) = sent {
-            self.newest = self.newest.max(header.map(|header| header.tick));
-            if let Some(traffic) = self.members.get_mut(&(lb, route.member)) {
-                traffic.add(bytes);
-            }
+        self.tally.count(lb, header, bytes, sent);
+        if let (Ok(header), Ok(_)) = (header, sent) {
+            self.newest = self.newest.max(Some(header.tick));
         }
     }
 
     pub fn counters(&self, lb: LbId) -> &LbCounters {
-        &self.lbs[lb.index()]
+        self.tally.lb(lb)
     }
 
     /// What was sent to each member, in order. Members keep their counters when tables change, and for as long as
     /// there is place when they are gone.
     pub fn members(&self) -> BTreeMap<(LbId, u16), Traffic> {
-        self.members.iter().map(|(&key, &traffic)| (key, traffic)).collect()
+        self.tally.members()
     }
 
     /// Packets that were no load balancer's: [`DropCause::NotIp`] and [`DropCause::BadIp`].
     pub fn unaddressed(&self) -> &Drops {
-        &self.unaddressed
+        &self.tally.unaddressed
     }
 }

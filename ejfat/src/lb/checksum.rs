@@ -5,45 +5,59 @@ use std::ops::Add;
 /// What a change adds to a one's complement sum.
 ///
 /// # Source
-/// RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
+/// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'). RFC 1071, 2 (B) and (C): in any byte order, and in longer
+/// words than 16 bits, it is the same.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Change(u32);
+pub(super) struct Change(u64);
 
 impl Change {
     /// Bytes that go. Like all bytes here an even number, at an even offset of what the checksum covers.
+    #[inline]
     pub(super) fn removed(bytes: &[u8]) -> Self {
-        Self(words(bytes).map(|word| u32::from(!word)).sum())
+        Self(sum(bytes, |word| !word, |word| !word))
     }
 
+    #[inline]
     fn added(bytes: &[u8]) -> Self {
-        Self(words(bytes).map(u32::from).sum())
+        Self(sum(bytes, |word| word, |word| word))
     }
 
-    pub(super) fn apply(self, checksum: u16) -> u16 {
-        let mut sum = self.0 + u32::from(!checksum);
-        while sum > 0xffff {
+    #[inline]
+    pub(super) fn apply(self, checksum: [u8; 2]) -> [u8; 2] {
+        let mut sum = self.0 + u64::from(!u16::from_ne_bytes(checksum));
+        sum = (sum & 0xffff_ffff) + (sum >> 32);
+        // At most 34 bits, 18, and a carry of the last.
+        for _ in 0..3 {
             sum = (sum & 0xffff) + (sum >> 16);
         }
-        !(sum as u16)
+        (!(sum as u16)).to_ne_bytes()
     }
 }
 
 impl Add for Change {
     type Output = Self;
 
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0 + other.0)
     }
 }
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = u16> + '_ {
-    bytes.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
+#[inline]
+fn sum(bytes: &[u8], word: impl Fn(u32) -> u32, last: impl Fn(u16) -> u16) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let words: u64 = words.iter().map(|&bytes| u64::from(word(u32::from_ne_bytes(bytes)))).sum();
+    match *rest {
+        [high, low] => words + u64::from(last(u16::from_ne_bytes([high, low]))),
+        _ => words,
+    }
 }
 
 /// Overwrites bytes of a header.
-pub(super) fn put(header: &mut [u8], at: usize, new: &[u8]) -> Change {
-    let old = &mut header[at..at + new.len()];
-    let change = Change::removed(old) + Change::added(new);
-    old.copy_from_slice(new);
+#[inline(always)]
+pub(super) fn put<const N: usize>(header: &mut [u8], at: usize, new: [u8; N]) -> Change {
+    let old = &mut header[at..at + N];
+    let change = Change::removed(old) + Change::added(&new);
+    old.copy_from_slice(&new);
     change
 }

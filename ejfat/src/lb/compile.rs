@@ -76,6 +76,7 @@ impl<'a> Compiler<'a> {
 }
 
 /// A mask of at most 14 bits: rules have no more.
+#[inline]
 pub(super) fn low_bits(bits: u8) -> u16 {
     (1 << bits) - 1
 }

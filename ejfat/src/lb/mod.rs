@@ -13,6 +13,7 @@
 //! ESnet's P4 data plane (udplb): its tables, their sizes, the order of its checks and the names of its counters.
 //! VLANs, ARP, ICMP and neighbour discovery are left to the host.
 
+mod addresses;
 mod balancer;
 mod cause;
 mod checksum;
@@ -24,6 +25,7 @@ mod rewrite;
 mod rule;
 mod rules;
 mod tables;
+mod tally;
 mod tick;
 
 use std::net::IpAddr;

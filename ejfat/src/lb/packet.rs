@@ -10,7 +10,10 @@
 use std::net::IpAddr;
 
 use super::DropCause;
-use crate::wire::{LbHeader, is_data_port};
+use crate::{
+    segment::IpVersion,
+    wire::{LbHeader, is_data_port},
+};
 
 pub(super) const UDP_HEADER: usize = 8;
 
@@ -21,20 +24,19 @@ const FRAGMENT: u16 = 0x3fff;
 /// An IP packet whose length is as it says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
-    pub(super) from: IpAddr,
-    pub(super) to: IpAddr,
-    /// TTL or hop limit.
-    pub(super) hops: u8,
-    /// Where the IP header ends.
-    pub(super) payload: usize,
+    pub(super) version: IpVersion,
     /// All of a UDP datagram is in it.
     is_udp: bool,
+    /// Where the IP header ends.
+    pub(super) payload: usize,
 }
 
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+#[inline]
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
+#[inline]
 fn address<const N: usize>(bytes: &[u8], at: usize) -> IpAddr
 where
     IpAddr: From<[u8; N]>,
@@ -45,6 +47,7 @@ where
 }
 
 impl Packet {
+    #[inline]
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, DropCause> {
         let parsed = match bytes.first().map(|first| first >> 4) {
             Some(4) => Self::parse_v4(bytes),
@@ -54,36 +57,54 @@ impl Packet {
         parsed.ok_or(DropCause::NotIp)
     }
 
+    #[inline]
     fn parse_v4(bytes: &[u8]) -> Option<Self> {
         let payload = usize::from(bytes[0] & 0xf) * 4;
         if payload < 20 || bytes.len() < payload || usize::from(u16_at(bytes, 2)) != bytes.len() {
             return None;
         }
         let whole = u16_at(bytes, 6) & FRAGMENT == 0;
-        Some(Self {
-            from: address::<4>(bytes, 12),
-            to: address::<4>(bytes, 16),
-            hops: bytes[8],
-            payload,
-            is_udp: whole && bytes[9] == UDP,
-        })
+        Some(Self { version: IpVersion::V4, is_udp: whole && bytes[9] == UDP, payload })
     }
 
+    #[inline]
     fn parse_v6(bytes: &[u8]) -> Option<Self> {
         let payload = 40;
         if bytes.len() < payload || payload + usize::from(u16_at(bytes, 4)) != bytes.len() {
             return None;
         }
-        Some(Self {
-            from: address::<16>(bytes, 8),
-            to: address::<16>(bytes, 24),
-            hops: bytes[7],
-            payload,
-            is_udp: bytes[6] == UDP,
-        })
+        Some(Self { version: IpVersion::V6, is_udp: bytes[6] == UDP, payload })
     }
 
-    /// The LB header of the UDP datagram to a data port that these bytes, the packet's, hold.
+    /// The source address; these and further bytes are the packet's.
+    #[inline]
+    pub(super) fn from(&self, bytes: &[u8]) -> IpAddr {
+        match self.version {
+            IpVersion::V4 => address::<4>(bytes, 12),
+            IpVersion::V6 => address::<16>(bytes, 8),
+        }
+    }
+
+    /// The destination address.
+    #[inline]
+    pub(super) fn to(&self, bytes: &[u8]) -> IpAddr {
+        match self.version {
+            IpVersion::V4 => address::<4>(bytes, 16),
+            IpVersion::V6 => address::<16>(bytes, 24),
+        }
+    }
+
+    /// TTL or hop limit.
+    #[inline]
+    pub(super) fn hops(&self, bytes: &[u8]) -> u8 {
+        match self.version {
+            IpVersion::V4 => bytes[8],
+            IpVersion::V6 => bytes[7],
+        }
+    }
+
+    /// The LB header of the UDP datagram to a data port that the packet holds.
+    #[inline]
     pub(super) fn lb_header(&self, bytes: &[u8]) -> Result<LbHeader, DropCause> {
         let datagram = &bytes[self.payload..];
         let sound = self.is_udp

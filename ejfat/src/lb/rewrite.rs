@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use super::{
     DropCause, LbId, Route, Tables,
     checksum::{Change, put},
-    packet::{Packet, UDP_HEADER, u16_at},
-    version,
+    packet::{Packet, UDP_HEADER},
+    tables::Found,
 };
 use crate::{segment::IpVersion, wire::LbHeader};
 
@@ -28,84 +28,117 @@ pub struct Forwarded {
 /// dropped packet is as it was.
 pub fn rewrite(tables: &Tables, bytes: &mut [u8]) -> Result<Forwarded, DropCause> {
     let packet = Packet::parse(bytes)?;
-    let lb = tables.lb(packet.to).ok_or(DropCause::BadIp)?;
+    let lb = tables.lb(packet.to(bytes)).ok_or(DropCause::BadIp)?;
     let header = packet.lb_header(bytes);
-    forward(tables, lb, &packet, header, bytes)
+    let (start, found) = forward(tables, lb, packet, header, bytes)?;
+    Ok(Forwarded { start, route: found.route() })
 }
 
-/// What follows when the load balancer is known.
-pub(super) fn forward(
-    tables: &Tables,
+/// What follows when the load balancer is known. The packet to send is what begins there.
+#[inline(always)]
+pub(super) fn forward<'a>(
+    tables: &'a Tables,
     lb: LbId,
-    packet: &Packet,
+    packet: Packet,
     header: Result<LbHeader, DropCause>,
     bytes: &mut [u8],
-) -> Result<Forwarded, DropCause> {
-    if !tables.allows(lb, packet.from) {
+) -> Result<(usize, Found<'a>), DropCause> {
+    if !tables.allows(lb, packet.from(bytes)) {
         return Err(DropCause::BlockedSrc);
     }
     let header = header?;
-    if packet.hops <= 1 {
+    if packet.hops(bytes) <= 1 {
         return Err(DropCause::TtlExpired);
     }
-    let route = tables.assign(lb, version(packet.from), &header)?;
-    Ok(Forwarded { start: write(packet, &route, bytes), route })
+    let found = tables.find(lb, packet.version, &header)?;
+    Ok((write(packet, &found, bytes), found))
 }
 
 /// The new headers; where they begin.
-fn write(packet: &Packet, route: &Route, bytes: &mut [u8]) -> usize {
+#[inline(always)]
+fn write(packet: Packet, found: &Found<'_>, bytes: &mut [u8]) -> usize {
     let headers = packet.payload + UDP_HEADER;
-    let (start, mut change) = if route.keep_lb_header {
+    let (start, change) = if found.forward.keep_lb_header {
         (0, Change::default())
     } else {
         (LbHeader::LEN, Change::removed(&bytes[headers..headers + LbHeader::LEN]))
     };
-    bytes.copy_within(..headers, start);
-    let bytes = &mut bytes[start..];
-    change = change + write_ip(packet, route, bytes);
-
-    let datagram = &mut bytes[packet.payload..];
-    let length = (datagram.len() as u16).to_be_bytes();
-    change = change + put(datagram, 2, &route.to.port().to_be_bytes());
-    let of_length = put(datagram, 4, &length);
-    // The pseudo-header has it once more.
-    change = change + of_length + of_length;
-    let checksum = u16_at(datagram, 6);
-    if checksum != 0 {
-        let checksum = match change.apply(checksum) {
-            0 => u16::MAX,
-            checksum => checksum,
-        };
-        put(datagram, 6, &checksum.to_be_bytes());
+    let new = New { len: bytes.len() - start, to: found.forward.address, port: found.port, change };
+    match (packet.version, bytes.first_chunk::<V4>(), bytes.first_chunk::<V6>()) {
+        (IpVersion::V4, Some(&(mut all)), _) if headers == V4 => {
+            new.put_v4(&mut all, V4 - UDP_HEADER);
+            bytes[start..start + V4].copy_from_slice(&all);
+        }
+        (IpVersion::V6, _, Some(&(mut all))) if headers == V6 => {
+            new.put_v6(&mut all);
+            bytes[start..start + V6].copy_from_slice(&all);
+        }
+        _ => {
+            // With options.
+            bytes.copy_within(..headers, start);
+            new.put_v4(&mut bytes[start..start + headers], packet.payload);
+        }
     }
     start
 }
 
-/// The change is that of the addresses.
-fn write_ip(packet: &Packet, route: &Route, bytes: &mut [u8]) -> Change {
-    let hops = packet.hops - 1;
-    match version(packet.from) {
-        IpVersion::V4 => {
-            let addresses = put_address(bytes, 12, packet.to) + put_address(bytes, 16, route.to.ip());
-            let (total, protocol) = (bytes.len() as u16, bytes[9]);
-            let length = put(bytes, 2, &total.to_be_bytes());
-            let hops = put(bytes, 8, &[hops, protocol]);
-            let checksum = (addresses + length + hops).apply(u16_at(bytes, 10));
-            put(bytes, 10, &checksum.to_be_bytes());
-            addresses
-        }
-        IpVersion::V6 => {
-            let length = (bytes.len() - packet.payload) as u16;
-            put(bytes, 4, &length.to_be_bytes());
-            bytes[7] = hops;
-            put_address(bytes, 8, packet.to) + put_address(bytes, 24, route.to.ip())
-        }
-    }
+/// Bytes of the headers, without options: of a length that is known when compiled, they are changed in registers.
+const V4: usize = 20 + UDP_HEADER;
+const V6: usize = 40 + UDP_HEADER;
+/// In a UDP header.
+const NO_CHECKSUM: [u8; 2] = [0; 2];
+
+/// What becomes of a packet.
+#[derive(Clone, Copy)]
+struct New {
+    /// Of the whole packet.
+    len: usize,
+    to: IpAddr,
+    port: u16,
+    /// Of what UDP's checksum covers behind the headers.
+    change: Change,
 }
 
-fn put_address(header: &mut [u8], at: usize, address: IpAddr) -> Change {
-    match address {
-        IpAddr::V4(address) => put(header, at, &address.octets()),
-        IpAddr::V6(address) => put(header, at, &address.octets()),
+impl New {
+    /// `udp` is where the UDP header begins.
+    #[inline(always)]
+    fn put_v4(self, headers: &mut [u8], udp: usize) {
+        let IpAddr::V4(to) = self.to else { return };
+        let mut lb = [0; 4];
+        lb.copy_from_slice(&headers[16..20]);
+        let addresses = put(headers, 12, lb) + put(headers, 16, to.octets());
+        let length = put(headers, 2, (self.len as u16).to_be_bytes());
+        let hops = put(headers, 8, [headers[8] - 1, headers[9]]);
+        let checksum = (addresses + length + hops).apply([headers[10], headers[11]]);
+        headers[10..12].copy_from_slice(&checksum);
+        self.put_udp(&mut headers[udp..], self.len - udp, addresses);
+    }
+
+    #[inline(always)]
+    fn put_v6(self, headers: &mut [u8; V6]) {
+        let IpAddr::V6(to) = self.to else { return };
+        let len = self.len - (V6 - UDP_HEADER);
+        let mut lb = [0; 16];
+        lb.copy_from_slice(&headers[24..40]);
+        headers[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+        headers[7] -= 1;
+        let addresses = put(headers, 8, lb) + put(headers, 24, to.octets());
+        self.put_udp(&mut headers[V6 - UDP_HEADER..], len, addresses);
+    }
+
+    #[inline(always)]
+    fn put_udp(self, header: &mut [u8], len: usize, addresses: Change) {
+        let port = put(header, 2, self.port.to_be_bytes());
+        let length = put(header, 4, (len as u16).to_be_bytes());
+        // The pseudo-header has the length once more.
+        let change = self.change + addresses + port + length + length;
+        let checksum = match [header[6], header[7]] {
+            NO_CHECKSUM => NO_CHECKSUM,
+            checksum => match change.apply(checksum) {
+                NO_CHECKSUM => [0xff; 2],
+                checksum => checksum,
+            },
+        };
+        header[6..8].copy_from_slice(&checksum);
     }
 }

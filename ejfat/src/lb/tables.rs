@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{
-    DropCause, LbId, Member, Rules,
+    DropCause, Forward, LbId, Member, Rules,
+    addresses::Addresses,
     compile::{Calendar, Compiler, MemberEntry, low_bits},
     version,
 };
@@ -12,11 +13,11 @@ use crate::{segment::IpVersion, wire::LbHeader};
 /// The tables of the data plane. Lookups allocate nothing.
 #[derive(Clone, Debug)]
 pub struct Tables {
-    /// Sorted, as the sources are.
-    destinations: Vec<(IpAddr, LbId)>,
-    sources: [Vec<IpAddr>; LbId::COUNT],
+    destinations: Addresses<LbId>,
+    sources: [Addresses<()>; LbId::COUNT],
     /// Where ticks begin to lead to another calendar; the first is tick 0.
-    calendars: [Vec<(u64, Option<Calendar>)>; LbId::COUNT],
+    begins: [Vec<u64>; LbId::COUNT],
+    calendars: [Vec<Option<Calendar>>; LbId::COUNT],
     /// Of all calendars, one behind the other: which of the members.
     slots: Vec<u16>,
     members: Vec<MemberEntry>,
@@ -36,37 +37,63 @@ pub struct Route {
     pub keep_lb_header: bool,
 }
 
+/// A [`Route`] before it is written down.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found<'a> {
+    lb: LbId,
+    epoch: u32,
+    slot: u16,
+    member: u16,
+    /// Which of [`Tables::members`] it is.
+    pub(super) at: usize,
+    pub(super) forward: &'a Forward,
+    pub(super) port: u16,
+}
+
+impl Found<'_> {
+    #[inline]
+    pub(super) fn route(self) -> Route {
+        let Self { lb, epoch, slot, member, forward, port, .. } = self;
+        let Forward { mac, address, keep_lb_header, .. } = *forward;
+        Route { lb, epoch, slot, member, mac, to: SocketAddr::new(address, port), keep_lb_header }
+    }
+}
+
 impl Tables {
     pub fn new(rules: &Rules) -> Self {
-        let mut sources: [Vec<IpAddr>; LbId::COUNT] = Default::default();
+        let mut sources: [Vec<_>; LbId::COUNT] = Default::default();
         for &(lb, address) in rules.sources_v4.keys().chain(rules.sources_v6.keys()) {
-            sources[lb.index()].push(address);
+            sources[lb.index()].push((address, ()));
         }
+        let sources = sources.map(|of_lb| Addresses::new(&of_lb));
         let mut compiler = Compiler::new(rules);
+        let mut begins: [Vec<_>; LbId::COUNT] = Default::default();
         let mut calendars: [Vec<_>; LbId::COUNT] = Default::default();
         for lb in LbId::all() {
-            calendars[lb.index()] = compiler.calendars(lb);
+            (begins[lb.index()], calendars[lb.index()]) = compiler.calendars(lb).into_iter().unzip();
         }
         let (slots, members) = compiler.finish();
-        let destinations = rules.destinations.iter().map(|(&address, &lb)| (address, lb)).collect();
-        Self { destinations, sources, calendars, slots, members }
+        let destinations: Vec<_> = rules.destinations.iter().map(|(&address, &lb)| (address, lb)).collect();
+        let destinations = Addresses::new(&destinations);
+        Self { destinations, sources, begins, calendars, slots, members }
     }
 
-    /// Those that some slot leads to and some rule describes.
-    pub(super) fn members(&self) -> impl Iterator<Item = (LbId, u16)> + '_ {
-        let described = self.members.iter().filter(|entry| entry.v4.is_some() || entry.v6.is_some());
-        described.map(|entry| (entry.lb, entry.id))
+    /// Those that some slot leads to; `None` where no rule describes one.
+    pub(super) fn members(&self) -> impl Iterator<Item = Option<(LbId, u16)>> + '_ {
+        let described = |entry: &MemberEntry| entry.v4.is_some() || entry.v6.is_some();
+        self.members.iter().map(move |entry| described(entry).then_some((entry.lb, entry.id)))
     }
 
     /// Whose address this is.
+    #[inline]
     pub fn lb(&self, address: IpAddr) -> Option<LbId> {
-        let at = self.destinations.binary_search_by_key(&address, |(address, _)| *address).ok()?;
-        Some(self.destinations[at].1)
+        self.destinations.get(address)
     }
 
     /// Whether a load balancer takes packets from an address.
+    #[inline]
     pub fn allows(&self, lb: LbId, from: IpAddr) -> bool {
-        self.sources[lb.index()].binary_search(&from).is_ok()
+        self.sources[lb.index()].get(from).is_some()
     }
 
     /// Where a load balancer sends what came from an address; members are looked up for its IP version.
@@ -74,24 +101,24 @@ impl Tables {
         if !self.allows(lb, from) {
             return Err(DropCause::BlockedSrc);
         }
-        self.assign(lb, version(from), header)
+        self.find(lb, version(from), header).map(Found::route)
     }
 
     /// The same for a source that is allowed.
-    pub(super) fn assign(&self, lb: LbId, ip: IpVersion, header: &LbHeader) -> Result<Route, DropCause> {
-        let calendars = &self.calendars[lb.index()];
-        let behind = calendars.partition_point(|&(first, _)| first <= header.tick);
-        let calendar = behind.checked_sub(1).and_then(|at| calendars[at].1);
-        let Calendar { epoch, first, len } = calendar.ok_or(DropCause::EpochAssignMiss)?;
+    #[inline(always)]
+    pub(super) fn find(&self, lb: LbId, ip: IpVersion, header: &LbHeader) -> Result<Found<'_>, DropCause> {
+        let begun = begun(&self.begins[lb.index()], header.tick);
+        let calendar = begun.checked_sub(1).and_then(|at| self.calendars[lb.index()][at].as_ref());
+        let &Calendar { epoch, first, len } = calendar.ok_or(DropCause::EpochAssignMiss)?;
 
         let slot = (header.slot_select() ^ epoch.xor) & low_bits(epoch.slot_bits);
         let slots = &self.slots[first as usize..][..usize::from(len)];
-        let entry = slots.get(usize::from(slot)).and_then(|&at| self.members.get(usize::from(at)));
-        let entry = entry.ok_or(DropCause::LbCalendarMiss)?;
+        let at = slots.get(usize::from(slot)).copied().ok_or(DropCause::LbCalendarMiss)?;
+        let entry = self.members.get(usize::from(at)).ok_or(DropCause::LbCalendarMiss)?;
 
         let member = match ip {
-            IpVersion::V4 => entry.v4,
-            IpVersion::V6 => entry.v6,
+            IpVersion::V4 => &entry.v4,
+            IpVersion::V6 => &entry.v6,
         };
         let forward = match member {
             None => return Err(DropCause::MbrInfoMiss),
@@ -100,14 +127,15 @@ impl Tables {
             Some(Member::Forward(forward)) => forward,
         };
         let port = forward.port.wrapping_add(header.port_select() & low_bits(forward.port_bits));
-        Ok(Route {
-            lb,
-            epoch: epoch.id,
-            slot,
-            member: entry.id,
-            mac: forward.mac,
-            to: SocketAddr::new(forward.address, port),
-            keep_lb_header: forward.keep_lb_header,
-        })
+        Ok(Found { lb, epoch: epoch.id, slot, member: entry.id, at: at.into(), forward, port })
     }
+}
+
+/// How many of these ticks are not behind one. Few are compared all, which is faster than to choose.
+#[inline]
+fn begun(begins: &[u64], tick: u64) -> usize {
+    if begins.len() > 16 {
+        return begins.partition_point(|&begin| begin <= tick);
+    }
+    begins.iter().fold(0, |begun: usize, &begin| begun.wrapping_add(usize::from(begin <= tick)))
 }

@@ -8,24 +8,34 @@ use super::lists::NONE;
 
 /// Segments of one block.
 pub(super) const SEGMENTS: u32 = 512;
+/// Blocks of an event that are found without the index: shuffled segments go to and fro between them.
+const RECENT: usize = 4;
 
 /// The blocks of one event, chained.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
     slot: u32,
     first: u32,
-    /// The block used last, and which of the event's it is.
-    recent: (u32, u32),
+    /// Blocks used last, each with which of the event's it is.
+    recent: [(u32, u32); RECENT],
 }
 
 impl Chain {
     pub(super) fn new(slot: u32) -> Self {
-        Self { slot, first: NONE, recent: (NONE, NONE) }
+        Self { slot, first: NONE, recent: [(NONE, NONE); RECENT] }
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.first == NONE
     }
+}
+
+/// A bit, and its block if there is one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell {
+    chunk: Option<u32>,
+    segment: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -56,14 +66,28 @@ impl Chunks {
         Self { chunks: (0..count).map(chunk).collect(), free: 0, index }
     }
 
+    #[inline]
     fn find(&self, chain: &mut Chain, number: u32) -> Option<u32> {
         if chain.is_empty() {
             return None;
         }
-        if chain.recent.0 != number {
-            chain.recent = (number, *self.index.get(&(chain.slot, number))?);
+        let recent = &mut chain.recent[number as usize % RECENT];
+        if recent.0 != number {
+            *recent = (number, *self.index.get(&(chain.slot, number))?);
         }
-        Some(chain.recent.1)
+        Some(recent.1)
+    }
+
+    /// Where a segment's bit is.
+    #[inline]
+    pub(super) fn cell(&self, chain: &mut Chain, segment: u32) -> Cell {
+        Cell { chunk: self.find(chain, segment / SEGMENTS), segment }
+    }
+
+    #[inline]
+    pub(super) fn is_set(&self, Cell { chunk, segment }: Cell) -> bool {
+        let bits = |at: u32| self.chunks[at as usize].bits[(segment % SEGMENTS / 64) as usize];
+        chunk.is_some_and(|at| bits(at) >> (segment % 64) & 1 == 1)
     }
 
     /// Whether all, or any, of these segments are set.
@@ -85,10 +109,15 @@ impl Chunks {
         (any, all)
     }
 
+    pub(super) fn set_segment(&mut self, chain: &mut Chain, segment: u32) -> bool {
+        let cell = self.cell(chain, segment);
+        self.set(chain, cell)
+    }
+
     /// Sets a segment; false if there is no block left.
-    pub(super) fn set(&mut self, chain: &mut Chain, segment: u32) -> bool {
-        let number = segment / SEGMENTS;
-        let Some(at) = self.find(chain, number).or_else(|| self.take(chain, number)) else { return false };
+    #[inline]
+    pub(super) fn set(&mut self, chain: &mut Chain, Cell { chunk, segment }: Cell) -> bool {
+        let Some(at) = chunk.or_else(|| self.take(chain, segment / SEGMENTS)) else { return false };
         self.chunks[at as usize].bits[(segment % SEGMENTS / 64) as usize] |= 1 << (segment % 64);
         true
     }
@@ -99,7 +128,7 @@ impl Chunks {
         self.free = chunk.next;
         *chunk = Chunk { bits: Default::default(), number, next: chain.first };
         chain.first = at;
-        chain.recent = (number, at);
+        chain.recent[number as usize % RECENT] = (number, at);
         self.index.insert((chain.slot, number), at);
         Some(at)
     }

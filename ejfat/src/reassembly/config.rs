@@ -18,7 +18,7 @@ pub struct Config {
     pub max_event: u32,
     /// The most memory that segments of events may touch, in bytes, in whole pages; the largest open event makes room.
     pub memory: u64,
-    /// Bytes of a page of that memory.
+    /// Bytes of a page of that memory, a power of two.
     pub page: u32,
     /// An event is given up when it got no segment for so long (E2SAR counts from the first segment). For as long, its
     /// name is remembered when it ended, and with the LB header's tick for longer.
@@ -67,6 +67,8 @@ pub enum ConfigError {
     Zero(&'static str),
     #[error("{max_open} open events do not fit into {slots} slots")]
     Slots { max_open: u32, slots: u32 },
+    #[error("pages of {0} bytes are none; their size is a power of two")]
+    Page(u32),
 }
 
 impl Config {
@@ -86,6 +88,9 @@ impl Config {
         }
         if self.max_open > self.slots {
             return Err(ConfigError::Slots { max_open: self.max_open, slots: self.slots });
+        }
+        if !self.page.is_power_of_two() {
+            return Err(ConfigError::Page(self.page));
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Which bytes of an event have arrived.
 //!
-//! A few intervals serve events whose segments come about in order, and any way of cutting them. Shuffled segments are
-//! bits once intervals run out: of cells as long as the first segment, the stride. Every byte accepted is in one
-//! interval or one cell, so events are complete when their number is the length.
+//! A few intervals serve events whose segments come about in order, and any way of cutting them. Once intervals run
+//! out, what is on the stride becomes bits of cells, which are as long as the first segment, and so do the segments that
+//! follow. Every byte accepted is in one interval or one cell, so events are complete when their number is the length.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use arrayvec::ArrayVec;
 
 use super::{
     Cause,
-    chunks::{Chain, Chunks},
+    chunks::{Cell, Chain, Chunks},
 };
 
-const INTERVALS: usize = 24;
+const INTERVALS: usize = 16;
 /// Shorter segments than any MTU makes get no cells: a few could take all blocks there are.
 const LEAST_STRIDE: u32 = 256;
 
@@ -23,15 +23,27 @@ pub(super) struct Cover {
     intervals: ArrayVec<(u32, u32), INTERVALS>,
     /// Bytes of a cell; 0 if no segment gave one.
     stride: u32,
+    /// 2^64 divided by the stride, rounded up.
+    reciprocal: u64,
     received: u32,
     cells: Chain,
 }
 
+/// Where bytes go that are not there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Gap {
+    /// The first that ends behind their beginning.
+    interval: usize,
+    /// The one they fill, if there are any.
+    cell: Option<Cell>,
+}
+
 impl Cover {
     pub(super) fn new(slot: u32) -> Self {
-        Self { intervals: ArrayVec::new(), stride: 0, received: 0, cells: Chain::new(slot) }
+        Self { intervals: ArrayVec::new(), stride: 0, reciprocal: 0, received: 0, cells: Chain::new(slot) }
     }
 
+    #[inline]
     pub(super) fn received(&self) -> u32 {
         self.received
     }
@@ -40,58 +52,77 @@ impl Cover {
         self.cells
     }
 
-    /// Whether none of these bytes is there, which are inside the event and not empty.
-    pub(super) fn check(&mut self, bytes: &Range<u32>, chunks: &Chunks) -> Result<(), Cause> {
-        if let Some(&(start, end)) = self.intervals.get(self.ending_behind(bytes.start))
+    /// Where these bytes go, which are inside the event and not empty. An error if any is there.
+    #[inline]
+    pub(super) fn check(&mut self, bytes: &Range<u32>, length: u32, chunks: &Chunks) -> Result<Gap, Cause> {
+        let interval = self.ending_behind(bytes.start);
+        if let Some(&(start, end)) = self.intervals.get(interval)
             && start < bytes.end
         {
             let inside = start <= bytes.start && bytes.end <= end;
             return Err(if inside { Cause::Duplicate } else { Cause::Overlap });
         }
-        self.not_in_cells(bytes, chunks)
+        Ok(Gap { interval, cell: self.check_cells(bytes, length, chunks)? })
     }
 
-    /// The first interval that ends behind a byte.
+    #[inline]
     fn ending_behind(&self, byte: u32) -> usize {
-        self.intervals.partition_point(|&(_, end)| end <= byte)
+        // In order there is none.
+        let none = self.intervals.last().is_none_or(|&(_, end)| end <= byte);
+        let first = || self.intervals.partition_point(|&(_, end)| end <= byte);
+        if none { self.intervals.len() } else { first() }
     }
 
     /// Accepts bytes of which none is there.
-    pub(super) fn add(&mut self, bytes: Range<u32>, length: u32, chunks: &mut Chunks) -> Result<(), Cause> {
-        let last = bytes.end == length;
+    #[inline]
+    pub(super) fn add(
+        &mut self,
+        bytes: Range<u32>,
+        gap: Gap,
+        length: u32,
+        chunks: &mut Chunks,
+    ) -> Result<(), Cause> {
         let len = bytes.end - bytes.start;
-        if self.stride == 0 && !last && len >= LEAST_STRIDE && bytes.start.is_multiple_of(len) {
+        if self.stride == 0 && len >= LEAST_STRIDE && bytes.end != length && bytes.start.is_multiple_of(len) {
             self.stride = len;
+            self.reciprocal = u64::MAX / u64::from(len) + 1;
         }
-        let at = self.ending_behind(bytes.start);
-        if !self.merge(at, &bytes) {
-            let regular = self.stride != 0 && bytes.start.is_multiple_of(self.stride);
-            let regular = regular && (len == self.stride || last && len < self.stride);
-            if !self.intervals.is_full() {
-                self.intervals.insert(at, (bytes.start, bytes.end));
-            } else if !regular {
-                return Err(Cause::Scattered);
-            } else if !chunks.set(&mut self.cells, bytes.start / self.stride) {
-                return Err(Cause::Memory);
-            }
+        if !self.merge(gap.interval, &bytes) {
+            self.put(&bytes, gap, length, chunks)?;
         }
         self.received += len;
         Ok(())
     }
 
-    fn not_in_cells(&mut self, bytes: &Range<u32>, chunks: &Chunks) -> Result<(), Cause> {
+    /// The cell that bytes fill which are in none, if there are cells.
+    #[inline]
+    fn check_cells(
+        &mut self,
+        bytes: &Range<u32>,
+        length: u32,
+        chunks: &Chunks,
+    ) -> Result<Option<Cell>, Cause> {
         if self.cells.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
-        let cells = bytes.start / self.stride..=(bytes.end - 1) / self.stride;
-        match chunks.any_and_all(&mut self.cells, cells) {
-            (false, _) => Ok(()),
+        let first = self.cell_of(bytes.start);
+        let begin = first * self.stride;
+        if bytes.end - begin <= self.stride {
+            let cell = chunks.cell(&mut self.cells, first);
+            let there = chunks.is_set(cell);
+            let whole = bytes.end - bytes.start == self.stride || bytes.end == length;
+            let fills = bytes.start == begin && whole;
+            return if there { Err(Cause::Duplicate) } else { Ok(fills.then_some(cell)) };
+        }
+        match chunks.any_and_all(&mut self.cells, first..=(bytes.end - 1) / self.stride) {
+            (false, _) => Ok(None),
             (true, true) => Err(Cause::Duplicate),
             (true, false) => Err(Cause::Overlap),
         }
     }
 
     /// Makes an interval longer that the bytes touch; `at` is the first that ends behind their beginning.
+    #[inline]
     fn merge(&mut self, at: usize, bytes: &Range<u32>) -> bool {
         let after = self.intervals.get(at).is_some_and(|&(start, _)| start == bytes.end);
         let before = at.checked_sub(1).filter(|&before| self.intervals[before].1 == bytes.start);
@@ -105,5 +136,75 @@ impl Cover {
             (None, false) => return false,
         }
         true
+    }
+
+    /// Bytes that touch no interval, to a cell or an interval of their own.
+    #[inline]
+    fn put(&mut self, bytes: &Range<u32>, gap: Gap, length: u32, chunks: &mut Chunks) -> Result<(), Cause> {
+        if gap.cell.is_some_and(|cell| chunks.set(&mut self.cells, cell)) {
+            return Ok(());
+        }
+        let new = (bytes.start, bytes.end);
+        if self.intervals.try_insert(gap.interval, new).is_ok() {
+            return Ok(());
+        }
+        self.spill(length, chunks);
+        let one = bytes.end - bytes.start <= self.stride && self.is_regular(bytes, length);
+        if one && chunks.set_segment(&mut self.cells, bytes.start / self.stride) {
+            return Ok(());
+        }
+        let at = self.ending_behind(bytes.start);
+        let full = if one { Cause::Memory } else { Cause::Scattered };
+        self.intervals.try_insert(at, new).map_err(|_| full)
+    }
+
+    /// A byte divided by the stride, of which there is one. Faster than to divide, and exact for 32 bits.
+    ///
+    /// # Source
+    /// Lemire, Kaser, Kurz: Faster remainder by direct computation (2019), theorem 1.
+    #[inline]
+    fn cell_of(&self, byte: u32) -> u32 {
+        ((u128::from(self.reciprocal) * u128::from(byte)) >> 64) as u32
+    }
+
+    /// Whether bytes make up whole cells.
+    fn is_regular(&self, bytes: &Range<u32>, length: u32) -> bool {
+        let on_stride = |byte: u32| byte.is_multiple_of(self.stride);
+        self.stride != 0 && on_stride(bytes.start) && (bytes.end == length || on_stride(bytes.end))
+    }
+
+    /// Intervals of whole cells become those, as far as there are blocks.
+    fn spill(&mut self, length: u32, chunks: &mut Chunks) {
+        let mut intervals = std::mem::take(&mut self.intervals);
+        intervals.retain(|(start, end)| {
+            let regular = self.is_regular(&(*start..*end), length);
+            while regular && start < end && chunks.set_segment(&mut self.cells, *start / self.stride) {
+                *start = (*end).min(start.saturating_add(self.stride));
+            }
+            start < end
+        });
+        self.intervals = intervals;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_found_without_division() {
+        let random = &mut simnet::Random::new(1, 0);
+        for _ in 0..200_000 {
+            let stride = random.range(u64::from(LEAST_STRIDE)..=u64::from(u32::MAX)) as u32;
+            let stride = stride >> random.below(u64::from(stride.ilog2() - LEAST_STRIDE.ilog2()) + 1);
+            let cover = Cover { stride, reciprocal: u64::MAX / u64::from(stride) + 1, ..Cover::new(0) };
+            let cell = random.below(u64::from(u32::MAX / stride) + 1) as u32;
+            let first = cell * stride;
+            for byte in
+                [first, first.saturating_sub(1), first.saturating_add(stride - 1), random.next_u64() as u32]
+            {
+                assert_eq!(cover.cell_of(byte), byte / stride, "{byte} / {stride}");
+            }
+        }
     }
 }

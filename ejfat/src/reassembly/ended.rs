@@ -1,7 +1,7 @@
 //! Events that ended a short time ago, so that their late segments do not open them again.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     time::Duration,
 };
 
@@ -51,9 +51,10 @@ impl Ended {
         let list = if cause == Cause::Duplicate { &mut self.complete } else { &mut self.given_up };
         if list.len() == self.of_each
             && let Some((oldest, number)) = list.pop_front()
-            && self.ends.get(&oldest).is_some_and(|end| end.number == number)
+            && let Entry::Occupied(end) = self.ends.entry(oldest)
+            && end.get().number == number
         {
-            self.ends.remove(&oldest);
+            end.remove();
         }
         self.next += 1;
         list.push_back((key, self.next));

@@ -47,6 +47,7 @@ impl Links {
     }
 
     /// The slot is the freshest now.
+    #[inline]
     pub(super) fn touch(&mut self, list: &mut List, slot: u32) {
         if list.last != slot {
             self.remove(list, slot);

@@ -207,6 +207,7 @@ impl Reassembler {
         placed
     }
 
+    #[inline(always)]
     fn place(&mut self, source: SourceId, datagram: &[u8]) -> Result<Place, Cause> {
         let (tick, segment) = if LbHeader::leads(datagram) {
             let (header, segment) = LbHeader::decode(datagram)?;
@@ -225,15 +226,17 @@ impl Reassembler {
         let end = u32::try_from(payload.len()).ok().and_then(|len| offset.checked_add(len));
         let part = offset..end.filter(|&end| end <= length).ok_or(Cause::BeyondEnd)?;
         let key = Key { name: Name { event, data_id }, source };
-        let (slot, opened) = match self.slots.find(&key) {
+        let (slot, gap) = match self.slots.find(&key) {
             Some(slot) => {
-                self.slots.check(slot, &part, length, tick, &self.chunks)?;
+                let gap = self.slots.check(slot, &part, length, tick, &self.chunks)?;
                 self.make_room(Some(slot), &part, length)?;
-                (slot, false)
+                (slot, Some(gap))
             }
-            None => (self.open(key, &part, length, tick)?, true),
+            None => (self.open(key, &part, length, tick)?, None),
         };
+        let opened = gap.is_none();
         // The first segment of an event always fits, so that none is open without one.
+        let part = (part, gap.unwrap_or_default());
         let complete = self.slots.add(self.now, slot, part, length, &mut self.chunks)?;
         if complete {
             self.sources.closed(source, true);
@@ -242,6 +245,7 @@ impl Reassembler {
         let payload = datagram.len() - payload.len()..datagram.len();
         Ok(Place { id: self.slots.id(slot), name: key.name, length, offset, payload, opened, complete })
     }
+
     /// A slot for an event.
     fn open(&mut self, key: Key, first: &Range<u32>, length: u32, tick: Option<u64>) -> Result<u32, Cause> {
         if let Some(cause) = self.ended.find(&key, tick, self.now) {
@@ -268,13 +272,17 @@ impl Reassembler {
     }
 
     /// Memory for a part of an event. The largest one has to go, unless it is this one or frees too little.
+    #[inline(always)]
     fn make_room(&mut self, slot: Option<u32>, part: &Range<u32>, length: u32) -> Result<(), Cause> {
         let lacks = self.slots.lacks_memory(slot, part, length);
-        if lacks > 0 {
-            let largest = self.slots.largest().filter(|&largest| slot != Some(largest));
-            let victim = largest.filter(|&largest| self.slots.memory(largest) >= lacks);
-            self.evict(victim.ok_or(Cause::Memory)?);
-        }
+        if lacks == 0 { Ok(()) } else { self.evict_for(slot, lacks) }
+    }
+
+    #[cold]
+    fn evict_for(&mut self, slot: Option<u32>, lacks: u64) -> Result<(), Cause> {
+        let largest = self.slots.largest().filter(|&largest| slot != Some(largest));
+        let victim = largest.filter(|&largest| self.slots.memory(largest) >= lacks);
+        self.evict(victim.ok_or(Cause::Memory)?);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use foldhash::quality::FixedState;
 use super::{
     Cause, Config, EventId, Incomplete, Key, Name,
     chunks::{Chain, Chunks},
-    cover::Cover,
+    cover::{Cover, Gap},
     lists::{Links, List, NONE},
     sources::SourceId,
 };
@@ -54,7 +54,12 @@ pub(super) struct Slots {
     memory: u64,
     most_memory: u64,
     page: u64,
+    /// Slots found last: segments of an event come together.
+    recent: [u32; RECENT],
 }
+
+/// A power of two.
+const RECENT: usize = 16;
 
 impl Slots {
     pub(super) fn new(config: &Config) -> Self {
@@ -86,26 +91,40 @@ impl Slots {
             memory: 0,
             most_memory: config.memory,
             page: config.page.into(),
+            recent: [0; RECENT],
         }
     }
 
+    #[inline]
     fn whole_pages(&self, bytes: u32) -> u64 {
-        u64::from(bytes).next_multiple_of(self.page)
+        (u64::from(bytes) + (self.page - 1)) & !(self.page - 1)
     }
 
     /// Bytes of the pages that a part of an event touches; slots begin with a page.
+    #[inline]
     fn touched_by(&self, part: &Range<u32>) -> u64 {
-        self.whole_pages(part.end) - u64::from(part.start) / self.page * self.page
+        self.whole_pages(part.end) - (u64::from(part.start) & !(self.page - 1))
     }
 
+    #[inline]
     fn at(&self, slot: u32) -> &Slot {
         &self.slots[slot as usize]
     }
 
-    pub(super) fn find(&self, key: &Key) -> Option<u32> {
-        self.index.get(key).copied()
+    #[inline]
+    pub(super) fn find(&mut self, key: &Key) -> Option<u32> {
+        let recent = recent_of(key);
+        let at = self.recent[recent];
+        let slot = self.at(at);
+        if slot.key == *key && slot.state != State::Free {
+            return Some(at);
+        }
+        let at = *self.index.get(key)?;
+        self.recent[recent] = at;
+        Some(at)
     }
 
+    #[inline]
     pub(super) fn id(&self, slot: u32) -> EventId {
         EventId { slot, generation: self.at(slot).generation }
     }
@@ -156,7 +175,12 @@ impl Slots {
     }
 
     /// Bytes that are missing to accept a part of an event, which may be open in a slot already.
+    #[inline]
     pub(super) fn lacks_memory(&self, slot: Option<u32>, part: &Range<u32>, length: u32) -> u64 {
+        // More it cannot be, and mostly that fits.
+        if self.memory + self.touched_by(part) <= self.most_memory {
+            return 0;
+        }
         let before = slot.map_or(0, |slot| self.at(slot).memory);
         let after = (before + self.touched_by(part)).min(self.whole_pages(length)).max(before);
         (self.memory - before + after).saturating_sub(self.most_memory)
@@ -188,6 +212,7 @@ impl Slots {
         (slot.state, slot.key, slot.length, slot.tick) = (State::Open, key, length, tick);
         (slot.opened, slot.touched) = (now, now);
         self.index.insert(key, at);
+        self.recent[recent_of(&key)] = at;
         self.links.push(&mut self.stale, at);
         self.links_old.push(&mut self.old, at);
         self.links_of.push(&mut self.stale_of[key.source.at as usize], at);
@@ -196,18 +221,19 @@ impl Slots {
     }
 
     /// Accepts a part of an event, for which there is memory; true if it is complete with it.
+    #[inline]
     pub(super) fn add(
         &mut self,
         now: Time,
         at: u32,
-        part: Range<u32>,
+        (part, gap): (Range<u32>, Gap),
         length: u32,
         chunks: &mut Chunks,
     ) -> Result<bool, Cause> {
         let before = self.at(at).memory;
         let memory = (before + self.touched_by(&part)).min(self.whole_pages(length));
         let slot = &mut self.slots[at as usize];
-        slot.cover.add(part, length, chunks)?;
+        slot.cover.add(part, gap, length, chunks)?;
         self.memory += memory - before;
         slot.memory = memory;
         slot.touched = now;
@@ -222,7 +248,8 @@ impl Slots {
         Ok(complete)
     }
 
-    /// Whether an event takes a segment with this length and tick.
+    /// Where in an event a segment with this length and tick goes.
+    #[inline]
     pub(super) fn check(
         &mut self,
         at: u32,
@@ -230,14 +257,14 @@ impl Slots {
         length: u32,
         tick: Option<u64>,
         chunks: &Chunks,
-    ) -> Result<(), Cause> {
+    ) -> Result<Gap, Cause> {
         let slot = &mut self.slots[at as usize];
         if slot.length != length || slot.tick.zip(tick).is_some_and(|(its, tick)| its != tick) {
             return Err(Cause::Conflict);
         }
         match slot.state {
             State::Complete => Err(Cause::Duplicate),
-            _ => slot.cover.check(part, chunks),
+            _ => slot.cover.check(part, length, chunks),
         }
     }
 
@@ -264,4 +291,9 @@ impl Slots {
         self.index.remove(&key);
         self.free.push(at);
     }
+}
+
+#[inline]
+fn recent_of(key: &Key) -> usize {
+    (key.name.event as usize ^ usize::from(key.name.data_id) ^ key.source.at as usize) % RECENT
 }

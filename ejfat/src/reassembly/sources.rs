@@ -41,14 +41,19 @@ impl Counters {
         self.dropped.iter().sum()
     }
 
+    #[inline(always)]
     pub(super) fn add(&mut self, bytes: usize, placed: &Result<Place, Cause>) {
         self.segments += 1;
         self.bytes += bytes as u64;
         match placed {
             Ok(place) => {
                 self.placed_bytes += place.payload.len() as u64;
-                self.opened += u64::from(place.opened);
-                self.complete += u64::from(place.complete);
+                if place.opened {
+                    self.opened += 1;
+                }
+                if place.complete {
+                    self.complete += 1;
+                }
             }
             Err(cause) => self.dropped[*cause as usize] += 1,
         }
@@ -114,10 +119,14 @@ impl Sources {
     }
 
     /// The number of a sender.
+    #[inline]
     pub(super) fn find(&mut self, now: Time, address: Option<IpAddr>) -> SourceId {
-        if self.seats[self.recent as usize].address != address {
-            self.recent = address.map_or(0, |address| self.known_or_new(now, address));
+        let recent = &mut self.seats[self.recent as usize];
+        if recent.address == address {
+            recent.last_heard = now;
+            return SourceId { at: self.recent, era: recent.era };
         }
+        self.recent = address.map_or(0, |address| self.known_or_new(now, address));
         let seat = &mut self.seats[self.recent as usize];
         seat.last_heard = now;
         SourceId { at: self.recent, era: seat.era }
@@ -157,6 +166,7 @@ impl Sources {
         seats.min_by_key(|(_, seat)| (seat.proven, seat.last_heard)).map(|(at, _)| at)
     }
 
+    #[inline(always)]
     pub(super) fn count(&mut self, source: SourceId, count: impl Fn(&mut Counters)) {
         count(&mut self.tallies[source.at as usize].0);
         count(&mut self.total);

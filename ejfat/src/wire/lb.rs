@@ -35,6 +35,7 @@ impl LbHeader {
     /// An RE header follows.
     pub const REASSEMBLY: u8 = 1;
 
+    #[inline]
     pub fn version(&self) -> u8 {
         match self.select {
             Select::V2 { .. } => 2,
@@ -43,6 +44,7 @@ impl LbHeader {
     }
 
     /// The 16 bits a slot of the calendar is made from.
+    #[inline]
     pub fn slot_select(&self) -> u16 {
         match self.select {
             Select::V2 { .. } => self.tick as u16,
@@ -51,6 +53,7 @@ impl LbHeader {
     }
 
     /// The 16 bits the worker's UDP port is made from.
+    #[inline]
     pub fn port_select(&self) -> u16 {
         match self.select {
             Select::V2 { entropy } => entropy,
@@ -72,6 +75,7 @@ impl LbHeader {
     }
 
     /// The header and what follows it.
+    #[inline]
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let (header, rest) =
             bytes.split_first_chunk::<{ Self::LEN }>().ok_or(Malformed::Short(bytes.len()))?;
@@ -91,6 +95,7 @@ impl LbHeader {
     }
 
     /// Whether a datagram begins with such a header: RE headers begin with less.
+    #[inline]
     pub fn leads(datagram: &[u8]) -> bool {
         datagram.starts_with(&MAGIC.to_be_bytes())
     }

@@ -66,6 +66,7 @@ impl ReHeader {
     }
 
     /// The header and the payload. Whether offset, length and payload fit each other is not judged here.
+    #[inline]
     pub fn decode(bytes: &[u8], accept: Versions) -> Result<(Self, &[u8]), Malformed> {
         let (header, payload) =
             bytes.split_first_chunk::<{ Self::LEN }>().ok_or(Malformed::Short(bytes.len()))?;
