@@ -7,6 +7,8 @@ mod doctor;
 mod ejfat;
 mod functions;
 mod kernel_process;
+mod lb;
+mod metrics;
 mod peer;
 mod ping;
 mod provider;
@@ -54,6 +56,7 @@ enum Command {
     Bench(bench::Args),
     Doctor(doctor::Args),
     Ejfat(ejfat::Args),
+    Lb(lb::Args),
     /// Print a shell completion script
     #[command(
         after_help = "Examples:\n  naa completions bash > ~/.local/share/bash-completion/completions/naa"
@@ -134,6 +137,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Ejfat(args) => ejfat::run(&args),
+        Command::Lb(args) => lb::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man { command } => man(command.as_deref()),
     };

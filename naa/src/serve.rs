@@ -1,9 +1,11 @@
 //! `naa serve`: the accelerator in software.
 
+mod services;
+
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
@@ -13,7 +15,7 @@ use naa_kernels::Kernels;
 use naa_server::{
     Config, DEFAULT_PORT, Server,
     allow::{AllowList, Network},
-    function::Registry,
+    function::{Function, Registry},
     functions, kernel,
 };
 use verbs::WaitMode;
@@ -80,7 +82,9 @@ pub(crate) struct Args {
     /// Memory a process of kernels may have beside its session's, in MiB [default: any]
     #[arg(long, value_name = "MIB", requires = "kernels", value_parser = clap::value_parser!(u64).range(16..))]
     kernel_memory: Option<u64>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Services of EJFAT")]
+    services: services::Args,
+    #[command(flatten, next_help_heading = "Options")]
     provider: provider::Args,
     /// Print one JSON object when ready, and one at the end
     #[arg(long)]
@@ -114,21 +118,22 @@ impl Args {
         Ok(config)
     }
 
-    /// The built-in functions and the kernels of libraries.
-    fn registry(&self) -> anyhow::Result<Registry> {
+    /// The built-in functions, services and the kernels of libraries.
+    fn registry(&self, services: Vec<Arc<dyn Function>>) -> anyhow::Result<Registry> {
         if self.kernels.is_empty() {
-            return Ok(functions::registry([])?);
+            return Ok(functions::registry(services)?);
         }
         kernel_process::raise_file_limit();
         let memory = self.kernel_memory.map_or(0, |mib| mib.saturating_mul(1 << 20));
         let kernels = Kernels::load(kernel_process::launch(memory), &self.kernels)
             .context("cannot serve the kernels")?;
-        Ok(functions::registry(kernel::functions(&kernels))?)
+        Ok(functions::registry(services.into_iter().chain(kernel::functions(&kernels)))?)
     }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let registry = args.registry()?;
+    let (services, functions) = args.services.start()?;
+    let registry = args.registry(functions)?;
     let count = registry.iter().count();
     let server = Server::start(args.config()?, registry)?;
     let (told, ended) = mpsc::channel();
@@ -144,10 +149,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.json {
         let ready = serde_json::json!({"event": "ready", "address": server.address().to_string(),
             "device": server.device(), "provider": server.provider(), "why": server.why(),
-            "functions": count});
+            "functions": count, "services": services.json()});
         show::line(&ready.to_string())?;
     } else {
         show::line(&format!("serving {count} functions at {}: {}", server.address(), server.device()))?;
+        services.lines().iter().try_for_each(|line| show::line(line))?;
         show::line(&format!("`naa functions --server {}` lists them; Ctrl-C ends", server.address()))?;
     }
     // Fails only when the signal thread is gone, and then the process is ending.

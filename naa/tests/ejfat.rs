@@ -1,47 +1,17 @@
 //! `naa ejfat`: a sender and a worker on loopback.
 
 mod common;
+mod ejfat_common;
 
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::UdpSocket,
-    process::{Child, ChildStdout, Stdio},
+    process::Stdio,
 };
 
 use common::{Folder, json_of, naa, run, stderr};
-use serde_json::Value;
-
-struct Worker {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    address: String,
-}
-
-impl Worker {
-    fn start(arguments: &[&str]) -> Self {
-        let mut command = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json"]);
-        let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("a worker starts");
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let ready = Self::read(&mut stdout);
-        assert_eq!(ready["event"], "ready");
-        let address = ready["addresses"][0].as_str().expect("an address").to_owned();
-        Self { child, stdout, address }
-    }
-
-    fn read(stdout: &mut impl std::io::BufRead) -> Value {
-        let mut line = String::new();
-        stdout.read_line(&mut line).expect("the worker speaks");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
-    }
-
-    /// What it reports at its end.
-    fn end(mut self) -> Value {
-        let report = Self::read(&mut self.stdout);
-        assert!(self.child.wait().expect("it ends").success());
-        report
-    }
-}
+use ejfat_common::Worker;
 
 #[test]
 fn files_arrive_as_they_are() {

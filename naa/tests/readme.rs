@@ -58,3 +58,12 @@ fn streaming_events() {
     let Some((said, _)) = run(1, after) else { return };
     assert!(said.contains("2 events to 127.0.0.1:19522"), "{said}");
 }
+
+#[test]
+fn balancing_events() {
+    let after = "kill %1\nls /tmp/one /tmp/two | grep -c 4321-\n";
+    let Some((said, wrong)) = run(2, after) else { return };
+    assert!(said.contains("they apply from tick "), "{said}\n{wrong}");
+    assert!(said.contains("load balancer 0"), "{said}");
+    assert_eq!(said.lines().last(), Some("200"), "{said}\n{wrong}");
+}

@@ -4,6 +4,7 @@ mod arrays;
 pub(crate) mod cases;
 pub(crate) mod children;
 pub(crate) mod data;
+mod ejfat;
 mod host;
 pub(crate) mod prepare;
 
@@ -28,12 +29,18 @@ use children::{Host, Server};
 /// of the catalogue on generated data and on this executable, and compares each result with the same computation
 /// done locally. Exit status is 0 only if all results agree.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "Examples:\n  naa demo                    within a minute, up to 256 MiB\n  \
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  naa demo                    within a minute, up to 256 MiB\n  \
     naa demo --quick            within seconds, up to 1 MiB\n  \
-    naa demo --json rows.json   the table for programs; - is standard output\n\n\
+    naa demo --json rows.json   the table for programs; - is standard output\n  \
+    naa demo ejfat              events through a load balancer, in network namespaces\n\n\
     Offloaded time is that of the call alone: send, compute, receive. Connecting and agreeing on regions comes \
-    before. Goodput counts the bytes in and out per second of that time.")]
+    before. Goodput counts the bytes in and out per second of that time."
+)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// More sizes in between, and the whole executable; takes minutes and 2 GiB of memory
     #[arg(long, conflicts_with = "quick")]
     full: bool,
@@ -51,6 +58,12 @@ pub(crate) struct Args {
     /// The host process's address
     #[arg(long, hide = true, value_name = "ADDR", requires = "host")]
     local: Option<IpAddr>,
+}
+
+/// Demonstrations of something else.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Other {
+    Ejfat(ejfat::Args),
 }
 
 /// A row of the table.
@@ -72,6 +85,9 @@ struct Report {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(Other::Ejfat(args)) = &args.other {
+        return ejfat::run(args);
+    }
     let extent = match (args.full, args.quick) {
         (true, _) => Extent::Full,
         (_, true) => Extent::Quick,

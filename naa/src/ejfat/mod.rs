@@ -1,18 +1,28 @@
 //! `naa ejfat`: events as EJFAT's senders send and its workers receive them.
 
+mod capture;
+mod decode;
+mod exposed;
+mod ini;
 mod recv;
+mod replay;
 mod send;
-mod tell;
+pub(crate) mod sink;
+mod stamped;
+pub(crate) mod tell;
+pub(crate) mod values;
 
 use clap::Subcommand;
 
-/// Send and receive events as EJFAT does
+/// Send and receive events as EJFAT does, and look into captures of them
 ///
 /// Detectors stream events as UDP segments through a load balancer to workers. E2SAR's programs are peers of these.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
-  naa ejfat recv --listen 127.0.0.1:19522 --out events          a worker
-  naa ejfat send --to 127.0.0.1:19522 FILE FILE                 a sender, without a load balancer between")]
+  naa ejfat recv --listen 127.0.0.1:19522 --out events     a worker
+  naa ejfat send --to 127.0.0.1:19522 FILE FILE            a sender, straight to it
+  naa ejfat decode run.pcap --summary                      what became of each event
+  naa ejfat replay run.pcap --to 127.0.0.1:19522           the same segments again")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -22,11 +32,15 @@ pub(crate) struct Args {
 enum Command {
     Send(Box<send::Args>),
     Recv(Box<recv::Args>),
+    Decode(decode::Args),
+    Replay(replay::Args),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Command::Send(args) => send::run(args),
         Command::Recv(args) => recv::run(args),
+        Command::Decode(args) => decode::run(args),
+        Command::Replay(args) => replay::run(args),
     }
 }

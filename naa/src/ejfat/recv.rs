@@ -1,11 +1,12 @@
 //! `naa ejfat recv`.
 
+mod report;
+mod settings;
+
 use std::{
-    fs,
-    io::{Write as _, stderr, stdout},
+    io::{Write as _, stderr},
     net::SocketAddr,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,38 +14,54 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
-use ejfat::reassembly::{Cause, Config, Counters, Numbering};
-use ejfat_udp::{Event, Receiver, ReceiverConfig};
+use ejfat_udp::{Event, Receiver};
 
 use super::{
-    send::{address, bytes, size},
+    exposed::Exposed,
+    sink::{Folder, Nowhere, Pipe, Shell, Sink, StandardOutput},
     tell::Line,
+    values::{memory, size},
 };
-use crate::{Usage, show, signals};
+use crate::{Usage, metrics, show, signals};
+use report::{report, told};
 
-/// Receive events, and write them to files, standard output or a command
+/// Receive events, and write them to files, standard output, a named pipe or a command
 ///
 /// Segments may come in any order, any number of times, with the load balancer's header or without. Events that stay
-/// incomplete are counted, never written.
+/// incomplete are counted, never written. What the command line leaves open comes from E2SAR's INI file (--ini), if there
+/// is one: data-plane: portRange, eventTimeoutMS, rcvSocketBufSize. What else E2SAR knows is ignored, with a warning
+/// where that makes a difference.
+///
+/// --metrics serves counters to Prometheus: naa_ejfat_segments_total, naa_ejfat_segments_dropped_total{cause=...},
+/// naa_ejfat_events_total{end=...}, the same by sender, and gauges of open events and their memory.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   naa ejfat recv --listen 10.9.0.2 --out events        an event is a file: events/DATA_ID-EVENT
   naa ejfat recv --listen 10.9.0.2 --events 1 --stdout > event
-  naa ejfat recv --listen 10.9.0.2:10000 --ports 4 --exec 'sha256sum > sums/$EJFAT_EVENT'")]
+  naa ejfat recv --listen 10.9.0.2:10000 --ports 4 --exec 'sha256sum > sums/$EJFAT_EVENT'
+  naa ejfat recv --listen 10.9.0.2 --pipe events.fifo & analyse < events.fifo
+  naa ejfat recv --listen 10.9.0.2 --ini reassembler_config.ini --metrics 9100
+                                                       and: curl http://127.0.0.1:9100/metrics")]
 pub(crate) struct Args {
     /// Where segments come; port 19522 unless told, 0: any
     #[arg(long, alias = "ip", value_name = "ADDR[:PORT]")]
     listen: String,
-    /// So many ports from that one on
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16384))]
-    ports: u16,
+    /// So many ports from that one on; 1 unless told
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16384))]
+    ports: Option<u16>,
+    /// Settings as E2SAR's reassembler has them. The command line is stronger; a key that is unknown is an error
+    #[arg(short, long, value_name = "FILE")]
+    ini: Option<PathBuf>,
     /// Write each event to a file of this folder; of events with one name, further ones to NAME.2 and so on
     #[arg(short, long, value_name = "DIR", group = "where")]
     out: Option<PathBuf>,
     /// Write events to standard output, one behind the other
     #[arg(long, group = "where")]
     stdout: bool,
+    /// Write events to a named pipe, one behind the other; it is made unless it is there. Reception begins when somebody
+    /// reads it, and waits while nobody reads on. A reader that goes away ends the worker
+    #[arg(long, value_name = "PATH", group = "where")]
+    pipe: Option<PathBuf>,
     /// Run a shell command for each event, which is its input; EJFAT_EVENT, EJFAT_DATA_ID and EJFAT_FROM name it. One
     /// that fails ends the worker
     #[arg(long, value_name = "COMMAND", group = "where")]
@@ -55,9 +72,9 @@ pub(crate) struct Args {
     /// End after so many seconds
     #[arg(short = 'd', long = "for", value_name = "SECONDS")]
     time: Option<f64>,
-    /// Give an event up when it got no segment for so long
-    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
-    timeout: u64,
+    /// Give an event up when it got no segment for so long; 500 unless told
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: Option<u64>,
     /// The longest event that is taken; K and M are KiB and MiB
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = size)]
     max_event: u32,
@@ -67,50 +84,34 @@ pub(crate) struct Args {
     /// Each sender numbers its events one by one and all come here: count those of which nothing came
     #[arg(long)]
     consecutive: bool,
-    /// Receive buffer of each socket
-    #[arg(short, long, alias = "bufsize", value_name = "BYTES", default_value = "3M", value_parser = size)]
-    buffer: u32,
+    /// Receive buffer of each socket; 3M unless told
+    #[arg(short, long, alias = "bufsize", value_name = "BYTES", value_parser = size)]
+    buffer: Option<u32>,
+    /// Serve counters at http://ADDR:PORT/metrics, to anybody who can reach it; a port alone is loopback's
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
+    metrics: Option<SocketAddr>,
     /// Print JSON: an object when it listens, one at the end
     #[arg(long)]
     json: bool,
 }
 
-fn memory(text: &str) -> Result<u64, String> {
-    bytes(text).ok_or_else(|| "write a number of bytes, such as 512M or 8G".into())
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut receiver = Receiver::new(config(args)?)?;
-    if let Some(folder) = &args.out {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    }
-    let addresses = receiver.addresses()?;
-    let granted = receiver.buffer()? as u64;
-    if granted < u64::from(args.buffer) {
-        let (granted, wanted) = (show::bytes(granted), show::bytes(args.buffer.into()));
-        tracing::warn!(
-            "the receive buffer is {granted} instead of {wanted}: bursts may be lost; raise it with \
-             `sysctl net.core.rmem_max={}`",
-            args.buffer
-        );
-    }
-    match (args.json, args.stdout) {
-        (true, false) => {
-            show::line(&serde_json::json!({ "event": "ready", "addresses": addresses }).to_string())?
-        }
-        _ => {
-            let all = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            say(&format!("receiving at {all}; Ctrl-C ends it"));
-        }
-    }
-    let stopped = Arc::new(AtomicBool::new(false));
-    let stop = stopped.clone();
-    signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
+    let config = settings::config(args)?;
     let end = args
         .time
         .map(Duration::try_from_secs_f64)
         .transpose()
         .map_err(|_| Usage::error("--for wants seconds"))?;
+    // A pipe waits for its reader, so that nothing is received before.
+    let mut sink = sink(args)?;
+    let wanted = config.buffer.unwrap_or_default() as u64;
+    let mut receiver = Receiver::new(config)?;
+    tell_buffer(receiver.buffer()? as u64, wanted);
+    let mut exposed = expose(args)?;
+    ready(args, &receiver.addresses()?, exposed.as_ref().map(|(_, at)| *at))?;
+    let stopped = Arc::new(AtomicBool::new(false));
+    let stop = stopped.clone();
+    signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
     let begin = Instant::now();
     let mut line = Line::new(args.json || args.stdout);
     let (mut delivered, mut problem) = (0, None);
@@ -119,7 +120,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     {
         let deliver = |event: Event<'_>| {
             if problem.is_none() && !done(delivered) {
-                problem = hand_over(args, &event).err();
+                problem = sink.event(&event).err();
                 delivered += 1;
             }
         };
@@ -127,128 +128,59 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         if let Some(problem) = problem.take() {
             return Err(problem);
         }
+        if let Some((exposed, _)) = &mut exposed {
+            exposed.show(&receiver, delivered)?;
+        }
         line.tell(|| told(receiver.reassembler().counters(), begin.elapsed()));
     }
     drop(line);
     report(args, &receiver, delivered, begin.elapsed())
 }
 
-fn config(args: &Args) -> anyhow::Result<ReceiverConfig> {
-    if u64::from(args.max_event) > args.memory {
-        return Err(Usage::error("--max-event is more than --memory: such an event could never be complete"));
-    }
-    let first = address(&args.listen)?;
-    let port = |n: u16| match first.port() {
-        0 => Some(0),
-        port => port.checked_add(n),
-    };
-    let listen = (0..args.ports).map(|n| port(n).map(|port| SocketAddr::new(first.ip(), port)));
-    let listen: Option<Vec<_>> = listen.collect();
-    let listen = listen.ok_or_else(|| Usage::error("there are not so many ports"))?;
-    let numbering = if args.consecutive { Numbering::Consecutive } else { Numbering::Sparse };
-    let reassembly = Config {
-        max_event: args.max_event,
-        memory: args.memory,
-        timeout: Duration::from_millis(args.timeout),
-        numbering,
-        seed: seed(),
-        ..Config::default()
-    };
-    Ok(ReceiverConfig { listen, buffer: Some(args.buffer as usize), by_source: true, reassembly })
-}
-
-/// From the system, by way of the standard library's hash tables.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher as _, RandomState};
-    RandomState::new().hash_one(0)
-}
-
-fn hand_over(args: &Args, event: &Event<'_>) -> anyhow::Result<()> {
-    let name = format!("{}-{}", event.name.data_id, event.name.event);
-    if let Some(folder) = &args.out {
-        return write(folder, &name, event.bytes);
-    }
-    if args.stdout {
-        let mut out = stdout().lock();
-        return Ok(out.write_all(event.bytes).and_then(|()| out.flush())?);
-    }
-    let Some(command) = &args.exec else { return Ok(()) };
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]).stdin(Stdio::piped());
-    shell
-        .env("EJFAT_EVENT", event.name.event.to_string())
-        .env("EJFAT_DATA_ID", event.name.data_id.to_string());
-    shell.env("EJFAT_FROM", event.from.map(|from| from.to_string()).unwrap_or_default());
-    let mut child = shell.spawn().context("cannot run sh")?;
-    let mut input = child.stdin.take().context("sh has no standard input")?;
-    match input.write_all(event.bytes) {
-        // It wants to read no more.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-        other => other.context("cannot write to the command")?,
-    }
-    drop(input);
-    let status = child.wait()?;
-    anyhow::ensure!(status.success(), "the command for event {name} ended with {status}");
-    Ok(())
-}
-
-/// Under its name when all of it is written. Events of one name, of several senders or of one that was started again,
-/// get names of their own: none replaces another.
-fn write(folder: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
-    let partial = folder.join(format!(".{name}.part"));
-    let mut path = folder.join(name);
-    for n in 2.. {
-        if !path.exists() {
-            break;
+fn sink(args: &Args) -> anyhow::Result<Box<dyn Sink>> {
+    Ok(match (&args.out, &args.pipe, &args.exec) {
+        (Some(folder), ..) => Box::new(Folder::new(folder)?),
+        (_, Some(path), _) => {
+            say(&format!("waiting for a reader of {}", path.display()));
+            Box::new(Pipe::open(path)?)
         }
-        path = folder.join(format!("{name}.{n}"));
-    }
-    let written = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, &path));
-    written.with_context(|| format!("cannot write {}", path.display()))
+        (_, _, Some(command)) => Box::new(Shell(command.clone())),
+        _ if args.stdout => Box::new(StandardOutput),
+        _ => Box::new(Nowhere),
+    })
 }
 
-fn told(counters: &Counters, time: Duration) -> String {
-    let lost = counters.timed_out + counters.evicted;
-    let (rate, dropped) = (show::rate(counters.placed_bytes, time), counters.dropped_of_any_cause());
-    format!("{} events, {lost} incomplete, {dropped} segments dropped, {rate}", counters.complete)
+fn expose(args: &Args) -> anyhow::Result<Option<(Exposed, SocketAddr)>> {
+    let Some(address) = args.metrics else { return Ok(None) };
+    let (exposed, text) = Exposed::new();
+    Ok(Some((exposed, metrics::serve(address, text)?)))
+}
+
+fn tell_buffer(granted: u64, wanted: u64) {
+    if granted < wanted {
+        let (shown, granted) = (show::bytes(wanted), show::bytes(granted));
+        tracing::warn!(
+            "the receive buffer is {granted} instead of {shown}: bursts may be lost; raise it with \
+             `sysctl net.core.rmem_max={wanted}`"
+        );
+    }
+}
+
+fn ready(args: &Args, addresses: &[SocketAddr], metrics: Option<SocketAddr>) -> anyhow::Result<()> {
+    if args.json && !args.stdout {
+        let mut ready = serde_json::json!({ "event": "ready", "addresses": addresses });
+        if let Some(at) = metrics {
+            ready["metrics"] = at.to_string().into();
+        }
+        return Ok(show::line(&ready.to_string())?);
+    }
+    let all = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let metrics = metrics.map_or(String::new(), |at| format!(", metrics at http://{at}/metrics"));
+    say(&format!("receiving at {all}{metrics}; Ctrl-C ends it"));
+    Ok(())
 }
 
 /// To standard error, whether anybody reads it or not.
 fn say(text: &str) {
     let _ = writeln!(stderr(), "{text}");
-}
-
-fn report(args: &Args, receiver: &Receiver, delivered: u64, time: Duration) -> anyhow::Result<()> {
-    let reassembler = receiver.reassembler();
-    let counters = reassembler.counters();
-    let missing: u64 = reassembler
-        .sources()
-        .flat_map(|source| source.streams().map(|s| s.missing).collect::<Vec<_>>())
-        .sum();
-    let dropped = Cause::ALL.map(|cause| (cause.name(), counters.dropped(cause)));
-    if args.json && !args.stdout {
-        let dropped: serde_json::Map<_, _> =
-            dropped.map(|(name, n)| (name.to_owned(), n.into())).into_iter().collect();
-        let report = serde_json::json!({
-            "event": "end",
-            "seconds": time.as_secs_f64(),
-            "segments": counters.segments,
-            "bytes": counters.bytes,
-            "placed_bytes": counters.placed_bytes,
-            "events": delivered,
-            "timed_out": counters.timed_out,
-            "evicted": counters.evicted,
-            "open": reassembler.open_events(),
-            "missing": args.consecutive.then_some(missing),
-            "dropped": dropped,
-        });
-        return Ok(show::line(&report.to_string())?);
-    }
-    let causes =
-        dropped.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>();
-    let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
-    let missing = if args.consecutive { format!(", {missing} of which nothing came") } else { String::new() };
-    let (told, open) = (told(counters, time), reassembler.open_events());
-    say(&format!("{told}{causes}, {open} still incomplete{missing}"));
-    Ok(())
 }

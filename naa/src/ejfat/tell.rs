@@ -8,13 +8,13 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Of standard error; nothing if that is no terminal.
-pub(super) struct Line {
+pub(crate) struct Line {
     bar: Option<ProgressBar>,
     next: Instant,
 }
 
 impl Line {
-    pub(super) fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool) -> Self {
         let bar = (!quiet && stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new_spinner();
             bar.set_style(ProgressStyle::with_template("{msg}").expect("a template"));
@@ -23,7 +23,7 @@ impl Line {
         Self { bar, next: Instant::now() }
     }
 
-    pub(super) fn tell(&mut self, text: impl FnOnce() -> String) {
+    pub(crate) fn tell(&mut self, text: impl FnOnce() -> String) {
         let Some(bar) = &self.bar else { return };
         let now = Instant::now();
         if now >= self.next {

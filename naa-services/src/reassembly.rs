@@ -1,0 +1,146 @@
+//! Reassembly that runs beside everything else, and puts events where a [`Sink`] wants them.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use ejfat::reassembly::{Cause, Counters};
+use ejfat_udp::{Error, Event, Receiver, ReceiverConfig};
+
+/// Between two looks at whether it should end.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Why an event could not be put away.
+pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where events go: files, a pipe, a command, a subscriber's memory.
+pub trait Sink: Send {
+    /// Takes an event; its bytes are the next event's when this returns.
+    ///
+    /// # Errors
+    /// If no more can be taken: reassembly ends.
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError>;
+}
+
+/// What it did until a moment ago.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub counters: Counters,
+    /// Incomplete yet.
+    pub open: u32,
+    /// Bytes of memory that segments have touched.
+    pub memory: u64,
+    /// Why it ended by itself.
+    pub ended: Option<String>,
+}
+
+impl Snapshot {
+    /// As services tell it.
+    pub fn message(&self) -> proto::events::v1::ReassemblyCounters {
+        let counters = &self.counters;
+        let dropped = Cause::ALL.map(|cause| (cause.name().to_owned(), counters.dropped(cause)));
+        proto::events::v1::ReassemblyCounters {
+            segments: counters.segments,
+            bytes: counters.bytes,
+            placed_bytes: counters.placed_bytes,
+            dropped: dropped.into_iter().collect(),
+            opened: counters.opened,
+            complete: counters.complete,
+            timed_out: counters.timed_out,
+            evicted: counters.evicted,
+            abandoned: counters.abandoned,
+            open: self.open,
+            memory: self.memory,
+            ended: self.ended.clone(),
+        }
+    }
+}
+
+/// Runs until it is dropped.
+#[derive(Debug)]
+pub struct Reassembly {
+    addresses: Vec<SocketAddr>,
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stop: AtomicBool,
+    snapshot: Mutex<Snapshot>,
+}
+
+impl Reassembly {
+    pub fn start(config: ReceiverConfig, sink: Box<dyn Sink>) -> Result<Self, Error> {
+        let receiver = Receiver::new(config)?;
+        let io = |what: &str| {
+            let what = what.to_owned();
+            move |source: io::Error| Error::Io { what, source }
+        };
+        let addresses = receiver.addresses().map_err(io("read the address of a UDP socket"))?;
+        let state = Arc::<State>::default();
+        let own = state.clone();
+        let thread = std::thread::Builder::new().name("reassembly".into());
+        let thread = thread.spawn(move || run(receiver, sink, &own)).map_err(io("start a thread"))?;
+        Ok(Self { addresses, state, thread: Some(thread) })
+    }
+
+    /// Where segments come, with the ports that the system chose.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        self.state.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Reassembly {
+    fn drop(&mut self) {
+        self.state.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It does not panic; and if it did, it said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(mut receiver: Receiver, mut sink: Box<dyn Sink>, state: &State) {
+    let mut told = Instant::now();
+    while !state.stop.load(Relaxed) {
+        let mut refused = None;
+        let deliver = |event: Event<'_>| {
+            if refused.is_none() {
+                refused = sink.event(&event).err();
+            }
+        };
+        let polled = receiver.poll(TURN, deliver, |_| ());
+        let ended = refused.map(|error| error.to_string()).or_else(|| Some(polled.err()?.to_string()));
+        if ended.is_some() || told.elapsed() >= TURN {
+            told = Instant::now();
+            tell(&receiver, ended.clone(), state);
+        }
+        if let Some(why) = ended {
+            tracing::error!("reassembly ended: {why}");
+            return;
+        }
+    }
+}
+
+fn tell(receiver: &Receiver, ended: Option<String>, state: &State) {
+    let reassembler = receiver.reassembler();
+    let snapshot = Snapshot {
+        counters: reassembler.counters().clone(),
+        open: reassembler.open_events(),
+        memory: reassembler.touched_memory(),
+        ended,
+    };
+    *state.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+}

@@ -1,0 +1,133 @@
+//! Services as functions of a server.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use ejfat_lb::{Plane, message, requests};
+use mrsp::{
+    FunctionCode, builtin,
+    catalogue::{Direction, Kind, Parameter},
+};
+use naa_server::{
+    call::{Call, Failure},
+    function::{Function, FunctionInfo},
+};
+
+use crate::Reassembly;
+
+/// A request's bytes to a reply's.
+type Answer = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;
+
+struct Service {
+    info: FunctionInfo,
+    has_request: bool,
+    answer: Answer,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// The longest varint of a length.
+const MOST_LENGTH: usize = 10;
+
+impl Function for Service {
+    fn info(&self) -> &FunctionInfo {
+        &self.info
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+        let missing = |what: &str| Failure::Arguments(Cow::Owned(format!("there is no {what}; map one")));
+        let mut parts = call.parts();
+        let request = if self.has_request {
+            let request = parts.take_input(0).ok_or_else(|| missing("input for the request"))?;
+            &*request
+        } else {
+            &[]
+        };
+        let output = parts.take_output(0).ok_or_else(|| missing("output for the reply"))?;
+        let reply = (self.answer)(request).map_err(|why| Failure::Arguments(why.into()))?;
+        if let Some(place) = output.get_mut(..reply.len()) {
+            place.copy_from_slice(&reply);
+            call.set_produced(0, reply.len());
+            return Ok(());
+        }
+        // The length at the beginning says how much is needed.
+        let told = reply.len().min(MOST_LENGTH).min(output.len());
+        output[..told].copy_from_slice(&reply[..told]);
+        call.set_status(told as u32);
+        Err(Failure::OutputTooSmall { output: 0, needed: Some(reply.len() as u64) })
+    }
+}
+
+fn service(
+    code: FunctionCode,
+    description: &str,
+    request: Option<&str>,
+    reply: &str,
+    answer: impl Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync + 'static,
+) -> Arc<dyn Function> {
+    let parameter = |direction, name: &str, description: &str| Parameter {
+        direction,
+        kind: Kind::Bytes,
+        name: name.into(),
+        description: description.into(),
+    };
+    let mut parameters = Vec::new();
+    parameters.extend(request.map(|message| parameter(Direction::Input, "request", message)));
+    parameters.push(parameter(Direction::Output, "reply", reply));
+    let name = builtin::name(code).unwrap_or("unnamed").into();
+    // On the pool: compiling tables takes longer than a small call.
+    let info = FunctionInfo { code, name, description: description.into(), pooled: true, parameters };
+    Arc::new(Service { info, has_request: request.is_some(), answer: Box::new(answer) })
+}
+
+/// What programs and queries the tables of a data plane: codes 64 to 67.
+pub fn lb(plane: &Arc<Plane>) -> [Arc<dyn Function>; 4] {
+    let [load, edit, get, count] = [0; 4].map(|_| plane.clone());
+    [
+        service(
+            builtin::LB_LOAD,
+            "replaces the load balancer's rules from a tick on",
+            Some("LoadRequest"),
+            "LoadReply",
+            {
+                move |request| {
+                    let request = message::decode(request).map_err(text)?;
+                    requests::load(&load, &request).map(|reply| message::encode(&reply)).map_err(text)
+                }
+            },
+        ),
+        service(
+            builtin::LB_EDIT,
+            "changes some of its rules, all or nothing",
+            Some("EditRequest"),
+            "EditReply",
+            {
+                move |request| {
+                    let request = message::decode(request).map_err(text)?;
+                    requests::edit(&edit, &request).map(|reply| message::encode(&reply)).map_err(text)
+                }
+            },
+        ),
+        service(builtin::LB_TABLES, "its rules", None, "GetReply", move |_| {
+            Ok(message::encode(&message::of_sets(&get.sets())))
+        }),
+        service(builtin::LB_COUNTERS, "its counters", None, "GetCountersReply", move |_| {
+            Ok(message::encode(&message::of_counters(&count.counters())))
+        }),
+    ]
+}
+
+/// What reassembly has counted: code 72.
+pub fn reassembly_counters(of: Arc<Reassembly>) -> Arc<dyn Function> {
+    let reply = "ReassemblyCounters";
+    service(builtin::REASSEMBLY_COUNTERS, "what reassembly has counted", None, reply, move |_| {
+        Ok(message::encode(&of.snapshot().message()))
+    })
+}
+
+fn text(error: impl fmt::Display) -> String {
+    error.to_string()
+}

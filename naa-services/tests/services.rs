@@ -1,0 +1,165 @@
+//! Services over an ordinary MRSP session.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use ejfat::{
+    lb::{Epoch, Forward, LbId, Member, Rule, Rules, calendar, prefixes},
+    segment::IpVersion,
+    wire::{LbHeader, Select},
+};
+use ejfat_lb::{Plane, When, message};
+use ejfat_udp::{Event, ReceiverConfig, Sender, SenderConfig};
+use mrsp::{ReturnCode, builtin};
+use naa_host::{Device, Param, Session, SessionConfig};
+use naa_server::{Config, Server, function::Function, functions};
+use naa_services::{LbTables, Reassembly, Sink, SinkError};
+use proto::{events::v1::ReassemblyCounters, lb::v1};
+use roce_udp::free_loopback;
+
+fn serve(services: impl IntoIterator<Item = Arc<dyn Function>>) -> (Server, Device) {
+    let config = Config::new(SocketAddr::new(free_loopback().unwrap(), 0));
+    let server = Server::start(config, functions::registry(services).unwrap()).unwrap();
+    let device = Device::open(free_loopback().unwrap()).unwrap();
+    (server, device)
+}
+
+fn ip(last: u8) -> IpAddr {
+    [10, 0, 0, last].into()
+}
+
+fn rules(members: &[u16]) -> Rules {
+    let lb = LbId::new(3).unwrap();
+    let mut rules = Rules::default();
+    let mut put = |rule| rules.insert(rule, false).unwrap();
+    put(Rule::Destination { address: ip(1), lb });
+    put(Rule::Source { lb, address: ip(2) });
+    prefixes(..).into_iter().for_each(|ticks| put(Rule::Epoch { lb, ticks, epoch: Epoch::new(0) }));
+    calendar(lb, 0, members).into_iter().for_each(&mut put);
+    for &id in members {
+        let forward =
+            Forward { mac: None, address: ip(9), port: 1 + id, port_bits: 0, keep_lb_header: false };
+        put(Rule::Member { lb, ip: IpVersion::V4, id, member: Member::Forward(forward) });
+    }
+    rules
+}
+
+fn member(plane: &Plane, tick: u64) -> u16 {
+    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
+    plane.balancer().route(ip(1), ip(2), &header.encode()).unwrap().member
+}
+
+#[test]
+fn a_host_programs_the_tables_of_an_accelerator() {
+    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let (server, device) = serve(naa_services::lb(&plane));
+    let tables = LbTables::new(device, server.address());
+    assert_eq!(tables.load(&rules(&[7]), When::Next).unwrap(), 0);
+    assert_eq!(member(&plane, 41), 7);
+    assert_eq!(tables.load(&rules(&[8]), When::Next).unwrap(), 42);
+    assert_eq!([41, 42].map(|tick| member(&plane, tick)), [7, 8]);
+    let sets = tables.sets().unwrap();
+    assert_eq!(sets, plane.sets());
+    assert_eq!(sets.iter().map(|set| set.from).collect::<Vec<_>>(), [0, 42]);
+    assert_eq!(tables.counters().unwrap(), message::of_counters(&plane.counters()));
+    let refused = tables.load(&rules(&[9]), When::Tick(42)).unwrap_err();
+    assert!(refused.to_string().contains("did not take the request"), "{refused}");
+    assert_eq!(plane.sets(), sets, "nothing changed");
+}
+
+#[test]
+fn replies_that_do_not_fit_tell_how_long_they_are() {
+    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let (server, device) = serve(naa_services::lb(&plane));
+    let tables = LbTables::new(device.clone(), server.address());
+    // Sixteen sets of 512 slots are beyond a usual reply.
+    for set in 0..16u16 {
+        tables.load(&rules(&[set, set + 1]), When::Next).unwrap();
+        member(&plane, u64::from(set) * 10);
+    }
+    assert_eq!(tables.sets().unwrap(), plane.sets());
+    let params = [Param::output(16)];
+    let mut session =
+        Session::connect(&device, server.address(), &params, &SessionConfig::default()).unwrap();
+    let error = session.call(builtin::LB_TABLES).unwrap_err();
+    assert_eq!(error.return_code(), Some(ReturnCode::OUTPUT_TOO_SMALL));
+}
+
+#[test]
+fn requests_that_are_none_are_refused() {
+    let plane = Arc::new(Plane::new(rules(&[1]), 1));
+    let (server, device) = serve(naa_services::lb(&plane));
+    let before = plane.sets();
+    let huge = [0xff, 0xff, 0xff, 0xff, 0x0f];
+    let wrong = v1::LoadRequest {
+        rules: vec![v1::Rule {
+            rule: Some(v1::rule::Rule::Source(v1::Source { lb: 8, address: vec![1; 4] })),
+        }],
+        when: None,
+    };
+    for request in [&[][..], &[0x80; 16], &huge, &[3, 1, 2, 3], &message::encode(&wrong)] {
+        let request = if request.is_empty() { &[0xff][..] } else { request };
+        let params = [Param::data(request), Param::output(64)];
+        let mut session =
+            Session::connect(&device, server.address(), &params, &SessionConfig::default()).unwrap();
+        let error = session.call(builtin::LB_LOAD).unwrap_err();
+        assert_eq!(error.return_code(), Some(ReturnCode::BAD_ARGUMENTS), "{request:02x?}");
+    }
+    assert_eq!(plane.sets(), before);
+}
+
+/// What a subscriber would have.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<(u64, Vec<u8>)>>>);
+
+impl Sink for Kept {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        if event.name.event == 99 {
+            return Err("the disk is full".into());
+        }
+        self.0.lock().unwrap().push((event.name.event, event.bytes.to_vec()));
+        Ok(())
+    }
+}
+
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20), "nothing came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn reassembly_runs_beside_the_functions() {
+    let kept = Kept::default();
+    let reassembly = ejfat::reassembly::Config { memory: 16 << 20, max_event: 1 << 20, ..Default::default() };
+    let listen = vec!["127.0.0.1:0".parse().unwrap()];
+    let config = ReceiverConfig { listen, buffer: None, by_source: true, reassembly };
+    let service = Arc::new(Reassembly::start(config, Box::new(kept.clone())).unwrap());
+    let (server, device) = serve([naa_services::reassembly_counters(service.clone())]);
+    let mut sender = Sender::new(SenderConfig::new(service.addresses()[0])).unwrap();
+    let events: Vec<_> = (0..5u64).map(|n| (n, vec![n as u8; 1 + n as usize * 3000])).collect();
+    events.iter().for_each(|(n, bytes)| drop(sender.send(*n, 0, bytes).unwrap()));
+    until(|| (kept.0.lock().unwrap().len() == events.len()).then_some(()));
+    assert_eq!(*kept.0.lock().unwrap(), events);
+
+    let count = || {
+        let params = [Param::output(4096)];
+        let mut session =
+            Session::connect(&device, server.address(), &params, &SessionConfig::default()).unwrap();
+        session.call(builtin::REASSEMBLY_COUNTERS).unwrap();
+        message::decode::<ReassemblyCounters>(session.lease(0).unwrap()).unwrap()
+    };
+    let counters = until(|| Some(count()).filter(|counters| counters.complete == 5));
+    assert_eq!((counters.segments, counters.open, counters.ended), (sender.sent().segments, 0, None));
+    sender.send(99, 0, b"one too many").unwrap();
+    let counters = until(|| Some(count()).filter(|counters| counters.ended.is_some()));
+    assert_eq!(counters.ended.as_deref(), Some("the disk is full"));
+}

@@ -1,0 +1,145 @@
+//! `naa demo ejfat`: senders, the load balancer and workers, each a process in a network namespace of its own.
+//!
+//! ```text
+//! senders ─► `naa lb forward` ─► workers          tables change meanwhile, over gRPC and MRSP in turn
+//!    └──── what was sent ──► this process ◄── what came, and its SHA-256
+//! ```
+
+mod events;
+mod nodes;
+mod report;
+mod stage;
+mod steer;
+
+use std::{
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use naa_bench::Json;
+
+use super::Table;
+use nodes::{Balancer, Sender, Worker};
+use report::Report;
+use stage::Stage;
+
+/// Stream events from three senders through the load balancer to four workers, and check each
+///
+/// Every node is a process, in a network namespace of its own where this machine permits that without root, else on loopback
+/// addresses. Tables change all the while, over gRPC and MRSP in turn. Senders and workers tell the SHA-256 of each event;
+/// exit status is 0 only if every event arrived once and whole, and all counters add up.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  naa demo ejfat                    100 000 events of 1 byte to 1 MiB
+  naa demo ejfat --events 3000      within seconds
+  naa demo ejfat --json rows.json   the table for programs; - is standard output")]
+pub(crate) struct Args {
+    /// Of all senders together
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(3..))]
+    events: u64,
+    /// Gbit/s of each sender; lower it where packets are lost
+    #[arg(long, value_name = "GBPS", default_value_t = 0.4)]
+    rate: f64,
+    /// Changes of tables in a second
+    #[arg(long, value_name = "N", default_value_t = 6.0)]
+    changes: f64,
+    /// Of contents, sizes and tables
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the rows as JSON; - is standard output, and the table goes to standard error
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// No namespaces: loopback addresses
+    #[arg(long)]
+    loopback: bool,
+    /// In namespaces already
+    #[arg(long, hide = true)]
+    inside: bool,
+    #[command(subcommand)]
+    role: Option<Role>,
+}
+
+/// What the processes that it starts are.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Role {
+    #[command(hide = true)]
+    Sender(nodes::SenderArgs),
+    #[command(hide = true)]
+    Worker(nodes::WorkerArgs),
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.role {
+        Some(Role::Sender(sender)) => return nodes::send(sender),
+        Some(Role::Worker(worker)) => return nodes::work(worker),
+        None => {}
+    }
+    let refused = if args.loopback || args.inside { None } else { Stage::refused() };
+    if !args.loopback && !args.inside && refused.is_none() {
+        return Stage::enter();
+    }
+    let stage = if args.inside { Stage::namespaces()? } else { Stage::loopback() };
+    let json = args.json.as_deref().map(Json::open).transpose()?;
+    let mut table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
+    if let Some(why) = refused {
+        table.line(&format!("no namespaces: {why}; on loopback addresses instead"))?;
+    }
+    let report = play(args, &stage, &mut table)?;
+    report.print(&mut table)?;
+    let verified = report.verified();
+    if let Some(json) = json {
+        json.write(&report)?;
+    }
+    ensure!(verified, "not every event was delivered once and whole with sums that add up; see the table");
+    table.line("every event arrived once, whole and at one worker; all sums add up")
+}
+
+/// Everything, from the first process to the last counter.
+fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Result<Report> {
+    let workers = (0..stage::WORKERS).map(|n| Worker::start(stage, n)).collect::<anyhow::Result<Vec<_>>>()?;
+    let balancer = Balancer::start(stage)?;
+    let mut steer = steer::Steer::new(args.seed, stage, &balancer, &workers)?;
+    steer.change()?;
+    table.line(&format!(
+        "{}: load balancer at {}, {} workers, {} senders",
+        stage.name(),
+        balancer.addresses().join(" and "),
+        workers.len(),
+        stage::SENDERS
+    ))?;
+    let begin = Instant::now();
+    let per_sender = |n: u64| args.events / 3 + u64::from(n < args.events % 3);
+    let senders = (0..stage::SENDERS)
+        .map(|n| Sender::start(stage, &balancer, n, per_sender(n as u64), args))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let pause =
+        Duration::try_from_secs_f64(1.0 / args.changes).context("--changes wants a number above 0")?;
+    while senders.iter().any(Sender::is_busy) {
+        thread::sleep(pause);
+        steer.change()?;
+    }
+    let sent = senders.into_iter().map(Sender::end).collect::<anyhow::Result<Vec<_>>>()?;
+    let seconds = begin.elapsed().as_secs_f64();
+    settle(&workers);
+    let counters = steer.counters()?;
+    let worked = workers.into_iter().map(Worker::end).collect::<anyhow::Result<Vec<_>>>()?;
+    let forwarded = balancer.end()?;
+    Ok(Report::new(stage, seconds, &steer, sent, worked, &counters, &forwarded))
+}
+
+/// Until nothing has come for longer than an event is waited for.
+fn settle(workers: &[Worker]) {
+    const QUIET: Duration = Duration::from_millis(1500);
+    let mut quiet = Instant::now();
+    let mut seen = 0;
+    while quiet.elapsed() < QUIET {
+        thread::sleep(Duration::from_millis(50));
+        let now = workers.iter().map(Worker::told).sum();
+        if now != seen {
+            seen = now;
+            quiet = Instant::now();
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Processes as they are started and heard. Each ends when its standard input does.
+
+use std::{
+    io::{BufRead as _, BufReader, Lines},
+    net::SocketAddr,
+    process::{Child, ChildStdin, ChildStdout},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+};
+
+use anyhow::{Context as _, anyhow, ensure};
+use serde_json::Value;
+
+use super::{Line, Sums, Ticked};
+use crate::demo::ejfat::{
+    Args,
+    stage::{Node, Stage},
+};
+
+type Out = Lines<BufReader<ChildStdout>>;
+
+#[derive(Debug)]
+struct Process {
+    what: &'static str,
+    child: Child,
+    stdin: Option<ChildStdin>,
+}
+
+impl Process {
+    fn start(stage: &Stage, node: Node, arguments: &[String]) -> anyhow::Result<(Self, Out)> {
+        let what = match node {
+            Node::Balancer => "load balancer",
+            Node::Sender(_) => "sender",
+            Node::Worker(_) => "worker",
+        };
+        let child = stage.command(node)?.args(arguments).spawn();
+        let mut child = child.with_context(|| format!("cannot start a {what}"))?;
+        let stdout = child.stdout.take().with_context(|| format!("the {what} has no output"))?;
+        let stdin = child.stdin.take();
+        Ok((Self { what, child, stdin }, BufReader::new(stdout).lines()))
+    }
+
+    /// Its next line.
+    fn line(&mut self, out: &mut Out) -> anyhow::Result<String> {
+        let what = self.what;
+        let line = out.next().with_context(|| format!("the {what} ended before it was ready"))?;
+        line.with_context(|| format!("cannot read from the {what}"))
+    }
+
+    fn wait(&mut self) -> anyhow::Result<()> {
+        self.stdin = None;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the {} ended with {status}", self.what);
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // After an error: nothing stays behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Lines of a sender or a worker, read as they come.
+#[derive(Debug)]
+struct Heard {
+    thread: JoinHandle<anyhow::Result<(Vec<Ticked>, Sums)>>,
+    events: Arc<AtomicU64>,
+}
+
+impl Heard {
+    fn listen(out: Out) -> Self {
+        let events = Arc::<AtomicU64>::default();
+        let count = events.clone();
+        let thread = thread::spawn(move || {
+            let mut told = Vec::new();
+            for line in out {
+                match serde_json::from_str(&line?)? {
+                    Line::Event(event) => told.push(event),
+                    Line::End(sums) => return Ok((told, sums)),
+                }
+                count.fetch_add(1, Relaxed);
+            }
+            Err(anyhow!("it ended without telling what it did"))
+        });
+        Self { thread, events }
+    }
+
+    fn end(self, what: &str) -> anyhow::Result<(Vec<Ticked>, Sums)> {
+        let ended = self.thread.join().map_err(|_| anyhow!("the thread that listened panicked"))?;
+        ended.with_context(|| format!("cannot understand a {what}"))
+    }
+}
+
+fn texts(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+#[derive(Debug)]
+pub(in crate::demo::ejfat) struct Worker {
+    process: Process,
+    heard: Heard,
+    /// Where it listens, over IPv4 and IPv6.
+    pub(in crate::demo::ejfat) at: Vec<SocketAddr>,
+}
+
+impl Worker {
+    pub(in crate::demo::ejfat) fn start(stage: &Stage, n: usize) -> anyhow::Result<Self> {
+        let node = Node::Worker(n);
+        let mut arguments = texts(&["demo", "ejfat", "worker"]);
+        arguments.extend(stage.at(node).map(|at| at.to_string()));
+        let (mut process, mut out) = Process::start(stage, node, &arguments)?;
+        let line = process.line(&mut out)?;
+        let at = serde_json::from_str(&line).with_context(|| format!("a worker said {line:?}"))?;
+        Ok(Self { process, heard: Heard::listen(out), at })
+    }
+
+    /// Events told so far.
+    pub(in crate::demo::ejfat) fn told(&self) -> u64 {
+        self.heard.events.load(Relaxed)
+    }
+
+    pub(in crate::demo::ejfat) fn end(mut self) -> anyhow::Result<(Vec<Ticked>, Sums)> {
+        self.process.stdin = None;
+        let told = self.heard.end("worker")?;
+        self.process.wait()?;
+        Ok(told)
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::demo::ejfat) struct Sender {
+    process: Process,
+    heard: Heard,
+}
+
+impl Sender {
+    /// Of different headers, packet sizes and IP versions.
+    pub(in crate::demo::ejfat) fn start(
+        stage: &Stage,
+        balancer: &Balancer,
+        n: usize,
+        events: u64,
+        args: &Args,
+    ) -> anyhow::Result<Self> {
+        let (ip, mtu, version) = [(0, 1500, 2), (0, 9000, 3), (1, 9000, 2)][n % 3];
+        let to = balancer.at[ip];
+        let words = [
+            to.to_string(),
+            n.to_string(),
+            events.to_string(),
+            mtu.to_string(),
+            version.to_string(),
+            args.rate.to_string(),
+            args.seed.to_string(),
+        ];
+        let arguments = [&texts(&["demo", "ejfat", "sender"])[..], &words].concat();
+        let (process, out) = Process::start(stage, Node::Sender(n), &arguments)?;
+        Ok(Self { process, heard: Heard::listen(out) })
+    }
+
+    pub(in crate::demo::ejfat) fn is_busy(&self) -> bool {
+        !self.heard.thread.is_finished()
+    }
+
+    pub(in crate::demo::ejfat) fn end(mut self) -> anyhow::Result<(Vec<Ticked>, Sums)> {
+        let told = self.heard.end("sender")?;
+        self.process.wait()?;
+        Ok(told)
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::demo::ejfat) struct Balancer {
+    process: Process,
+    out: Out,
+    at: Vec<SocketAddr>,
+    pub(in crate::demo::ejfat) grpc: SocketAddr,
+    pub(in crate::demo::ejfat) mrsp: SocketAddr,
+}
+
+impl Balancer {
+    pub(in crate::demo::ejfat) fn start(stage: &Stage) -> anyhow::Result<Self> {
+        let at = stage.at(Node::Balancer);
+        let words = ["lb", "forward", "--json", "--until-eof", "--buffer", "4M", "--grpc", "127.0.0.1:0"];
+        let mut arguments = texts(&words);
+        let listen = at.iter().flat_map(|at| ["--listen".into(), at.to_string()]);
+        arguments.extend(listen);
+        let mrsp = SocketAddr::new(at[0].ip(), 0).to_string();
+        arguments.extend(texts(&["--provider", "embedded", "--serve", &mrsp]));
+        let (mut process, mut out) = Process::start(stage, Node::Balancer, &arguments)?;
+        let ready: Value = serde_json::from_str(&process.line(&mut out)?)?;
+        let address = |of: &Value| -> anyhow::Result<SocketAddr> {
+            let text = of.as_str().with_context(|| format!("the load balancer said {ready}"))?;
+            Ok(text.parse()?)
+        };
+        let listens = ready["addresses"].as_array().cloned().unwrap_or_default();
+        let at = listens.iter().map(address).collect::<anyhow::Result<Vec<_>>>()?;
+        ensure!(at.len() == 2, "the load balancer listens at {at:?}");
+        let (grpc, mrsp) = (address(&ready["grpc"])?, address(&ready["mrsp"])?);
+        Ok(Self { process, out, at, grpc, mrsp })
+    }
+
+    pub(in crate::demo::ejfat) fn addresses(&self) -> Vec<String> {
+        self.at.iter().map(ToString::to_string).collect()
+    }
+
+    /// What it reports at its end.
+    pub(in crate::demo::ejfat) fn end(mut self) -> anyhow::Result<Value> {
+        self.process.stdin = None;
+        let report = serde_json::from_str(&self.process.line(&mut self.out)?)?;
+        self.process.wait()?;
+        Ok(report)
+    }
+}

@@ -1,0 +1,75 @@
+//! A worker.
+
+use std::{
+    io::{BufWriter, Write as _, stdout},
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use ejfat::reassembly::Config;
+use ejfat_udp::{Event, Receiver, ReceiverConfig};
+
+use super::{Line, Sums, Ticked, Told, sha256};
+use crate::{ejfat::values, signals};
+
+/// What the system grants without privileges in most places.
+const BUFFER: usize = 4 << 20;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(in crate::demo::ejfat) struct Args {
+    listen: Vec<SocketAddr>,
+}
+
+/// Tells each event, until standard input ends.
+pub(in crate::demo::ejfat) fn run(args: &Args) -> anyhow::Result<()> {
+    let reassembly =
+        Config { max_event: 1 << 20, memory: 256 << 20, seed: values::seed(), ..Config::default() };
+    // Behind a load balancer: all segments come from its address.
+    let config =
+        ReceiverConfig { listen: args.listen.clone(), buffer: Some(BUFFER), by_source: false, reassembly };
+    let mut receiver = Receiver::new(config)?;
+    let ended = Arc::new(AtomicBool::new(false));
+    let end = ended.clone();
+    signals::on_stdin_end(move || end.store(true, Relaxed))?;
+    let mut out = BufWriter::new(stdout().lock());
+    writeln!(out, "{}", serde_json::to_string(&receiver.addresses()?)?)?;
+    out.flush()?;
+    let mut problem = Ok(());
+    while !ended.load(Relaxed) && problem.is_ok() {
+        let mut told = false;
+        let deliver = |event: Event<'_>| {
+            told = true;
+            let (ejfat::reassembly::Name { event, data_id }, bytes) = (event.name, event.bytes);
+            let told = Told { data_id, event, bytes: bytes.len() as u64, sha256: sha256(bytes) };
+            problem = tell(&mut out, &Line::Event(Ticked { told, tick: 0 }));
+        };
+        receiver.poll(Duration::from_millis(100), deliver, |_| ())?;
+        if !told {
+            out.flush()?;
+        }
+    }
+    problem?;
+    tell(&mut out, &Line::End(sums(&receiver)))?;
+    Ok(out.flush()?)
+}
+
+fn tell(out: &mut impl std::io::Write, line: &Line) -> anyhow::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    Ok(out.write_all(b"\n")?)
+}
+
+fn sums(receiver: &Receiver) -> Sums {
+    let (counters, open) = (receiver.reassembler().counters(), receiver.reassembler().open_events());
+    Sums {
+        events: counters.complete,
+        segments: counters.segments,
+        bytes: counters.bytes,
+        dropped: counters.dropped_of_any_cause(),
+        incomplete: counters.timed_out + counters.evicted + u64::from(open),
+        placed_bytes: counters.placed_bytes,
+    }
+}

@@ -1,0 +1,135 @@
+//! Changes the tables, as a control plane does.
+
+use anyhow::ensure;
+use ejfat::lb::Rules;
+use ejfat_lb::{
+    When,
+    document::{Document, EpochDocument, Lb, MemberDocument},
+    grpc::Client,
+};
+use naa_host::{Choice, Device};
+use naa_services::LbTables;
+use proto::lb::v1::GetCountersReply as Counters;
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{RngCore as _, SeedableRng as _},
+};
+
+use super::{
+    nodes::{Balancer, Worker},
+    stage::{Node, SENDERS, Stage, WORKERS},
+};
+
+const SLOTS: usize = 512;
+
+pub(super) struct Steer {
+    grpc: Client,
+    mrsp: LbTables,
+    lb: Lb,
+    random: ChaCha8Rng,
+    changes: u64,
+    dealt: Dealt,
+}
+
+/// Which worker has a slot, from which tick on: all that decides where an event goes, without the data plane's help.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dealt(Vec<(u64, Vec<usize>)>);
+
+impl Dealt {
+    /// Where an event of this tick belongs.
+    pub(super) fn worker(&self, tick: u64) -> Option<usize> {
+        let (_, slots) = self.0.iter().rev().find(|(from, _)| *from <= tick)?;
+        slots.get((tick % SLOTS as u64) as usize).copied()
+    }
+}
+
+impl Steer {
+    pub(super) fn new(
+        seed: u64,
+        stage: &Stage,
+        balancer: &Balancer,
+        workers: &[Worker],
+    ) -> anyhow::Result<Self> {
+        let ips = |node| stage.at(node).map(|at| at.ip());
+        let mut senders: Vec<_> = (0..SENDERS).flat_map(|n| ips(Node::Sender(n))).collect();
+        senders.sort();
+        senders.dedup();
+        let member = |(n, worker): (usize, &Worker)| {
+            let at = worker.at.clone().into_iter();
+            at.map(move |at| MemberDocument {
+                id: n as u16,
+                address: Some(at.ip()),
+                port: Some(at.port()),
+                port_bits: 0,
+                keep_lb_header: false,
+                mac: None,
+                drop: None,
+                ip: None,
+            })
+        };
+        let members = workers.iter().enumerate().flat_map(member).collect();
+        let addresses = ips(Node::Balancer).to_vec();
+        let lb = Lb { lb: 0, addresses, senders, epochs: Vec::new(), members };
+        let device = Device::towards_with(balancer.mrsp, Choice::Embedded)?;
+        Ok(Self {
+            grpc: Client::connect(&balancer.grpc.to_string(), None)?,
+            mrsp: LbTables::new(device, balancer.mrsp),
+            lb,
+            random: ChaCha8Rng::seed_from_u64(seed ^ 0x7461_626c_6573),
+            changes: 0,
+            dealt: Dealt::default(),
+        })
+    }
+
+    /// Deals the slots anew: each worker another share, some of them none.
+    pub(super) fn change(&mut self) -> anyhow::Result<()> {
+        let slots = self.deal();
+        let rules = self.rules(&slots)?;
+        let from = if self.changes.is_multiple_of(2) {
+            self.grpc.load(&rules, When::Next)?
+        } else {
+            self.mrsp.load(&rules, When::Next)?
+        };
+        let last = self.dealt.0.last().map_or(0, |(from, _)| *from);
+        ensure!(from >= last, "tables from tick {from} on came after those from {last}");
+        self.dealt.0.push((from, slots));
+        self.changes += 1;
+        Ok(())
+    }
+
+    /// A worker for each slot.
+    fn deal(&mut self) -> Vec<usize> {
+        let mut shares = [(); WORKERS].map(|()| self.random.next_u32() % 4);
+        shares[self.changes as usize % WORKERS] += 1;
+        let tickets: Vec<_> = (0..WORKERS).flat_map(|n| std::iter::repeat_n(n, shares[n] as usize)).collect();
+        (0..SLOTS).map(|_| tickets[self.random.next_u32() as usize % tickets.len()]).collect()
+    }
+
+    fn rules(&self, slots: &[usize]) -> anyhow::Result<Rules> {
+        let calendar: Vec<_> = slots.iter().map(ToString::to_string).collect();
+        let epoch = EpochDocument {
+            id: (self.changes % 4) as u32,
+            ticks: vec!["all".into()],
+            slot_bits: 9,
+            xor: 0,
+            calendar: calendar.join(" "),
+        };
+        let lb = Lb { epochs: vec![epoch], ..self.lb.clone() };
+        Ok(Document { load_balancers: vec![lb] }.rules()?)
+    }
+
+    pub(super) fn dealt(&self) -> &Dealt {
+        &self.dealt
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The same whoever asks.
+    pub(super) fn counters(&mut self) -> anyhow::Result<Counters> {
+        let (one, other) = (self.grpc.counters()?, self.mrsp.counters()?);
+        ensure!(one == other, "counters over gRPC and MRSP differ: {one:?}, {other:?}");
+        Ok(one)
+    }
+}

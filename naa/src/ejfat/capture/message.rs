@@ -1,0 +1,118 @@
+//! What of EJFAT is in a datagram.
+
+use ejfat::wire::{LbHeader, Malformed, ReHeader, SyncHeader, Versions};
+
+use super::Datagram;
+
+/// RoCEv2's port: its headers may look like a segment's.
+const ROCE: u16 = 4791;
+/// Versions of RE headers, as far as they are understood.
+const VERSIONS: [u8; 3] = [0, 1, 2];
+
+/// A segment of an event.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Segment {
+    pub(in super::super) lb: Option<LbHeader>,
+    pub(in super::super) re_version: u8,
+    pub(in super::super) re: ReHeader,
+    /// Bytes on the wire, behind the headers.
+    pub(in super::super) payload: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Kind {
+    Segment(Segment),
+    Sync(SyncHeader),
+    /// Begins as EJFAT's headers do and is none of them.
+    Malformed,
+    /// Of another protocol.
+    Other,
+}
+
+/// `any`: whatever has an RE header is a segment. Else one without the load balancer's header, which bears no mark, has
+/// to make sense.
+pub(in super::super) fn look(datagram: &Datagram<'_>, any: bool) -> Kind {
+    let Datagram { bytes, len, .. } = *datagram;
+    match SyncHeader::decode(bytes) {
+        Ok(sync) if len == bytes.len() => return Kind::Sync(sync),
+        Err(Malformed::Version(_)) => return Kind::Malformed,
+        _ => {}
+    }
+    if LbHeader::leads(bytes) {
+        let segment = LbHeader::decode(bytes).ok().and_then(|(lb, rest)| {
+            (lb.protocol == LbHeader::REASSEMBLY).then(|| segment(Some(lb), rest, len - bytes.len()))?
+        });
+        return segment.map_or(Kind::Malformed, Kind::Segment);
+    }
+    let segment = segment(None, bytes, len - bytes.len());
+    let sensible = |segment: &Segment| any || datagram.to.port() != ROCE && makes_sense(segment, bytes);
+    segment.filter(sensible).map_or(Kind::Other, Kind::Segment)
+}
+
+/// `missing`: bytes that were not captured.
+fn segment(lb: Option<LbHeader>, bytes: &[u8], missing: usize) -> Option<Segment> {
+    let decode = |&version: &u8| Some((version, ReHeader::decode(bytes, Versions::of(&[version])).ok()?));
+    let (re_version, (re, payload)) = VERSIONS.iter().find_map(decode)?;
+    Some(Segment { lb, re_version, re, payload: payload.len() + missing })
+}
+
+/// Reserved bits are zero, and the payload is inside the event.
+fn makes_sense(segment: &Segment, bytes: &[u8]) -> bool {
+    let Segment { re, payload, .. } = segment;
+    let zeros = bytes[0].trailing_zeros() >= 4 && bytes[1..ReHeader::LEN] == re.encode()[1..];
+    zeros && *payload > 0 && u64::from(re.offset) + *payload as u64 <= re.length.into()
+}
+
+/// The datagrams as they were on the wire. Kernels hand trains of segments through as one packet, to a capture as well:
+/// where a sender's interface cuts (GSO), or a receiver's merged (GRO).
+pub(in super::super) fn parts<'a>(
+    datagram: &Datagram<'a>,
+    any: bool,
+) -> impl ExactSizeIterator<Item = Datagram<'a>> {
+    let Datagram { bytes, .. } = *datagram;
+    let stride = stride(datagram, any).unwrap_or(bytes.len());
+    let whole = stride == bytes.len();
+    let datagram = *datagram;
+    // An empty datagram is one too.
+    let count = if whole { 1 } else { bytes.len().div_ceil(stride) };
+    (0..count).map(move |n| {
+        if whole {
+            return datagram;
+        }
+        let bytes = &bytes[n * stride..bytes.len().min((n + 1) * stride)];
+        Datagram { bytes, len: bytes.len(), ..datagram }
+    })
+}
+
+/// From the first header to the second, where there is one.
+fn stride(datagram: &Datagram<'_>, any: bool) -> Option<usize> {
+    let Datagram { bytes, len, .. } = *datagram;
+    // All of a train is longer than its first segment can be, so nothing is asked of that yet.
+    let Kind::Segment(first) = look(datagram, true) else { return None };
+    if len != bytes.len() {
+        return None;
+    }
+    let headers = bytes.len() - first.payload;
+    let segment = |at: usize, end: usize| {
+        let bytes = bytes.get(at..end)?;
+        match look(&Datagram { bytes, len: bytes.len(), ..*datagram }, any) {
+            Kind::Segment(segment) => Some(segment).filter(|found| found.lb.is_some() == first.lb.is_some()),
+            _ => None,
+        }
+    };
+    let second = |at: usize| segment(at, bytes.len().min(2 * at));
+    let follows = |&at: &usize| {
+        let offset = first.re.offset.checked_add((at - headers) as u32);
+        let expected = offset.map(|offset| ReHeader { offset, ..first.re });
+        let is_next = |found: Segment| found.lb == first.lb && Some(found.re) == expected;
+        bytes[at..].starts_with(&bytes[..2]) && second(at).is_some_and(is_next)
+    };
+    // Events of one segment each, merged.
+    let left = first.re.length.checked_sub(first.re.offset)? as usize;
+    let last = headers + left;
+    let other_event = || {
+        let merged = left > 0 && left < first.payload && segment(0, last).is_some();
+        (merged && second(last).is_some()).then_some(last)
+    };
+    (headers + 1..bytes.len().saturating_sub(headers)).find(follows).or_else(other_event)
+}

@@ -1,0 +1,140 @@
+//! A line per datagram.
+
+use ejfat::wire::{LbHeader, SyncHeader};
+use serde_json::{Value, json};
+
+use crate::ejfat::capture::{Datagram, Kind, Segment};
+
+const COLUMNS: [&str; 12] = [
+    "TIME",
+    "FROM",
+    "TO",
+    "LB",
+    "TICK",
+    "SLOT SELECT",
+    "PORT SELECT",
+    "DATA ID",
+    "EVENT",
+    "OFFSET",
+    "LENGTH",
+    "PAYLOAD",
+];
+/// Those of words; the others are numbers.
+const LEFT: [usize; 3] = [1, 2, 3];
+
+/// Columns that never become narrower, since lines are printed as they come.
+pub(super) struct Table {
+    json: bool,
+    widths: [usize; COLUMNS.len()],
+    begun: bool,
+}
+
+impl Table {
+    pub(super) fn new(json: bool) -> Self {
+        // An IPv4 address with its port, a tick of our time.
+        let least = [11, 21, 21, 2, 16];
+        let mut widths = COLUMNS.map(str::len);
+        widths.iter_mut().zip(least).for_each(|(width, least)| *width = least.max(*width));
+        Self { json, widths, begun: false }
+    }
+
+    /// The line of a datagram, if it is EJFAT's; before the first one, the columns' names.
+    pub(super) fn lines(&mut self, first: u64, datagram: &Datagram<'_>, kind: &Kind) -> Option<String> {
+        if self.json {
+            return object(datagram, kind).map(|object| object.to_string());
+        }
+        let mut cells: [String; COLUMNS.len()] = std::array::from_fn(|_| "-".into());
+        cells[0] = seconds(first, datagram.time);
+        cells[1] = datagram.from.to_string();
+        cells[2] = datagram.to.to_string();
+        let behind = match kind {
+            Kind::Segment(segment) => {
+                segment_cells(segment, &mut cells);
+                String::new()
+            }
+            Kind::Sync(sync) => {
+                (cells[3], cells[4]) = ("sync".into(), sync.tick.to_string());
+                format!("  source {}, {} ticks per second", sync.source, sync.ticks_per_second)
+            }
+            Kind::Malformed | Kind::Other => return None,
+        };
+        let shown = if matches!(kind, Kind::Sync(_)) { 5 } else { COLUMNS.len() };
+        let mut lines = String::new();
+        if !self.begun {
+            self.begun = true;
+            lines = self.line(&COLUMNS.map(String::from)) + "\n";
+        }
+        Some(lines + &self.line(&cells[..shown]) + &behind)
+    }
+
+    fn line(&mut self, cells: &[String]) -> String {
+        let cell = |(at, (cell, width)): (usize, (&String, &mut usize))| {
+            *width = cell.len().max(*width);
+            let width = *width;
+            if LEFT.contains(&at) { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        };
+        let cells: Vec<_> = cells.iter().zip(&mut self.widths).enumerate().map(cell).collect();
+        cells.join("  ")
+    }
+}
+
+fn segment_cells(segment: &Segment, cells: &mut [String; COLUMNS.len()]) {
+    if let Some(lb) = &segment.lb {
+        cells[3] = format!("v{}", lb.version());
+        cells[4] = lb.tick.to_string();
+        cells[5] = lb.slot_select().to_string();
+        cells[6] = lb.port_select().to_string();
+    }
+    let re = &segment.re;
+    cells[7] = re.data_id.to_string();
+    cells[8] = re.event.to_string();
+    cells[9] = re.offset.to_string();
+    cells[10] = re.length.to_string();
+    cells[11] = segment.payload.to_string();
+}
+
+/// Since the first datagram.
+pub(super) fn seconds(first: u64, time: u64) -> String {
+    let sign = if time < first { "-" } else { "" };
+    let nanos = time.abs_diff(first);
+    format!("{sign}{}.{:06}", nanos / 1_000_000_000, nanos % 1_000_000_000 / 1000)
+}
+
+fn object(datagram: &Datagram<'_>, kind: &Kind) -> Option<Value> {
+    let Datagram { time, from, to, .. } = datagram;
+    match kind {
+        Kind::Segment(Segment { lb, re_version, re, payload }) => Some(json!({
+            "kind": "segment",
+            "unix_ns": time,
+            "from": from,
+            "to": to,
+            "lb": lb.as_ref().map(lb_object),
+            "re_version": re_version,
+            "data_id": re.data_id,
+            "event": re.event,
+            "offset": re.offset,
+            "length": re.length,
+            "payload": payload,
+        })),
+        Kind::Sync(SyncHeader { source, tick, ticks_per_second, unix_nanos }) => Some(json!({
+            "kind": "sync",
+            "unix_ns": time,
+            "from": from,
+            "to": to,
+            "source": source,
+            "tick": tick,
+            "ticks_per_second": ticks_per_second,
+            "sent_unix_ns": unix_nanos,
+        })),
+        Kind::Malformed | Kind::Other => None,
+    }
+}
+
+fn lb_object(lb: &LbHeader) -> Value {
+    json!({
+        "version": lb.version(),
+        "tick": lb.tick,
+        "slot_select": lb.slot_select(),
+        "port_select": lb.port_select(),
+    })
+}

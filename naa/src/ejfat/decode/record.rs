@@ -1,0 +1,149 @@
+//! What is known of one event of a capture.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
+
+use ejfat::reassembly::Name;
+use serde_json::{Value, json};
+
+use super::packet::seconds;
+use crate::ejfat::capture::Segment;
+
+/// Who sent, and where to.
+pub(super) type Flow = (IpAddr, SocketAddr);
+
+/// How it stands at the capture's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Open,
+    Complete,
+    TimedOut,
+    Evicted,
+}
+
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) flow: Flow,
+    pub(super) name: Name,
+    pub(super) tick: Option<u64>,
+    pub(super) length: u32,
+    /// All that named it, and of those: nothing new, refused otherwise.
+    pub(super) segments: u64,
+    pub(super) duplicates: u64,
+    pub(super) refused: u64,
+    pub(super) bytes: u32,
+    /// From and to, disjoint and not adjacent.
+    pub(super) parts: BTreeMap<u32, u32>,
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) end: End,
+}
+
+/// The names of the columns of [`Record::row`].
+pub(super) const HEADER: [&str; 13] = [
+    "DATA ID",
+    "EVENT",
+    "FROM",
+    "TO",
+    "LENGTH",
+    "SEGMENTS",
+    "BYTES",
+    "HOLES",
+    "DUPLICATES",
+    "REFUSED",
+    "BEGINS",
+    "TAKES",
+    "END",
+];
+
+impl Record {
+    pub(super) fn new(time: u64, flow: Flow, name: Name, segment: &Segment) -> Self {
+        Self {
+            flow,
+            name,
+            tick: segment.lb.map(|lb| lb.tick),
+            length: segment.re.length,
+            segments: 0,
+            duplicates: 0,
+            refused: 0,
+            bytes: 0,
+            parts: BTreeMap::new(),
+            first: time,
+            last: time,
+            end: End::Open,
+        }
+    }
+
+    /// What was accepted touches nothing that was accepted before.
+    pub(super) fn add(&mut self, offset: u32, len: u32) {
+        self.bytes += len;
+        let (mut from, mut to) = (offset, offset + len);
+        if let Some((&before, &end)) = self.parts.range(..=offset).next_back()
+            && end == from
+        {
+            from = before;
+        }
+        if let Some(end) = self.parts.remove(&to) {
+            to = end;
+        }
+        self.parts.insert(from, to);
+    }
+
+    pub(super) fn holes(&self) -> usize {
+        if self.end == End::Complete {
+            return 0;
+        }
+        let starts = self.parts.first_key_value().is_none_or(|(&from, _)| from > 0);
+        let ends = self.parts.last_key_value().is_some_and(|(_, &to)| to < self.length);
+        self.parts.len().saturating_sub(1) + usize::from(starts) + usize::from(ends)
+    }
+
+    fn end(&self) -> &'static str {
+        match self.end {
+            End::Open => "open",
+            End::Complete => "complete",
+            End::TimedOut => "timed_out",
+            End::Evicted => "evicted",
+        }
+    }
+
+    pub(super) fn row(&self, begun: u64) -> Vec<String> {
+        vec![
+            self.name.data_id.to_string(),
+            self.name.event.to_string(),
+            self.flow.0.to_string(),
+            self.flow.1.to_string(),
+            self.length.to_string(),
+            self.segments.to_string(),
+            self.bytes.to_string(),
+            self.holes().to_string(),
+            self.duplicates.to_string(),
+            self.refused.to_string(),
+            seconds(begun, self.first),
+            seconds(self.first, self.last),
+            self.end().into(),
+        ]
+    }
+
+    pub(super) fn object(&self) -> Value {
+        json!({
+            "kind": "event",
+            "data_id": self.name.data_id,
+            "event": self.name.event,
+            "from": self.flow.0,
+            "to": self.flow.1,
+            "tick": self.tick,
+            "length": self.length,
+            "segments": self.segments,
+            "bytes": self.bytes,
+            "holes": self.holes(),
+            "duplicates": self.duplicates,
+            "refused": self.refused,
+            "first_unix_ns": self.first,
+            "last_unix_ns": self.last,
+            "end": self.end(),
+        })
+    }
+}

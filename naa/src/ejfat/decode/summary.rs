@@ -1,0 +1,140 @@
+//! What became of each event, as a worker with much memory would have had it.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use ejfat::{
+    Time,
+    reassembly::{Cause, Config, EventId, Incomplete, Name, Place, Reassembler},
+};
+
+use super::record::{End, Flow, HEADER, Record};
+use crate::{
+    ejfat::capture::{Datagram, Kind, Segment},
+    show,
+};
+
+/// Events that are open at once.
+const SLOTS: u32 = 1 << 14;
+/// Senders and where they send, as far as they are told apart.
+const FLOWS: u32 = 1 << 12;
+
+pub(super) struct Summary {
+    reassembler: Reassembler,
+    timeout: Duration,
+    records: Vec<Record>,
+    open: HashMap<EventId, usize>,
+    latest: HashMap<(Flow, Name), usize>,
+    flows: HashMap<Flow, IpAddr>,
+    now: Time,
+    zeros: Vec<u8>,
+}
+
+impl Summary {
+    pub(super) fn new(timeout: u64) -> anyhow::Result<Self> {
+        let timeout = Duration::from_millis(timeout);
+        let config = Config {
+            slots: SLOTS,
+            max_open: SLOTS,
+            max_open_per_source: SLOTS,
+            // Nothing is kept of them.
+            max_event: u32::MAX,
+            memory: u64::MAX,
+            timeout,
+            lifetime: Duration::MAX,
+            max_sources: FLOWS,
+            remembered: 1 << 16,
+            chunks: 1 << 17,
+            ..Config::default()
+        };
+        Ok(Self {
+            reassembler: Reassembler::new(config)?,
+            timeout,
+            records: Vec::new(),
+            open: HashMap::new(),
+            latest: HashMap::new(),
+            flows: HashMap::new(),
+            now: Time(0),
+            zeros: Vec::new(),
+        })
+    }
+
+    pub(super) fn see(&mut self, datagram: &Datagram<'_>, kind: &Kind) {
+        let Kind::Segment(segment) = kind else { return };
+        // Captures of several interfaces are not quite in order.
+        self.now = self.now.max(Time(datagram.time));
+        self.give_up();
+        let flow = (datagram.from.ip(), datagram.to);
+        let known = self.flows.len() as u128;
+        let source = *self.flows.entry(flow).or_insert_with(|| Ipv6Addr::from(known).into());
+        let missing = datagram.len - datagram.bytes.len();
+        let placed = if missing == 0 {
+            self.reassembler.handle(self.now, Some(source), datagram.bytes)
+        } else {
+            // Only how long it was matters.
+            self.zeros.clear();
+            self.zeros.extend_from_slice(datagram.bytes);
+            self.zeros.resize(datagram.len, 0);
+            self.reassembler.handle(self.now, Some(source), &self.zeros)
+        };
+        self.record(datagram.time, flow, segment, &placed);
+    }
+
+    fn record(&mut self, time: u64, flow: Flow, segment: &Segment, placed: &Result<Place, Cause>) {
+        let name = Name { event: segment.re.event, data_id: segment.re.data_id };
+        let opened = placed.as_ref().is_ok_and(|place| place.opened);
+        let latest = self.latest.get(&(flow, name)).copied().filter(|_| !opened);
+        let at = latest.unwrap_or_else(|| {
+            self.records.push(Record::new(time, flow, name, segment));
+            self.latest.insert((flow, name), self.records.len() - 1);
+            self.records.len() - 1
+        });
+        let record = &mut self.records[at];
+        record.segments += 1;
+        record.last = record.last.max(time);
+        match placed {
+            Ok(place) => {
+                record.add(place.offset, place.payload.len() as u32);
+                self.open.insert(place.id, at);
+                if place.complete {
+                    record.end = End::Complete;
+                    record.parts.clear();
+                    self.open.remove(&place.id);
+                    self.reassembler.release(place.id);
+                }
+            }
+            Err(Cause::Duplicate) => record.duplicates += 1,
+            Err(_) => record.refused += 1,
+        }
+    }
+
+    fn give_up(&mut self) {
+        while let Some(Incomplete { id, .. }) = self.reassembler.poll_given_up(self.now) {
+            let Some(at) = self.open.remove(&id) else { continue };
+            let record = &mut self.records[at];
+            let stale = Time(record.last) + self.timeout <= self.now;
+            record.end = if stale { End::TimedOut } else { End::Evicted };
+        }
+    }
+
+    pub(super) fn told(self, begun: u64, json: bool) -> anyhow::Result<String> {
+        if json {
+            let lines: Vec<_> = self.records.iter().map(|record| record.object().to_string()).collect();
+            return Ok(lines.join("\n"));
+        }
+        let mut rows = vec![HEADER.map(String::from).to_vec()];
+        rows.extend(self.records.iter().map(|record| record.row(begun)));
+        let complete = self.records.iter().filter(|record| record.end == End::Complete).count();
+        let table = if self.records.is_empty() { String::new() } else { show::table(&rows) + "\n" };
+        let all = self.records.len();
+        let incomplete = all.checked_sub(complete).context("more than all")?;
+        Ok(format!("{table}{all} events: {complete} complete, {incomplete} incomplete"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! A worker's counters as Prometheus reads them.
+
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use ejfat::reassembly::{Cause, Counters};
+use ejfat_udp::Receiver;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder, text},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    registry::Registry,
+};
+
+/// What is shown is as old at most, while the worker runs.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Copied from the worker's loop, read by whoever asks.
+#[derive(Debug, Default)]
+struct Snapshot {
+    total: Counters,
+    /// Of senders, as many as the reassembler tells apart. `None`: all others.
+    senders: Vec<(Option<IpAddr>, Counters)>,
+    missing: u64,
+    kernel_drops: u64,
+    delivered: u64,
+    open: u32,
+    memory: u64,
+    most_memory: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Shared(Arc<Mutex<Snapshot>>);
+
+/// The worker's side.
+pub(super) struct Exposed {
+    shared: Shared,
+    next: Instant,
+}
+
+impl Exposed {
+    /// And what turns it into text.
+    pub(super) fn new() -> (Self, impl Fn() -> String + Send + Sync + 'static) {
+        let shared = Shared::default();
+        let mut registry = Registry::with_prefix("naa_ejfat");
+        registry.register_collector(Box::new(shared.clone()));
+        let exposed = Self { shared, next: Instant::now() };
+        let text = move || {
+            let mut out = String::new();
+            // Writing to a string cannot fail.
+            let _ = text::encode(&mut out, &registry);
+            out
+        };
+        (exposed, text)
+    }
+
+    pub(super) fn show(&mut self, receiver: &Receiver, delivered: u64) -> anyhow::Result<()> {
+        let now = Instant::now();
+        if now < self.next {
+            return Ok(());
+        }
+        self.next = now + EVERY;
+        let reassembler = receiver.reassembler();
+        let heard = reassembler.sources().filter(|source| source.counters.segments > 0);
+        let mut snapshot = Snapshot {
+            total: reassembler.counters().clone(),
+            kernel_drops: receiver.kernel_drops()?,
+            delivered,
+            open: reassembler.open_events(),
+            memory: reassembler.touched_memory(),
+            most_memory: reassembler.config().memory,
+            ..Snapshot::default()
+        };
+        for source in heard {
+            snapshot.missing += source.streams().map(|stream| stream.missing).sum::<u64>();
+            snapshot.senders.push((source.address, source.counters));
+        }
+        *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+        Ok(())
+    }
+}
+
+impl Collector for Shared {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let shown = &*self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        totals(&mut encoder, shown)?;
+        by_sender(&mut encoder, shown)?;
+        let gauges = [
+            ("open_events", "Events that are incomplete and not given up", u64::from(shown.open)),
+            ("memory_bytes", "Memory that segments of events touched", shown.memory),
+            ("memory_limit_bytes", "The most of it", shown.most_memory),
+            ("missing_events", "Gaps in consecutive numbers, with --consecutive", shown.missing),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn totals(encoder: &mut DescriptorEncoder<'_>, shown: &Snapshot) -> fmt::Result {
+    let total = &shown.total;
+    let counters = [
+        ("segments", "Datagrams received", total.segments),
+        ("received_bytes", "Bytes of datagrams received", total.bytes),
+        (
+            "kernel_drops",
+            "Datagrams that the kernel dropped before: the receive buffer was full",
+            shown.kernel_drops,
+        ),
+        ("placed_bytes", "Bytes of events received", total.placed_bytes),
+        ("delivered_events", "Events handed over", shown.delivered),
+    ];
+    for (name, help, value) in counters {
+        ConstCounter::new(value).encode(family(encoder, name, help)?)?;
+    }
+    let mut dropped = family(encoder, "segments_dropped", "Datagrams not used, by cause")?;
+    for cause in Cause::ALL {
+        value(&mut dropped, &[("cause", cause.name())], total.dropped(cause))?;
+    }
+    let mut events = family(encoder, "events", "Events that were begun and ended, by how")?;
+    ends(total).into_iter().try_for_each(|(end, count)| value(&mut events, &[("end", end)], count))
+}
+
+fn by_sender(encoder: &mut DescriptorEncoder<'_>, shown: &Snapshot) -> fmt::Result {
+    let senders: Vec<_> = shown.senders.iter().map(|(address, counters)| (name(address), counters)).collect();
+    let mut segments = family(encoder, "sender_segments", "Datagrams received, by sender")?;
+    for (sender, counters) in &senders {
+        value(&mut segments, &[("sender", sender.as_str())], counters.segments)?;
+    }
+    let help = "Datagrams not used, by sender and cause";
+    let mut dropped = family(encoder, "sender_segments_dropped", help)?;
+    for (sender, counters) in &senders {
+        for cause in Cause::ALL.into_iter().filter(|&cause| counters.dropped(cause) > 0) {
+            let labels = [("sender", sender.as_str()), ("cause", cause.name())];
+            value(&mut dropped, &labels, counters.dropped(cause))?;
+        }
+    }
+    let mut events = family(encoder, "sender_events", "Events that ended, by sender and how")?;
+    for (sender, counters) in &senders {
+        for (end, count) in ends(counters) {
+            value(&mut events, &[("sender", sender.as_str()), ("end", end)], count)?;
+        }
+    }
+    Ok(())
+}
+
+fn family<'a>(
+    encoder: &'a mut DescriptorEncoder<'_>,
+    name: &'a str,
+    help: &str,
+) -> Result<MetricEncoder<'a>, fmt::Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Counter)
+}
+
+fn value<const N: usize>(
+    family: &mut MetricEncoder<'_>,
+    labels: &[(&str, &str); N],
+    count: u64,
+) -> fmt::Result {
+    ConstCounter::new(count).encode(family.encode_family(labels)?)
+}
+
+fn ends(counters: &Counters) -> [(&'static str, u64); 4] {
+    [
+        ("complete", counters.complete),
+        ("timed_out", counters.timed_out),
+        ("evicted", counters.evicted),
+        ("abandoned", counters.abandoned),
+    ]
+}
+
+fn name(address: &Option<IpAddr>) -> String {
+    address.map_or("unknown".into(), |address| address.to_string())
+}

@@ -1,0 +1,88 @@
+//! The keys of E2SAR 0.3.2: a segmenter's and a reassembler's.
+
+use super::Role;
+
+/// What a key does here.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Use {
+    Setting,
+    /// Of the other role. Files for both are no mistake.
+    Elsewhere(&'static str),
+    /// What it asks for is so anyway.
+    Needless(&'static str),
+    /// What it asks for is not done; E2SAR's default asks for nothing.
+    Missing {
+        default: &'static str,
+        why: &'static str,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) section: &'static str,
+    pub(super) name: &'static str,
+    sender: Use,
+    worker: Use,
+}
+
+impl Key {
+    pub(super) fn used_by(&self, role: Role) -> Use {
+        match role {
+            Role::Sender => self.sender,
+            Role::Worker => self.worker,
+        }
+    }
+}
+
+const OF_SENDERS: Use = Use::Elsewhere("it is a sender's");
+const OF_WORKERS: Use = Use::Elsewhere("it is a worker's");
+const AVERAGE: Use = Use::Needless("sync messages tell the exact rate of ticks, nothing is averaged");
+const CONNECTED: Use = Use::Needless("sockets are always connected");
+const SMOOTH: Use = Use::Needless("packets are always paced, in trains of half a millisecond at most");
+const BOTH: Use = Use::Needless("segments are taken with the load balancer's header and without");
+const ONE_PORT: Use = Use::Missing {
+    default: "false",
+    why: "all segments go to one port; a load balancer spreads events over ports by their entropy",
+};
+
+const fn unregistered(default: &'static str) -> Use {
+    Use::Missing { default, why: "this worker does not register with a control plane" }
+}
+
+const fn key(section: &'static str, name: &'static str, sender: Use, worker: Use) -> Key {
+    Key { section, name, sender, worker }
+}
+
+/// Sections are together.
+pub(super) const KEYS: &[Key] = &[
+    key("general", "useCP", Use::Setting, unregistered("false")),
+    key("control-plane", "warmUpMS", Use::Setting, OF_SENDERS),
+    key("control-plane", "syncPeriods", AVERAGE, OF_SENDERS),
+    key("control-plane", "syncPeriodMS", Use::Setting, OF_SENDERS),
+    key("control-plane", "useHostAddress", OF_WORKERS, unregistered("false")),
+    key("control-plane", "validateCert", OF_WORKERS, unregistered("true")),
+    key("control-plane", "reportStats", OF_WORKERS, unregistered("false")),
+    key("data-plane", "dpV6", Use::Setting, OF_SENDERS),
+    key("data-plane", "connectedSocket", CONNECTED, OF_SENDERS),
+    key("data-plane", "ticksAsREEventNum", Use::Setting, OF_SENDERS),
+    key("data-plane", "mtu", Use::Setting, OF_SENDERS),
+    key("data-plane", "numSendSockets", Use::Setting, OF_SENDERS),
+    key("data-plane", "sndSocketBufSize", Use::Setting, OF_SENDERS),
+    key("data-plane", "rateGbps", Use::Setting, OF_SENDERS),
+    key("data-plane", "smooth", SMOOTH, OF_SENDERS),
+    key("data-plane", "multiPort", ONE_PORT, OF_SENDERS),
+    key("data-plane", "lbHdrVersion", Use::Setting, OF_SENDERS),
+    key("data-plane", "portRange", OF_WORKERS, Use::Setting),
+    key("data-plane", "withLBHeader", OF_WORKERS, BOTH),
+    key("data-plane", "eventTimeoutMS", OF_WORKERS, Use::Setting),
+    key("data-plane", "rcvSocketBufSize", OF_WORKERS, Use::Setting),
+    key("data-plane", "epochMS", OF_WORKERS, unregistered("1000")),
+    key("data-plane", "periodMS", OF_WORKERS, unregistered("100")),
+    key("pid", "setPoint", OF_WORKERS, unregistered("0")),
+    key("pid", "Ki", OF_WORKERS, unregistered("0")),
+    key("pid", "Kp", OF_WORKERS, unregistered("0")),
+    key("pid", "Kd", OF_WORKERS, unregistered("0")),
+    key("pid", "weight", OF_WORKERS, unregistered("1")),
+    key("pid", "min_factor", OF_WORKERS, unregistered("0.5")),
+    key("pid", "max_factor", OF_WORKERS, unregistered("2")),
+];

@@ -1,0 +1,57 @@
+//! What the command line says, or else an INI file, or else what is usual.
+
+use std::{net::SocketAddr, time::Duration};
+
+use ejfat::reassembly::{Config, Numbering};
+use ejfat_udp::ReceiverConfig;
+
+use super::Args;
+use crate::{
+    Usage,
+    ejfat::{
+        ini::{Ini, Role, number},
+        values::{address, seed},
+    },
+};
+
+const DATA: &str = "data-plane";
+
+pub(super) fn config(args: &Args) -> anyhow::Result<ReceiverConfig> {
+    if u64::from(args.max_event) > args.memory {
+        return Err(Usage::error("--max-event is more than --memory: such an event could never be complete"));
+    }
+    let ini = Ini::read(args.ini.as_deref(), Role::Worker)?;
+    // All of the file is looked at, whatever the command line says.
+    let ports = ini.get(DATA, "portRange", number(-1..=14))?.and_then(ports);
+    let timeout = ini.get(DATA, "eventTimeoutMS", number(1..=3_600_000))?;
+    let buffer = ini.get(DATA, "rcvSocketBufSize", number(1..=u32::MAX))?;
+    let reassembly = Config {
+        max_event: args.max_event,
+        memory: args.memory,
+        timeout: Duration::from_millis(args.timeout.or(timeout).unwrap_or(500)),
+        numbering: if args.consecutive { Numbering::Consecutive } else { Numbering::Sparse },
+        seed: seed(),
+        ..Config::default()
+    };
+    Ok(ReceiverConfig {
+        listen: listen(&args.listen, args.ports.or(ports).unwrap_or(1))?,
+        buffer: Some(args.buffer.or(buffer).unwrap_or(3 << 20) as usize),
+        by_source: true,
+        reassembly,
+    })
+}
+
+/// E2SAR's exponent; -1: as many as there are threads.
+fn ports(exponent: i8) -> Option<u16> {
+    u32::try_from(exponent).ok().and_then(|exponent| 1_u16.checked_shl(exponent))
+}
+
+fn listen(first: &str, ports: u16) -> anyhow::Result<Vec<SocketAddr>> {
+    let first = address(first)?;
+    let port = |n: u16| match first.port() {
+        0 => Some(0),
+        port => port.checked_add(n),
+    };
+    let listen = (0..ports).map(|n| port(n).map(|port| SocketAddr::new(first.ip(), port)));
+    listen.collect::<Option<_>>().ok_or_else(|| Usage::error("there are not so many ports"))
+}

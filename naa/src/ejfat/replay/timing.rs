@@ -1,0 +1,78 @@
+//! When the next datagram goes.
+
+use std::{
+    hint,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use ejfat_udp::Pace;
+
+/// Shorter pauses are spun: a sleep takes that much longer than it should.
+const SLEEP: Duration = Duration::from_micros(60);
+/// As long as nobody looks whether to stop.
+const LONGEST: Duration = Duration::from_millis(100);
+
+pub(super) struct Timing {
+    by: By,
+    stopped: Arc<AtomicBool>,
+}
+
+enum By {
+    /// The capture's times, so many times as fast; the first datagram's there, and here.
+    Capture {
+        speed: f64,
+        first: Option<(u64, Instant)>,
+    },
+    Rate(Pace),
+}
+
+impl Timing {
+    pub(super) fn capture(speed: f64, stopped: Arc<AtomicBool>) -> Self {
+        Self { by: By::Capture { speed, first: None }, stopped }
+    }
+
+    /// Gbit/s; 0: as fast as it goes.
+    pub(super) fn rate(rate: f64, stopped: Arc<AtomicBool>) -> Self {
+        Self { by: By::Rate(Pace::new((rate > 0.0).then_some(rate * 1e9))), stopped }
+    }
+
+    pub(super) fn begin(&mut self) {
+        if let By::Capture { first, .. } = &mut self.by {
+            *first = None;
+        }
+    }
+
+    /// Until a datagram of so many bytes on the wire may go. False: it was told to stop.
+    pub(super) fn wait(&mut self, time: u64, bytes: usize) -> bool {
+        match &mut self.by {
+            By::Rate(pace) => pace.wait(bytes),
+            By::Capture { speed: 0.0, .. } => {}
+            By::Capture { speed, first } => {
+                let (there, here) = *first.get_or_insert_with(|| (time, Instant::now()));
+                let after = Duration::from_nanos(time.saturating_sub(there)).as_secs_f64() / *speed;
+                let due = Duration::try_from_secs_f64(after).ok().and_then(|after| here.checked_add(after));
+                return self.sleep(due);
+            }
+        }
+        !self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn sleep(&self, due: Option<Instant>) -> bool {
+        while !self.stopped.load(Ordering::Relaxed) {
+            let left = due.map_or(LONGEST, |due| due.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return true;
+            }
+            match left.checked_sub(SLEEP) {
+                Some(left) if !left.is_zero() => thread::sleep(left.min(LONGEST)),
+                _ => hint::spin_loop(),
+            }
+        }
+        false
+    }
+}

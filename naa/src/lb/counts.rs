@@ -1,0 +1,108 @@
+//! Counters of a load balancer, for people and programs.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use ejfat_lb::ForwarderStats;
+use proto::lb::v1::{GetCountersReply as Counters, LbCounters, MemberCounters};
+use serde_json::{Value, json};
+
+use crate::show;
+
+fn sent<'a>(counters: &'a Counters, lb: &'a LbCounters) -> impl Iterator<Item = &'a MemberCounters> {
+    counters.members.iter().filter(move |member| member.lb == lb.lb)
+}
+
+/// Those of load balancers that got anything.
+fn active(counters: &Counters) -> impl Iterator<Item = &LbCounters> {
+    counters.lbs.iter().filter(|lb| lb.lb_rx_pkt > 0)
+}
+
+pub(super) fn json(counters: &Counters) -> Value {
+    let lbs = active(counters).map(|lb| {
+        json!({
+            "lb": lb.lb, "received_packets": lb.lb_rx_pkt, "received_bytes": lb.lb_rx_byte,
+            "v2": lb.lb_rx_v2, "v3": lb.lb_rx_v3,
+            "sent_packets": sent(counters, lb).map(|member| member.mbr_tx_pkt).sum::<u64>(),
+            "sent_bytes": sent(counters, lb).map(|member| member.mbr_tx_byte).sum::<u64>(),
+            "dropped": lb.drops,
+        })
+    });
+    let members = counters.members.iter().map(
+        |of| json!({ "lb": of.lb, "member": of.member, "packets": of.mbr_tx_pkt, "bytes": of.mbr_tx_byte }),
+    );
+    json!({
+        "load_balancers": lbs.collect::<Vec<_>>(),
+        "members": members.collect::<Vec<_>>(),
+        "unaddressed": counters.unaddressed,
+        "newest_tick": counters.newest_tick,
+    })
+}
+
+pub(super) fn table(counters: &Counters) -> String {
+    let header = ["", "packets", "bytes", "dropped"].map(str::to_owned).to_vec();
+    let mut rows = vec![header];
+    for lb in active(counters) {
+        let cells = [lb.lb_rx_pkt.to_string(), show::bytes(lb.lb_rx_byte), causes(&lb.drops)];
+        rows.push([format!("load balancer {}", lb.lb)].into_iter().chain(cells).collect());
+        rows.extend(sent(counters, lb).map(|of| {
+            let cells = [of.mbr_tx_pkt.to_string(), show::bytes(of.mbr_tx_byte), String::new()];
+            [format!("  to member {}", of.member)].into_iter().chain(cells).collect()
+        }));
+    }
+    let nobody: u64 = counters.unaddressed.values().sum();
+    if nobody > 0 {
+        let cells = [nobody.to_string(), String::new(), causes(&counters.unaddressed)];
+        rows.push(["to no load balancer".to_owned()].into_iter().chain(cells).collect());
+    }
+    show::table(&rows)
+}
+
+fn causes(drops: &BTreeMap<String, u64>) -> String {
+    let some = drops.iter().filter(|(_, n)| **n > 0).map(|(name, n)| format!("{n} {name}"));
+    let some = some.collect::<Vec<_>>().join(", ");
+    if some.is_empty() { "0".into() } else { some }
+}
+
+/// For a live line.
+pub(super) fn line(counters: &Counters, stats: &ForwarderStats) -> String {
+    let received: u64 = counters.lbs.iter().map(|lb| lb.lb_rx_pkt).sum();
+    let sent: u64 = counters.members.iter().map(|member| member.mbr_tx_pkt).sum();
+    let dropped: u64 = counters.lbs.iter().flat_map(|lb| lb.drops.values()).sum();
+    let ForwarderStats { overflows, refused } = stats;
+    format!(
+        "{received} packets, {sent} to members, {dropped} dropped, {overflows} overflowed, {refused} refused"
+    )
+}
+
+/// OpenMetrics text.
+pub(super) fn metrics(counters: &Counters, stats: &ForwarderStats) -> String {
+    let mut text = String::new();
+    let mut metric = |name: &str, help: &str, samples: Vec<(String, u64)>| {
+        let _ = writeln!(text, "# HELP naa_lb_{name} {help}\n# TYPE naa_lb_{name} counter");
+        for (labels, value) in samples {
+            let _ = writeln!(text, "naa_lb_{name}_total{labels} {value}");
+        }
+    };
+    let by_lb = |of: fn(&LbCounters) -> u64| {
+        active(counters).map(|lb| (format!("{{lb=\"{}\"}}", lb.lb), of(lb))).collect()
+    };
+    metric("received_packets", "Packets to load balancers.", by_lb(|lb| lb.lb_rx_pkt));
+    metric("received_bytes", "Their bytes.", by_lb(|lb| lb.lb_rx_byte));
+    let of_lb = |lb: &LbCounters| {
+        let label = |cause: &String| format!("{{lb=\"{}\",cause=\"{cause}\"}}", lb.lb);
+        lb.drops.iter().map(|(cause, n)| (label(cause), *n)).collect::<Vec<_>>()
+    };
+    metric("dropped_packets", "Packets dropped, by cause.", active(counters).flat_map(of_lb).collect());
+    let by_member = |of: fn(&MemberCounters) -> u64| {
+        let label = |to: &MemberCounters| format!("{{lb=\"{}\",member=\"{}\"}}", to.lb, to.member);
+        counters.members.iter().map(|to| (label(to), of(to))).collect()
+    };
+    metric("sent_packets", "Packets sent, by member.", by_member(|member| member.mbr_tx_pkt));
+    metric("sent_bytes", "Their bytes.", by_member(|member| member.mbr_tx_byte));
+    let nobody = counters.unaddressed.iter().map(|(cause, n)| (format!("{{cause=\"{cause}\"}}"), *n));
+    metric("unaddressed_packets", "Packets to no load balancer.", nobody.collect());
+    let one = |n| vec![(String::new(), n)];
+    metric("overflowed_packets", "Packets that found a receive buffer full.", one(stats.overflows));
+    metric("refused_packets", "Packets that the system did not send.", one(stats.refused));
+    text + "# EOF\n"
+}

@@ -1,0 +1,39 @@
+//! `naa lb`: EJFAT's load balancer in software.
+
+mod counters;
+mod counts;
+mod forward;
+mod place;
+mod table;
+
+use clap::Subcommand;
+
+/// Balance EJFAT's segments over workers, and program who does
+///
+/// The data plane of ESnet's load balancer on ordinary UDP sockets: all segments of an event go to one worker, by tables
+/// that change at a tick, while packets flow.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  naa lb forward --listen 10.9.0.1 --tables lb.yaml --grpc 10.9.0.1:18010
+  naa lb table show grpc://10.9.0.1:18010
+  naa lb table load new.yaml grpc://10.9.0.1:18010
+  naa lb counters grpc://10.9.0.1:18010")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    Forward(Box<forward::Args>),
+    Table(table::Args),
+    Counters(counters::Args),
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.command {
+        Command::Forward(args) => forward::run(args),
+        Command::Table(args) => table::run(args),
+        Command::Counters(args) => counters::run(args),
+    }
+}

@@ -1,0 +1,106 @@
+//! Where tables are: in a file, or in a load balancer that is reached by gRPC or MRSP.
+
+use std::{
+    io::{Read as _, stdin},
+    path::PathBuf,
+    str::FromStr,
+};
+
+use anyhow::Context as _;
+use ejfat::lb::Rules;
+use ejfat_lb::{TableSet, When, document::Document, grpc::Client};
+use naa_host::Device;
+use naa_services::LbTables;
+use proto::lb::v1::GetCountersReply;
+
+use crate::{Usage, peer::ServerName};
+
+/// As people write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// `-` is standard input.
+    File(PathBuf),
+    Grpc(String),
+    Mrsp(ServerName),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(address) = text.strip_prefix("grpc://") {
+            return Ok(Self::Grpc(address.trim_end_matches('/').into()));
+        }
+        if let Some(server) = text.strip_prefix("mrsp://") {
+            return server.trim_end_matches('/').parse().map(Self::Mrsp);
+        }
+        Ok(Self::File(text.into()))
+    }
+}
+
+/// How to get in.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Access {
+    /// What a load balancer wants to see over gRPC, if it was started with one
+    #[arg(long, env = "NAA_LB_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    #[command(flatten)]
+    provider: crate::provider::Args,
+}
+
+enum Far {
+    Grpc(Client),
+    Mrsp(LbTables),
+}
+
+impl Access {
+    fn far(&self, place: &Place) -> anyhow::Result<Far> {
+        match place {
+            Place::File(path) => Err(Usage::error(format!(
+                "{} is a file; write grpc://ADDR:PORT or mrsp://ADDR[:PORT]",
+                path.display()
+            ))),
+            Place::Grpc(address) => Ok(Far::Grpc(Client::connect(address, self.token.as_deref())?)),
+            Place::Mrsp(server) => {
+                let server = server.resolve()?;
+                Ok(Far::Mrsp(LbTables::new(Device::towards_with(server, self.provider.choice()?)?, server)))
+            }
+        }
+    }
+
+    pub(super) fn sets(&self, place: &Place) -> anyhow::Result<Vec<TableSet>> {
+        if let Place::File(path) = place {
+            return Ok(vec![TableSet { from: 0, rules: read(path)?.into() }]);
+        }
+        Ok(match self.far(place)? {
+            Far::Grpc(mut client) => client.get()?,
+            Far::Mrsp(tables) => tables.sets()?,
+        })
+    }
+
+    pub(super) fn load(&self, place: &Place, rules: &Rules, when: When) -> anyhow::Result<u64> {
+        Ok(match self.far(place)? {
+            Far::Grpc(mut client) => client.load(rules, when)?,
+            Far::Mrsp(tables) => tables.load(rules, when)?,
+        })
+    }
+
+    pub(super) fn counters(&self, place: &Place) -> anyhow::Result<GetCountersReply> {
+        Ok(match self.far(place)? {
+            Far::Grpc(mut client) => client.counters()?,
+            Far::Mrsp(tables) => tables.counters()?,
+        })
+    }
+}
+
+/// Rules of a file.
+pub(super) fn read(path: &PathBuf) -> anyhow::Result<Rules> {
+    let text = if path.as_os_str() == "-" {
+        let mut text = String::new();
+        stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(path)
+    };
+    let read = || -> anyhow::Result<Rules> { Ok(Document::parse(&text?)?.rules()?) };
+    read().with_context(|| format!("cannot take rules from {}", path.display()))
+}

@@ -1,0 +1,162 @@
+//! `naa lb table`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use ejfat::lb::{Changes, Rule, diff};
+use ejfat_lb::{TableSet, When, document::Document};
+
+use super::place::{Access, Place, read};
+use crate::{Usage, show};
+
+/// Show, load and compare tables
+///
+/// A place is a YAML or JSON file, `-` for standard input, or a load balancer: grpc://ADDR:PORT, or mrsp://ADDR[:PORT]
+/// for one that serves MRSP.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "A file:
+  load_balancers:
+  - lb: 0                              # 0 to 7
+    addresses: [10.9.0.1]              # packets to these are its
+    senders: [10.9.0.5, 10.9.0.6]      # it takes packets from these only
+    epochs:
+    - id: 0
+      ticks: [all]                     # or FIRST-LAST, or a prefix such as 0x4000000000000000/2
+      calendar: (1 2)x256              # slots 0, 1, 2 ... lead to members 1, 2, 1 ...; 1x384 2x128: a quarter to member 2
+    members:
+    - {id: 1, address: 10.9.0.11, port: 10000, port_bits: 2}     # 4 ports from 10000 on
+    - {id: 2, address: 10.9.0.12, port: 10000}
+
+Examples:
+  naa lb table show lb.yaml                                      check a file
+  naa lb table show grpc://10.9.0.1:18010 > now.yaml
+  naa lb table diff now.yaml new.yaml
+  naa lb table load new.yaml grpc://10.9.0.1:18010               from the next tick on: splits no event")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    access: Access,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    /// Print rules as YAML, in their canonical order
+    Show {
+        place: Place,
+        /// Print JSON: all sets, each with its first tick
+        #[arg(long)]
+        json: bool,
+        /// All sets, not only the newest
+        #[arg(long)]
+        all: bool,
+    },
+    /// Replace a load balancer's rules by those of a file
+    Load {
+        file: PathBuf,
+        place: Place,
+        /// The first tick they apply to: next (none had it yet, so no event is split), now (in the place of the newest
+        /// ones), or a number
+        #[arg(long, value_name = "TICK", default_value = "next", value_parser = when)]
+        from: When,
+        /// Take the tick even if packets had it: events on their way may be split
+        #[arg(long)]
+        force: bool,
+    },
+    /// Print what makes the second place's rules of the first's; exit status 1 if they differ
+    Diff { before: Place, after: Place },
+}
+
+fn when(text: &str) -> Result<When, String> {
+    match text {
+        "next" => Ok(When::Next),
+        "now" => Ok(When::Now),
+        tick => tick.parse().map(When::Tick).map_err(|_| "write next, now, or a tick".into()),
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.command {
+        Command::Show { place, json, all } => print(&args.access.sets(place)?, *json, *all),
+        Command::Load { file, place, from, force } => {
+            let when = match (from, force) {
+                (When::Tick(tick), true) => When::Force(*tick),
+                (_, true) => return Err(Usage::error("--force goes with a tick, --from NUMBER")),
+                (when, false) => *when,
+            };
+            let from = args.access.load(place, &read(file)?, when)?;
+            Ok(show::line(&format!("they apply from tick {from} on"))?)
+        }
+        Command::Diff { before, after } => {
+            let newest = |place| -> anyhow::Result<_> {
+                Ok(args.access.sets(place)?.pop().map(|set| set.rules).unwrap_or_default())
+            };
+            let changes = diff(&*newest(before)?, &*newest(after)?);
+            tell(&changes)?;
+            if changes.is_empty() { Ok(()) } else { std::process::exit(1) }
+        }
+    }
+}
+
+fn print(sets: &[TableSet], json: bool, all: bool) -> anyhow::Result<()> {
+    if json {
+        let sets: Vec<_> = sets
+            .iter()
+            .map(|set| serde_json::json!({ "from_tick": set.from, "rules": Document::of(&set.rules) }))
+            .collect();
+        return Ok(show::line(&serde_json::json!({ "sets": sets }).to_string())?);
+    }
+    let shown = if all { sets } else { &sets[sets.len().saturating_sub(1)..] };
+    for set in shown {
+        if all {
+            show::line(&format!("---\n# from tick {}", set.from))?;
+        }
+        show::line(Document::of(&set.rules).to_yaml()?.trim_end())?;
+    }
+    Ok(())
+}
+
+fn tell(changes: &Changes) -> anyhow::Result<()> {
+    let line =
+        |sign: &str, rule: &Rule| show::line(&format!("{sign} {}  {}", rule.key().table(), text(rule)));
+    changes.removed.iter().try_for_each(|rule| line("-", rule))?;
+    for (before, after) in &changes.changed {
+        line("-", before)?;
+        line("+", after)?;
+    }
+    Ok(changes.inserted.iter().try_for_each(|rule| line("+", rule))?)
+}
+
+/// A rule in one line.
+fn text(rule: &Rule) -> String {
+    use ejfat::lb::{Forward, Member};
+    match rule {
+        Rule::Destination { address, lb } => format!("{address} is load balancer {}", lb.get()),
+        Rule::Source { lb, address } => format!("load balancer {} takes packets from {address}", lb.get()),
+        Rule::Epoch { lb, ticks, epoch } => format!(
+            "load balancer {}, ticks {:#x}/{}: epoch {}, {} slot bits, xor {}",
+            lb.get(),
+            ticks.first(),
+            ticks.length(),
+            epoch.id,
+            epoch.slot_bits,
+            epoch.xor
+        ),
+        Rule::Slot { lb, epoch, slot, member } => {
+            format!("load balancer {}, epoch {epoch}, slot {slot}: member {member}", lb.get())
+        }
+        Rule::Member { lb, id, member, .. } => {
+            let what = match member {
+                Member::SoftEvicted => "dropped, soft-evicted".into(),
+                Member::Deregistered => "dropped, deregistered".into(),
+                Member::Forward(Forward { address, port, port_bits, keep_lb_header, mac }) => {
+                    let at = std::net::SocketAddr::new(*address, *port);
+                    let keep = if *keep_lb_header { ", keeps the LB header" } else { "" };
+                    let mac = mac.map_or(String::new(), |mac| format!(", MAC {mac:02x?}"));
+                    format!("{at}, {port_bits} port bits{keep}{mac}")
+                }
+            };
+            format!("load balancer {}, member {id}: {what}", lb.get())
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Services of EJFAT beside the functions: reassembly, and the load balancer.
+
+use std::{os::unix::fs::FileTypeExt as _, path::PathBuf, sync::Arc};
+
+use ejfat::lb::Rules;
+use ejfat_lb::{Forwarder, ForwarderConfig, Plane};
+use ejfat_udp::{Event, ReceiverConfig};
+use naa_server::function::Function;
+use naa_services::{Reassembly, Sink, SinkError};
+
+use crate::ejfat::{sink, values};
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Args {
+    /// Reassemble EJFAT's events that come to this address; port 19522 unless told. Function 72 tells the counters
+    #[arg(long, value_name = "ADDR[:PORT]", requires = "events")]
+    reassemble: Option<String>,
+    /// Where they go: a folder, where each is a file, or a named pipe
+    #[arg(long, value_name = "DIR|PIPE", requires = "reassemble")]
+    events: Option<PathBuf>,
+    /// Forward EJFAT's segments that come to this address to workers, by tables that hosts load (functions 64 to 67,
+    /// `naa lb table load FILE mrsp://...`); port 19522 unless told
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    forward: Vec<String>,
+}
+
+/// They run until this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Services {
+    reassembly: Option<Arc<Reassembly>>,
+    forwarder: Option<Forwarder>,
+}
+
+/// Receive buffer of a service's sockets.
+const BUFFER: usize = 8 << 20;
+
+impl Args {
+    /// Starts them. What hosts call of them.
+    pub(super) fn start(&self) -> anyhow::Result<(Services, Vec<Arc<dyn Function>>)> {
+        let (mut services, mut functions) = (Services::default(), Vec::new());
+        if let Some((at, events)) = self.reassemble.as_ref().zip(self.events.as_ref()) {
+            let reassembly = ejfat::reassembly::Config { seed: values::seed(), ..Default::default() };
+            let listen = vec![values::address(at)?];
+            let config = ReceiverConfig { listen, buffer: Some(BUFFER), by_source: true, reassembly };
+            let service = Arc::new(Reassembly::start(config, Box::new(Events(open(events)?)))?);
+            functions.push(naa_services::reassembly_counters(service.clone()));
+            services.reassembly = Some(service);
+        }
+        if !self.forward.is_empty() {
+            let listen = self.forward.iter().map(|at| values::address(at)).collect::<anyhow::Result<_>>()?;
+            let plane = Arc::new(Plane::new(Rules::default(), values::seed()));
+            services.forwarder = Some(Forwarder::start(&ForwarderConfig { listen, buffer: BUFFER }, &plane)?);
+            functions.extend(naa_services::lb(&plane));
+        }
+        Ok((services, functions))
+    }
+}
+
+impl Services {
+    /// What runs where.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let at = |addresses: &[std::net::SocketAddr]| {
+            addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
+        let reassembly = self.reassembly.iter().map(|of| format!("reassembling at {}", at(of.addresses())));
+        let forwarder = self.forwarder.iter().map(|of| format!("forwarding at {}", at(of.addresses())));
+        reassembly.chain(forwarder).collect()
+    }
+
+    pub(super) fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "reassembling": self.reassembly.as_ref().map(|of| of.addresses()),
+            "forwarding": self.forwarder.as_ref().map(|of| of.addresses()),
+        })
+    }
+}
+
+struct Events(Box<dyn sink::Sink + Send>);
+
+impl Sink for Events {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        // With its causes, in one line.
+        self.0.event(event).map_err(|error| format!("{error:#}").into())
+    }
+}
+
+fn open(path: &PathBuf) -> anyhow::Result<Box<dyn sink::Sink + Send>> {
+    let is_pipe = std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo());
+    Ok(if is_pipe { Box::new(sink::Pipe::open(path)?) } else { Box::new(sink::Folder::new(path)?) })
+}

@@ -1,0 +1,198 @@
+//! `naa lb`: the load balancer between a sender and workers, and the tools around it.
+
+mod common;
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::{Child, ChildStdout, Stdio},
+};
+
+use common::{Folder, json_of, naa, run, stderr, stdout_of};
+use serde_json::Value;
+
+struct Process {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    ready: Value,
+}
+
+impl Process {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = naa(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let ready = Self::read(&mut stdout);
+        assert_eq!(ready["event"], "ready");
+        Self { child, stdout, ready }
+    }
+
+    fn read(stdout: &mut impl std::io::BufRead) -> Value {
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("it speaks");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.ready[name].as_str().unwrap_or_else(|| panic!("{name} in {}", self.ready)).to_owned()
+    }
+
+    fn address(&self) -> String {
+        self.ready["addresses"][0].as_str().expect("an address").to_owned()
+    }
+
+    /// What it reports when it ends by itself, or with its standard input.
+    fn end(mut self) -> Value {
+        drop(self.child.stdin.take());
+        let report = Self::read(&mut self.stdout);
+        assert!(self.child.wait().expect("it ends").success());
+        report
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn worker(folder: &str) -> Process {
+    Process::start(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json", "--events", "1", "--out", folder])
+}
+
+/// All slots lead to one worker.
+fn tables(worker: &str) -> String {
+    let port = worker.rsplit_once(':').expect("a port").1;
+    format!(
+        "load_balancers:\n- lb: 2\n  addresses: [127.0.0.1]\n  senders: [127.0.0.1]\n  epochs:\n  - {{id: 0, ticks: [all], \
+         calendar: 5x512}}\n  members:\n  - {{id: 5, address: 127.0.0.1, port: {port}}}\n"
+    )
+}
+
+#[test]
+fn events_go_where_the_tables_say_as_they_change() {
+    let folder = Folder::new("lb-forward");
+    let path = |name: &str| folder.0.join(name).to_str().expect("text").to_owned();
+    let (one, other) = (worker(&path("one")), worker(&path("other")));
+    fs::write(path("one.yaml"), tables(&one.address())).unwrap();
+    fs::write(path("other.yaml"), tables(&other.address())).unwrap();
+    let listen = ["lb", "forward", "--listen", "127.0.0.1:0", "--json", "--until-eof", "--tables"];
+    let ways =
+        ["--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--serve", "127.88.0.1:0", "--token", "secret"];
+    let lb = Process::start(&[&listen[..], &[&path("one.yaml")], &ways].concat());
+    let (grpc, mrsp) = (format!("grpc://{}", lb.text("grpc")), format!("mrsp://{}", lb.text("mrsp")));
+
+    let (first, second) = ("../README.md", "Cargo.toml");
+    let send = |file: &str| stdout_of(&["ejfat", "send", "--to", &lb.address(), "--first", "3", file]);
+    send(first);
+    one.end();
+    assert_eq!(fs::read(path("one/4321-3")).unwrap(), fs::read(first).unwrap());
+
+    // Who has no token changes nothing.
+    let refused = run(&["lb", "table", "load", &path("other.yaml"), &grpc]);
+    assert!(!refused.status.success() && stderr(&refused).contains("token"), "{}", stderr(&refused));
+    let loaded = stdout_of(&["lb", "table", "--token", "secret", "load", &path("other.yaml"), &grpc]);
+    assert!(loaded.starts_with("they apply from tick "), "{loaded}");
+    send(second);
+    other.end();
+    assert_eq!(fs::read(path("other/4321-3")).unwrap(), fs::read(second).unwrap());
+
+    // The same tables whoever is asked.
+    let over_mrsp = stdout_of(&["lb", "table", "show", &mrsp]);
+    assert_eq!(over_mrsp, stdout_of(&["lb", "table", "--token", "secret", "show", &grpc]));
+    fs::write(path("shown.yaml"), &over_mrsp).unwrap();
+    assert_eq!(stdout_of(&["lb", "table", "diff", &path("shown.yaml"), &path("other.yaml")]), "");
+    assert_eq!(json_of(&["lb", "table", "show", "--json", &mrsp])["sets"].as_array().unwrap().len(), 2);
+
+    let counted = json_of(&["lb", "counters", "--json", &mrsp]);
+    assert_eq!(counted, json_of(&["lb", "counters", "--json", "--token", "secret", &grpc]));
+    let of = &counted["load_balancers"][0];
+    assert_eq!((&of["lb"], &of["received_packets"]), (&2.into(), &of["sent_packets"]));
+    assert!(metrics(&lb.text("metrics")).contains("naa_lb_received_packets_total{lb=\"2\"}"));
+    let report = lb.end();
+    assert_eq!((&report["event"], &report["overflows"]), (&"end".into(), &0.into()));
+    assert_eq!(report["load_balancers"], counted["load_balancers"]);
+}
+
+fn metrics(at: &str) -> String {
+    let mut stream = TcpStream::connect(at).expect("metrics are served");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: lb\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn tables_are_checked_shown_and_compared() {
+    let folder = Folder::new("lb-tables");
+    let path = |name: &str| folder.0.join(name).to_str().expect("text").to_owned();
+    let text = tables("127.0.0.1:7000");
+    fs::write(path("a.yaml"), &text).unwrap();
+    fs::write(path("b.yaml"), text.replace("5x512", "5x511 6").replace("7000", "7001")).unwrap();
+    let shown = stdout_of(&["lb", "table", "show", &path("a.yaml")]);
+    assert!(shown.contains("calendar: 5x512"), "{shown}");
+    let diff = run(&["lb", "table", "diff", &path("a.yaml"), &path("b.yaml")]);
+    assert_eq!(diff.status.code(), Some(1));
+    let lines = String::from_utf8(diff.stdout).unwrap();
+    for line in [
+        "- load_balance_calendar_table  load balancer 2, epoch 0, slot 511: member 5",
+        "+ load_balance_calendar_table  load balancer 2, epoch 0, slot 511: member 6",
+        "+ member_info_lookup_table  load balancer 2, member 5: 127.0.0.1:7001, 0 port bits",
+    ] {
+        assert!(lines.lines().any(|found| found == line), "{lines}");
+    }
+    fs::write(path("wrong.yaml"), text.replace("lb: 2", "lb: 9")).unwrap();
+    let wrong = run(&["lb", "table", "show", &path("wrong.yaml")]);
+    assert!(stderr(&wrong).contains("there is no load balancer 9; they are 0 to 7"), "{}", stderr(&wrong));
+    let nowhere = run(&["lb", "table", "show", "grpc://127.0.0.1:9"]);
+    assert!(stderr(&nowhere).contains("is it running, with gRPC on this port?"), "{}", stderr(&nowhere));
+}
+
+#[test]
+fn an_accelerator_reassembles_and_forwards_beside_its_functions() {
+    let folder = Folder::new("serve-services");
+    let out = folder.0.join("events");
+    let services =
+        ["--reassemble", "127.0.0.1:0", "--events", out.to_str().unwrap(), "--forward", "127.0.0.1:0"];
+    let server = Process::start(
+        &[&["serve", "--bind", "127.88.0.2", "--port", "0", "--json", "--until-eof"], &services[..]].concat(),
+    );
+    let at = |service: &str| server.ready["services"][service][0].as_str().expect("an address").to_owned();
+    stdout_of(&["ejfat", "send", "--to", &at("reassembling"), "../README.md"]);
+    let event = out.join("4321-0");
+    for _ in 0..200 {
+        if event.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(fs::read(event).unwrap(), fs::read("../README.md").unwrap());
+    let mrsp = format!("mrsp://{}", server.text("address"));
+    let tables_file = folder.0.join("lb.yaml");
+    fs::write(&tables_file, tables("127.0.0.1:7000")).unwrap();
+    stdout_of(&["lb", "table", "load", tables_file.to_str().unwrap(), &mrsp]);
+    assert!(stdout_of(&["lb", "table", "show", &mrsp]).contains("port: 7000"));
+    let functions = stdout_of(&["functions", "--server", &server.text("address")]);
+    for service in ["lb-load", "lb-counters", "reassembly-counters"] {
+        assert!(functions.contains(service), "{functions}");
+    }
+}
+
+#[test]
+fn the_demonstration_verifies_each_event() {
+    for place in [&["--loopback"][..], &[]] {
+        let arguments = ["demo", "ejfat", "--events", "600", "--rate", "0.1", "--json", "-"];
+        let output = run(&[&arguments[..], place].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let rows = report["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), 3);
+        assert!(rows.iter().all(|row| row["verified"] == true), "{report}");
+        assert!(
+            report["sums"].as_array().expect("sums").iter().all(|sum| sum["verified"] == true),
+            "{report}"
+        );
+    }
+}
