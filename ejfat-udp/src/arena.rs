@@ -28,6 +28,7 @@ pub struct Arena {
     total: usize,
     idle: usize,
     most: usize,
+    copied: u64,
 }
 
 // SAFETY: the mapping is the arena's alone, and is written through `&mut self`.
@@ -47,7 +48,7 @@ impl Arena {
         let slots = slots as usize;
         let most = usize::try_from(config.memory).unwrap_or(usize::MAX);
         let (touched, in_use) = (vec![0; slots], vec![None; slots]);
-        let arena = Self { at: at.cast(), stride, touched, in_use, total: 0, idle: 0, most };
+        let arena = Self { at: at.cast(), stride, touched, in_use, total: 0, idle: 0, most, copied: 0 };
         // SAFETY: the mapping made above. A huge page would be backed for one byte; kernels without them refuse.
         let _ = unsafe { madvise(at, len, Advice::LinuxNoHugepage) };
         Ok(arena)
@@ -71,6 +72,7 @@ impl Arena {
                 self.trim_idle();
             }
         }
+        self.copied += payload.len() as u64;
         // SAFETY: the slot is inside the mapping, which nothing else refers to while `self` is borrowed.
         unsafe {
             ptr::copy_nonoverlapping(
@@ -129,6 +131,11 @@ impl Arena {
 
     fn slot(&self, slot: usize) -> *mut c_void {
         self.at.wrapping_add(slot * self.stride).cast()
+    }
+
+    /// Bytes that were copied to events: each byte of payload that was placed, once.
+    pub fn copied(&self) -> u64 {
+        self.copied
     }
 
     /// Bytes that pages may back.

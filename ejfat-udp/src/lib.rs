@@ -7,8 +7,13 @@
 //!
 //! Protocol decisions are those of the pure crate `ejfat`; here are sockets, clocks and memory. Nothing allocates per
 //! packet, and who waits sleeps.
+//!
+//! A received byte is copied twice: by the kernel from its socket buffer to ours, and by [`Arena::place`] from there to
+//! its event. The second is the one user-space copy: the reassembler decides by shared references and has no place for
+//! payload, and an [`Event`] borrows the arena. [`Arena::copied`] counts it, and a test compares that with what came.
 
 mod arena;
+mod drops;
 mod pace;
 mod receiver;
 mod sender;

@@ -1,6 +1,7 @@
 //! Receives events.
 
 use std::{
+    cell::Cell,
     fmt, io,
     io::IoSliceMut,
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -19,7 +20,7 @@ use rustix::{
 };
 use socket2::SockRef;
 
-use crate::{Arena, Error, socket};
+use crate::{Arena, Error, drops, socket};
 
 /// The longest datagram, merged or not, is shorter than an IP packet can be.
 const BUFFER: usize = 1 << 16;
@@ -46,9 +47,34 @@ pub struct Event<'a> {
     pub bytes: &'a [u8],
 }
 
+#[derive(Debug)]
+struct Port {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    /// So many were told of already.
+    drops: Cell<u64>,
+}
+
+impl Port {
+    fn new(at: SocketAddr, buffer: Option<usize>) -> Result<Self, Error> {
+        let socket = socket::bound(at, buffer, None)?;
+        let state = UdpSocketState::new((&socket).into()).map_err(Error::io("prepare a UDP socket"))?;
+        Ok(Self { socket, state, drops: Cell::new(0) })
+    }
+
+    fn kernel_drops(&self) -> Result<u64, Error> {
+        let now = drops::of(&self.socket).map_err(Error::io("read what a socket dropped"))?;
+        // The kernel's counter has 32 bits.
+        let before = self.drops.get();
+        let all = before + u64::from(now.wrapping_sub(before as u32));
+        self.drops.set(all);
+        Ok(all)
+    }
+}
+
 /// Reassembles what arrives at some ports.
 pub struct Receiver {
-    sockets: Vec<(UdpSocket, UdpSocketState)>,
+    ports: Vec<Port>,
     by_source: bool,
     reassembler: Reassembler,
     arena: Arena,
@@ -67,14 +93,10 @@ impl Receiver {
     pub fn new(mut config: ReceiverConfig) -> Result<Self, Error> {
         config.reassembly.page = u32::try_from(page_size()).unwrap_or(u32::MAX);
         let reassembler = Reassembler::new(config.reassembly)?;
-        let open = |&at: &SocketAddr| {
-            let socket = socket::bound(at, config.buffer, None)?;
-            let state = UdpSocketState::new((&socket).into()).map_err(Error::io("prepare a UDP socket"))?;
-            Ok((socket, state))
-        };
-        let sockets = config.listen.iter().map(open).collect::<Result<Vec<_>, Error>>()?;
+        let open = |&at: &SocketAddr| Port::new(at, config.buffer);
+        let ports = config.listen.iter().map(open).collect::<Result<Vec<_>, Error>>()?;
         Ok(Self {
-            sockets,
+            ports,
             by_source: config.by_source,
             arena: Arena::new(reassembler.config())?,
             reassembler,
@@ -86,16 +108,28 @@ impl Receiver {
 
     /// The addresses, with the ports the system chose for 0.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        self.sockets.iter().map(|(socket, _)| socket.local_addr()).collect()
+        self.ports.iter().map(|port| port.socket.local_addr()).collect()
     }
 
     /// Bytes of a socket's receive buffer, as the system granted it: half of what it tells is its own overhead.
     pub fn buffer(&self) -> io::Result<usize> {
-        self.sockets.first().map_or(Ok(0), |(socket, _)| Ok(SockRef::from(socket).recv_buffer_size()? / 2))
+        self.ports.first().map_or(Ok(0), |port| Ok(SockRef::from(&port.socket).recv_buffer_size()? / 2))
     }
 
     pub fn reassembler(&self) -> &Reassembler {
         &self.reassembler
+    }
+
+    /// The memory of events.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// Datagrams that the kernel dropped at the sockets since they were opened, mostly because they came faster than
+    /// they were taken: a larger [`ReceiverConfig::buffer`] holds longer bursts. Datagrams that were merged (GRO) count
+    /// as one.
+    pub fn kernel_drops(&self) -> Result<u64, Error> {
+        self.ports.iter().map(Port::kernel_drops).sum()
     }
 
     /// Sleeps until something arrives, an event times out, or `most` passes. What arrived by then is reassembled: each
@@ -109,9 +143,9 @@ impl Receiver {
         let now = clock(self.began);
         let due = self.reassembler.next_timeout().map(|at| Duration::from_nanos(at.0.saturating_sub(now.0)));
         let ready = self.wait(due.map_or(most, |due| due.min(most)))?;
-        for socket in ready {
+        for port in ready {
             let mut turns = 0;
-            while turns < TURNS && self.receive(socket, &mut deliver)? {
+            while turns < TURNS && self.receive(port, &mut deliver)? {
                 turns += 1;
             }
         }
@@ -123,10 +157,10 @@ impl Receiver {
         Ok(())
     }
 
-    /// The sockets that have something.
+    /// The ports that have something.
     fn wait(&self, most: Duration) -> Result<Vec<usize>, Error> {
         let mut fds: Vec<_> =
-            self.sockets.iter().map(|(socket, _)| PollFd::new(socket, PollFlags::IN)).collect();
+            self.ports.iter().map(|port| PollFd::new(&port.socket, PollFlags::IN)).collect();
         let most = Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
         match poll(&mut fds, Some(&most)) {
             Ok(_) => {
@@ -139,9 +173,9 @@ impl Receiver {
     }
 
     /// One batch; false if there was none.
-    fn receive(&mut self, socket: usize, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
+    fn receive(&mut self, port: usize, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
         let mut now = clock(self.began);
-        let (socket, state) = &self.sockets[socket];
+        let Port { socket, state, .. } = &self.ports[port];
         let mut buffers = self.buffers.chunks_exact_mut(BUFFER);
         let mut pieces: [IoSliceMut<'_>; BATCH_SIZE] =
             std::array::from_fn(|_| IoSliceMut::new(buffers.next().expect("one for each")));

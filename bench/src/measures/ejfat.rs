@@ -1,9 +1,13 @@
 //! `naa bench ejfat`: EJFAT's data path beside copies of the same bytes.
 
-use super::{Builder, Measure};
+use super::{Builder, Cpu, Measure};
 use crate::{
-    row::Target::{AtMost, Report},
-    sides::{Near, engine::What},
+    row::Target::{self, AtLeast, AtMost, Report},
+    sides::{
+        Far, Near,
+        ejfat::{FLOODED_MEMORY, Figure, Load, Sink},
+        engine::What,
+    },
 };
 
 const EVENT: usize = 1 << 20;
@@ -11,8 +15,10 @@ const SMALL: usize = 8192;
 
 /// All there are, in the order of the table.
 pub(crate) fn all() -> Vec<Measure> {
-    vec![reassembling(), forwarding()]
+    vec![reassembling(), forwarding(), receiving(), receiving_small(), relaying(), idle(), flooded()]
 }
+
+const CPU: Cpu = Cpu { unit: "s/GiB", per_second: 1.0, ends: &["sender", "receiver"] };
 
 fn engine(b: &mut Builder, what: What) -> usize {
     b.contender(None, Near::Engine(what))
@@ -45,4 +51,62 @@ fn forwarding() -> Measure {
         b.row(name, ours, array, target, None);
     }
     b.measure("ns", None)
+}
+
+fn into(b: &mut Builder, load: Load, figure: Figure, sink: Sink) -> usize {
+    b.contender(Far::EventSink(load, sink), Near::Events(load, figure))
+}
+
+fn receive(b: &mut Builder, name: String, load: Load, figure: Figure, [target, aim]: [Target; 2]) {
+    let [ours, buffer] = [Sink::Receiver, Sink::Buffer].map(|sink| into(b, load, figure, sink));
+    b.row(name, ours, buffer, target, aim);
+}
+
+fn receiving() -> Measure {
+    let mut b = Builder::default();
+    for mtu in [9000, 1500] {
+        let name = format!("loopback UDP to memory, 1 MiB events, MTU {mtu}, lossless, vs recvmmsg+GRO");
+        let load = Load { event: EVENT, mtu };
+        receive(&mut b, name, load, Figure::Bytes, [AtLeast(0.7), AtLeast(0.85)]);
+    }
+    b.measure("GiB/s", CPU)
+}
+
+fn receiving_small() -> Measure {
+    let mut b = Builder::default();
+    let name = "loopback UDP to memory, 8 KiB events, one segment, lossless, vs recvmmsg+GRO".into();
+    let load = Load { event: SMALL, mtu: 9000 };
+    receive(&mut b, name, load, Figure::Events, [AtLeast(0.6), AtLeast(0.8)]);
+    b.measure("k/s", CPU)
+}
+
+/// What the load balancer's forwarder is held against.
+fn relaying() -> Measure {
+    let mut b = Builder::default();
+    for mtu in [9000, 1500] {
+        let load = Load { event: EVENT, mtu };
+        let relay = b.contender(Far::EventRelay(load), Near::EventsThrough(load, Figure::Bytes));
+        let name = format!("loopback relay without lookup, recvmmsg+GRO to GSO, MTU {mtu}, lossless");
+        b.row(name, relay, None, Report, None);
+    }
+    b.measure("GiB/s", Cpu { ends: &["sender and receiver", "relay"], ..CPU })
+}
+
+const NOTHING: Load = Load { event: SMALL, mtu: 9000 };
+
+fn idle() -> Measure {
+    let mut b = Builder::default();
+    let ours = b.contender(Far::EventSink(NOTHING, Sink::Receiver), Near::EventWatch);
+    b.row("idle receiver: CPU", ours, None, AtMost(1.0), None);
+    b.measure("%", None)
+}
+
+/// Pages take at most one and a half times the memory for events, and tables and buffers a few MiB.
+fn flooded() -> Measure {
+    let mut b = Builder::default();
+    let ours = b.contender(Far::EventSink(NOTHING, Sink::Bounded), Near::EventFlood);
+    let memory = FLOODED_MEMORY >> 20;
+    let name = format!("receiver of {memory} MiB of events: memory that a hostile flood adds");
+    b.row(name, ours, None, AtMost(1.5 * f64::from(memory) + 16.0), None);
+    b.measure("MiB", None)
 }

@@ -3,6 +3,7 @@
 pub(crate) mod call;
 pub(crate) mod capi;
 mod connect;
+pub(crate) mod ejfat;
 pub(crate) mod engine;
 mod fill;
 mod idle;
@@ -58,6 +59,10 @@ pub(crate) enum Far {
     Layouts(layouts::Ends),
     UdpPing(Wait),
     Rpc,
+    /// Receives EJFAT's events.
+    EventSink(ejfat::Load, ejfat::Sink),
+    /// Passes their packets on.
+    EventRelay(ejfat::Load),
 }
 
 impl Far {
@@ -70,6 +75,8 @@ impl Far {
             Self::Layouts(ends) => layouts::serve(ends),
             Self::UdpPing(wait) => udp_ping::serve(wait),
             Self::Rpc => rpc::serve(),
+            Self::EventSink(load, sink) => ejfat::serve_sink(load, sink),
+            Self::EventRelay(load) => ejfat::serve_relay(load),
         }
     }
 
@@ -100,6 +107,14 @@ pub(crate) enum Near {
     Idle(u32),
     /// Per cent of a core while `naa_wait` waits.
     Blocked,
+    /// The highest rate of EJFAT's events without loss.
+    Events(ejfat::Load, ejfat::Figure),
+    /// The same through a relay.
+    EventsThrough(ejfat::Load, ejfat::Figure),
+    /// Per cent of a core that the far end takes while it waits for events.
+    EventWatch,
+    /// MiB that a flood adds to the far end.
+    EventFlood,
     /// Nanoseconds.
     Engine(engine::What),
     /// Has orders of its own.
@@ -136,6 +151,10 @@ impl Near {
             Self::Sessions(count) => Box::new(call::Crowd::connect(count, towards()?)?),
             Self::Connect(bytes) => Box::new(connect::Connecting::new(bytes, towards()?)?),
             Self::Idle(count) => Box::new(idle::Idle::new(count, towards()?)?),
+            Self::Events(load, figure) => Box::new(ejfat::Source::connect(load, figure, towards()?)?),
+            Self::EventsThrough(load, figure) => Box::new(ejfat::Source::through(load, figure, towards()?)?),
+            Self::EventWatch => Box::new(ejfat::Watch::connect(towards()?)?),
+            Self::EventFlood => Box::new(ejfat::Flood::connect(towards()?)?),
             Self::Engine(what) => Box::new(engine::Engine::new(what)?),
             Self::Layouts(_) => bail!("sessions of different layouts have orders of their own"),
         })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::stage::Stage;
+use super::{ejfat::Scene, stage::Stage};
 
 /// What came back from the attacked side.
 #[derive(Clone, Debug, Default)]
@@ -13,15 +13,29 @@ pub struct Seen {
     pub note: String,
     /// This machine does not let the case be tried: neither passed nor failed.
     pub skipped: bool,
+    /// Figures of the process that the case started for itself, in place of the server's.
+    pub own: Option<Own>,
+}
+
+/// What became of a process that was started for one case, and of who used it well besides.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    pub rose: Vec<(String, u64)>,
+    pub bystander: Latency,
+    pub growth_kib: i64,
+    /// What went wrong.
+    pub why: Vec<String>,
+    /// Datagrams that the kernel had no room for: the process cannot have counted them.
+    pub lost: u64,
 }
 
 impl Seen {
     pub fn noted(answer: impl Into<String>, note: impl Into<String>) -> Self {
-        Self { answer: answer.into(), note: note.into(), skipped: false }
+        Self { answer: answer.into(), note: note.into(), ..Self::default() }
     }
 
     pub fn skipped(why: impl Into<String>) -> Self {
-        Self { answer: String::new(), note: why.into(), skipped: true }
+        Self { note: why.into(), skipped: true, ..Self::default() }
     }
 }
 
@@ -40,6 +54,18 @@ impl From<&str> for Seen {
 /// `Err`: something is wrong that the answer alone does not show.
 pub type Run = fn(&mut Stage) -> Result<Seen, String>;
 
+/// The same for a case that starts what it attacks.
+pub(super) type Alone = fn(&mut Scene) -> Result<Seen, String>;
+
+/// Who is attacked.
+#[derive(Clone, Copy, Debug)]
+pub enum Attack {
+    /// The server of the suite.
+    Server(Run),
+    /// A worker of the case's own, [`Seen::own`] tells of it.
+    Worker(Alone),
+}
+
 /// A row of the suite.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
@@ -57,7 +83,7 @@ pub struct Case {
     pub p99: Option<Duration>,
     /// Not part of a quick run.
     pub long: bool,
-    pub run: Run,
+    pub attack: Attack,
 }
 
 impl Case {
@@ -69,7 +95,25 @@ impl Case {
         counters: &'static [&'static str],
         run: Run,
     ) -> Self {
-        Self { group, name, sent, expected, counters, growth_mib: 4, p99: None, long: false, run }
+        let attack = Attack::Server(run);
+        Self { group, name, sent, expected, counters, growth_mib: 4, p99: None, long: false, attack }
+    }
+
+    /// Against an EJFAT worker, which makes most of its memory in use with the first datagrams.
+    pub(super) const fn worker(
+        name: &'static str,
+        sent: &'static str,
+        expected: &'static str,
+        counters: &'static [&'static str],
+        run: Alone,
+    ) -> Self {
+        let (group, attack) = ("ejfat", Attack::Worker(run));
+        let p99 = Some(Duration::from_millis(250));
+        Self { group, name, sent, expected, counters, growth_mib: 12, p99, long: false, attack }
+    }
+
+    pub const fn attacks_worker(&self) -> bool {
+        matches!(self.attack, Attack::Worker(_))
     }
 
     pub const fn growth(self, growth_mib: u64) -> Self {

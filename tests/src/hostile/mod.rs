@@ -2,13 +2,22 @@
 //!
 //! A victim process serves, bystanders use it well all the time, and each case attacks it. A case passes when the
 //! answer and the counters are those stated, every call of the bystanders is right and in time, and the victim's
-//! memory stays bounded.
+//! memory stays bounded. EJFAT's workers are started anew for each of their cases, beside a sender whose events must all
+//! come through.
 
 mod bystander;
 mod case;
 mod churn;
 mod cm;
 mod cm_flood;
+mod ejfat;
+mod ejfat_events;
+mod ejfat_floods;
+mod ejfat_honest;
+mod ejfat_memory;
+mod ejfat_names;
+mod ejfat_segments;
+mod ejfat_worker;
 mod flood;
 mod kills;
 mod memory;
@@ -34,7 +43,8 @@ mod unpredictable_statistics;
 mod victim;
 mod wire;
 
-pub use case::{Case, Latency, Outcome, Run, Seen};
+pub use case::{Attack, Case, Latency, Outcome, Own, Run, Seen};
+pub use ejfat::Scene;
 pub use raw::{Offer, RawPeer, blank};
 pub use report::{json, table};
 pub use stage::Stage;
@@ -61,4 +71,9 @@ const CASES: &[&[Case]] = &[
     churn::CASES,
     kills::CASES,
     unpredictable::CASES,
+    ejfat_segments::CASES,
+    ejfat_events::CASES,
+    ejfat_names::CASES,
+    ejfat_memory::CASES,
+    ejfat_floods::CASES,
 ];

@@ -8,7 +8,9 @@ use super::case::{Latency, Outcome};
 pub fn table(baseline: Latency, outcomes: &[Outcome]) -> String {
     let header = ["group", "case", "answer", "counters", "p50 us", "p99 us", "KiB", "result"];
     let mut rows = vec![header.map(str::to_owned)];
-    rows.push(row("", "bystanders alone", "", "", baseline, "", ""));
+    if baseline.calls > 0 {
+        rows.push(row("", "bystanders alone", "", "", baseline, "", ""));
+    }
     for outcome in outcomes {
         let answer = if outcome.seen.answer.is_empty() { "-" } else { &outcome.seen.answer };
         let answer = match outcome.seen.note.as_str() {

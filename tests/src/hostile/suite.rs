@@ -2,6 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -10,7 +11,8 @@ use simnet::Random;
 use super::{
     CASES,
     bystander::{Bystanders, NOTHING},
-    case::{Case, Latency, Outcome, Seen},
+    case::{Attack, Case, Latency, Outcome, Own, Seen},
+    ejfat::Scene,
     stage::{Addresses, Stage},
     victim::{Report, Victim},
 };
@@ -58,39 +60,69 @@ pub fn list(options: &Options) -> Vec<Case> {
     CASES.iter().copied().flatten().filter(wanted).copied().collect()
 }
 
-/// Runs them, with progress on standard error. Returns the bystanders' baseline too.
+/// Runs them, with progress on standard error. Returns the bystanders' baseline too, unless no case needs the server.
 pub fn run(options: &Options) -> Result<(Latency, Vec<Outcome>), String> {
     let cases = list(options);
-    let mut stage = set(Addresses::new(), options)?;
+    let (of_workers, of_server): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.attacks_worker());
+    let addresses = Addresses::new();
+    let mut outcomes = Vec::new();
+    let mut baseline = Latency::default();
+    if !of_server.is_empty() {
+        baseline = against_server(&of_server, cases.len(), addresses.clone(), options, &mut outcomes)?;
+    }
+    // Nobody disturbs the workers' senders then.
+    let mut scene = Scene::new(addresses, options);
+    for case in of_workers {
+        outcomes.push(perform(case, LEAST_P99, || observe_worker(&mut scene, case)));
+        tell(&outcomes, cases.len());
+    }
+    Ok((baseline, outcomes))
+}
+
+fn against_server(
+    cases: &[&Case],
+    of: usize,
+    addresses: Addresses,
+    options: &Options,
+    outcomes: &mut Vec<Outcome>,
+) -> Result<Latency, String> {
+    let mut stage = set(addresses, options)?;
     let baseline = baseline(&stage)?;
     eprintln!("baseline: p50 {:?}, p99 {:?}", baseline.p50, baseline.p99);
-    let mut outcomes = Vec::new();
-    for (n, case) in cases.iter().enumerate() {
-        let outcome = perform(&mut stage, case, baseline);
-        let (verdict, seconds) = (outcome.result(), outcome.took.as_secs_f64());
-        eprintln!("[{}/{}] {} / {}: {verdict} ({seconds:.1} s)", n + 1, cases.len(), case.group, case.name);
+    let bound = LEAST_P99.max(baseline.p99 * 10);
+    for case in cases {
+        let outcome = perform(case, bound, || observe(&mut stage, case));
         let dead = outcome.failed() && stage.victim.report().is_err();
         outcomes.push(outcome);
+        tell(outcomes, of);
         if dead {
             let addresses = stage.addresses.clone();
             drop(stage);
             stage = set(addresses, options)?;
         }
     }
-    Ok((baseline, outcomes))
+    Ok(baseline)
+}
+
+/// The last of those so far.
+fn tell(outcomes: &[Outcome], of: usize) {
+    let (n, Some(outcome)) = (outcomes.len(), outcomes.last()) else { return };
+    let (verdict, seconds) = (outcome.result(), outcome.took.as_secs_f64());
+    let Case { group, name, .. } = outcome.case;
+    eprintln!("[{n}/{of}] {group} / {name}: {verdict} ({seconds:.1} s)");
 }
 
 fn set(mut addresses: Addresses, options: &Options) -> Result<Stage, String> {
     let victim = Victim::start(addresses.next(), addresses.next())?;
     let locals = [addresses.next(), addresses.next()];
     let bystanders = Bystanders::start(locals, victim.server, victim.target);
-    std::thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(300));
     Ok(Stage { victim, bystanders, quick: options.quick, random: Random::new(options.seed, 1), addresses })
 }
 
 fn baseline(stage: &Stage) -> Result<Latency, String> {
     stage.bystanders.begin();
-    std::thread::sleep(BASELINE);
+    thread::sleep(BASELINE);
     let (latency, failures) = stage.bystanders.end();
     match latency.p99 {
         NOTHING => Err("a bystander completed nothing, with nobody besides".into()),
@@ -99,14 +131,15 @@ fn baseline(stage: &Stage) -> Result<Latency, String> {
     }
 }
 
-fn perform(stage: &mut Stage, case: &Case, baseline: Latency) -> Outcome {
-    let bound = case.p99.unwrap_or(LEAST_P99.max(baseline.p99 * 10));
+fn perform(case: &Case, bound: Duration, mut observe: impl FnMut() -> Outcome) -> Outcome {
+    let bound = case.p99.unwrap_or(bound);
     let mut attempt = 1;
     loop {
-        let mut outcome = observe(stage, case);
+        let mut outcome = observe();
         let late = outcome.bystander.p99 > bound;
-        if late && !outcome.failed() && attempt < ATTEMPTS {
-            std::thread::sleep(PAUSE * attempt);
+        let unlucky = outcome.seen.own.as_ref().is_some_and(|own| own.lost > 0) && outcome.failed();
+        if (late && !outcome.failed() || unlucky) && attempt < ATTEMPTS {
+            thread::sleep(PAUSE * attempt);
             attempt += 1;
             continue;
         }
@@ -121,15 +154,46 @@ fn perform(stage: &mut Stage, case: &Case, baseline: Latency) -> Outcome {
 }
 
 fn observe(stage: &mut Stage, case: &Case) -> Outcome {
+    let Attack::Server(run) = case.attack else { unreachable!("of the server's cases") };
     let before = stage.victim.report();
     stage.bystanders.begin();
     let start = Instant::now();
-    let result = catch_unwind(AssertUnwindSafe(|| (case.run)(stage)));
+    let result = catch_unwind(AssertUnwindSafe(|| run(stage)));
     let took = start.elapsed();
-    std::thread::sleep(LEAST_TIME.saturating_sub(took).max(Duration::from_millis(20)));
+    thread::sleep(LEAST_TIME.saturating_sub(took).max(Duration::from_millis(20)));
     let (bystander, mut why) = stage.bystanders.end();
     let after = stage.victim.report();
-    let seen = match result {
+    let seen = answered(case, result, &mut why);
+    let (mut rose, mut growth_kib) = (Vec::new(), 0);
+    match (before, after) {
+        (Ok(before), Ok(after)) => {
+            rose = risen(&before, &after);
+            growth_kib = after.rss_kib as i64 - before.rss_kib as i64;
+            judge(case, &rose, growth_kib, &mut why);
+        }
+        (Err(error), _) | (_, Err(error)) => why.push(error),
+    }
+    Outcome { case: *case, seen, rose, bystander, growth_kib, took, why }
+}
+
+fn observe_worker(scene: &mut Scene, case: &Case) -> Outcome {
+    let Attack::Worker(run) = case.attack else { unreachable!("of the workers' cases") };
+    let start = Instant::now();
+    let result = catch_unwind(AssertUnwindSafe(|| run(scene)));
+    let took = start.elapsed();
+    let mut why = Vec::new();
+    let seen = answered(case, result, &mut why);
+    let Own { rose, bystander, growth_kib, why: more, .. } = seen.own.clone().unwrap_or_default();
+    why.extend(more);
+    if seen.own.is_some() {
+        judge(case, &rose, growth_kib, &mut why);
+    }
+    Outcome { case: *case, seen, rose, bystander, growth_kib, took, why }
+}
+
+/// What a case saw, and what is wrong with that.
+fn answered(case: &Case, result: thread::Result<Result<Seen, String>>, why: &mut Vec<String>) -> Seen {
+    match result {
         Ok(Ok(seen)) => {
             if !seen.skipped && seen.answer != case.expected {
                 why.push(format!("answered {:?} instead of {:?}", seen.answer, case.expected));
@@ -144,17 +208,7 @@ fn observe(stage: &mut Stage, case: &Case) -> Outcome {
             why.push("the case panicked".into());
             Seen::default()
         }
-    };
-    let (mut rose, mut growth_kib) = (Vec::new(), 0);
-    match (before, after) {
-        (Ok(before), Ok(after)) => {
-            rose = risen(&before, &after);
-            growth_kib = after.rss_kib as i64 - before.rss_kib as i64;
-            judge(case, &rose, growth_kib, &mut why);
-        }
-        (Err(error), _) | (_, Err(error)) => why.push(error),
     }
-    Outcome { case: *case, seen, rose, bystander, growth_kib, took, why }
 }
 
 fn judge(case: &Case, rose: &[(String, u64)], growth_kib: i64, why: &mut Vec<String>) {

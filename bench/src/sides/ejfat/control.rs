@@ -1,0 +1,145 @@
+//! What the near end asks the far one, over TCP: a line of JSON each.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use roce_udp::free_loopback;
+use serde::{Deserialize, Serialize};
+
+use crate::{cpu, side::parse};
+
+/// Whoever gets nothing for so long has lost the rest.
+const SILENCE: Duration = Duration::from_millis(40);
+/// What a run before left behind is over by then.
+const SETTLED: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) enum Ask {
+    /// Something is sent from now on. Take so many datagrams at once, if that is a choice.
+    Begin {
+        batch: u32,
+    },
+    /// So many events were sent.
+    End {
+        events: u64,
+    },
+    /// Relay to there.
+    To(SocketAddr),
+    Look,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Told {
+    /// Whole ones since it began.
+    pub(super) events: u64,
+    /// Seconds so far.
+    pub(super) cpu: f64,
+    pub(super) resident_kib: f64,
+}
+
+/// What whoever receives has come to.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Whole ones.
+    pub(super) events: AtomicU64,
+    /// Incomplete ones.
+    pub(super) open: AtomicU32,
+    pub(super) batch: AtomicU32,
+}
+
+impl State {
+    /// Until nothing is open of what was sent before. Gives the events so far.
+    pub(super) fn settled(&self) -> u64 {
+        let begin = Instant::now();
+        while self.open.load(Ordering::Relaxed) > 0 && begin.elapsed() < SETTLED {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.events.load(Ordering::Relaxed)
+    }
+
+    /// Until so many events came since there were `before`, or no more do. Gives their number.
+    pub(super) fn arrived(&self, before: u64, events: u64) -> u64 {
+        let (mut seen, mut last) = (0, Instant::now());
+        while last.elapsed() < SILENCE {
+            let now = self.events.load(Ordering::Relaxed) - before;
+            if now >= events {
+                return now;
+            }
+            if now > seen {
+                (seen, last) = (now, Instant::now());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        seen
+    }
+}
+
+/// Answers one near end. The UDP port is the same as the TCP port, which is returned.
+pub(super) fn answer_at(
+    state: Arc<State>,
+    mut relay: impl FnMut(SocketAddr) -> anyhow::Result<()> + Send + 'static,
+) -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind((free_loopback()?, 0))?;
+    let address = listener.local_addr()?;
+    thread::Builder::new().name("control".into()).spawn(move || {
+        let answered =
+            listener.accept().map_err(Into::into).and_then(|(stream, _)| answer(&stream, &state, &mut relay));
+        if let Err(error) = answered {
+            eprintln!("naa: the end that receives events: {error:#}");
+        }
+    })?;
+    Ok(address)
+}
+
+fn answer(
+    stream: &TcpStream,
+    state: &State,
+    relay: &mut impl FnMut(SocketAddr) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut before = 0;
+    for line in BufReader::new(stream).lines() {
+        let mut events = 0;
+        match parse(&line?)? {
+            Ask::Begin { batch } => {
+                state.batch.store(batch, Ordering::Relaxed);
+                before = state.settled();
+            }
+            Ask::End { events: sent } => events = state.arrived(before, sent),
+            Ask::To(address) => relay(address)?,
+            Ask::Look => {}
+        }
+        let resident_kib = cpu::resident_kib(std::process::id())?;
+        let told = Told { events, cpu: cpu::time()?, resident_kib };
+        writeln!(&mut &*stream, "{}", serde_json::to_string(&told)?)?;
+    }
+    Ok(())
+}
+
+/// The near end's.
+#[derive(Debug)]
+pub(super) struct Control(BufReader<TcpStream>);
+
+impl Control {
+    pub(super) fn connect(far: SocketAddr) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(far)?;
+        stream.set_nodelay(true)?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    pub(super) fn ask(&mut self, ask: Ask) -> anyhow::Result<Told> {
+        writeln!(self.0.get_mut(), "{}", serde_json::to_string(&ask)?)?;
+        let mut line = String::new();
+        self.0.read_line(&mut line).context("the end that receives events has gone")?;
+        parse(line.trim_end())
+    }
+}

@@ -1,0 +1,84 @@
+//! EJFAT over loopback: events by UDP into a receiver, and what it is held against.
+//!
+//! ```text
+//! near  Source ─ paced segments ─► far  sink: the receiver of `ejfat-udp`, or a buffer
+//!                                  far  relay ─► near  sink: a buffer
+//!       Watch, Flood ────────────► far  sink: the receiver
+//! ```
+//!
+//! The source is the same for all, so that only what receives or relays differs. It asks the far end over TCP what came.
+
+mod control;
+mod hostile;
+mod relay;
+mod search;
+mod sink;
+mod source;
+
+use ejfat::{
+    segment::{IpVersion, SegmentSize},
+    wire::{LbHeader, ReHeader},
+};
+use serde::{Deserialize, Serialize};
+
+pub(super) use hostile::{Flood, Watch};
+pub(super) use relay::serve as serve_relay;
+pub(super) use sink::serve as serve_sink;
+pub(super) use source::Source;
+
+/// Of every socket that receives.
+const BUFFER: usize = 4 << 20;
+/// Memory for events of a receiver that is flooded.
+pub(crate) const FLOODED_MEMORY: u32 = 64 << 20;
+/// IP and UDP headers.
+const OUTER: usize = 28;
+const HEADERS: usize = LbHeader::LEN + ReHeader::LEN;
+
+/// What is sent: events of so many bytes in packets of an MTU.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Load {
+    pub(crate) event: usize,
+    pub(crate) mtu: u16,
+}
+
+impl Load {
+    /// Bytes of a full datagram.
+    fn datagram(self) -> usize {
+        usize::from(self.mtu) - OUTER
+    }
+
+    fn segments(self) -> usize {
+        let size = SegmentSize::of_mtu(self.mtu, IpVersion::V4).map_or(1, SegmentSize::bytes);
+        self.event.div_ceil(usize::from(size))
+    }
+
+    /// Bytes of an event's datagrams.
+    fn datagrams(self) -> usize {
+        self.event + self.segments() * HEADERS
+    }
+
+    /// Bytes of an event's packets.
+    fn packets(self) -> usize {
+        self.datagrams() + self.segments() * OUTER
+    }
+}
+
+/// What receives.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Sink {
+    /// Reassembles into memory.
+    Receiver,
+    /// The same with [`FLOODED_MEMORY`].
+    Bounded,
+    /// Takes what comes into one buffer.
+    Buffer,
+}
+
+/// What the figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Figure {
+    /// GiB of events per second.
+    Bytes,
+    /// Thousands of events per second.
+    Events,
+}

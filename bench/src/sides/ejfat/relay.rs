@@ -1,0 +1,77 @@
+//! What a load balancer is held against: a relay that looks nothing up.
+
+use std::{
+    io::IoSlice,
+    net::{SocketAddr, UdpSocket},
+    os::fd::AsRawFd,
+    sync::{Arc, OnceLock},
+    thread,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use nix::{
+    errno::Errno,
+    sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg, setsockopt, sockopt},
+};
+use roce_udp::free_loopback;
+
+use super::{
+    BUFFER, Load,
+    control::{State, answer_at},
+    sink::{Batch, DATAGRAM, MOST_BATCH, socket},
+};
+use crate::sides::Running;
+
+/// Merged datagrams at once: more do not make it faster.
+const BATCH: usize = 8;
+
+/// Relays to where it is told, in packets as they came.
+pub(in crate::sides) fn serve(load: Load) -> anyhow::Result<(SocketAddr, Running)> {
+    let to = Arc::new(OnceLock::new());
+    let told = to.clone();
+    let address = answer_at(Arc::new(State::default()), move |address| {
+        told.set(address).ok().context("it relays already")
+    })?;
+    let from = socket(address)?;
+    let out = UdpSocket::bind((free_loopback()?, 0))?;
+    setsockopt(&out, sockopt::SndBuf, &BUFFER)?;
+    // For every send: what is longer becomes several again.
+    setsockopt(&out, sockopt::UdpGsoSegment, &i32::try_from(load.datagram())?)
+        .context("this kernel has no UDP GSO")?;
+    thread::Builder::new().name("relay".into()).spawn(move || {
+        while to.get().is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let relayed = to
+            .get()
+            .map_or(Ok(()), |&to| out.connect(to).map_err(Into::into).and_then(|()| relay(&from, &out)));
+        if let Err(error) = relayed {
+            eprintln!("naa: the relay: {error:#}");
+        }
+    })?;
+    Ok((address, Box::new(())))
+}
+
+fn relay(from: &UdpSocket, out: &UdpSocket) -> anyhow::Result<()> {
+    const NOWHERE_ELSE: [Option<SockaddrStorage>; MOST_BATCH] = [None; MOST_BATCH];
+    let mut batch = Batch::new();
+    let mut headers = MultiHeaders::preallocate(MOST_BATCH, None);
+    loop {
+        let lens = match batch.receive(from, BATCH) {
+            Ok(lens) => lens.to_vec(),
+            Err(Errno::EINTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let parts = batch.buffer.chunks_exact(DATAGRAM).zip(&lens);
+        let slices: Vec<_> = parts.map(|(part, &len)| [IoSlice::new(&part[..len])]).collect();
+        let mut left = &slices[..];
+        while !left.is_empty() {
+            match sendmmsg(out.as_raw_fd(), &mut headers, left, NOWHERE_ELSE, [], MsgFlags::empty()) {
+                Ok(sent) => left = &left[sent.count()..],
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

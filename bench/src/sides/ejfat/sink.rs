@@ -1,0 +1,123 @@
+//! The ends that receive.
+
+use std::{
+    hint::black_box,
+    io::IoSliceMut,
+    net::{SocketAddr, UdpSocket},
+    os::fd::AsRawFd,
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::Duration,
+};
+
+use ejfat::reassembly::Config;
+use ejfat_udp::{Event, Receiver, ReceiverConfig};
+use nix::{
+    errno::Errno,
+    sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, setsockopt, sockopt},
+};
+
+use super::{
+    BUFFER, FLOODED_MEMORY, Load, Sink,
+    control::{State, answer_at},
+};
+use crate::sides::Running;
+
+/// The longest datagram, merged or not.
+pub(super) const DATAGRAM: usize = 1 << 16;
+/// Datagrams that a system call takes at most.
+pub(super) const MOST_BATCH: usize = 32;
+
+pub(in crate::sides) fn serve(load: Load, sink: Sink) -> anyhow::Result<(SocketAddr, Running)> {
+    let state = Arc::new(State::default());
+    let address = answer_at(state.clone(), |_| Ok(()))?;
+    match sink {
+        Sink::Buffer => into_buffer(socket(address)?, load, state)?,
+        Sink::Receiver | Sink::Bounded => into_events(address, sink, state)?,
+    }
+    Ok((address, Box::new(())))
+}
+
+fn into_events(at: SocketAddr, sink: Sink, state: Arc<State>) -> anyhow::Result<()> {
+    // What a lossy run leaves open must not be in the way of the next.
+    let usual = Config { timeout: Duration::from_millis(50), ..Config::default() };
+    let reassembly = if sink == Sink::Bounded {
+        Config { max_event: FLOODED_MEMORY, memory: FLOODED_MEMORY.into(), ..usual }
+    } else {
+        usual
+    };
+    let config = ReceiverConfig { listen: vec![at], buffer: Some(BUFFER), by_source: true, reassembly };
+    let mut receiver = Receiver::new(config)?;
+    thread::Builder::new().name("receiver".into()).spawn(move || {
+        let mut events = 0;
+        loop {
+            let deliver = |event: Event<'_>| {
+                black_box(event.bytes);
+                events += 1;
+            };
+            // As `naa ejfat recv` waits.
+            if let Err(error) = receiver.poll(Duration::from_millis(100), deliver, |_| {}) {
+                eprintln!("naa: the receiver of events: {error}");
+                return;
+            }
+            state.events.store(events, Ordering::Relaxed);
+            state.open.store(receiver.reassembler().open_events(), Ordering::Relaxed);
+        }
+    })?;
+    Ok(())
+}
+
+/// With GRO and the buffer of all.
+pub(super) fn socket(at: SocketAddr) -> anyhow::Result<UdpSocket> {
+    let socket = UdpSocket::bind(at)?;
+    setsockopt(&socket, sockopt::RcvBufForce, &BUFFER)
+        .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &BUFFER))?;
+    setsockopt(&socket, sockopt::UdpGroSegment, &true)?;
+    Ok(socket)
+}
+
+/// Counts what comes, and nothing else.
+pub(super) fn into_buffer(socket: UdpSocket, load: Load, state: Arc<State>) -> anyhow::Result<()> {
+    thread::Builder::new().name("buffer".into()).spawn(move || {
+        let mut batch = Batch::new();
+        let mut bytes = 0;
+        loop {
+            let most = state.batch.load(Ordering::Relaxed) as usize;
+            match batch.receive(&socket, most) {
+                Ok(lens) => bytes += lens.iter().sum::<usize>() as u64,
+                Err(Errno::EINTR) => {}
+                Err(error) => {
+                    eprintln!("naa: the buffer that events are received in: {error}");
+                    return;
+                }
+            }
+            state.events.store(bytes / load.datagrams() as u64, Ordering::Relaxed);
+        }
+    })?;
+    Ok(())
+}
+
+/// Datagrams of one system call, in one buffer.
+pub(super) struct Batch {
+    pub(super) buffer: Vec<u8>,
+    headers: MultiHeaders<SockaddrStorage>,
+    lens: Vec<usize>,
+}
+
+impl Batch {
+    pub(super) fn new() -> Self {
+        let headers = MultiHeaders::preallocate(MOST_BATCH, None);
+        Self { buffer: vec![0; MOST_BATCH * DATAGRAM], headers, lens: Vec::with_capacity(MOST_BATCH) }
+    }
+
+    /// Sleeps until there is something. Gives the length of each datagram; each begins [`DATAGRAM`] behind the other.
+    pub(super) fn receive(&mut self, socket: &UdpSocket, most: usize) -> nix::Result<&[usize]> {
+        self.lens.clear();
+        let parts = self.buffer.chunks_exact_mut(DATAGRAM).take(most.max(1));
+        let mut slices: Vec<_> = parts.map(|part| [IoSliceMut::new(part)]).collect();
+        let flags = MsgFlags::MSG_WAITFORONE;
+        let received = recvmmsg(socket.as_raw_fd(), &mut self.headers, slices.iter_mut(), flags, None)?;
+        self.lens.extend(received.map(|message| message.bytes));
+        Ok(&self.lens)
+    }
+}

@@ -1,0 +1,152 @@
+//! The end that sends events, and searches for the rate.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use ejfat::segment::LbVersion;
+use ejfat_udp::{Sender, SenderConfig};
+use roce_udp::free_loopback;
+
+use super::{
+    Figure, Load,
+    control::{Ask, Control, State},
+    search::{Found, Trial, highest},
+    sink,
+};
+use crate::{
+    cpu,
+    side::{Effort, Measure, Work},
+};
+
+const GIB: f64 = (1u64 << 30) as f64;
+/// A trial takes so much of a repeat.
+const TRIAL: f64 = 0.3;
+/// Datagrams that the buffer takes at once, of which the best is chosen.
+const BATCHES: [u32; 4] = [1, 4, 16, 32];
+
+#[derive(Debug)]
+pub(in crate::sides) struct Source {
+    load: Load,
+    figure: Figure,
+    to: SocketAddr,
+    control: Control,
+    /// What a relay sends back; else the far end receives.
+    back: Option<Arc<State>>,
+    bytes: Vec<u8>,
+    next: u64,
+    batch: u32,
+    known: Option<f64>,
+    sent: u64,
+}
+
+/// CPU seconds of both ends.
+type Cpus = [f64; 2];
+
+impl Source {
+    pub(in crate::sides) fn connect(load: Load, figure: Figure, far: SocketAddr) -> anyhow::Result<Self> {
+        let control = Control::connect(far)?;
+        let (bytes, batch) = (vec![0x5a; load.event], BATCHES[1]);
+        Ok(Self { load, figure, to: far, control, back: None, bytes, next: 0, batch, known: None, sent: 0 })
+    }
+
+    /// The far end relays.
+    pub(in crate::sides) fn through(load: Load, figure: Figure, far: SocketAddr) -> anyhow::Result<Self> {
+        let mut source = Self::connect(load, figure, far)?;
+        let socket = sink::socket((free_loopback()?, 0).into())?;
+        source.control.ask(Ask::To(socket.local_addr()?))?;
+        let state = Arc::new(State::default());
+        sink::into_buffer(socket, load, state.clone())?;
+        source.back = Some(state);
+        Ok(source)
+    }
+
+    /// Sends for so long.
+    fn send(&mut self, rate: Option<f64>, seconds: f64) -> anyhow::Result<Trial> {
+        self.control.ask(Ask::Begin { batch: self.batch })?;
+        let before = self.back.as_ref().map(|state| {
+            state.batch.store(self.batch, Ordering::Relaxed);
+            state.settled()
+        });
+        // On the wire there are headers too.
+        let headers = self.load.packets() as f64 / self.load.event as f64;
+        let rate = rate.map(|rate| rate * headers * 8.0);
+        let Load { mtu, .. } = self.load;
+        let config =
+            SenderConfig { mtu, rate, sockets: 1, version: LbVersion::V2, ..SenderConfig::new(self.to) };
+        let mut sender = Sender::new(config)?;
+        let (begin, time) = (Instant::now(), Duration::from_secs_f64(seconds));
+        while begin.elapsed() < time {
+            sender.send(self.next, 0, &self.bytes)?;
+            self.next += 1;
+        }
+        let took = begin.elapsed();
+        let events = sender.sent().events;
+        let told = self.control.ask(Ask::End { events: if before.is_some() { 0 } else { events } })?;
+        let arrived = match (&self.back, before) {
+            (Some(state), Some(before)) => state.arrived(before, events),
+            _ => told.events,
+        };
+        self.sent += sender.sent().bytes;
+        let rate = |events: u64| events as f64 * self.load.event as f64 / took.as_secs_f64();
+        Ok(Trial { rate: rate(events), arrived: rate(arrived), lost: arrived != events })
+    }
+
+    fn cpus(&mut self) -> anyhow::Result<Cpus> {
+        Ok([cpu::time()?, self.control.ask(Ask::Look)?.cpu])
+    }
+
+    /// The part of a core that each end takes while this is done.
+    fn busy<T>(&mut self, mut work: impl FnMut(&mut Self) -> anyhow::Result<T>) -> anyhow::Result<(T, Cpus)> {
+        let (begin, before) = (Instant::now(), self.cpus()?);
+        let done = work(self)?;
+        let (after, took) = (self.cpus()?, begin.elapsed().as_secs_f64());
+        Ok((done, [0, 1].map(|end| (after[end] - before[end]) / took)))
+    }
+
+    /// The batch with which most arrives.
+    fn choose_batch(&mut self, seconds: f64) -> anyhow::Result<()> {
+        let mut best = (0.0, self.batch);
+        for batch in BATCHES {
+            self.batch = batch;
+            let Trial { arrived, .. } = self.send(None, seconds)?;
+            if arrived > best.0 {
+                best = (arrived, batch);
+            }
+        }
+        self.batch = best.1;
+        Ok(())
+    }
+
+    fn search(&mut self, seconds: f64) -> anyhow::Result<Found> {
+        let found = highest(self.known, |rate| self.send(rate, seconds))?;
+        found.context("events are lost at any rate: this machine is too busy to measure")
+    }
+}
+
+impl Measure for Source {
+    fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
+        let seconds = effort.seconds * TRIAL;
+        self.choose_batch(seconds)?;
+        let found = self.search(seconds)?;
+        self.known = Some(found.rate);
+        let rate = (!found.unpaced).then_some(found.rate);
+        let (_, [near, far]) = self.busy(|source| source.send(rate, seconds))?;
+        let limit = if found.unpaced { "the sender limits" } else { "the receiving end limits" };
+        Ok(format!("{limit}: cores busy {:.0} % and {:.0} %", near * 100.0, far * 100.0))
+    }
+
+    fn run(&mut self, effort: &Effort) -> anyhow::Result<Work> {
+        let before = self.sent;
+        let found = self.search(effort.seconds * TRIAL)?;
+        self.known = Some(found.rate);
+        let value = match self.figure {
+            Figure::Bytes => found.rate / GIB,
+            Figure::Events => found.rate / self.load.event as f64 / 1e3,
+        };
+        Ok(Work { value, amount: (self.sent - before) as f64 / GIB })
+    }
+}

@@ -1,0 +1,36 @@
+//! What the kernel dropped at a socket.
+#![allow(unsafe_code, reason = "a socket option without a safe wrapper")]
+
+use std::{ffi::c_int, io, net::UdpSocket, os::fd::AsRawFd};
+
+/// Counters of SO_MEMINFO, and which of them is that of drops: SK_MEMINFO_VARS and SK_MEMINFO_DROPS of
+/// `linux/sock_diag.h`.
+const COUNTERS: usize = 9;
+const DROPS: usize = 8;
+
+/// Datagrams that found no place in the receive buffer or had a wrong checksum, since the socket was made; what GRO
+/// merged counts as one. Modulo 2^32.
+pub(crate) fn of(socket: &UdpSocket) -> io::Result<u32> {
+    let mut counters = [0u32; COUNTERS];
+    let mut len = size_of_val(&counters) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `counters`, and the socket is open while it is borrowed.
+    let failed = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            counters.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if failed != 0 as c_int {
+        return Err(io::Error::last_os_error());
+    }
+    if (len as usize) < size_of_val(&counters) {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the kernel counts no drops; Linux 4.12 does",
+        ));
+    }
+    Ok(counters[DROPS])
+}

@@ -1,0 +1,239 @@
+//! A sender that does all as it should: each of its events must come out of the worker, to the byte.
+
+use std::{
+    fs, io,
+    net::UdpSocket,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use ejfat::{
+    segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments, Ticks},
+    wire::LbHeader,
+};
+
+use super::{bystander::NOTHING, case::Latency, ejfat_worker::TIMEOUT};
+
+pub(super) const DATA_ID: u16 = 4321;
+/// An event that is not there by then is lost.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// When one is sent again, where that may be.
+const REPEAT: Duration = Duration::from_millis(TIMEOUT.as_millis() as u64 * 2);
+/// Between rounds, so that the machine is the attacker's and the worker's.
+const PAUSE: Duration = Duration::from_millis(2);
+const LOOK: Duration = Duration::from_micros(300);
+/// Of the events of a round, in turn: one or several segments of either MTU.
+const LENGTHS: [u32; 8] = [1, 100, 30_000, 1437, 8_000, 1436, 120_000, 4097];
+/// Events whose segments go out mixed.
+const AT_ONCE: u64 = 4;
+
+/// What it does, besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Manner {
+    /// Events of this length, one at a time.
+    pub(super) length: Option<u32>,
+    /// Sends an event that does not arrive again, under another name: the kernel may have no room for it.
+    pub(super) repeats: bool,
+    /// Others write events of the same names.
+    pub(super) shares_names: bool,
+    /// Number of its first event.
+    pub(super) first: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Honest {
+    log: Arc<Mutex<Log>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    rounds: Vec<Duration>,
+    delivered: u64,
+    repeats: u64,
+    failures: Vec<String>,
+}
+
+/// How it fared.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// Of rounds, from the first segment until the last event was there.
+    pub(super) latency: Latency,
+    pub(super) delivered: u64,
+    pub(super) repeats: u64,
+    pub(super) failures: Vec<String>,
+}
+
+impl Honest {
+    pub(super) fn start(socket: UdpSocket, folder: PathBuf, manner: Manner) -> Self {
+        let (log, stop) = (Arc::new(Mutex::new(Log::default())), Arc::new(AtomicBool::new(false)));
+        let mut sender = Sender { socket, folder, manner, ticks: Ticks::default(), log: log.clone() };
+        let its_stop = stop.clone();
+        let thread = thread::spawn(move || {
+            let mut next = manner.first;
+            while !its_stop.load(Ordering::Relaxed) {
+                match sender.round(next) {
+                    Ok(events) => next += events,
+                    Err(why) => return lock(&sender.log).failures.push(format!("the honest sender: {why}")),
+                }
+                thread::sleep(PAUSE);
+            }
+        });
+        Self { log, stop, thread: Some(thread) }
+    }
+
+    /// Waits for so many more rounds. [`Self::end`] tells why there are not.
+    pub(super) fn rounds(&self, more: usize) -> Result<(), String> {
+        let wanted = lock(&self.log).rounds.len() + more;
+        let begin = Instant::now();
+        while lock(&self.log).rounds.len() < wanted {
+            if begin.elapsed() > PATIENCE * 2 || !lock(&self.log).failures.is_empty() {
+                return Err("honest events did not come through".into());
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// The first number of the round it is at.
+    pub(super) fn next(&self) -> u64 {
+        lock(&self.log).delivered
+    }
+
+    pub(super) fn is_working(&self) -> bool {
+        lock(&self.log).failures.is_empty()
+    }
+
+    pub(super) fn end(mut self) -> Outcome {
+        self.join();
+        let mut log = std::mem::take(&mut *lock(&self.log));
+        log.rounds.sort_unstable();
+        let at = |percent: usize| log.rounds.get(log.rounds.len() * percent / 100).copied();
+        let latency = Latency {
+            calls: log.rounds.len(),
+            p50: at(50).unwrap_or_default(),
+            p99: at(99).unwrap_or(NOTHING),
+        };
+        Outcome { latency, delivered: log.delivered, repeats: log.repeats, failures: log.failures }
+    }
+
+    fn join(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been reported by its hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Honest {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+struct Sender {
+    socket: UdpSocket,
+    folder: PathBuf,
+    manner: Manner,
+    ticks: Ticks,
+    log: Arc<Mutex<Log>>,
+}
+
+impl Sender {
+    /// The number of events that were sent and came out.
+    fn round(&mut self, first: u64) -> Result<u64, String> {
+        let count = if self.manner.length.is_some() { 1 } else { AT_ONCE };
+        let events: Vec<_> = (first..first + count).map(|number| (number, self.event(number))).collect();
+        let begin = Instant::now();
+        let cut = events.iter().map(|(number, bytes)| self.cut(*number, bytes));
+        let cut = cut.collect::<Result<Vec<_>, String>>()?;
+        for at in 0..cut.iter().map(Vec::len).max().unwrap_or(0) {
+            cut.iter().filter_map(|segments| segments.get(at)).try_for_each(|segment| self.send(segment))?;
+        }
+        for (number, bytes) in &events {
+            self.await_event(*number, bytes)?;
+        }
+        let mut log = lock(&self.log);
+        log.rounds.push(begin.elapsed());
+        log.delivered += count;
+        Ok(count)
+    }
+
+    fn event(&self, number: u64) -> Vec<u8> {
+        let length = self.manner.length.unwrap_or(LENGTHS[(number % LENGTHS.len() as u64) as usize]);
+        let byte =
+            |at: u32| (u64::from(at).wrapping_mul(2_654_435_761).wrapping_add(number * 40_503) >> 13) as u8;
+        (0..length).map(byte).collect()
+    }
+
+    /// Segments of either MTU, with the load balancer's header of either version or none.
+    fn cut(&mut self, number: u64, bytes: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        let version = if number.is_multiple_of(2) { LbVersion::V2 } else { LbVersion::V3 };
+        let plain = number % 3 == 2;
+        let mtu = if self.manner.length.is_some() || number % 5 == 1 { 9000 } else { 1500 };
+        let size = SegmentSize::of_mtu(mtu, IpVersion::V6).map_err(|e| e.to_string())?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let tick = self.ticks.next(now.as_micros() as u64);
+        let name = EventName { tick, event: number, data_id: DATA_ID, entropy: 0 };
+        let segments = Segments::new(version, size, name, bytes.len() as u64).map_err(|e| e.to_string())?;
+        let headers = if plain { LbHeader::LEN.. } else { 0.. };
+        Ok(segments.map(|it| [&it.headers[headers.clone()], &bytes[it.payload]].concat()).collect())
+    }
+
+    fn send(&self, segment: &[u8]) -> Result<(), String> {
+        self.socket.send(segment).map(drop).map_err(|e| format!("cannot send: {e}"))
+    }
+
+    /// Looks for the event's file, and takes it away.
+    fn await_event(&mut self, number: u64, bytes: &[u8]) -> Result<(), String> {
+        let begin = Instant::now();
+        let mut names = vec![number];
+        while begin.elapsed() < PATIENCE {
+            for &name in &names {
+                if found(&self.folder, name, bytes, self.manner.shares_names)? {
+                    return Ok(());
+                }
+            }
+            if self.manner.repeats && begin.elapsed() > REPEAT * names.len() as u32 {
+                let name = number | (names.len() as u64) << 32;
+                names.push(name);
+                lock(&self.log).repeats += 1;
+                self.cut(name, bytes)?.iter().try_for_each(|segment| self.send(segment))?;
+            }
+            thread::sleep(LOOK);
+        }
+        Err(format!("event {number} of {} bytes did not come out", bytes.len()))
+    }
+}
+
+/// Whether the event is there. One that is not what was sent is an error, unless others may have used its name.
+fn found(folder: &Path, number: u64, bytes: &[u8], shares_names: bool) -> Result<bool, String> {
+    let name = format!("{DATA_ID}-{number}");
+    for n in 1.. {
+        let path = folder.join(if n == 1 { name.clone() } else { format!("{name}.{n}") });
+        match fs::read(&path) {
+            Ok(found) if found == bytes => {
+                return fs::remove_file(&path).map(|()| true).map_err(|e| format!("{}: {e}", path.display()));
+            }
+            Ok(_) if shares_names => {}
+            Ok(found) => {
+                return Err(format!("event {number} came out with {} other bytes", found.len()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        }
+    }
+    Ok(false)
+}
