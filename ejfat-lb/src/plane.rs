@@ -106,13 +106,13 @@ impl Plane {
                 tick
             }
             When::Now => {
-                balancer.force(tables, newest_set)?;
+                balancer.replace(tables);
                 newest_set
             }
             When::Next => match balancer.newest_tick().filter(|&newest| newest >= newest_set) {
                 // Nobody met the newest ones, so these can take their place.
                 None => {
-                    balancer.force(tables, newest_set)?;
+                    balancer.replace(tables);
                     newest_set
                 }
                 Some(newest) => {

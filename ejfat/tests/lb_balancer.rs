@@ -112,6 +112,17 @@ fn the_operator_can_force_tables() {
 }
 
 #[test]
+fn the_newest_tables_can_be_replaced() {
+    let mut balancer = Balancer::new(tables(&[0]), 1);
+    balancer.stage(tables(&[1]), 100).unwrap();
+    route(&mut balancer, 150);
+    balancer.replace(tables(&[2]));
+    assert_eq!([99, 100, 151].map(|tick| route(&mut balancer, tick)), [0, 2, 2]);
+    assert_eq!(balancer.newest_tick(), Some(151), "what was routed stays known");
+    assert_eq!(balancer.members()[&(lb(LB), 2)].packets, 2);
+}
+
+#[test]
 fn no_update_splits_an_event() {
     for seed in 0..seeds() {
         let random = &mut Random::new(seed, 0);

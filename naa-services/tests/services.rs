@@ -111,9 +111,12 @@ fn requests_that_are_none_are_refused() {
     assert_eq!(plane.sets(), before);
 }
 
+/// Its number and bytes.
+type Delivered = (u64, Vec<u8>);
+
 /// What a subscriber would have.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<(u64, Vec<u8>)>>>);
+struct Kept(Arc<Mutex<Vec<Delivered>>>);
 
 impl Sink for Kept {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
@@ -146,7 +149,9 @@ fn reassembly_runs_beside_the_functions() {
     let (server, device) = serve([naa_services::reassembly_counters(service.clone())]);
     let mut sender = Sender::new(SenderConfig::new(service.addresses()[0])).unwrap();
     let events: Vec<_> = (0..5u64).map(|n| (n, vec![n as u8; 1 + n as usize * 3000])).collect();
-    events.iter().for_each(|(n, bytes)| drop(sender.send(*n, 0, bytes).unwrap()));
+    for (n, bytes) in &events {
+        sender.send(*n, 0, bytes).unwrap();
+    }
     until(|| (kept.0.lock().unwrap().len() == events.len()).then_some(()));
     assert_eq!(*kept.0.lock().unwrap(), events);
 

@@ -4,7 +4,7 @@ mod common;
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufReader, Read as _, Write as _},
     net::TcpStream,
     process::{Child, ChildStdout, Stdio},
 };

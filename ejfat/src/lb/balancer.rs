@@ -89,12 +89,24 @@ impl Balancer {
     fn push(&mut self, from: u64, tables: Arc<Tables>) -> Result<(), StageError> {
         let set = Set { from, tables, places: Vec::new() };
         self.sets.try_push(set).map_err(|_| StageError::Full)?;
+        self.find_places();
+        Ok(())
+    }
+
+    /// Puts tables in the place of the newest ones, whatever was routed by those: events on their way may be split.
+    pub fn replace(&mut self, tables: Arc<Tables>) {
+        if let Some(newest) = self.sets.last_mut() {
+            newest.tables = tables;
+        }
+        self.find_places();
+    }
+
+    fn find_places(&mut self) {
         let all: Vec<_> = self.sets.iter().map(|set| &set.tables).collect();
         let places = self.tally.places(&all);
         for (set, places) in self.sets.iter_mut().zip(places) {
             set.places = places;
         }
-        Ok(())
     }
 
     /// Drops sets that only ticks below this one would meet, and returns their number. Packets that come even later

@@ -13,7 +13,7 @@ use super::{
     chunks::{Cell, Chain, Chunks},
 };
 
-const INTERVALS: usize = 16;
+const INTERVALS: usize = 24;
 /// Shorter segments than any MTU makes get no cells: a few could take all blocks there are.
 const LEAST_STRIDE: u32 = 256;
 
@@ -23,8 +23,6 @@ pub(super) struct Cover {
     intervals: ArrayVec<(u32, u32), INTERVALS>,
     /// Bytes of a cell; 0 if no segment gave one.
     stride: u32,
-    /// 2^64 divided by the stride, rounded up.
-    reciprocal: u64,
     received: u32,
     cells: Chain,
 }
@@ -40,7 +38,7 @@ pub(super) struct Gap {
 
 impl Cover {
     pub(super) fn new(slot: u32) -> Self {
-        Self { intervals: ArrayVec::new(), stride: 0, reciprocal: 0, received: 0, cells: Chain::new(slot) }
+        Self { intervals: ArrayVec::new(), stride: 0, received: 0, cells: Chain::new(slot) }
     }
 
     #[inline]
@@ -85,7 +83,6 @@ impl Cover {
         let len = bytes.end - bytes.start;
         if self.stride == 0 && len >= LEAST_STRIDE && bytes.end != length && bytes.start.is_multiple_of(len) {
             self.stride = len;
-            self.reciprocal = u64::MAX / u64::from(len) + 1;
         }
         if !self.merge(gap.interval, &bytes) {
             self.put(&bytes, gap, length, chunks)?;
@@ -105,7 +102,7 @@ impl Cover {
         if self.cells.is_empty() {
             return Ok(None);
         }
-        let first = self.cell_of(bytes.start);
+        let first = bytes.start / self.stride;
         let begin = first * self.stride;
         if bytes.end - begin <= self.stride {
             let cell = chunks.cell(&mut self.cells, first);
@@ -158,15 +155,6 @@ impl Cover {
         self.intervals.try_insert(at, new).map_err(|_| full)
     }
 
-    /// A byte divided by the stride, of which there is one. Faster than to divide, and exact for 32 bits.
-    ///
-    /// # Source
-    /// Lemire, Kaser, Kurz: Faster remainder by direct computation (2019), theorem 1.
-    #[inline]
-    fn cell_of(&self, byte: u32) -> u32 {
-        ((u128::from(self.reciprocal) * u128::from(byte)) >> 64) as u32
-    }
-
     /// Whether bytes make up whole cells.
     fn is_regular(&self, bytes: &Range<u32>, length: u32) -> bool {
         let on_stride = |byte: u32| byte.is_multiple_of(self.stride);
@@ -184,27 +172,5 @@ impl Cover {
             start < end
         });
         self.intervals = intervals;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cells_are_found_without_division() {
-        let random = &mut simnet::Random::new(1, 0);
-        for _ in 0..200_000 {
-            let stride = random.range(u64::from(LEAST_STRIDE)..=u64::from(u32::MAX)) as u32;
-            let stride = stride >> random.below(u64::from(stride.ilog2() - LEAST_STRIDE.ilog2()) + 1);
-            let cover = Cover { stride, reciprocal: u64::MAX / u64::from(stride) + 1, ..Cover::new(0) };
-            let cell = random.below(u64::from(u32::MAX / stride) + 1) as u32;
-            let first = cell * stride;
-            for byte in
-                [first, first.saturating_sub(1), first.saturating_add(stride - 1), random.next_u64() as u32]
-            {
-                assert_eq!(cover.cell_of(byte), byte / stride, "{byte} / {stride}");
-            }
-        }
     }
 }

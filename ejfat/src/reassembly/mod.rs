@@ -256,7 +256,7 @@ impl Reassembler {
         let victim = if own {
             self.slots.stalest_of(key.source.at)
         } else if self.slots.open_events() >= self.config.max_open {
-            self.slots.stalest_of(self.sources.with_most_open())
+            self.slots.stalest_of(self.sources.with_most_open(self.slots.open_events()))
         } else {
             None
         };

@@ -50,6 +50,8 @@ pub(super) struct Slots {
     /// By the segment accepted last, for each source.
     stale_of: Vec<List>,
     links_of: Links,
+    /// Memory of each source's open events.
+    memory_of: Vec<u64>,
     open: u32,
     memory: u64,
     most_memory: u64,
@@ -87,6 +89,7 @@ impl Slots {
             links_old: Links::new(config.slots),
             stale_of: vec![List::default(); config.max_sources as usize + 1],
             links_of: Links::new(config.slots),
+            memory_of: vec![0; config.max_sources as usize + 1],
             open: 0,
             memory: 0,
             most_memory: config.memory,
@@ -186,9 +189,12 @@ impl Slots {
         (self.memory - before + after).saturating_sub(self.most_memory)
     }
 
-    /// The open event with most memory, and of those with equal memory the one without news for longest.
+    /// Of the source with most memory the open event with most, and of those with equal memory the one without news for
+    /// longest.
     pub(super) fn largest(&self) -> Option<u32> {
-        let open = (0u32..).zip(&self.slots).filter(|(_, slot)| slot.state == State::Open);
+        let (source, _) = self.memory_of.iter().enumerate().max_by_key(|(_, memory)| **memory)?;
+        let its = |slot: &Slot| slot.state == State::Open && slot.key.source.at as usize == source;
+        let open = (0u32..).zip(&self.slots).filter(|(_, slot)| its(slot));
         open.max_by_key(|(_, slot)| (slot.memory, Reverse(slot.touched))).map(|(at, _)| at)
     }
 
@@ -235,6 +241,7 @@ impl Slots {
         let slot = &mut self.slots[at as usize];
         slot.cover.add(part, gap, length, chunks)?;
         self.memory += memory - before;
+        self.memory_of[slot.key.source.at as usize] += memory - before;
         slot.memory = memory;
         slot.touched = now;
         let (complete, source) = (slot.cover.received() == length, slot.key.source.at);
@@ -269,6 +276,7 @@ impl Slots {
     }
 
     fn unlist(&mut self, at: u32, source: u32) {
+        self.memory_of[source as usize] -= self.at(at).memory;
         self.links.remove(&mut self.stale, at);
         self.links_old.remove(&mut self.old, at);
         self.links_of.remove(&mut self.stale_of[source as usize], at);
@@ -284,10 +292,10 @@ impl Slots {
     pub(super) fn close(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
         let (state, key) = (mem::replace(&mut slot.state, State::Free), slot.key);
-        self.memory -= mem::take(&mut slot.memory);
         if state == State::Open {
             self.unlist(at, key.source.at);
         }
+        self.memory -= mem::take(&mut self.slots[at as usize].memory);
         self.index.remove(&key);
         self.free.push(at);
     }

@@ -183,16 +183,21 @@ impl Sources {
     pub(super) fn closed(&mut self, source: SourceId, complete: bool) {
         let seat = &mut self.seats[source.at as usize];
         seat.open -= 1;
-        seat.proven |= complete;
+        // The first is that of many.
+        seat.proven |= complete && source.at != 0;
     }
 
     pub(super) fn open_events(&self, source: SourceId) -> u32 {
         self.seats[source.at as usize].open
     }
 
-    pub(super) fn with_most_open(&self) -> u32 {
-        let open = self.seats.iter().map(|seat| seat.open);
-        open.enumerate().max_by_key(|&(_, open)| open).map_or(0, |(at, _)| at as u32)
+    /// Who makes room for another event: the sender with most open ones, of those that never got one through as long as
+    /// these have more than half of all.
+    pub(super) fn with_most_open(&self, all: u32) -> u32 {
+        let of_unproven: u32 = self.seats.iter().filter(|seat| !seat.proven).map(|seat| seat.open).sum();
+        let unproven_only = of_unproven > all / 2;
+        let seats = self.seats.iter().enumerate().filter(|(_, seat)| !(unproven_only && seat.proven));
+        seats.max_by_key(|(_, seat)| seat.open).map_or(0, |(at, _)| at as u32)
     }
 
     pub(super) fn total(&self) -> &Counters {

@@ -119,7 +119,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     while !stopped.load(Ordering::Relaxed) && !done(delivered) && end.is_none_or(|end| begin.elapsed() < end)
     {
         let deliver = |event: Event<'_>| {
-            if problem.is_none() && !done(delivered) {
+            if problem.is_none() && !done(delivered) && !stopped.load(Ordering::Relaxed) {
                 problem = sink.event(&event).err();
                 delivered += 1;
             }

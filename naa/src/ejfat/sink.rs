@@ -34,16 +34,26 @@ impl Sink for Folder {
     fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
         let name = name(event);
         let partial = self.0.join(format!(".{name}.part"));
-        let mut path = self.0.join(&name);
-        for n in 2.. {
-            if !path.exists() {
-                break;
-            }
-            path = self.0.join(format!("{name}.{n}"));
-        }
+        let path = self.0.join(free(&self.0, &name));
         let written = fs::write(&partial, event.bytes).and_then(|()| fs::rename(&partial, &path));
         written.with_context(|| format!("cannot write {}", path.display()))
     }
+}
+
+/// A name that no file has. Many events may have one name: their files are not counted one by one.
+fn free(folder: &Path, name: &str) -> String {
+    let numbered = |n: u64| if n == 1 { name.to_owned() } else { format!("{name}.{n}") };
+    let taken = |n: u64| folder.join(numbered(n)).exists();
+    let mut above = 1;
+    while taken(above) {
+        above *= 2;
+    }
+    let mut below = above / 2;
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if taken(middle) { below = middle } else { above = middle }
+    }
+    numbered(above)
 }
 
 /// One behind the other.

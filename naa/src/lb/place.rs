@@ -49,7 +49,7 @@ pub(super) struct Access {
 }
 
 enum Far {
-    Grpc(Client),
+    Grpc(Box<Client>),
     Mrsp(LbTables),
 }
 
@@ -60,7 +60,7 @@ impl Access {
                 "{} is a file; write grpc://ADDR:PORT or mrsp://ADDR[:PORT]",
                 path.display()
             ))),
-            Place::Grpc(address) => Ok(Far::Grpc(Client::connect(address, self.token.as_deref())?)),
+            Place::Grpc(address) => Ok(Far::Grpc(Box::new(Client::connect(address, self.token.as_deref())?))),
             Place::Mrsp(server) => {
                 let server = server.resolve()?;
                 Ok(Far::Mrsp(LbTables::new(Device::towards_with(server, self.provider.choice()?)?, server)))

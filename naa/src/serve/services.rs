@@ -11,6 +11,7 @@ use naa_services::{Reassembly, Sink, SinkError};
 use crate::ejfat::{sink, values};
 
 #[derive(Clone, Debug, clap::Args)]
+#[group(id = "service_options")]
 pub(super) struct Args {
     /// Reassemble EJFAT's events that come to this address; port 19522 unless told. Function 72 tells the counters
     #[arg(long, value_name = "ADDR[:PORT]", requires = "events")]

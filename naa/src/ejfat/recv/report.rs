@@ -21,6 +21,11 @@ pub(super) fn report(args: &Args, receiver: &Receiver, delivered: u64, time: Dur
         .sources()
         .flat_map(|source| source.streams().map(|s| s.missing).collect::<Vec<_>>())
         .sum();
+    let senders = reassembler.sources().map(|source| {
+        let missing: u64 = source.streams().map(|stream| stream.missing).sum();
+        serde_json::json!({ "address": source.address, "missing": args.consecutive.then_some(missing) })
+    });
+    let senders: Vec<_> = senders.collect();
     let dropped = Cause::ALL.map(|cause| (cause.name(), counters.dropped(cause)));
     if args.json && !args.stdout {
         let dropped: serde_json::Map<_, _> =
@@ -37,6 +42,7 @@ pub(super) fn report(args: &Args, receiver: &Receiver, delivered: u64, time: Dur
             "open": reassembler.open_events(),
             "kernel_drops": receiver.kernel_drops()?,
             "missing": args.consecutive.then_some(missing),
+            "senders": senders,
             "dropped": dropped,
         });
         return Ok(show::line(&report.to_string())?);

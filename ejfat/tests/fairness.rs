@@ -1,0 +1,83 @@
+//! Who makes room: never a sender that takes less than its share.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ejfat::{
+    Time,
+    reassembly::{Cause, Config, Place, Reassembler},
+    wire::ReHeader,
+};
+
+const NOW: Time = Time(1);
+const HONEST: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+
+fn segment(event: u64, offset: u32, length: u32, payload: &[u8]) -> Vec<u8> {
+    [&ReHeader { data_id: 1, offset, length, event }.encode()[..], payload].concat()
+}
+
+fn attacker(n: u8) -> Option<IpAddr> {
+    Some(IpAddr::from([10, 0, 1, n]))
+}
+
+fn known(reassembler: &mut Reassembler, from: Option<IpAddr>) {
+    let place = reassembler.handle(NOW, from, &segment(u64::MAX, 0, 1, &[1])).unwrap();
+    assert!(reassembler.release(place.id));
+}
+
+/// Four events of the honest sender at once, segments mixed, attackers' between them. How many come out.
+fn four_at_once(reassembler: &mut Reassembler, mut between: impl FnMut(&mut Reassembler)) -> usize {
+    let mut complete = 0;
+    for part in 0..4 {
+        for event in 0..4 {
+            between(reassembler);
+            let placed: Result<Place, Cause> =
+                reassembler.handle(NOW, HONEST, &segment(event, part * 100, 400, &[1; 100]));
+            complete +=
+                usize::from(placed.is_ok_and(|place| place.complete && reassembler.release(place.id)));
+        }
+    }
+    complete
+}
+
+#[test]
+fn many_senders_with_fewer_open_events_each_do_not_displace_a_proven_one() {
+    let config =
+        Config { slots: 64, max_open: 32, max_open_per_source: 16, max_sources: 64, ..Config::default() };
+    let mut reassembler = Reassembler::new(config).unwrap();
+    known(&mut reassembler, HONEST);
+    let mut n = 0u64;
+    // Each has at most three open events: the honest sender, with four, has most.
+    let complete = four_at_once(&mut reassembler, |reassembler| {
+        for _ in 0..12 {
+            let _ = reassembler.handle(NOW, attacker((n / 3 % 40) as u8), &segment(n, 0, 1000, &[6; 8]));
+            n += 1;
+        }
+    });
+    assert_eq!(complete, 4);
+}
+
+#[test]
+fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
+    // The attacker may have 64 open events: 32 pages of each are all the memory there is.
+    let memory = 64 * 32 * 4096;
+    let config = Config { slots: 256, max_open: 128, max_open_per_source: 64, memory, ..Config::default() };
+    let mut reassembler = Reassembler::new(config).unwrap();
+    known(&mut reassembler, HONEST);
+    for page in 0..40 {
+        for event in 0..64 {
+            let _ = reassembler.handle(NOW, attacker(0), &segment(event, page * 4096, 1 << 20, &[6; 256]));
+        }
+    }
+    // An event of 64 pages: twice as large as each of the attacker's, and a thirty-second of what the attacker has.
+    let mut complete = false;
+    for page in 0..64u32 {
+        let placed = reassembler.handle(NOW, HONEST, &segment(7, page * 4096, 64 * 4096, &[1; 4096]));
+        complete |= placed.is_ok_and(|place| place.complete);
+        let _ = reassembler.handle(
+            NOW,
+            attacker(0),
+            &segment(u64::from(page) % 64, (41 + page) * 4096, 1 << 20, &[6; 256]),
+        );
+    }
+    assert!(complete);
+}
