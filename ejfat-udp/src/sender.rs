@@ -34,12 +34,14 @@ pub struct SenderConfig {
     pub buffer: Option<usize>,
     /// Bits per second on the wire, IP header and all; `None`: as fast as it goes.
     pub rate: Option<f64>,
+    /// An event's number is its tick, whatever [`Sender::send`] is told.
+    pub ticks_as_events: bool,
 }
 
 impl SenderConfig {
     pub fn new(to: SocketAddr) -> Self {
         let (mtu, version) = (1500, LbVersion::V2);
-        Self { to, mtu, version, data_id: 0, sockets: 4, buffer: None, rate: None }
+        Self { to, mtu, version, data_id: 0, sockets: 4, buffer: None, rate: None, ticks_as_events: false }
     }
 }
 
@@ -99,6 +101,7 @@ impl Sender {
     /// pace or the socket wants. Returns the tick.
     pub fn send(&mut self, event: u64, entropy: u16, bytes: &[u8]) -> Result<u64, Error> {
         let tick = self.ticks.next(unix().as_micros() as u64);
+        let event = if self.config.ticks_as_events { tick } else { event };
         let name = EventName { tick, event, data_id: self.config.data_id, entropy };
         let segments = Segments::new(self.config.version, self.size, name, bytes.len() as u64)?;
         let packet = LbHeader::LEN + ReHeader::LEN + usize::from(self.size.bytes());

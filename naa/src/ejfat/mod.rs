@@ -8,7 +8,6 @@ mod recv;
 mod replay;
 mod send;
 pub(crate) mod sink;
-mod stamped;
 pub(crate) mod tell;
 pub(crate) mod values;
 

@@ -18,7 +18,6 @@ use ejfat::{
 use ejfat_udp::{Sender, SenderConfig, SyncSender};
 
 use super::{
-    stamped::StampedSender,
     tell::Line,
     values::{address, gigabits, size},
 };
@@ -101,15 +100,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What was sent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sent {
-    pub(super) events: u64,
-    pub(super) segments: u64,
-    /// Payload.
-    pub(super) bytes: u64,
-}
-
 #[derive(Debug, serde::Serialize)]
 struct Report {
     to: SocketAddr,
@@ -140,43 +130,11 @@ fn destination(args: &Args, v6: bool) -> anyhow::Result<(SocketAddr, Vec<SocketA
     Ok((to, uri.sync))
 }
 
-enum Out {
-    Numbered { sender: Sender, next: u64 },
-    Stamped(StampedSender),
-}
-
-impl Out {
-    fn send(&mut self, entropy: u16, bytes: &[u8]) -> anyhow::Result<()> {
-        match self {
-            Self::Numbered { sender, next } => {
-                sender.send(*next, entropy, bytes).with_context(|| format!("event {next}"))?;
-                *next = next.wrapping_add(1);
-                Ok(())
-            }
-            Self::Stamped(sender) => sender.send(entropy, bytes),
-        }
-    }
-
-    fn sent(&self) -> Sent {
-        match self {
-            Self::Numbered { sender, .. } => {
-                let sent = sender.sent();
-                Sent { events: sent.events, segments: sent.segments, bytes: sent.bytes }
-            }
-            Self::Stamped(sender) => sender.sent(),
-        }
-    }
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let settings = Settings::of(args)?;
     let (to, sync) = destination(args, settings.v6)?;
     let config = SenderConfig { to, data_id: args.data_id, ..settings.config };
-    let mut out = if settings.ticks_as_events {
-        Out::Stamped(StampedSender::new(config)?)
-    } else {
-        Out::Numbered { sender: Sender::new(config)?, next: settings.first }
-    };
+    let mut out = Sender::new(config)?;
     let sync = if settings.control_plane { sync_senders(&sync, args.source_id)? } else { Vec::new() };
     if !sync.is_empty() {
         let keep = move || keep_in_sync(&sync, settings.sync_period);
@@ -185,10 +143,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut line = Line::new(args.json);
     let begin = Instant::now();
-    let mut turn = settings.first;
+    let mut next = settings.first;
     let mut send = |bytes: &[u8]| -> anyhow::Result<()> {
-        out.send(entropy(turn), bytes)?;
-        turn = turn.wrapping_add(1);
+        out.send(next, entropy(next), bytes).with_context(|| format!("event {next}"))?;
+        next = next.wrapping_add(1);
         let sent = out.sent();
         line.tell(|| format!("{} events, {}", sent.events, show::rate(sent.bytes, begin.elapsed())));
         Ok(())

@@ -19,7 +19,6 @@ pub(super) struct Settings {
     pub(super) sync_period: Duration,
     pub(super) v6: bool,
     pub(super) first: u64,
-    pub(super) ticks_as_events: bool,
 }
 
 impl Settings {
@@ -44,6 +43,8 @@ impl Settings {
             sockets: args.sockets.or(sockets).map_or(usual.sockets, usize::from),
             buffer: args.buffer.or(buffer).map(|bytes| bytes as usize),
             rate: (rate > 0.0).then_some(rate * 1e9),
+            // A number on the command line is stronger than ticks in the file.
+            ticks_as_events: args.ticks_as_events.or(ticks.filter(|_| args.first.is_none())).unwrap_or(false),
             ..usual
         };
         Ok(Self {
@@ -53,8 +54,6 @@ impl Settings {
             sync_period: Duration::from_millis(args.sync_period.or(sync_period).unwrap_or(1000)),
             v6: args.v6.or(v6).unwrap_or(false),
             first: args.first.unwrap_or(0),
-            // A number on the command line is stronger than ticks in the file.
-            ticks_as_events: args.ticks_as_events.or(ticks.filter(|_| args.first.is_none())).unwrap_or(false),
         })
     }
 }
