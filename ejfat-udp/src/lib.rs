@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Protocol decisions are those of the pure crate `ejfat`; here are sockets, clocks and memory. Nothing allocates per
-//! packet, and who waits sleeps.
+//! packet, and who waits sleeps, though a receiver looks for more for 20 µs after something came.
 //!
 //! A received byte is copied twice: by the kernel from its socket buffer to ours, and by [`Arena::place`] from there to
 //! its event. The second is the one user-space copy: the reassembler decides by shared references and has no place for

@@ -2,7 +2,7 @@
 
 use std::{
     cell::Cell,
-    fmt, io,
+    fmt, hint, io,
     io::IoSliceMut,
     net::{IpAddr, SocketAddr, UdpSocket},
     time::{Duration, Instant},
@@ -26,6 +26,8 @@ use crate::{Arena, Error, drops, socket};
 const BUFFER: usize = 1 << 16;
 /// Batches of one socket before the others have their turn.
 const TURNS: usize = 16;
+/// So long it looks for more after something came, before it sleeps: to sleep and to be woken costs both ends more.
+const SPIN: Duration = Duration::from_micros(20);
 
 /// Where to listen, and what to keep.
 #[derive(Clone, Debug)]
@@ -81,6 +83,8 @@ pub struct Receiver {
     buffers: Vec<u8>,
     metas: [RecvMeta; BATCH_SIZE],
     began: Instant,
+    /// Something came just now.
+    lively: bool,
 }
 
 impl fmt::Debug for Receiver {
@@ -103,6 +107,7 @@ impl Receiver {
             buffers: vec![0; BUFFER * BATCH_SIZE],
             metas: [RecvMeta::default(); BATCH_SIZE],
             began: Instant::now(),
+            lively: false,
         })
     }
 
@@ -132,7 +137,8 @@ impl Receiver {
         self.ports.iter().map(Port::kernel_drops).sum()
     }
 
-    /// Sleeps until something arrives, an event times out, or `most` passes. What arrived by then is reassembled: each
+    /// Sleeps until something arrives, an event times out, or `most` passes; for an instant it looks for more instead when
+    /// something came the last time. What arrived by then is reassembled: each
     /// complete event goes to `deliver`, and its memory is free again when that returns; each one given up to `lost`.
     pub fn poll(
         &mut self,
@@ -140,21 +146,46 @@ impl Receiver {
         mut deliver: impl FnMut(Event<'_>),
         mut lost: impl FnMut(Incomplete),
     ) -> Result<(), Error> {
-        let now = clock(self.began);
-        let due = self.reassembler.next_timeout().map(|at| Duration::from_nanos(at.0.saturating_sub(now.0)));
-        let ready = self.wait(due.map_or(most, |due| due.min(most)))?;
-        for port in ready {
-            let mut turns = 0;
-            while turns < TURNS && self.receive(port, &mut deliver)? {
-                turns += 1;
+        let mut received = self.lively && self.look(most.min(SPIN), &mut deliver)?;
+        if !received {
+            let now = clock(self.began);
+            let due =
+                self.reassembler.next_timeout().map(|at| Duration::from_nanos(at.0.saturating_sub(now.0)));
+            for port in self.wait(due.map_or(most, |due| due.min(most)))? {
+                received |= self.drain(port, &mut deliver)?;
             }
         }
+        self.lively = received;
         let now = clock(self.began);
         while let Some(incomplete) = self.reassembler.poll_given_up(now) {
             self.arena.release(incomplete.id);
             lost(incomplete);
         }
         Ok(())
+    }
+
+    /// Looks at all ports again and again until there is something, without sleeping. False if nothing came.
+    fn look(&mut self, most: Duration, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
+        let begin = Instant::now();
+        loop {
+            let mut received = false;
+            for port in 0..self.ports.len() {
+                received |= self.drain(port, deliver)?;
+            }
+            if received || begin.elapsed() >= most {
+                return Ok(received);
+            }
+            hint::spin_loop();
+        }
+    }
+
+    /// What a port has, but not for ever. False if it has nothing.
+    fn drain(&mut self, port: usize, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
+        let mut turns = 0;
+        while turns < TURNS && self.receive(port, deliver)? {
+            turns += 1;
+        }
+        Ok(turns > 0)
     }
 
     /// The ports that have something.

@@ -62,7 +62,7 @@ pub(crate) enum Far {
     /// Receives EJFAT's events.
     EventSink(ejfat::Load, ejfat::Sink),
     /// Passes their packets on.
-    EventRelay(ejfat::Load),
+    EventPasser(ejfat::Load, ejfat::By),
 }
 
 impl Far {
@@ -76,7 +76,8 @@ impl Far {
             Self::UdpPing(wait) => udp_ping::serve(wait),
             Self::Rpc => rpc::serve(),
             Self::EventSink(load, sink) => ejfat::serve_sink(load, sink),
-            Self::EventRelay(load) => ejfat::serve_relay(load),
+            Self::EventPasser(load, ejfat::By::Relay) => ejfat::serve_relay(load),
+            Self::EventPasser(_, ejfat::By::Balancer) => ejfat::serve_balancer(),
         }
     }
 
@@ -109,8 +110,8 @@ pub(crate) enum Near {
     Blocked,
     /// The highest rate of EJFAT's events without loss.
     Events(ejfat::Load, ejfat::Figure),
-    /// The same through a relay.
-    EventsThrough(ejfat::Load, ejfat::Figure),
+    /// The same through what passes them on.
+    EventsThrough(ejfat::Load, ejfat::Figure, ejfat::By),
     /// Per cent of a core that the far end takes while it waits for events.
     EventWatch,
     /// MiB that a flood adds to the far end.
@@ -152,7 +153,9 @@ impl Near {
             Self::Connect(bytes) => Box::new(connect::Connecting::new(bytes, towards()?)?),
             Self::Idle(count) => Box::new(idle::Idle::new(count, towards()?)?),
             Self::Events(load, figure) => Box::new(ejfat::Source::connect(load, figure, towards()?)?),
-            Self::EventsThrough(load, figure) => Box::new(ejfat::Source::through(load, figure, towards()?)?),
+            Self::EventsThrough(load, figure, by) => {
+                Box::new(ejfat::Source::through(load, figure, by, towards()?)?)
+            }
             Self::EventWatch => Box::new(ejfat::Watch::connect(towards()?)?),
             Self::EventFlood => Box::new(ejfat::Flood::connect(towards()?)?),
             Self::Engine(what) => Box::new(engine::Engine::new(what)?),

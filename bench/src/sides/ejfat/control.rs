@@ -5,7 +5,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -24,10 +24,8 @@ const SETTLED: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
-    /// Something is sent from now on. Take so many datagrams at once, if that is a choice.
-    Begin {
-        batch: u32,
-    },
+    /// Something is sent from now on. Receive it so, if that is a choice.
+    Begin(Manner),
     /// So many events were sent.
     End {
         events: u64,
@@ -46,6 +44,15 @@ pub(super) struct Told {
     pub(super) resident_kib: f64,
 }
 
+/// How a buffer receives.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Manner {
+    /// Datagrams of one system call.
+    pub(super) batch: u32,
+    /// Looks again and again for a while before it sleeps.
+    pub(super) spin: bool,
+}
+
 /// What whoever receives has come to.
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -53,10 +60,21 @@ pub(super) struct State {
     pub(super) events: AtomicU64,
     /// Incomplete ones.
     pub(super) open: AtomicU32,
-    pub(super) batch: AtomicU32,
+    batch: AtomicU32,
+    spin: AtomicBool,
 }
 
 impl State {
+    pub(super) fn set_manner(&self, manner: Manner) {
+        self.batch.store(manner.batch, Ordering::Relaxed);
+        self.spin.store(manner.spin, Ordering::Relaxed);
+    }
+
+    pub(super) fn manner(&self) -> Manner {
+        let (batch, spin) = (self.batch.load(Ordering::Relaxed), self.spin.load(Ordering::Relaxed));
+        Manner { batch, spin }
+    }
+
     /// Until nothing is open of what was sent before. Gives the events so far.
     pub(super) fn settled(&self) -> u64 {
         let begin = Instant::now();
@@ -110,8 +128,8 @@ fn answer(
     for line in BufReader::new(stream).lines() {
         let mut events = 0;
         match parse(&line?)? {
-            Ask::Begin { batch } => {
-                state.batch.store(batch, Ordering::Relaxed);
+            Ask::Begin(manner) => {
+                state.set_manner(manner);
                 before = state.settled();
             }
             Ask::End { events: sent } => events = state.arrived(before, sent),

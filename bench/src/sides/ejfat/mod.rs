@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! near  Source ─ paced segments ─► far  sink: the receiver of `ejfat-udp`, or a buffer
-//!                                  far  relay ─► near  sink: a buffer
+//!                                  far  relay, or the load balancer's forwarder ─► near  sink: a buffer
 //!       Watch, Flood ────────────► far  sink: the receiver
 //! ```
 //!
 //! The source is the same for all, so that only what receives or relays differs. It asks the far end over TCP what came.
 
 mod control;
+mod forward;
 mod hostile;
 mod relay;
 mod search;
@@ -21,6 +22,7 @@ use ejfat::{
 };
 use serde::{Deserialize, Serialize};
 
+pub(super) use forward::serve as serve_balancer;
 pub(super) use hostile::{Flood, Watch};
 pub(super) use relay::serve as serve_relay;
 pub(super) use sink::serve as serve_sink;
@@ -57,6 +59,11 @@ impl Load {
         self.event + self.segments() * HEADERS
     }
 
+    /// The same behind a load balancer.
+    fn without_lb_headers(self) -> usize {
+        self.datagrams() - self.segments() * LbHeader::LEN
+    }
+
     /// Bytes of an event's packets.
     fn packets(self) -> usize {
         self.datagrams() + self.segments() * OUTER
@@ -72,6 +79,15 @@ pub(crate) enum Sink {
     Bounded,
     /// Takes what comes into one buffer.
     Buffer,
+}
+
+/// What passes segments on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum By {
+    /// As they are, without a lookup.
+    Relay,
+    /// Ours.
+    Balancer,
 }
 
 /// What the figure is.

@@ -18,13 +18,13 @@ use roce_udp::free_loopback;
 
 use super::{
     BUFFER, Load,
-    control::{State, answer_at},
+    control::{Manner, State, answer_at},
     sink::{Batch, DATAGRAM, MOST_BATCH, socket},
 };
 use crate::sides::Running;
 
 /// Merged datagrams at once: more do not make it faster.
-const BATCH: usize = 8;
+const MANNER: Manner = Manner { batch: 8, spin: false };
 
 /// Relays to where it is told, in packets as they came.
 pub(in crate::sides) fn serve(load: Load) -> anyhow::Result<(SocketAddr, Running)> {
@@ -58,7 +58,7 @@ fn relay(from: &UdpSocket, out: &UdpSocket) -> anyhow::Result<()> {
     let mut batch = Batch::new();
     let mut headers = MultiHeaders::preallocate(MOST_BATCH, None);
     loop {
-        let lens = match batch.receive(from, BATCH) {
+        let lens = match batch.receive(from, MANNER) {
             Ok(lens) => lens.to_vec(),
             Err(Errno::EINTR) => continue,
             Err(error) => return Err(error.into()),

@@ -1,13 +1,13 @@
 //! The ends that receive.
 
 use std::{
-    hint::black_box,
+    hint::{self, black_box},
     io::IoSliceMut,
     net::{SocketAddr, UdpSocket},
     os::fd::AsRawFd,
     sync::{Arc, atomic::Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ejfat::reassembly::Config;
@@ -19,12 +19,14 @@ use nix::{
 
 use super::{
     BUFFER, FLOODED_MEMORY, Load, Sink,
-    control::{State, answer_at},
+    control::{Manner, State, answer_at},
 };
 use crate::sides::Running;
 
 /// The longest datagram, merged or not.
 pub(super) const DATAGRAM: usize = 1 << 16;
+/// As long as our devices spin.
+const SPIN: Duration = Duration::from_micros(50);
 /// Datagrams that a system call takes at most.
 pub(super) const MOST_BATCH: usize = 32;
 
@@ -32,7 +34,7 @@ pub(in crate::sides) fn serve(load: Load, sink: Sink) -> anyhow::Result<(SocketA
     let state = Arc::new(State::default());
     let address = answer_at(state.clone(), |_| Ok(()))?;
     match sink {
-        Sink::Buffer => into_buffer(socket(address)?, load, state)?,
+        Sink::Buffer => into_buffer(socket(address)?, load.datagrams(), state)?,
         Sink::Receiver | Sink::Bounded => into_events(address, sink, state)?,
     }
     Ok((address, Box::new(())))
@@ -76,14 +78,13 @@ pub(super) fn socket(at: SocketAddr) -> anyhow::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Counts what comes, and nothing else.
-pub(super) fn into_buffer(socket: UdpSocket, load: Load, state: Arc<State>) -> anyhow::Result<()> {
+/// Counts what comes, and nothing else. So many bytes are an event.
+pub(super) fn into_buffer(socket: UdpSocket, event: usize, state: Arc<State>) -> anyhow::Result<()> {
     thread::Builder::new().name("buffer".into()).spawn(move || {
         let mut batch = Batch::new();
         let mut bytes = 0;
         loop {
-            let most = state.batch.load(Ordering::Relaxed) as usize;
-            match batch.receive(&socket, most) {
+            match batch.receive(&socket, state.manner()) {
                 Ok(lens) => bytes += lens.iter().sum::<usize>() as u64,
                 Err(Errno::EINTR) => {}
                 Err(error) => {
@@ -91,7 +92,7 @@ pub(super) fn into_buffer(socket: UdpSocket, load: Load, state: Arc<State>) -> a
                     return;
                 }
             }
-            state.events.store(bytes / load.datagrams() as u64, Ordering::Relaxed);
+            state.events.store(bytes / event as u64, Ordering::Relaxed);
         }
     })?;
     Ok(())
@@ -110,14 +111,24 @@ impl Batch {
         Self { buffer: vec![0; MOST_BATCH * DATAGRAM], headers, lens: Vec::with_capacity(MOST_BATCH) }
     }
 
-    /// Sleeps until there is something. Gives the length of each datagram; each begins [`DATAGRAM`] behind the other.
-    pub(super) fn receive(&mut self, socket: &UdpSocket, most: usize) -> nix::Result<&[usize]> {
+    /// Waits until there is something. Gives the length of each datagram; each begins [`DATAGRAM`] behind the other.
+    pub(super) fn receive(&mut self, socket: &UdpSocket, manner: Manner) -> nix::Result<&[usize]> {
+        let begin = Instant::now();
+        while manner.spin && begin.elapsed() < SPIN {
+            match self.take(socket, manner, MsgFlags::MSG_DONTWAIT) {
+                Err(Errno::EAGAIN) => hint::spin_loop(),
+                other => return other.map(|()| &self.lens[..]),
+            }
+        }
+        self.take(socket, manner, MsgFlags::MSG_WAITFORONE).map(|()| &self.lens[..])
+    }
+
+    fn take(&mut self, socket: &UdpSocket, manner: Manner, flags: MsgFlags) -> nix::Result<()> {
         self.lens.clear();
-        let parts = self.buffer.chunks_exact_mut(DATAGRAM).take(most.max(1));
+        let parts = self.buffer.chunks_exact_mut(DATAGRAM).take(manner.batch.max(1) as usize);
         let mut slices: Vec<_> = parts.map(|part| [IoSliceMut::new(part)]).collect();
-        let flags = MsgFlags::MSG_WAITFORONE;
         let received = recvmmsg(socket.as_raw_fd(), &mut self.headers, slices.iter_mut(), flags, None)?;
         self.lens.extend(received.map(|message| message.bytes));
-        Ok(&self.lens)
+        Ok(())
     }
 }

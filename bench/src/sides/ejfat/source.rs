@@ -2,7 +2,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -12,8 +12,8 @@ use ejfat_udp::{Sender, SenderConfig};
 use roce_udp::free_loopback;
 
 use super::{
-    Figure, Load,
-    control::{Ask, Control, State},
+    By, Figure, Load,
+    control::{Ask, Control, Manner, State},
     search::{Found, Trial, highest},
     sink,
 };
@@ -25,7 +25,7 @@ use crate::{
 const GIB: f64 = (1u64 << 30) as f64;
 /// A trial takes so much of a repeat.
 const TRIAL: f64 = 0.3;
-/// Datagrams that the buffer takes at once, of which the best is chosen.
+/// Datagrams that the buffer takes at once, spinning or not: the best is chosen.
 const BATCHES: [u32; 4] = [1, 4, 16, 32];
 
 #[derive(Debug)]
@@ -38,37 +38,43 @@ pub(in crate::sides) struct Source {
     back: Option<Arc<State>>,
     bytes: Vec<u8>,
     next: u64,
-    batch: u32,
+    manner: Manner,
     known: Option<f64>,
     sent: u64,
 }
 
-/// CPU seconds of both ends.
-type Cpus = [f64; 2];
-
 impl Source {
     pub(in crate::sides) fn connect(load: Load, figure: Figure, far: SocketAddr) -> anyhow::Result<Self> {
         let control = Control::connect(far)?;
-        let (bytes, batch) = (vec![0x5a; load.event], BATCHES[1]);
-        Ok(Self { load, figure, to: far, control, back: None, bytes, next: 0, batch, known: None, sent: 0 })
+        let (bytes, manner) = (vec![0x5a; load.event], Manner { batch: BATCHES[0], spin: false });
+        Ok(Self { load, figure, to: far, control, back: None, bytes, next: 0, manner, known: None, sent: 0 })
     }
 
-    /// The far end relays.
-    pub(in crate::sides) fn through(load: Load, figure: Figure, far: SocketAddr) -> anyhow::Result<Self> {
+    /// The far end passes on what is sent.
+    pub(in crate::sides) fn through(
+        load: Load,
+        figure: Figure,
+        by: By,
+        far: SocketAddr,
+    ) -> anyhow::Result<Self> {
         let mut source = Self::connect(load, figure, far)?;
+        let event = match by {
+            By::Relay => load.datagrams(),
+            By::Balancer => load.without_lb_headers(),
+        };
         let socket = sink::socket((free_loopback()?, 0).into())?;
         source.control.ask(Ask::To(socket.local_addr()?))?;
         let state = Arc::new(State::default());
-        sink::into_buffer(socket, load, state.clone())?;
+        sink::into_buffer(socket, event, state.clone())?;
         source.back = Some(state);
         Ok(source)
     }
 
     /// Sends for so long.
     fn send(&mut self, rate: Option<f64>, seconds: f64) -> anyhow::Result<Trial> {
-        self.control.ask(Ask::Begin { batch: self.batch })?;
+        self.control.ask(Ask::Begin(self.manner))?;
         let before = self.back.as_ref().map(|state| {
-            state.batch.store(self.batch, Ordering::Relaxed);
+            state.set_manner(self.manner);
             state.settled()
         });
         // On the wire there are headers too.
@@ -95,29 +101,22 @@ impl Source {
         Ok(Trial { rate: rate(events), arrived: rate(arrived), lost: arrived != events })
     }
 
-    fn cpus(&mut self) -> anyhow::Result<Cpus> {
+    /// CPU seconds of both ends.
+    fn cpus(&mut self) -> anyhow::Result<[f64; 2]> {
         Ok([cpu::time()?, self.control.ask(Ask::Look)?.cpu])
     }
 
-    /// The part of a core that each end takes while this is done.
-    fn busy<T>(&mut self, mut work: impl FnMut(&mut Self) -> anyhow::Result<T>) -> anyhow::Result<(T, Cpus)> {
-        let (begin, before) = (Instant::now(), self.cpus()?);
-        let done = work(self)?;
-        let (after, took) = (self.cpus()?, begin.elapsed().as_secs_f64());
-        Ok((done, [0, 1].map(|end| (after[end] - before[end]) / took)))
-    }
-
-    /// The batch with which most arrives.
-    fn choose_batch(&mut self, seconds: f64) -> anyhow::Result<()> {
-        let mut best = (0.0, self.batch);
-        for batch in BATCHES {
-            self.batch = batch;
+    /// How the buffer receives most.
+    fn choose_manner(&mut self, seconds: f64) -> anyhow::Result<()> {
+        let mut best = (0.0, self.manner);
+        for (batch, spin) in BATCHES.into_iter().flat_map(|batch| [(batch, false), (batch, true)]) {
+            self.manner = Manner { batch, spin };
             let Trial { arrived, .. } = self.send(None, seconds)?;
             if arrived > best.0 {
-                best = (arrived, batch);
+                best = (arrived, self.manner);
             }
         }
-        self.batch = best.1;
+        self.manner = best.1;
         Ok(())
     }
 
@@ -130,11 +129,14 @@ impl Source {
 impl Measure for Source {
     fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
         let seconds = effort.seconds * TRIAL;
-        self.choose_batch(seconds)?;
+        self.choose_manner(seconds)?;
         let found = self.search(seconds)?;
         self.known = Some(found.rate);
         let rate = (!found.unpaced).then_some(found.rate);
-        let (_, [near, far]) = self.busy(|source| source.send(rate, seconds))?;
+        let (begin, before) = (Instant::now(), self.cpus()?);
+        self.send(rate, seconds)?;
+        let (after, took) = (self.cpus()?, begin.elapsed().as_secs_f64());
+        let [near, far] = [0, 1].map(|end| (after[end] - before[end]) / took);
         let limit = if found.unpaced { "the sender limits" } else { "the receiving end limits" };
         Ok(format!("{limit}: cores busy {:.0} % and {:.0} %", near * 100.0, far * 100.0))
     }
@@ -148,5 +150,27 @@ impl Measure for Source {
             Figure::Events => found.rate / self.load.event as f64 / 1e3,
         };
         Ok(Work { value, amount: (self.sent - before) as f64 / GIB })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sides::ejfat::{Sink, serve_relay, serve_sink};
+
+    /// Both ends in one process, for a moment, slowly.
+    #[test]
+    fn events_arrive_at_every_end() {
+        let load = Load { event: 100_000, mtu: 9000 };
+        let arrive = |mut source: Source| {
+            let trial = source.send(Some(20e6), 0.05).unwrap();
+            assert!(trial.arrived > 0.0 && trial.arrived <= trial.rate, "{trial:?}");
+        };
+        for sink in [Sink::Receiver, Sink::Buffer] {
+            let (far, _running) = serve_sink(load, sink).unwrap();
+            arrive(Source::connect(load, Figure::Bytes, far).unwrap());
+        }
+        let (far, _running) = serve_relay(load).unwrap();
+        arrive(Source::through(load, Figure::Bytes, far).unwrap());
     }
 }
