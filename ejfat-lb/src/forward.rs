@@ -10,11 +10,12 @@
 mod pass;
 
 use std::{
+    cell::Cell,
     io,
     net::SocketAddr,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -58,20 +59,11 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ForwardError {
     move |source| ForwardError::Io { what, source }
 }
 
-/// What the tables do not count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ForwarderStats {
-    /// Datagrams that found a receive buffer full.
-    pub overflows: u64,
-    /// Datagrams that the system did not send, for example without a route, and those to the forwarder itself.
-    pub refused: u64,
-}
-
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    overflows: AtomicU64,
-    refused: AtomicU64,
+    /// Why a thread ended by itself.
+    ended: Mutex<Option<String>>,
 }
 
 /// Forwards until it is dropped.
@@ -102,6 +94,7 @@ impl Forwarder {
                 own: addresses.clone(),
                 shared: forwarder.shared.clone(),
                 overflows: 0,
+                told: Cell::new(None),
             };
             let thread = std::thread::Builder::new().name("lb".into());
             let thread = thread.spawn(move || lane.run()).map_err(failed("start a thread"))?;
@@ -120,9 +113,9 @@ impl Forwarder {
         self.buffer
     }
 
-    pub fn stats(&self) -> ForwarderStats {
-        let Shared { overflows, refused, .. } = &*self.shared;
-        ForwarderStats { overflows: overflows.load(Relaxed), refused: refused.load(Relaxed) }
+    /// Why it no longer forwards all, if so.
+    pub fn ended(&self) -> Option<String> {
+        self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -147,6 +140,7 @@ struct Lane {
     own: Arc<[SocketAddr]>,
     shared: Arc<Shared>,
     overflows: u32,
+    told: Cell<Option<io::ErrorKind>>,
 }
 
 impl Lane {
@@ -156,7 +150,9 @@ impl Lane {
         let mut tidied = Instant::now();
         while !self.shared.stop.load(Relaxed) {
             if let Err(error) = self.turn(&mut batch, &mut send) {
-                tracing::error!("forwarding at {} ended: {error}", self.port.local_addr());
+                let why = format!("forwarding at {} ended: {error}", self.port.local_addr());
+                tracing::error!("{why}");
+                *self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
                 return;
             }
             if tidied.elapsed() >= TIDY {
@@ -174,7 +170,9 @@ impl Lane {
         }
         let dropped = batch.overflows().wrapping_sub(self.overflows);
         self.overflows = batch.overflows();
-        self.shared.overflows.fetch_add(dropped.into(), Relaxed);
+        if dropped > 0 {
+            self.plane.lost(dropped.into(), 0);
+        }
 
         let (at, own, mut looped) = (self.port.local_addr().ip(), &self.own, 0);
         let (mut balancer, count) = (self.plane.balancer(), &mut looped);
@@ -190,7 +188,7 @@ impl Lane {
         };
         pass::pass(batch, send, route, |send| self.flush(send))?;
         if looped > 0 {
-            self.shared.refused.fetch_add(looped, Relaxed);
+            self.plane.lost(0, looped);
         }
         Ok(())
     }
@@ -200,8 +198,8 @@ impl Lane {
         loop {
             let outcome = send.flush(&self.port)?;
             if outcome.dropped > 0 {
-                self.shared.refused.fetch_add(outcome.dropped as u64, Relaxed);
-                tracing::debug!("{} datagrams were refused: {:?}", outcome.dropped, outcome.error);
+                self.plane.lost(0, outcome.dropped as u64);
+                self.tell_refused(outcome.error.as_ref());
             }
             match outcome.rest {
                 Rest::Empty => return Ok(()),
@@ -209,6 +207,19 @@ impl Lane {
                 Rest::Blocked if self.shared.stop.load(Relaxed) => return Ok(()),
                 Rest::Blocked => drop(wait(&[&self.port], Some(&self.waker), true, Some(TIDY))?),
             }
+        }
+    }
+
+    /// Each kind of error once: there may be one for each packet.
+    fn tell_refused(&self, error: Option<&io::Error>) {
+        let kind = error.map(io::Error::kind);
+        if self.told.replace(kind) != kind
+            && let Some(error) = error
+        {
+            let at = self.port.local_addr();
+            tracing::warn!(
+                "the system does not send what {at} forwards: {error}; look at members' addresses, routes and MTUs"
+            );
         }
     }
 }

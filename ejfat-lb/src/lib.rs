@@ -13,5 +13,5 @@ pub mod message;
 mod plane;
 pub mod requests;
 
-pub use forward::{ForwardError, Forwarder, ForwarderConfig, ForwarderStats};
+pub use forward::{ForwardError, Forwarder, ForwarderConfig};
 pub use plane::{Counters, Plane, TableSet, When};

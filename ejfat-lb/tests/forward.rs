@@ -147,7 +147,7 @@ fn a_member_that_is_the_load_balancer_makes_no_circle() {
     stand.plane.load(rules(own, own, &[own], true), When::Now).unwrap();
     stand.send(&datagram(0, b"round"));
     let begin = Instant::now();
-    while stand.forwarder.stats().refused == 0 {
+    while stand.plane.counters().refused == 0 {
         assert!(begin.elapsed() < Duration::from_secs(10), "it was not refused");
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -81,3 +81,25 @@ fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
     }
     assert!(complete);
 }
+
+#[test]
+fn memory_filled_by_many_made_up_senders_does_not_starve_a_proven_one() {
+    let config = Config { slots: 256, max_open: 200, max_sources: 128, memory: 4 << 20, ..Config::default() };
+    let mut reassembler = Reassembler::new(config).unwrap();
+    known(&mut reassembler, HONEST);
+    let flood = |reassembler: &mut Reassembler, round: u32| {
+        for n in 0..100 {
+            let header = segment(1, round % 256 * 4096, 1 << 20, &[6; 64]);
+            let _ = reassembler.handle(NOW, attacker(n), &header);
+        }
+    };
+    (0..20).for_each(|round| flood(&mut reassembler, round));
+    // Half of all memory, in pages.
+    let mut complete = false;
+    for page in 0..512u32 {
+        let placed = reassembler.handle(NOW, HONEST, &segment(7, page * 4096, 512 * 4096, &[1; 4096]));
+        complete |= placed.is_ok_and(|place| place.complete);
+        flood(&mut reassembler, 20 + page);
+    }
+    assert!(complete);
+}

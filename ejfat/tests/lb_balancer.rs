@@ -69,7 +69,7 @@ fn each_tick_has_its_tables() {
 #[test]
 fn ticks_that_were_routed_keep_their_tables() {
     let mut balancer = Balancer::new(tables(&[0]), 1);
-    assert_eq!(balancer.stage(tables(&[1]), 0), Err(StageError::NotNewer { from: 0, newest: 0 }));
+    assert_eq!(balancer.stage(tables(&[1]), 0), Err(StageError::Taken { from: 0 }));
     route(&mut balancer, 1000);
     route(&mut balancer, 500);
     assert_eq!(balancer.newest_tick(), Some(1000));
@@ -77,7 +77,7 @@ fn ticks_that_were_routed_keep_their_tables() {
     assert_eq!(refused, StageError::Routed { from: 1000, newest: 1000 });
     assert!(refused.to_string().contains("up to 1000"), "{refused}");
     balancer.stage(tables(&[1]), 1001).unwrap();
-    assert_eq!(balancer.stage(tables(&[2]), 1001), Err(StageError::NotNewer { from: 1001, newest: 1001 }));
+    assert_eq!(balancer.stage(tables(&[2]), 1001), Err(StageError::Taken { from: 1001 }));
     assert_eq!((route(&mut balancer, 1000), route(&mut balancer, 1001)), (0, 1));
 }
 
@@ -112,14 +112,44 @@ fn the_operator_can_force_tables() {
 }
 
 #[test]
-fn the_newest_tables_can_be_replaced() {
+fn all_tables_can_be_replaced_at_once() {
     let mut balancer = Balancer::new(tables(&[0]), 1);
     balancer.stage(tables(&[1]), 100).unwrap();
-    route(&mut balancer, 150);
+    route(&mut balancer, 50);
     balancer.replace(tables(&[2]));
-    assert_eq!([99, 100, 151].map(|tick| route(&mut balancer, tick)), [0, 2, 2]);
-    assert_eq!(balancer.newest_tick(), Some(151), "what was routed stays known");
+    assert_eq!([49, 100].map(|tick| route(&mut balancer, tick)), [2, 2]);
+    assert_eq!(balancer.newest_tick(), Some(100), "what was routed stays known");
     assert_eq!(balancer.members()[&(lb(LB), 2)].packets, 2);
+}
+
+#[test]
+fn the_next_tick_comes_before_tables_that_are_staged_ahead() {
+    let mut balancer = Balancer::new(tables(&[0]), 1);
+    balancer.stage(tables(&[1]), 1000).unwrap();
+    assert_eq!(balancer.stage_next(tables(&[2])), Ok(0), "nobody met the first ones");
+    route(&mut balancer, 100);
+    assert_eq!(balancer.stage_next(tables(&[3])), Ok(101));
+    assert_eq!(balancer.stage_next(tables(&[4])), Ok(101), "nobody met the third ones");
+    assert_eq!([100, 101, 999, 1000].map(|tick| route(&mut balancer, tick)), [2, 4, 4, 1]);
+    assert_eq!(balancer.sets().map(|(from, _)| from).collect::<Vec<_>>(), [0, 101, 1000]);
+}
+
+#[test]
+fn a_wrong_tick_is_forgotten() {
+    let mut balancer = Balancer::new(tables(&[0]), 1);
+    route(&mut balancer, 10);
+    route(&mut balancer, u64::MAX);
+    assert!(matches!(balancer.stage_next(tables(&[1])), Err(StageError::Routed { .. })));
+    balancer.age();
+    route(&mut balancer, 11);
+    assert_eq!(balancer.newest_tick(), Some(u64::MAX), "it might not have been wrong");
+    balancer.age();
+    assert_eq!(balancer.stage_next(tables(&[1])), Ok(12));
+    balancer.age();
+    balancer.age();
+    // Nothing is on its way; the tables for what comes next are still those from tick 12 on.
+    assert_eq!((balancer.newest_tick(), balancer.stage_next(tables(&[2]))), (None, Ok(12)));
+    assert_eq!([11, 12].map(|tick| route(&mut balancer, tick)), [0, 2]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use proto::lb::v1;
 
 /// Holds the reply of most services; others tell how much they need.
 const USUAL_REPLY: usize = 64 << 10;
-/// Five sets of all rules there may be stay below it.
+/// As many sets of all rules as there may be stay below it.
 const MOST_REPLY: usize = 64 << 20;
 
 /// Why an accelerator's tables were not read or changed.
@@ -19,7 +19,7 @@ const MOST_REPLY: usize = 64 << 20;
 pub enum HostError {
     #[error(transparent)]
     Session(#[from] Error),
-    #[error("{peer} did not take the request; its log says why")]
+    #[error("{peer} did not take the request; its log says why, with NAA_LOG=info")]
     Refused {
         peer: SocketAddr,
         #[source]
@@ -69,7 +69,10 @@ impl LbTables {
         let reply = match self.call(service, request, USUAL_REPLY)? {
             Ok(reply) => reply,
             Err(needed) => {
-                let needed = usize::try_from(needed).ok().filter(|&needed| needed <= MOST_REPLY);
+                // It may have grown when it is asked for again.
+                let needed =
+                    usize::try_from(needed).ok().map(|needed| needed.saturating_add(needed / 8 + 1024));
+                let needed = needed.filter(|&needed| needed <= MOST_REPLY);
                 let needed = needed.ok_or_else(|| self.unusable("it is too long"))?;
                 self.call(service, request, needed)?.map_err(|_| self.unusable("its length changes"))?
             }

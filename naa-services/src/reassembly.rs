@@ -17,6 +17,9 @@ use ejfat_udp::{Error, Event, Receiver, ReceiverConfig};
 /// Between two looks at whether it should end.
 const TURN: Duration = Duration::from_millis(100);
 
+/// A sink may wait for a reader that reads no more.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Why an event could not be put away.
 pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -105,9 +108,16 @@ impl Reassembly {
 impl Drop for Reassembly {
     fn drop(&mut self) {
         self.state.stop.store(true, Relaxed);
-        if let Some(thread) = self.thread.take() {
+        let Some(thread) = self.thread.take() else { return };
+        let begin = Instant::now();
+        while !thread.is_finished() && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if thread.is_finished() {
             // It does not panic; and if it did, it said so.
             let _ = thread.join();
+        } else {
+            tracing::warn!("whoever takes events holds reassembly up; it is left to end with the process");
         }
     }
 }

@@ -15,7 +15,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Option<u16>>, String> {
     while !rest.is_empty() {
         let (pattern, after) = match rest.strip_prefix('(') {
             Some(inside) => {
-                let (inside, after) = inside.split_once(')').ok_or("a parenthesis is not closed")?;
+                let (inside, after) =
+                    inside.split_once(')').ok_or("a parenthesis is not closed; write (1 2)x256")?;
                 (inside.split_whitespace().map(one).collect::<Result<Vec<_>, _>>()?, after)
             }
             None => {

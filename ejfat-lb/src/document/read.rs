@@ -11,34 +11,31 @@ use super::{Document, DocumentError, Drop, EpochDocument, Ip, Lb, MemberDocument
 
 pub(super) fn rules(document: &Document) -> Result<Rules, DocumentError> {
     let mut rules = Rules::default();
-    for lb in &document.load_balancers {
-        let source = |source| DocumentError::Rule { lb: lb.lb, source };
-        for rule in rules_of(lb)? {
-            rules.insert(rule, false).map_err(source)?;
-        }
-    }
+    document.load_balancers.iter().try_for_each(|lb| add(lb, &mut rules))?;
     Ok(rules)
 }
 
-fn rules_of(of: &Lb) -> Result<Vec<Rule>, DocumentError> {
+/// One by one: the tables' limits end what a short text may claim.
+fn add(of: &Lb, rules: &mut Rules) -> Result<(), DocumentError> {
     let wrong = |source| DocumentError::Rule { lb: of.lb, source };
     let text = |problem| DocumentError::Text { lb: of.lb, problem };
     let lb = LbId::new(of.lb).map_err(wrong)?;
-    let mut rules: Vec<_> = of.addresses.iter().map(|&address| Rule::Destination { address, lb }).collect();
-    rules.extend(of.senders.iter().map(|&address| Rule::Source { lb, address }));
+    let mut put = |rule| rules.insert(rule, false).map_err(wrong);
+    of.addresses.iter().try_for_each(|&address| put(Rule::Destination { address, lb }))?;
+    of.senders.iter().try_for_each(|&address| put(Rule::Source { lb, address }))?;
     for epoch in &of.epochs {
         let what = Epoch { id: epoch.id, slot_bits: epoch.slot_bits, xor: epoch.xor };
         for ticks in &epoch.ticks {
             let ticks = parse_ticks(ticks).map_err(text)?;
-            rules.extend(ticks.into_iter().map(|ticks| Rule::Epoch { lb, ticks, epoch: what }));
+            ticks.into_iter().try_for_each(|ticks| put(Rule::Epoch { lb, ticks, epoch: what }))?;
         }
-        rules.extend(slots(lb, epoch).map_err(text)?);
+        slots(lb, epoch).map_err(text)?.into_iter().try_for_each(&mut put)?;
     }
     for member in &of.members {
         let (ip, what) = parse_member(member).map_err(text)?;
-        rules.push(Rule::Member { lb, ip, id: member.id, member: what });
+        put(Rule::Member { lb, ip, id: member.id, member: what })?;
     }
-    Ok(rules)
+    Ok(())
 }
 
 fn slots(lb: LbId, epoch: &EpochDocument) -> Result<Vec<Rule>, String> {
@@ -78,7 +75,9 @@ fn parse_member(member: &MemberDocument) -> Result<(IpVersion, Member), String> 
     let MemberDocument { port_bits, keep_lb_header, .. } = *member;
     match (member.address, member.drop) {
         (Some(address), None) => {
-            let port = member.port.ok_or_else(|| format!("member {id} has no port"))?;
+            let port = member
+                .port
+                .ok_or_else(|| format!("member {id} has no port; add port: and the first it listens on"))?;
             let mac = member.mac.as_deref().map(parse_mac).transpose()?;
             let ip = match address {
                 IpAddr::V4(_) => IpVersion::V4,

@@ -21,6 +21,8 @@ pub fn of_counters(counters: &Counters) -> v1::GetCountersReply {
         members: members.collect(),
         unaddressed: of_drops(&counters.unaddressed),
         newest_tick: counters.newest_tick,
+        overflows: counters.overflows,
+        refused: counters.refused,
     }
 }
 

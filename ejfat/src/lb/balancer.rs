@@ -18,14 +18,15 @@ use crate::wire::LbHeader;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StageError {
     #[error(
-        "ticks up to {newest} were routed already, so tables from tick {from} on could split events; stage them from a later tick, or force them"
+        "ticks up to {newest} were routed already, so tables from tick {from} on could split events; stage them from a later tick, or force them; if a sender's clock was wrong, that tick is forgotten some seconds after"
     )]
     Routed { from: u64, newest: u64 },
+    #[error("there are tables from tick {from} on already; stage these from another tick, or force them")]
+    Taken { from: u64 },
     #[error(
-        "the newest tables apply from tick {newest} on, so tables from tick {from} on are not newer; stage them from a later tick, or force them"
+        "{most} sets of tables are staged already; try again when those of the oldest have gone out of use, two seconds after their last packet, or put these in the place of all",
+        most = Balancer::MOST_STAGED
     )]
-    NotNewer { from: u64, newest: u64 },
-    #[error("{most} sets of tables are staged already; retire older ones first", most = Balancer::MOST_STAGED)]
     Full,
 }
 
@@ -34,6 +35,8 @@ struct Set {
     from: u64,
     tables: Arc<Tables>,
     places: Places,
+    /// Packets that it routed.
+    hits: u64,
 }
 
 /// The data plane's state: the current tables and those staged, each from a tick on, and counters.
@@ -45,7 +48,11 @@ struct Set {
 pub struct Balancer {
     /// The current one, then those staged, with ascending ticks.
     sets: ArrayVec<Set, { 1 + Self::MOST_STAGED }>,
+    /// The newest ticks routed since [`Balancer::age`], and in the time before.
     newest: Option<u64>,
+    before: Option<u64>,
+    /// The newest tick before it became silent.
+    last: Option<u64>,
     tally: Tally,
 }
 
@@ -56,48 +63,72 @@ impl Balancer {
     pub fn new(tables: Arc<Tables>, seed: u64) -> Self {
         let mut tally = Tally::new(seed);
         let places = tally.places(&[&tables]).pop().unwrap_or_default();
-        Self { sets: ArrayVec::from_iter([Set { from: 0, tables, places }]), newest: None, tally }
+        let sets = ArrayVec::from_iter([Set { from: 0, tables, places, hits: 0 }]);
+        Self { sets, newest: None, before: None, last: None, tally }
     }
 
-    /// Applies tables to packets from a tick on.
-    pub fn stage(&mut self, tables: Arc<Tables>, from_tick: u64) -> Result<(), StageError> {
-        if let Some(newest) = self.newest.filter(|&newest| newest >= from_tick) {
-            return Err(StageError::Routed { from: from_tick, newest });
+    /// Applies tables to packets from a tick on that none had lately, until those of the next set do.
+    pub fn stage(&mut self, tables: Arc<Tables>, from: u64) -> Result<(), StageError> {
+        if let Some(newest) = self.newest_tick().filter(|&newest| newest >= from) {
+            return Err(StageError::Routed { from, newest });
         }
-        if let Some(newest) = self.sets.last().map(|set| set.from).filter(|&newest| newest >= from_tick) {
-            return Err(StageError::NotNewer { from: from_tick, newest });
+        let at = self.sets.partition_point(|set| set.from < from);
+        if self.sets.get(at).is_some_and(|set| set.from == from) {
+            return Err(StageError::Taken { from });
         }
-        self.push(from_tick, tables)
+        self.insert(at, from, tables)
+    }
+
+    /// The same from the first such tick on, which is returned, or in the place of tables that no packet met.
+    pub fn stage_next(&mut self, tables: Arc<Tables>) -> Result<u64, StageError> {
+        let at = self.upcoming();
+        match self.newest_tick() {
+            // Whoever met the tables there are did so too long ago to have events on their way.
+            Some(newest) if self.sets[at].hits > 0 => {
+                let next = newest.saturating_add(1);
+                self.stage(tables, next).map(|()| next)
+            }
+            _ => {
+                let Set { from, .. } = self.sets[at];
+                self.sets[at] = Set { from, tables, places: Vec::new(), hits: 0 };
+                self.find_places();
+                Ok(from)
+            }
+        }
+    }
+
+    /// Which set the next new tick meets.
+    fn upcoming(&self) -> usize {
+        self.newest_tick().or(self.last).map_or(0, |newest| self.at(newest.saturating_add(1)))
     }
 
     /// Applies tables from a tick on, whatever was routed or staged: sets that would begin at it or later are
     /// dropped, and their number returned. Events of that tick and later ones that are on their way may be split.
-    pub fn force(&mut self, tables: Arc<Tables>, from_tick: u64) -> Result<usize, StageError> {
-        let kept = self.sets.iter().take_while(|set| set.from < from_tick).count();
+    pub fn force(&mut self, tables: Arc<Tables>, from: u64) -> Result<usize, StageError> {
+        let kept = self.sets.partition_point(|set| set.from < from);
         let dropped = self.sets.len() - kept;
         if kept == self.sets.capacity() {
             return Err(StageError::Full);
         }
         self.sets.truncate(kept);
-        self.push(from_tick, tables)?;
-        // A sender whose clock was wrong must not stand in the way for ever.
-        self.newest =
-            from_tick.checked_sub(1).and_then(|before| self.newest.map(|newest| newest.min(before)));
+        self.insert(kept, from, tables)?;
+        // A sender whose clock was wrong must not stand in the way.
+        let below = |newest: Option<u64>| from.checked_sub(1).and_then(|most| Some(newest?.min(most)));
+        (self.newest, self.before, self.last) = (below(self.newest), below(self.before), below(self.last));
         Ok(dropped)
     }
 
-    fn push(&mut self, from: u64, tables: Arc<Tables>) -> Result<(), StageError> {
-        let set = Set { from, tables, places: Vec::new() };
-        self.sets.try_push(set).map_err(|_| StageError::Full)?;
+    fn insert(&mut self, at: usize, from: u64, tables: Arc<Tables>) -> Result<(), StageError> {
+        let set = Set { from, tables, places: Vec::new(), hits: 0 };
+        self.sets.try_insert(at, set).map_err(|_| StageError::Full)?;
         self.find_places();
         Ok(())
     }
 
-    /// Puts tables in the place of the newest ones, whatever was routed by those: events on their way may be split.
+    /// Puts tables in the place of all sets, for every tick and at once: events on their way may be split.
     pub fn replace(&mut self, tables: Arc<Tables>) {
-        if let Some(newest) = self.sets.last_mut() {
-            newest.tables = tables;
-        }
+        self.sets.clear();
+        self.sets.push(Set { from: 0, tables, places: Vec::new(), hits: 0 });
         self.find_places();
     }
 
@@ -117,36 +148,47 @@ impl Balancer {
         over
     }
 
-    /// The newest tick that was routed: tables can be staged from the next one on.
+    /// The newest tick that was routed lately: tables can be staged from the next one on.
     pub fn newest_tick(&self) -> Option<u64> {
-        self.newest
+        self.newest.max(self.before)
     }
 
-    /// The sets there are, each with its first tick; the first one has all ticks before the second, too.
-    pub fn sets(&self) -> impl Iterator<Item = (u64, &Arc<Tables>)> + '_ {
-        self.sets.iter().map(|set| (set.from, &set.tables))
+    /// Forgets ticks that were routed before the last time this was called. Events of ticks that nobody sends any more are
+    /// over, and a sender's clock that was wrong once is no longer in the way. Call it every few seconds.
+    pub fn age(&mut self) {
+        let forgotten = std::mem::replace(&mut self.before, self.newest.take());
+        if self.before.is_none() {
+            self.last = forgotten.or(self.last);
+        }
     }
 
-    /// Those that packets of a tick meet.
-    pub fn tables(&self, tick: u64) -> &Arc<Tables> {
-        &self.set(tick).tables
+    /// The sets there are, each with its first tick and the packets it routed; the first one has all ticks before the
+    /// second, too.
+    pub fn sets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.sets.iter().map(|set| (set.from, set.hits))
+    }
+
+    /// The first tick of the set that the next new tick meets.
+    pub fn next_set(&self) -> u64 {
+        self.sets[self.upcoming()].from
     }
 
     #[inline]
-    fn set(&self, tick: u64) -> &Set {
-        &self.sets[self.sets.iter().rposition(|set| set.from <= tick).unwrap_or(0)]
+    fn at(&self, tick: u64) -> usize {
+        self.sets.iter().rposition(|set| set.from <= tick).unwrap_or(0)
     }
 
     /// Of a packet with such a header.
     #[inline]
-    fn set_of(&self, header: &Result<LbHeader, DropCause>) -> &Set {
-        self.set(header.as_ref().map_or(self.newest.unwrap_or(0), |header| header.tick))
+    fn at_of(&self, header: &Result<LbHeader, DropCause>) -> usize {
+        self.at(header.as_ref().map_or(self.newest.unwrap_or(0), |header| header.tick))
     }
 
     /// Where a UDP datagram with LB header goes that came to an address from another. Its bytes are counted.
     pub fn route(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
         let header = LbHeader::decode(datagram).map(|(header, _)| header).map_err(DropCause::from);
-        let Set { tables, places, .. } = self.set_of(&header);
+        let at = self.at_of(&header);
+        let Set { tables, places, .. } = &self.sets[at];
         let Some(lb) = tables.lb(to) else {
             self.tally.unaddressed.add(DropCause::BadIp);
             return Err(DropCause::BadIp);
@@ -159,7 +201,7 @@ impl Balancer {
         let cut = |keeps| if keeps { 0 } else { LbHeader::LEN };
         let sent = found.map(|found| (places[found.at], datagram.len() - cut(found.forward.keep_lb_header)));
         let route = found.map(Found::route);
-        self.count(lb, &header, datagram.len(), sent);
+        self.count(at, lb, &header, datagram.len(), sent);
         route
     }
 
@@ -167,7 +209,8 @@ impl Balancer {
     pub fn forward(&mut self, bytes: &mut [u8]) -> Result<Forwarded, DropCause> {
         let packet = Packet::parse(bytes).inspect_err(|&cause| self.tally.unaddressed.add(cause))?;
         let header = packet.lb_header(bytes);
-        let Set { tables, places, .. } = self.set_of(&header);
+        let at = self.at_of(&header);
+        let Set { tables, places, .. } = &self.sets[at];
         let Some(lb) = tables.lb(packet.to(bytes)) else {
             self.tally.unaddressed.add(DropCause::BadIp);
             return Err(DropCause::BadIp);
@@ -175,13 +218,14 @@ impl Balancer {
         let forwarded = rewrite::forward(tables, lb, packet, header, bytes);
         let sent = forwarded.map(|(start, found)| (places[found.at], bytes.len() - start));
         let forwarded = forwarded.map(|(start, found)| Forwarded { start, route: found.route() });
-        self.count(lb, &header, bytes.len(), sent);
+        self.count(at, lb, &header, bytes.len(), sent);
         forwarded
     }
 
     #[inline]
     fn count(
         &mut self,
+        at: usize,
         lb: LbId,
         header: &Result<LbHeader, DropCause>,
         bytes: usize,
@@ -190,6 +234,7 @@ impl Balancer {
         self.tally.count(lb, header, bytes, sent);
         if let (Ok(header), Ok(_)) = (header, sent) {
             self.newest = self.newest.max(Some(header.tick));
+            self.sets[at].hits += 1;
         }
     }
 

@@ -10,13 +10,15 @@ use crate::wire::Versions;
 pub struct Config {
     /// Events in the caller's memory, open and complete ones.
     pub slots: u32,
-    /// Open events; one more gives up the stalest of the sender that has most.
+    /// Open events; one more gives up the stalest of the sender that has most, of those that never got an event through
+    /// as long as these have more than half.
     pub max_open: u32,
     /// Open events of one sender; one more gives up its stalest. Senders that are not known count as one.
     pub max_open_per_source: u32,
     /// The longest event, in bytes.
     pub max_event: u32,
-    /// The most memory that segments of events may touch, in bytes, in whole pages; the largest open event makes room.
+    /// The most memory that segments of events may touch, in bytes, in whole pages; the largest open
+    /// event of the sender that has most makes room, chosen among senders in the same way.
     pub memory: u64,
     /// Bytes of a page of that memory, a power of two.
     pub page: u32,

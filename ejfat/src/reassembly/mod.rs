@@ -256,7 +256,7 @@ impl Reassembler {
         let victim = if own {
             self.slots.stalest_of(key.source.at)
         } else if self.slots.open_events() >= self.config.max_open {
-            self.slots.stalest_of(self.sources.with_most_open(self.slots.open_events()))
+            self.slots.stalest_of(self.sources.with_most_open())
         } else {
             None
         };
@@ -271,7 +271,8 @@ impl Reassembler {
         Ok(slot)
     }
 
-    /// Memory for a part of an event. The largest one has to go, unless it is this one or frees too little.
+    /// Memory for a part of an event. The largest one of the sender that has most has to go, unless it is this one or
+    /// frees too little.
     #[inline(always)]
     fn make_room(&mut self, slot: Option<u32>, part: &Range<u32>, length: u32) -> Result<(), Cause> {
         let lacks = self.slots.lacks_memory(slot, part, length);
@@ -280,7 +281,8 @@ impl Reassembler {
 
     #[cold]
     fn evict_for(&mut self, slot: Option<u32>, lacks: u64) -> Result<(), Cause> {
-        let largest = self.slots.largest().filter(|&largest| slot != Some(largest));
+        let source = self.sources.with_most_memory(self.slots.memory_of());
+        let largest = self.slots.largest_of(source).filter(|&largest| slot != Some(largest));
         let victim = largest.filter(|&largest| self.slots.memory(largest) >= lacks);
         self.evict(victim.ok_or(Cause::Memory)?);
         Ok(())

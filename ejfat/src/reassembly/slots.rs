@@ -189,11 +189,14 @@ impl Slots {
         (self.memory - before + after).saturating_sub(self.most_memory)
     }
 
-    /// Of the source with most memory the open event with most, and of those with equal memory the one without news for
-    /// longest.
-    pub(super) fn largest(&self) -> Option<u32> {
-        let (source, _) = self.memory_of.iter().enumerate().max_by_key(|(_, memory)| **memory)?;
-        let its = |slot: &Slot| slot.state == State::Open && slot.key.source.at as usize == source;
+    /// Memory of each source's open events.
+    pub(super) fn memory_of(&self) -> &[u64] {
+        &self.memory_of
+    }
+
+    /// Of a source the open event with most memory, and of those with equal memory the one without news for longest.
+    pub(super) fn largest_of(&self, source: u32) -> Option<u32> {
+        let its = |slot: &Slot| slot.state == State::Open && slot.key.source.at == source;
         let open = (0u32..).zip(&self.slots).filter(|(_, slot)| its(slot));
         open.max_by_key(|(_, slot)| (slot.memory, Reverse(slot.touched))).map(|(at, _)| at)
     }

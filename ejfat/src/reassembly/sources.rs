@@ -191,13 +191,24 @@ impl Sources {
         self.seats[source.at as usize].open
     }
 
-    /// Who makes room for another event: the sender with most open ones, of those that never got one through as long as
-    /// these have more than half of all.
-    pub(super) fn with_most_open(&self, all: u32) -> u32 {
-        let of_unproven: u32 = self.seats.iter().filter(|seat| !seat.proven).map(|seat| seat.open).sum();
-        let unproven_only = of_unproven > all / 2;
-        let seats = self.seats.iter().enumerate().filter(|(_, seat)| !(unproven_only && seat.proven));
-        seats.max_by_key(|(_, seat)| seat.open).map_or(0, |(at, _)| at as u32)
+    /// Who makes room for another event: the sender with most open ones.
+    pub(super) fn with_most_open(&self) -> u32 {
+        self.with_most(self.seats.iter().map(|seat| u64::from(seat.open)))
+    }
+
+    /// Who makes room for more bytes: the sender with most memory.
+    pub(super) fn with_most_memory(&self, memory_of: &[u64]) -> u32 {
+        self.with_most(memory_of.iter().copied())
+    }
+
+    /// Of those that never got an event through as long as these have more than half of all, else of all.
+    fn with_most(&self, shares: impl Iterator<Item = u64> + Clone) -> u32 {
+        let shares = || self.seats.iter().zip(shares.clone());
+        let all: u64 = shares().map(|(_, share)| share).sum();
+        let unproven: u64 = shares().filter(|(seat, _)| !seat.proven).map(|(_, share)| share).sum();
+        let unproven_only = unproven > all / 2;
+        let asked = shares().enumerate().filter(|(_, (seat, _))| !(unproven_only && seat.proven));
+        asked.max_by_key(|(_, (_, share))| *share).map_or(0, |(at, _)| at as u32)
     }
 
     pub(super) fn total(&self) -> &Counters {

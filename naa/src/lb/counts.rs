@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use ejfat_lb::ForwarderStats;
 use proto::lb::v1::{GetCountersReply as Counters, LbCounters, MemberCounters};
 use serde_json::{Value, json};
 
@@ -35,6 +34,8 @@ pub(super) fn json(counters: &Counters) -> Value {
         "members": members.collect::<Vec<_>>(),
         "unaddressed": counters.unaddressed,
         "newest_tick": counters.newest_tick,
+        "overflows": counters.overflows,
+        "refused": counters.refused,
     })
 }
 
@@ -54,6 +55,11 @@ pub(super) fn table(counters: &Counters) -> String {
         let cells = [nobody.to_string(), String::new(), causes(&counters.unaddressed)];
         rows.push(["to no load balancer".to_owned()].into_iter().chain(cells).collect());
     }
+    for (what, n) in [("overflowed", counters.overflows), ("refused by the system", counters.refused)] {
+        if n > 0 {
+            rows.push(vec![what.into(), n.to_string(), String::new(), String::new()]);
+        }
+    }
     show::table(&rows)
 }
 
@@ -64,18 +70,18 @@ fn causes(drops: &BTreeMap<String, u64>) -> String {
 }
 
 /// For a live line.
-pub(super) fn line(counters: &Counters, stats: &ForwarderStats) -> String {
+pub(super) fn line(counters: &Counters) -> String {
     let received: u64 = counters.lbs.iter().map(|lb| lb.lb_rx_pkt).sum();
     let sent: u64 = counters.members.iter().map(|member| member.mbr_tx_pkt).sum();
     let dropped: u64 = counters.lbs.iter().flat_map(|lb| lb.drops.values()).sum();
-    let ForwarderStats { overflows, refused } = stats;
+    let Counters { overflows, refused, .. } = counters;
     format!(
         "{received} packets, {sent} to members, {dropped} dropped, {overflows} overflowed, {refused} refused"
     )
 }
 
 /// OpenMetrics text.
-pub(super) fn metrics(counters: &Counters, stats: &ForwarderStats) -> String {
+pub(super) fn metrics(counters: &Counters) -> String {
     let mut text = String::new();
     let mut metric = |name: &str, help: &str, samples: Vec<(String, u64)>| {
         let _ = writeln!(text, "# HELP naa_lb_{name} {help}\n# TYPE naa_lb_{name} counter");
@@ -102,7 +108,7 @@ pub(super) fn metrics(counters: &Counters, stats: &ForwarderStats) -> String {
     let nobody = counters.unaddressed.iter().map(|(cause, n)| (format!("{{cause=\"{cause}\"}}"), *n));
     metric("unaddressed_packets", "Packets to no load balancer.", nobody.collect());
     let one = |n| vec![(String::new(), n)];
-    metric("overflowed_packets", "Packets that found a receive buffer full.", one(stats.overflows));
-    metric("refused_packets", "Packets that the system did not send.", one(stats.refused));
+    metric("overflowed_packets", "Packets that found a receive buffer full.", one(counters.overflows));
+    metric("refused_packets", "Packets that the system did not send.", one(counters.refused));
     text + "# EOF\n"
 }

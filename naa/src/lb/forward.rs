@@ -30,7 +30,7 @@ use crate::{
 #[command(after_help = "Examples:
   naa lb forward --listen 10.9.0.1 --tables lb.yaml
   naa lb forward --listen 10.9.0.1 --listen fd00:9::1 --grpc 10.9.0.1:18010 --metrics 127.0.0.1:9100
-  naa lb forward --listen 10.9.0.1 --serve 10.9.0.1 &  naa lb table load lb.yaml mrsp://10.9.0.1
+  naa lb forward --listen 10.9.0.1 --serve 10.9.0.1         then: naa lb table load lb.yaml mrsp://10.9.0.1
 
 `naa lb table --help` shows a file. Whoever reaches the gRPC or MRSP address can program the tables: keep them to a network
 you trust, and use --token.")]
@@ -52,8 +52,8 @@ pub(super) struct Args {
     serve: Option<String>,
     #[command(flatten)]
     provider: provider::Args,
-    /// Serve Prometheus metrics at this address, under /metrics
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Serve counters at http://ADDR:PORT/metrics, to anybody who can reach it; a port alone is loopback's
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
     metrics: Option<SocketAddr>,
     /// Receive buffer of each address; K and M are KiB and MiB
     #[arg(short, long, value_name = "BYTES", default_value = "8M", value_parser = values::size)]
@@ -72,7 +72,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     warn_of_gaps(&rules, &listen, args);
     let plane = Arc::new(Plane::new(rules, values::seed()));
     let forwarder = Forwarder::start(&ForwarderConfig { listen, buffer: args.buffer as usize }, &plane)?;
-    let forwarder = Arc::new(forwarder);
     if forwarder.buffer() / 2 < args.buffer as usize {
         tracing::warn!(
             "the receive buffer is {} instead of {}: bursts may be lost; raise it with \
@@ -84,8 +83,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let grpc = args.grpc.map(|at| grpc::serve(at, plane.clone(), args.token.clone())).transpose()?;
     let server = args.serve.as_deref().map(|at| serve(args, at, &plane)).transpose()?;
-    let (of, stats) = (plane.clone(), forwarder.clone());
-    let text = move || counts::metrics(&message::of_counters(&of.counters()), &stats.stats());
+    let of = plane.clone();
+    let text = move || counts::metrics(&message::of_counters(&of.counters()));
     let metrics = args.metrics.map(|at| metrics::serve(at, text)).transpose()?;
 
     let (told, ended) = mpsc::channel();
@@ -102,21 +101,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     ready(args, &forwarder, grpc_at, server.as_ref().map(Server::address), metrics)?;
     let mut line = Line::new(args.json);
     while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
-        line.tell(|| counts::line(&message::of_counters(&plane.counters()), &forwarder.stats()));
+        if let Some(why) = forwarder.ended() {
+            anyhow::bail!(why);
+        }
+        line.tell(|| counts::line(&message::of_counters(&plane.counters())));
     }
     drop(line);
     if let Some(server) = server {
         server.shutdown(Duration::from_secs(1));
     }
-    let (counters, stats) = (message::of_counters(&plane.counters()), forwarder.stats());
+    let counters = message::of_counters(&plane.counters());
     if args.json {
         let mut end = counts::json(&counters);
         end["event"] = "end".into();
-        end["overflows"] = stats.overflows.into();
-        end["refused"] = stats.refused.into();
         return Ok(show::line(&end.to_string())?);
     }
-    show::line(&counts::line(&counters, &stats))?;
+    show::line(&counts::line(&counters))?;
     Ok(show::line(&counts::table(&counters))?)
 }
 

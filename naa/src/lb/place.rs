@@ -42,7 +42,7 @@ impl FromStr for Place {
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Access {
     /// What a load balancer wants to see over gRPC, if it was started with one
-    #[arg(long, env = "NAA_LB_TOKEN", hide_env_values = true)]
+    #[arg(long, env = "NAA_LB_TOKEN", hide_env_values = true, global = true)]
     token: Option<String>,
     #[command(flatten)]
     provider: crate::provider::Args,

@@ -11,8 +11,8 @@ use crate::{Usage, show};
 
 /// Show, load and compare tables
 ///
-/// A place is a YAML or JSON file, `-` for standard input, or a load balancer: grpc://ADDR:PORT, or mrsp://ADDR[:PORT]
-/// for one that serves MRSP.
+/// A place is a file, YAML or JSON of that shape, `-` for standard input, or a load balancer: grpc://ADDR:PORT, or
+/// mrsp://ADDR[:PORT] for one that serves MRSP.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "A file:
   load_balancers:
@@ -21,11 +21,13 @@ use crate::{Usage, show};
     senders: [10.9.0.5, 10.9.0.6]      # it takes packets from these only
     epochs:
     - id: 0
-      ticks: [all]                     # or FIRST-LAST, or a prefix such as 0x4000000000000000/2
-      calendar: (1 2)x256              # slots 0, 1, 2 ... lead to members 1, 2, 1 ...; 1x384 2x128: a quarter to member 2
-    members:
-    - {id: 1, address: 10.9.0.11, port: 10000, port_bits: 2}     # 4 ports from 10000 on
+      ticks: [all]                     # or FIRST-LAST, or a prefix: 0x4000000000000000/2
+      calendar: (1 2)x256              # 512 slots, dealt to members 1 and 2
+    members:                           # 1x384 2x128: a quarter to member 2
+    - {id: 1, address: 10.9.0.11, port: 10000, port_bits: 2}
     - {id: 2, address: 10.9.0.12, port: 10000}
+
+Member 1 listens on 2^2 ports from 10000 on.
 
 Examples:
   naa lb table show lb.yaml                                      check a file
@@ -43,6 +45,7 @@ pub(super) struct Args {
 enum Command {
     /// Print rules as YAML, in their canonical order
     Show {
+        /// FILE, -, grpc://ADDR:PORT or mrsp://ADDR[:PORT]
         place: Place,
         /// Print JSON: all sets, each with its first tick
         #[arg(long)]
@@ -53,10 +56,12 @@ enum Command {
     },
     /// Replace a load balancer's rules by those of a file
     Load {
+        /// YAML or JSON; -: standard input
         file: PathBuf,
+        /// grpc://ADDR:PORT or mrsp://ADDR[:PORT]
         place: Place,
-        /// The first tick they apply to: next (none had it yet, so no event is split), now (in the place of the newest
-        /// ones), or a number
+        /// The first tick they apply to: next (none had it lately, so no event is split), now (in the place of all there
+        /// are), or a number
         #[arg(long, value_name = "TICK", default_value = "next", value_parser = when)]
         from: When,
         /// Take the tick even if packets had it: events on their way may be split
@@ -64,7 +69,12 @@ enum Command {
         force: bool,
     },
     /// Print what makes the second place's rules of the first's; exit status 1 if they differ
-    Diff { before: Place, after: Place },
+    Diff {
+        /// FILE, -, grpc://ADDR:PORT or mrsp://ADDR[:PORT]
+        before: Place,
+        /// The same
+        after: Place,
+    },
 }
 
 fn when(text: &str) -> Result<When, String> {

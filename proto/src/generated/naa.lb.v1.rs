@@ -175,16 +175,16 @@ pub mod when {
     pub struct Now {}
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum When {
-        /// The first one that no packet had yet: no event is split.
+        /// The first one that no packet had lately: no event is split.
         #[prost(message, tag = "1")]
         Next(Next),
-        /// This one, which no packet may have had.
+        /// This one, which no packet may have had lately.
         #[prost(uint64, tag = "2")]
         Tick(u64),
         /// This one, whatever came. Events on their way may be split, later tables are dropped.
         #[prost(uint64, tag = "3")]
         Force(u64),
-        /// At once, in the place of the newest ones. Events on their way may be split.
+        /// At once and for every tick, in the place of all sets. Events on their way may be split.
         #[prost(message, tag = "4")]
         Now(Now),
     }
@@ -280,9 +280,15 @@ pub struct GetCountersReply {
         ::prost::alloc::string::String,
         u64,
     >,
-    /// That was routed.
+    /// That was routed lately.
     #[prost(uint64, optional, tag = "4")]
     pub newest_tick: ::core::option::Option<u64>,
+    /// Packets that found a receive buffer full.
+    #[prost(uint64, tag = "5")]
+    pub overflows: u64,
+    /// Packets to members that the system did not send.
+    #[prost(uint64, tag = "6")]
+    pub refused: u64,
 }
 /// Packets of one IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

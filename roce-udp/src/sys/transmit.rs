@@ -298,6 +298,9 @@ impl Segment<'_> {
     /// If they exceed the datagram's length or are one piece too many.
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         self.grow(len);
+        if len == 0 {
+            return &mut [];
+        }
         // Fits: the arena had room for the whole datagram.
         let start = self.batch.arena.used;
         self.batch.arena.used += len;

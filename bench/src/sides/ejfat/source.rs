@@ -156,7 +156,7 @@ impl Measure for Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sides::ejfat::{Sink, serve_relay, serve_sink};
+    use crate::sides::ejfat::{Sink, serve_balancer, serve_relay, serve_sink};
 
     /// Both ends in one process, for a moment, slowly.
     #[test]
@@ -170,7 +170,10 @@ mod tests {
             let (far, _running) = serve_sink(load, sink).unwrap();
             arrive(Source::connect(load, Figure::Bytes, far).unwrap());
         }
-        let (far, _running) = serve_relay(load).unwrap();
-        arrive(Source::through(load, Figure::Bytes, far).unwrap());
+        for by in [By::Relay, By::Balancer] {
+            let served = if by == By::Relay { serve_relay(load) } else { serve_balancer() };
+            let (far, _running) = served.unwrap();
+            arrive(Source::through(load, Figure::Bytes, by, far).unwrap());
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use naa_bench::Json;
 
 use super::Table;
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "GBPS", default_value_t = 0.4)]
     rate: f64,
     /// Changes of tables in a second
-    #[arg(long, value_name = "N", default_value_t = 6.0)]
+    #[arg(long, value_name = "N", default_value_t = 6.0, value_parser = often)]
     changes: f64,
     /// Of contents, sizes and tables
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -59,6 +59,11 @@ pub(crate) struct Args {
     inside: bool,
     #[command(subcommand)]
     role: Option<Role>,
+}
+
+fn often(text: &str) -> Result<f64, String> {
+    let changes = text.parse().ok().filter(|changes| (0.01..=1000.0).contains(changes));
+    changes.ok_or_else(|| "write a number from 0.01 to 1000".into())
 }
 
 /// What the processes that it starts are.
@@ -114,8 +119,7 @@ fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Result<Report>
     let senders = (0..stage::SENDERS)
         .map(|n| Sender::start(stage, &balancer, n, per_sender(n as u64), args))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let pause =
-        Duration::try_from_secs_f64(1.0 / args.changes).context("--changes wants a number above 0")?;
+    let pause = Duration::from_secs_f64(1.0 / args.changes);
     while senders.iter().any(Sender::is_busy) {
         thread::sleep(pause);
         steer.change()?;
@@ -125,8 +129,8 @@ fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Result<Report>
     settle(&workers);
     let counters = steer.counters()?;
     let worked = workers.into_iter().map(Worker::end).collect::<anyhow::Result<Vec<_>>>()?;
-    let forwarded = balancer.end()?;
-    Ok(Report::new(stage, seconds, &steer, sent, worked, &counters, &forwarded))
+    balancer.end()?;
+    Ok(Report::new(stage, seconds, &steer, sent, worked, &counters))
 }
 
 /// Until nothing has come for longer than an event is waited for.

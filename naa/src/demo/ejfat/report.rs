@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use proto::lb::v1::GetCountersReply as Counters;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::{
     nodes::{Sums, Ticked, Told},
@@ -73,10 +72,9 @@ impl Report {
         sent: Vec<Ended>,
         worked: Vec<Ended>,
         counters: &Counters,
-        forwarded: &Value,
     ) -> Self {
-        let overflows = forwarded["overflows"].as_u64().unwrap_or(0);
-        let sums = sums(&sent, &worked, counters, overflows);
+        let overflows = counters.overflows;
+        let sums = sums(&sent, &worked, counters);
         let rows = rows(&sent, &worked, steer.dealt());
         let table_changes = steer.changes();
         let workers = worked.iter().enumerate().map(|(worker, (_, sums))| {
@@ -176,7 +174,7 @@ fn rows(sent: &[Ended], worked: &[Ended], dealt: &Dealt) -> Vec<Row> {
     sent.iter().map(row).collect()
 }
 
-fn sums(sent: &[Ended], worked: &[Ended], counters: &Counters, overflows: u64) -> Vec<Sum> {
+fn sums(sent: &[Ended], worked: &[Ended], counters: &Counters) -> Vec<Sum> {
     let total = |ended: &[Ended], of: fn(&Sums) -> u64| ended.iter().map(|(_, sums)| of(sums)).sum();
     let received: u64 = counters.lbs.iter().map(|lb| lb.lb_rx_pkt).sum();
     let dropped: u64 = counters.lbs.iter().flat_map(|lb| lb.drops.values()).sum();
@@ -189,7 +187,7 @@ fn sums(sent: &[Ended], worked: &[Ended], counters: &Counters, overflows: u64) -
     sum(
         "segments sent = received by the load balancer",
         total(sent, |sums| sums.segments),
-        received + overflows + unaddressed,
+        received + counters.overflows + unaddressed,
     );
     sum("received = forwarded + dropped", received, forwarded + dropped);
     for (n, (_, worker)) in worked.iter().enumerate() {

@@ -1,0 +1,132 @@
+//! Tables that are loaded and edited while packets meet them.
+
+#[path = "../../ejfat/tests/lb_common/mod.rs"]
+mod lb_common;
+
+use std::time::{Duration, Instant};
+
+use ejfat::{
+    lb::{Epoch, Rule, RuleError, Rules, StageError, calendar},
+    segment::IpVersion::V4,
+    wire::{LbHeader, Select},
+};
+use ejfat_lb::{Plane, When};
+use lb_common::{address, all_ticks, lb, member, rules};
+
+const LATER: Duration = Duration::from_secs(3);
+
+/// All slots lead to one member.
+fn to(id: u16) -> Rules {
+    let of = lb(0);
+    let mut all = rules(calendar(of, 0, &[id]));
+    let mut put = |rule| all.insert(rule, true).unwrap();
+    put(all_ticks(of, Epoch::new(0)));
+    put(Rule::Source { lb: of, address: address(V4, 1) });
+    put(Rule::Destination { address: address(V4, 50), lb: of });
+    put(member(of, id, (address(V4, 100), 10_000).into(), 4, false));
+    all
+}
+
+fn route(plane: &Plane, tick: u64) -> u16 {
+    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
+    plane.balancer().route(address(V4, 50), address(V4, 1), &header.encode()).unwrap().member
+}
+
+fn froms(plane: &Plane) -> Vec<u64> {
+    plane.sets().iter().map(|set| set.from).collect()
+}
+
+#[test]
+fn the_next_tables_do_not_wait_for_those_staged_ahead() {
+    let plane = Plane::new(to(0), 1);
+    route(&plane, 100);
+    assert_eq!(plane.load(to(1), When::Tick(1_000_000)), Ok(1_000_000));
+    assert_eq!(plane.load(to(2), When::Next), Ok(101));
+    assert_eq!([100, 101, 999_999, 1_000_000].map(|tick| route(&plane, tick)), [0, 2, 2, 1]);
+    assert_eq!(froms(&plane), [0, 101, 1_000_000]);
+    assert_eq!(plane.sets()[2].rules, to(1).into());
+    assert_eq!(plane.load(to(3), When::Now), Ok(0));
+    assert_eq!([100, 2_000_000].map(|tick| route(&plane, tick)), [3, 3]);
+    assert_eq!(froms(&plane), [0]);
+}
+
+#[test]
+fn an_edit_begins_with_the_rules_it_will_replace() {
+    let plane = Plane::new(to(0), 1);
+    route(&plane, 100);
+    plane.load(to(1), When::Tick(1000)).unwrap();
+    let add = |rules: &mut Rules| -> Result<(), Problem> {
+        Ok(rules.insert(Rule::Source { lb: lb(0), address: address(V4, 2) }, false)?)
+    };
+    assert_eq!(plane.edit(When::Next, add), Ok(101));
+    assert_eq!(route(&plane, 101), 0);
+    assert_eq!(plane.edit(When::Next, add), Err(Problem::Rule), "it is there already");
+    assert_eq!(route(&plane, 1000), 1);
+    assert_eq!(plane.edit(When::Tick(999), add), Err(Problem::Rule));
+    assert_eq!(
+        plane.edit(When::Tick(1000), add),
+        Err(Problem::Stage(StageError::Routed { from: 1000, newest: 1000 }))
+    );
+    assert_eq!(froms(&plane), [0, 101, 1000]);
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Problem {
+    Rule,
+    Stage(StageError),
+}
+
+impl From<RuleError> for Problem {
+    fn from(_: RuleError) -> Self {
+        Self::Rule
+    }
+}
+
+impl From<StageError> for Problem {
+    fn from(error: StageError) -> Self {
+        Self::Stage(error)
+    }
+}
+
+#[test]
+fn one_wrong_tick_neither_retires_tables_nor_stands_in_the_way() {
+    let plane = Plane::new(to(0), 1);
+    plane.load(to(1), When::Tick(1 << 40)).unwrap();
+    let mut now = Instant::now();
+    route(&plane, 1 << 62);
+    for tick in 10..20 {
+        assert_eq!(route(&plane, tick), 0);
+        now += LATER;
+        plane.tidy(now);
+    }
+    assert_eq!(froms(&plane), [0, 1 << 40]);
+    assert_eq!(plane.load(to(2), When::Next), Ok(20));
+    assert_eq!([19, 20, 1 << 40].map(|tick| route(&plane, tick)), [0, 2, 1]);
+}
+
+#[test]
+fn tables_out_of_use_make_room_and_those_in_use_do_not() {
+    let plane = Plane::new(to(0), 1);
+    let full = |plane: &Plane| {
+        for set in 0..40u16 {
+            route(plane, u64::from(set) * 10);
+            if let Err(error) = plane.load(to(set), When::Next) {
+                return error;
+            }
+        }
+        panic!("there is room for {:?}", froms(plane));
+    };
+    assert_eq!(full(&plane), StageError::Full);
+    let sets = froms(&plane);
+    assert_eq!(sets.len(), 17);
+    plane.tidy(Instant::now());
+    assert_eq!(
+        plane.load(to(50), When::Tick(1 << 30)),
+        Err(StageError::Full),
+        "segments may be on their way"
+    );
+    std::thread::sleep(Duration::from_millis(2100));
+    plane.tidy(Instant::now());
+    assert_eq!(plane.load(to(50), When::Tick(1 << 30)), Ok(1 << 30));
+    assert_eq!(froms(&plane)[0], sets[1]);
+}
