@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ejfat::lb::Rules;
+use ejfat::lb::{Rule, RuleKey, Rules};
 use ejfat_lb::{TableSet, When, message};
 use mrsp::{FunctionCode, ReturnCode, builtin};
 use naa_host::{Device, Error, Param, Session, SessionConfig};
@@ -48,6 +48,25 @@ impl LbTables {
             when: Some(message::of_when(when)),
         });
         let reply: v1::LoadReply = self.ask(builtin::LB_LOAD, Some(&request))?;
+        Ok(reply.from_tick)
+    }
+
+    /// Changes the rules that the next tick would meet, all or nothing: removes, then inserts; `replace` permits to put
+    /// rules in the place of those with the same keys. Returns the first tick they then apply to.
+    pub fn edit(
+        &self,
+        remove: &[RuleKey],
+        insert: &[Rule],
+        replace: bool,
+        when: When,
+    ) -> Result<u64, HostError> {
+        let request = v1::EditRequest {
+            insert: insert.iter().map(message::of_rule).collect(),
+            replace,
+            remove: remove.iter().map(message::of_key).collect(),
+            when: Some(message::of_when(when)),
+        };
+        let reply: v1::EditReply = self.ask(builtin::LB_EDIT, Some(&message::encode(&request)))?;
         Ok(reply.from_tick)
     }
 

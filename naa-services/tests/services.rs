@@ -61,10 +61,15 @@ fn a_host_programs_the_tables_of_an_accelerator() {
     assert_eq!(member(&plane, 41), 7);
     assert_eq!(tables.load(&rules(&[8]), When::Next).unwrap(), 42);
     assert_eq!([41, 42].map(|tick| member(&plane, tick)), [7, 8]);
-    let sets = tables.sets().unwrap();
-    assert_eq!(sets, plane.sets());
-    assert_eq!(sets.iter().map(|set| set.from).collect::<Vec<_>>(), [0, 42]);
+    assert_eq!(tables.sets().unwrap(), plane.sets());
+    assert_eq!(plane.sets().iter().map(|set| set.from).collect::<Vec<_>>(), [0, 42]);
     assert_eq!(tables.counters().unwrap(), message::of_counters(&plane.counters()));
+    let lb = LbId::new(3).unwrap();
+    let slot = |slot| Rule::Slot { lb, epoch: 0, slot, member: 8 };
+    assert_eq!(tables.edit(&[slot(43).key()], &[slot(44)], true, When::Next).unwrap(), 43);
+    let sets = plane.sets();
+    assert_eq!([43, 44].map(|at| sets[2].rules.get(&slot(at).key())), [None, Some(slot(44))]);
+    assert_eq!(sets[1].rules.get(&slot(43).key()), Some(slot(43)));
     let refused = tables.load(&rules(&[9]), When::Tick(42)).unwrap_err();
     assert!(refused.to_string().contains("did not take the request"), "{refused}");
     assert_eq!(plane.sets(), sets, "nothing changed");

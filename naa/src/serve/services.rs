@@ -16,7 +16,7 @@ pub(super) struct Args {
     /// Reassemble EJFAT's events that come to this address; port 19522 unless told. Function 72 tells the counters
     #[arg(long, value_name = "ADDR[:PORT]", requires = "events")]
     reassemble: Option<String>,
-    /// Where they go: a folder, where each is a file, or a named pipe
+    /// Where they go: a folder, where each is a file, or a named pipe, for whose reader the server waits first
     #[arg(long, value_name = "DIR|PIPE", requires = "reassemble")]
     events: Option<PathBuf>,
     /// Forward EJFAT's segments that come to this address to workers, by tables that hosts load (functions 64 to 67,
