@@ -63,6 +63,27 @@ fn the_silent_lose_their_seats() {
 }
 
 #[test]
+fn those_without_a_token_lose_their_seats() {
+    let (_, server) = start(Some("secret"));
+    let address = server.address();
+    let greeting = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
+    let idle: Vec<_> = (0..40)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(&greeting).unwrap();
+            stream
+        })
+        .collect();
+    let took = patience(address, &greeting);
+    assert!((4..30).contains(&took.as_secs()), "{took:?}");
+    let mut client = Client::connect(&address.to_string(), Some("secret")).unwrap();
+    client.load(&rules_to(1), When::Now).unwrap();
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!(client.get().unwrap().len(), 1, "who was let in keeps its seat");
+    drop(idle);
+}
+
+#[test]
 fn half_a_batch_changes_nothing_more() {
     let (plane, server) = start(None);
     runtime().block_on(async {

@@ -3,8 +3,11 @@
 use std::{
     io,
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -22,23 +25,32 @@ const MOST: usize = 32;
 /// Until one that failed to be accepted is tried again: file descriptors may have run out.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Bytes of HTTP/2's preface and of the first frame's header.
-const GREETING: usize = 24 + 9;
-
-/// Whoever has not sent them by then loses its seat. Later on it is pinged.
+/// Whoever has made no request by then that was let in loses its seat. Later on it is pinged.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A request of a connection was let in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LetIn(Arc<AtomicBool>);
+
+impl LetIn {
+    pub(super) fn tell(&self) {
+        self.0.store(true, Relaxed);
+    }
+}
 
 /// A connection and its seat.
 pub(super) struct Connection {
     stream: TcpStream,
     _seat: OwnedSemaphorePermit,
-    /// What is still to come of the greeting, and until when.
-    greeting: Option<(usize, Pin<Box<Sleep>>)>,
+    let_in: LetIn,
+    /// Until when it waits for that.
+    until: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
     fn new(stream: TcpStream, seat: OwnedSemaphorePermit) -> Self {
-        Self { stream, _seat: seat, greeting: Some((GREETING, Box::pin(sleep(PATIENCE)))) }
+        let until = Some(Box::pin(sleep(PATIENCE)));
+        Self { stream, _seat: seat, let_in: LetIn::default(), until }
     }
 }
 
@@ -64,9 +76,11 @@ pub(super) async fn accept(listener: TcpListener, taken: mpsc::Sender<io::Result
 }
 
 impl Connected for Connection {
-    type ConnectInfo = ();
+    type ConnectInfo = LetIn;
 
-    fn connect_info(&self) -> Self::ConnectInfo {}
+    fn connect_info(&self) -> Self::ConnectInfo {
+        self.let_in.clone()
+    }
 }
 
 impl AsyncRead for Connection {
@@ -75,16 +89,14 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { stream, greeting, .. } = &mut *self;
-        if greeting.as_mut().is_some_and(|(_, until)| until.as_mut().poll(context).is_ready()) {
+        let Self { stream, let_in, until, .. } = &mut *self;
+        if let_in.0.load(Relaxed) {
+            *until = None;
+        }
+        if until.as_mut().is_some_and(|until| until.as_mut().poll(context).is_ready()) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        let before = into.filled().len();
-        ready!(Pin::new(stream).poll_read(context, into))?;
-        let read = into.filled().len() - before;
-        *greeting =
-            greeting.take().filter(|(left, _)| *left > read).map(|(left, until)| (left - read, until));
-        Poll::Ready(Ok(()))
+        Pin::new(stream).poll_read(context, into)
     }
 }
 

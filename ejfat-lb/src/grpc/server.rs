@@ -22,7 +22,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, body::Body, transport};
 use tower_service::Service;
 
-use super::{MOST_OF_TABLES, auth::Token, connections, smartnic::Smartnic, tables::Tables};
+use super::{
+    MOST_OF_TABLES,
+    auth::Token,
+    connections::{self, LetIn},
+    smartnic::Smartnic,
+    tables::Tables,
+};
 use crate::Plane;
 
 /// Rules of all tables, with the names of tables and actions in each.
@@ -151,6 +157,9 @@ impl Service<http::Request<Body>> for Services {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         if let Err(refused) = self.token.check(request.headers()) {
             return Box::pin(std::future::ready(Ok(refused.into_http())));
+        }
+        if let Some(connection) = request.extensions().get::<LetIn>() {
+            connection.tell();
         }
         let mut path = request.uri().path().split('/').skip(1);
         match path.next() {
