@@ -29,7 +29,7 @@ use crate::Plane;
 const MESSAGES: usize = 32;
 const MERGED: usize = 64;
 /// Between two looks at tables that are over.
-const TIDY: Duration = Duration::from_secs(1);
+const TIDY: Duration = Duration::from_millis(250);
 
 /// Where to listen.
 #[derive(Clone, Debug)]

@@ -145,7 +145,7 @@ impl Plane {
         Ok(from)
     }
 
-    /// Looks which tables are still in use. Whoever forwards calls it about once a second.
+    /// Looks which tables are still in use. Whoever forwards calls it several times a second.
     pub fn tidy(&self, now: Instant) {
         // Somebody who programs holds it; there is a next time.
         let Ok(mut control) = self.control.try_lock() else { return };

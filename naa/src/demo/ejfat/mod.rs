@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "GBPS", default_value_t = 0.4)]
     rate: f64,
     /// Changes of tables in a second
-    #[arg(long, value_name = "N", default_value_t = 6.0, value_parser = often)]
+    #[arg(long, value_name = "N", default_value_t = 4.0, value_parser = often)]
     changes: f64,
     /// Of contents, sizes and tables
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -62,8 +62,9 @@ pub(crate) struct Args {
 }
 
 fn often(text: &str) -> Result<f64, String> {
-    let changes = text.parse().ok().filter(|changes| (0.01..=1000.0).contains(changes));
-    changes.ok_or_else(|| "write a number from 0.01 to 1000".into())
+    // Of 17 sets each stays until two seconds after its last packet.
+    let changes = text.parse().ok().filter(|changes| (0.01..=6.0).contains(changes));
+    changes.ok_or_else(|| "write a number from 0.01 to 6".into())
 }
 
 /// What the processes that it starts are.
