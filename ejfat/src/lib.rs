@@ -13,8 +13,10 @@
 //! which this crate follows. All integers of EJFAT are big-endian.
 #![forbid(unsafe_code)]
 
+pub mod bridge;
 pub mod lb;
 pub mod reassembly;
+pub mod ring;
 pub mod segment;
 mod time;
 pub mod uri;

@@ -57,6 +57,8 @@ pub const LB_EDIT: FunctionCode = FunctionCode::constant(65);
 pub const LB_TABLES: FunctionCode = FunctionCode::constant(66);
 pub const LB_COUNTERS: FunctionCode = FunctionCode::constant(67);
 pub const REASSEMBLY_COUNTERS: FunctionCode = FunctionCode::constant(72);
+/// Its parameters are described with the crate `ejfat`, module `ring`.
+pub const SUBSCRIBE: FunctionCode = FunctionCode::constant(80);
 pub const CATALOGUE: FunctionCode = FunctionCode::constant(127);
 
 /// All functions that every server has, with their names.
@@ -78,14 +80,15 @@ pub const NAMES: &[(FunctionCode, &str)] = &[
     (CATALOGUE, "catalogue"),
 ];
 
-/// Services that a server may have. Input 0 is a request, output 0 a reply: messages of the crate `proto`, each behind its
-/// length as a varint.
+/// Services that a server may have. But for the last one, input 0 is a request, output 0 a reply: messages of the crate
+/// `proto`, each behind its length as a varint.
 pub const SERVICES: &[(FunctionCode, &str)] = &[
     (LB_LOAD, "lb-load"),
     (LB_EDIT, "lb-edit"),
     (LB_TABLES, "lb-tables"),
     (LB_COUNTERS, "lb-counters"),
     (REASSEMBLY_COUNTERS, "reassembly-counters"),
+    (SUBSCRIBE, "subscribe"),
 ];
 
 fn all() -> impl Iterator<Item = &'static (FunctionCode, &'static str)> {

@@ -1,0 +1,476 @@
+//! Events to workers: which ring each goes to, what waits, what is given up, and what became of all of them.
+//!
+//! ```text
+//! first segment ─► open() ─► Home: a place in a worker's ring, or spill memory
+//! last segment  ─► complete() ─► Action::Deliver, or it waits
+//! credit words  ─► look() ─► free slots ─► Action::Move, Action::Deliver
+//! worker ended  ─► remove() ─► Action::Rescue, Action::Drop
+//! time          ─► tick() ─► what waited too long, who stalls
+//! ```
+//!
+//! The caller reassembles, and has memory: spill memory for each slot of its reassembler, and each worker's ring or its
+//! twin. It carries out the [actions](Action) in order before it calls anything else here but [`Dispatcher::poll_action`].
+//!
+//! Every event that was opened ends in one way: delivered, incomplete, or lost by a [`Loss`]; every delivery ends with
+//! credit or with its worker.
+
+mod config;
+mod counters;
+mod histogram;
+mod journal;
+mod worker;
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::quality::FixedState;
+
+pub use config::{Config, Pressure};
+pub use counters::{Counters, Loss};
+pub use histogram::Histogram;
+pub use journal::{Fate, Record};
+pub use worker::{WorkerId, WorkerStats};
+
+use crate::{
+    Time,
+    reassembly::{EventId, Name},
+    ring::{Credited, Descriptor, Looked, Placing, Run, Subscription},
+};
+use journal::Journal;
+use worker::{Choice, Workers};
+
+/// Who may have an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    Anybody,
+    /// Workers that take this data id.
+    DataId(u16),
+    /// The member that load-balancer tables name; without such a worker, anybody.
+    Member(u16),
+}
+
+/// An event of which the first segment came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    pub id: EventId,
+    pub name: Name,
+    pub tick: Option<u64>,
+    pub length: u32,
+    pub target: Target,
+}
+
+/// Where the bytes of an event are put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// In a ring, from this byte on.
+    Ring { worker: WorkerId, offset: u64 },
+    /// In the caller's own memory.
+    Spill,
+}
+
+/// What the caller has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Copy an event from spill memory to a ring.
+    Move { id: EventId, length: u32, worker: WorkerId, offset: u64 },
+    /// The event is in its ring, or its twin: tell the worker, and release the reassembler's slot. Where the home was
+    /// in a twin or the event was moved there, write it first.
+    Deliver { id: EventId, worker: WorkerId, descriptor: Descriptor },
+    /// Copy what there is of an event from the ring of a worker that ended to spill memory. Its home is there now.
+    Rescue { id: EventId, length: u32, worker: WorkerId, offset: u64 },
+    /// Release the reassembler's slot.
+    Drop { id: EventId },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// In the ring of a worker, at this run.
+    Ring(WorkerId, Run),
+    Spill,
+    Waiting {
+        since: Time,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    opened: Opened,
+    /// When, and in nanoseconds of UNIX time.
+    at: Time,
+    unix: u64,
+    last: Time,
+    state: State,
+}
+
+/// Gives events to workers.
+#[derive(Debug)]
+pub struct Dispatcher {
+    config: Config,
+    /// By the reassembler's slot.
+    events: Vec<Option<Event>>,
+    /// Complete, and not in a ring; the oldest first.
+    waiting: VecDeque<EventId>,
+    workers: Workers,
+    counters: Counters,
+    journal: Journal,
+    actions: VecDeque<Action>,
+}
+
+impl Dispatcher {
+    /// For a reassembler with so many slots.
+    pub fn new(config: Config, slots: u32) -> Self {
+        Self {
+            events: vec![None; slots as usize],
+            waiting: VecDeque::new(),
+            workers: Workers::new(config.max_workers),
+            counters: Counters::default(),
+            journal: Journal::new(config.journal),
+            actions: VecDeque::new(),
+            config,
+        }
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What to do next.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Another worker, if there may be one.
+    pub fn subscribe(
+        &mut self,
+        now: Time,
+        subscription: &Subscription,
+        placing: Placing,
+    ) -> Option<WorkerId> {
+        let id = self.workers.add(now, subscription, placing)?;
+        self.counters.workers += 1;
+        Some(id)
+    }
+
+    /// The worker can be given events: it has its answer.
+    pub fn ready(&mut self, now: Time, worker: WorkerId) {
+        if let Some(worker) = self.workers.get_mut(worker) {
+            worker.ready = true;
+        }
+        self.serve_waiting(now);
+    }
+
+    /// A home for an event. Without one it is lost, and the reassembler's slot is to be released.
+    pub fn open(&mut self, now: Time, unix: u64, opened: Opened) -> Result<Home, Loss> {
+        // It was evicted, and nobody said so yet.
+        if let Some(before) = self.event(opened.id.slot()).map(|event| event.opened.id) {
+            self.gave_up(before);
+        }
+        self.counters.opened += 1;
+        // What a header claims may take half of a ring at most.
+        let (state, home) = match self.workers.choose(opened.target, opened.length, true) {
+            Choice::Room(worker) => {
+                let (id, run, offset) = self.workers.take(worker, opened.length);
+                (State::Ring(id, run), Home::Ring { worker: id, offset })
+            }
+            Choice::TooLarge => return Err(self.lose(now, unix, opened, Loss::TooLarge)),
+            Choice::Full | Choice::Nobody => (State::Spill, Home::Spill),
+        };
+        self.counters.open += 1;
+        self.events[opened.id.slot()] = Some(Event { opened, at: now, unix, last: now, state });
+        Ok(home)
+    }
+
+    /// Where segments of an event go that was opened.
+    #[inline]
+    pub fn home(&self, id: EventId) -> Option<Home> {
+        let event = self.events.get(id.slot())?.as_ref().filter(|event| event.opened.id == id)?;
+        Some(match event.state {
+            State::Ring(worker, run) => {
+                Home::Ring { worker, offset: self.workers.get(worker)?.slots.geometry().offset(run.slot) }
+            }
+            State::Spill | State::Waiting { .. } => Home::Spill,
+        })
+    }
+
+    /// All segments of an event came.
+    pub fn complete(&mut self, now: Time, id: EventId) {
+        let Some(event) = self.event_mut(id) else { return };
+        event.last = now;
+        match event.state {
+            State::Ring(worker, run) => self.deliver(now, id, worker, run),
+            State::Spill => {
+                event.state = State::Waiting { since: now };
+                self.counters.spilled += 1;
+                self.waiting.push_back(id);
+                self.serve_waiting(now);
+                self.shorten_queue();
+            }
+            State::Waiting { .. } => {}
+        }
+    }
+
+    /// The reassembler gave an event up.
+    pub fn gave_up(&mut self, id: EventId) {
+        let Some(event) = self.take(id) else { return };
+        if let State::Ring(worker, run) = event.state {
+            self.workers.give_back(worker, run);
+        }
+        self.counters.incomplete += 1;
+        self.journal.lost(&event.record(Fate::Incomplete));
+    }
+
+    /// Credit words of a worker, one for each of its slots.
+    pub fn look(&mut self, now: Time, worker: WorkerId, words: &[u32]) -> Looked {
+        let Some(its) = self.workers.get_mut(worker) else { return Looked::default() };
+        let (counters, journal) = (&mut self.counters, &mut self.journal);
+        let looked = its.look(now, words, |credited| {
+            counters.released += 1;
+            if !credited.acknowledged {
+                delivered(now, credited, counters, journal);
+            }
+            if let Some(held) = journal.released(now, credited.tag) {
+                counters.held.add(held);
+            }
+        });
+        self.counters.wrong_credits += u64::from(looked.wrong);
+        if looked.credits > 0 {
+            self.serve_waiting(now);
+        }
+        looked
+    }
+
+    /// The oldest delivery that was not known to have arrived at a worker did.
+    pub fn acknowledged(&mut self, now: Time, worker: WorkerId) {
+        let Some(its) = self.workers.get_mut(worker) else { return };
+        let Some(done) = its.slots.acknowledge() else { return };
+        its.heard = now;
+        if !done.acknowledged {
+            delivered(now, done, &mut self.counters, &mut self.journal);
+        } else {
+            // With the credit, its slots are free.
+            self.serve_waiting(now);
+        }
+    }
+
+    /// A worker ended. Carry the actions out before its memory goes.
+    pub fn remove(&mut self, now: Time, worker: WorkerId) {
+        let Some(ended) = self.workers.remove(worker) else { return };
+        for tag in ended.slots.held() {
+            self.counters.held_by_ended += 1;
+            self.journal.ended(tag);
+        }
+        for at in 0..self.events.len() {
+            let Some(event) = &mut self.events[at] else { continue };
+            let State::Ring(its, run) = event.state else { continue };
+            if its != worker {
+                continue;
+            }
+            let (id, length) = (event.opened.id, event.opened.length);
+            if ended.placing == Placing::Cut {
+                self.drop_event(id, Loss::WorkerEnded);
+            } else {
+                event.state = State::Spill;
+                let offset = ended.slots.geometry().offset(run.slot);
+                self.actions.push_back(Action::Rescue { id, length, worker, offset });
+            }
+        }
+        self.serve_waiting(now);
+    }
+
+    /// What is due. Call it now and then: tenths of the times of [`Config`] will do.
+    pub fn tick(&mut self, now: Time) {
+        if self.workers.find_stalled(now, &self.config) {
+            self.serve_waiting(now);
+        }
+        while let Some((id, since)) = self.oldest_waiting() {
+            if now < since + self.config.hold {
+                break;
+            }
+            let nobody = self.workers.is_empty();
+            self.drop_waiting(id, if nobody { Loss::NoWorker } else { Loss::Expired });
+        }
+    }
+
+    fn oldest_waiting(&self) -> Option<(EventId, Time)> {
+        let id = *self.waiting.front()?;
+        match self.events[id.slot()].as_ref()?.state {
+            State::Waiting { since } => Some((id, since)),
+            _ => None,
+        }
+    }
+
+    /// Gives what waits to whoever has room now, the oldest first. Those behind one that finds none for its size do not
+    /// overtake it where they would take its room.
+    fn serve_waiting(&mut self, now: Time) {
+        self.workers.unblock();
+        let mut at = 0;
+        while let Some(&id) = self.waiting.get(at) {
+            let Some(event) = self.event_mut(id) else {
+                self.waiting.remove(at);
+                continue;
+            };
+            let Opened { target, length, .. } = event.opened;
+            match self.workers.choose(target, length, false) {
+                Choice::Room(worker) => {
+                    self.waiting.remove(at);
+                    let (worker, run, offset) = self.workers.take(worker, length);
+                    self.actions.push_back(Action::Move { id, length, worker, offset });
+                    self.deliver(now, id, worker, run);
+                }
+                Choice::TooLarge => {
+                    self.waiting.remove(at);
+                    self.drop_event(id, Loss::TooLarge);
+                }
+                Choice::Full | Choice::Nobody => {
+                    self.workers.block(target);
+                    at += 1;
+                    if self.workers.all_blocked() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// As long as the policy has it.
+    fn shorten_queue(&mut self) {
+        let most = match self.config.pressure {
+            Pressure::Hold | Pressure::DropOldest => self.config.most_waiting as usize,
+            Pressure::DropNewest => 0,
+        };
+        while self.waiting.len() > most {
+            let target = self.most_wanted();
+            let its = |&&id: &&EventId| self.target(id) == target;
+            let (victim, cause) = match self.config.pressure {
+                Pressure::DropOldest => (self.waiting.iter().find(its), Loss::Displaced),
+                _ if self.workers.is_empty() => (self.waiting.iter().rev().find(its), Loss::NoWorker),
+                _ => (self.waiting.iter().rev().find(its), Loss::NoCredit),
+            };
+            let Some(&victim) = victim else { return };
+            self.drop_waiting(victim, cause);
+        }
+    }
+
+    fn target(&self, id: EventId) -> Option<Target> {
+        Some(self.event(id.slot())?.opened.target)
+    }
+
+    /// The target of which most events wait.
+    fn most_wanted(&self) -> Option<Target> {
+        let mut counts = HashMap::<Target, usize, FixedState>::default();
+        for target in self.waiting.iter().filter_map(|&id| self.target(id)) {
+            *counts.entry(target).or_default() += 1;
+        }
+        let most = counts.values().copied().max()?;
+        // Of several, that of the oldest event.
+        self.waiting.iter().filter_map(|&id| self.target(id)).find(|target| counts[target] == most)
+    }
+
+    fn drop_waiting(&mut self, id: EventId, loss: Loss) {
+        self.waiting.retain(|&waiting| waiting != id);
+        self.drop_event(id, loss);
+    }
+
+    fn drop_event(&mut self, id: EventId, loss: Loss) {
+        if let Some(event) = self.take(id) {
+            self.count_loss(loss);
+            self.journal.lost(&event.record(Fate::Lost(loss)));
+            self.actions.push_back(Action::Drop { id });
+        }
+    }
+
+    fn deliver(&mut self, now: Time, id: EventId, worker: WorkerId, run: Run) {
+        let Some(event) = self.take(id) else { return };
+        let assembly = event.last.0.saturating_sub(event.at.0);
+        let record = Record { worker: Some(worker), sent: Some(now), ..event.record(Fate::Sent) };
+        let tag = self.journal.sent(&record);
+        let Some((sequence, offset)) = self.workers.send(now, worker, run, tag) else { return };
+        self.journal.number(tag, sequence);
+        let Opened { name, tick, length, .. } = event.opened;
+        let Run { slot, slots, generation } = run;
+        let first = event.unix;
+        let descriptor =
+            Descriptor { sequence, generation, slot, slots, offset, length, name, tick, first, assembly };
+        self.counters.sent += 1;
+        self.counters.sent_bytes += u64::from(length);
+        self.actions.push_back(Action::Deliver { id, worker, descriptor });
+    }
+
+    fn event(&self, slot: usize) -> Option<&Event> {
+        self.events.get(slot)?.as_ref()
+    }
+
+    fn event_mut(&mut self, id: EventId) -> Option<&mut Event> {
+        self.events.get_mut(id.slot())?.as_mut().filter(|event| event.opened.id == id)
+    }
+
+    fn take(&mut self, id: EventId) -> Option<Event> {
+        self.event_mut(id)?;
+        self.counters.open -= 1;
+        self.events[id.slot()].take()
+    }
+
+    fn lose(&mut self, now: Time, unix: u64, opened: Opened, loss: Loss) -> Loss {
+        let event = Event { opened, at: now, unix, last: now, state: State::Spill };
+        self.journal.lost(&event.record(Fate::Lost(loss)));
+        self.count_loss(loss);
+        loss
+    }
+
+    fn count_loss(&mut self, loss: Loss) {
+        self.counters.lost[loss as usize] += 1;
+    }
+
+    /// How much of the rings of all workers is in use: 0 to 1, and 1 without workers.
+    pub fn fill(&self) -> f64 {
+        self.workers.fill()
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Complete events that wait for room.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Workers that are there.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerStats<'_>> {
+        self.workers.stats()
+    }
+
+    /// Those of which credit words are worth a look: events are out.
+    pub fn with_events_out(&self) -> impl Iterator<Item = WorkerId> + '_ {
+        self.workers.with_events_out()
+    }
+
+    /// What is remembered of events with a tick, or with this number where they have none; the latest first.
+    pub fn trace(&self, tick: u64) -> impl Iterator<Item = &Record> {
+        self.journal.find(tick)
+    }
+}
+
+impl Event {
+    fn record(&self, fate: Fate) -> Record {
+        Record {
+            opened: self.opened,
+            unix: self.unix,
+            at: self.at,
+            last: self.last,
+            worker: None,
+            sequence: None,
+            sent: None,
+            delivered: None,
+            released: None,
+            fate,
+        }
+    }
+}
+
+/// A delivery is known to have arrived.
+fn delivered(now: Time, done: Credited, counters: &mut Counters, journal: &mut Journal) {
+    counters.delivered += 1;
+    if let Some(took) = journal.delivered(now, done.tag) {
+        counters.latency.add(took);
+    }
+}

@@ -1,0 +1,307 @@
+//! Workers, and who of them gets an event.
+
+use super::{Config, Target};
+use crate::{
+    Time,
+    ring::{Credited, Filter, Looked, Placing, Run, Slots, Subscription, WorkerName},
+};
+
+/// A worker, as long as it is subscribed. Numbers are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId {
+    at: u32,
+    number: u32,
+}
+
+impl WorkerId {
+    /// Counts up with each worker.
+    pub fn number(self) -> u32 {
+        self.number
+    }
+
+    /// Below [`Config::max_workers`](super::Config::max_workers). One worker at a time has it.
+    pub fn at(self) -> usize {
+        self.at as usize
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Worker {
+    id: WorkerId,
+    name: WorkerName,
+    filter: Filter,
+    pub(super) placing: Placing,
+    pub(super) slots: Slots,
+    pub(super) ready: bool,
+    /// Somebody waits for room that it does not have.
+    blocked: bool,
+    stalled: bool,
+    /// When it last gave something back, or got something while it had nothing.
+    progress: Time,
+    /// When it last acknowledged something, or had nothing to acknowledge.
+    pub(super) heard: Time,
+    since: Time,
+    sent: u64,
+    bytes: u64,
+    released: u64,
+    wrong_credits: u64,
+}
+
+/// What is known of a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerStats<'a> {
+    pub id: WorkerId,
+    pub name: &'a str,
+    pub filter: Filter,
+    pub placing: Placing,
+    pub slots: u32,
+    pub slot_bytes: u32,
+    pub in_use: u32,
+    /// Part of its slots that are in use, 0 to 1.
+    pub fill: f64,
+    pub stalled: bool,
+    pub since: Time,
+    pub sent: u64,
+    pub bytes: u64,
+    pub released: u64,
+    pub outstanding: u32,
+    pub wrong_credits: u64,
+}
+
+/// Who can have an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// This one has room, by its place.
+    Room(usize),
+    /// Somebody may have it, and has no room now.
+    Full,
+    /// Nobody's ring is large enough.
+    TooLarge,
+    Nobody,
+}
+
+#[derive(Debug)]
+pub(super) struct Workers {
+    all: Vec<Option<Worker>>,
+    most: u32,
+    next: u32,
+    /// Where the search begins, so that those that are equally filled have their turns.
+    turn: usize,
+}
+
+impl Worker {
+    pub(super) fn look(&mut self, now: Time, words: &[u32], given_back: impl FnMut(Credited)) -> Looked {
+        let looked = self.slots.look(words, given_back);
+        if looked.credits > 0 {
+            (self.progress, self.stalled) = (now, false);
+            self.released += u64::from(looked.credits);
+        }
+        self.wrong_credits += u64::from(looked.wrong);
+        looked
+    }
+
+    fn takes(&self, target: Target) -> bool {
+        match target {
+            Target::Anybody => true,
+            Target::DataId(id) => self.filter.takes(id),
+            Target::Member(member) => self.filter.member == Some(member),
+        }
+    }
+
+    /// In parts of 2^16.
+    fn filled(&self) -> u64 {
+        (u64::from(self.slots.in_use()) << 16) / u64::from(self.slots.geometry().slots())
+    }
+
+    fn is_open(&self) -> bool {
+        self.ready && !self.stalled
+    }
+}
+
+impl Workers {
+    pub(super) fn new(most: u32) -> Self {
+        Self { all: Vec::new(), most, next: 1, turn: 0 }
+    }
+
+    pub(super) fn add(
+        &mut self,
+        now: Time,
+        subscription: &Subscription,
+        placing: Placing,
+    ) -> Option<WorkerId> {
+        let free = self.all.iter().position(Option::is_none);
+        let at = free.or_else(|| {
+            (self.all.len() < self.most as usize).then(|| {
+                self.all.push(None);
+                self.all.len() - 1
+            })
+        })?;
+        let id = WorkerId { at: at as u32, number: self.next };
+        self.next = self.next.wrapping_add(1);
+        let Subscription { geometry, filter, name } = *subscription;
+        self.all[at] = Some(Worker {
+            id,
+            name,
+            filter,
+            placing,
+            slots: Slots::new(geometry),
+            ready: false,
+            blocked: false,
+            stalled: false,
+            progress: now,
+            heard: now,
+            since: now,
+            sent: 0,
+            bytes: 0,
+            released: 0,
+            wrong_credits: 0,
+        });
+        Some(id)
+    }
+
+    pub(super) fn get(&self, id: WorkerId) -> Option<&Worker> {
+        self.all.get(id.at())?.as_ref().filter(|worker| worker.id == id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
+        self.all.get_mut(id.at())?.as_mut().filter(|worker| worker.id == id)
+    }
+
+    pub(super) fn remove(&mut self, id: WorkerId) -> Option<Worker> {
+        self.get(id)?;
+        self.all[id.at()].take()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Worker> {
+        self.all.iter().flatten()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// The least filled one that may have an event, and has room. The share of a member that is not there is anybody's.
+    /// Events that are on their way may take half of its slots.
+    pub(super) fn choose(&mut self, target: Target, length: u32, on_its_way: bool) -> Choice {
+        let found = self.choose_among(target, length, on_its_way);
+        match (target, found) {
+            (Target::Member(_), Choice::Nobody) => self.choose_among(Target::Anybody, length, on_its_way),
+            _ => found,
+        }
+    }
+
+    fn choose_among(&mut self, target: Target, length: u32, on_its_way: bool) -> Choice {
+        let count = self.all.len();
+        let (mut best, mut choice): (Option<(u64, usize)>, _) = (None, Choice::Nobody);
+        for at in (self.turn..count).chain(0..self.turn.min(count)) {
+            let Some(worker) = self.all[at].as_ref().filter(|its| its.is_open() && its.takes(target)) else {
+                continue;
+            };
+            let geometry = worker.slots.geometry();
+            let Some(slots) = geometry.slots_for(length) else {
+                choice = if choice == Choice::Nobody { Choice::TooLarge } else { choice };
+                continue;
+            };
+            choice = Choice::Full;
+            let filled = worker.filled();
+            let better = best.is_none_or(|(least, _)| filled < least);
+            let may = !on_its_way || worker.slots.filling() + slots <= geometry.slots().div_ceil(2);
+            if better && may && !worker.blocked && worker.slots.has_room(length) {
+                best = Some((filled, at));
+            }
+        }
+        let Some((_, at)) = best else { return choice };
+        self.turn = at + 1;
+        Choice::Room(at)
+    }
+
+    /// Slots of a worker that was [chosen](Self::choose).
+    pub(super) fn take(&mut self, at: usize, length: u32) -> (WorkerId, Run, u64) {
+        let worker = self.all[at].as_mut().expect("it was chosen just now");
+        let run = worker.slots.take(length).expect("it has room");
+        (worker.id, run, worker.slots.geometry().offset(run.slot))
+    }
+
+    pub(super) fn give_back(&mut self, id: WorkerId, run: Run) {
+        if let Some(worker) = self.get_mut(id) {
+            worker.slots.give_back(run.slot);
+        }
+    }
+
+    /// Its sequence number, and where it lies.
+    pub(super) fn send(&mut self, now: Time, id: WorkerId, run: Run, tag: u32) -> Option<(u32, u64)> {
+        let worker = self.get_mut(id)?;
+        if worker.slots.outstanding() == 0 {
+            worker.progress = now;
+        }
+        if worker.slots.unacknowledged() == 0 {
+            worker.heard = now;
+        }
+        let sequence = worker.slots.send(run.slot, tag);
+        worker.sent += 1;
+        Some((sequence, worker.slots.geometry().offset(run.slot)))
+    }
+
+    pub(super) fn unblock(&mut self) {
+        self.all.iter_mut().flatten().for_each(|worker| worker.blocked = false);
+    }
+
+    /// Whoever may have events with this target keeps its room for one that waits.
+    pub(super) fn block(&mut self, target: Target) {
+        let somebody = self.iter().any(|worker| worker.is_open() && worker.takes(target));
+        let target = if somebody { target } else { Target::Anybody };
+        let its = self.all.iter_mut().flatten().filter(|worker| worker.takes(target));
+        its.for_each(|worker| worker.blocked = true);
+    }
+
+    pub(super) fn all_blocked(&self) -> bool {
+        self.iter().all(|worker| worker.blocked || !worker.is_open())
+    }
+
+    /// True if one was found that is new among them.
+    pub(super) fn find_stalled(&mut self, now: Time, config: &Config) -> bool {
+        let mut found = false;
+        for worker in self.all.iter_mut().flatten() {
+            let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;
+            let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
+            let stalls = slow || silent;
+            found |= stalls && !worker.stalled;
+            worker.stalled = stalls;
+        }
+        found
+    }
+
+    pub(super) fn fill(&self) -> f64 {
+        let (used, all) = self.iter().fold((0, 0), |(used, all), worker| {
+            (used + u64::from(worker.slots.in_use()), all + u64::from(worker.slots.geometry().slots()))
+        });
+        if all == 0 { 1.0 } else { used as f64 / all as f64 }
+    }
+
+    pub(super) fn with_events_out(&self) -> impl Iterator<Item = WorkerId> + '_ {
+        self.iter().filter(|worker| worker.slots.outstanding() > 0).map(|worker| worker.id)
+    }
+
+    pub(super) fn stats(&self) -> impl Iterator<Item = WorkerStats<'_>> {
+        self.iter().map(|worker| {
+            let geometry = worker.slots.geometry();
+            WorkerStats {
+                id: worker.id,
+                name: &worker.name,
+                filter: worker.filter,
+                placing: worker.placing,
+                slots: geometry.slots(),
+                slot_bytes: geometry.slot_bytes(),
+                in_use: worker.slots.in_use(),
+                fill: f64::from(worker.slots.in_use()) / f64::from(geometry.slots()),
+                stalled: worker.stalled,
+                since: worker.since,
+                sent: worker.sent,
+                bytes: worker.bytes,
+                released: worker.released,
+                outstanding: worker.slots.outstanding(),
+                wrong_credits: worker.wrong_credits,
+            }
+        })
+    }
+}

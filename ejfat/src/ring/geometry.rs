@@ -1,0 +1,98 @@
+//! How a ring is cut.
+
+use super::{BLOCK, CREDIT, shared};
+
+/// Slots of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Geometry {
+    slots: u32,
+    slot_bytes: u32,
+}
+
+/// A ring that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    #[error("a ring of {0} slots; it has 1 to {most}", most = Geometry::MOST_SLOTS)]
+    Slots(u32),
+    #[error("slots of {0} bytes; they are multiples of {unit} bytes", unit = Geometry::UNIT)]
+    SlotBytes(u32),
+    #[error("a ring of {0} bytes; it is shorter than 4 GiB")]
+    RingBytes(u64),
+}
+
+impl Geometry {
+    pub const MOST_SLOTS: u32 = 1 << 16;
+    /// Events begin at multiples of a cache line.
+    pub const UNIT: u32 = 64;
+
+    pub fn new(slots: u32, slot_bytes: u32) -> Result<Self, GeometryError> {
+        if !(1..=Self::MOST_SLOTS).contains(&slots) {
+            return Err(GeometryError::Slots(slots));
+        }
+        if slot_bytes == 0 || !slot_bytes.is_multiple_of(Self::UNIT) {
+            return Err(GeometryError::SlotBytes(slot_bytes));
+        }
+        let ring = u64::from(slots) * u64::from(slot_bytes);
+        // Regions of MRSP have lengths of 32 bits.
+        if ring > u64::from(u32::MAX) {
+            return Err(GeometryError::RingBytes(ring));
+        }
+        Ok(Self { slots, slot_bytes })
+    }
+
+    pub fn slots(self) -> u32 {
+        self.slots
+    }
+
+    pub fn slot_bytes(self) -> u32 {
+        self.slot_bytes
+    }
+
+    pub fn ring_bytes(self) -> usize {
+        self.slots as usize * self.slot_bytes as usize
+    }
+
+    /// In memory that both map ([`shared`](super::shared)): where the ring begins, on a page.
+    pub fn shared_ring_at(self) -> usize {
+        (shared::DESCRIPTORS_AT + self.descriptors_bytes()).next_multiple_of(shared::PAGE)
+    }
+
+    /// Bytes of that memory.
+    pub fn shared_bytes(self) -> usize {
+        self.shared_ring_at() + self.ring_bytes()
+    }
+
+    /// A power of two, so that numbers of events may wrap.
+    fn descriptors(self) -> u32 {
+        self.slots.next_power_of_two()
+    }
+
+    pub fn descriptors_bytes(self) -> usize {
+        self.descriptors() as usize * BLOCK
+    }
+
+    /// A block with the count of credits, then a word for each slot.
+    pub fn credits_bytes(self) -> usize {
+        BLOCK + self.slots as usize * CREDIT
+    }
+
+    /// Where the credit word of a slot lies.
+    pub fn credit_at(self, slot: u32) -> usize {
+        BLOCK + slot as usize * CREDIT
+    }
+
+    /// Where a slot begins.
+    pub fn offset(self, slot: u32) -> u64 {
+        u64::from(slot) * u64::from(self.slot_bytes)
+    }
+
+    /// Slots that an event takes, at least one; `None` if the ring has fewer.
+    pub fn slots_for(self, length: u32) -> Option<u32> {
+        Some(length.div_ceil(self.slot_bytes).max(1)).filter(|&slots| slots <= self.slots)
+    }
+
+    /// Where the descriptor of a sequence number lies.
+    pub fn descriptor_at(self, sequence: u32) -> usize {
+        (sequence & (self.descriptors() - 1)) as usize * BLOCK
+    }
+}

@@ -1,0 +1,159 @@
+//! The worker's end of a ring.
+
+use super::{BLOCK, Descriptor, Geometry, Malformed};
+
+/// A bridge that does not keep to the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReaderError {
+    #[error("{0}")]
+    Malformed(#[from] Malformed),
+    #[error("event {got} was told when {expected} was due")]
+    Sequence { expected: u32, got: u32 },
+    #[error("an event lies outside its ring, or its slots are not as its length needs")]
+    Outside,
+    #[error("an event lies in slots of another one that was not given back")]
+    Taken,
+}
+
+/// An event that the worker has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given(Descriptor);
+
+impl Given {
+    /// Which lies inside the ring.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.0
+    }
+}
+
+/// Reads a ring, and knows what was given and not given back.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    geometry: Geometry,
+    next: u32,
+    /// A bit for each slot.
+    held: Vec<u64>,
+    outstanding: u32,
+}
+
+impl Reader {
+    pub fn new(geometry: Geometry) -> Self {
+        let held = vec![0; (geometry.slots() as usize).div_ceil(64)];
+        Self { geometry, next: 1, held, outstanding: 0 }
+    }
+
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Where the next descriptor will be, in bytes.
+    pub fn descriptor_at(&self) -> usize {
+        self.geometry.descriptor_at(self.next)
+    }
+
+    /// Of the next event.
+    pub fn next_sequence(&self) -> u32 {
+        self.next
+    }
+
+    /// Events that were given and not given back.
+    pub fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// The event of a sequence number, with the descriptor that was there when it was told.
+    pub fn handle(&mut self, sequence: u32, descriptor: &[u8; BLOCK]) -> Result<Given, ReaderError> {
+        let descriptor = Descriptor::decode(descriptor)?;
+        let expected = self.next;
+        if let Some(got) = [sequence, descriptor.sequence].into_iter().find(|&got| got != expected) {
+            return Err(ReaderError::Sequence { expected, got });
+        }
+        let Descriptor { slot, slots, offset, length, .. } = descriptor;
+        let needed = self.geometry.slots_for(length).ok_or(ReaderError::Outside)?;
+        let inside = slot < self.geometry.slots() && slots <= self.geometry.slots() - slot;
+        if slots != needed || !inside || offset != self.geometry.offset(slot) {
+            return Err(ReaderError::Outside);
+        }
+        if (slot..slot + slots).any(|at| self.holds(at)) {
+            return Err(ReaderError::Taken);
+        }
+        self.flip(&descriptor);
+        self.outstanding += 1;
+        self.next = expected.wrapping_add(1);
+        Ok(Given(descriptor))
+    }
+
+    /// Gives an event back: the word's number and value.
+    pub fn credit(&mut self, given: Given) -> (u32, u32) {
+        debug_assert!(self.holds(given.0.slot));
+        self.flip(&given.0);
+        self.outstanding -= 1;
+        (given.0.slot, given.0.generation)
+    }
+
+    fn holds(&self, slot: u32) -> bool {
+        self.held[slot as usize / 64] >> (slot % 64) & 1 == 1
+    }
+
+    fn flip(&mut self, &Descriptor { slot, slots, .. }: &Descriptor) {
+        for at in slot..slot + slots {
+            self.held[at as usize / 64] ^= 1 << (at % 64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reassembly::Name;
+
+    fn descriptor(sequence: u32, slot: u32, length: u32) -> Descriptor {
+        let name = Name { event: 1, data_id: 2 };
+        let slots = length.div_ceil(64).max(1);
+        let offset = u64::from(slot) * 64;
+        Descriptor {
+            sequence,
+            generation: 5,
+            slot,
+            slots,
+            offset,
+            length,
+            name,
+            tick: None,
+            first: 0,
+            assembly: 0,
+        }
+    }
+
+    #[test]
+    fn events_are_read_in_order_and_given_back_in_any() {
+        let mut reader = Reader::new(Geometry::new(4, 64).unwrap());
+        let first = reader.handle(1, &descriptor(1, 2, 100).encode()).unwrap();
+        let second = reader.handle(2, &descriptor(2, 0, 1).encode()).unwrap();
+        assert_eq!((reader.outstanding(), reader.descriptor_at()), (2, 3 * BLOCK));
+        assert_eq!(reader.credit(second), (0, 5));
+        assert_eq!(reader.credit(first), (2, 5));
+        assert_eq!(reader.outstanding(), 0);
+    }
+
+    #[test]
+    fn a_bridge_that_lies_is_found_out() {
+        let mut reader = Reader::new(Geometry::new(4, 64).unwrap());
+        let mut handle = |sequence, of: Descriptor| reader.handle(sequence, &of.encode());
+        assert_eq!(handle(2, descriptor(2, 0, 1)), Err(ReaderError::Sequence { expected: 1, got: 2 }));
+        assert_eq!(handle(1, descriptor(9, 0, 1)), Err(ReaderError::Sequence { expected: 1, got: 9 }));
+        for outside in [
+            descriptor(1, 4, 1),
+            descriptor(1, u32::MAX, 1),
+            descriptor(1, 3, 65),
+            descriptor(1, 0, u32::MAX),
+            Descriptor { offset: 64, ..descriptor(1, 0, 1) },
+            Descriptor { slots: u32::MAX, ..descriptor(1, 1, 1) },
+            Descriptor { slots: 0, ..descriptor(1, 1, 0) },
+        ] {
+            assert_eq!(handle(1, outside), Err(ReaderError::Outside), "{outside:?}");
+        }
+        assert!(handle(1, descriptor(1, 1, 128)).is_ok());
+        assert_eq!(handle(2, descriptor(2, 2, 1)), Err(ReaderError::Taken));
+    }
+}

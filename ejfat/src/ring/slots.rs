@@ -1,0 +1,354 @@
+//! The bridge's end of a ring.
+
+use std::collections::VecDeque;
+
+use super::Geometry;
+
+/// Slots side by side, for one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub slot: u32,
+    pub slots: u32,
+    pub generation: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Free, or not the first slot of a run.
+    Free,
+    Filling {
+        slots: u32,
+    },
+    /// The worker was told. Free when both are true.
+    Sent {
+        slots: u32,
+        tag: u32,
+        acknowledged: bool,
+        credited: bool,
+    },
+}
+
+/// An event that a worker gave back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credited {
+    pub slot: u32,
+    /// As given to [`Slots::send`].
+    pub tag: u32,
+    /// It was known to have arrived before.
+    pub acknowledged: bool,
+}
+
+/// What a look at the credit words found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    pub credits: u32,
+    /// Words that changed to something else than the credit of an event.
+    pub wrong: u32,
+}
+
+/// Which slots of a ring are in use, and for what. Bounded by the ring's geometry.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    geometry: Geometry,
+    /// A bit for each slot in use, in words of 64.
+    used: Vec<u64>,
+    in_use: u32,
+    /// Where to look for free slots first.
+    cursor: u32,
+    states: Vec<State>,
+    /// Of the events that begin in each slot.
+    generations: Vec<u32>,
+    /// Credit words as they were seen last.
+    seen: Vec<u32>,
+    /// Slots of events that are not complete.
+    filling: u32,
+    /// Sent and not known to have arrived, in order.
+    unacknowledged: VecDeque<u32>,
+    /// Sent and not given back.
+    outstanding: u32,
+    next_sequence: u32,
+}
+
+impl Slots {
+    /// The first event has sequence number 1.
+    pub fn new(geometry: Geometry) -> Self {
+        let slots = geometry.slots() as usize;
+        Self {
+            geometry,
+            used: vec![0; slots.div_ceil(64)],
+            in_use: 0,
+            cursor: 0,
+            states: vec![State::Free; slots],
+            generations: vec![0; slots],
+            seen: vec![0; slots],
+            filling: 0,
+            unacknowledged: VecDeque::with_capacity(slots),
+            outstanding: 0,
+            next_sequence: 1,
+        }
+    }
+
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    pub fn in_use(&self) -> u32 {
+        self.in_use
+    }
+
+    /// Events that were sent and are not known to have arrived.
+    pub fn unacknowledged(&self) -> usize {
+        self.unacknowledged.len()
+    }
+
+    /// Events that the worker has.
+    pub fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// Slots of events that are on their way.
+    pub fn filling(&self) -> u32 {
+        self.filling
+    }
+
+    /// Whether [`take`](Self::take) will find slots.
+    pub fn has_room(&self, length: u32) -> bool {
+        let slots = self.geometry.slots_for(length);
+        slots.is_some_and(|slots| slots <= self.geometry.slots() - self.in_use && self.find(slots).is_some())
+    }
+
+    /// Slots for an event, if so many are free side by side.
+    pub fn take(&mut self, length: u32) -> Option<Run> {
+        let slots = self.geometry.slots_for(length)?;
+        if slots > self.geometry.slots() - self.in_use {
+            return None;
+        }
+        let slot = self.find(slots)?;
+        self.mark(slot, slots, true);
+        self.cursor = slot + slots;
+        self.states[slot as usize] = State::Filling { slots };
+        self.filling += slots;
+        // What the word says already is credit for nothing.
+        let generation = self.seen[slot as usize].wrapping_add(1);
+        self.generations[slot as usize] = generation;
+        Some(Run { slot, slots, generation })
+    }
+
+    /// So many free slots side by side: behind those taken last, else from the beginning.
+    fn find(&self, slots: u32) -> Option<u32> {
+        let all = self.geometry.slots();
+        let from = self.cursor.min(all);
+        self.search(from, all, slots).or_else(|| self.search(0, all.min(from + slots - 1), slots))
+    }
+
+    fn search(&self, from: u32, to: u32, slots: u32) -> Option<u32> {
+        let (mut at, mut free) = (from, 0);
+        while at < to {
+            let word = self.used[at as usize / 64] >> (at % 64);
+            if word & 1 == 1 {
+                // Behind the ones.
+                at += word.trailing_ones();
+                free = 0;
+                continue;
+            }
+            let zeros = word.trailing_zeros().min(64 - at % 64).min(to - at);
+            free += zeros;
+            if free >= slots {
+                return Some(at + zeros - free);
+            }
+            at += zeros;
+        }
+        None
+    }
+
+    fn mark(&mut self, slot: u32, slots: u32, used: bool) {
+        for at in slot..slot + slots {
+            let bit = 1 << (at % 64);
+            match used {
+                true => self.used[at as usize / 64] |= bit,
+                false => self.used[at as usize / 64] &= !bit,
+            }
+        }
+        self.in_use = if used { self.in_use + slots } else { self.in_use - slots };
+    }
+
+    fn free(&mut self, slot: u32, slots: u32) {
+        self.states[slot as usize] = State::Free;
+        self.mark(slot, slots, false);
+    }
+
+    /// The event in these slots will not come; the worker was not told of it.
+    ///
+    /// # Panics
+    /// If they are not being filled.
+    pub fn give_back(&mut self, slot: u32) {
+        match self.states[slot as usize] {
+            State::Filling { slots } => {
+                self.filling -= slots;
+                self.free(slot, slots);
+            }
+            other => panic!("slot {slot} is {other:?}, so nothing is being filled"),
+        }
+    }
+
+    /// The worker is told of the event in these slots. Returns its sequence number, in order from 1.
+    ///
+    /// # Panics
+    /// If they are not being filled.
+    pub fn send(&mut self, slot: u32, tag: u32) -> u32 {
+        let State::Filling { slots } = self.states[slot as usize] else {
+            panic!("slot {slot} is {:?}, so nothing is being filled", self.states[slot as usize]);
+        };
+        self.filling -= slots;
+        self.states[slot as usize] = State::Sent { slots, tag, acknowledged: false, credited: false };
+        self.unacknowledged.push_back(slot);
+        self.outstanding += 1;
+        let sequence = self.next_sequence;
+        self.next_sequence = sequence.wrapping_add(1);
+        sequence
+    }
+
+    /// The oldest event that was not known to have arrived did. Its slot, tag, and whether credit came before.
+    pub fn acknowledge(&mut self) -> Option<Credited> {
+        let slot = self.unacknowledged.pop_front()?;
+        let State::Sent { slots, tag, acknowledged, credited } = &mut self.states[slot as usize] else {
+            return None;
+        };
+        *acknowledged = true;
+        let (slots, tag, credited) = (*slots, *tag, *credited);
+        if credited {
+            self.free(slot, slots);
+        }
+        Some(Credited { slot, tag, acknowledged: credited })
+    }
+
+    /// Looks at the credit words, one for each slot.
+    pub fn look(&mut self, words: &[u32], mut given_back: impl FnMut(Credited)) -> Looked {
+        const TOGETHER: usize = 16;
+        let mut looked = Looked::default();
+        let all = words.len().min(self.seen.len());
+        for from in (0..all).step_by(TOGETHER) {
+            let to = all.min(from + TOGETHER);
+            if words[from..to] == self.seen[from..to] {
+                continue;
+            }
+            for (at, &word) in (from..to).zip(&words[from..to]) {
+                if word != self.seen[at] {
+                    self.seen[at] = word;
+                    match self.credit(at as u32, word) {
+                        Some(credited) => {
+                            looked.credits += 1;
+                            given_back(credited);
+                        }
+                        None => looked.wrong += 1,
+                    }
+                }
+            }
+        }
+        looked
+    }
+
+    fn credit(&mut self, slot: u32, word: u32) -> Option<Credited> {
+        let generation = self.generations[slot as usize];
+        let State::Sent { slots, tag, acknowledged, credited } = &mut self.states[slot as usize] else {
+            return None;
+        };
+        if *credited || word != generation {
+            return None;
+        }
+        *credited = true;
+        let (slots, tag, acknowledged) = (*slots, *tag, *acknowledged);
+        self.outstanding -= 1;
+        if acknowledged {
+            self.free(slot, slots);
+        }
+        Some(Credited { slot, tag, acknowledged })
+    }
+
+    /// Tags of the events that the worker has not given back.
+    pub fn held(&self) -> impl Iterator<Item = u32> + '_ {
+        self.states.iter().filter_map(|state| match state {
+            State::Sent { tag, credited: false, .. } => Some(*tag),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(count: u32) -> Slots {
+        Slots::new(Geometry::new(count, 64).unwrap())
+    }
+
+    #[test]
+    fn events_span_slots_side_by_side() {
+        let mut slots = slots(130);
+        let first = slots.take(64 * 100).unwrap();
+        assert_eq!((first.slot, first.slots), (0, 100));
+        assert_eq!(slots.take(64 * 31), None);
+        let second = slots.take(64 * 30 - 63).unwrap();
+        assert_eq!((second.slot, second.slots), (100, 30));
+        assert_eq!(slots.take(1), None);
+        slots.give_back(0);
+        let third = slots.take(64 * 100).unwrap();
+        assert_eq!((third.slot, slots.filling()), (0, 130));
+        slots.give_back(third.slot);
+        slots.give_back(second.slot);
+        assert_eq!((slots.in_use(), slots.take(64 * 131)), (0, None));
+        assert!(slots.take(64 * 130).is_some());
+    }
+
+    #[test]
+    fn slots_are_free_after_credit_and_acknowledgement_in_either_order() {
+        for acknowledged_first in [true, false] {
+            let mut slots = slots(2);
+            let run = slots.take(64).unwrap();
+            assert_eq!(slots.send(run.slot, 7), 1);
+            let mut words = [0; 2];
+            words[run.slot as usize] = run.generation;
+            let mut given_back = Vec::new();
+            if acknowledged_first {
+                assert_eq!(slots.acknowledge().map(|done| done.tag), Some(7));
+                assert_eq!(slots.in_use(), 1);
+            }
+            let looked = slots.look(&words, |credited| given_back.push(credited));
+            assert_eq!(looked, Looked { credits: 1, wrong: 0 });
+            assert_eq!(given_back, [Credited { slot: 0, tag: 7, acknowledged: acknowledged_first }]);
+            if !acknowledged_first {
+                assert_eq!(slots.in_use(), 1);
+                slots.acknowledge();
+            }
+            assert_eq!((slots.in_use(), slots.outstanding(), slots.acknowledge()), (0, 0, None));
+        }
+    }
+
+    #[test]
+    fn wrong_credit_is_counted_once_and_changes_nothing() {
+        let mut slots = slots(4);
+        let look = |slots: &mut Slots, words: [u32; 4]| slots.look(&words, |_| ());
+        // For a slot not given, and from the future.
+        assert_eq!(look(&mut slots, [1, 0, 0, 0]).wrong, 1);
+        assert_eq!(look(&mut slots, [1, 0, 0, 0]).wrong, 0);
+        let run = slots.take(64).unwrap();
+        slots.send(run.slot, 0);
+        slots.acknowledge();
+        // The word was there before the event was: no credit.
+        assert_eq!((run.generation, look(&mut slots, [1, 0, 0, 0])), (2, Looked::default()));
+        assert_eq!(look(&mut slots, [3, 0, 0, 9]), Looked { credits: 0, wrong: 2 });
+        assert_eq!(slots.in_use(), 1);
+        assert_eq!(look(&mut slots, [2, 0, 0, 9]), Looked { credits: 1, wrong: 0 });
+        assert_eq!(slots.in_use(), 0);
+        // Twice.
+        assert_eq!(look(&mut slots, [0, 0, 0, 9]).wrong, 1);
+    }
+
+    #[test]
+    fn slots_in_the_middle_of_an_event_have_no_credit() {
+        let mut slots = slots(4);
+        let run = slots.take(256).unwrap();
+        slots.send(run.slot, 0);
+        assert_eq!(slots.look(&[0, 1, 1, 1], |_| ()), Looked { credits: 0, wrong: 3 });
+    }
+}

@@ -1,0 +1,388 @@
+//! What bridge and worker tell each other, in blocks of 64 bytes. Integers are little-endian, as in the blocks of
+//! built-in functions.
+//!
+//! ```text
+//! subscription  version u32 | slots u32 | slot bytes u32 | data ids: first u16, last u16 | member u16 | flags u16
+//!               | name 32 bytes, zeros behind it | reserved 12
+//! answer        version u32 | refusal u32 | worker u32 | placing u32 | instance u64 | reserved 40
+//! descriptor    sequence u32 | generation u32 | offset u64 | length u32 | data id u16 | flags u16 | event u64 | tick u64
+//!               | first segment, ns of UNIX time u64 | ns from then to the last one u64 | slots u32 | slot u32
+//! credits       count u32, which changes after credit was written | reserved 60 | for each slot: generation u32
+//! ```
+
+use arrayvec::ArrayString;
+
+use super::{Geometry, GeometryError};
+use crate::reassembly::Name;
+
+/// Bytes of a subscription, an answer and a descriptor.
+pub const BLOCK: usize = 64;
+/// Bytes of a credit word, and of their count.
+pub const CREDIT: usize = 4;
+const VERSION: u32 = 1;
+
+/// Of a worker, for people: printable ASCII.
+pub type WorkerName = ArrayString<32>;
+
+/// Which events a worker takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Filter {
+    /// Where events go by data id: from the first to the last, both included.
+    pub data_ids: (u16, u16),
+    /// Where load-balancer tables say where events go: the member that this worker is.
+    pub member: Option<u16>,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self { data_ids: (0, u16::MAX), member: None }
+    }
+}
+
+impl Filter {
+    pub fn takes(&self, data_id: u16) -> bool {
+        (self.data_ids.0..=self.data_ids.1).contains(&data_id)
+    }
+}
+
+/// A worker's request: input 0 of `subscribe`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    pub geometry: Geometry,
+    pub filter: Filter,
+    pub name: WorkerName,
+}
+
+/// How a bridge puts events into a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Placing {
+    /// Reassembled in the bridge's memory, then written.
+    Store = 0,
+    /// Segment by segment, from the buffers they were received in.
+    Cut = 1,
+    /// Reassembled in memory that both map.
+    Shared = 2,
+}
+
+impl Placing {
+    pub const ALL: [Self; 3] = [Self::Store, Self::Cut, Self::Shared];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Cut => "cut",
+            Self::Shared => "shared",
+        }
+    }
+}
+
+/// Why a bridge does not take a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[repr(u32)]
+pub enum Refusal {
+    #[error("the bridge speaks another version of the protocol")]
+    Version = 1,
+    #[error("reserved bytes of the subscription are not zero, or its data ids or name are none")]
+    Malformed = 2,
+    #[error("no ring has this geometry: 1 to 65536 slots of a multiple of 64 bytes, less than 4 GiB in all")]
+    Geometry = 3,
+    #[error("the regions are not as long as the geometry says")]
+    Regions = 4,
+    #[error("regions overlap")]
+    Overlap = 5,
+    #[error("the bridge has as many workers as it takes; try again later, or raise its --max-workers")]
+    Full = 6,
+    #[error("the bridge cannot: its log has more")]
+    Failed = 7,
+}
+
+impl Refusal {
+    const ALL: [Self; 7] = [
+        Self::Version,
+        Self::Malformed,
+        Self::Geometry,
+        Self::Regions,
+        Self::Overlap,
+        Self::Full,
+        Self::Failed,
+    ];
+}
+
+/// The bridge's answer: output 0 of `subscribe`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Counts up with each worker of a bridge.
+    pub worker: u32,
+    pub placing: Placing,
+    /// Another one after each start of the bridge.
+    pub instance: u64,
+}
+
+/// A block that is none of this protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("version {0} of the event ring's protocol, which is {VERSION} here")]
+    Version(u32),
+    #[error("{0}")]
+    Geometry(#[from] GeometryError),
+    #[error("a field has a value that it never has")]
+    Field,
+}
+
+impl From<Malformed> for Refusal {
+    fn from(malformed: Malformed) -> Self {
+        match malformed {
+            Malformed::Version(_) => Self::Version,
+            Malformed::Geometry(_) => Self::Geometry,
+            Malformed::Field => Self::Malformed,
+        }
+    }
+}
+
+/// Where an event lies, and what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Descriptor {
+    pub sequence: u32,
+    /// Of the first slot.
+    pub generation: u32,
+    pub slot: u32,
+    pub slots: u32,
+    /// In the ring: where the first slot begins.
+    pub offset: u64,
+    /// Of the event, in bytes.
+    pub length: u32,
+    pub name: Name,
+    /// Of its segments, where they had the load balancer's header.
+    pub tick: Option<u64>,
+    /// When its first segment came, in nanoseconds of UNIX time by the bridge's clock.
+    pub first: u64,
+    /// Nanoseconds from then until the last one came.
+    pub assembly: u64,
+}
+
+const HAS_MEMBER: u16 = 1;
+const HAS_TICK: u16 = 1;
+
+/// Takes fields off a block.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (field, rest) = self.0.split_first_chunk().expect("fields of a block are as long as the block");
+        self.0 = rest;
+        *field
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.take())
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take())
+    }
+
+    fn is_zero(&self) -> bool {
+        self.0.iter().all(|&byte| byte == 0)
+    }
+}
+
+/// A block of these fields, zeros behind them.
+fn block(fields: &[&[u8]]) -> [u8; BLOCK] {
+    let (mut block, mut at) = ([0; BLOCK], 0);
+    for field in fields {
+        block[at..at + field.len()].copy_from_slice(field);
+        at += field.len();
+    }
+    block
+}
+
+impl Subscription {
+    pub fn encode(&self) -> [u8; BLOCK] {
+        let Filter { data_ids: (first, last), member } = self.filter;
+        let mut name = [0; 32];
+        name[..self.name.len()].copy_from_slice(self.name.as_bytes());
+        block(&[
+            &VERSION.to_le_bytes(),
+            &self.geometry.slots().to_le_bytes(),
+            &self.geometry.slot_bytes().to_le_bytes(),
+            &first.to_le_bytes(),
+            &last.to_le_bytes(),
+            &member.unwrap_or(0).to_le_bytes(),
+            &member.map_or(0, |_| HAS_MEMBER).to_le_bytes(),
+            &name,
+        ])
+    }
+
+    pub fn decode(bytes: &[u8; BLOCK]) -> Result<Self, Malformed> {
+        let mut fields = Fields(bytes);
+        let version = fields.u32();
+        if version != VERSION {
+            return Err(Malformed::Version(version));
+        }
+        let geometry = Geometry::new(fields.u32(), fields.u32())?;
+        let data_ids = (fields.u16(), fields.u16());
+        let (member, flags) = (fields.u16(), fields.u16());
+        let name = name(&fields.take::<32>()).ok_or(Malformed::Field)?;
+        let member = match flags {
+            0 if member == 0 => None,
+            HAS_MEMBER => Some(member),
+            _ => return Err(Malformed::Field),
+        };
+        if data_ids.0 > data_ids.1 || !fields.is_zero() {
+            return Err(Malformed::Field);
+        }
+        Ok(Self { geometry, filter: Filter { data_ids, member }, name })
+    }
+}
+
+fn name(bytes: &[u8; 32]) -> Option<WorkerName> {
+    let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let (text, rest) = bytes.split_at(len);
+    let printable = text.iter().all(|byte| (b' '..=b'~').contains(byte));
+    let zeros = rest.iter().all(|&byte| byte == 0);
+    let text = str::from_utf8(text).ok().filter(|_| printable && zeros)?;
+    WorkerName::from(text).ok()
+}
+
+impl Answer {
+    pub fn encode(answer: &Result<Self, Refusal>) -> [u8; BLOCK] {
+        let version = VERSION.to_le_bytes();
+        match answer {
+            Ok(Self { worker, placing, instance }) => block(&[
+                &version,
+                &0u32.to_le_bytes(),
+                &worker.to_le_bytes(),
+                &(*placing as u32).to_le_bytes(),
+                &instance.to_le_bytes(),
+            ]),
+            Err(refusal) => block(&[&version, &(*refusal as u32).to_le_bytes()]),
+        }
+    }
+
+    pub fn decode(bytes: &[u8; BLOCK]) -> Result<Result<Self, Refusal>, Malformed> {
+        let mut fields = Fields(bytes);
+        let version = fields.u32();
+        if version != VERSION {
+            return Err(Malformed::Version(version));
+        }
+        let refusal = fields.u32();
+        let (worker, placing, instance) = (fields.u32(), fields.u32(), fields.u64());
+        if !fields.is_zero() {
+            return Err(Malformed::Field);
+        }
+        if refusal != 0 {
+            let known = Refusal::ALL.into_iter().find(|known| *known as u32 == refusal);
+            return known.map(Err).ok_or(Malformed::Field);
+        }
+        let placing = Placing::ALL.into_iter().find(|known| *known as u32 == placing);
+        Ok(Ok(Self { worker, placing: placing.ok_or(Malformed::Field)?, instance }))
+    }
+}
+
+impl Descriptor {
+    pub fn encode(&self) -> [u8; BLOCK] {
+        block(&[
+            &self.sequence.to_le_bytes(),
+            &self.generation.to_le_bytes(),
+            &self.offset.to_le_bytes(),
+            &self.length.to_le_bytes(),
+            &self.name.data_id.to_le_bytes(),
+            &self.tick.map_or(0, |_| HAS_TICK).to_le_bytes(),
+            &self.name.event.to_le_bytes(),
+            &self.tick.unwrap_or(0).to_le_bytes(),
+            &self.first.to_le_bytes(),
+            &self.assembly.to_le_bytes(),
+            &self.slots.to_le_bytes(),
+            &self.slot.to_le_bytes(),
+        ])
+    }
+
+    /// The fields as they are. Whether they fit a ring, [`Reader`](super::Reader) judges.
+    pub fn decode(bytes: &[u8; BLOCK]) -> Result<Self, Malformed> {
+        let mut fields = Fields(bytes);
+        let (sequence, generation, offset) = (fields.u32(), fields.u32(), fields.u64());
+        let (length, data_id, flags) = (fields.u32(), fields.u16(), fields.u16());
+        let (event, tick, first, assembly) = (fields.u64(), fields.u64(), fields.u64(), fields.u64());
+        let (slots, slot) = (fields.u32(), fields.u32());
+        let tick = match flags {
+            0 if tick == 0 => None,
+            HAS_TICK => Some(tick),
+            _ => return Err(Malformed::Field),
+        };
+        let name = Name { event, data_id };
+        Ok(Self { sequence, generation, slot, slots, offset, length, name, tick, first, assembly })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_blocks() {
+        let subscription = Subscription {
+            geometry: Geometry::new(64, 0x2_0000).unwrap(),
+            filter: Filter { data_ids: (1, 0x0203), member: Some(7) },
+            name: WorkerName::from("w1").unwrap(),
+        };
+        let bytes = subscription.encode();
+        let head = [1, 0, 0, 0, 64, 0, 0, 0, 0, 0, 2, 0, 1, 0, 3, 2, 7, 0, 1, 0, b'w', b'1', 0];
+        assert_eq!(bytes[..23], head);
+        assert!(bytes[23..].iter().all(|&byte| byte == 0));
+        assert_eq!(Subscription::decode(&bytes), Ok(subscription));
+
+        let answer = Ok(Answer { worker: 3, placing: Placing::Cut, instance: 0x0807_0605_0403_0201 });
+        let bytes = Answer::encode(&answer);
+        assert_eq!(bytes[..24], [1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(Answer::decode(&bytes), Ok(answer));
+        for refusal in Refusal::ALL {
+            assert_eq!(Answer::decode(&Answer::encode(&Err(refusal))), Ok(Err(refusal)));
+        }
+
+        let descriptor = Descriptor {
+            sequence: 1,
+            generation: 2,
+            slot: 3,
+            slots: 4,
+            offset: 5,
+            length: 6,
+            name: Name { event: 8, data_id: 7 },
+            tick: Some(9),
+            first: 10,
+            assembly: 11,
+        };
+        let bytes = descriptor.encode();
+        let words = bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+        let words: Vec<_> = words.collect();
+        assert_eq!(words, [1, 2, 5, 0, 6, 0x1_0007, 8, 0, 9, 0, 10, 0, 11, 0, 4, 3]);
+        assert_eq!(Descriptor::decode(&bytes), Ok(descriptor));
+    }
+
+    #[test]
+    fn what_is_never_said_is_refused() {
+        let good = Subscription {
+            geometry: Geometry::new(1, 64).unwrap(),
+            filter: Filter::default(),
+            name: WorkerName::default(),
+        }
+        .encode();
+        assert!(Subscription::decode(&good).is_ok());
+        for (at, value) in [(0, 2), (4, 0), (8, 65), (12, 0xff), (16, 1), (18, 2), (20, 7), (52, 1), (63, 1)]
+        {
+            let mut bad = good;
+            bad[at] = value;
+            if at == 12 {
+                bad[14..16].copy_from_slice(&[0, 0]);
+            }
+            assert!(Subscription::decode(&bad).is_err(), "byte {at} is {value}");
+        }
+        let mut bad = Answer::encode(&Err(Refusal::Full));
+        bad[4] = 99;
+        assert_eq!(Answer::decode(&bad), Err(Malformed::Field));
+    }
+}
