@@ -230,6 +230,8 @@ enum Held {
     Revoked(Mr),
     /// Registered, and peers may have access.
     Granted(Mr),
+    /// Registered, and its memory is known elsewhere: there are no slices any more.
+    Streaming(Mr),
 }
 
 /// Zeroed memory that knows whether a peer can reach it. Dropping it ends its registration, then gives the
@@ -282,8 +284,11 @@ impl Allocation {
     /// Lets peers have `access`. Does nothing where nothing is registered.
     pub fn grant(&mut self, access: Access) -> Result<(), verbs::Error> {
         self.held = match std::mem::replace(&mut self.held, Held::Private) {
-            Held::Private => return Ok(()),
             Held::Revoked(mr) | Held::Granted(mr) => Held::Granted(mr),
+            other => {
+                self.held = other;
+                return Ok(());
+            }
         };
         // Recorded as granted before the driver is asked: after an error nobody knows.
         self.mr().map_or(Ok(()), |mr| mr.set_access(access))
@@ -337,17 +342,36 @@ impl Allocation {
     fn mr(&self) -> Option<&Mr> {
         match &self.held {
             Held::Private => None,
-            Held::Revoked(mr) | Held::Granted(mr) => Some(mr),
+            Held::Revoked(mr) | Held::Granted(mr) | Held::Streaming(mr) => Some(mr),
         }
+    }
+
+    /// The memory and its key, for whoever writes and reads it from now on while peers have `access`. There are no slices
+    /// of it any more. `None` where nothing is registered, or a process may have its file.
+    pub(crate) fn stream(&mut self, access: Access) -> Result<Option<(Memory, u32)>, verbs::Error> {
+        if self.is_lent() {
+            return Ok(None);
+        }
+        self.grant(access)?;
+        self.held = match std::mem::replace(&mut self.held, Held::Private) {
+            Held::Revoked(mr) | Held::Granted(mr) | Held::Streaming(mr) => Held::Streaming(mr),
+            Held::Private => return Ok(None),
+        };
+        Ok(self.mr().map(|mr| (self.memory.clone(), mr.lkey())))
+    }
+
+    /// Peers, or whoever streams, may write.
+    fn is_open(&self) -> bool {
+        matches!(self.held, Held::Granted(_) | Held::Streaming(_))
     }
 
     /// The bytes, unless a peer or another process may have access.
     pub fn bytes(&self) -> Option<&[u8]> {
-        if matches!(self.held, Held::Granted(_)) || self.is_lent() {
+        if self.is_open() || self.is_lent() {
             return None;
         }
-        // SAFETY: no peer can write (not granted), no other process lives that maps the file, granting and lending take `&mut self`, which outlives no slice, and
-        // the memory is written in this process through `bytes_mut` only: clones are with the registration.
+        // SAFETY: no peer and no stream can write (not open), no other process lives that maps the file, granting and lending take `&mut self`, which outlives no slice, and
+        // the memory is written in this process through `bytes_mut` only: clones are with the registration, or with streams.
         // Where the device does not revoke, that no peer writes now rests on the peer keeping to the protocol
         // (module docs); the bytes are plain numbers to whoever reads them, and stay mapped whatever it does.
         Some(unsafe { self.memory.as_slice() })
@@ -355,7 +379,7 @@ impl Allocation {
 
     /// The bytes for writing, unless a peer or another process may have access or the device may read them for a send.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        if matches!(self.held, Held::Granted(_)) || self.is_lent() || self.sends.unfinished() {
+        if self.is_open() || self.is_lent() || self.sends.unfinished() {
             return None;
         }
         // SAFETY: as in `bytes`; `&mut self` keeps other slices and new elements of sends away, all earlier sends

@@ -199,6 +199,20 @@ impl<'a> Call<'a> {
         Ok(Self { regions, user, stop, prefixes: vec![None; params], status_bytes: 0 })
     }
 
+    /// Makes a call. Gives how much of each parameter is a result.
+    pub(crate) fn make(
+        regions: &'a mut Regions,
+        user: U24,
+        stop: &'a Stop,
+        function: impl FnOnce(&mut Self) -> Result<(), Failure>,
+    ) -> Result<Vec<Prefix>, Failed> {
+        let mut call = Self::new(regions, user, stop)?;
+        match function(&mut call) {
+            Ok(()) => Ok(call.prefixes),
+            Err(why) => Err(Failed { why, status_bytes: call.status_bytes }),
+        }
+    }
+
     /// The 24 bits the host passed along.
     pub fn user(&self) -> U24 {
         self.user
@@ -269,16 +283,12 @@ impl Task {
         if let Some(process) = &self.process {
             process.stop();
         }
-        let mut call = Call::new(&mut self.regions, user, stop)?;
-        // Unwind-safe: after a panic only bytes of the call's own regions are in disorder.
-        let made = panic::catch_unwind(AssertUnwindSafe(|| function.run(&mut call)));
-        let result = made.unwrap_or_else(|_| {
-            tracing::error!(function = function.info().name.as_str(), "a function panicked");
-            Err(Failure::Internal("the function panicked; the server's log has more".into()))
-        });
-        match result {
-            Ok(()) => Ok(call.prefixes),
-            Err(why) => Err(Failed { why, status_bytes: call.status_bytes }),
-        }
+        Call::make(&mut self.regions, user, stop, |call| {
+            // Unwind-safe: after a panic only bytes of the call's own regions are in disorder.
+            panic::catch_unwind(AssertUnwindSafe(|| function.run(call))).unwrap_or_else(|_| {
+                tracing::error!(function = function.info().name.as_str(), "a function panicked");
+                Err(Failure::Internal("the function panicked; the server's log has more".into()))
+            })
+        })
     }
 }

@@ -39,6 +39,8 @@ pub struct Config {
     pub pool: pool::Settings,
     /// How the server's loop waits.
     pub wait: WaitMode,
+    /// Work requests that a resident may have unfinished on a session, at most; of no use without one.
+    pub stream_sends: u32,
     /// Which provider serves the address; `None`: what `NAA_PROVIDER` says, and without it the one that fits.
     pub provider: Option<Choice>,
     /// Of the embedded provider.
@@ -60,6 +62,7 @@ impl Config {
             probe_interval: Duration::from_secs(2),
             pool: pool::Settings { workers, queue: 1024, quarantine: 64.max(2 * workers) },
             wait: WaitMode::Adaptive,
+            stream_sends: 0,
             provider: None,
             device: roce_udp::Options { must_listen: true, ..roce_udp::Options::default() },
         }

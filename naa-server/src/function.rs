@@ -34,6 +34,12 @@ pub trait Function: Send + Sync + 'static {
         None
     }
 
+    /// It is by this function that hosts subscribe with the server's [`Resident`](crate::resident::Resident), which answers
+    /// instead of [`Self::run`].
+    fn subscribes(&self) -> bool {
+        false
+    }
+
     /// Computes. What the regions contain is the host's: nothing in it may be trusted.
     ///
     /// # Errors

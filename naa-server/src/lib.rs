@@ -13,6 +13,7 @@ pub mod functions;
 pub mod kernel;
 pub mod pool;
 mod regions;
+pub mod resident;
 mod server;
 pub mod session;
 pub mod stats;

@@ -1,8 +1,10 @@
 //! The server: a thread that owns all sessions, and the handle its program holds.
 
 mod queue;
+mod residence;
 mod serving;
 pub mod sizes;
+mod waker;
 
 use std::{
     net::SocketAddr,
@@ -15,10 +17,11 @@ use std::{
 };
 
 use naa_provider::{BadChoice, Choice, Opened, VARIABLE};
-use verbs::{Context, WaitOn};
+use verbs::Context;
 
-use crate::{arena::Arena, config::Config, function::Registry, stats::Stats};
+use crate::{arena::Arena, config::Config, function::Registry, resident::Resident, stats::Stats};
 use serving::Serving;
+use waker::Waker;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +41,7 @@ pub struct Server {
     why: String,
     device: String,
     address: SocketAddr,
-    on: WaitOn,
+    waker: Waker,
     orders: Arc<Orders>,
     stats: Arc<Stats>,
     arena: Arena,
@@ -57,6 +60,15 @@ struct Orders {
 impl Server {
     /// Listens and serves `registry`'s functions until told to stop.
     pub fn start(config: Config, registry: Registry) -> Result<Self, StartError> {
+        Self::start_with(config, registry, None)
+    }
+
+    /// As [`start`](Self::start), with a resident, whose function is in the registry.
+    pub fn start_with(
+        config: Config,
+        registry: Registry,
+        resident: Option<Box<dyn Resident>>,
+    ) -> Result<Self, StartError> {
         let listen = config.listen;
         let failed = |source| StartError::Device { addr: listen, source };
         let choice = config.provider.map_or_else(Choice::from_env, Ok)?;
@@ -66,16 +78,16 @@ impl Server {
         tracing::info!("opened {device}");
         let (orders, stats) = (Arc::new(Orders::default()), Arc::new(Stats::default()));
         let (serving, port) =
-            Serving::new(&context, config, registry, stats.clone()).map_err(|e| match e {
+            Serving::new(&context, config, registry, stats.clone(), resident).map_err(|e| match e {
                 serving::SetupError::Device(source) => failed(source),
                 serving::SetupError::Thread(error) => StartError::Thread(error),
             })?;
-        let (on, arena) = (serving.wait_on(), serving.arena().clone());
+        let (waker, arena) = (serving.waker().clone(), serving.arena().clone());
         let given = orders.clone();
         let thread =
             std::thread::Builder::new().name("naa-server".into()).spawn(move || serving.run(&given))?;
         let address = SocketAddr::new(listen.ip(), port);
-        Ok(Self { context, why, device, address, on, orders, stats, arena, thread: Some(thread) })
+        Ok(Self { context, why, device, address, waker, orders, stats, arena, thread: Some(thread) })
     }
 
     /// Where hosts connect to.
@@ -117,7 +129,7 @@ impl Server {
         self.orders.drain.store(true, Ordering::Release);
         let deadline = Instant::now() + patience;
         while self.thread.as_ref().is_some_and(|t| !t.is_finished()) && Instant::now() < deadline {
-            self.context.driver().interrupt(self.on);
+            self.waker.wake();
             std::thread::sleep(Duration::from_millis(5));
         }
         self.stop();
@@ -125,7 +137,7 @@ impl Server {
 
     fn stop(&mut self) {
         self.orders.stop.store(true, Ordering::Release);
-        self.context.driver().interrupt(self.on);
+        self.waker.wake();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been reported by its hook.
             let _ = thread.join();

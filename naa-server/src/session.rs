@@ -27,6 +27,7 @@ use crate::{
     config::Config,
     pool::TaskId,
     regions::Params,
+    resident::{Stream, StreamId, StreamRegion},
 };
 
 /// Why a session ends.
@@ -46,6 +47,10 @@ pub enum End {
     GivenUp,
     #[error("the host asked for nothing in time")]
     Idle,
+    #[error("the host sent a message or a call though it had subscribed")]
+    Subscribed,
+    #[error("{0}")]
+    Resident(String),
     #[error("the host did not take an answer in time")]
     Unacknowledged,
     #[error("this server: {0}")]
@@ -65,6 +70,8 @@ pub(crate) enum Calling {
     Pooled(TaskId),
     /// A function that ran out of time has them.
     Lost,
+    /// A resident has them, for as long as the session lives.
+    Streaming,
 }
 
 /// What a connection's messages and completions come to. Its owner polls and waits, makes the calls and routes the
@@ -101,7 +108,7 @@ pub struct Session {
     /// When the host gave its last sign of life.
     pub last_heard: Instant,
     // Last: its buffers outlive its work requests.
-    pub qp: Qp,
+    pub qp: Arc<Qp>,
     pd: Pd,
 }
 
@@ -116,6 +123,7 @@ pub enum Next {
 }
 
 /// Kinds of work requests.
+const STREAM: u64 = 0;
 const ACK: u64 = 1;
 const RECEIVE: u64 = 2;
 const PROBE: u64 = 3;
@@ -123,6 +131,16 @@ const KIND_BITS: u32 = 2;
 
 fn number(serial: u64, kind: u64) -> u64 {
     serial << KIND_BITS | kind
+}
+
+/// Of what a resident posts.
+pub(crate) fn stream_number(serial: u64) -> u64 {
+    number(serial, STREAM)
+}
+
+/// It was a resident's.
+pub(crate) fn is_stream(wc: &Wc) -> bool {
+    wc.wr_id & ((1 << KIND_BITS) - 1) == STREAM
 }
 
 /// The session whose work request completed.
@@ -170,7 +188,7 @@ impl Session {
             established: false,
             since: now,
             last_heard: now,
-            qp,
+            qp: Arc::new(qp),
             pd,
         };
         session.post_receive()?;
@@ -283,13 +301,35 @@ impl Session {
     fn allocate(&self, flags: RegionFlags, size: u32) -> Result<Region, End> {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
-            allocation.register(&self.pd, GRANTED)?;
+            // Devices that do not revoke leave what is registered. Hosts write no outputs but those that share a region.
+            let is_output = flags == RegionFlags::OUTPUT && self.machine.places().is_none();
+            allocation.register(&self.pd, if is_output { Access::LOCAL } else { GRANTED })?;
         }
         Ok(Region { flags, allocation })
     }
 
     fn grant(&mut self) -> Result<(), verbs::Error> {
-        self.regions.iter_mut().try_for_each(|r| r.allocation.grant(GRANTED))
+        let shared = self.machine.places().is_some();
+        let its = self.regions.iter_mut().filter(|r| shared || r.flags != RegionFlags::OUTPUT);
+        its.into_iter().try_for_each(|r| r.allocation.grant(GRANTED))
+    }
+
+    /// The session for a resident, after its call was answered. `None` if its parameters share regions, or a process
+    /// may have them.
+    pub(crate) fn stream(&mut self, most_sends: u32) -> Result<Option<Stream>, verbs::Error> {
+        if self.machine.places().is_some() {
+            return Ok(None);
+        }
+        let mut regions = Vec::new();
+        for (region, param) in self.regions.iter_mut().zip(self.machine.regions()) {
+            let access = if region.flags == RegionFlags::OUTPUT { Access::LOCAL } else { GRANTED };
+            let Some((memory, lkey)) = region.allocation.stream(access)? else { return Ok(None) };
+            let remote = RemoteAddr { addr: param.host.addr, rkey: param.host.rkey };
+            regions.push(StreamRegion { memory, lkey, remote });
+        }
+        self.calling = Calling::Streaming;
+        let (id, peer, pd, qp) = (StreamId(self.serial), self.peer, self.pd.clone(), self.qp.clone());
+        Ok(Some(Stream { id, peer, regions, most_sends, pd, qp }))
     }
 
     /// Takes the host's access to the regions, for the time of a call.
@@ -390,7 +430,7 @@ impl Session {
     /// Nothing is being calculated or sent. Otherwise the session closes by itself when that is done.
     pub(crate) fn drain(&mut self) -> bool {
         self.closing = true;
-        !self.quota.sends().unfinished() && matches!(self.calling, Calling::No)
+        !self.quota.sends().unfinished() && matches!(self.calling, Calling::No | Calling::Streaming)
     }
 
     /// Asks the host for a sign of life by a WRITE of no bytes, whose key no responder looks at. An answer that is

@@ -11,15 +11,16 @@ use std::{
 
 use mrsp::{Abilities, ReturnCode, immediate::CallRequest};
 use rustc_hash::FxHashMap as HashMap;
-use verbs::{Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn, Wc, WcStatus};
+use verbs::{Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn, Wc, WcOpcode, WcStatus};
 
-use super::{Orders, queue::Queue, sizes};
+use super::{Orders, queue::Queue, residence::Residence, sizes, waker::Waker};
 use crate::{
     arena::Arena,
-    call::{Failed, Failure, Stop, Task},
+    call::{Call, Failed, Failure, Stop, Task},
     config::Config,
     function::{Execution, Registry},
     pool::{Done, Pool, TaskId},
+    resident::{Asking, Resident, StreamId},
     session::{self, Calling, End, Next, Session},
     stats::Stats,
 };
@@ -60,6 +61,8 @@ pub(super) struct Serving {
     now: Instant,
     next_tick: Instant,
     last_refusal_told: Option<Instant>,
+    waker: Waker,
+    residence: Option<Residence>,
     context: Context,
 }
 
@@ -69,7 +72,11 @@ impl Serving {
         mut config: Config,
         registry: Registry,
         stats: Arc<Stats>,
+        resident: Option<Box<dyn Resident>>,
     ) -> Result<(Self, u16), SetupError> {
+        if resident.is_none() {
+            config.stream_sends = 0;
+        }
         let channel = context.create_channel()?;
         sizes::limit_regions(&mut config, context.attr());
         let queue = Queue::new(context, config.max_sessions, sizes::completions(&config, context.attr()))?;
@@ -78,11 +85,18 @@ impl Serving {
         let (listener, port) = channel.listen(config.listen.port(), backlog)?;
         let on = WaitOn { cq: Some(queue.id()), channel: Some(channel.id()) };
         // A worker may outlive the server, and must not keep its address.
-        let driver = Arc::downgrade(context.driver());
-        let wake = move || {
-            if let Some(driver) = driver.upgrade() {
-                driver.interrupt(on);
+        let mut waker = Waker::new(context.driver(), on);
+        let residence = match resident {
+            Some(resident) => {
+                let (with_bell, bell) = waker.with_bell().map_err(SetupError::Thread)?;
+                waker = with_bell;
+                Some(Residence::new(resident, context, on, bell)?)
             }
+            None => None,
+        };
+        let wake = {
+            let waker = waker.clone();
+            move || waker.wake()
         };
         let pool = Pool::new(config.pool, wake).map_err(SetupError::Thread)?;
         let serving = Self {
@@ -106,6 +120,8 @@ impl Serving {
             now: Instant::now(),
             next_tick: Instant::now() + TICK,
             last_refusal_told: None,
+            waker,
+            residence,
             context: context.clone(),
         };
         Ok((serving, port))
@@ -115,7 +131,11 @@ impl Serving {
         &self.arena
     }
 
-    pub(super) fn wait_on(&self) -> WaitOn {
+    pub(super) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    fn wait_on(&self) -> WaitOn {
         WaitOn { cq: Some(self.queue.id()), channel: Some(self.channel.id()) }
     }
 
@@ -125,7 +145,7 @@ impl Serving {
             if orders.drain.load(Ordering::Acquire) && self.drained() {
                 break;
             }
-            if let Err(error) = self.context.wait(on, self.config.wait, Some(self.deadline())) {
+            if let Err(error) = self.wait(on) {
                 tracing::error!(%error, "the server cannot wait on its device");
                 break;
             }
@@ -135,8 +155,27 @@ impl Serving {
             self.finished_calls();
             self.end_flushed();
             self.tick();
+            self.residents_turn();
         }
         self.close_all();
+    }
+
+    fn wait(&mut self, on: WaitOn) -> Result<(), Error> {
+        let until = self.deadline();
+        match &mut self.residence {
+            Some(residence) => residence.wait(&self.context, on, until),
+            None => self.context.wait(on, self.config.wait, Some(until)).map(drop),
+        }
+    }
+
+    fn residents_turn(&mut self) {
+        let Some(residence) = &mut self.residence else { return };
+        residence.turn(self.now);
+        for (serial, why) in std::mem::take(&mut residence.closing) {
+            if let Some(&id) = self.by_serial.get(&serial) {
+                self.close(id, Some(End::Resident(why)));
+            }
+        }
     }
 
     /// When there is something to do, whatever peers do.
@@ -174,6 +213,20 @@ impl Serving {
         // Completions of sessions that ended come too.
         let Some(&id) = self.by_serial.get(&session::serial(wc)) else { return };
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.flushed) else { return };
+        let streams = matches!(session.calling, Calling::Streaming);
+        if session::is_stream(wc) && wc.status.is_success() {
+            session.last_heard = now;
+            if let Some(residence) = &mut self.residence {
+                residence.resident.completed(StreamId(session.serial), now);
+            }
+            return;
+        }
+        if streams
+            && wc.status.is_success()
+            && matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteWithImm)
+        {
+            return self.close(id, Some(End::Subscribed));
+        }
         match session.completed(wc, now) {
             Ok(Next::Nothing) => {}
             Ok(Next::Call(request)) => self.call(id, request),
@@ -181,7 +234,11 @@ impl Serving {
             // A disconnect flushes the queue pair, and its event says so more kindly.
             Err(End::Completion(WcStatus::WrFlushError)) => {
                 session.flushed = true;
-                self.flushed.push_back((now + GRACE, session.serial));
+                let serial = session.serial;
+                if let Some(residence) = self.residence.as_mut().filter(|_| streams) {
+                    residence.resident.ended(StreamId(serial), now);
+                }
+                self.flushed.push_back((now + GRACE, serial));
                 self.events();
             }
             Err(end) => self.close(id, Some(end)),
@@ -210,6 +267,9 @@ impl Serving {
         if let Err(error) = session.revoke() {
             return self.close(id, Some(error.into()));
         }
+        if function.subscribes() {
+            return self.subscribe(id, request);
+        }
         let regions = std::mem::take(&mut session.regions);
         let bytes = regions.iter().map(|r| r.allocation.len() as u64).sum();
         self.stats.bytes_in.add(bytes);
@@ -236,6 +296,42 @@ impl Serving {
                 session.regions = refused.task.regions;
                 self.respond(id, Err(Reply::Code(ReturnCode::BUSY)));
             }
+        }
+    }
+
+    /// The resident answers, and has the session from then on.
+    fn subscribe(&mut self, id: CmId, request: CallRequest) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let mut regions = std::mem::take(&mut session.regions);
+        let result = match &mut self.residence {
+            Some(residence) => {
+                let stop = Stop::at(self.now + self.config.call_time);
+                let asking = Asking { peer: session.peer, params: session.params() };
+                let resident = &mut residence.resident;
+                Call::make(&mut regions, request.user, &stop, |call| resident.subscribe(&asking, call))
+            }
+            None => Err(Failure::Internal("nobody is there to subscribe with".into()).into()),
+        };
+        session.regions = regions;
+        let may = result.is_ok();
+        self.respond(id, result.map_err(Reply::Failed));
+        if may {
+            self.begin_stream(id);
+        }
+    }
+
+    fn begin_stream(&mut self, id: CmId) {
+        let most_sends = sizes::stream_sends(&self.config, self.context.attr());
+        let Some((session, residence)) = self.sessions.get_mut(&id).zip(self.residence.as_mut()) else {
+            return;
+        };
+        match session.stream(most_sends) {
+            Ok(Some(stream)) => residence.resident.begin(stream, self.now),
+            Ok(None) => {
+                let why = "a subscriber's parameters have a region each, and no kernel has them";
+                self.close(id, Some(End::Resident(why.into())));
+            }
+            Err(error) => self.close(id, Some(error.into())),
         }
     }
 
@@ -356,6 +452,10 @@ impl Serving {
     /// Ends a session: by the host's or our disconnect, or by what went wrong.
     fn close(&mut self, id: CmId, end: Option<End>) {
         let Some(mut session) = self.sessions.remove(&id) else { return };
+        // Before its queue pair and memory go.
+        if let (Calling::Streaming, Some(residence)) = (&session.calling, &mut self.residence) {
+            residence.resident.ended(StreamId(session.serial), self.now);
+        }
         self.by_serial.remove(&session.serial);
         self.queue.session_ended();
         if let Calling::Pooled(task) = session.calling {

@@ -8,10 +8,20 @@ use crate::config::Config;
 /// Work requests of a session beside one WRITE per region: the advertisement, probes, a failure's response.
 const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
+/// Elements of a stream's work requests.
+pub const STREAM_ELEMENTS: u32 = 16;
+
+/// Work requests of a stream.
+pub fn stream_sends(config: &Config, device: &DeviceAttr) -> u32 {
+    let others = u32::from(config.limits.max_regions.max(config.limits.max_slots)) + SPARE_SENDS;
+    config.stream_sends.min(device.max_qp_wr.saturating_sub(others + further(config, device)))
+}
 
 /// The queue pair of a session.
 pub fn queue_pair(config: &Config, device: &DeviceAttr) -> QpCap {
-    QpCap { max_send_wr: send_depth(config, device), max_recv_wr: RECEIVES, max_sge: 1, late_acks: true }
+    // A stream gathers segments.
+    let max_sge = if config.stream_sends > 0 { device.max_sge.clamp(1, STREAM_ELEMENTS) } else { 1 };
+    QpCap { max_send_wr: send_depth(config, device), max_recv_wr: RECEIVES, max_sge, late_acks: true }
 }
 
 /// Completions of a session that wait at a time, at most.
@@ -21,7 +31,8 @@ pub fn completions(config: &Config, device: &DeviceAttr) -> u32 {
 
 fn send_depth(config: &Config, device: &DeviceAttr) -> u32 {
     let Limits { max_regions, max_slots, .. } = config.limits;
-    u32::from(max_regions.max(max_slots)) + further(config, device) + SPARE_SENDS
+    let stream = stream_sends(config, device);
+    u32::from(max_regions.max(max_slots)) + further(config, device) + SPARE_SENDS + stream
 }
 
 /// WRITEs beyond one per region, of regions longer than a message may be.
