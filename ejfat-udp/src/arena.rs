@@ -62,16 +62,7 @@ impl Arena {
         let (slot, offset) = (place.id.slot(), place.offset as usize);
         let end = offset.checked_add(payload.len()).filter(|&end| end <= self.stride);
         let end = end.expect("inside the slot");
-        if self.in_use[slot] != Some(place.id) {
-            self.begin(slot, place.id);
-        }
-        if end > self.touched[slot] {
-            self.total += end - self.touched[slot];
-            self.touched[slot] = end;
-            if self.total > self.most && self.idle > 0 {
-                self.trim_idle();
-            }
-        }
+        self.touch(place.id, end);
         self.copied += payload.len() as u64;
         // SAFETY: the slot is inside the mapping, which nothing else refers to while `self` is borrowed.
         unsafe {
@@ -80,6 +71,32 @@ impl Arena {
                 self.at.add(slot * self.stride + offset),
                 payload.len(),
             )
+        }
+    }
+
+    /// The first `len` bytes of an event's slot, to be filled by other means. What they hold is some event's before.
+    ///
+    /// # Panics
+    /// If the slot is not that long.
+    pub fn bytes_mut(&mut self, id: EventId, len: usize) -> &mut [u8] {
+        assert!(id.slot() < self.touched.len() && len <= self.stride, "inside a slot");
+        self.touch(id, len);
+        // SAFETY: inside the mapping, initialised, and nothing else refers to it while `self` is borrowed.
+        unsafe { slice::from_raw_parts_mut(self.at.add(id.slot() * self.stride), len) }
+    }
+
+    /// Pages may back the bytes up to `end` of an event's slot.
+    fn touch(&mut self, id: EventId, end: usize) {
+        let slot = id.slot();
+        if self.in_use[slot] != Some(id) {
+            self.begin(slot, id);
+        }
+        if end > self.touched[slot] {
+            self.total += end - self.touched[slot];
+            self.touched[slot] = end;
+            if self.total > self.most && self.idle > 0 {
+                self.trim_idle();
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Sender    event ─► ejfat::segment ─► one buffer of equal segments ─► GSO ─► socket          (a copy: headers go between)
+//! Ports     socket ─► GRO, recvmmsg ─► buffers of the caller
 //! Receiver  socket ─► GRO, recvmmsg ─► buffers ─► ejfat::reassembly ─► Place ─► Arena         (a copy: buffer to memory)
 //! ```
 //!
@@ -15,12 +16,14 @@
 mod arena;
 mod drops;
 mod pace;
+mod ports;
 mod receiver;
 mod sender;
 mod socket;
 
 pub use arena::Arena;
 pub use pace::Pace;
+pub use ports::{Ports, Received};
 pub use receiver::{Event, Receiver, ReceiverConfig};
 pub use sender::{Sender, SenderConfig, SyncSender};
 

@@ -1,10 +1,9 @@
 //! Receives events.
 
 use std::{
-    cell::Cell,
     fmt, hint, io,
     io::IoSliceMut,
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr},
     time::{Duration, Instant},
 };
 
@@ -12,18 +11,17 @@ use ejfat::{
     Time,
     reassembly::{Config, Incomplete, Name, Reassembler},
 };
-use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     param::page_size,
 };
-use socket2::SockRef;
 
-use crate::{Arena, Error, drops, socket};
+use crate::{
+    Arena, Error,
+    ports::{Ports, Received},
+};
 
-/// The longest datagram, merged or not, is shorter than an IP packet can be.
-const BUFFER: usize = 1 << 16;
 /// Batches of one socket before the others have their turn.
 const TURNS: usize = 16;
 /// So long it looks for more after something came, before it sleeps: to sleep and to be woken costs both ends more.
@@ -49,39 +47,14 @@ pub struct Event<'a> {
     pub bytes: &'a [u8],
 }
 
-#[derive(Debug)]
-struct Port {
-    socket: UdpSocket,
-    state: UdpSocketState,
-    /// So many were told of already.
-    drops: Cell<u64>,
-}
-
-impl Port {
-    fn new(at: SocketAddr, buffer: Option<usize>) -> Result<Self, Error> {
-        let socket = socket::bound(at, buffer, None)?;
-        let state = UdpSocketState::new((&socket).into()).map_err(Error::io("prepare a UDP socket"))?;
-        Ok(Self { socket, state, drops: Cell::new(0) })
-    }
-
-    fn kernel_drops(&self) -> Result<u64, Error> {
-        let now = drops::of(&self.socket).map_err(Error::io("read what a socket dropped"))?;
-        // The kernel's counter has 32 bits.
-        let before = self.drops.get();
-        let all = before + u64::from(now.wrapping_sub(before as u32));
-        self.drops.set(all);
-        Ok(all)
-    }
-}
-
 /// Reassembles what arrives at some ports.
 pub struct Receiver {
-    ports: Vec<Port>,
+    ports: Ports,
     by_source: bool,
     reassembler: Reassembler,
     arena: Arena,
     buffers: Vec<u8>,
-    metas: [RecvMeta; BATCH_SIZE],
+    received: [Received; Ports::BATCH],
     began: Instant,
     /// Something came just now.
     lively: bool,
@@ -97,15 +70,13 @@ impl Receiver {
     pub fn new(mut config: ReceiverConfig) -> Result<Self, Error> {
         config.reassembly.page = u32::try_from(page_size()).unwrap_or(u32::MAX);
         let reassembler = Reassembler::new(config.reassembly)?;
-        let open = |&at: &SocketAddr| Port::new(at, config.buffer);
-        let ports = config.listen.iter().map(open).collect::<Result<Vec<_>, Error>>()?;
         Ok(Self {
-            ports,
+            ports: Ports::bind(&config.listen, config.buffer)?,
             by_source: config.by_source,
             arena: Arena::new(reassembler.config())?,
             reassembler,
-            buffers: vec![0; BUFFER * BATCH_SIZE],
-            metas: [RecvMeta::default(); BATCH_SIZE],
+            buffers: vec![0; Ports::BUFFER * Ports::BATCH],
+            received: [Received::NONE; Ports::BATCH],
             began: Instant::now(),
             lively: false,
         })
@@ -113,12 +84,12 @@ impl Receiver {
 
     /// The addresses, with the ports the system chose for 0.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        self.ports.iter().map(|port| port.socket.local_addr()).collect()
+        self.ports.addresses()
     }
 
     /// Bytes of a socket's receive buffer, as the system granted it: half of what it tells is its own overhead.
     pub fn buffer(&self) -> io::Result<usize> {
-        self.ports.first().map_or(Ok(0), |port| Ok(SockRef::from(&port.socket).recv_buffer_size()? / 2))
+        self.ports.buffer()
     }
 
     pub fn reassembler(&self) -> &Reassembler {
@@ -130,11 +101,9 @@ impl Receiver {
         &self.arena
     }
 
-    /// Datagrams that the kernel dropped at the sockets since they were opened, mostly because they came faster than
-    /// they were taken: a larger [`ReceiverConfig::buffer`] holds longer bursts. Datagrams that were merged (GRO) count
-    /// as one.
+    /// As [`Ports::kernel_drops`].
     pub fn kernel_drops(&self) -> Result<u64, Error> {
-        self.ports.iter().map(Port::kernel_drops).sum()
+        self.ports.kernel_drops()
     }
 
     /// Sleeps until something arrives, an event times out, or `most` passes; for an instant it looks for more instead when
@@ -191,7 +160,7 @@ impl Receiver {
     /// The ports that have something.
     fn wait(&self, most: Duration) -> Result<Vec<usize>, Error> {
         let mut fds: Vec<_> =
-            self.ports.iter().map(|port| PollFd::new(&port.socket, PollFlags::IN)).collect();
+            self.ports.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let most = Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
         match poll(&mut fds, Some(&most)) {
             Ok(_) => {
@@ -206,24 +175,15 @@ impl Receiver {
     /// One batch; false if there was none.
     fn receive(&mut self, port: usize, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
         let mut now = clock(self.began);
-        let Port { socket, state, .. } = &self.ports[port];
-        let mut buffers = self.buffers.chunks_exact_mut(BUFFER);
-        let mut pieces: [IoSliceMut<'_>; BATCH_SIZE] =
+        let mut buffers = self.buffers.chunks_exact_mut(Ports::BUFFER);
+        let mut pieces: [IoSliceMut<'_>; Ports::BATCH] =
             std::array::from_fn(|_| IoSliceMut::new(buffers.next().expect("one for each")));
-        let received = match state.recv(socket.into(), &mut pieces, &mut self.metas) {
-            Ok(received) => received,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                return Ok(false);
-            }
-            Err(error) => return Err(Error::io("receive segments")(error)),
-        };
-        for (meta, buffer) in self.metas[..received].iter().zip(self.buffers.chunks_exact(BUFFER)) {
-            let from = self.by_source.then(|| meta.addr.ip());
-            if meta.len == 0 {
-                // Not even a header: it is counted.
-                let _ = self.reassembler.handle(now, from, &[]);
-            }
-            for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
+        let count = self.ports.receive(port, &mut pieces, &mut self.received)?;
+        for (received, buffer) in self.received[..count].iter().zip(self.buffers.chunks_exact(Ports::BUFFER))
+        {
+            let from = self.by_source.then_some(received.from);
+            // One that is not even a header is counted.
+            for datagram in received.datagrams(buffer) {
                 let Ok(place) = self.reassembler.handle(now, from, datagram) else { continue };
                 self.arena.place(&place, &datagram[place.payload.clone()]);
                 if place.complete {
@@ -236,7 +196,7 @@ impl Receiver {
                 }
             }
         }
-        Ok(received > 0)
+        Ok(count > 0)
     }
 }
 

@@ -59,13 +59,89 @@ pub fn alloc(len: usize) -> io::Result<Memory> {
 /// [`io::ErrorKind::InvalidInput`] if `name` contains a zero byte or exceeds 249 bytes,
 /// [`io::ErrorKind::OutOfMemory`] if the kernel refuses the mapping.
 pub fn memfd(name: &str, len: usize) -> io::Result<(OwnedFd, Memory)> {
+    shared(name, len, libc::F_SEAL_SEAL)
+}
+
+/// As [`memfd`], but whoever maps the file from now on can only read it.
+///
+/// # Errors
+/// As [`memfd`]; kernels before Linux 5.1 cannot.
+pub fn memfd_for_readers(name: &str, len: usize) -> io::Result<(OwnedFd, Memory)> {
+    // F_SEAL_FUTURE_WRITE of linux/fcntl.h.
+    const FUTURE_WRITE: libc::c_int = 0x10;
+    shared(name, len, FUTURE_WRITE | libc::F_SEAL_SEAL)
+}
+
+/// With these seals once it is mapped here.
+fn shared(name: &str, len: usize, seals: libc::c_int) -> io::Result<(OwnedFd, Memory)> {
     let mapped = footprint(len).ok_or_else(|| refused(len, &io::Error::from_raw_os_error(libc::ENOMEM)))?;
-    let fd = sealed_file(name, mapped)?;
+    let fd = file(name, mapped)?;
+    seal(&fd, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
     let memory = map(len, libc::MAP_SHARED, Some(&fd))?;
+    seal(&fd, seals)?;
     Ok((fd, memory))
 }
 
-fn sealed_file(name: &str, len: usize) -> io::Result<OwnedFd> {
+/// Memory that this process can only read, while others write it.
+#[derive(Clone, Debug)]
+pub struct ReadOnly(Memory);
+
+impl ReadOnly {
+    pub fn as_ptr(&self) -> *const u8 {
+        self.0.as_ptr()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Copies bytes out.
+    ///
+    /// # Panics
+    /// If the range does not lie inside.
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        self.0.read(offset, out);
+    }
+}
+
+/// Maps the first `len` bytes of a file of another process.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if the file is shorter, or could shrink.
+pub fn map_file(fd: &OwnedFd, len: usize) -> io::Result<Memory> {
+    check_file(fd, len)?;
+    map(len, libc::MAP_SHARED, Some(fd))
+}
+
+/// As [`map_file`], for reading only.
+///
+/// # Errors
+/// As [`map_file`].
+pub fn map_file_read_only(fd: &OwnedFd, len: usize) -> io::Result<ReadOnly> {
+    check_file(fd, len)?;
+    map_with(len, libc::PROT_READ, libc::MAP_SHARED, Some(fd)).map(ReadOnly)
+}
+
+fn check_file(fd: &OwnedFd, len: usize) -> io::Result<()> {
+    let wrong = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    // SAFETY: takes no pointers.
+    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
+    if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+        return wrong("the file could shrink; it must be a memfd that is sealed against that");
+    }
+    // SAFETY: takes no pointers.
+    let size = unsafe { libc::lseek(fd.as_raw_fd(), 0, libc::SEEK_END) };
+    if u64::try_from(size).unwrap_or(0) < len as u64 {
+        return wrong("the file is shorter than what is to be mapped");
+    }
+    Ok(())
+}
+
+fn file(name: &str, len: usize) -> io::Result<OwnedFd> {
     let name = CString::new(name)?;
     // SAFETY: `name` is a C string that lives through the call.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
@@ -79,12 +155,15 @@ fn sealed_file(name: &str, len: usize) -> io::Result<OwnedFd> {
     if unsafe { libc::ftruncate(fd.as_raw_fd(), len) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    Ok(fd)
+}
+
+fn seal(fd: &OwnedFd, seals: libc::c_int) -> io::Result<()> {
     // SAFETY: takes no pointers.
     if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(fd)
+    Ok(())
 }
 
 /// A mapping, unmapped when dropped.
@@ -106,17 +185,26 @@ impl Drop for Mapping {
 }
 
 fn map(len: usize, flags: libc::c_int, file: Option<&OwnedFd>) -> io::Result<Memory> {
+    map_with(len, libc::PROT_READ | libc::PROT_WRITE, flags, file)
+}
+
+fn map_with(
+    len: usize,
+    protection: libc::c_int,
+    flags: libc::c_int,
+    file: Option<&OwnedFd>,
+) -> io::Result<Memory> {
     let mapped = footprint(len).ok_or_else(|| refused(len, &io::Error::from_raw_os_error(libc::ENOMEM)))?;
     let fd = file.map_or(-1, AsRawFd::as_raw_fd);
     // SAFETY: the kernel chooses a free range, so no existing mapping changes.
-    let addr =
-        unsafe { libc::mmap(ptr::null_mut(), mapped, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
+    let addr = unsafe { libc::mmap(ptr::null_mut(), mapped, protection, flags, fd, 0) };
     if addr == libc::MAP_FAILED {
         return Err(refused(len, &io::Error::last_os_error()));
     }
     let mapping = Mapping { addr, len: mapped };
     advise_huge(&mapping);
-    // SAFETY: `mapping`, the owner, keeps at least `len` bytes mapped for reading and writing.
+    // SAFETY: `mapping`, the owner, keeps at least `len` bytes mapped for reading and, where `protection` lacks that, `ReadOnly`
+    // never writes.
     Ok(unsafe { Memory::from_raw_parts(addr.cast(), len, Arc::new(mapping)) })
 }
 
@@ -219,9 +307,17 @@ mod tests {
 
     #[test]
     fn a_memfd_is_shared_and_cannot_shrink() {
+        let (readable, events) = memfd_for_readers("naa-test", 5000).unwrap();
+        assert!(map_file(&readable, 5000).is_err());
+        let reader = map_file_read_only(&readable, 5000).unwrap();
+        events.write(4999, &[7]);
+        let mut last = [0];
+        reader.read(4999, &mut last);
+        assert_eq!(last, [7]);
+        assert!(map_file_read_only(&readable, 1 << 20).is_err());
         let (fd, memory) = memfd("naa-test", 5000).unwrap();
         assert_eq!(memory.len(), 5000);
-        let other = map(5000, libc::MAP_SHARED, Some(&fd)).unwrap();
+        let other = map_file(&fd, 5000).unwrap();
         memory.write(4999, &[9]);
         assert_eq!(other.to_vec(4999, 1), [9]);
         assert!(fs::File::from(fd).set_len(0).is_err());
