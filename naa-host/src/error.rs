@@ -64,6 +64,8 @@ pub enum Error {
     Unreachable { peer: SocketAddr, why: Unreachable, device: String },
     #[error("{peer} did not answer the request for regions within {limit:?}; see its load and its log")]
     SetupTimedOut { peer: SocketAddr, limit: Duration },
+    #[error("{peer} did not answer the call of {} within {limit:?}; see its load and its log", function_name(*function))]
+    AnswerTimedOut { peer: SocketAddr, function: FunctionCode, limit: Duration },
     #[error("lost the accelerator {peer}: {why}")]
     PeerGone { peer: SocketAddr, why: Gone },
     /// It refuses the regions or breaks the protocol.
@@ -122,6 +124,7 @@ impl Error {
             Self::Unreachable { .. } | Self::PeerGone { why: Gone::Silent, .. } => Party::Network,
             Self::ConnectionRefused { .. }
             | Self::SetupTimedOut { .. }
+            | Self::AnswerTimedOut { .. }
             | Self::PeerGone { .. }
             | Self::Peer { .. }
             | Self::Catalogue { .. }

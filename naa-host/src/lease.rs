@@ -2,7 +2,8 @@
 //!
 //! The one module of the crate with `unsafe`: it hands out a region's bytes as slices. That is sound because a
 //! region's memory never leaves this module but to the device, which touches it between `lend` and `take_back`
-//! only, and because `lend` needs the region exclusively, so no slice lives then.
+//! only, and because `lend` needs the region exclusively, so no slice lives then. A stream's regions stay lent until
+//! they are dropped; only their `Memory` is handed out, which makes no slices without `unsafe`.
 //!
 //! NICs take access back at the price of many calls or not at all (`DeviceAttr::revokes`). There the accelerator
 //! keeps its access to outputs as long as the session lives, and one that breaks the protocol can change them
@@ -213,6 +214,11 @@ impl Region {
     /// Copies all of it from a staging region, which no peer may write now.
     pub(crate) fn unstage(&mut self, staging: &Self, at: usize) {
         staging.memory.copy_to(at, &self.memory, 0, self.len());
+    }
+
+    /// While lent: for copies in and out.
+    pub(crate) fn memory(&self) -> Option<&Memory> {
+        self.lent.then_some(&self.memory)
     }
 
     pub(crate) fn len(&self) -> usize {

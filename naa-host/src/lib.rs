@@ -20,6 +20,7 @@
 //! | a connection with its regions; calls on it | [`Session`], [`Param`], [`SessionConfig`] |
 //! | memory of regions that outlives sessions, or is the program's | [`Buffer`] |
 //! | the first of several calls to end | [`wait_any`] |
+//! | a call after which the accelerator goes on sending | [`Stream`], [`Writer`] |
 //! | setting a session up without waiting | [`Opening`] |
 //! | functions 16 to 63 with their argument and status blocks | [`builtin`] |
 //! | what an accelerator offers | [`functions`] |
@@ -46,6 +47,7 @@ mod post;
 mod regions;
 mod session;
 mod spec;
+mod stream;
 
 pub use any::{Any, wait_any};
 pub use arrange::{LAYOUT_RULE_VARIABLE, default_rule as default_layout_rule};
@@ -58,6 +60,7 @@ pub use opening::{Opening, Stage};
 pub use param::Param;
 pub use session::{Outcome, Session};
 pub use spec::{Claim, DEFAULT_PORT, Entry, SPEC_VARIABLE, Spec, SpecError};
+pub use stream::{Stream, StreamRoom, Writer};
 
 pub use mrsp::{
     FunctionCode, ReturnCode, U24,

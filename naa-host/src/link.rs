@@ -2,13 +2,14 @@
 
 use std::{
     net::SocketAddr,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use mrsp::{Abilities, layout::block::block_bytes, region::message_buffer_bytes};
 use verbs::{
-    Access, Channel, CmEvent, CmId, ConnParam, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr, SendFlags,
-    SendOp, SendWr, Unreachable, WaitMode, WaitOn, Wake, Wc, WcOpcode, WcStatus,
+    Access, Channel, CmEvent, CmId, ConnParam, Cq, DeviceAttr, Mr, Payload, Pd, Qp, QpCap, RecvWr,
+    RemoteAddr, SendFlags, SendOp, SendWr, Unreachable, WaitMode, WaitOn, Wake, Wc, WcOpcode, WcStatus,
 };
 
 use crate::{Device, Error, Gone, alarm::Alarm};
@@ -19,6 +20,8 @@ const MESSAGE: u64 = 1;
 pub(crate) const CALL: u64 = 2;
 const PROBE: u64 = 3;
 const RECEIVE: u64 = 4;
+/// A WRITE of a stream that tells of those before it.
+pub(crate) const STREAMED: u64 = 5;
 
 /// Bits of a work request's number that tell its kind, one of those above; the rest is the queue pair's generation.
 /// Numbers of queue pairs are used again while completions of earlier ones are still queued.
@@ -32,6 +35,19 @@ const GRACE: Duration = Duration::from_millis(100);
 const SPARE_SENDS: u32 = 4;
 /// One is always posted.
 const RECEIVES: u32 = 2;
+
+/// Work requests beyond those of a session's calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extra {
+    pub(crate) sends: u32,
+    pub(crate) receives: u32,
+    /// See [`QpCap::late_acks`].
+    pub(crate) late_acks: bool,
+}
+
+impl Extra {
+    pub(crate) const NONE: Self = Self { sends: 0, receives: 0, late_acks: true };
+}
 /// Completions taken at once.
 const BATCH: usize = 4;
 
@@ -52,6 +68,8 @@ pub(crate) enum Event {
     },
     /// The WRITEs of the call are acknowledged.
     Written,
+    /// So are those of a stream up to the next one that tells.
+    Streamed,
 }
 
 #[derive(Debug)]
@@ -62,7 +80,7 @@ pub(crate) struct Link {
     /// What the accelerator said it can do, once the connection is established.
     pub(crate) abilities: Abilities,
     /// `None` once closed.
-    qp: Option<Qp>,
+    qp: Option<Arc<Qp>>,
     cap: QpCap,
     id: Option<CmId>,
     /// Why the connection broke. Reported when everything that came before is taken.
@@ -93,20 +111,27 @@ impl Link {
         regions: usize,
         further: u32,
         elements: u32,
+        extra: Extra,
     ) -> Result<Self, Error> {
         let context = device.context();
         let pd = context.alloc_pd()?;
         let regions = u8::try_from(regions).unwrap_or(u8::MAX);
-        let max_send_wr = (u32::from(regions) + SPARE_SENDS).saturating_add(further);
-        let cq = context.create_cq(max_send_wr.saturating_add(RECEIVES))?;
-        let cap = QpCap { max_send_wr, max_recv_wr: RECEIVES, max_sge: elements, late_acks: true };
+        let max_send_wr =
+            (u32::from(regions) + SPARE_SENDS).saturating_add(further).saturating_add(extra.sends);
+        let max_recv_wr = RECEIVES.saturating_add(extra.receives);
+        let completions = max_send_wr.saturating_add(max_recv_wr);
+        if extra != Extra::NONE {
+            check(context.attr(), max_send_wr.max(max_recv_wr), completions)?;
+        }
+        let cq = context.create_cq(completions)?;
+        let cap = QpCap { max_send_wr, max_recv_wr, max_sge: elements, late_acks: extra.late_acks };
         let message_bytes = message_buffer_bytes(regions) + block_bytes(regions);
         let memory = region::alloc(2 * message_bytes).map_err(Error::Memory)?;
         Ok(Self {
             peer,
             path_mtu: 0,
             abilities: Abilities::default(),
-            qp: Some(pd.create_qp(&cq, &cq, cap)?),
+            qp: Some(Arc::new(pd.create_qp(&cq, &cq, cap)?)),
             cap,
             id: None,
             gone: None,
@@ -131,7 +156,7 @@ impl Link {
             // What remains of it is the device's business.
             let _ = self.channel.destroy_id(id);
         }
-        (self.qp, self.gone, self.waited, self.fresh) = (Some(qp), None, false, 0..0);
+        (self.qp, self.gone, self.waited, self.fresh) = (Some(Arc::new(qp)), None, false, 0..0);
         self.generation += 1;
         Ok(())
     }
@@ -178,6 +203,11 @@ impl Link {
         self.probing = true;
         let (op, payload) = (SendOp::Write(to), Payload::Inline(&[]));
         self.post(&[SendWr { wr_id: self.number(PROBE), op, payload, flags: SendFlags::SIGNALED }])
+    }
+
+    /// For who posts besides the session. A closed connection has none.
+    pub(crate) fn queue_pair(&self) -> Weak<Qp> {
+        self.qp.as_ref().map_or_else(Weak::new, Arc::downgrade)
     }
 
     /// The number of a work request of this kind.
@@ -260,6 +290,7 @@ impl Link {
                 Some(Event::Response { immediate: wc.imm.unwrap_or(0), bytes: wc.byte_len })
             }
             (_, CALL) => Some(Event::Written),
+            (_, STREAMED) => Some(Event::Streamed),
             _ => None,
         }
     }
@@ -311,6 +342,20 @@ impl Link {
         }
         if self.gone.is_some() { Ok(()) } else { Ok(told?) }
     }
+}
+
+/// What a device can hold, before it says so without a remedy.
+fn check(attr: &DeviceAttr, work_requests: u32, completions: u32) -> Result<(), verbs::Error> {
+    const REMEDY: &str = "let fewer messages be under way, as a ring of fewer slots does";
+    if work_requests > attr.max_qp_wr {
+        let (what, limit) = ("work requests of a queue pair", attr.max_qp_wr.into());
+        return Err(verbs::Error::Exhausted { what, limit, remedy: REMEDY });
+    }
+    if completions > attr.max_cqe {
+        let (what, limit) = ("entries of a completion queue", attr.max_cqe.into());
+        return Err(verbs::Error::Exhausted { what, limit, remedy: REMEDY });
+    }
+    Ok(())
 }
 
 /// The text that servers of this project and of the C library put into a rejection; nothing else is repeated.

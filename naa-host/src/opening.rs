@@ -12,7 +12,7 @@ use verbs::{DeviceAttr, RejectReason, Unreachable};
 use crate::{
     Buffer, Device, Error, Param, Session, SessionConfig,
     arrange::arrange,
-    link::{Event, Link},
+    link::{Event, Extra, Link},
     regions::Regions,
 };
 
@@ -117,9 +117,20 @@ impl Opening {
         params: &[Param<'_>],
         config: &SessionConfig,
     ) -> Result<Self, Error> {
+        Self::with_extra(device, peer, params, config, Extra::NONE)
+    }
+
+    /// As [`new`](Self::new), with room for more work requests.
+    pub(crate) fn with_extra(
+        device: &Device,
+        peer: SocketAddr,
+        params: &[Param<'_>],
+        config: &SessionConfig,
+        extra: Extra,
+    ) -> Result<Self, Error> {
         let room = Room::of(params, config, device.context().attr());
         let further = u32::try_from(room.further).unwrap_or(u32::MAX);
-        let link = Link::new(device, peer, room.regions, further, room.elements)?;
+        let link = Link::new(device, peer, room.regions, further, room.elements, extra)?;
         Ok(Self {
             stage: Stage::Idle,
             terms: None,

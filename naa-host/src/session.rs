@@ -95,6 +95,16 @@ pub struct Session {
     device: Device,
 }
 
+/// Of a session that goes on as a stream.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) machine: HostSession,
+    pub(crate) link: Link,
+    pub(crate) regions: Regions,
+    pub(crate) wait: WaitMode,
+    pub(crate) device: Device,
+}
+
 impl Session {
     /// Connects to the accelerator `peer` and agrees with it on `params`.
     ///
@@ -134,8 +144,17 @@ impl Session {
         buffers: Option<Vec<Buffer>>,
         config: &SessionConfig,
     ) -> Result<Self, Error> {
+        let opening = Opening::new(device, peer, params, config)?;
+        Self::complete(opening, params, buffers, config)
+    }
+
+    pub(crate) fn complete(
+        mut opening: Opening,
+        params: &[Param<'_>],
+        buffers: Option<Vec<Buffer>>,
+        config: &SessionConfig,
+    ) -> Result<Self, Error> {
         let deadline = Instant::now() + config.setup_timeout;
-        let mut opening = Opening::new(device, peer, params, config)?;
         opening.prepare(params, buffers)?;
         opening.connect()?;
         opening.reach(Stage::Connected, deadline)?;
@@ -533,8 +552,19 @@ impl Session {
                 }
                 Ok(())
             }
-            Event::Established => Ok(()),
+            Event::Established | Event::Streamed => Ok(()),
         }
+    }
+
+    /// What a stream goes on with: its call was posted, and nothing that happened since was looked at.
+    pub(crate) fn into_parts(self) -> Parts {
+        let Self { machine, link, regions, device, wait, .. } = self;
+        Parts { machine, link, regions, wait, device }
+    }
+
+    /// Receives beyond the one that is always posted.
+    pub(crate) fn post_receives(&mut self, count: u32) -> Result<(), Error> {
+        (0..count).try_for_each(|_| self.link.post_receive())
     }
 
     /// When the accelerator is to be asked for a sign of life.

@@ -37,6 +37,8 @@ pub enum Action {
     Twice,
     /// An MRSP error instead of an answer.
     Error,
+    /// An answer, then at once so many immediates from 1 on, each with itself in its word of the first output.
+    Stream(u32),
 }
 
 /// A region of the session: internal ones too, in the order of the AAR.
@@ -163,6 +165,7 @@ impl Server {
                         Action::Disconnect => self.channel.disconnect(id).unwrap(),
                         Action::Vanish => drop(self.sessions.remove(&id)),
                         Action::Twice => session.twice(),
+                        Action::Stream(count) => session.stream(count),
                         Action::Error => session.say(&mrsp::codec::encode_error(mrsp::ErrorCode::Memory)),
                     }
                 }
@@ -234,6 +237,22 @@ impl Session {
         self.receive();
         self.post(&plan);
         self.post(&plan);
+    }
+
+    fn stream(&mut self, count: u32) {
+        let plan = self.plan(Ok(Vec::new()));
+        self.post(&plan);
+        let to = plan.writes()[0];
+        for number in 1..=count {
+            let addr = to.remote_addr + u64::from(number - 1) * 4;
+            let wr = SendWr {
+                wr_id: 0,
+                op: SendOp::WriteWithImm(RemoteAddr { addr, rkey: to.rkey }, number),
+                payload: Payload::Inline(&number.to_le_bytes()),
+                flags: SendFlags::SIGNALED_SOLICITED,
+            };
+            self.qp.post_send(&[wr]).unwrap();
+        }
     }
 
     fn plan(&mut self, result: Result<Vec<Prefix>, Failure>) -> CallPlan {

@@ -18,6 +18,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ejfat-lb", &["verbs", "ejfat", "ejfat-udp", "roce-udp", "proto"]),
     ("naa-provider", &["verbs", "region", "roce", "roce-udp", "verbs-ibv"]),
     ("naa-host", &["verbs", "mrsp", "roce", "region", "roce-udp", "naa-provider"]),
+    (
+        "naa-events",
+        &["verbs", "mrsp", "ejfat", "roce", "region", "roce-udp", "naa-provider", "naa-host"],
+    ),
     ("naa-kernels", &["mrsp"]),
     ("naa-server", &["verbs", "mrsp", "roce", "region", "roce-udp", "naa-provider", "naa-kernels"]),
     (

@@ -11,6 +11,7 @@ const ALLOWED: &[&str] = &[
     "roce-udp/tests/",
     "verbs-ibv/src/sys/",
     "naa-host/src/lease.rs",
+    "naa-events/src/memory.rs",
     "naa-server/src/arena.rs",
     "ejfat-udp/src/arena.rs",
     "ejfat-lb/src/forward/pass.rs",

@@ -1,0 +1,105 @@
+//! Where events come from, and what a worker asks for.
+
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
+
+use ejfat::ring::{Filter, Geometry, WorkerName};
+use naa_host::SessionConfig;
+
+/// Of bridges that are services of an accelerator: the accelerator's.
+pub const DEFAULT_PORT: u16 = naa_host::DEFAULT_PORT;
+
+/// A bridge. In words `ADDRESS`, `ADDRESS:PORT` or `unix:PATH`; IPv6 addresses with a port in brackets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// By RDMA.
+    Remote(SocketAddr),
+    /// On this host: the bridge's socket.
+    Local(PathBuf),
+}
+
+/// Words that name no bridge.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} names no bridge; write ADDRESS, ADDRESS:PORT ([ADDRESS]:PORT for IPv6) or unix:PATH")]
+pub struct SourceError(String);
+
+impl FromStr for Source {
+    type Err = SourceError;
+
+    fn from_str(text: &str) -> Result<Self, SourceError> {
+        let wrong = || SourceError(text.to_owned());
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() { Err(wrong()) } else { Ok(Self::Local(path.into())) };
+        }
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        let with_port = |address: IpAddr| SocketAddr::new(address, DEFAULT_PORT);
+        let address = text.parse().or_else(|_| bare.parse().map(with_port)).map_err(|_| wrong())?;
+        Ok(Self::Remote(address))
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Remote(address) => address.fmt(f),
+            Self::Local(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Settings of a [`Worker`](crate::Worker).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Of the ring: 64 slots of 1 MiB. An event takes slots side by side; one larger than the ring never comes.
+    pub geometry: Geometry,
+    /// Which events: all.
+    pub filter: Filter,
+    /// For people: the bridge shows it. Empty.
+    pub name: WorkerName,
+    /// Of the connection: how it is waited, how soon a bridge that died is noticed. The time for setting it up and the way
+    /// of waiting also count on one host.
+    pub session: SessionConfig,
+    /// So long a bridge that ended is looked for: 30 s. `None`: not at all.
+    pub reconnect: Option<Duration>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            geometry: Geometry::new(64, 1 << 20).expect("a ring of 64 MiB can be"),
+            filter: Filter::default(),
+            name: WorkerName::default(),
+            session: SessionConfig::default(),
+            reconnect: Some(Duration::from_secs(30)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_read_as_written() {
+        for (text, written) in [
+            ("192.0.2.7", "192.0.2.7:12345"),
+            ("192.0.2.7:9", "192.0.2.7:9"),
+            ("::1", "[::1]:12345"),
+            ("[::1]", "[::1]:12345"),
+            ("[::1]:9", "[::1]:9"),
+            ("unix:/run/bridge", "unix:/run/bridge"),
+        ] {
+            let source: Source = text.parse().unwrap();
+            assert_eq!(source.to_string(), written);
+            assert_eq!(source.to_string().parse(), Ok(source));
+        }
+        for text in ["", "host", "unix:", "192.0.2.7:", "192.0.2.7:65536", "1:2"] {
+            assert!(text.parse::<Source>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! A worker that takes events from a bridge, in place: the bridge puts each into the worker's ring, by RDMA or, on one
+//! host, in memory that both map.
+//!
+//! ```no_run
+//! use naa_events::{Config, Worker};
+//!
+//! # fn main() -> Result<(), naa_events::Error> {
+//! let mut worker = Worker::open(&"192.0.2.7".parse()?, &Config::default())?;
+//! loop {
+//!     let event = worker.next()?;
+//!     println!("{:?}: {} bytes", event.descriptor().name, event.bytes().len());
+//! }
+//! # }
+//! ```
+//!
+//! An [`Event`] is given back when it is dropped, in any order and on any thread; until then its slots are not used
+//! again. Whoever keeps all of them gets no more. A bridge that ends is noticed, and looked for as long as
+//! [`Config::reconnect`] says; events of the old one stay readable.
+//!
+//! | module | what |
+//! |---|---|
+//! | `worker`, `again` | what a program calls; finding the bridge again |
+//! | `ring`, `credits` | what was given and what is given back |
+//! | `remote`, `local` | the two ways, over `naa_host::Stream` and over a UNIX socket |
+//! | `memory` | bytes that the bridge writes |
+//! | `bell` | a descriptor that outlives connections |
+
+mod again;
+mod bell;
+mod config;
+mod connection;
+mod credits;
+mod error;
+mod event;
+mod local;
+mod memory;
+mod remote;
+mod ring;
+mod worker;
+
+pub use config::{Config, DEFAULT_PORT, Source, SourceError};
+pub use error::Error;
+pub use event::Event;
+pub use worker::{Stats, Worker};
+
+pub use ejfat::{
+    reassembly::Name,
+    ring::{Answer, Descriptor, Filter, Geometry, GeometryError, Placing, ReaderError, Refusal, WorkerName},
+};
+pub use naa_host::{SessionConfig, WaitMode};

@@ -1,0 +1,114 @@
+//! Events by RDMA.
+
+use std::{
+    net::SocketAddr,
+    os::fd::BorrowedFd,
+    sync::{Arc, atomic::AtomicU64},
+    time::{Duration, Instant},
+};
+
+use ejfat::ring::{Answer, BLOCK};
+use naa_host::{Device, FunctionCode, Param, SessionConfig, Stream, StreamRoom};
+use verbs::Memory;
+
+use crate::{
+    Config, Error, Event,
+    connection::{End, answer, subscription},
+    credits::{self, Credits},
+    memory::Place,
+    ring::Ring,
+};
+
+const SUBSCRIBE: FunctionCode = FunctionCode::constant(80);
+/// Parameters of `subscribe` beside that of credits.
+const ANSWER: usize = 2;
+const DESCRIPTORS: usize = 3;
+const RING: usize = 4;
+
+/// Credit WRITEs under way. What has no room is sent later, with more.
+const WRITES: u32 = 64;
+
+#[derive(Debug)]
+pub(crate) struct Remote {
+    bridge: SocketAddr,
+    descriptors: Memory,
+    stream: Stream,
+}
+
+impl Remote {
+    pub(crate) fn open(
+        bridge: SocketAddr,
+        config: &Config,
+        limit: Duration,
+        held: &Arc<AtomicU64>,
+    ) -> Result<(Self, Arc<Ring>, Answer, String), Error> {
+        let geometry = config.geometry;
+        let device = Device::towards(bridge)?;
+        let subscription = subscription(config);
+        let params = [
+            Param::data(&subscription),
+            Param::input(geometry.credits_bytes()),
+            Param::output(BLOCK),
+            Param::output(geometry.descriptors_bytes()),
+            Param::output(geometry.ring_bytes()),
+        ];
+        debug_assert!(params.len() == RING + 1 && credits::PARAM < ANSWER);
+        let session = SessionConfig { setup_timeout: limit, ..config.session.clone() };
+        // At most as many events as there are slots are told and not read.
+        let room = StreamRoom { immediates: geometry.slots(), writes: WRITES };
+        let (stream, writer) = Stream::open(&device, bridge, &params, &session, SUBSCRIBE, room)?;
+        let mut block = [0; BLOCK];
+        stream.memory(ANSWER)?.read(0, &mut block);
+        let answer = answer(&bridge.to_string(), &block)?;
+        let place = Place::Registered(stream.memory(RING)?.clone());
+        let credits = Credits::Remote(Box::new(credits::Remote::new(geometry, writer)));
+        let ring = Ring::new(geometry, place, credits, held.clone());
+        let how = format!("RDMA through {}", device.describe());
+        let descriptors = stream.memory(DESCRIPTORS)?.clone();
+        Ok((Self { bridge, descriptors, stream }, ring, answer, how))
+    }
+
+    pub(crate) fn look(&mut self, ring: &Arc<Ring>) -> Result<Option<Event>, End> {
+        let told = self.stream.try_next();
+        self.event(ring, told)
+    }
+
+    pub(crate) fn test(&mut self, ring: &Arc<Ring>) -> Result<Option<Event>, End> {
+        let told = self.stream.test();
+        self.event(ring, told)
+    }
+
+    pub(crate) fn wait(&mut self, ring: &Arc<Ring>, until: Option<Instant>) -> Result<Option<Event>, End> {
+        let told = self.stream.wait(until);
+        self.event(ring, told)
+    }
+
+    pub(crate) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
+        Ok(self.stream.descriptor()?)
+    }
+
+    /// Of an immediate.
+    fn event(
+        &self,
+        ring: &Arc<Ring>,
+        told: Result<Option<u32>, naa_host::Error>,
+    ) -> Result<Option<Event>, End> {
+        let Some(sequence) = told.map_err(end)? else { return Ok(None) };
+        let descriptor = |at| {
+            let mut block = [0; BLOCK];
+            self.descriptors.read(at, &mut block);
+            block
+        };
+        let given = ring
+            .take(Some(sequence), descriptor)
+            .map_err(|why| Error::Protocol { bridge: self.bridge.to_string(), why })?;
+        Ok(Some(Event::new(ring.clone(), given)))
+    }
+}
+
+fn end(error: naa_host::Error) -> End {
+    match error {
+        naa_host::Error::PeerGone { why, .. } => End::Gone(why.to_string()),
+        other => other.into(),
+    }
+}

@@ -1,0 +1,266 @@
+//! What a program calls.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use ejfat::ring::Answer;
+
+use crate::{
+    Config, Error, Event, Source,
+    again::{Again, Wanted},
+    bell::{Bell, Both},
+    connection::{Connection, End},
+};
+
+/// Of a [`Worker`], since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Events that came.
+    pub events: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How often the bridge was found again.
+    pub reconnects: u64,
+    /// Events that the program has.
+    pub held: u64,
+}
+
+/// A subscription to a bridge's events. It may be moved to another thread; [`Event`]s may be used and dropped on any.
+///
+/// Dropping it ends the subscription. Events outlive it.
+#[derive(Debug)]
+pub struct Worker {
+    source: Source,
+    config: Config,
+    state: State,
+    /// Of the newest subscription.
+    answer: Answer,
+    stats: Stats,
+    held: Arc<AtomicU64>,
+    bell: Arc<Bell>,
+    /// Once a program asked for it.
+    descriptor: Option<Both>,
+}
+
+#[derive(Debug)]
+enum State {
+    Up(Box<Connection>),
+    /// The bridge is gone.
+    Away(Again),
+    /// For ever.
+    Over(String),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// Until then.
+    Wait(Option<Instant>),
+    Test,
+}
+
+impl Worker {
+    /// Subscribes at a bridge.
+    ///
+    /// # Errors
+    /// [`Error::Session`] or [`Error::Local`] if it cannot be reached, or has not so much memory; [`Error::Refused`]
+    /// with its reason; [`Error::NoAnswer`] and [`Error::Files`] if it is no bridge of this version.
+    pub fn open(source: &Source, config: &Config) -> Result<Self, Error> {
+        let held = Arc::default();
+        let connection = Connection::open(source, config, config.session.setup_timeout, &held)?;
+        let bell = Bell::new().map_err(|e| machine("cannot create an eventfd", e))?;
+        let answer = connection.answer;
+        tracing::info!(bridge = %source, worker = answer.worker, placing = answer.placing.name(), "subscribed");
+        Ok(Self {
+            source: source.clone(),
+            config: config.clone(),
+            state: State::Up(Box::new(connection)),
+            answer,
+            stats: Stats::default(),
+            held,
+            bell: Arc::new(bell),
+            descriptor: None,
+        })
+    }
+
+    /// Waits for the next event.
+    ///
+    /// # Errors
+    /// [`Error::BridgeGone`] if the bridge ended and did not come back in time, [`Error::Refused`] if it came back and
+    /// refused; [`Error::Protocol`]; [`Error::Session`] and [`Error::Machine`] for what else ends the subscription;
+    /// [`Error::Over`] after that.
+    #[allow(clippy::should_implement_trait, reason = "not an iterator: it has errors, and no end")]
+    pub fn next(&mut self) -> Result<Event, Error> {
+        loop {
+            if let Some(event) = self.next_until(None)? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Waits for the next event; `None` if none came before `deadline`.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn next_until(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, Error> {
+        loop {
+            if let Some(event) = self.step(How::Wait(deadline))? {
+                return Ok(Some(event));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next event, if there is one. It waits for nothing, also while the bridge is looked for.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn try_next(&mut self) -> Result<Option<Event>, Error> {
+        self.bell.silence();
+        self.step(How::Test)
+    }
+
+    fn step(&mut self, how: How) -> Result<Option<Event>, Error> {
+        loop {
+            let end = match &mut self.state {
+                State::Up(connection) => match next(connection, how) {
+                    Ok(Some(event)) => {
+                        self.stats.events += 1;
+                        self.stats.bytes += u64::from(event.descriptor().length);
+                        return Ok(Some(event));
+                    }
+                    Ok(None) => return Ok(None),
+                    Err(end) => end,
+                },
+                State::Away(again) => {
+                    let found = match how {
+                        How::Wait(until) => again.wait(until),
+                        How::Test => again.look(),
+                    };
+                    match found {
+                        None => return Ok(None),
+                        Some(Ok(connection)) => {
+                            self.back(connection)?;
+                            continue;
+                        }
+                        Some(Err(error)) => End::Error(error),
+                    }
+                }
+                State::Over(why) => {
+                    let (bridge, why) = (self.source.to_string(), why.clone());
+                    return Err(Error::Over { bridge, why });
+                }
+            };
+            self.end(end)?;
+        }
+    }
+
+    /// Looks for a bridge that is gone, if it is to be looked for; else the subscription is over.
+    fn end(&mut self, end: End) -> Result<(), Error> {
+        if let (Some(both), State::Up(connection)) = (&self.descriptor, &mut self.state)
+            && let Ok(fd) = connection.descriptor()
+        {
+            both.remove(fd);
+        }
+        let bridge = self.source.to_string();
+        let error = match (end, self.config.reconnect) {
+            (End::Gone(why), Some(limit)) => {
+                tracing::warn!(%bridge, %why, "lost the bridge; looking for it");
+                // Connection and device first: the next one may need the same.
+                self.state = State::Over(why.clone());
+                let (source, config, held) = (self.source.clone(), self.config.clone(), self.held.clone());
+                let wanted = Wanted { source, config, held, why, limit };
+                match Again::start(wanted, self.bell.clone()) {
+                    Ok(again) => {
+                        self.state = State::Away(again);
+                        return Ok(());
+                    }
+                    Err(error) => machine("cannot start a thread to look for the bridge", error),
+                }
+            }
+            (End::Gone(why), None) => Error::BridgeGone { bridge, why, tried: None, last: String::new() },
+            (End::Error(error), _) => error,
+        };
+        self.state = State::Over(error.to_string());
+        Err(error)
+    }
+
+    fn back(&mut self, mut connection: Box<Connection>) -> Result<(), Error> {
+        self.answer = connection.answer;
+        self.stats.reconnects += 1;
+        tracing::info!(bridge = %self.source, worker = self.answer.worker, "the bridge is back");
+        if let Some(both) = &self.descriptor {
+            both.add(connection.descriptor()?).map_err(|e| machine("cannot watch a descriptor", e))?;
+        }
+        self.state = State::Up(connection);
+        Ok(())
+    }
+
+    /// A descriptor that becomes readable when [`try_next`](Self::try_next) is to be called, after it gave nothing: for
+    /// event loops. Call it until it gives nothing. Nothing is to be read from the descriptor, which serves as long as the
+    /// worker, whatever becomes of the bridge.
+    ///
+    /// # Errors
+    /// [`Error::Machine`] and [`Error::Session`].
+    pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
+        let both = match self.descriptor.take() {
+            Some(both) => both,
+            None => {
+                let failed = |e| machine("cannot make a descriptor to sleep on", e);
+                let both = Both::new(&self.bell).map_err(failed)?;
+                if let State::Up(connection) = &mut self.state {
+                    both.add(connection.descriptor()?).map_err(failed)?;
+                }
+                // Nothing was armed when somebody last looked.
+                self.bell.ring();
+                both
+            }
+        };
+        let both: &Both = self.descriptor.insert(both);
+        Ok(both.as_fd())
+    }
+
+    /// What the bridge answered: the number of this worker, how events are placed. Of the newest subscription.
+    pub fn answer(&self) -> Answer {
+        self.answer
+    }
+
+    pub fn stats(&self) -> Stats {
+        Stats { held: self.held.load(Ordering::Relaxed), ..self.stats }
+    }
+
+    /// Which way events come, and why, for people.
+    pub fn describe(&self) -> String {
+        let Self { source, answer, .. } = self;
+        match &self.state {
+            State::Up(connection) => {
+                let (placing, how) = (answer.placing.name(), &connection.how);
+                format!("worker {} of {source}, placing {placing}: {how}", answer.worker)
+            }
+            State::Away(_) => format!("looking for {source} again"),
+            State::Over(why) => format!("over: {why}"),
+        }
+    }
+}
+
+fn next(connection: &mut Connection, how: How) -> Result<Option<Event>, End> {
+    if let Some(event) = connection.look()? {
+        return Ok(Some(event));
+    }
+    match how {
+        How::Wait(until) => connection.wait(until),
+        How::Test => connection.test(),
+    }
+}
+
+fn machine(what: &'static str, source: io::Error) -> Error {
+    Error::Machine { what, source }
+}

@@ -1,0 +1,137 @@
+//! A small bridge for tests: one worker, which is given what the test says.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+
+pub mod local;
+pub mod remote;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use ejfat::{
+    reassembly::Name,
+    ring::{BLOCK, Descriptor, Looked, Run, Slots},
+};
+use naa_events::{Config, Event, Geometry, SessionConfig, Source, Worker};
+
+/// The bridge's way to the worker's ring.
+pub trait Medium {
+    /// Puts an event and its descriptor there, and tells the worker.
+    fn put(&mut self, run: Run, bytes: &[u8], descriptor_at: usize, descriptor: &[u8; BLOCK], sequence: u32);
+    /// Events that are known to have arrived since the last time.
+    fn arrived(&mut self) -> u32;
+    /// The words of the credits.
+    fn words(&self, words: &mut [u32]);
+    /// Their count.
+    fn count(&self) -> u32;
+}
+
+pub struct Seat<M> {
+    pub medium: M,
+    pub slots: Slots,
+    pub wrong: u32,
+    words: Vec<u32>,
+}
+
+impl<M: Medium> Seat<M> {
+    pub fn new(medium: M, slots: Slots) -> Self {
+        let words = vec![0; slots.geometry().slots() as usize];
+        Self { medium, slots, wrong: 0, words }
+    }
+
+    /// False without room for it.
+    pub fn put(&mut self, event: u64, bytes: &[u8]) -> bool {
+        self.put_with(event, bytes, |_| {})
+    }
+
+    /// As [`put`](Self::put), with another descriptor than there should be.
+    pub fn put_with(&mut self, event: u64, bytes: &[u8], lie: impl FnOnce(&mut Descriptor)) -> bool {
+        self.look();
+        let length = bytes.len() as u32;
+        let Some(run) = self.slots.take(length) else { return false };
+        let sequence = self.slots.send(run.slot, event as u32);
+        let geometry = self.slots.geometry();
+        let mut descriptor = Descriptor {
+            sequence,
+            generation: run.generation,
+            slot: run.slot,
+            slots: run.slots,
+            offset: geometry.offset(run.slot),
+            length,
+            name: Name { event, data_id: event as u16 % 4 },
+            tick: event.is_multiple_of(2).then_some(event),
+            first: 1,
+            assembly: 2,
+        };
+        let at = geometry.descriptor_at(sequence);
+        lie(&mut descriptor);
+        self.medium.put(run, bytes, at, &descriptor.encode(), sequence);
+        true
+    }
+
+    pub fn look(&mut self) -> Looked {
+        for _ in 0..self.medium.arrived() {
+            self.slots.acknowledge();
+        }
+        self.medium.words(&mut self.words);
+        let looked = self.slots.look(&self.words, |_| {});
+        self.wrong += looked.wrong;
+        looked
+    }
+}
+
+pub fn config(slots: u32, slot_bytes: u32) -> Config {
+    let session = SessionConfig {
+        ack_timeout: 10,
+        retry_count: 1,
+        probe_interval: Some(Duration::from_millis(50)),
+        ..SessionConfig::default()
+    };
+    let geometry = Geometry::new(slots, slot_bytes).unwrap();
+    Config { geometry, session, reconnect: None, ..Config::default() }
+}
+
+pub fn local_pair(name: &str, config: &Config) -> (local::Bridge, Seat<local::Shared>, Worker) {
+    let bridge = local::Bridge::start(name);
+    let source = Source::Local(bridge.path.clone());
+    let (worker, seat) = thread::scope(|scope| {
+        let seat = scope.spawn(|| bridge.accept());
+        (Worker::open(&source, config), seat.join().unwrap())
+    });
+    (bridge, seat, worker.unwrap())
+}
+
+pub fn remote_pair(
+    ip: &str,
+    config: &Config,
+    early: &[&[u8]],
+) -> (remote::Bridge, Seat<remote::Remote>, Worker) {
+    let bridge = remote::Bridge::start(ip, 0);
+    let source = Source::Remote(bridge.address);
+    let (worker, seat) = thread::scope(|scope| {
+        let seat = scope.spawn(|| bridge.accept(early));
+        (Worker::open(&source, config), seat.join().unwrap())
+    });
+    (bridge, seat, worker.unwrap())
+}
+
+/// Bytes of an event that tell which it is.
+pub fn content(event: u64, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (event as usize * 31 + at * 7) as u8).collect()
+}
+
+pub fn check(event: &Event) {
+    let descriptor = event.descriptor();
+    let number = descriptor.name.event;
+    assert_eq!(event.bytes(), content(number, descriptor.length as usize), "event {number}");
+    assert_eq!(descriptor.tick, number.is_multiple_of(2).then_some(number));
+}
+
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is() {
+        assert!(Instant::now() < end, "{what}");
+        thread::yield_now();
+    }
+}
