@@ -59,6 +59,8 @@ pub const LB_COUNTERS: FunctionCode = FunctionCode::constant(67);
 pub const REASSEMBLY_COUNTERS: FunctionCode = FunctionCode::constant(72);
 /// Its parameters are described with the crate `ejfat`, module `ring`.
 pub const SUBSCRIBE: FunctionCode = FunctionCode::constant(80);
+pub const BRIDGE_STATUS: FunctionCode = FunctionCode::constant(81);
+pub const BRIDGE_TRACE: FunctionCode = FunctionCode::constant(82);
 pub const CATALOGUE: FunctionCode = FunctionCode::constant(127);
 
 /// All functions that every server has, with their names.
@@ -80,7 +82,7 @@ pub const NAMES: &[(FunctionCode, &str)] = &[
     (CATALOGUE, "catalogue"),
 ];
 
-/// Services that a server may have. But for the last one, input 0 is a request, output 0 a reply: messages of the crate
+/// Services that a server may have. But for `subscribe`, input 0 is a request, output 0 a reply: messages of the crate
 /// `proto`, each behind its length as a varint.
 pub const SERVICES: &[(FunctionCode, &str)] = &[
     (LB_LOAD, "lb-load"),
@@ -89,6 +91,8 @@ pub const SERVICES: &[(FunctionCode, &str)] = &[
     (LB_COUNTERS, "lb-counters"),
     (REASSEMBLY_COUNTERS, "reassembly-counters"),
     (SUBSCRIBE, "subscribe"),
+    (BRIDGE_STATUS, "bridge-status"),
+    (BRIDGE_TRACE, "bridge-trace"),
 ];
 
 fn all() -> impl Iterator<Item = &'static (FunctionCode, &'static str)> {

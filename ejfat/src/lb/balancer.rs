@@ -12,7 +12,7 @@ use super::{
     tally::{Places, Tally},
     version,
 };
-use crate::wire::LbHeader;
+use crate::{segment::IpVersion, wire::LbHeader};
 
 /// Why tables were not staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -203,6 +203,13 @@ impl Balancer {
         let route = found.map(Found::route);
         self.count(at, lb, &header, datagram.len(), sent);
         route
+    }
+
+    /// The member that the tables of a tick name, whatever its addresses. Nothing is counted.
+    pub fn member(&self, lb: LbId, header: &LbHeader) -> Option<u16> {
+        let Set { tables, .. } = &self.sets[self.at(header.tick)];
+        let found = [IpVersion::V4, IpVersion::V6].map(|ip| tables.find(lb, ip, header).ok());
+        found.into_iter().flatten().next().map(|found| found.route().member)
     }
 
     /// Forwards a whole IP packet in place, as [`rewrite`] does. Its bytes are counted.

@@ -1,0 +1,103 @@
+//! Buffers that segments are received in, and that WRITEs may still read while others are received.
+#![allow(unsafe_code, reason = "lends parts of registered memory as slices")]
+
+use std::io::{self, IoSliceMut};
+
+use ejfat_udp::Ports;
+use verbs::{Access, Memory, Mr, Pd};
+
+/// Buffers of [`Ports::BUFFER`] bytes.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    memory: Memory,
+    /// Those that nobody reads.
+    free: Vec<u32>,
+    /// WRITEs that read each, and one more while it is received into.
+    users: Vec<u32>,
+    /// Taken by [`Buffers::take`] and not received into yet.
+    taken: Vec<u32>,
+}
+
+impl Buffers {
+    pub(crate) fn new(count: usize) -> io::Result<Self> {
+        let count = count.max(Ports::BATCH);
+        let memory = region::alloc(count * Ports::BUFFER)?;
+        let free = (0..count as u32).rev().collect();
+        Ok(Self { memory, free, users: vec![0; count], taken: Vec::with_capacity(Ports::BATCH) })
+    }
+
+    /// For WRITEs of a protection domain.
+    pub(crate) fn register(&self, pd: &Pd) -> Result<Mr, verbs::Error> {
+        pd.reg_mr(&self.memory, Access::default())
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.free.len() + self.taken.len()
+    }
+
+    /// Lends up to [`Ports::BATCH`] buffers to receive into; `receive` tells how many it used.
+    pub(crate) fn take<E>(
+        &mut self,
+        receive: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        while self.taken.len() < Ports::BATCH
+            && let Some(buffer) = self.free.pop()
+        {
+            self.taken.push(buffer);
+        }
+        let mut slices = arrayvec::ArrayVec::<_, { Ports::BATCH }>::new();
+        for &buffer in &self.taken {
+            let start = buffer as usize * Ports::BUFFER;
+            // SAFETY: inside the memory, which nobody else writes; the numbers in `taken` are different from each other, no
+            // WRITE reads them (`users` was 0), and `&mut self` keeps other slices away.
+            let bytes =
+                unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(start), Ports::BUFFER) };
+            slices.push(IoSliceMut::new(bytes));
+        }
+        let used = receive(&mut slices)?.min(slices.len());
+        self.taken[..used].iter().for_each(|&buffer| self.users[buffer as usize] = 1);
+        Ok(used)
+    }
+
+    /// The number of a buffer that was received into, of those used by the last [`Buffers::take`].
+    pub(crate) fn received(&self, at: usize) -> u32 {
+        self.taken[at]
+    }
+
+    /// Of a buffer that was received into.
+    pub(crate) fn bytes(&self, buffer: u32) -> &[u8] {
+        assert!(self.users[buffer as usize] > 0, "a buffer that somebody uses");
+        let start = buffer as usize * Ports::BUFFER;
+        // SAFETY: inside the memory, initialised with zeros, and not received into before nobody uses it any more; WRITEs
+        // only read.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(start), Ports::BUFFER) }
+    }
+
+    /// Where a byte of a buffer lies.
+    pub(crate) fn addr(&self, buffer: u32, offset: usize) -> u64 {
+        assert!(offset <= Ports::BUFFER, "inside a buffer");
+        self.memory.addr() + (buffer as usize * Ports::BUFFER + offset) as u64
+    }
+
+    pub(crate) fn hold(&mut self, buffer: u32) {
+        self.users[buffer as usize] += 1;
+    }
+
+    /// One user less.
+    pub(crate) fn release(&mut self, buffer: u32) {
+        let users = &mut self.users[buffer as usize];
+        *users = users.saturating_sub(1);
+        if *users == 0 {
+            self.free.push(buffer);
+        }
+    }
+
+    /// All datagrams of the last batch, of so many buffers, were looked at.
+    pub(crate) fn done(&mut self, used: usize) {
+        for at in 0..used {
+            let buffer = self.taken[at];
+            self.release(buffer);
+        }
+        self.taken.drain(..used);
+    }
+}

@@ -1,0 +1,102 @@
+//! Segments in, and the memory they wait in.
+
+use std::{
+    net::IpAddr,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use ejfat::{
+    Time,
+    reassembly::{Incomplete, Place, Reassembler},
+    wire::LbHeader,
+};
+use ejfat_udp::{Arena, Ports, Received};
+use rustix::param::page_size;
+
+use crate::{BridgeConfig, Error, Route, buffers::Buffers};
+use ejfat::bridge::{Opened, Target};
+
+/// Sockets, reassembler and spill memory.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    pub(crate) ports: Ports,
+    pub(crate) reassembler: Reassembler,
+    pub(crate) arena: Arena,
+    pub(crate) buffers: Buffers,
+    received: [Received; Ports::BATCH],
+    by_source: bool,
+    route: Route,
+    began: Instant,
+}
+
+impl Intake {
+    pub(crate) fn new(config: &BridgeConfig) -> Result<Self, Error> {
+        let mut reassembly = config.reassembly.clone();
+        reassembly.page = u32::try_from(page_size()).unwrap_or(u32::MAX);
+        let reassembler = Reassembler::new(reassembly)?;
+        let buffers = Buffers::new(config.receive_buffers).map_err(Error::io("allocate receive buffers"))?;
+        Ok(Self {
+            ports: Ports::bind(&config.listen, config.buffer)?,
+            arena: Arena::new(reassembler.config())?,
+            reassembler,
+            buffers,
+            received: [Received::NONE; Ports::BATCH],
+            by_source: config.by_source,
+            route: config.route.clone(),
+            began: Instant::now(),
+        })
+    }
+
+    pub(crate) fn time(&self, at: Instant) -> Time {
+        let since = at.saturating_duration_since(self.began);
+        Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.time(Instant::now())
+    }
+
+    /// A batch of a port, as buffers' numbers with what they hold, to be given back by [`Buffers::done`].
+    pub(crate) fn receive(&mut self, port: usize) -> Result<usize, ejfat_udp::Error> {
+        if self.buffers.free() == 0 {
+            return Ok(0);
+        }
+        let Self { ports, received, buffers, .. } = self;
+        buffers.take(|slices| ports.receive(port, slices, received))
+    }
+
+    pub(crate) fn batch(&self, at: usize) -> (u32, Received) {
+        (self.buffers.received(at), self.received[at])
+    }
+
+    pub(crate) fn source(&self, received: &Received) -> Option<IpAddr> {
+        self.by_source.then_some(received.from)
+    }
+
+    /// What the dispatcher is to know of an event whose first segment came.
+    pub(crate) fn opened(&self, place: &Place, datagram: &[u8]) -> Opened {
+        let header = LbHeader::leads(datagram).then(|| LbHeader::decode(datagram).ok()).flatten();
+        let header = header.map(|(header, _)| header);
+        let target = match &self.route {
+            Route::LeastFilled => Target::Anybody,
+            Route::DataId => Target::DataId(place.name.data_id),
+            Route::Tables(tables) => {
+                header.and_then(|header| tables.member(&header)).map_or(Target::Anybody, Target::Member)
+            }
+        };
+        let tick = header.map(|header| header.tick);
+        Opened { id: place.id, name: place.name, tick, length: place.length, target }
+    }
+
+    pub(crate) fn given_up(&mut self, now: Time) -> Option<Incomplete> {
+        let incomplete = self.reassembler.poll_given_up(now)?;
+        self.arena.release(incomplete.id);
+        Some(incomplete)
+    }
+}
+
+/// Nanoseconds of UNIX time.
+pub(crate) fn unix() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

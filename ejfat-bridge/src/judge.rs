@@ -1,0 +1,54 @@
+//! Which subscriptions are taken.
+
+use ejfat::ring::{BLOCK, Geometry, Refusal, Subscription};
+use mrsp::RegionRequest;
+use naa_server::{
+    call::{Call, Failure},
+    resident::Asking,
+};
+
+use crate::remote::PARAMETERS;
+
+/// The subscription of a call, whose regions are as it says. The answer can be written in any case but the last one:
+/// then there is no place for it.
+pub(crate) fn judge(
+    asking: &Asking<'_>,
+    call: &mut Call<'_>,
+) -> Result<Result<Subscription, Refusal>, Failure> {
+    let mut parts = call.parts();
+    let missing =
+        || Failure::Arguments("the parameters of a subscription are missing: see the module ring".into());
+    let subscription = parts.take_input(0).ok_or_else(missing)?;
+    let credits = parts.take_input(1).ok_or_else(missing)?.len();
+    let answer = parts.take_output(0).ok_or_else(missing)?.len();
+    let descriptors = parts.take_output(1).ok_or_else(missing)?.len();
+    let ring = parts.take_output(2).ok_or_else(missing)?.len();
+    if answer < BLOCK {
+        return Err(Failure::OutputTooSmall { output: 0, needed: Some(BLOCK as u64) });
+    }
+    let Some(block) = subscription.first_chunk::<BLOCK>() else { return Ok(Err(Refusal::Malformed)) };
+    let subscription = match Subscription::decode(block) {
+        Ok(subscription) => subscription,
+        Err(malformed) => return Ok(Err(malformed.into())),
+    };
+    if !fit(subscription.geometry, [credits, descriptors, ring]) || asking.params.len() != PARAMETERS {
+        return Ok(Err(Refusal::Regions));
+    }
+    if overlap(asking.params) {
+        return Ok(Err(Refusal::Overlap));
+    }
+    Ok(Ok(subscription))
+}
+
+fn fit(geometry: Geometry, bytes: [usize; 3]) -> bool {
+    bytes == [geometry.credits_bytes(), geometry.descriptors_bytes(), geometry.ring_bytes()]
+}
+
+/// Two of the host's regions share bytes, or one goes beyond the end of memory.
+fn overlap(params: &[RegionRequest]) -> bool {
+    let mut ranges: Vec<_> =
+        params.iter().map(|p| (p.host.addr, p.host.addr.checked_add(u64::from(p.host.size)))).collect();
+    ranges.sort_unstable();
+    ranges.iter().any(|(_, end)| end.is_none())
+        || ranges.windows(2).any(|pair| pair[0].1.is_some_and(|end| end > pair[1].0))
+}

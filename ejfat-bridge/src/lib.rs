@@ -1,0 +1,46 @@
+//! The ejfat-bridge: EJFAT's events into memory of workers, nothing through sockets.
+//!
+//! ```text
+//! segments ─► Intake: ports, reassembler ─► ejfat::bridge::Dispatcher ─► Remote: WRITEs  ─► worker's ring
+//!                                                                    └─► Shared: copies ─► memory that the worker mapped
+//! ```
+//!
+//! A [`Bridge`] is a resident of a [`naa_server::Server`]'s loop: hosts subscribe by the function `subscribe` (80), and programs
+//! on this machine by a UNIX socket. One thread does everything; [`Handle`]s tell others what it does.
+//!
+//! The protocol of rings is [`ejfat::ring`]; who gets which event is decided in [`ejfat::bridge`].
+
+mod bridge;
+mod buffers;
+mod config;
+mod handle;
+mod intake;
+mod judge;
+mod local;
+mod remote;
+mod ring;
+mod word;
+
+pub use bridge::Bridge;
+pub use config::{BridgeConfig, FillSink, Level, Route, Steering};
+pub use handle::{Handle, Snapshot, WorkerReport};
+
+/// Why there is no bridge.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {what}: {source}")]
+    Io { what: String, source: std::io::Error },
+    #[error(transparent)]
+    Udp(#[from] ejfat_udp::Error),
+    #[error(transparent)]
+    Bounds(#[from] ejfat::reassembly::ConfigError),
+    #[error("{path} is a path of {len} bytes; paths of UNIX sockets have at most 107")]
+    Path { path: String, len: usize },
+}
+
+impl Error {
+    fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+}

@@ -1,0 +1,256 @@
+//! A ring at another machine, or at another process as if it were one.
+
+use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+use ejfat::ring::{BLOCK, Descriptor, Geometry, Placing};
+use naa_server::resident::{Stream, StreamRegion};
+use verbs::{Mr, Payload, SendFlags, SendOp, SendWr, Sge};
+
+use crate::buffers::Buffers;
+
+/// Elements of a WRITE.
+pub(crate) const ELEMENTS: usize = naa_server::sizes::STREAM_ELEMENTS as usize;
+/// Posted at once.
+const TOGETHER: usize = 16;
+
+/// The host's parameters, in order.
+const CREDITS: usize = 1;
+const DESCRIPTORS: usize = 3;
+const RING: usize = 4;
+pub(crate) const PARAMETERS: usize = 5;
+
+/// Bytes side by side in the ring.
+#[derive(Debug)]
+struct Piece {
+    at: u64,
+    length: u32,
+    elements: ArrayVec<Sge, ELEMENTS>,
+    /// Which buffer they come from; none: the ring's twin.
+    buffer: Option<u32>,
+}
+
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "in cut-through nearly all are pieces, and none is worth an allocation"
+)]
+enum Post {
+    Piece(Piece),
+    /// Tells the worker of an event, and writes it before if it is all in the twin.
+    Event {
+        descriptor: Descriptor,
+        whole: bool,
+    },
+}
+
+impl Post {
+    /// Work requests it takes.
+    fn cost(&self) -> u32 {
+        match self {
+            Self::Piece(_) | Self::Event { whole: false, .. } => 1,
+            Self::Event { whole: true, .. } => 2,
+        }
+    }
+}
+
+/// What the next completion is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Done {
+    Piece { buffer: Option<u32> },
+    Event,
+}
+
+#[derive(Debug)]
+pub(crate) struct Remote {
+    geometry: Geometry,
+    placing: Placing,
+    /// Bytes of a message.
+    longest: u32,
+    elements: usize,
+    /// In order; what could not be posted yet.
+    waiting: VecDeque<Post>,
+    posted: VecDeque<(Done, u32)>,
+    in_flight: u32,
+    /// Of the receive buffers, in this session's domain. Before the stream: it goes first.
+    receive: Option<Mr>,
+    stream: Stream,
+}
+
+impl Remote {
+    /// `None` if the host has other parameters.
+    pub(crate) fn new(
+        stream: Stream,
+        geometry: Geometry,
+        placing: Placing,
+        buffers: &Buffers,
+    ) -> Result<Option<Self>, verbs::Error> {
+        if stream.regions.len() != PARAMETERS {
+            return Ok(None);
+        }
+        let attr = stream.pd.context().attr();
+        let longest = u32::try_from(attr.max_msg).unwrap_or(u32::MAX);
+        let elements = ELEMENTS.min(attr.max_sge.max(1) as usize);
+        let receive = (placing == Placing::Cut).then(|| buffers.register(&stream.pd)).transpose()?;
+        let (waiting, posted) = (VecDeque::new(), VecDeque::new());
+        let remote =
+            Self { geometry, placing, longest, elements, waiting, posted, in_flight: 0, receive, stream };
+        Ok(Some(remote))
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    pub(crate) fn credits(&self) -> &StreamRegion {
+        &self.stream.regions[CREDITS]
+    }
+
+    pub(crate) fn ring(&self) -> &StreamRegion {
+        &self.stream.regions[RING]
+    }
+
+    /// Whether segments go from where they were received.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.placing == Placing::Cut
+    }
+
+    /// A part of a segment's buffer goes to the ring.
+    pub(crate) fn cut(&mut self, buffers: &mut Buffers, buffer: u32, from: usize, length: u32, at: u64) {
+        let Some(receive) = &self.receive else { return };
+        let element = Sge { addr: buffers.addr(buffer, from), length, lkey: receive.lkey() };
+        if let Some(Post::Piece(piece)) = self.waiting.back_mut()
+            && piece.buffer == Some(buffer)
+            && piece.at + u64::from(piece.length) == at
+            && piece.elements.len() < self.elements
+            && piece.length.checked_add(length).is_some_and(|length| length <= self.longest)
+        {
+            piece.elements.push(element);
+            piece.length += length;
+            return;
+        }
+        buffers.hold(buffer);
+        let elements = ArrayVec::from_iter([element]);
+        self.waiting.push_back(Post::Piece(Piece { at, length, elements, buffer: Some(buffer) }));
+    }
+
+    /// A part of the twin goes to the ring.
+    pub(crate) fn copy(&mut self, at: u64, length: u32) {
+        let (mut at, mut left) = (at, length);
+        while left > 0 {
+            let length = left.min(self.longest);
+            let elements = ArrayVec::from_iter([self.ring().sge(at, length)]);
+            self.waiting.push_back(Post::Piece(Piece { at, length, elements, buffer: None }));
+            (at, left) = (at + u64::from(length), left - length);
+        }
+    }
+
+    /// The worker is told of an event, all of which is in the twin only, or in the ring already.
+    pub(crate) fn deliver(&mut self, descriptor: Descriptor, is_in_twin: bool) {
+        let whole = is_in_twin && descriptor.length <= self.longest;
+        if is_in_twin && !whole {
+            self.copy(descriptor.offset, descriptor.length);
+        }
+        self.waiting.push_back(Post::Event { descriptor, whole });
+    }
+
+    /// Posts what waits, as much as may be unfinished.
+    pub(crate) fn pump(&mut self) -> Result<(), verbs::Error> {
+        while !self.waiting.is_empty() && self.post_some()? {}
+        Ok(())
+    }
+
+    fn post_some(&mut self) -> Result<bool, verbs::Error> {
+        let mut room = self.stream.most_sends.saturating_sub(self.in_flight);
+        let mut count = 0;
+        for post in self.waiting.iter().take(TOGETHER) {
+            let Some(left) = room.checked_sub(post.cost()) else { break };
+            (room, count) = (left, count + 1);
+        }
+        if count == 0 {
+            return Ok(false);
+        }
+        let mut blocks = ArrayVec::<[u8; BLOCK], TOGETHER>::new();
+        let mut whole = ArrayVec::<[Sge; 1], TOGETHER>::new();
+        for post in self.waiting.iter().take(count) {
+            if let Post::Event { descriptor, whole: is_whole } = post {
+                blocks.push(descriptor.encode());
+                if *is_whole {
+                    whole.push([self.ring().sge(descriptor.offset, descriptor.length)]);
+                }
+            }
+        }
+        let wrs = self.requests(count, &blocks, &whole);
+        let posted = self.stream.post(&wrs);
+        drop(wrs);
+        posted.map_err(|(_, error)| error)?;
+        for post in self.waiting.drain(..count) {
+            let cost = post.cost();
+            self.in_flight += cost;
+            let done = match post {
+                Post::Piece(piece) => Done::Piece { buffer: piece.buffer },
+                Post::Event { .. } => Done::Event,
+            };
+            self.posted.push_back((done, cost));
+        }
+        Ok(true)
+    }
+
+    fn requests<'a>(
+        &'a self,
+        count: usize,
+        blocks: &'a [[u8; BLOCK]],
+        whole: &'a [[Sge; 1]],
+    ) -> ArrayVec<SendWr<'a>, { 2 * TOGETHER }> {
+        let (mut blocks, mut whole) = (blocks.iter(), whole.iter());
+        let (wr_id, ring) = (self.stream.number(), self.ring());
+        let mut wrs = ArrayVec::new();
+        for post in self.waiting.iter().take(count) {
+            match post {
+                Post::Piece(piece) => {
+                    let (op, payload) =
+                        (SendOp::Write(ring.remote(piece.at)), Payload::Sges(&piece.elements));
+                    wrs.push(SendWr { wr_id, op, payload, flags: SendFlags::SIGNALED });
+                }
+                Post::Event { descriptor, whole: is_whole } => {
+                    if let Some(elements) = is_whole.then(|| whole.next()).flatten() {
+                        let op = SendOp::Write(ring.remote(descriptor.offset));
+                        let (payload, flags) = (Payload::Sges(elements), SendFlags::default());
+                        wrs.push(SendWr { wr_id, op, payload, flags });
+                    }
+                    let Some(block) = blocks.next() else { continue };
+                    let at = self.geometry.descriptor_at(descriptor.sequence) as u64;
+                    let at = self.stream.regions[DESCRIPTORS].remote(at);
+                    let op = SendOp::WriteWithImm(at, descriptor.sequence);
+                    let flags = SendFlags::SIGNALED_SOLICITED;
+                    wrs.push(SendWr { wr_id, op, payload: Payload::Inline(block), flags });
+                }
+            }
+        }
+        wrs
+    }
+
+    /// The oldest signalled work request is complete.
+    pub(crate) fn completed(&mut self) -> Option<Done> {
+        let (done, cost) = self.posted.pop_front()?;
+        self.in_flight -= cost;
+        Some(done)
+    }
+
+    /// No more is posted: gives the receive buffers back.
+    pub(crate) fn end(self, buffers: &mut Buffers) {
+        let posted = self.posted.iter().filter_map(|(done, _)| match done {
+            Done::Piece { buffer } => *buffer,
+            Done::Event => None,
+        });
+        let waiting = self.waiting.iter().filter_map(|post| match post {
+            Post::Piece(piece) => piece.buffer,
+            Post::Event { .. } => None,
+        });
+        posted.chain(waiting).for_each(|buffer| buffers.release(buffer));
+    }
+
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}

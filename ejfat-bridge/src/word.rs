@@ -1,0 +1,38 @@
+//! Words of memory that somebody else reads or writes at the same time.
+#![allow(unsafe_code, reason = "words of shared memory as atomics")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use verbs::Memory;
+
+/// An aligned word of 32 bits, little-endian, which keeps its memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Word {
+    memory: Memory,
+    at: usize,
+}
+
+impl Word {
+    /// # Panics
+    /// If it does not lie inside, or is not aligned.
+    pub(crate) fn new(memory: &Memory, at: usize) -> Self {
+        assert!(memory.len() >= 4 && at <= memory.len() - 4, "a word inside the memory");
+        assert!((memory.addr() + at as u64).is_multiple_of(4), "an aligned word");
+        Self { memory: memory.clone(), at }
+    }
+
+    fn atomic(&self) -> &AtomicU32 {
+        // SAFETY: inside the memory, which is mapped for reading and writing as long as `self` keeps it, and aligned (`new`).
+        // Others, processes or devices, access it by whole words only, or change it by copies whose torn values are
+        // numbers like all others.
+        unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(self.at).cast()) }
+    }
+
+    pub(crate) fn load(&self) -> u32 {
+        u32::from_le(self.atomic().load(Ordering::Acquire))
+    }
+
+    pub(crate) fn store(&self, value: u32) {
+        self.atomic().store(value.to_le(), Ordering::Release);
+    }
+}
