@@ -47,22 +47,30 @@ pub struct Snapshot {
 impl Snapshot {
     /// As services tell it.
     pub fn message(&self) -> proto::events::v1::ReassemblyCounters {
-        let counters = &self.counters;
-        let dropped = Cause::ALL.map(|cause| (cause.name().to_owned(), counters.dropped(cause)));
-        proto::events::v1::ReassemblyCounters {
-            segments: counters.segments,
-            bytes: counters.bytes,
-            placed_bytes: counters.placed_bytes,
-            dropped: dropped.into_iter().collect(),
-            opened: counters.opened,
-            complete: counters.complete,
-            timed_out: counters.timed_out,
-            evicted: counters.evicted,
-            abandoned: counters.abandoned,
-            open: self.open,
-            memory: self.memory,
-            ended: self.ended.clone(),
-        }
+        message(&self.counters, self.open, self.memory, self.ended.clone())
+    }
+}
+
+pub(crate) fn message(
+    counters: &Counters,
+    open: u32,
+    memory: u64,
+    ended: Option<String>,
+) -> proto::events::v1::ReassemblyCounters {
+    let dropped = Cause::ALL.map(|cause| (cause.name().to_owned(), counters.dropped(cause)));
+    proto::events::v1::ReassemblyCounters {
+        segments: counters.segments,
+        bytes: counters.bytes,
+        placed_bytes: counters.placed_bytes,
+        dropped: dropped.into_iter().collect(),
+        opened: counters.opened,
+        complete: counters.complete,
+        timed_out: counters.timed_out,
+        evicted: counters.evicted,
+        abandoned: counters.abandoned,
+        open,
+        memory,
+        ended,
     }
 }
 

@@ -65,7 +65,7 @@ impl Function for Service {
     }
 }
 
-fn service(
+pub(crate) fn service(
     code: FunctionCode,
     description: &str,
     request: Option<&str>,
@@ -132,6 +132,6 @@ pub fn reassembly_counters(of: Arc<Reassembly>) -> Arc<dyn Function> {
     })
 }
 
-fn text(error: impl fmt::Display) -> String {
+pub(crate) fn text(error: impl fmt::Display) -> String {
     error.to_string()
 }

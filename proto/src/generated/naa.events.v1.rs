@@ -34,3 +34,122 @@ pub struct ReassemblyCounters {
     #[prost(string, optional, tag = "12")]
     pub ended: ::core::option::Option<::prost::alloc::string::String>,
 }
+/// What a bridge knows of events of late: the reply of the service bridge-trace.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TraceRequest {
+    /// Of the events; their numbers where their segments had no tick.
+    #[prost(uint64, tag = "1")]
+    pub tick: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TraceReply {
+    /// The latest first.
+    #[prost(message, repeated, tag = "1")]
+    pub events: ::prost::alloc::vec::Vec<TracedEvent>,
+}
+/// Times are in nanoseconds since the first segment, but where they say otherwise.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TracedEvent {
+    #[prost(uint64, tag = "1")]
+    pub event: u64,
+    #[prost(uint32, tag = "2")]
+    pub data_id: u32,
+    #[prost(uint64, optional, tag = "3")]
+    pub tick: ::core::option::Option<u64>,
+    #[prost(uint32, tag = "4")]
+    pub length: u32,
+    /// Nanoseconds of UNIX time.
+    #[prost(uint64, tag = "5")]
+    pub first_segment: u64,
+    #[prost(uint64, tag = "6")]
+    pub last_segment: u64,
+    #[prost(uint32, optional, tag = "7")]
+    pub worker: ::core::option::Option<u32>,
+    #[prost(uint32, optional, tag = "8")]
+    pub sequence: ::core::option::Option<u32>,
+    #[prost(uint64, optional, tag = "9")]
+    pub sent: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "10")]
+    pub delivered: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "11")]
+    pub released: ::core::option::Option<u64>,
+    /// sent, delivered, released, held_by_ended, incomplete, or the cause of its loss.
+    #[prost(string, tag = "12")]
+    pub fate: ::prost::alloc::string::String,
+}
+/// The reply of the service bridge-status.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BridgeStatus {
+    #[prost(message, optional, tag = "1")]
+    pub reassembly: ::core::option::Option<ReassemblyCounters>,
+    #[prost(uint64, tag = "2")]
+    pub kernel_drops: u64,
+    #[prost(uint64, tag = "3")]
+    pub opened: u64,
+    #[prost(uint64, tag = "4")]
+    pub open: u64,
+    #[prost(uint64, tag = "5")]
+    pub incomplete: u64,
+    #[prost(uint64, tag = "6")]
+    pub sent: u64,
+    #[prost(uint64, tag = "7")]
+    pub sent_bytes: u64,
+    #[prost(uint64, tag = "8")]
+    pub delivered: u64,
+    #[prost(uint64, tag = "9")]
+    pub released: u64,
+    /// Of workers that ended.
+    #[prost(uint64, tag = "10")]
+    pub held_by_ended: u64,
+    #[prost(uint64, tag = "11")]
+    pub waiting: u64,
+    /// By cause.
+    #[prost(btree_map = "string, uint64", tag = "12")]
+    pub lost: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u64>,
+    /// Of all rings together, 0 to 1.
+    #[prost(double, tag = "13")]
+    pub fill: f64,
+    #[prost(message, repeated, tag = "14")]
+    pub workers: ::prost::alloc::vec::Vec<BridgeWorker>,
+    #[prost(uint64, tag = "15")]
+    pub wrong_credits: u64,
+    #[prost(uint64, tag = "16")]
+    pub refused: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BridgeWorker {
+    #[prost(uint32, tag = "1")]
+    pub worker: u32,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// store, cut or shared.
+    #[prost(string, tag = "3")]
+    pub placing: ::prost::alloc::string::String,
+    /// Empty for a worker of the bridge's machine.
+    #[prost(string, tag = "4")]
+    pub peer: ::prost::alloc::string::String,
+    #[prost(double, tag = "5")]
+    pub fill: f64,
+    #[prost(bool, tag = "6")]
+    pub stalled: bool,
+    #[prost(uint32, tag = "7")]
+    pub slots: u32,
+    #[prost(uint32, tag = "8")]
+    pub slot_bytes: u32,
+    #[prost(uint32, tag = "9")]
+    pub in_use: u32,
+    #[prost(uint32, tag = "10")]
+    pub outstanding: u32,
+    #[prost(uint64, tag = "11")]
+    pub sent: u64,
+    #[prost(uint64, tag = "12")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "13")]
+    pub released: u64,
+    #[prost(uint64, tag = "14")]
+    pub wrong_credits: u64,
+    #[prost(uint32, optional, tag = "15")]
+    pub member: ::core::option::Option<u32>,
+    #[prost(double, tag = "16")]
+    pub seconds: f64,
+}

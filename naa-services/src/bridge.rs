@@ -1,0 +1,137 @@
+//! What a bridge tells hosts of itself: codes 81 and 82.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use ejfat::bridge::{Fate, Loss, Record};
+use ejfat_bridge::{Handle, Snapshot, WorkerReport};
+use ejfat_lb::message;
+use mrsp::builtin;
+use naa_host::Device;
+use naa_server::function::Function;
+use proto::events::v1;
+
+use crate::{
+    ask::{HostError, Services},
+    reassembly,
+    service::{service, text},
+};
+
+/// The functions of a server with a bridge.
+pub fn bridge(handle: &Handle) -> [Arc<dyn Function>; 2] {
+    let (status, trace) = (handle.clone(), handle.clone());
+    [
+        service(builtin::BRIDGE_STATUS, "what the bridge does", None, "BridgeStatus", move |_| {
+            Ok(message::encode(&of_snapshot(&status.snapshot())))
+        }),
+        service(
+            builtin::BRIDGE_TRACE,
+            "the way of events through the bridge",
+            Some("TraceRequest"),
+            "TraceReply",
+            move |request| {
+                let v1::TraceRequest { tick } = message::decode(request).map_err(text)?;
+                let records = trace.trace(tick).ok_or("the bridge is too busy to answer; try again")?;
+                Ok(message::encode(&v1::TraceReply { events: records.iter().map(of_record).collect() }))
+            },
+        ),
+    ]
+}
+
+fn of_snapshot(snapshot: &Snapshot) -> v1::BridgeStatus {
+    let events = &snapshot.events;
+    let lost = Loss::ALL.map(|cause| (cause.name().to_owned(), events.lost(cause)));
+    v1::BridgeStatus {
+        reassembly: Some(reassembly::message(
+            &snapshot.reassembly,
+            0,
+            snapshot.memory,
+            snapshot.failed.clone(),
+        )),
+        kernel_drops: snapshot.kernel_drops,
+        opened: events.opened,
+        open: events.open,
+        incomplete: events.incomplete,
+        sent: events.sent,
+        sent_bytes: events.sent_bytes,
+        delivered: events.delivered,
+        released: events.released,
+        held_by_ended: events.held_by_ended,
+        waiting: snapshot.waiting as u64,
+        lost: lost.into_iter().collect(),
+        fill: snapshot.fill,
+        workers: snapshot.workers.iter().map(of_worker).collect(),
+        wrong_credits: events.wrong_credits,
+        refused: snapshot.refused,
+    }
+}
+
+fn of_worker(report: &WorkerReport) -> v1::BridgeWorker {
+    v1::BridgeWorker {
+        worker: report.level.worker,
+        name: report.level.name.clone(),
+        placing: report.placing.to_owned(),
+        peer: report.peer.map_or(String::new(), |peer| peer.to_string()),
+        fill: report.level.fill,
+        stalled: report.level.stalled,
+        slots: report.slots,
+        slot_bytes: report.slot_bytes,
+        in_use: report.in_use,
+        outstanding: report.outstanding,
+        sent: report.sent,
+        bytes: report.bytes,
+        released: report.released,
+        wrong_credits: report.wrong_credits,
+        member: report.level.member.map(u32::from),
+        seconds: report.seconds,
+    }
+}
+
+fn of_record(record: &Record) -> v1::TracedEvent {
+    let since = |at: ejfat::Time| at.0.saturating_sub(record.at.0);
+    v1::TracedEvent {
+        event: record.opened.name.event,
+        data_id: record.opened.name.data_id.into(),
+        tick: record.opened.tick,
+        length: record.opened.length,
+        first_segment: record.unix,
+        last_segment: since(record.last),
+        worker: record.worker.map(|worker| worker.number()),
+        sequence: record.sequence,
+        sent: record.sent.map(since),
+        delivered: record.delivered.map(since),
+        released: record.released.map(since),
+        fate: fate(record.fate).to_owned(),
+    }
+}
+
+fn fate(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Sent => "sent",
+        Fate::Delivered => "delivered",
+        Fate::Released => "released",
+        Fate::WorkerEnded => "held_by_ended",
+        Fate::Incomplete => "incomplete",
+        Fate::Lost(loss) => loss.name(),
+    }
+}
+
+/// A bridge, asked over an ordinary session.
+#[derive(Debug)]
+pub struct BridgeQueries(Services);
+
+impl BridgeQueries {
+    pub fn new(device: Device, peer: SocketAddr) -> Self {
+        Self(Services { device, peer })
+    }
+
+    pub fn status(&self) -> Result<v1::BridgeStatus, HostError> {
+        self.0.ask(builtin::BRIDGE_STATUS, None)
+    }
+
+    /// What is remembered of events with a tick, the latest first.
+    pub fn trace(&self, tick: u64) -> Result<Vec<v1::TracedEvent>, HostError> {
+        let request = message::encode(&v1::TraceRequest { tick });
+        let reply: v1::TraceReply = self.0.ask(builtin::BRIDGE_TRACE, Some(&request))?;
+        Ok(reply.events)
+    }
+}
