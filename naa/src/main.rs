@@ -1,10 +1,12 @@
 //! `naa`: network-attached accelerators in one binary.
 
 mod bench;
+mod bridge;
 mod call;
 mod demo;
 mod doctor;
 mod ejfat;
+mod events;
 mod functions;
 mod kernel_process;
 mod lb;
@@ -57,6 +59,8 @@ enum Command {
     Doctor(doctor::Args),
     Ejfat(ejfat::Args),
     Lb(lb::Args),
+    Bridge(Box<bridge::Args>),
+    Events(Box<events::Args>),
     /// Print a shell completion script
     #[command(
         after_help = "Examples:\n  naa completions bash > ~/.local/share/bash-completion/completions/naa"
@@ -138,6 +142,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Ejfat(args) => ejfat::run(&args),
         Command::Lb(args) => lb::run(&args),
+        Command::Bridge(args) => bridge::run(&args),
+        Command::Events(args) => events::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Man { command } => man(command.as_deref()),
     };

@@ -6,6 +6,8 @@ mod forward;
 mod place;
 mod table;
 
+pub(crate) use place::read as read_rules;
+
 use clap::Subcommand;
 
 /// Balance EJFAT's segments over workers, and program who does

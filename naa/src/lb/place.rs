@@ -94,7 +94,7 @@ impl Access {
 }
 
 /// Rules of a file.
-pub(super) fn read(path: &PathBuf) -> anyhow::Result<Rules> {
+pub(crate) fn read(path: &PathBuf) -> anyhow::Result<Rules> {
     let text = if path.as_os_str() == "-" {
         let mut text = String::new();
         stdin().read_to_string(&mut text).map(|_| text)

@@ -1,0 +1,54 @@
+//! `naa bridge`: EJFAT's events into memory of workers.
+
+mod exposed;
+mod report;
+mod run;
+mod settings;
+mod status;
+mod trace;
+
+use clap::Subcommand;
+
+pub(crate) use settings::Settings;
+pub(crate) use settings::build;
+
+/// Put EJFAT's events into memory of workers, by RDMA or shared
+///
+/// Segments are reassembled, and each event goes to a worker that subscribed: over RoCEv2 into its memory regions, where it
+/// is consumed in place, or, on this machine, into memory that both map (--local). Nothing goes through sockets of workers.
+/// Workers are programs in Rust (crate naa-events), C (naa_events.h) and Python (naa.events), or `naa events`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:
+  naa bridge --listen 10.9.0.2 --bind 10.9.0.2          workers connect to 10.9.0.2
+  naa bridge --listen 10.9.0.2 --local /run/naa.sock    workers of this machine, without a wire
+  naa bridge --listen 10.9.0.2 --bind 10.9.0.2 --route data-id --pressure drop-oldest --metrics 9100
+  naa bridge trace 1717171717171717 --server 10.9.0.2   the way of the event with this tick
+  naa bridge status --server 10.9.0.2                   its workers, and what became of events
+
+--metrics serves naa_bridge_events_total{end=...}, naa_bridge_latency_seconds (first segment to delivered),
+naa_bridge_held_seconds (delivered to given back), fill levels of workers, and what reassembly counts.
+RoCE has no authentication: whoever reaches the address can subscribe; --allow names networks."
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    run: run::Args,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    Trace(trace::Args),
+    Status(status::Args),
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.command {
+        Some(Command::Trace(args)) => trace::run(args),
+        Some(Command::Status(args)) => status::run(args),
+        None => run::run(&args.run),
+    }
+}

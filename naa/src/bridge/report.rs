@@ -1,0 +1,114 @@
+//! What a bridge did, for people and programs.
+
+use std::time::Duration;
+
+use ejfat::{
+    bridge::{Histogram, Loss},
+    reassembly::Cause,
+};
+use ejfat_bridge::{Snapshot, WorkerReport};
+use serde_json::{Map, Value, json};
+
+use crate::show;
+
+/// Since the snapshot before, which is a second older.
+pub(super) fn line(before: &Snapshot, now: &Snapshot) -> String {
+    let second = Duration::from_nanos(now.now.0.saturating_sub(before.now.0));
+    let rate = show::rate(now.events.sent_bytes.saturating_sub(before.events.sent_bytes), second);
+    let events = now.events.sent.saturating_sub(before.events.sent);
+    let worker = |its: &WorkerReport| {
+        let stalled = if its.level.stalled { " stalled" } else { "" };
+        format!("{} {:.0}%{stalled}", name(its), 100.0 * its.level.fill)
+    };
+    let workers: Vec<_> = now.workers.iter().map(worker).collect();
+    let workers = if workers.is_empty() { "no workers".into() } else { workers.join(", ") };
+    let (lost, waiting) = (now.events.lost_of_any_cause() + now.events.incomplete, now.waiting);
+    format!("{events} events/s, {rate}, {waiting} wait, {lost} lost; {workers}")
+}
+
+fn name(its: &WorkerReport) -> String {
+    match its.level.name.as_str() {
+        "" => format!("worker {}", its.level.worker),
+        name => name.to_owned(),
+    }
+}
+
+pub(super) fn end(of: &Snapshot) -> String {
+    let events = &of.events;
+    let lost: Vec<_> = Loss::ALL
+        .iter()
+        .map(|&cause| (events.lost(cause), cause.name()))
+        .chain([(events.incomplete, "incomplete")])
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, cause)| format!("{count} {cause}"))
+        .collect();
+    let lost = if lost.is_empty() { "none lost".into() } else { format!("lost: {}", lost.join(", ")) };
+    let drops = match of.kernel_drops {
+        0 => String::new(),
+        drops => format!("; the kernel dropped {drops} datagrams: a larger --buffer holds longer bursts"),
+    };
+    format!(
+        "{} events, {} to workers ({} given back, {} with workers that ended), {} still on their way; {lost}{drops}",
+        events.opened, events.sent, events.released, events.held_by_ended, events.open
+    )
+}
+
+/// Seconds that half, and 99 of 100, did not exceed.
+fn quantiles(of: &Histogram) -> Value {
+    let at = |part| of.quantile(part).map(|nanos| nanos as f64 * 1e-9);
+    json!({ "p50": at(0.5), "p99": at(0.99), "count": of.count() })
+}
+
+pub(super) fn json(what: &str, of: &Snapshot) -> Value {
+    let (events, segments) = (&of.events, &of.reassembly);
+    let lost: Map<_, _> =
+        Loss::ALL.iter().map(|&cause| (cause.name().to_owned(), events.lost(cause).into())).collect();
+    let dropped: Map<_, _> =
+        Cause::ALL.iter().map(|&cause| (cause.name().to_owned(), segments.dropped(cause).into())).collect();
+    let workers: Vec<_> = of.workers.iter().map(worker).collect();
+    json!({
+        "event": what,
+        "segments": segments.segments,
+        "bytes": segments.bytes,
+        "segments_dropped": dropped,
+        "kernel_drops": of.kernel_drops,
+        "opened": events.opened,
+        "open": events.open,
+        "incomplete": events.incomplete,
+        "lost": lost,
+        "sent": events.sent,
+        "sent_bytes": events.sent_bytes,
+        "delivered": events.delivered,
+        "released": events.released,
+        "held_by_ended": events.held_by_ended,
+        "spilled": events.spilled,
+        "waiting": of.waiting,
+        "fill": of.fill,
+        "wrong_credits": events.wrong_credits,
+        "refused": of.refused,
+        "latency_seconds": quantiles(&events.latency),
+        "held_seconds": quantiles(&events.held),
+        "workers": workers,
+    })
+}
+
+fn worker(its: &WorkerReport) -> Value {
+    json!({
+        "worker": its.level.worker,
+        "name": its.level.name,
+        "member": its.level.member,
+        "placing": its.placing,
+        "peer": its.peer,
+        "fill": its.level.fill,
+        "stalled": its.level.stalled,
+        "slots": its.slots,
+        "slot_bytes": its.slot_bytes,
+        "in_use": its.in_use,
+        "outstanding": its.outstanding,
+        "sent": its.sent,
+        "bytes": its.bytes,
+        "released": its.released,
+        "wrong_credits": its.wrong_credits,
+        "seconds": its.seconds,
+    })
+}

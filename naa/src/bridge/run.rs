@@ -1,0 +1,177 @@
+//! `naa bridge`, as long as it runs.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use ejfat_bridge::{Bridge, Handle};
+use ejfat_lb::Plane;
+use naa_server::{
+    Config, DEFAULT_PORT, Server,
+    allow::{AllowList, Network},
+    functions,
+};
+use serde_json::json;
+
+use super::{Settings, build, exposed, report};
+use crate::{
+    Usage,
+    ejfat::{tell::Line, values},
+    lb, metrics, provider, show, signals,
+};
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Args {
+    /// Where segments come; port 19522 unless told; repeat for more
+    #[arg(long, value_name = "ADDR[:PORT]", required = true)]
+    listen: Vec<String>,
+    /// Local address where workers connect; a concrete one of this machine
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    bind: IpAddr,
+    #[arg(short, long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    port: u16,
+    /// Networks whose workers may connect, such as 10.9.0.0/24; repeat for more [default: everyone who reaches the
+    /// address]
+    #[arg(long, value_name = "NETWORK")]
+    allow: Vec<Network>,
+    /// Rules of a load balancer whose members are workers, as `naa lb table --help` shows them; its first load balancer
+    /// counts. They are changed with `naa lb table load FILE mrsp://ADDR`
+    #[arg(long, value_name = "FILE")]
+    tables: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    provider: provider::Args,
+    /// Serve counters at http://ADDR:PORT/metrics, to anybody who can reach it; a port alone is loopback's
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
+    metrics: Option<SocketAddr>,
+    /// End after so many seconds
+    #[arg(short = 'd', long = "for", value_name = "SECONDS")]
+    time: Option<f64>,
+    /// Print JSON: an object when it is ready, one each second, one at the end
+    #[arg(long)]
+    json: bool,
+    /// End when standard input does
+    #[arg(long, hide = true)]
+    until_eof: bool,
+}
+
+/// Work requests of a worker's session: enough for a round trip's segments.
+pub(crate) const STREAM_SENDS: u32 = 1024;
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let end = args.time.map(Duration::try_from_secs_f64).transpose();
+    let end = end.map_err(|_| Usage::error("--for wants seconds"))?;
+    if args.tables.is_some() && !args.settings.uses_tables() {
+        return Err(Usage::error("--tables say who gets an event with --route tables only"));
+    }
+    let plane = args.settings.uses_tables().then(|| tables(args)).transpose()?;
+    let bridge = build(args.settings.config(&args.listen, plane.as_ref())?)?;
+    warn_of_buffer(&bridge, args.settings.buffer())?;
+    let (handle, addresses) = (bridge.handle(), bridge.addresses()?);
+    let local = bridge.local().map(|path| format!("unix:{}", path.display()));
+    let server = serve(args, bridge, plane.as_ref())?;
+    let of = handle.clone();
+    let metrics = args.metrics.map(|at| metrics::serve(at, exposed::text(of))).transpose()?;
+    let (told, ended) = mpsc::channel();
+    if args.until_eof {
+        let told = told.clone();
+        signals::on_stdin_end(move || {
+            let _ = told.send(());
+        })?;
+    }
+    signals::on_terminate(move || {
+        let _ = told.send(());
+    })?;
+    if args.json {
+        let ready = json!({"event": "ready", "segments": addresses, "workers": server.address(),
+            "local": local, "device": server.device(), "provider": server.provider(), "why": server.why(),
+            "metrics": metrics.map(|at| at.to_string())});
+        show::line(&ready.to_string())?;
+    } else {
+        let at = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        show::line(&format!("segments at {at}; workers at {}: {}", server.address(), server.device()))?;
+        local.iter().try_for_each(|at| show::line(&format!("workers of this machine at {at}")))?;
+        metrics.iter().try_for_each(|at| show::line(&format!("metrics at http://{at}/metrics")))?;
+        show::line("Ctrl-C ends it")?;
+    }
+    watch(args, &handle, &ended, end)?;
+    let snapshot = handle.snapshot();
+    server.shutdown(Duration::from_secs(1));
+    Ok(show::line(&if args.json {
+        report::json("end", &snapshot).to_string()
+    } else {
+        report::end(&snapshot)
+    })?)
+}
+
+/// A line each second, for people or programs, until it is over.
+fn watch(
+    args: &Args,
+    handle: &Handle,
+    ended: &mpsc::Receiver<()>,
+    end: Option<Duration>,
+) -> anyhow::Result<()> {
+    let (begin, mut line) = (Instant::now(), Line::new(args.json));
+    let mut next = begin + Duration::from_secs(1);
+    let mut before = handle.snapshot();
+    while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
+        let now = Instant::now();
+        if end.is_some_and(|end| begin.elapsed() >= end) {
+            break;
+        }
+        if now < next {
+            continue;
+        }
+        next += Duration::from_secs(1);
+        let snapshot = handle.snapshot();
+        if let Some(why) = &snapshot.failed {
+            anyhow::bail!("segments cannot be received any more: {why}");
+        }
+        if args.json {
+            show::line(&report::json("status", &snapshot).to_string())?;
+        } else {
+            line.tell(|| report::line(&before, &snapshot));
+        }
+        before = snapshot;
+    }
+    Ok(())
+}
+
+fn tables(args: &Args) -> anyhow::Result<Arc<Plane>> {
+    let rules = args.tables.as_ref().map(lb::read_rules).transpose()?.unwrap_or_default();
+    Ok(Arc::new(Plane::new(rules, values::seed())))
+}
+
+fn serve(args: &Args, bridge: Bridge, plane: Option<&Arc<Plane>>) -> anyhow::Result<Server> {
+    let mut config = Config::new(SocketAddr::new(args.bind, args.port));
+    config.provider = Some(args.provider.choice()?);
+    if !args.allow.is_empty() {
+        config.allow = AllowList::only(args.allow.clone());
+    }
+    config.max_sessions = args.settings.max_workers() + 16;
+    config.max_sessions_per_peer = config.max_sessions;
+    config.stream_sends = STREAM_SENDS;
+    let services = naa_services::bridge(&bridge.handle());
+    let tables = plane.map(naa_services::lb).into_iter().flatten();
+    let functions = services.into_iter().chain(tables).chain([Bridge::function()]);
+    Ok(Server::start_with(config, functions::registry(functions)?, Some(Box::new(bridge)))?)
+}
+
+fn warn_of_buffer(bridge: &Bridge, wanted: u32) -> anyhow::Result<()> {
+    let granted = bridge.buffer()? as u64;
+    if granted < u64::from(wanted) {
+        let (shown, granted) = (show::bytes(wanted.into()), show::bytes(granted));
+        tracing::warn!(
+            "the receive buffer is {granted} instead of {shown}: bursts may be lost; raise it with \
+             `sysctl net.core.rmem_max={wanted}`"
+        );
+    }
+    Ok(())
+}

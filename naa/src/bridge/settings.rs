@@ -1,0 +1,204 @@
+//! What a bridge is told, on the command lines of `naa bridge` and `naa serve`.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use clap::ValueEnum;
+use ejfat::{bridge, lb::LbId, reassembly, ring::Placing, wire::LbHeader};
+use ejfat_bridge::{Bridge, BridgeConfig, Route as BridgeRoute, Steering};
+use ejfat_lb::Plane;
+
+use crate::{
+    Usage,
+    ejfat::values::{self, memory, size},
+};
+
+/// How events are put into rings of other machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RemotePlacing {
+    /// Reassembled here, then written
+    Store,
+    /// Segment by segment, from where they were received
+    Cut,
+}
+
+/// What decides who may have an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Route {
+    /// Anybody: the one whose ring is least filled
+    LeastFilled,
+    /// The least filled of those who take its data id
+    DataId,
+    /// The member that load-balancer tables name for its tick
+    Tables,
+}
+
+/// What happens to events that find no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Pressure {
+    /// They wait, up to --waiting and --hold; then newer ones are lost
+    Hold,
+    /// They are lost
+    DropNewest,
+    /// They wait, up to --waiting; then the oldest are lost
+    DropOldest,
+}
+
+impl From<Pressure> for bridge::Pressure {
+    fn from(pressure: Pressure) -> Self {
+        match pressure {
+            Pressure::Hold => Self::Hold,
+            Pressure::DropNewest => Self::DropNewest,
+            Pressure::DropOldest => Self::DropOldest,
+        }
+    }
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[group(id = "bridge_settings")]
+pub(crate) struct Settings {
+    /// So many ports from each --listen on
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16384))]
+    ports: u16,
+    /// Workers of this machine subscribe at this UNIX socket (unix:PATH), without a wire
+    #[arg(long, value_name = "PATH")]
+    local: Option<PathBuf>,
+    /// How events get to workers that are not local [default: store]
+    #[arg(long, value_enum, hide_possible_values = false)]
+    placing: Option<RemotePlacing>,
+    /// Who gets an event
+    #[arg(long, value_enum, default_value_t = Route::LeastFilled)]
+    route: Route,
+    /// What happens to events whose worker has no room
+    #[arg(long, value_enum, default_value_t = Pressure::Hold)]
+    pressure: Pressure,
+    /// Complete events that wait for room, at most
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    waiting: u32,
+    /// Seconds that one waits, at most
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    hold: f64,
+    /// Seconds after which a worker that gives nothing back gets nothing more until it does
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    stall: f64,
+    /// Workers at a time
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    max_workers: u32,
+    /// Segments come from a load balancer, whose address says nothing about their sender
+    #[arg(long)]
+    behind_lb: bool,
+    /// Give an event up when it got no segment for so long
+    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+    /// The longest event that is taken; K and M are KiB and MiB
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = size)]
+    max_event: u32,
+    /// The most memory for events that are incomplete, or wait; G are GiB
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = memory)]
+    memory: u64,
+    /// Receive buffer of each socket
+    #[arg(short, long, value_name = "BYTES", default_value = "8M", value_parser = size)]
+    buffer: u32,
+}
+
+/// Tables of a load balancer whose members are workers.
+#[derive(Debug)]
+struct Members {
+    plane: Arc<Plane>,
+    lb: LbId,
+}
+
+impl Steering for Members {
+    fn member(&self, header: &LbHeader) -> Option<u16> {
+        self.plane.balancer().member(self.lb, header)
+    }
+}
+
+fn seconds(seconds: f64, what: &str) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| Usage::error(format!("{what} {seconds} is no time in seconds")))
+}
+
+impl Settings {
+    pub(crate) fn uses_tables(&self) -> bool {
+        self.route == Route::Tables
+    }
+
+    pub(crate) fn max_workers(&self) -> usize {
+        self.max_workers as usize
+    }
+
+    pub(crate) fn buffer(&self) -> u32 {
+        self.buffer
+    }
+
+    pub(crate) fn config(
+        &self,
+        listen: &[String],
+        plane: Option<&Arc<Plane>>,
+    ) -> anyhow::Result<BridgeConfig> {
+        if u64::from(self.max_event) > self.memory {
+            return Err(Usage::error(
+                "--max-event is more than --memory: such an event could never be complete",
+            ));
+        }
+        let max_open = 1024;
+        let reassembly = reassembly::Config {
+            slots: max_open + self.waiting,
+            max_open,
+            max_open_per_source: max_open / 2,
+            max_event: self.max_event,
+            memory: self.memory,
+            timeout: Duration::from_millis(self.timeout),
+            seed: values::seed(),
+            ..reassembly::Config::default()
+        };
+        let dispatch = bridge::Config {
+            pressure: self.pressure.into(),
+            max_workers: self.max_workers,
+            most_waiting: self.waiting,
+            hold: seconds(self.hold, "--hold")?,
+            stall: seconds(self.stall, "--stall")?,
+            ..bridge::Config::default()
+        };
+        let route = match (self.route, plane) {
+            (Route::LeastFilled, _) => BridgeRoute::LeastFilled,
+            (Route::DataId, _) => BridgeRoute::DataId,
+            (Route::Tables, Some(plane)) => {
+                let lb = LbId::new(0).expect("the first one");
+                BridgeRoute::Tables(Arc::new(Members { plane: plane.clone(), lb }))
+            }
+            (Route::Tables, None) => return Err(Usage::error("--route tables wants tables")),
+        };
+        Ok(BridgeConfig {
+            buffer: Some(self.buffer as usize),
+            by_source: !self.behind_lb,
+            reassembly,
+            dispatch,
+            placing: match self.placing {
+                Some(RemotePlacing::Cut) => Placing::Cut,
+                Some(RemotePlacing::Store) | None => Placing::Store,
+            },
+            route,
+            local: self.local.clone(),
+            ..BridgeConfig::new(ports(listen, self.ports)?)
+        })
+    }
+}
+
+/// Binds its ports.
+pub(crate) fn build(config: BridgeConfig) -> anyhow::Result<Bridge> {
+    Ok(Bridge::new(config, values::seed())?)
+}
+
+fn ports(listen: &[String], ports: u16) -> anyhow::Result<Vec<SocketAddr>> {
+    let mut all = Vec::new();
+    for text in listen {
+        let first = values::address(text)?;
+        for n in 0..ports {
+            let port = if first.port() == 0 { Some(0) } else { first.port().checked_add(n) };
+            let port = port.ok_or_else(|| Usage::error("there are not so many ports"))?;
+            all.push(SocketAddr::new(first.ip(), port));
+        }
+    }
+    Ok(all)
+}

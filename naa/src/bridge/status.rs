@@ -1,0 +1,86 @@
+//! `naa bridge status`.
+
+use naa_host::Device;
+use naa_services::BridgeQueries;
+use proto::events::v1::BridgeStatus;
+use serde_json::json;
+
+use crate::{peer::ServerName, provider, show};
+
+/// Print a bridge's workers, and what became of events
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  naa bridge status --server 10.9.0.2\n  naa bridge status --server 10.9.0.2 --json"
+)]
+pub(super) struct Args {
+    #[arg(short, long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1")]
+    server: ServerName,
+    #[command(flatten)]
+    provider: provider::Args,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let server = args.server.resolve()?;
+    let device = Device::towards_with(server, args.provider.choice()?)?;
+    let status = BridgeQueries::new(device, server).status()?;
+    let text = if args.json { json(&status).to_string() } else { lines(&status) };
+    Ok(show::line(&text)?)
+}
+
+fn json(status: &BridgeStatus) -> serde_json::Value {
+    let workers: Vec<_> = status
+        .workers
+        .iter()
+        .map(|its| {
+            json!({"worker": its.worker, "name": its.name, "placing": its.placing, "peer": its.peer,
+                "member": its.member, "fill": its.fill, "stalled": its.stalled, "slots": its.slots,
+                "slot_bytes": its.slot_bytes, "in_use": its.in_use, "outstanding": its.outstanding,
+                "sent": its.sent, "bytes": its.bytes, "released": its.released,
+                "wrong_credits": its.wrong_credits, "seconds": its.seconds})
+        })
+        .collect();
+    json!({"opened": status.opened, "open": status.open, "incomplete": status.incomplete,
+        "sent": status.sent, "sent_bytes": status.sent_bytes, "delivered": status.delivered,
+        "released": status.released, "held_by_ended": status.held_by_ended, "waiting": status.waiting,
+        "lost": status.lost, "fill": status.fill, "kernel_drops": status.kernel_drops,
+        "wrong_credits": status.wrong_credits, "refused": status.refused, "workers": workers})
+}
+
+fn lines(status: &BridgeStatus) -> String {
+    let mut lost: Vec<_> = status.lost.iter().filter(|(_, count)| **count > 0).collect();
+    lost.sort();
+    let lost: Vec<_> = lost.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
+    let lost = if lost.is_empty() { "none lost".into() } else { format!("lost: {}", lost.join(", ")) };
+    let mut rows = vec![
+        ["worker", "name", "placing", "from", "slots", "fill", "events", "given back", "wrong credit"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for its in &status.workers {
+        rows.push(vec![
+            its.worker.to_string(),
+            its.name.clone(),
+            its.placing.clone(),
+            if its.peer.is_empty() { "this machine".into() } else { its.peer.clone() },
+            format!("{} x {}", its.slots, show::bytes(its.slot_bytes.into())),
+            format!("{:.0}%{}", 100.0 * its.fill, if its.stalled { " stalled" } else { "" }),
+            its.sent.to_string(),
+            its.released.to_string(),
+            its.wrong_credits.to_string(),
+        ]);
+    }
+    format!(
+        "{} events: {} to workers ({} given back, {} with workers that ended), {} incomplete, {} wait, {} on their way; {lost}\n{}",
+        status.opened,
+        status.sent,
+        status.released,
+        status.held_by_ended,
+        status.incomplete,
+        status.waiting,
+        status.open.saturating_sub(status.waiting),
+        show::table(&rows)
+    )
+}

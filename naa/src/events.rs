@@ -1,0 +1,192 @@
+//! `naa events`: a worker of a bridge.
+
+use std::{
+    io::{Write as _, stderr},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use ejfat_udp::Event as Whole;
+use naa_events::{Config, Error, Event, Filter, Geometry, Source, Stats, Worker, WorkerName};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Usage,
+    ejfat::{
+        sink::{Folder, Nowhere, Pipe, Shell, Sink, StandardOutput},
+        tell::Line,
+        values::size,
+    },
+    provider, show, signals,
+};
+
+/// Take events from a bridge, and write them to files, standard output, a named pipe or a command
+///
+/// The bridge puts events into memory of this program, by RDMA or, on one machine, shared; each is given back when it was
+/// written. A bridge that ends is looked for.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  naa events 10.9.0.2 --sums                                a line for each event: its SHA-256 and name
+  naa events unix:/run/naa.sock --out events --name disk1   of this machine; an event is a file: events/DATA_ID-EVENT
+  naa events 10.9.0.2 --data-ids 0-7 --exec './analyse'     the event is its input; EJFAT_EVENT, EJFAT_DATA_ID name it
+  naa events 10.9.0.2 --slots 16 --slot-bytes 8M -n 100 > /dev/null --stdout
+
+Programs take events without a copy: crate naa-events, naa_events.h, naa.events for Python.")]
+pub(crate) struct Args {
+    /// The bridge: ADDR[:PORT], or unix:PATH on its machine
+    source: Source,
+    /// Slots of the ring that events are put into
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    slots: u32,
+    /// Bytes of a slot, a multiple of 64; an event takes as many slots as it needs
+    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = size)]
+    slot_bytes: u32,
+    /// Shown by the bridge
+    #[arg(long, value_name = "NAME", default_value = "", value_parser = name)]
+    name: WorkerName,
+    /// Take these data ids only, where the bridge goes by them
+    #[arg(long, value_name = "FIRST[-LAST]", value_parser = data_ids)]
+    data_ids: Option<(u16, u16)>,
+    /// Be this member of the load balancer, where the bridge goes by tables
+    #[arg(long, value_name = "N")]
+    member: Option<u16>,
+    /// Write each event to a file of this folder; of events with one name, further ones to NAME.2 and so on
+    #[arg(short, long, value_name = "DIR", group = "where")]
+    out: Option<PathBuf>,
+    /// Write events to standard output, one behind the other
+    #[arg(long, group = "where")]
+    stdout: bool,
+    /// Write events to a named pipe, one behind the other
+    #[arg(long, value_name = "PATH", group = "where")]
+    pipe: Option<PathBuf>,
+    /// Run a shell command for each event, which is its input
+    #[arg(long, value_name = "COMMAND", group = "where")]
+    exec: Option<String>,
+    /// Print a line for each event: SHA-256, DATA_ID-EVENT
+    #[arg(long, group = "where")]
+    sums: bool,
+    /// End after so many events
+    #[arg(short = 'n', long, value_name = "N")]
+    events: Option<u64>,
+    /// End after so many seconds
+    #[arg(short = 'd', long = "for", value_name = "SECONDS")]
+    time: Option<f64>,
+    /// Look for a bridge that ended for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    reconnect: f64,
+    #[command(flatten)]
+    provider: provider::Args,
+    /// Print JSON: an object when it is subscribed, one at the end
+    #[arg(long, conflicts_with_all = ["stdout", "sums"])]
+    json: bool,
+}
+
+fn name(text: &str) -> Result<WorkerName, String> {
+    let wrong = || "a name has up to 32 printable characters of ASCII".to_owned();
+    let name = WorkerName::from(text).map_err(|_| wrong())?;
+    if name.bytes().all(|byte| (b' '..=b'~').contains(&byte)) { Ok(name) } else { Err(wrong()) }
+}
+
+fn data_ids(text: &str) -> Result<(u16, u16), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let ids = first.parse().ok().zip(last.parse().ok()).filter(|(first, last)| first <= last);
+    ids.ok_or_else(|| "write a data id, such as 4, or a range, such as 0-7; they go up to 65535".into())
+}
+
+fn seconds(seconds: f64, what: &str) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| Usage::error(format!("{what} {seconds} is no time in seconds")))
+}
+
+impl Args {
+    fn config(&self) -> anyhow::Result<Config> {
+        let geometry = Geometry::new(self.slots, self.slot_bytes);
+        let geometry = geometry.map_err(|error| Usage::error(error.to_string()))?;
+        let data_ids = self.data_ids.unwrap_or((0, u16::MAX));
+        let filter = Filter { data_ids, member: self.member };
+        let reconnect = seconds(self.reconnect, "--reconnect")?;
+        let reconnect = (!reconnect.is_zero()).then_some(reconnect);
+        Ok(Config { geometry, filter, name: self.name, reconnect, ..Config::default() })
+    }
+
+    fn sink(&self) -> anyhow::Result<Box<dyn Sink>> {
+        Ok(match (&self.out, &self.pipe, &self.exec) {
+            (Some(folder), ..) => Box::new(Folder::new(folder)?),
+            (_, Some(path), _) => Box::new(Pipe::open(path)?),
+            (_, _, Some(command)) => Box::new(Shell(command.clone())),
+            _ if self.stdout => Box::new(StandardOutput),
+            _ if self.sums => Box::new(Sums),
+            _ => Box::new(Nowhere),
+        })
+    }
+}
+
+/// A line for each event.
+struct Sums;
+
+impl Sink for Sums {
+    fn event(&mut self, event: &Whole<'_>) -> anyhow::Result<()> {
+        let sum = show::hex(&Sha256::digest(event.bytes));
+        Ok(show::line(&format!("{sum}  {}-{}", event.name.data_id, event.name.event))?)
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let end = args.time.map(|time| seconds(time, "--for")).transpose()?;
+    let config = args.config()?;
+    let mut sink = args.sink()?;
+    let stopped = Arc::new(AtomicBool::new(false));
+    let stop = stopped.clone();
+    signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
+    let mut worker = Worker::open(&args.source, &config)?;
+    let quiet = args.stdout || args.sums;
+    if args.json {
+        let answer = worker.answer();
+        let ready = json!({"event": "ready", "worker": answer.worker, "placing": answer.placing.name(),
+            "why": worker.describe()});
+        show::line(&ready.to_string())?;
+    } else {
+        let _ = writeln!(stderr(), "{}; Ctrl-C ends it", worker.describe());
+    }
+    let (begin, mut line) = (Instant::now(), Line::new(args.json || quiet));
+    let mut taken = 0;
+    let done = |taken| args.events.is_some_and(|events| taken >= events);
+    while !stopped.load(Ordering::Relaxed) && !done(taken) && end.is_none_or(|end| begin.elapsed() < end) {
+        if let Some(event) = next(&mut worker)? {
+            taken += 1;
+            put(&mut *sink, &event)?;
+        }
+        line.tell(|| told(&worker.stats(), begin.elapsed()));
+    }
+    drop(line);
+    let stats = worker.stats();
+    if args.json {
+        let end = json!({"event": "end", "seconds": begin.elapsed().as_secs_f64(), "events": stats.events,
+            "bytes": stats.bytes, "reconnects": stats.reconnects});
+        return Ok(show::line(&end.to_string())?);
+    }
+    let _ = writeln!(stderr(), "{}", told(&stats, begin.elapsed()));
+    Ok(())
+}
+
+/// The next event, but not later than somebody may want to end.
+fn next(worker: &mut Worker) -> Result<Option<Event>, Error> {
+    worker.next_until(Some(Instant::now() + Duration::from_millis(100)))
+}
+
+fn put(sink: &mut dyn Sink, event: &Event) -> anyhow::Result<()> {
+    sink.event(&Whole { name: event.descriptor().name, from: None, bytes: event.bytes() })
+}
+
+fn told(stats: &Stats, time: Duration) -> String {
+    let again = match stats.reconnects {
+        0 => String::new(),
+        times => format!(", the bridge was lost and found {times} times"),
+    };
+    format!("{} events, {}{again}", stats.events, show::rate(stats.bytes, time))
+}
