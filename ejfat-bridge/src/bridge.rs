@@ -55,6 +55,8 @@ pub struct Bridge {
     rings: Vec<Option<(WorkerId, Ring)>>,
     placing: Placing,
     listener: Option<Listener>,
+    /// Bytes of rings that workers of this machine may still have.
+    local_memory: u64,
     instance: u64,
     /// A subscription that was answered, whose stream has not begun.
     accepted: Option<(WorkerId, Geometry)>,
@@ -121,6 +123,7 @@ impl Bridge {
             rings: Vec::new(),
             placing: config.placing,
             listener,
+            local_memory: config.local_memory,
             instance,
             accepted: None,
             moved: None,
@@ -357,8 +360,9 @@ impl Bridge {
         // While its memory is there.
         self.act(now);
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::take) else { return };
-        if let Way::Remote(remote) = ring.way {
-            remote.end(&mut self.intake.buffers);
+        match ring.way {
+            Way::Remote(remote) => remote.end(&mut self.intake.buffers),
+            Way::Shared(shared) => self.local_memory += shared.geometry().shared_bytes() as u64,
         }
     }
 
@@ -375,11 +379,15 @@ impl Bridge {
 
     fn take(&mut self, socket: std::os::fd::OwnedFd, subscription: &Subscription) -> Result<(), Refusal> {
         let time = self.intake.now();
+        let geometry = subscription.geometry;
+        if geometry.shared_bytes() as u64 > self.local_memory {
+            local::refuse(&socket, Refusal::Memory);
+            return Err(Refusal::Memory);
+        }
         let Some(worker) = self.dispatcher.subscribe(time, subscription, Placing::Shared) else {
             local::refuse(&socket, Refusal::Full);
             return Err(Refusal::Full);
         };
-        let geometry = subscription.geometry;
         let answer = Answer { worker: worker.number(), placing: Placing::Shared, instance: self.instance };
         let made = Shared::new(socket, geometry).and_then(|(shared, memory, credits, files)| {
             shared.answer(answer, &files)?;
@@ -388,6 +396,7 @@ impl Bridge {
         });
         match made {
             Ok(ring) => {
+                self.local_memory -= geometry.shared_bytes() as u64;
                 self.insert(worker, ring);
                 tracing::info!(worker = worker.number(), name = %subscription.name, "a worker of this machine");
                 self.dispatcher.ready(time, worker);

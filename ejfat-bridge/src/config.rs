@@ -20,6 +20,8 @@ pub struct BridgeConfig {
     pub route: Route,
     /// Where programs of this machine subscribe.
     pub local: Option<PathBuf>,
+    /// Bytes of their rings together.
+    pub local_memory: u64,
     /// Of 64 KiB, which segments are received in, and sent from in cut-through.
     pub receive_buffers: usize,
     /// Gets fill levels, so often.
@@ -37,6 +39,7 @@ impl BridgeConfig {
             placing: Placing::Store,
             route: Route::LeastFilled,
             local: None,
+            local_memory: naa_server::default_memory(),
             receive_buffers: 256,
             fill: None,
         }

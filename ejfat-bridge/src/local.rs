@@ -60,6 +60,10 @@ impl Shared {
         Ok((shared, ring, credits, Files { events: events_file, credits: credits_file }))
     }
 
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
     pub(crate) fn answer(&self, answer: Answer, files: &Files) -> io::Result<()> {
         let fds = [files.events.as_fd(), files.credits.as_fd()];
         Ok(tell(self.socket.as_fd(), &Ok(answer), &fds)?)

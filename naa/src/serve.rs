@@ -17,7 +17,9 @@ use naa_server::{
     allow::{AllowList, Network},
     function::{Function, Registry},
     functions, kernel,
+    resident::Resident,
 };
+use services::Started;
 use verbs::WaitMode;
 
 use crate::{kernel_process, provider, show};
@@ -132,10 +134,13 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let (services, functions) = args.services.start()?;
+    let Started { services, functions, bridge } = args.services.start()?;
     let registry = args.registry(functions)?;
     let count = registry.iter().count();
-    let server = Server::start(args.config()?, registry)?;
+    let mut config = args.config()?;
+    config.stream_sends = crate::bridge::STREAM_SENDS;
+    let resident = bridge.map(|bridge| Box::new(bridge) as Box<dyn Resident>);
+    let server = Server::start_with(config, registry, resident)?;
     let (told, ended) = mpsc::channel();
     if args.until_eof {
         let told = told.clone();

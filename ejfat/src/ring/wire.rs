@@ -95,10 +95,12 @@ pub enum Refusal {
     Full = 6,
     #[error("the bridge cannot: its log has more")]
     Failed = 7,
+    #[error("rings of the bridge's machine have as much memory as they may; ask for a smaller one")]
+    Memory = 8,
 }
 
 impl Refusal {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Version,
         Self::Malformed,
         Self::Geometry,
@@ -106,6 +108,7 @@ impl Refusal {
         Self::Overlap,
         Self::Full,
         Self::Failed,
+        Self::Memory,
     ];
 }
 

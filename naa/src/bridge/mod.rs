@@ -9,6 +9,7 @@ mod trace;
 
 use clap::Subcommand;
 
+pub(crate) use run::STREAM_SENDS;
 pub(crate) use settings::Settings;
 pub(crate) use settings::build;
 

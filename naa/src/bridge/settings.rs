@@ -119,6 +119,14 @@ fn seconds(seconds: f64, what: &str) -> anyhow::Result<Duration> {
 }
 
 impl Settings {
+    /// Without a command line of their own.
+    pub(crate) fn usual(local: Option<PathBuf>) -> Self {
+        let command = <Self as clap::Args>::augment_args(clap::Command::new("bridge"));
+        let usual = command.try_get_matches_from(["bridge"]).ok();
+        let usual = usual.and_then(|matches| <Self as clap::FromArgMatches>::from_arg_matches(&matches).ok());
+        Self { local, ..usual.expect("every setting has a default") }
+    }
+
     pub(crate) fn uses_tables(&self) -> bool {
         self.route == Route::Tables
     }

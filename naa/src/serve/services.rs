@@ -3,12 +3,16 @@
 use std::{os::unix::fs::FileTypeExt as _, path::PathBuf, sync::Arc};
 
 use ejfat::lb::Rules;
+use ejfat_bridge::Bridge;
 use ejfat_lb::{Forwarder, ForwarderConfig, Plane};
 use ejfat_udp::{Event, ReceiverConfig};
 use naa_server::function::Function;
 use naa_services::{Reassembly, Sink, SinkError};
 
-use crate::ejfat::{sink, values};
+use crate::{
+    bridge,
+    ejfat::{sink, values},
+};
 
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "service_options")]
@@ -23,6 +27,13 @@ pub(super) struct Args {
     /// `naa lb table load FILE mrsp://...`); port 19522 unless told
     #[arg(long, value_name = "ADDR[:PORT]")]
     forward: Vec<String>,
+    /// Put EJFAT's events that come to this address into memory of workers that subscribe (function 80), as `naa bridge`
+    /// does, which has more settings; port 19522 unless told
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    bridge: Vec<String>,
+    /// Workers of this machine subscribe at this UNIX socket
+    #[arg(long, value_name = "PATH", requires = "bridge")]
+    bridge_local: Option<PathBuf>,
 }
 
 /// They run until this is dropped.
@@ -30,15 +41,31 @@ pub(super) struct Args {
 pub(super) struct Services {
     reassembly: Option<Arc<Reassembly>>,
     forwarder: Option<Forwarder>,
+    /// Where segments come.
+    bridge: Vec<std::net::SocketAddr>,
+}
+
+/// What the server is to have.
+pub(super) struct Started {
+    pub(super) services: Services,
+    /// What hosts call of them.
+    pub(super) functions: Vec<Arc<dyn Function>>,
+    pub(super) bridge: Option<Bridge>,
 }
 
 /// Receive buffer of a service's sockets.
 const BUFFER: usize = 8 << 20;
 
 impl Args {
-    /// Starts them. What hosts call of them.
-    pub(super) fn start(&self) -> anyhow::Result<(Services, Vec<Arc<dyn Function>>)> {
+    /// Starts them, but the bridge, which runs in the server's loop.
+    pub(super) fn start(&self) -> anyhow::Result<Started> {
         let (mut services, mut functions) = (Services::default(), Vec::new());
+        let bridge = (!self.bridge.is_empty()).then(|| self.bridge()).transpose()?;
+        if let Some(bridge) = &bridge {
+            services.bridge = bridge.addresses()?;
+            functions.extend(naa_services::bridge(&bridge.handle()));
+            functions.push(Bridge::function());
+        }
         if let Some((at, events)) = self.reassemble.as_ref().zip(self.events.as_ref()) {
             let reassembly = ejfat::reassembly::Config { seed: values::seed(), ..Default::default() };
             let listen = vec![values::address(at)?];
@@ -53,7 +80,12 @@ impl Args {
             services.forwarder = Some(Forwarder::start(&ForwarderConfig { listen, buffer: BUFFER }, &plane)?);
             functions.extend(naa_services::lb(&plane));
         }
-        Ok((services, functions))
+        Ok(Started { services, functions, bridge })
+    }
+
+    fn bridge(&self) -> anyhow::Result<Bridge> {
+        let config = bridge::Settings::usual(self.bridge_local.clone()).config(&self.bridge, None)?;
+        bridge::build(config)
     }
 }
 
@@ -65,12 +97,15 @@ impl Services {
         };
         let reassembly = self.reassembly.iter().map(|of| format!("reassembling at {}", at(of.addresses())));
         let forwarder = self.forwarder.iter().map(|of| format!("forwarding at {}", at(of.addresses())));
-        reassembly.chain(forwarder).collect()
+        let bridge =
+            (!self.bridge.is_empty()).then(|| format!("events from {} to workers", at(&self.bridge)));
+        reassembly.chain(forwarder).chain(bridge).collect()
     }
 
     pub(super) fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "reassembling": self.reassembly.as_ref().map(|of| of.addresses()),
+            "bridging": (!self.bridge.is_empty()).then_some(&self.bridge),
             "forwarding": self.forwarder.as_ref().map(|of| of.addresses()),
         })
     }
