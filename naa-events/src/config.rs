@@ -9,7 +9,7 @@ use std::{
 };
 
 use ejfat::ring::{Filter, Geometry, WorkerName};
-use naa_host::SessionConfig;
+use naa_host::{Choice, SessionConfig};
 
 /// Of bridges that are services of an accelerator: the accelerator's.
 pub const DEFAULT_PORT: u16 = naa_host::DEFAULT_PORT;
@@ -64,6 +64,10 @@ pub struct Config {
     /// Of the connection: how it is waited, how soon a bridge that died is noticed. The time for setting it up and the way
     /// of waiting also count on one host.
     pub session: SessionConfig,
+    /// The local address to use; `None`: where the route to the bridge begins, or what `NAA_LOCAL_IP` says.
+    pub local: Option<IpAddr>,
+    /// Whose device; `None`: what `NAA_PROVIDER` says, and without it the one that fits.
+    pub provider: Option<Choice>,
     /// So long a bridge that ended is looked for: 30 s. `None`: not at all.
     pub reconnect: Option<Duration>,
 }
@@ -75,6 +79,8 @@ impl Default for Config {
             filter: Filter::default(),
             name: WorkerName::default(),
             session: SessionConfig::default(),
+            local: None,
+            provider: None,
             reconnect: Some(Duration::from_secs(30)),
         }
     }

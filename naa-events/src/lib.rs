@@ -47,4 +47,4 @@ pub use ejfat::{
     reassembly::Name,
     ring::{Answer, Descriptor, Filter, Geometry, GeometryError, Placing, ReaderError, Refusal, WorkerName},
 };
-pub use naa_host::{SessionConfig, WaitMode};
+pub use naa_host::{Choice, SessionConfig, WaitMode};

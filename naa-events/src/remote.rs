@@ -43,7 +43,12 @@ impl Remote {
         held: &Arc<AtomicU64>,
     ) -> Result<(Self, Arc<Ring>, Answer, String), Error> {
         let geometry = config.geometry;
-        let device = Device::towards(bridge)?;
+        let device = match (config.local, config.provider) {
+            (Some(local), Some(provider)) => Device::open_with(local, provider),
+            (Some(local), None) => Device::open(local),
+            (None, Some(provider)) => Device::towards_with(bridge, provider),
+            (None, None) => Device::towards(bridge),
+        }?;
         let subscription = subscription(config);
         let params = [
             Param::data(&subscription),

@@ -111,7 +111,8 @@ impl Args {
         let filter = Filter { data_ids, member: self.member };
         let reconnect = seconds(self.reconnect, "--reconnect")?;
         let reconnect = (!reconnect.is_zero()).then_some(reconnect);
-        Ok(Config { geometry, filter, name: self.name, reconnect, ..Config::default() })
+        let provider = Some(self.provider.choice()?);
+        Ok(Config { geometry, filter, name: self.name, provider, reconnect, ..Config::default() })
     }
 
     fn sink(&self) -> anyhow::Result<Box<dyn Sink>> {

@@ -112,6 +112,17 @@ impl Case {
         Self { group, name, sent, expected, counters, growth_mib: 12, p99, long: false, attack }
     }
 
+    /// Against a bridge of its own.
+    pub(super) const fn bridge(
+        name: &'static str,
+        sent: &'static str,
+        expected: &'static str,
+        counters: &'static [&'static str],
+        run: Alone,
+    ) -> Self {
+        Self { group: "bridge", growth_mib: 24, ..Self::worker(name, sent, expected, counters, run) }
+    }
+
     pub const fn attacks_worker(&self) -> bool {
         matches!(self.attack, Attack::Worker(_))
     }

@@ -5,6 +5,8 @@
 //! memory stays bounded. EJFAT's workers are started anew for each of their cases, beside a sender whose events must all
 //! come through.
 
+mod bridge;
+mod bridge_workers;
 mod bystander;
 mod case;
 mod churn;
@@ -76,4 +78,5 @@ const CASES: &[&[Case]] = &[
     ejfat_names::CASES,
     ejfat_memory::CASES,
     ejfat_floods::CASES,
+    bridge_workers::CASES,
 ];
