@@ -67,3 +67,12 @@ fn balancing_events() {
     assert!(said.contains("load balancer 0"), "{said}");
     assert_eq!(said.lines().last(), Some("200"), "{said}\n{wrong}");
 }
+
+#[test]
+fn events_in_memory() {
+    let after = "kill %1\nls /tmp/here /tmp/there | grep -c 4321-\ncat /tmp/here/* /tmp/there/* | wc -c\ncat README.md LICENSE-MIT README.md LICENSE-MIT | wc -c\n";
+    let Some((said, wrong)) = run(3, after) else { return };
+    let last: Vec<_> = said.lines().rev().take(3).collect();
+    assert!(matches!(last[..], [sent, taken, "4"] if sent == taken), "{said}\n{wrong}");
+    assert!(said.contains("this machine") && said.contains("store"), "{said}");
+}
