@@ -39,9 +39,11 @@ use crate::{
 const TURNS: usize = 4;
 /// Between two looks at everything.
 const TICK: Duration = Duration::from_millis(50);
-/// Between two looks at credit while events wait for room, and while they are only out.
-const STARVED: Duration = Duration::from_micros(100);
-const OUT: Duration = Duration::from_millis(2);
+/// Between two looks at credit: an eighth of the time since something happened, but at least and at most so long.
+const SOON: Duration = Duration::from_micros(100);
+const LATER: Duration = Duration::from_millis(20);
+/// The most while events wait for room.
+const STARVED: Duration = Duration::from_millis(1);
 /// Between two snapshots.
 const TOLD: Duration = Duration::from_millis(100);
 
@@ -67,6 +69,10 @@ pub struct Bridge {
     desk: Arc<Desk>,
     refused: u64,
     failed: Option<String>,
+    /// The server shuts down.
+    finishing: bool,
+    /// When something came, or credit did.
+    active: Instant,
     next_tick: Instant,
     next_told: Instant,
 }
@@ -132,6 +138,8 @@ impl Bridge {
             desk: Arc::default(),
             refused: 0,
             failed: None,
+            finishing: false,
+            active: now,
             next_tick: now,
             next_told: now,
         })
@@ -485,13 +493,20 @@ impl Bridge {
 
     /// Events are on their way, or out.
     fn next_look(&self, now: Instant) -> Instant {
-        if self.dispatcher.waiting() > 0 && self.dispatcher.with_events_out().next().is_some() {
-            now + STARVED
-        } else if self.dispatcher.with_events_out().next().is_some() {
-            now + OUT
-        } else {
-            self.next_tick
+        if self.dispatcher.with_events_out().next().is_none() {
+            return self.next_tick;
         }
+        let most = if self.dispatcher.waiting() > 0 { STARVED } else { LATER };
+        now + (now.saturating_duration_since(self.active) / 8).clamp(SOON, most)
+    }
+
+    /// Nothing is on its way to a worker.
+    fn is_quiet(&self) -> bool {
+        let quiet = |(_, ring): &(WorkerId, Ring)| match &ring.way {
+            Way::Remote(remote) => remote.is_quiet(),
+            Way::Shared(_) => true,
+        };
+        self.dispatcher.waiting() == 0 && self.rings.iter().flatten().all(quiet)
     }
 }
 
@@ -590,16 +605,24 @@ impl Resident for Bridge {
     }
 
     fn turn(&mut self, now: Instant) -> bool {
-        let mut something = self.receive();
+        let mut something = !self.finishing && self.receive();
         self.given_up(self.intake.time(now));
         something |= self.credit(false);
         self.pump();
+        if something {
+            self.active = now;
+        }
         if now >= self.next_tick {
             self.tick(now);
         }
         let dispatcher = &self.dispatcher;
         self.desk.answer(|tick| dispatcher.trace(tick));
         something
+    }
+
+    fn finish(&mut self) -> bool {
+        self.finishing = true;
+        self.is_quiet()
     }
 
     fn poll_closing(&mut self) -> Option<(StreamId, String)> {
@@ -622,9 +645,10 @@ impl Resident for Bridge {
             Way::Shared(shared) => Some(shared.as_fd()),
             Way::Remote(_) => None,
         });
-        let ports = self.intake.ports.descriptors();
+        let count = if self.finishing { 0 } else { self.intake.ports.len() };
+        let ports = self.intake.ports.descriptors().take(count);
         let listener = self.listener.iter().flat_map(Listener::descriptors);
-        let received = beside.len() + self.intake.ports.len();
+        let received = beside.len() + count;
         let mut fds: Vec<_> =
             beside.iter().copied().chain(ports).chain(listener).chain(shared).map(wait).collect();
         let most = Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };

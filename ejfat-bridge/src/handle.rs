@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ejfat::{
@@ -104,6 +104,16 @@ impl Handle {
     /// At most a tenth of a second old.
     pub fn snapshot(&self) -> Snapshot {
         lock(&self.0.snapshot).clone()
+    }
+
+    /// The next one, with all that happened before it was asked for; after a second the last one.
+    pub fn fresh_snapshot(&self) -> Snapshot {
+        let before = lock(&self.0.snapshot).now;
+        let begin = Instant::now();
+        while lock(&self.0.snapshot).now == before && begin.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.snapshot()
     }
 
     /// What is remembered of events with a tick, or with this number where they have none; the latest first, at most 100.

@@ -250,6 +250,11 @@ impl Remote {
         posted.chain(waiting).for_each(|buffer| buffers.release(buffer));
     }
 
+    /// Nothing is on its way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.waiting.is_empty() && self.posted.is_empty()
+    }
+
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

@@ -121,6 +121,10 @@ pub trait Resident: Send + fmt::Debug {
     /// Does what there is to do. True if there was something: then it is asked again soon.
     fn turn(&mut self, now: Instant) -> bool;
 
+    /// The server shuts down: take nothing more. True when nothing is on its way to hosts any more; called until then, or
+    /// until patience is over.
+    fn finish(&mut self) -> bool;
+
     /// The next stream that is to be closed for what its host did, and why.
     fn poll_closing(&mut self) -> Option<(StreamId, String)>;
 

@@ -191,6 +191,9 @@ impl Serving {
             tracing::info!(sessions, "the server shuts down: sessions end when they are in no call");
             let _ = self.channel.destroy_id(listener);
         }
+        if self.residence.as_mut().is_some_and(|residence| !residence.resident.finish()) {
+            return false;
+        }
         let idle: Vec<_> = self.sessions.values_mut().filter_map(|s| s.drain().then_some(s.id)).collect();
         idle.into_iter().for_each(|id| self.close(id, None));
         self.sessions.is_empty()

@@ -102,7 +102,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         show::line("Ctrl-C ends it")?;
     }
     watch(args, &handle, &ended, end)?;
-    let snapshot = handle.snapshot();
+    let snapshot = handle.fresh_snapshot();
     server.shutdown(Duration::from_secs(1));
     Ok(show::line(&if args.json {
         report::json("end", &snapshot).to_string()
