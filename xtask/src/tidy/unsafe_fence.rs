@@ -11,6 +11,8 @@ const ALLOWED: &[&str] = &[
     "roce-udp/tests/",
     "verbs-ibv/src/sys/",
     "naa-host/src/lease.rs",
+    "ejfat-bridge/src/buffers.rs",
+    "ejfat-bridge/src/word.rs",
     "naa-events/src/memory.rs",
     "naa-server/src/arena.rs",
     "ejfat-udp/src/arena.rs",
