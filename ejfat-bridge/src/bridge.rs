@@ -2,7 +2,7 @@
 
 use std::{
     net::SocketAddr,
-    os::fd::{AsFd as _, BorrowedFd},
+    os::fd::BorrowedFd,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -23,10 +23,10 @@ use naa_server::{
     function::{Function, FunctionInfo},
     resident::{Asking, Resident, Stream, StreamId},
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     BridgeConfig, Error, FillSink, Handle, Level, Snapshot, WorkerReport,
+    bells::Bells,
     handle::Desk,
     intake::{self, Intake},
     judge::judge,
@@ -57,6 +57,7 @@ pub struct Bridge {
     rings: Vec<Option<(WorkerId, Ring)>>,
     placing: Placing,
     listener: Option<Listener>,
+    bells: Bells,
     /// Bytes of rings that workers of this machine may still have.
     local_memory: u64,
     instance: u64,
@@ -119,6 +120,7 @@ impl Bridge {
     pub fn new(config: BridgeConfig, instance: u64) -> Result<Self, Error> {
         let intake = Intake::new(&config)?;
         let listener = config.local.as_deref().map(Listener::new).transpose()?;
+        let bells = Bells::new(&intake.ports, listener.as_ref()).map_err(Error::io("make an epoll"))?;
         let slots = intake.reassembler.config().slots;
         let dispatcher = Dispatcher::new(config.dispatch, slots);
         let now = Instant::now();
@@ -129,6 +131,7 @@ impl Bridge {
             rings: Vec::new(),
             placing: config.placing,
             listener,
+            bells,
             local_memory: config.local_memory,
             instance,
             accepted: None,
@@ -375,9 +378,12 @@ impl Bridge {
     }
 
     fn take_applicants(&mut self, now: Instant) {
-        while let Some(Applicant { socket, subscription }) =
-            self.listener.as_mut().and_then(|listener| listener.next(now))
-        {
+        let Self { listener, bells, .. } = self;
+        let mut applicants = Vec::new();
+        while let Some(applicant) = listener.as_mut().and_then(|listener| listener.next(now, bells)) {
+            applicants.push(applicant);
+        }
+        for Applicant { socket, subscription } in applicants {
             if let Err(refusal) = self.take(socket, &subscription) {
                 self.refused += 1;
                 tracing::warn!(name = %subscription.name, "refused a worker of this machine: {refusal}");
@@ -621,7 +627,9 @@ impl Resident for Bridge {
     }
 
     fn finish(&mut self) -> bool {
-        self.finishing = true;
+        if !std::mem::replace(&mut self.finishing, true) {
+            self.bells.silence(&self.intake.ports);
+        }
         self.is_quiet()
     }
 
@@ -639,22 +647,12 @@ impl Resident for Bridge {
         Some(timeout.into_iter().fold(self.next_look(now).min(self.next_tick), Instant::min))
     }
 
-    fn sleep(&mut self, beside: &[BorrowedFd<'_>], most: Duration) {
-        let wait = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-        let shared = self.rings.iter().flatten().filter_map(|(_, ring)| match &ring.way {
-            Way::Shared(shared) => Some(shared.as_fd()),
-            Way::Remote(_) => None,
-        });
-        let count = if self.finishing { 0 } else { self.intake.ports.len() };
-        let ports = self.intake.ports.descriptors().take(count);
-        let listener = self.listener.iter().flat_map(Listener::descriptors);
-        let received = beside.len() + count;
-        let mut fds: Vec<_> =
-            beside.iter().copied().chain(ports).chain(listener).chain(shared).map(wait).collect();
-        let most = Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
-        // Interrupted or not, there is a look at everything.
-        let _ = poll(&mut fds, Some(&most));
-        if fds.iter().skip(received).any(|fd| !fd.revents().is_empty()) {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.bells.all()
+    }
+
+    fn woken(&mut self) {
+        if self.bells.of_workers() {
             self.next_tick = Instant::now();
         }
     }

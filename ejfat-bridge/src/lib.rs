@@ -10,6 +10,7 @@
 //!
 //! The protocol of rings is [`ejfat::ring`]; who gets which event is decided in [`ejfat::bridge`].
 
+mod bells;
 mod bridge;
 mod buffers;
 mod config;

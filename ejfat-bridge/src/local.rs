@@ -26,7 +26,7 @@ use rustix::{
 };
 use verbs::Memory;
 
-use crate::{Error, word::Word};
+use crate::{Error, bells::Bells, word::Word};
 
 /// Connections that did not say yet what they want.
 const MOST_PENDING: usize = 16;
@@ -86,12 +86,6 @@ impl Shared {
     pub(crate) fn is_over(&self) -> bool {
         let mut byte = [0; 1];
         !matches!(recv(&self.socket, &mut byte, RecvFlags::DONTWAIT), Err(Errno::AGAIN | Errno::INTR))
-    }
-}
-
-impl AsFd for Shared {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 
@@ -159,16 +153,13 @@ impl Listener {
         &self.path
     }
 
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let all = self.pending.iter().map(|pending| pending.socket.as_fd());
-        all.chain(std::iter::once(self.socket.as_fd()))
-    }
-
     /// Takes connections, and returns somebody who said what he wants.
-    pub(crate) fn next(&mut self, now: Instant) -> Option<Applicant> {
+    pub(crate) fn next(&mut self, now: Instant, bells: &Bells) -> Option<Applicant> {
         while self.pending.len() < MOST_PENDING
             && let Ok(socket) = accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
         {
+            // One that is not heard is looked at now and then.
+            let _ = bells.hear(socket.as_fd());
             self.pending.push(Pending { socket, until: now + PATIENCE });
         }
         self.pending.retain(|pending| pending.until > now);
@@ -207,6 +198,12 @@ pub(crate) fn refuse(socket: &OwnedFd, refusal: Refusal) {
 fn new_socket() -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 impl Drop for Listener {

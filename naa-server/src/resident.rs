@@ -10,13 +10,7 @@
 //! A host that subscribed makes no more calls: it is written to until it goes, and writes itself to what it sent as
 //! inputs.
 
-use std::{
-    fmt,
-    net::SocketAddr,
-    os::fd::BorrowedFd,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, net::SocketAddr, os::fd::BorrowedFd, sync::Arc, time::Instant};
 
 use mrsp::RegionRequest;
 use verbs::{Error, Memory, Pd, Qp, RemoteAddr, SendWr, Sge};
@@ -131,6 +125,9 @@ pub trait Resident: Send + fmt::Debug {
     /// When there is something to do whatever happens.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Sleeps until one of its own descriptors or of these is readable, or so long.
-    fn sleep(&mut self, beside: &[BorrowedFd<'_>], most: Duration);
+    /// Readable when it has something to do.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// The loop slept, and sleeps no more.
+    fn woken(&mut self);
 }

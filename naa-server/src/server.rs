@@ -4,7 +4,6 @@ mod queue;
 mod residence;
 mod serving;
 pub mod sizes;
-mod waker;
 
 use std::{
     net::SocketAddr,
@@ -17,11 +16,10 @@ use std::{
 };
 
 use naa_provider::{BadChoice, Choice, Opened, VARIABLE};
-use verbs::Context;
+use verbs::{Context, WaitOn};
 
 use crate::{arena::Arena, config::Config, function::Registry, resident::Resident, stats::Stats};
 use serving::Serving;
-use waker::Waker;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +39,7 @@ pub struct Server {
     why: String,
     device: String,
     address: SocketAddr,
-    waker: Waker,
+    on: WaitOn,
     orders: Arc<Orders>,
     stats: Arc<Stats>,
     arena: Arena,
@@ -82,12 +80,12 @@ impl Server {
                 serving::SetupError::Device(source) => failed(source),
                 serving::SetupError::Thread(error) => StartError::Thread(error),
             })?;
-        let (waker, arena) = (serving.waker().clone(), serving.arena().clone());
+        let (on, arena) = (serving.wait_on(), serving.arena().clone());
         let given = orders.clone();
         let thread =
             std::thread::Builder::new().name("naa-server".into()).spawn(move || serving.run(&given))?;
         let address = SocketAddr::new(listen.ip(), port);
-        Ok(Self { context, why, device, address, waker, orders, stats, arena, thread: Some(thread) })
+        Ok(Self { context, why, device, address, on, orders, stats, arena, thread: Some(thread) })
     }
 
     /// Where hosts connect to.
@@ -129,7 +127,7 @@ impl Server {
         self.orders.drain.store(true, Ordering::Release);
         let deadline = Instant::now() + patience;
         while self.thread.as_ref().is_some_and(|t| !t.is_finished()) && Instant::now() < deadline {
-            self.waker.wake();
+            self.context.driver().interrupt(self.on);
             std::thread::sleep(Duration::from_millis(5));
         }
         self.stop();
@@ -137,7 +135,7 @@ impl Server {
 
     fn stop(&mut self) {
         self.orders.stop.store(true, Ordering::Release);
-        self.waker.wake();
+        self.context.driver().interrupt(self.on);
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been reported by its hook.
             let _ = thread.join();

@@ -183,6 +183,15 @@ impl Device {
 const NONE: Error = Error::Invalid("the test's device has no such objects");
 
 impl Driver for Device {
+    fn wait_beside(
+        &self,
+        on: WaitOn,
+        _: std::os::fd::BorrowedFd<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Wake, Error> {
+        self.wait(on, WaitMode::Block, deadline)
+    }
+
     fn attr(&self) -> &DeviceAttr {
         &self.attr
     }

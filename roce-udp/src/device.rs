@@ -1,6 +1,7 @@
 //! A device: the engine under its lock, and who drives it.
 
 use std::{
+    os::fd::BorrowedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -123,6 +124,27 @@ impl Device {
     }
 
     pub(crate) fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
+        self.wait_for(on, mode, None, deadline)
+    }
+
+    pub(crate) fn wait_beside(
+        &self,
+        on: WaitOn,
+        beside: BorrowedFd<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Wake, Error> {
+        self.wait_for(on, WaitMode::Block, Some(beside), deadline)
+    }
+
+    fn wait_for(
+        &self,
+        on: WaitOn,
+        mode: WaitMode,
+        beside: Option<BorrowedFd<'_>>,
+        deadline: Option<Instant>,
+    ) -> Result<Wake, Error> {
+        /// While another thread drives, nobody watches what is beside.
+        const TURN: Duration = Duration::from_micros(500);
         let waiter = {
             let mut access = self.access()?;
             let engine = access.engine();
@@ -138,7 +160,9 @@ impl Device {
             }
             if access.take_role() { None } else { Some(access.engine().waiters.join(on)) }
         };
-        let Some(waiter) = waiter else { return Ok(self.drive(on, mode, deadline)) };
+        let Some(waiter) = waiter else { return Ok(self.drive(on, mode, beside, deadline)) };
+        let turn = beside.map(|_| Instant::now() + TURN);
+        let deadline = deadline.into_iter().chain(turn).min();
         let mut notice = waiter.wait(mode, deadline);
         if notice == Notice::TimedOut {
             // What was told at the last moment counts; above all the role must not be lost.
@@ -148,12 +172,18 @@ impl Device {
             Notice::Ready => Wake::Ready,
             Notice::Interrupted => Wake::Interrupted,
             Notice::TimedOut => Wake::TimedOut,
-            Notice::Drive => self.drive(on, mode, deadline),
+            Notice::Drive => self.drive(on, mode, beside, deadline),
         })
     }
 
     /// Drives the device until `on` is ready. The role is the caller's on entry and another's on return.
-    fn drive(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Wake {
+    fn drive(
+        &self,
+        on: WaitOn,
+        mode: WaitMode,
+        beside: Option<BorrowedFd<'_>>,
+        deadline: Option<Instant>,
+    ) -> Wake {
         let mut spinner = Spinner::new(mode, Instant::now());
         loop {
             let mut state = self.lock();
@@ -173,7 +203,10 @@ impl Device {
             }
             let next = spinner.after(&turn, now, &mut state.crowd);
             if next == Next::Sleep {
-                self.sleep(state, Role::Caller, on, deadline, now);
+                if self.sleep(state, Role::Caller, (on, beside), deadline, now) {
+                    self.stop_driving(&mut self.lock());
+                    return Wake::Ready;
+                }
                 continue;
             }
             drop(state);
@@ -201,15 +234,16 @@ impl Device {
         std::hint::spin_loop();
     }
 
-    /// The one who has `role` sleeps on the socket until it, a timer, `until` or a waker calls.
+    /// The one who has `role` sleeps on the socket until it, what is beside, a timer, `until` or a waker calls. True if there
+    /// is something beside.
     fn sleep(
         &self,
         mut state: MutexGuard<'_, State>,
         role: Role,
-        on: WaitOn,
+        (on, beside): (WaitOn, Option<BorrowedFd<'_>>),
         until: Option<Instant>,
         now: Instant,
-    ) {
+    ) -> bool {
         let timer = state.engine.deadline();
         let wake_at = match (timer, until) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -222,8 +256,9 @@ impl Device {
         drop(state);
         let timeout = wake_at.map(|at| at.saturating_duration_since(now));
         let waker = self.waker(role);
-        let ready = socket::wait(&[&port], Some(waker), want_write, timeout);
-        if ready.is_ok_and(|r| r.woken) {
+        let ready = socket::wait_beside(&[&port], Some(waker), beside, want_write, timeout);
+        let ready = ready.unwrap_or_default();
+        if ready.woken {
             waker.drain();
         }
         let mut state = self.lock();
@@ -231,6 +266,7 @@ impl Device {
         if self.role.get().0 == role {
             state.asleep = None;
         }
+        ready.beside
     }
 
     /// The progress thread: one-sided operations go on while the application computes.
@@ -304,7 +340,7 @@ impl Device {
                 self.yield_to_contenders();
                 continue;
             }
-            self.sleep(state, Role::Thread, WaitOn::default(), None, Instant::now());
+            self.sleep(state, Role::Thread, (WaitOn::default(), None), None, Instant::now());
         }
     }
 

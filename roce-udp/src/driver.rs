@@ -1,6 +1,11 @@
 //! The seam's calls on an embedded device.
 
-use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Instant};
+use std::{
+    net::SocketAddr,
+    os::fd::{BorrowedFd, OwnedFd},
+    sync::Arc,
+    time::Instant,
+};
 
 use verbs::{
     Access, ChannelId, CmEvent, CmId, ConnParam, CqId, DeviceAttr, Driver, Error, Memory, MrKeys, PdId,
@@ -155,6 +160,15 @@ impl Driver for Embedded {
 
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         self.0.wait(on, mode, deadline)
+    }
+
+    fn wait_beside(
+        &self,
+        on: WaitOn,
+        beside: BorrowedFd<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Wake, Error> {
+        self.0.wait_beside(on, beside, deadline)
     }
 
     fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error> {

@@ -207,6 +207,8 @@ pub struct Ready {
     pub writable: bool,
     /// The waker was used; [`Waker::drain`] it.
     pub woken: bool,
+    /// The other descriptor can be read.
+    pub beside: bool,
 }
 
 /// Sleeps until a port can be read (or written, if `want_write`), `waker` is used, or `timeout` is over; `None`
@@ -219,15 +221,30 @@ pub fn wait(
     want_write: bool,
     timeout: Option<Duration>,
 ) -> io::Result<Ready> {
+    wait_beside(ports, waker, None, want_write, timeout)
+}
+
+/// As [`wait`], with another descriptor to be read; at most 30 ports.
+pub(crate) fn wait_beside(
+    ports: &[&Port],
+    waker: Option<&Waker>,
+    beside: Option<BorrowedFd<'_>>,
+    want_write: bool,
+    timeout: Option<Duration>,
+) -> io::Result<Ready> {
     const READ: i16 = libc::POLLIN | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
     let wanted = libc::POLLIN | if want_write { libc::POLLOUT } else { 0 };
     let sources = ports.iter().map(|port| (port.as_fd(), wanted));
+    let sources = sources.chain(beside.map(|fd| (fd, libc::POLLIN)));
     let sources = sources.chain(waker.map(|waker| (waker.as_fd(), libc::POLLIN)));
+    let waker_at = ports.len() + usize::from(beside.is_some());
     let mut ready = Ready::default();
     wait::wait(sources, timeout, |place, came| {
         if place < ports.len() {
             ready.readable |= came & READ != 0;
             ready.writable |= came & libc::POLLOUT != 0;
+        } else if place < waker_at {
+            ready.beside |= came != 0;
         } else {
             ready.woken |= came != 0;
         }

@@ -4,7 +4,7 @@ use std::{
     hash::Hash,
     io,
     net::{IpAddr, SocketAddr},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU32, AtomicU64, Ordering},
@@ -171,6 +171,7 @@ impl Ibv {
         f(&Waiting {
             queue: queue.as_deref(),
             channel: channel.as_ref().map(|(_, channel)| &**channel),
+            beside: None,
             deadline,
             new_id: &new_id,
             check: &|| self.check_process(),
@@ -363,6 +364,17 @@ impl Driver for Ibv {
 
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         self.waiting(on, deadline, |waiting| waiting.run(mode))
+    }
+
+    fn wait_beside(
+        &self,
+        on: WaitOn,
+        beside: BorrowedFd<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Wake, Error> {
+        self.waiting(on, deadline, |waiting| {
+            Waiting { beside: Some(beside), ..*waiting }.run(WaitMode::Block)
+        })
     }
 
     fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error> {

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd},
     time::{Duration, Instant},
 };
 
@@ -23,6 +23,8 @@ const STRIDE: u32 = 64;
 pub(crate) struct Waiting<'a> {
     pub(crate) queue: Option<&'a Queue>,
     pub(crate) channel: Option<&'a Channel>,
+    /// Ends a sleep when it is readable.
+    pub(crate) beside: Option<BorrowedFd<'a>>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) new_id: &'a dyn Fn() -> CmId,
     /// Whether this process may sleep here; a child must not.
@@ -125,8 +127,9 @@ impl Waiting<'_> {
                 self.channel.map(|c| c.raw.fd()),
                 self.interrupt().map(|i| i.waker.as_fd()),
                 self.channel.map(|c| c.queued.as_fd()),
+                self.beside,
             ];
-            let [announced, _, woken, queued] =
+            let [announced, _, woken, queued, beside] =
                 sys::sleep(fds, until.map(|at| at.saturating_duration_since(now))).map_err(failed)?;
             if let Some(queue) = self.queue.filter(|_| announced) {
                 queue.cq.take_announcements().map_err(failed)?;
@@ -136,6 +139,9 @@ impl Waiting<'_> {
             }
             if let Some(channel) = self.channel.filter(|_| queued) {
                 channel.queued.drain();
+            }
+            if beside {
+                return Ok(Wake::Ready);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    os::fd::OwnedFd,
+    os::fd::{BorrowedFd, OwnedFd},
     time::Instant,
 };
 
@@ -181,6 +181,14 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Waits, and drives the device while doing so.
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error>;
+    /// As [`wait`](Self::wait) without spinning, and [`Wake::Ready`] also when `beside` is readable. Who waits drives the device
+    /// all the time, where [`descriptor`](Self::descriptor) leaves that to others.
+    fn wait_beside(
+        &self,
+        on: WaitOn,
+        beside: BorrowedFd<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Wake, Error>;
     /// A descriptor for event loops of programs: readable, once [armed](Self::arm), when something of `on` can be
     /// polled, and now and then for nothing. It serves until the objects are gone.
     fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error>;

@@ -1,6 +1,12 @@
 //! Owned verbs objects: each keeps what it depends on alive and releases itself.
 
-use std::{fmt, net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    net::SocketAddr,
+    os::fd::{BorrowedFd, OwnedFd},
+    sync::Arc,
+    time::Instant,
+};
 
 use crate::{
     Access, ChannelId, CmEvent, CmId, ConnParam, CqId, DeviceAttr, Driver, Error, Memory, MrKeys, PdId,
@@ -47,6 +53,16 @@ impl Context {
 
     pub fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         self.0.wait(on, mode, deadline)
+    }
+
+    /// As [`Driver::wait_beside`].
+    pub fn wait_beside(
+        &self,
+        on: WaitOn,
+        beside: BorrowedFd<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Wake, Error> {
+        self.0.wait_beside(on, beside, deadline)
     }
 
     /// As [`Driver::descriptor`].

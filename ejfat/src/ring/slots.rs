@@ -53,8 +53,8 @@ pub struct Slots {
     /// A bit for each slot in use, in words of 64.
     used: Vec<u64>,
     in_use: u32,
-    /// Where to look for free slots first.
-    cursor: u32,
+    /// No slot before this one is free. Those at the beginning are used again soonest, while caches have them.
+    lowest: u32,
     states: Vec<State>,
     /// Of the events that begin in each slot.
     generations: Vec<u32>,
@@ -77,7 +77,7 @@ impl Slots {
             geometry,
             used: vec![0; slots.div_ceil(64)],
             in_use: 0,
-            cursor: 0,
+            lowest: 0,
             states: vec![State::Free; slots],
             generations: vec![0; slots],
             seen: vec![0; slots],
@@ -125,7 +125,9 @@ impl Slots {
         }
         let slot = self.find(slots)?;
         self.mark(slot, slots, true);
-        self.cursor = slot + slots;
+        if slot == self.lowest {
+            self.lowest = slot + slots;
+        }
         self.states[slot as usize] = State::Filling { slots };
         self.filling += slots;
         // What the word says already is credit for nothing.
@@ -134,15 +136,10 @@ impl Slots {
         Some(Run { slot, slots, generation })
     }
 
-    /// So many free slots side by side: behind those taken last, else from the beginning.
+    /// The first so many free slots side by side.
     fn find(&self, slots: u32) -> Option<u32> {
-        let all = self.geometry.slots();
-        let from = self.cursor.min(all);
-        self.search(from, all, slots).or_else(|| self.search(0, all.min(from + slots - 1), slots))
-    }
-
-    fn search(&self, from: u32, to: u32, slots: u32) -> Option<u32> {
-        let (mut at, mut free) = (from, 0);
+        let to = self.geometry.slots();
+        let (mut at, mut free) = (self.lowest, 0);
         while at < to {
             let word = self.used[at as usize / 64] >> (at % 64);
             if word & 1 == 1 {
@@ -174,6 +171,7 @@ impl Slots {
 
     fn free(&mut self, slot: u32, slots: u32) {
         self.states[slot as usize] = State::Free;
+        self.lowest = self.lowest.min(slot);
         self.mark(slot, slots, false);
     }
 

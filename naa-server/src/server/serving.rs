@@ -13,7 +13,7 @@ use mrsp::{Abilities, ReturnCode, immediate::CallRequest};
 use rustc_hash::FxHashMap as HashMap;
 use verbs::{Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn, Wc, WcOpcode, WcStatus};
 
-use super::{Orders, queue::Queue, residence::Residence, sizes, waker::Waker};
+use super::{Orders, queue::Queue, residence::Residence, sizes};
 use crate::{
     arena::Arena,
     call::{Call, Failed, Failure, Stop, Task},
@@ -61,7 +61,6 @@ pub(super) struct Serving {
     now: Instant,
     next_tick: Instant,
     last_refusal_told: Option<Instant>,
-    waker: Waker,
     residence: Option<Residence>,
     context: Context,
 }
@@ -85,18 +84,11 @@ impl Serving {
         let (listener, port) = channel.listen(config.listen.port(), backlog)?;
         let on = WaitOn { cq: Some(queue.id()), channel: Some(channel.id()) };
         // A worker may outlive the server, and must not keep its address.
-        let mut waker = Waker::new(context.driver(), on);
-        let residence = match resident {
-            Some(resident) => {
-                let (with_bell, bell) = waker.with_bell().map_err(SetupError::Thread)?;
-                waker = with_bell;
-                Some(Residence::new(resident, context, on, bell)?)
+        let driver = Arc::downgrade(context.driver());
+        let wake = move || {
+            if let Some(driver) = driver.upgrade() {
+                driver.interrupt(on);
             }
-            None => None,
-        };
-        let wake = {
-            let waker = waker.clone();
-            move || waker.wake()
         };
         let pool = Pool::new(config.pool, wake).map_err(SetupError::Thread)?;
         let serving = Self {
@@ -120,8 +112,7 @@ impl Serving {
             now: Instant::now(),
             next_tick: Instant::now() + TICK,
             last_refusal_told: None,
-            waker,
-            residence,
+            residence: resident.map(Residence::new),
             context: context.clone(),
         };
         Ok((serving, port))
@@ -131,11 +122,7 @@ impl Serving {
         &self.arena
     }
 
-    pub(super) fn waker(&self) -> &Waker {
-        &self.waker
-    }
-
-    fn wait_on(&self) -> WaitOn {
+    pub(super) fn wait_on(&self) -> WaitOn {
         WaitOn { cq: Some(self.queue.id()), channel: Some(self.channel.id()) }
     }
 

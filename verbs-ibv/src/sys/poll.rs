@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Descriptors a thread sleeps on at most.
-const MOST: usize = 4;
+const MOST: usize = 5;
 
 /// Sleeps until one of `fds` is readable or `timeout` is over; `None` waits for ever. A signal may end it early.
 /// Tells which are readable.
@@ -106,12 +106,12 @@ mod tests {
         let waker = Waker::new().unwrap();
         waker.wake();
         assert_eq!(
-            sleep([None, Some(waker.as_fd()), None, None], None).unwrap(),
-            [false, true, false, false]
+            sleep([None, Some(waker.as_fd()), None, None, None], None).unwrap(),
+            [false, true, false, false, false]
         );
         waker.drain();
         let start = std::time::Instant::now();
-        sleep([Some(waker.as_fd()), None, None, None], Some(Duration::from_millis(20))).unwrap();
+        sleep([Some(waker.as_fd()), None, None, None, None], Some(Duration::from_millis(20))).unwrap();
         assert!(start.elapsed() >= Duration::from_millis(20));
     }
 }
