@@ -26,6 +26,11 @@ fn calls_of_seeds_0_to_99() {
 }
 
 #[test]
+fn bridges_of_seeds_0_to_499() {
+    run(Kind::Bridge, 0..500);
+}
+
+#[test]
 fn equal_seeds_give_equal_runs() {
     for kind in Kind::ALL {
         for seed in 0..5 {

@@ -9,7 +9,8 @@ pub(crate) struct Options {
     /// How many seeds to run
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     seeds: Option<u64>,
-    /// traffic (work requests of all sorts), calls (sessions with any layout) or events (EJFAT); all unless told
+    /// traffic (work requests of all sorts), calls (sessions with any layout), events (EJFAT) or bridge (events
+    /// into workers' rings); all unless told
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// Run this one seed: how a failure is reproduced

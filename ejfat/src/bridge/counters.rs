@@ -54,7 +54,7 @@ pub struct Counters {
     pub released: u64,
     /// Not given back when their worker ended.
     pub held_by_ended: u64,
-    /// Found no room when their first segment came, and were complete.
+    /// Were complete in spill memory: there was no room when their first segment came, or their worker ended.
     pub spilled: u64,
     /// Changes of credit words that were no credit.
     pub wrong_credits: u64,

@@ -14,16 +14,17 @@
 //! Every event that was opened ends in one way: delivered, incomplete, or lost by a [`Loss`]; every delivery ends with
 //! credit or with its worker.
 
+mod action;
 mod config;
 mod counters;
 mod histogram;
 mod journal;
+mod waiting;
 mod worker;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
-use foldhash::quality::FixedState;
-
+pub use action::{Action, Home, Opened, Target};
 pub use config::{Config, Pressure};
 pub use counters::{Counters, Loss};
 pub use histogram::Histogram;
@@ -32,54 +33,11 @@ pub use worker::{WorkerId, WorkerStats};
 
 use crate::{
     Time,
-    reassembly::{EventId, Name},
+    reassembly::EventId,
     ring::{Credited, Descriptor, Looked, Placing, Run, Subscription},
 };
 use journal::Journal;
 use worker::{Choice, Workers};
-
-/// Who may have an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
-    Anybody,
-    /// Workers that take this data id.
-    DataId(u16),
-    /// The member that load-balancer tables name; without such a worker, anybody.
-    Member(u16),
-}
-
-/// An event of which the first segment came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened {
-    pub id: EventId,
-    pub name: Name,
-    pub tick: Option<u64>,
-    pub length: u32,
-    pub target: Target,
-}
-
-/// Where the bytes of an event are put.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
-    /// In a ring, from this byte on.
-    Ring { worker: WorkerId, offset: u64 },
-    /// In the caller's own memory.
-    Spill,
-}
-
-/// What the caller has to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Copy an event from spill memory to a ring.
-    Move { id: EventId, length: u32, worker: WorkerId, offset: u64 },
-    /// The event is in its ring, or its twin: tell the worker, and release the reassembler's slot. Where the home was
-    /// in a twin or the event was moved there, write it first.
-    Deliver { id: EventId, worker: WorkerId, descriptor: Descriptor },
-    /// Copy what there is of an event from the ring of a worker that ended to spill memory. Its home is there now.
-    Rescue { id: EventId, length: u32, worker: WorkerId, offset: u64 },
-    /// Release the reassembler's slot.
-    Drop { id: EventId },
-}
 
 #[derive(Clone, Copy, Debug)]
 enum State {
@@ -202,7 +160,9 @@ impl Dispatcher {
                 self.counters.spilled += 1;
                 self.waiting.push_back(id);
                 self.serve_waiting(now);
-                self.shorten_queue();
+                if self.shorten_queue() {
+                    self.serve_waiting(now);
+                }
             }
             State::Waiting { .. } => {}
         }
@@ -278,96 +238,20 @@ impl Dispatcher {
 
     /// What is due. Call it now and then: tenths of the times of [`Config`] will do.
     pub fn tick(&mut self, now: Time) {
-        if self.workers.find_stalled(now, &self.config) {
-            self.serve_waiting(now);
-        }
+        self.workers.find_stalled(now, &self.config);
+        // Who stalled may not any more, and events that were given up left room.
+        self.serve_waiting(now);
+        let mut dropped = false;
         while let Some((id, since)) = self.oldest_waiting() {
             if now < since + self.config.hold {
                 break;
             }
-            let nobody = self.workers.is_empty();
-            self.drop_waiting(id, if nobody { Loss::NoWorker } else { Loss::Expired });
+            self.drop_waiting(id, Loss::Expired);
+            dropped = true;
         }
-    }
-
-    fn oldest_waiting(&self) -> Option<(EventId, Time)> {
-        let id = *self.waiting.front()?;
-        match self.events[id.slot()].as_ref()?.state {
-            State::Waiting { since } => Some((id, since)),
-            _ => None,
+        if dropped {
+            self.serve_waiting(now);
         }
-    }
-
-    /// Gives what waits to whoever has room now, the oldest first. Those behind one that finds none for its size do not
-    /// overtake it where they would take its room.
-    fn serve_waiting(&mut self, now: Time) {
-        self.workers.unblock();
-        let mut at = 0;
-        while let Some(&id) = self.waiting.get(at) {
-            let Some(event) = self.event_mut(id) else {
-                self.waiting.remove(at);
-                continue;
-            };
-            let Opened { target, length, .. } = event.opened;
-            match self.workers.choose(target, length, false) {
-                Choice::Room(worker) => {
-                    self.waiting.remove(at);
-                    let (worker, run, offset) = self.workers.take(worker, length);
-                    self.actions.push_back(Action::Move { id, length, worker, offset });
-                    self.deliver(now, id, worker, run);
-                }
-                Choice::TooLarge => {
-                    self.waiting.remove(at);
-                    self.drop_event(id, Loss::TooLarge);
-                }
-                Choice::Full | Choice::Nobody => {
-                    self.workers.block(target);
-                    at += 1;
-                    if self.workers.all_blocked() {
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    /// As long as the policy has it.
-    fn shorten_queue(&mut self) {
-        let most = match self.config.pressure {
-            Pressure::Hold | Pressure::DropOldest => self.config.most_waiting as usize,
-            Pressure::DropNewest => 0,
-        };
-        while self.waiting.len() > most {
-            let target = self.most_wanted();
-            let its = |&&id: &&EventId| self.target(id) == target;
-            let (victim, cause) = match self.config.pressure {
-                Pressure::DropOldest => (self.waiting.iter().find(its), Loss::Displaced),
-                _ if self.workers.is_empty() => (self.waiting.iter().rev().find(its), Loss::NoWorker),
-                _ => (self.waiting.iter().rev().find(its), Loss::NoCredit),
-            };
-            let Some(&victim) = victim else { return };
-            self.drop_waiting(victim, cause);
-        }
-    }
-
-    fn target(&self, id: EventId) -> Option<Target> {
-        Some(self.event(id.slot())?.opened.target)
-    }
-
-    /// The target of which most events wait.
-    fn most_wanted(&self) -> Option<Target> {
-        let mut counts = HashMap::<Target, usize, FixedState>::default();
-        for target in self.waiting.iter().filter_map(|&id| self.target(id)) {
-            *counts.entry(target).or_default() += 1;
-        }
-        let most = counts.values().copied().max()?;
-        // Of several, that of the oldest event.
-        self.waiting.iter().filter_map(|&id| self.target(id)).find(|target| counts[target] == most)
-    }
-
-    fn drop_waiting(&mut self, id: EventId, loss: Loss) {
-        self.waiting.retain(|&waiting| waiting != id);
-        self.drop_event(id, loss);
     }
 
     fn drop_event(&mut self, id: EventId, loss: Loss) {
@@ -383,7 +267,9 @@ impl Dispatcher {
         let assembly = event.last.0.saturating_sub(event.at.0);
         let record = Record { worker: Some(worker), sent: Some(now), ..event.record(Fate::Sent) };
         let tag = self.journal.sent(&record);
-        let Some((sequence, offset)) = self.workers.send(now, worker, run, tag) else { return };
+        let Some((sequence, offset)) = self.workers.send(now, worker, run, (event.opened.length, tag)) else {
+            return;
+        };
         self.journal.number(tag, sequence);
         let Opened { name, tick, length, .. } = event.opened;
         let Run { slot, slots, generation } = run;

@@ -176,8 +176,9 @@ impl Workers {
         self.all.iter().flatten()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
+    /// Whether somebody may have it, now or later.
+    pub(super) fn has_taker(&self, target: Target) -> bool {
+        self.iter().any(|worker| worker.takes(target) || matches!(target, Target::Member(_)))
     }
 
     /// The least filled one that may have an event, and has room. The share of a member that is not there is anybody's.
@@ -193,12 +194,16 @@ impl Workers {
     fn choose_among(&mut self, target: Target, length: u32, on_its_way: bool) -> Choice {
         let count = self.all.len();
         let (mut best, mut choice): (Option<(u64, usize)>, _) = (None, Choice::Nobody);
+        let mut later = false;
         for at in (self.turn..count).chain(0..self.turn.min(count)) {
-            let Some(worker) = self.all[at].as_ref().filter(|its| its.is_open() && its.takes(target)) else {
-                continue;
-            };
+            let Some(worker) = self.all[at].as_ref().filter(|its| its.takes(target)) else { continue };
             let geometry = worker.slots.geometry();
-            let Some(slots) = geometry.slots_for(length) else {
+            let slots = geometry.slots_for(length);
+            if !worker.is_open() {
+                later |= slots.is_some();
+                continue;
+            }
+            let Some(slots) = slots else {
                 choice = if choice == Choice::Nobody { Choice::TooLarge } else { choice };
                 continue;
             };
@@ -210,6 +215,8 @@ impl Workers {
                 best = Some((filled, at));
             }
         }
+        // A ring that is large enough may be there, and is not in use just now.
+        let choice = if choice == Choice::TooLarge && later { Choice::Full } else { choice };
         let Some((_, at)) = best else { return choice };
         self.turn = at + 1;
         Choice::Room(at)
@@ -228,8 +235,14 @@ impl Workers {
         }
     }
 
-    /// Its sequence number, and where it lies.
-    pub(super) fn send(&mut self, now: Time, id: WorkerId, run: Run, tag: u32) -> Option<(u32, u64)> {
+    /// The sequence number of an event of so many bytes, and where it lies.
+    pub(super) fn send(
+        &mut self,
+        now: Time,
+        id: WorkerId,
+        run: Run,
+        (length, tag): (u32, u32),
+    ) -> Option<(u32, u64)> {
         let worker = self.get_mut(id)?;
         if worker.slots.outstanding() == 0 {
             worker.progress = now;
@@ -239,6 +252,7 @@ impl Workers {
         }
         let sequence = worker.slots.send(run.slot, tag);
         worker.sent += 1;
+        worker.bytes += u64::from(length);
         Some((sequence, worker.slots.geometry().offset(run.slot)))
     }
 
@@ -246,11 +260,13 @@ impl Workers {
         self.all.iter_mut().flatten().for_each(|worker| worker.blocked = false);
     }
 
-    /// Whoever may have events with this target keeps its room for one that waits.
-    pub(super) fn block(&mut self, target: Target) {
-        let somebody = self.iter().any(|worker| worker.is_open() && worker.takes(target));
-        let target = if somebody { target } else { Target::Anybody };
+    /// Whoever may have an event of this length keeps its room for it.
+    pub(super) fn block(&mut self, target: Target, length: u32) {
+        let absent = matches!(target, Target::Member(_))
+            && !self.iter().any(|worker| worker.is_open() && worker.takes(target));
+        let target = if absent { Target::Anybody } else { target };
         let its = self.all.iter_mut().flatten().filter(|worker| worker.takes(target));
+        let its = its.filter(|worker| worker.slots.geometry().slots_for(length).is_some());
         its.for_each(|worker| worker.blocked = true);
     }
 
@@ -258,17 +274,13 @@ impl Workers {
         self.iter().all(|worker| worker.blocked || !worker.is_open())
     }
 
-    /// True if one was found that is new among them.
-    pub(super) fn find_stalled(&mut self, now: Time, config: &Config) -> bool {
-        let mut found = false;
+    /// Who gives nothing back, or does not answer.
+    pub(super) fn find_stalled(&mut self, now: Time, config: &Config) {
         for worker in self.all.iter_mut().flatten() {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;
             let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
-            let stalls = slow || silent;
-            found |= stalls && !worker.stalled;
-            worker.stalled = stalls;
+            worker.stalled = slow || silent;
         }
-        found
     }
 
     pub(super) fn fill(&self) -> f64 {

@@ -15,10 +15,11 @@ const THREADS: u64 = 2;
 const GOODPUT_MESSAGES: usize = 5000;
 const PROGRESS_EVERY: u64 = 1000;
 
-/// Simulates two RoCEv2 endpoints, or EJFAT senders and a worker, over a faulty network
+/// Simulates two RoCEv2 endpoints, or EJFAT senders with a worker or a bridge, over a faulty network
 #[derive(Parser)]
 struct Args {
-    /// traffic (work requests of all sorts), calls (sessions, and calls of functions) or events (EJFAT); all unless told
+    /// traffic (work requests of all sorts), calls (sessions, and calls of functions), events (EJFAT) or bridge (events
+    /// into workers' rings); all unless told
     #[arg(long, value_name = "KIND")]
     kind: Option<Kind>,
     /// How many seeds to run

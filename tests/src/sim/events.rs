@@ -3,22 +3,16 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    net::{IpAddr, Ipv4Addr},
     time::Duration,
 };
 
 use ejfat::{
     Time,
     reassembly::{Cause, Config, EventId, Incomplete, Name, Numbering, Place, Reassembler},
-    segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments, Ticks},
-    wire::LbHeader,
 };
-use simnet::{Faults, Link, Random};
+use simnet::Random;
 
-use super::{
-    plan::{self, US},
-    report::Summary,
-};
+use super::{plan::US, report::Summary, sender::Sender};
 
 /// How an event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,80 +22,18 @@ enum Fate {
     GivenUp,
 }
 
-struct Sender {
-    /// What the worker sees: none behind a load balancer.
-    address: Option<IpAddr>,
-    data_id: u16,
-    version: LbVersion,
-    size: SegmentSize,
-    events: Vec<Vec<u8>>,
-    ticks: Ticks,
-    /// Of the events not begun yet, and of the one in progress.
-    next: usize,
-    segments: VecDeque<Vec<u8>>,
-    at: u64,
-    gap: u64,
-    link: Link<Vec<u8>>,
+/// What became of a sender's events.
+#[derive(Default)]
+struct Seen {
     fates: BTreeMap<u64, Fate>,
     first: Option<u64>,
-}
-
-impl Sender {
-    fn draw(r: &mut Random, n: usize, behind_lb: bool, seed: u64) -> Self {
-        let most = r.pick(&[1, 100, 3_000, 100_000]);
-        let events = (0..r.range(1..=60)).map(|_| {
-            let mut event = vec![0; r.range(1..=most) as usize];
-            r.fill(&mut event);
-            event
-        });
-        let events = events.collect();
-        let mtu = r.pick(&[576, 1500, 9000]);
-        let mut faults = if r.chance(200_000) { Faults::default() } else { plan::draw_faults(r, false) };
-        // Nothing is sent again: faults last as long as there is something to lose.
-        faults.until = u64::MAX;
-        Self {
-            address: (!behind_lb).then(|| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n as u8 + 1))),
-            data_id: n as u16,
-            version: r.pick(&[LbVersion::V2, LbVersion::V3]),
-            size: SegmentSize::of_mtu(mtu, IpVersion::V4).expect("an MTU that leaves room"),
-            events,
-            ticks: Ticks::default(),
-            next: 0,
-            segments: VecDeque::new(),
-            at: r.below(1_000 * US),
-            gap: r.pick(&[0, US, 20 * US]),
-            link: Link::new(faults, Random::new(seed, 60 + n as u64)),
-            fates: BTreeMap::new(),
-            first: None,
-        }
-    }
-
-    fn next_send(&self) -> Option<u64> {
-        (self.next < self.events.len() || !self.segments.is_empty()).then_some(self.at)
-    }
-
-    fn send(&mut self, now: u64) {
-        if self.segments.is_empty() {
-            let event = &self.events[self.next];
-            let tick = self.ticks.next(now / US);
-            let name = EventName { tick, event: self.next as u64, data_id: self.data_id, entropy: 0 };
-            let segments = Segments::new(self.version, self.size, name, event.len() as u64);
-            let segments = segments.expect("neither empty nor too long");
-            // A load balancer takes its header away.
-            let from = if self.address.is_some() { 0 } else { LbHeader::LEN };
-            self.segments = segments.map(|s| [&s.headers[from..], &event[s.payload]].concat()).collect();
-            self.next += 1;
-        }
-        if let Some(segment) = self.segments.pop_front() {
-            self.link.send_train(now, [segment]);
-        }
-        self.at = now + self.gap;
-    }
 }
 
 pub(super) struct World {
     now: u64,
     senders: Vec<Sender>,
+    /// Of each sender.
+    seen: Vec<Seen>,
     reassembler: Reassembler,
     memory: Vec<Vec<u8>>,
     /// Complete events that the worker has not consumed yet.
@@ -140,6 +72,7 @@ impl World {
         }
         Self {
             now: 0,
+            seen: senders.iter().map(|_| Seen::default()).collect(),
             senders,
             memory: vec![Vec::new(); config.slots as usize],
             reassembler: Reassembler::new(config).expect("bounds that fit"),
@@ -260,9 +193,9 @@ impl World {
         if !self.checksums {
             return Ok(());
         }
-        let sender = self.senders.get_mut(usize::from(name.data_id)).ok_or("an unknown stream")?;
-        sender.first = sender.first.or(Some(name.event));
-        let before = sender.fates.insert(name.event, to);
+        let seen = self.seen.get_mut(usize::from(name.data_id)).ok_or("an unknown stream")?;
+        seen.first = seen.first.or(Some(name.event));
+        let before = seen.fates.insert(name.event, to);
         check(before == from, || format!("{name:?} is {to:?} after {before:?}"))
     }
 
@@ -279,7 +212,7 @@ impl World {
             return Ok(());
         }
         let of =
-            |fate| self.senders.iter().flat_map(|s| s.fates.values()).filter(|&&f| f == fate).count() as u64;
+            |fate| self.seen.iter().flat_map(|s| s.fates.values()).filter(|&&f| f == fate).count() as u64;
         check(of(Fate::Open) == 0, || "an event is neither delivered nor given up".into())?;
         check(of(Fate::Delivered) == counters.complete, || {
             format!("delivered is not {}", counters.complete)
@@ -287,25 +220,26 @@ impl World {
         check(of(Fate::GivenUp) == ended - counters.complete, || {
             "given up is not the sum of its causes".into()
         })?;
-        self.senders.iter().try_for_each(|sender| self.missing(sender))
+        (0..self.senders.len()).try_for_each(|n| self.missing(n))
     }
 
     /// Events of which no segment was placed.
-    fn missing(&self, sender: &Sender) -> Result<(), String> {
+    fn missing(&self, n: usize) -> Result<(), String> {
+        let (address, Seen { fates, first }) = (self.senders[n].address, &self.seen[n]);
         let sources: Vec<_> = self.reassembler.sources().collect();
-        let source = sources.iter().find(|source| source.address == sender.address);
+        let source = sources.iter().find(|source| source.address == address);
         let stream =
-            source.and_then(|source| source.streams().find(|stream| stream.data_id == sender.data_id));
+            source.and_then(|source| source.streams().find(|stream| usize::from(stream.data_id) == n));
         let Some(stats) = stream else {
-            return check(sender.fates.is_empty(), || "a stream is not followed".into());
+            return check(fates.is_empty(), || "a stream is not followed".into());
         };
-        let first = sender.first.unwrap_or_default();
-        let gaps = (first..=stats.highest).filter(|event| !sender.fates.contains_key(event)).count() as u64;
+        let first = first.unwrap_or_default();
+        let gaps = (first..=stats.highest).filter(|event| !fates.contains_key(event)).count() as u64;
         check(stats.missing == gaps, || format!("{gaps} events are missing, not {}", stats.missing))?;
-        check(stats.seen == sender.fates.len() as u64, || format!("{} events were seen", sender.fates.len()))
+        check(stats.seen == fates.len() as u64, || format!("{} events were seen", fates.len()))
     }
 }
 
-fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+pub(super) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why()) }
 }

@@ -6,7 +6,9 @@
 //!   completes is compared at once with what was asked for, and all memory is compared at the end.
 //! - Calls: a session of MRSP between a host and an accelerator, with any layout ([`calls`]).
 //! - Events: senders of EJFAT and a worker's reassembler ([`events`]).
+//! - Bridge: senders of EJFAT, a bridge, and workers with rings ([`bridge`]).
 
+mod bridge;
 mod calls;
 mod check;
 mod cm;
@@ -16,6 +18,7 @@ mod hostile;
 mod node;
 mod plan;
 mod report;
+mod sender;
 mod traffic;
 mod world;
 
@@ -54,6 +57,7 @@ pub fn run(kind: Kind, seed: u64, options: &Options) -> Result<Summary, Failure>
         }
         Kind::Calls => calls::World::new(seed, options.verbose, capture).run(),
         Kind::Events => events::World::new(seed, options.verbose).run(),
+        Kind::Bridge => bridge::World::new(seed, options.verbose).run(),
     };
     outcome.map_err(failure)
 }

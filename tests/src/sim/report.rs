@@ -11,10 +11,12 @@ pub enum Kind {
     Calls,
     /// Events of EJFAT to a worker.
     Events,
+    /// Events of EJFAT through a bridge to workers' rings.
+    Bridge,
 }
 
 impl Kind {
-    pub const ALL: [Self; 3] = [Self::Traffic, Self::Calls, Self::Events];
+    pub const ALL: [Self; 4] = [Self::Traffic, Self::Calls, Self::Events, Self::Bridge];
 }
 
 impl fmt::Display for Kind {
@@ -23,6 +25,7 @@ impl fmt::Display for Kind {
             Self::Traffic => "traffic",
             Self::Calls => "calls",
             Self::Events => "events",
+            Self::Bridge => "bridge",
         })
     }
 }
@@ -32,7 +35,7 @@ impl FromStr for Kind {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let kind = Self::ALL.into_iter().find(|kind| kind.to_string() == text);
-        kind.ok_or_else(|| format!("{text:?} is neither traffic, calls nor events"))
+        kind.ok_or_else(|| format!("{text:?} is neither traffic, calls, events nor bridge"))
     }
 }
 

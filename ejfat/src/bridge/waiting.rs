@@ -1,0 +1,95 @@
+//! Complete events that wait for room in a ring: who is served first, and who makes room.
+
+use std::collections::HashMap;
+
+use foldhash::quality::FixedState;
+
+use super::{Action, Dispatcher, Loss, Opened, Pressure, State, Target, worker::Choice};
+use crate::{Time, reassembly::EventId};
+
+impl Dispatcher {
+    pub(super) fn oldest_waiting(&self) -> Option<(EventId, Time)> {
+        let id = *self.waiting.front()?;
+        match self.events[id.slot()].as_ref()?.state {
+            State::Waiting { since } => Some((id, since)),
+            _ => None,
+        }
+    }
+
+    /// Gives what waits to whoever has room now, the oldest first. Those behind one that finds none for its size do not
+    /// overtake it where they would take its room.
+    pub(super) fn serve_waiting(&mut self, now: Time) {
+        self.workers.unblock();
+        let mut at = 0;
+        while let Some(&id) = self.waiting.get(at) {
+            let Some(event) = self.event_mut(id) else {
+                self.waiting.remove(at);
+                continue;
+            };
+            let Opened { target, length, .. } = event.opened;
+            match self.workers.choose(target, length, false) {
+                Choice::Room(worker) => {
+                    self.waiting.remove(at);
+                    let (worker, run, offset) = self.workers.take(worker, length);
+                    self.actions.push_back(Action::Move { id, length, worker, offset });
+                    self.deliver(now, id, worker, run);
+                }
+                Choice::TooLarge => {
+                    self.waiting.remove(at);
+                    self.drop_event(id, Loss::TooLarge);
+                }
+                Choice::Full | Choice::Nobody => {
+                    self.workers.block(target, length);
+                    at += 1;
+                    if self.workers.all_blocked() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// As long as the policy has it. True if an event was lost, so that those behind it may have room.
+    pub(super) fn shorten_queue(&mut self) -> bool {
+        let most = match self.config.pressure {
+            Pressure::Hold | Pressure::DropOldest => self.config.most_waiting as usize,
+            Pressure::DropNewest => 0,
+        };
+        let mut dropped = false;
+        while self.waiting.len() > most {
+            let target = self.most_wanted();
+            let its = |&&id: &&EventId| self.target(id) == target;
+            let (victim, cause) = match self.config.pressure {
+                Pressure::DropOldest => (self.waiting.iter().find(its), Loss::Displaced),
+                Pressure::Hold | Pressure::DropNewest => {
+                    (self.waiting.iter().rev().find(its), Loss::NoCredit)
+                }
+            };
+            let Some(&victim) = victim else { break };
+            self.drop_waiting(victim, cause);
+            dropped = true;
+        }
+        dropped
+    }
+
+    fn target(&self, id: EventId) -> Option<Target> {
+        Some(self.event(id.slot())?.opened.target)
+    }
+
+    /// The target of which most events wait.
+    fn most_wanted(&self) -> Option<Target> {
+        let mut counts = HashMap::<Target, usize, FixedState>::default();
+        for target in self.waiting.iter().filter_map(|&id| self.target(id)) {
+            *counts.entry(target).or_default() += 1;
+        }
+        let most = counts.values().copied().max()?;
+        // Of several, that of the oldest event.
+        self.waiting.iter().filter_map(|&id| self.target(id)).find(|target| counts[target] == most)
+    }
+
+    pub(super) fn drop_waiting(&mut self, id: EventId, loss: Loss) {
+        let taken = self.target(id).is_some_and(|target| self.workers.has_taker(target));
+        self.waiting.retain(|&waiting| waiting != id);
+        self.drop_event(id, if taken { loss } else { Loss::NoWorker });
+    }
+}

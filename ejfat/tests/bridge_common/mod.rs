@@ -1,0 +1,147 @@
+//! A dispatcher whose actions are looked at instead of carried out.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ejfat::{
+    Time,
+    bridge::{Action, Config, Dispatcher, Home, Loss, Opened, Pressure, Target, WorkerId},
+    reassembly::{self, EventId, Name, Reassembler},
+    ring::{Descriptor, Filter, Geometry, Looked, Placing, Subscription, WorkerName},
+    wire::ReHeader,
+};
+
+pub(crate) const MS: u64 = 1_000_000;
+/// Bytes of a slot of every ring here.
+pub(crate) const SLOT: u32 = 64;
+const SLOTS: u32 = 256;
+
+pub(crate) struct Bench {
+    pub(crate) dispatcher: Dispatcher,
+    reassembler: Reassembler,
+    pub(crate) now: Time,
+    words: BTreeMap<WorkerId, Vec<u32>>,
+    events: u64,
+}
+
+/// Holds for 100 ms; stalls after 10 ms, or 2 ms of silence.
+pub(crate) fn config(pressure: Pressure, most_waiting: u32) -> Config {
+    let (hold, stall) = (Duration::from_millis(100), Duration::from_millis(10));
+    Config { pressure, most_waiting, hold, stall, silence: Duration::from_millis(2), ..Config::default() }
+}
+
+pub(crate) fn data_ids(first: u16, last: u16) -> Filter {
+    Filter { data_ids: (first, last), member: None }
+}
+
+pub(crate) fn member(number: u16) -> Filter {
+    Filter { member: Some(number), ..Filter::default() }
+}
+
+impl Bench {
+    pub(crate) fn new(config: Config) -> Self {
+        let reassembly = reassembly::Config {
+            slots: SLOTS,
+            max_open: SLOTS,
+            max_open_per_source: SLOTS,
+            ..Default::default()
+        };
+        Self {
+            dispatcher: Dispatcher::new(config, SLOTS),
+            reassembler: Reassembler::new(reassembly).unwrap(),
+            now: Time(0),
+            words: BTreeMap::new(),
+            events: 0,
+        }
+    }
+
+    /// A worker that is ready.
+    pub(crate) fn worker(&mut self, slots: u32, filter: Filter, placing: Placing) -> WorkerId {
+        let geometry = Geometry::new(slots, SLOT).unwrap();
+        let subscription = Subscription { geometry, filter, name: WorkerName::from("worker").unwrap() };
+        let id = self.dispatcher.subscribe(self.now, &subscription, placing).expect("there is a place");
+        self.dispatcher.ready(self.now, id);
+        self.words.insert(id, vec![0; slots as usize]);
+        id
+    }
+
+    /// The first segment of an event that takes so many slots.
+    pub(crate) fn open(&mut self, slots: u32, target: Target) -> (EventId, Result<Home, Loss>) {
+        self.events += 1;
+        let name = Name { event: self.events, data_id: 1 };
+        let length = slots * SLOT;
+        let header = ReHeader { data_id: name.data_id, offset: 0, length, event: name.event };
+        let segment = [&header.encode()[..], &[7]].concat();
+        let id = self.reassembler.handle(self.now, None, &segment).unwrap().id;
+        let opened = Opened { id, name, tick: Some(1000 + self.events), length, target };
+        (id, self.dispatcher.open(self.now, 0, opened))
+    }
+
+    pub(crate) fn complete(&mut self, id: EventId) -> Vec<Action> {
+        self.dispatcher.complete(self.now, id);
+        self.actions()
+    }
+
+    /// A whole event.
+    pub(crate) fn event(&mut self, slots: u32, target: Target) -> (EventId, Vec<Action>) {
+        let (id, _) = self.open(slots, target);
+        (id, self.complete(id))
+    }
+
+    /// A whole event, which is delivered at once.
+    pub(crate) fn delivered(&mut self, slots: u32, target: Target) -> (WorkerId, Descriptor) {
+        let (_, actions) = self.event(slots, target);
+        *deliveries(&actions).last().expect("it is delivered")
+    }
+
+    /// What was sent to a worker so far has arrived.
+    pub(crate) fn acknowledge(&mut self, worker: WorkerId, times: u32) -> Vec<Action> {
+        (0..times).for_each(|_| self.dispatcher.acknowledged(self.now, worker));
+        self.actions()
+    }
+
+    /// The worker writes a credit word.
+    pub(crate) fn credit(&mut self, worker: WorkerId, slot: u32, value: u32) -> (Looked, Vec<Action>) {
+        let words = self.words.get_mut(&worker).unwrap();
+        words[slot as usize] = value;
+        (self.dispatcher.look(self.now, worker, words), self.actions())
+    }
+
+    /// It has arrived, and is given back.
+    pub(crate) fn give_back(&mut self, worker: WorkerId, its: &Descriptor) -> Vec<Action> {
+        let mut actions = self.acknowledge(worker, 1);
+        let (looked, more) = self.credit(worker, its.slot, its.generation);
+        assert_eq!(looked, Looked { credits: 1, wrong: 0 });
+        actions.extend(more);
+        actions
+    }
+
+    pub(crate) fn after(&mut self, millis: u64) -> Vec<Action> {
+        self.now = Time(self.now.0 + millis * MS);
+        self.dispatcher.tick(self.now);
+        self.actions()
+    }
+
+    pub(crate) fn remove(&mut self, worker: WorkerId) -> Vec<Action> {
+        self.dispatcher.remove(self.now, worker);
+        self.actions()
+    }
+
+    fn actions(&mut self) -> Vec<Action> {
+        std::iter::from_fn(|| self.dispatcher.poll_action()).collect()
+    }
+
+    /// How many were lost, by cause.
+    pub(crate) fn lost(&self) -> Vec<(Loss, u64)> {
+        let counters = self.dispatcher.counters();
+        let all = Loss::ALL.into_iter().map(|loss| (loss, counters.lost(loss)));
+        all.filter(|&(_, count)| count > 0).collect()
+    }
+}
+
+pub(crate) fn deliveries(actions: &[Action]) -> Vec<(WorkerId, Descriptor)> {
+    let told = actions.iter().filter_map(|action| match *action {
+        Action::Deliver { worker, descriptor, .. } => Some((worker, descriptor)),
+        _ => None,
+    });
+    told.collect()
+}

@@ -1,0 +1,100 @@
+//! What a seed decides before anything runs.
+
+use std::time::Duration;
+
+use ejfat::{
+    bridge::{self, Pressure, Target},
+    reassembly,
+};
+use simnet::Random;
+
+use super::{
+    super::plan::{MS, US},
+    person::Person,
+};
+
+/// Whom events are for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Aim {
+    Anybody,
+    DataId,
+    Member { of: u16 },
+    Mixed { of: u16 },
+    At(Target),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub(super) senders: usize,
+    pub(super) behind_lb: bool,
+    pub(super) reassembly: reassembly::Config,
+    pub(super) dispatch: bridge::Config,
+    pub(super) aim: Aim,
+    pub(super) members: u16,
+    /// Between calls of the dispatcher's clock.
+    pub(super) tick: u64,
+    /// When they subscribe.
+    pub(super) persons: Vec<(u64, Person)>,
+}
+
+impl Setting {
+    pub(super) fn draw(r: &mut Random, seed: u64) -> Self {
+        let (senders, behind_lb) = (r.range(1..=3) as usize, r.chance(300_000));
+        let slots = r.pick(&[4, 64, 256]) as u32;
+        let max_open = slots.div_ceil(r.range(1..=4) as u32);
+        let members = r.range(1..=3) as u16;
+        let most_data_id = senders as u16 - 1;
+        let persons = (0..r.below(6)).map(|_| {
+            let joins = r.pick(&[0, 0, 100 * US, 2 * MS]);
+            (joins, Person::draw(r, joins, most_data_id, members))
+        });
+        let persons = persons.collect();
+        let dispatch = dispatch(r);
+        let shortest = dispatch.hold.min(dispatch.stall).min(dispatch.silence);
+        Self {
+            senders,
+            behind_lb,
+            reassembly: reassembly::Config {
+                slots,
+                max_open,
+                max_open_per_source: max_open.div_ceil(r.range(1..=3) as u32),
+                max_event: r.pick(&[50_000, 1 << 20]),
+                memory: r.pick(&[300_000, 16 << 20]),
+                // Without ticks, what is later than this is another event's.
+                timeout: Duration::from_micros(if behind_lb {
+                    100_000
+                } else {
+                    r.pick(&[200, 5_000, 100_000])
+                }),
+                chunks: r.pick(&[2, 1000]),
+                seed,
+                ..reassembly::Config::default()
+            },
+            tick: (shortest.as_nanos() as u64 / 10).max(100 * US),
+            dispatch,
+            aim: r.pick(&[
+                Aim::Anybody,
+                Aim::DataId,
+                Aim::Member { of: members },
+                Aim::Mixed { of: members },
+            ]),
+            members,
+            persons,
+        }
+    }
+}
+
+fn dispatch(r: &mut Random) -> bridge::Config {
+    let mut time = |nanos: &[u64]| Duration::from_nanos(r.pick(nanos));
+    let (hold, stall) = (time(&[200 * US, 5 * MS, 500 * MS]), time(&[MS, 20 * MS, 500 * MS]));
+    let silence = time(&[500 * US, 10 * MS, 100 * MS]);
+    bridge::Config {
+        pressure: r.pick(&[Pressure::Hold, Pressure::DropNewest, Pressure::DropOldest]),
+        max_workers: r.pick(&[1, 3, 8, 8]),
+        most_waiting: r.pick(&[0, 1, 4, 32, 256]),
+        hold,
+        stall,
+        silence,
+        journal: r.pick(&[1, 1024, 1024]),
+    }
+}

@@ -1,0 +1,303 @@
+//! The bridge: a reassembler and a dispatcher, driven as over sockets.
+
+use std::collections::BTreeMap;
+
+use ejfat::{
+    Time,
+    bridge::{
+        Action, Dispatcher, Fate as Known, Home, Loss, Opened, Pressure, Target, WorkerId, WorkerStats,
+    },
+    reassembly::{EventId, Name, Place, Reassembler},
+    wire::LbHeader,
+};
+
+use super::{
+    super::{events::check, sender::Sender},
+    draw::{Aim, Setting},
+    ledger::{Fate, Ledger},
+    seat::Seat,
+};
+
+/// The clock of descriptors, when the run begins.
+const EPOCH: u64 = 1_700_000_000_000_000_000;
+
+pub(super) struct Driver {
+    pub(super) reassembler: Reassembler,
+    pub(super) dispatcher: Dispatcher,
+    aim: Aim,
+    /// Spill memory, by the reassembler's slot.
+    spill: Vec<Vec<u8>>,
+    /// What is open, and whom it is for.
+    open: BTreeMap<usize, Opened>,
+    /// The dispatcher's journal forgets nothing.
+    remembers: bool,
+}
+
+impl Driver {
+    pub(super) fn new(setting: &Setting) -> Self {
+        let Setting { reassembly, dispatch, aim, .. } = setting;
+        Self {
+            dispatcher: Dispatcher::new(dispatch.clone(), reassembly.slots),
+            spill: vec![Vec::new(); reassembly.slots as usize],
+            reassembler: Reassembler::new(reassembly.clone()).expect("bounds that fit"),
+            aim: *aim,
+            open: BTreeMap::new(),
+            remembers: dispatch.journal > 1000,
+        }
+    }
+
+    pub(super) fn aim_at(&mut self, aim: Aim) {
+        self.aim = aim;
+    }
+
+    /// A datagram.
+    pub(super) fn arrive(
+        &mut self,
+        now: u64,
+        from: Option<std::net::IpAddr>,
+        datagram: &[u8],
+        seats: &mut [Seat],
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let Ok(place) = self.reassembler.handle(Time(now), from, datagram) else { return Ok(()) };
+        self.give_up(now, ledger)?;
+        if place.opened && !self.open(now, &place, datagram, seats, ledger)? {
+            return Ok(());
+        }
+        let bytes = &datagram[place.payload.clone()];
+        match self.dispatcher.home(place.id) {
+            Some(Home::Ring { worker, offset }) => {
+                find(seats, worker)?.place(now, offset + u64::from(place.offset), bytes);
+            }
+            Some(Home::Spill) => {
+                self.spill[place.id.slot()][place.offset as usize..][..bytes.len()].copy_from_slice(bytes);
+            }
+            None => return Err(format!("{place:?} has no home")),
+        }
+        if place.complete {
+            self.dispatcher.complete(Time(now), place.id);
+            self.carry_out(now, seats, ledger)?;
+        }
+        Ok(())
+    }
+
+    /// False if the event is lost at once.
+    fn open(
+        &mut self,
+        now: u64,
+        place: &Place,
+        datagram: &[u8],
+        seats: &[Seat],
+        ledger: &mut Ledger,
+    ) -> Result<bool, String> {
+        let tick =
+            LbHeader::leads(datagram).then(|| LbHeader::decode(datagram).map(|(header, _)| header.tick));
+        let tick = tick.transpose().map_err(|why| why.to_string())?;
+        let Place { id, name, length, .. } = *place;
+        let opened = Opened { id, name, tick, length, target: self.aim.target(name) };
+        ledger.open(name)?;
+        match self.dispatcher.open(Time(now), EPOCH + now, opened) {
+            Ok(home) => {
+                if home == Home::Spill {
+                    self.prepare_spill(id, length);
+                }
+                self.open.insert(id.slot(), opened);
+                Ok(true)
+            }
+            Err(loss) => {
+                self.check_loss(&opened, Some(loss), seats)?;
+                ledger.end(name, Fate::Lost(Some(loss)))?;
+                self.release(id)?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn prepare_spill(&mut self, id: EventId, length: u32) {
+        let memory = &mut self.spill[id.slot()];
+        memory.clear();
+        memory.resize(length as usize, 0xee);
+    }
+
+    fn release(&mut self, id: EventId) -> Result<(), String> {
+        check(self.reassembler.release(id), || format!("{id:?} was not there to release"))
+    }
+
+    /// What the reassembler gives up.
+    pub(super) fn give_up(&mut self, now: u64, ledger: &mut Ledger) -> Result<(), String> {
+        while let Some(event) = self.reassembler.poll_given_up(Time(now)) {
+            self.dispatcher.gave_up(event.id);
+            self.open.remove(&event.id.slot());
+            ledger.end(event.name, Fate::Incomplete)?;
+        }
+        Ok(())
+    }
+
+    /// A worker ended.
+    pub(super) fn remove(
+        &mut self,
+        now: u64,
+        at: usize,
+        seats: &mut [Seat],
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        self.dispatcher.look(Time(now), seats[at].id, seats[at].words());
+        self.carry_out(now, seats, ledger)?;
+        self.dispatcher.remove(Time(now), seats[at].id);
+        self.carry_out(now, seats, ledger)?;
+        seats[at].leave(now);
+        Ok(())
+    }
+
+    /// What comes of a wire.
+    pub(super) fn pass(
+        &mut self,
+        now: u64,
+        at: usize,
+        seats: &mut [Seat],
+        senders: &[Sender],
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        if seats[at].gone {
+            return Ok(());
+        }
+        seats[at].pass(now)?;
+        let id = seats[at].id;
+        while seats[at].next_acknowledged(now, senders)? {
+            self.dispatcher.acknowledged(Time(now), id);
+            self.carry_out(now, seats, ledger)?;
+        }
+        if let Some(words) = seats[at].words_at(now) {
+            self.dispatcher.look(Time(now), id, words);
+            self.carry_out(now, seats, ledger)?;
+        }
+        if seats[at].ready_at.take_if(|at| *at <= now).is_some() {
+            self.dispatcher.ready(Time(now), id);
+            self.carry_out(now, seats, ledger)?;
+        }
+        Ok(())
+    }
+
+    /// The dispatcher's actions.
+    pub(super) fn carry_out(
+        &mut self,
+        now: u64,
+        seats: &mut [Seat],
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let (mut moved, mut actions) = (None, 0);
+        while let Some(action) = self.dispatcher.poll_action() {
+            actions += 1;
+            match action {
+                Action::Move { id, length, worker, offset } => {
+                    let stalls = self.dispatcher.workers().any(|its| its.id == worker && its.stalled);
+                    check(!stalls, || format!("{worker:?} stalls, and is given more"))?;
+                    let bytes = &self.spill[id.slot()][..length as usize];
+                    find(seats, worker)?.put(offset, bytes);
+                    moved = Some(id);
+                }
+                Action::Deliver { id, worker, descriptor } => {
+                    let its = self.open.remove(&id.slot()).ok_or("what is delivered is not open")?;
+                    let as_opened = descriptor.name == its.name && descriptor.tick == its.tick;
+                    check(as_opened && descriptor.length == its.length, || format!("{descriptor:?}"))?;
+                    ledger.end(its.name, Fate::Sent(worker))?;
+                    find(seats, worker)?.deliver(now, &descriptor, moved == Some(id))?;
+                    self.release(id)?;
+                }
+                Action::Rescue { id, length, worker, offset } => {
+                    self.prepare_spill(id, length);
+                    self.spill[id.slot()].copy_from_slice(find(seats, worker)?.bytes(offset, length));
+                }
+                Action::Drop { id } => {
+                    let its = self.open.remove(&id.slot()).ok_or("what is dropped is not open")?;
+                    let loss = self.loss_of(&its)?;
+                    self.check_loss(&its, loss, seats)?;
+                    ledger.end(its.name, Fate::Lost(loss))?;
+                    self.release(id)?;
+                }
+            }
+        }
+        // Each event is rescued, or moved and delivered.
+        let most = 2 * self.spill.len();
+        check(actions <= most, || format!("{actions} actions at once"))
+    }
+
+    fn loss_of(&self, its: &Opened) -> Result<Option<Loss>, String> {
+        let key = its.tick.unwrap_or(its.name.event);
+        let record = self.dispatcher.trace(key).find(|record| record.opened.id == its.id);
+        match record.map(|record| record.fate) {
+            Some(Known::Lost(loss)) => Ok(Some(loss)),
+            None if !self.remembers => Ok(None),
+            other => Err(format!("{its:?} is dropped, and known as {other:?}")),
+        }
+    }
+
+    /// Nothing is lost for lack of room while an idle worker may have it, nor as too large or without a worker while
+    /// there is one with a ring for it.
+    fn check_loss(&self, its: &Opened, loss: Option<Loss>, seats: &[Seat]) -> Result<(), String> {
+        let takes = |worker: &WorkerStats<'_>| match its.target {
+            Target::Anybody => true,
+            Target::DataId(id) => worker.filter.takes(id),
+            Target::Member(member) => worker.filter.member == Some(member),
+        };
+        let fits = |worker: &WorkerStats<'_>| {
+            u64::from(its.length) <= u64::from(worker.slots) * u64::from(worker.slot_bytes)
+        };
+        let idle = |worker: &WorkerStats<'_>| {
+            let ready = seats.iter().any(|seat| seat.id == worker.id && seat.ready_at.is_none());
+            worker.in_use == 0 && !worker.stalled && ready
+        };
+        let taker = self.dispatcher.workers().find(|worker| match loss {
+            None | Some(Loss::WorkerEnded) => false,
+            Some(Loss::NoWorker) => takes(worker),
+            Some(Loss::TooLarge) => takes(worker) && fits(worker),
+            Some(Loss::NoCredit | Loss::Displaced | Loss::Expired) => {
+                takes(worker) && fits(worker) && idle(worker)
+            }
+        });
+        check(taker.is_none(), || format!("{its:?} is lost by {loss:?}, and there is {taker:?}"))?;
+        let waited = matches!(loss, Some(Loss::NoCredit | Loss::Displaced | Loss::Expired));
+        let somebody = match its.target {
+            Target::DataId(_) => self.dispatcher.workers().any(|worker| takes(&worker)),
+            Target::Anybody | Target::Member(_) => self.dispatcher.workers().next().is_some(),
+        };
+        check(!waited || somebody, || format!("{its:?} is lost by {loss:?}, and nobody may have it"))
+    }
+
+    /// What must hold at any time.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let (counters, config) = (self.dispatcher.counters(), self.dispatcher.config());
+        let ends = counters.open + counters.sent + counters.incomplete + counters.lost_of_any_cause();
+        check(counters.opened == ends, || format!("opened is no sum: {counters:?}"))?;
+        let outstanding: u64 = self.dispatcher.workers().map(|worker| u64::from(worker.outstanding)).sum();
+        let told = counters.released + counters.held_by_ended + outstanding;
+        check(counters.sent == told, || format!("sent is no sum, {outstanding} are out: {counters:?}"))?;
+        check(counters.delivered <= counters.sent, || format!("{counters:?}"))?;
+        let waiting = self.dispatcher.waiting();
+        let most = if config.pressure == Pressure::DropNewest { 0 } else { config.most_waiting };
+        check(waiting <= most as usize, || format!("{waiting} events wait"))?;
+        check(self.open.len() as u64 == counters.open, || format!("open is not {}", self.open.len()))?;
+        let fill = self.dispatcher.fill();
+        check((0.0..=1.0).contains(&fill), || format!("the fill level is {fill}"))
+    }
+}
+
+fn find(seats: &mut [Seat], id: WorkerId) -> Result<&mut Seat, String> {
+    seats.iter_mut().find(|seat| seat.id == id && !seat.gone).ok_or_else(|| format!("{id:?} is gone"))
+}
+
+impl Aim {
+    fn target(self, name: Name) -> Target {
+        match self {
+            Self::Anybody => Target::Anybody,
+            Self::DataId => Target::DataId(name.data_id),
+            Self::Member { of } => Target::Member((name.event % u64::from(of)) as u16),
+            Self::Mixed { of } => match name.event % 3 {
+                0 => Target::Anybody,
+                1 => Target::DataId(name.data_id),
+                _ => Target::Member((name.event / 3 % u64::from(of)) as u16),
+            },
+            Self::At(target) => target,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! One subscription: the bridge's memory for it, the wire, and the worker.
+
+use std::{collections::VecDeque, ops::Range};
+
+use ejfat::{
+    bridge::WorkerId,
+    reassembly::Name,
+    ring::{Descriptor, Placing},
+};
+use simnet::Random;
+
+use super::{
+    super::{events::check, sender::Sender},
+    ledger,
+    person::{End, Person},
+    wire::{Wire, Write},
+    worker::Worker,
+};
+
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) id: WorkerId,
+    pub(super) worker: Worker,
+    pub(super) wire: Wire,
+    /// The bridge's twin of the ring.
+    twin: Vec<u8>,
+    /// Credit words in the bridge's memory.
+    words: Vec<u32>,
+    /// When the bridge looks at them.
+    look_at: Option<u64>,
+    /// When it has its answer.
+    pub(super) ready_at: Option<u64>,
+    /// Told, and not known to have arrived; where it lies in the twin, if it was written from there.
+    unacknowledged: VecDeque<(Name, Option<Range<usize>>)>,
+    /// Of those, events in shared memory: they have arrived when they are told.
+    arrived: u32,
+    /// That is still to come.
+    pub(super) end: End,
+    /// When the bridge notices that it ended.
+    pub(super) found_at: Option<u64>,
+    /// The dispatcher does not know it any more.
+    pub(super) gone: bool,
+    random: Random,
+}
+
+impl Seat {
+    pub(super) fn new(id: WorkerId, person: Person, now: u64, seed: u64) -> Self {
+        let stream = 100 + 4 * u64::from(id.number());
+        let (wire, random) = (Random::new(seed, stream), Random::new(seed, stream + 1));
+        let twin = if person.placing == Placing::Shared { 0 } else { person.geometry.ring_bytes() };
+        Self {
+            id,
+            wire: Wire::new(person.delays.clone(), wire),
+            twin: vec![0; twin],
+            words: vec![0; person.geometry.slots() as usize],
+            look_at: None,
+            ready_at: Some(now + person.ready),
+            unacknowledged: VecDeque::new(),
+            arrived: 0,
+            end: person.end,
+            found_at: None,
+            gone: false,
+            worker: Worker::new(id, person, now, Random::new(seed, stream + 2)),
+            random,
+        }
+    }
+
+    pub(super) fn placing(&self) -> Placing {
+        self.worker.person().placing
+    }
+
+    /// Where the bridge reassembles, or puts what waited.
+    fn memory(&mut self) -> &mut [u8] {
+        match self.placing() {
+            Placing::Store | Placing::Cut => &mut self.twin,
+            Placing::Shared => &mut self.worker.ring,
+        }
+    }
+
+    /// A segment of an event that has its home here.
+    pub(super) fn place(&mut self, now: u64, offset: u64, bytes: &[u8]) {
+        if self.placing() == Placing::Cut {
+            self.wire.write(now, Write::Segment { offset, bytes: bytes.to_vec() });
+        } else {
+            self.put(offset, bytes);
+        }
+    }
+
+    pub(super) fn put(&mut self, offset: u64, bytes: &[u8]) {
+        self.memory()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    pub(super) fn bytes(&mut self, offset: u64, length: u32) -> &[u8] {
+        &self.memory()[offset as usize..][..length as usize]
+    }
+
+    /// The event is in its ring, or is to be written there.
+    pub(super) fn deliver(&mut self, now: u64, its: &Descriptor, moved: bool) -> Result<(), String> {
+        let (sequence, block) = (its.sequence, its.encode());
+        let range = its.offset as usize..its.offset as usize + its.length as usize;
+        let (range, arrives) = match self.placing() {
+            Placing::Shared => (None, true),
+            Placing::Cut if !moved => (None, false),
+            Placing::Store | Placing::Cut => (Some(range), false),
+        };
+        self.unacknowledged.push_back((its.name, range.clone()));
+        if arrives {
+            self.arrived += 1;
+            let late = self.random.below(1 + self.worker.person().pace);
+            return self.told(now + late, sequence, &block);
+        }
+        if let Some(range) = range {
+            self.wire.write(now, Write::Twin(range));
+        }
+        self.wire.write(now, Write::Descriptor { sequence, block });
+        Ok(())
+    }
+
+    fn told(&mut self, at: u64, sequence: u32, block: &[u8]) -> Result<(), String> {
+        let entry = self.worker.person().geometry.descriptor_at(sequence);
+        self.worker.descriptors[entry..][..block.len()].copy_from_slice(block);
+        self.worker.tell(at, sequence)
+    }
+
+    /// What arrives at either end.
+    pub(super) fn pass(&mut self, now: u64) -> Result<(), String> {
+        while let Some(write) = self.wire.written(now) {
+            match write {
+                Write::Segment { offset, bytes } => {
+                    self.worker.ring[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+                }
+                Write::Twin(range) => {
+                    self.worker.ring[range.clone()].copy_from_slice(&self.twin[range]);
+                }
+                Write::Descriptor { sequence, block } => {
+                    self.told(now, sequence, &block)?;
+                    self.wire.acknowledge(now);
+                }
+            }
+        }
+        while let Some((slot, value)) = self.wire.credited(now) {
+            self.words[slot as usize] = value;
+            self.look_at = self.look_at.or(Some(now + self.random.below(2_000)));
+        }
+        Ok(())
+    }
+
+    /// Whether another event is known to have arrived.
+    pub(super) fn next_acknowledged(&mut self, now: u64, senders: &[Sender]) -> Result<bool, String> {
+        if self.arrived == 0 && !self.wire.acknowledged(now) {
+            return Ok(false);
+        }
+        self.arrived = self.arrived.saturating_sub(1);
+        let (name, range) = self.unacknowledged.pop_front().ok_or("more is acknowledged than was told")?;
+        // Until now it may have to be sent again.
+        if let Some(range) = range {
+            let same = self.twin[range] == *ledger::sent(senders, name)?;
+            check(same, || format!("{name:?} changed in the twin before it was acknowledged"))?;
+        }
+        Ok(true)
+    }
+
+    /// The credit words, if it is time to look at them.
+    pub(super) fn words_at(&mut self, now: u64) -> Option<&[u32]> {
+        self.look_at.take_if(|at| *at <= now)?;
+        Some(&self.words)
+    }
+
+    pub(super) fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// The bridge has nothing to do with it any more.
+    pub(super) fn leave(&mut self, now: u64) {
+        self.gone = true;
+        self.wire.break_at(now);
+        (self.look_at, self.ready_at, self.found_at, self.arrived) = (None, None, None, 0);
+        self.end = End::Never;
+    }
+
+    pub(super) fn next_event(&self) -> Option<u64> {
+        let arrived = (self.arrived > 0).then_some(0);
+        let times = [arrived, self.wire.next_arrival(), self.worker.next_act(), self.end.at(), self.found_at];
+        times.into_iter().flatten().chain(self.look_at).chain(self.ready_at).min()
+    }
+}
