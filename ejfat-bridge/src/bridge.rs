@@ -63,6 +63,8 @@ pub struct Bridge {
     instance: u64,
     /// A subscription that was answered, whose stream has not begun.
     accepted: Option<(WorkerId, Geometry)>,
+    /// Workers of this machine that were told of an event just now, once for each.
+    told: Vec<WorkerId>,
     /// An event that was copied to a twin just now.
     moved: Option<EventId>,
     closing: Vec<(StreamId, String)>,
@@ -135,6 +137,7 @@ impl Bridge {
             local_memory: config.local_memory,
             instance,
             accepted: None,
+            told: Vec::new(),
             moved: None,
             closing: Vec::new(),
             fill: config.fill.map(|(sink, interval)| (sink, interval, now)),
@@ -298,37 +301,44 @@ impl Bridge {
 
     /// Carries out what the dispatcher says.
     fn act(&mut self, now: Time) {
-        while let Some(action) = self.dispatcher.poll_action() {
-            match action {
-                Action::Move { id, length, worker, offset } => {
-                    if let Some((_, ring)) = self.rings.get(worker.at()).and_then(Option::as_ref) {
-                        ring.memory
-                            .write(offset as usize, self.intake.arena.bytes(id.slot(), length as usize));
-                    }
-                    self.moved = Some(id);
-                }
-                Action::Deliver { id, worker, descriptor } => {
-                    let is_in_twin = self.moved.take() == Some(id);
-                    self.release(id);
-                    let Some(ring) = self.ring(worker) else { continue };
-                    match &mut ring.way {
-                        Way::Remote(remote) => {
-                            let is_in_twin = is_in_twin || !remote.is_cut();
-                            remote.deliver(descriptor, is_in_twin);
-                        }
-                        Way::Shared(shared) => {
-                            shared.deliver(&descriptor);
-                            self.dispatcher.acknowledged(now, worker);
-                        }
-                    }
-                }
-                Action::Rescue { id, length, worker, offset } => {
-                    if let Some((_, ring)) = self.rings.get(worker.at()).and_then(Option::as_ref) {
-                        ring.memory.read(offset as usize, self.intake.arena.bytes_mut(id, length as usize));
-                    }
-                }
-                Action::Drop { id } => self.release(id),
+        loop {
+            while let Some(action) = self.dispatcher.poll_action() {
+                self.carry_out(action);
             }
+            let Some(worker) = self.told.pop() else { return };
+            self.dispatcher.acknowledged(now, worker);
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Move { id, length, worker, offset } => {
+                if let Some((_, ring)) = self.rings.get(worker.at()).and_then(Option::as_ref) {
+                    ring.memory.write(offset as usize, self.intake.arena.bytes(id.slot(), length as usize));
+                }
+                self.moved = Some(id);
+            }
+            Action::Deliver { id, worker, descriptor } => {
+                let is_in_twin = self.moved.take() == Some(id);
+                self.release(id);
+                let Some(ring) = self.ring(worker) else { return };
+                match &mut ring.way {
+                    Way::Remote(remote) => {
+                        let is_in_twin = is_in_twin || !remote.is_cut();
+                        remote.deliver(descriptor, is_in_twin);
+                    }
+                    Way::Shared(shared) => {
+                        shared.deliver(&descriptor);
+                        self.told.push(worker);
+                    }
+                }
+            }
+            Action::Rescue { id, length, worker, offset } => {
+                if let Some((_, ring)) = self.rings.get(worker.at()).and_then(Option::as_ref) {
+                    ring.memory.read(offset as usize, self.intake.arena.bytes_mut(id, length as usize));
+                }
+            }
+            Action::Drop { id } => self.release(id),
         }
     }
 
@@ -356,17 +366,26 @@ impl Bridge {
             let Some((worker, ring)) = &mut self.rings[at] else { continue };
             let worker = *worker;
             let Some(words) = ring.credits.look(of_all) else { continue };
-            let looked = self.dispatcher.look(self.intake.now(), worker, words);
-            something |= looked.credits > 0;
+            let now = self.intake.now();
+            if self.dispatcher.look(now, worker, words).credits > 0 {
+                something = true;
+                self.act(now);
+            }
         }
         if something {
-            self.act(self.intake.now());
             self.pump();
         }
         something
     }
 
     fn remove(&mut self, worker: WorkerId, now: Time) {
+        // What it gave back before it went, it did not take along.
+        if let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut)
+            && let Some(words) = ring.credits.look(true)
+        {
+            self.dispatcher.look(now, worker, words);
+            self.act(now);
+        }
         self.dispatcher.remove(now, worker);
         // While its memory is there.
         self.act(now);
@@ -533,10 +552,6 @@ impl Resident for Bridge {
 
     fn subscribe(&mut self, asking: &Asking<'_>, call: &mut Call<'_>) -> Result<(), Failure> {
         let time = self.intake.now();
-        if let Some((worker, _)) = self.accepted.take() {
-            // Its session ended before it began.
-            self.remove(worker, time);
-        }
         let taken = judge(asking, call)?.and_then(|subscription| {
             let worker = self.dispatcher.subscribe(time, &subscription, self.placing);
             worker.map(|worker| (worker, subscription)).ok_or(Refusal::Full)
@@ -615,6 +630,10 @@ impl Resident for Bridge {
         self.given_up(self.intake.time(now));
         something |= self.credit(false);
         self.pump();
+        if let Some((worker, _)) = self.accepted.take() {
+            // Its session ended before it began.
+            self.remove(worker, self.intake.time(now));
+        }
         if something {
             self.active = now;
         }

@@ -101,3 +101,45 @@ impl Buffers {
         self.taken.drain(..used);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receive(buffers: &mut Buffers, count: usize) -> Vec<u32> {
+        let used = buffers
+            .take(|slices| {
+                slices.iter_mut().take(count).for_each(|slice| slice[0] = 7);
+                Ok::<_, ()>(count)
+            })
+            .unwrap();
+        (0..used).map(|at| buffers.received(at)).collect()
+    }
+
+    #[test]
+    fn a_buffer_is_received_into_again_when_nobody_reads_it() {
+        let mut buffers = Buffers::new(Ports::BATCH).unwrap();
+        let used = receive(&mut buffers, 2);
+        assert_eq!((used.len(), buffers.bytes(used[0])[0]), (2, 7));
+        buffers.hold(used[0]);
+        buffers.done(2);
+        assert_eq!(buffers.free(), Ports::BATCH - 1);
+        let others = receive(&mut buffers, Ports::BATCH - 1);
+        assert!(!others.contains(&used[0]));
+        assert_eq!(buffers.free(), Ports::BATCH - 1, "those lent are not given back yet");
+        buffers.done(Ports::BATCH - 1);
+        buffers.release(used[0]);
+        assert_eq!(buffers.free(), Ports::BATCH);
+    }
+
+    #[test]
+    fn with_none_free_nothing_is_lent() {
+        let mut buffers = Buffers::new(Ports::BATCH).unwrap();
+        let used = receive(&mut buffers, Ports::BATCH);
+        used.iter().for_each(|&buffer| buffers.hold(buffer));
+        buffers.done(Ports::BATCH);
+        assert_eq!(buffers.free(), 0);
+        let lent = buffers.take(|slices| Ok::<_, ()>(slices.len()));
+        assert_eq!(lent, Ok(0));
+    }
+}

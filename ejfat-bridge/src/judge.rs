@@ -52,3 +52,35 @@ fn overlap(params: &[RegionRequest]) -> bool {
     ranges.iter().any(|(_, end)| end.is_none())
         || ranges.windows(2).any(|pair| pair[0].1.is_some_and(|end| end > pair[1].0))
 }
+
+#[cfg(test)]
+mod tests {
+    use mrsp::{RegionFlags, RemoteRegion, region::NaaAddress};
+
+    use super::*;
+
+    fn params(regions: &[(u64, u32)]) -> Vec<RegionRequest> {
+        let region = |&(addr, size): &(u64, u32)| RegionRequest {
+            flags: RegionFlags::OUTPUT,
+            naa_addr: NaaAddress::default(),
+            host: RemoteRegion { addr, rkey: 1, size },
+        };
+        regions.iter().map(region).collect()
+    }
+
+    #[test]
+    fn regions_of_a_subscription_are_apart() {
+        assert!(!overlap(&params(&[(0x3000, 0x1000), (0x1000, 0x1000), (0x2000, 0x1000)])));
+        assert!(overlap(&params(&[(0x1000, 0x1001), (0x2000, 0x1000)])));
+        assert!(overlap(&params(&[(0x1000, 64), (0x1000, 64)])));
+        assert!(overlap(&params(&[(u64::MAX - 63, 64)])));
+    }
+
+    #[test]
+    fn regions_are_as_long_as_the_geometry_says() {
+        let geometry = Geometry::new(5, 128).unwrap();
+        assert!(fit(geometry, [64 + 5 * 4, 8 * 64, 5 * 128]));
+        assert!(!fit(geometry, [64 + 5 * 4, 5 * 64, 5 * 128]));
+        assert!(!fit(geometry, [64 + 5 * 4, 8 * 64, 5 * 128 + 1]));
+    }
+}
