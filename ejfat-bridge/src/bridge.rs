@@ -1,8 +1,12 @@
-//! The bridge in a server's loop.
+//! Puts events into rings, as the dispatcher says.
+
+mod function;
+mod locals;
+mod report;
+mod resident;
 
 use std::{
     net::SocketAddr,
-    os::fd::BorrowedFd,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,29 +15,24 @@ use ejfat::{
     Time,
     bridge::{Action, Dispatcher, Home, WorkerId},
     reassembly::EventId,
-    ring::{Answer, Geometry, Placing, Refusal, Subscription},
+    ring::{Geometry, Placing},
 };
 use ejfat_udp::Ports;
-use mrsp::{
-    builtin,
-    catalogue::{Direction, Kind, Parameter},
-};
 use naa_server::{
-    call::{Call, Failure},
     function::{Function, FunctionInfo},
-    resident::{Asking, Resident, Stream, StreamId},
+    resident::StreamId,
 };
 
 use crate::{
-    BridgeConfig, Error, FillSink, Handle, Level, Snapshot, WorkerReport,
+    BridgeConfig, Error, FillSink, Handle,
     bells::Bells,
     handle::Desk,
     intake::{self, Intake},
-    judge::judge,
-    local::{self, Applicant, Listener, Shared},
-    remote::{Done, Remote},
-    ring::{Credits, Ring, Way},
+    local::Listener,
+    ring::{Ring, Way},
 };
+use function::{Subscribe, info};
+use report::level;
 
 /// Batches of one port before the others, and the device, have their turn.
 const TURNS: usize = 4;
@@ -78,43 +77,6 @@ pub struct Bridge {
     active: Instant,
     next_tick: Instant,
     next_told: Instant,
-}
-
-/// The function by which workers subscribe, for the server's registry.
-#[derive(Debug)]
-struct Subscribe(FunctionInfo);
-
-impl Function for Subscribe {
-    fn info(&self) -> &FunctionInfo {
-        &self.0
-    }
-
-    fn subscribes(&self) -> bool {
-        true
-    }
-
-    fn run(&self, _: &mut Call<'_>) -> Result<(), Failure> {
-        Err(Failure::Internal("the server has no bridge".into()))
-    }
-}
-
-fn info() -> FunctionInfo {
-    let parameter = |direction, kind, name: &str, description: &str| Parameter {
-        direction,
-        kind,
-        name: name.into(),
-        description: description.into(),
-    };
-    let parameters = vec![
-        parameter(Direction::Input, Kind::Arguments, "subscription", "64 bytes: the ring's geometry"),
-        parameter(Direction::Input, Kind::U32, "credits", "16 words, then one for each slot"),
-        parameter(Direction::Output, Kind::Status, "answer", "64 bytes"),
-        parameter(Direction::Output, Kind::Bytes, "descriptors", "64 bytes for each slot"),
-        parameter(Direction::Output, Kind::Bytes, "ring", "the slots"),
-    ];
-    let (code, description) = (builtin::SUBSCRIBE, "events into a ring, as long as the session lasts");
-    let name = builtin::name(code).unwrap_or("subscribe").into();
-    FunctionInfo { code, name, description: description.into(), pooled: false, parameters }
 }
 
 impl Bridge {
@@ -396,66 +358,6 @@ impl Bridge {
         }
     }
 
-    fn take_applicants(&mut self, now: Instant) {
-        let Self { listener, bells, .. } = self;
-        let mut applicants = Vec::new();
-        while let Some(applicant) = listener.as_mut().and_then(|listener| listener.next(now, bells)) {
-            applicants.push(applicant);
-        }
-        for Applicant { socket, subscription } in applicants {
-            if let Err(refusal) = self.take(socket, &subscription) {
-                self.refused += 1;
-                tracing::warn!(name = %subscription.name, "refused a worker of this machine: {refusal}");
-            }
-        }
-    }
-
-    fn take(&mut self, socket: std::os::fd::OwnedFd, subscription: &Subscription) -> Result<(), Refusal> {
-        let time = self.intake.now();
-        let geometry = subscription.geometry;
-        if geometry.shared_bytes() as u64 > self.local_memory {
-            local::refuse(&socket, Refusal::Memory);
-            return Err(Refusal::Memory);
-        }
-        let Some(worker) = self.dispatcher.subscribe(time, subscription, Placing::Shared) else {
-            local::refuse(&socket, Refusal::Full);
-            return Err(Refusal::Full);
-        };
-        let answer = Answer { worker: worker.number(), placing: Placing::Shared, instance: self.instance };
-        let made = Shared::new(socket, geometry).and_then(|(shared, memory, credits, files)| {
-            shared.answer(answer, &files)?;
-            let credits = Credits::new(&credits, geometry);
-            Ok(Ring { memory, credits, way: Way::Shared(shared) })
-        });
-        match made {
-            Ok(ring) => {
-                self.local_memory -= geometry.shared_bytes() as u64;
-                self.insert(worker, ring);
-                tracing::info!(worker = worker.number(), name = %subscription.name, "a worker of this machine");
-                self.dispatcher.ready(time, worker);
-                self.act(time);
-                Ok(())
-            }
-            Err(error) => {
-                tracing::warn!("cannot give a worker its ring: {error}");
-                self.remove(worker, time);
-                Err(Refusal::Failed)
-            }
-        }
-    }
-
-    fn find_gone(&mut self) {
-        let gone = |(id, ring): &(WorkerId, Ring)| match &ring.way {
-            Way::Shared(shared) => shared.is_over().then_some(*id),
-            Way::Remote(_) => None,
-        };
-        let gone: Vec<_> = self.rings.iter().flatten().filter_map(gone).collect();
-        for worker in gone {
-            tracing::info!(worker = worker.number(), "a worker of this machine is gone");
-            self.remove(worker, self.intake.now());
-        }
-    }
-
     /// What is due now and then.
     fn tick(&mut self, now: Instant) {
         self.next_tick = now + TICK;
@@ -482,40 +384,6 @@ impl Bridge {
         }
     }
 
-    fn tell(&mut self, now: Time) {
-        let peer = |worker: WorkerId| match &self.rings.get(worker.at())?.as_ref()?.1.way {
-            Way::Remote(remote) => Some(remote.stream().peer),
-            Way::Shared(_) => None,
-        };
-        let workers = self.dispatcher.workers().map(|its| WorkerReport {
-            level: level(&its),
-            placing: its.placing.name(),
-            peer: peer(its.id),
-            slots: its.slots,
-            slot_bytes: its.slot_bytes,
-            in_use: its.in_use,
-            outstanding: its.outstanding,
-            sent: its.sent,
-            bytes: its.bytes,
-            released: its.released,
-            wrong_credits: its.wrong_credits,
-            seconds: Duration::from_nanos(now.0.saturating_sub(its.since.0)).as_secs_f64(),
-        });
-        let snapshot = Snapshot {
-            workers: workers.collect(),
-            reassembly: self.intake.reassembler.counters().clone(),
-            events: self.dispatcher.counters().clone(),
-            waiting: self.dispatcher.waiting(),
-            memory: self.intake.reassembler.touched_memory(),
-            kernel_drops: self.intake.ports.kernel_drops().unwrap_or(0),
-            fill: self.dispatcher.fill(),
-            refused: self.refused,
-            failed: self.failed.clone(),
-            now,
-        };
-        self.desk.put(snapshot);
-    }
-
     /// Events are on their way, or out.
     fn next_look(&self, now: Instant) -> Instant {
         if self.dispatcher.with_events_out().next().is_none() {
@@ -532,147 +400,5 @@ impl Bridge {
             Way::Shared(_) => true,
         };
         self.dispatcher.waiting() == 0 && self.rings.iter().flatten().all(quiet)
-    }
-}
-
-fn level(its: &ejfat::bridge::WorkerStats<'_>) -> Level {
-    Level {
-        worker: its.id.number(),
-        name: its.name.to_owned(),
-        member: its.filter.member,
-        fill: its.fill,
-        stalled: its.stalled,
-    }
-}
-
-impl Resident for Bridge {
-    fn info(&self) -> &FunctionInfo {
-        &self.info
-    }
-
-    fn subscribe(&mut self, asking: &Asking<'_>, call: &mut Call<'_>) -> Result<(), Failure> {
-        let time = self.intake.now();
-        let taken = judge(asking, call)?.and_then(|subscription| {
-            let worker = self.dispatcher.subscribe(time, &subscription, self.placing);
-            worker.map(|worker| (worker, subscription)).ok_or(Refusal::Full)
-        });
-        let answer = taken.as_ref().map_err(|refusal| *refusal).map(|(worker, _)| Answer {
-            worker: worker.number(),
-            placing: self.placing,
-            instance: self.instance,
-        });
-        let block = Answer::encode(&answer);
-        if let Some(place) = call.parts().take_output(0) {
-            place[..block.len()].copy_from_slice(&block);
-        }
-        match taken {
-            Ok((worker, subscription)) => {
-                tracing::info!(peer = %asking.peer, worker = worker.number(), name = %subscription.name, "a worker");
-                call.set_produced(0, block.len());
-                call.set_produced(1, 0);
-                call.set_produced(2, 0);
-                self.accepted = Some((worker, subscription.geometry));
-                Ok(())
-            }
-            Err(refusal) => {
-                self.refused += 1;
-                call.set_status(block.len() as u32);
-                Err(Failure::Arguments(refusal.to_string().into()))
-            }
-        }
-    }
-
-    fn begin(&mut self, stream: Stream, now: Instant) {
-        let Some((worker, geometry)) = self.accepted.take() else { return };
-        let (id, time) = (stream.id, self.intake.time(now));
-        match Remote::new(stream, geometry, self.placing, &self.intake.buffers) {
-            Ok(Some(remote)) => {
-                let (memory, credits) = (remote.ring().memory.clone(), &remote.credits().memory);
-                let credits = Credits::new(credits, geometry);
-                self.insert(worker, Ring { memory, credits, way: Way::Remote(remote) });
-                self.dispatcher.ready(time, worker);
-                self.act(time);
-                self.pump();
-            }
-            Ok(None) => self.closing.push((id, "it has other parameters than a subscription".into())),
-            Err(error) => self.closing.push((id, format!("this machine: {error}"))),
-        }
-        if self.rings.get(worker.at()).is_none_or(Option::is_none) {
-            self.remove(worker, time);
-        }
-    }
-
-    fn completed(&mut self, stream: StreamId, now: Instant) {
-        let time = self.intake.time(now);
-        let Some(worker) = self.worker(stream) else { return };
-        let Some(ring) = self.ring(worker) else { return };
-        let Way::Remote(remote) = &mut ring.way else { return };
-        match remote.completed() {
-            Some(Done::Event) => {
-                self.dispatcher.acknowledged(time, worker);
-                self.act(time);
-            }
-            Some(Done::Piece { buffer: Some(buffer) }) => self.intake.buffers.release(buffer),
-            Some(Done::Piece { buffer: None }) | None => {}
-        }
-    }
-
-    fn ended(&mut self, stream: StreamId, now: Instant) {
-        if let Some(worker) = self.worker(stream) {
-            tracing::info!(worker = worker.number(), "a worker is gone");
-            self.remove(worker, self.intake.time(now));
-            self.pump();
-        }
-    }
-
-    fn turn(&mut self, now: Instant) -> bool {
-        let mut something = !self.finishing && self.receive();
-        self.given_up(self.intake.time(now));
-        something |= self.credit(false);
-        self.pump();
-        if let Some((worker, _)) = self.accepted.take() {
-            // Its session ended before it began.
-            self.remove(worker, self.intake.time(now));
-        }
-        if something {
-            self.active = now;
-        }
-        if now >= self.next_tick {
-            self.tick(now);
-        }
-        let dispatcher = &self.dispatcher;
-        self.desk.answer(|tick| dispatcher.trace(tick));
-        something
-    }
-
-    fn finish(&mut self) -> bool {
-        if !std::mem::replace(&mut self.finishing, true) {
-            self.bells.silence(&self.intake.ports);
-        }
-        self.is_quiet()
-    }
-
-    fn poll_closing(&mut self) -> Option<(StreamId, String)> {
-        self.closing.pop()
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        let now = Instant::now();
-        let timeout = self
-            .intake
-            .reassembler
-            .next_timeout()
-            .map(|due| now + Duration::from_nanos(due.0.saturating_sub(self.intake.time(now).0)));
-        Some(timeout.into_iter().fold(self.next_look(now).min(self.next_tick), Instant::min))
-    }
-
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.bells.all()
-    }
-
-    fn woken(&mut self) {
-        if self.bells.of_workers() {
-            self.next_tick = Instant::now();
-        }
     }
 }

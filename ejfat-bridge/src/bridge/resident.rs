@@ -1,0 +1,152 @@
+//! The bridge in a server's loop.
+
+use std::{
+    os::fd::BorrowedFd,
+    time::{Duration, Instant},
+};
+
+use ejfat::ring::{Answer, Refusal};
+use naa_server::{
+    call::{Call, Failure},
+    function::FunctionInfo,
+    resident::{Asking, Resident, Stream, StreamId},
+};
+
+use super::Bridge;
+use crate::{
+    judge::judge,
+    remote::{Done, Remote},
+    ring::{Credits, Ring, Way},
+};
+
+impl Resident for Bridge {
+    fn info(&self) -> &FunctionInfo {
+        &self.info
+    }
+
+    fn subscribe(&mut self, asking: &Asking<'_>, call: &mut Call<'_>) -> Result<(), Failure> {
+        let time = self.intake.now();
+        let taken = judge(asking, call)?.and_then(|subscription| {
+            let worker = self.dispatcher.subscribe(time, &subscription, self.placing);
+            worker.map(|worker| (worker, subscription)).ok_or(Refusal::Full)
+        });
+        let answer = taken.as_ref().map_err(|refusal| *refusal).map(|(worker, _)| Answer {
+            worker: worker.number(),
+            placing: self.placing,
+            instance: self.instance,
+        });
+        let block = Answer::encode(&answer);
+        if let Some(place) = call.parts().take_output(0) {
+            place[..block.len()].copy_from_slice(&block);
+        }
+        match taken {
+            Ok((worker, subscription)) => {
+                tracing::info!(peer = %asking.peer, worker = worker.number(), name = %subscription.name, "a worker");
+                call.set_produced(0, block.len());
+                call.set_produced(1, 0);
+                call.set_produced(2, 0);
+                self.accepted = Some((worker, subscription.geometry));
+                Ok(())
+            }
+            Err(refusal) => {
+                self.refused += 1;
+                call.set_status(block.len() as u32);
+                Err(Failure::Arguments(refusal.to_string().into()))
+            }
+        }
+    }
+
+    fn begin(&mut self, stream: Stream, now: Instant) {
+        let Some((worker, geometry)) = self.accepted.take() else { return };
+        let (id, time) = (stream.id, self.intake.time(now));
+        match Remote::new(stream, geometry, self.placing, &self.intake.buffers) {
+            Ok(Some(remote)) => {
+                let (memory, credits) = (remote.ring().memory.clone(), &remote.credits().memory);
+                let credits = Credits::new(credits, geometry);
+                self.insert(worker, Ring { memory, credits, way: Way::Remote(remote) });
+                self.dispatcher.ready(time, worker);
+                self.act(time);
+                self.pump();
+            }
+            Ok(None) => self.closing.push((id, "it has other parameters than a subscription".into())),
+            Err(error) => self.closing.push((id, format!("this machine: {error}"))),
+        }
+        if self.rings.get(worker.at()).is_none_or(Option::is_none) {
+            self.remove(worker, time);
+        }
+    }
+
+    fn completed(&mut self, stream: StreamId, now: Instant) {
+        let time = self.intake.time(now);
+        let Some(worker) = self.worker(stream) else { return };
+        let Some(ring) = self.ring(worker) else { return };
+        let Way::Remote(remote) = &mut ring.way else { return };
+        match remote.completed() {
+            Some(Done::Event) => {
+                self.dispatcher.acknowledged(time, worker);
+                self.act(time);
+            }
+            Some(Done::Piece { buffer: Some(buffer) }) => self.intake.buffers.release(buffer),
+            Some(Done::Piece { buffer: None }) | None => {}
+        }
+    }
+
+    fn ended(&mut self, stream: StreamId, now: Instant) {
+        if let Some(worker) = self.worker(stream) {
+            tracing::info!(worker = worker.number(), "a worker is gone");
+            self.remove(worker, self.intake.time(now));
+            self.pump();
+        }
+    }
+
+    fn turn(&mut self, now: Instant) -> bool {
+        let mut something = !self.finishing && self.receive();
+        self.given_up(self.intake.time(now));
+        something |= self.credit(false);
+        self.pump();
+        if let Some((worker, _)) = self.accepted.take() {
+            // Its session ended before it began.
+            self.remove(worker, self.intake.time(now));
+        }
+        if something {
+            self.active = now;
+        }
+        if now >= self.next_tick {
+            self.tick(now);
+        }
+        let dispatcher = &self.dispatcher;
+        self.desk.answer(|tick| dispatcher.trace(tick));
+        something
+    }
+
+    fn finish(&mut self) -> bool {
+        if !std::mem::replace(&mut self.finishing, true) {
+            self.bells.silence(&self.intake.ports);
+        }
+        self.is_quiet()
+    }
+
+    fn poll_closing(&mut self) -> Option<(StreamId, String)> {
+        self.closing.pop()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let timeout = self
+            .intake
+            .reassembler
+            .next_timeout()
+            .map(|due| now + Duration::from_nanos(due.0.saturating_sub(self.intake.time(now).0)));
+        Some(timeout.into_iter().fold(self.next_look(now).min(self.next_tick), Instant::min))
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.bells.all()
+    }
+
+    fn woken(&mut self) {
+        if self.bells.of_workers() {
+            self.next_tick = Instant::now();
+        }
+    }
+}
