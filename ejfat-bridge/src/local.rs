@@ -116,6 +116,8 @@ pub(crate) struct Listener {
     socket: OwnedFd,
     path: PathBuf,
     pending: Vec<Pending>,
+    /// Subscriptions that are none.
+    pub(crate) refused: u64,
 }
 
 /// A worker that asks to be taken.
@@ -146,7 +148,7 @@ impl Listener {
             Ok(socket)
         };
         let socket = listen_there().map_err(Error::io(format!("listen at {}", path.display())))?;
-        Ok(Self { socket, path: path.to_owned(), pending: Vec::new() })
+        Ok(Self { socket, path: path.to_owned(), pending: Vec::new(), refused: 0 })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -180,13 +182,20 @@ impl Listener {
             let block = bytes.first_chunk::<BLOCK>().filter(|_| length == BLOCK);
             match block.map(Subscription::decode) {
                 Some(Ok(subscription)) => return Some(Applicant { socket, subscription }),
-                Some(Err(malformed)) => refuse(&socket, malformed.into()),
+                Some(Err(malformed)) => self.refuse(&socket, malformed.into()),
                 // It went away again.
                 None if length == 0 => {}
-                None => refuse(&socket, Refusal::Malformed),
+                None => self.refuse(&socket, Refusal::Malformed),
             }
         }
         None
+    }
+}
+
+impl Listener {
+    fn refuse(&mut self, socket: &OwnedFd, refusal: Refusal) {
+        self.refused += 1;
+        refuse(socket, refusal);
     }
 }
 

@@ -35,7 +35,7 @@ impl Bridge {
             memory: self.intake.reassembler.touched_memory(),
             kernel_drops: self.intake.ports.kernel_drops().unwrap_or(0),
             fill: self.dispatcher.fill(),
-            refused: self.refused,
+            refused: self.refused + self.listener.as_ref().map_or(0, |listener| listener.refused),
             failed: self.failed.clone(),
             now,
         };
