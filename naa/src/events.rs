@@ -34,6 +34,7 @@ use crate::{
   naa events 10.9.0.2 --sums                                a line for each event: its SHA-256 and name
   naa events unix:/run/naa.sock --out events --name disk1   of this machine; an event is a file: events/DATA_ID-EVENT
   naa events 10.9.0.2 --data-ids 0-7 --exec './analyse'     the event is its input; EJFAT_EVENT, EJFAT_DATA_ID name it
+  naa events 10.9.0.2 --list                                and: naa bridge trace TICK --server 10.9.0.2
   naa events 10.9.0.2 --slots 16 --slot-bytes 8M -n 100 > /dev/null --stdout
 
 Programs take events without a copy: crate naa-events, naa_events.h, naa.events for Python.")]
@@ -70,6 +71,9 @@ pub(crate) struct Args {
     /// Print a line for each event: SHA-256, DATA_ID-EVENT
     #[arg(long, group = "where")]
     sums: bool,
+    /// Print a JSON object for each event: its names, tick, length, when its first segment came
+    #[arg(long, group = "where")]
+    list: bool,
     /// End after so many events
     #[arg(short = 'n', long, value_name = "N")]
     events: Option<u64>,
@@ -82,7 +86,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     provider: provider::Args,
     /// Print JSON: an object when it is subscribed, one at the end
-    #[arg(long, conflicts_with_all = ["stdout", "sums"])]
+    #[arg(long, conflicts_with_all = ["stdout", "sums", "list"])]
     json: bool,
 }
 
@@ -145,7 +149,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stop = stopped.clone();
     signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
     let mut worker = Worker::open(&args.source, &config)?;
-    let quiet = args.stdout || args.sums;
+    let quiet = args.stdout || args.sums || args.list;
     if args.json {
         let answer = worker.answer();
         let ready = json!({"event": "ready", "worker": answer.worker, "placing": answer.placing.name(),
@@ -160,6 +164,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     while !stopped.load(Ordering::Relaxed) && !done(taken) && end.is_none_or(|end| begin.elapsed() < end) {
         if let Some(event) = next(&mut worker)? {
             taken += 1;
+            if args.list {
+                show::line(&listed(&event).to_string())?;
+            }
             put(&mut *sink, &event)?;
         }
         line.tell(|| told(&worker.stats(), begin.elapsed()));
@@ -182,6 +189,12 @@ fn next(worker: &mut Worker) -> Result<Option<Event>, Error> {
 
 fn put(sink: &mut dyn Sink, event: &Event) -> anyhow::Result<()> {
     sink.event(&Whole { name: event.descriptor().name, from: None, bytes: event.bytes() })
+}
+
+fn listed(event: &Event) -> serde_json::Value {
+    let its = event.descriptor();
+    json!({"data_id": its.name.data_id, "event": its.name.event, "tick": its.tick, "bytes": its.length,
+        "sequence": its.sequence, "first_segment_unix_ns": its.first, "assembly_ns": its.assembly})
 }
 
 fn told(stats: &Stats, time: Duration) -> String {

@@ -132,35 +132,19 @@ fn workers(encoder: &mut DescriptorEncoder<'_>, workers: &[WorkerReport]) -> fmt
     Ok(())
 }
 
-/// Upper ends of buckets, in nanoseconds: 10 us to 10 s.
-const BUCKETS: [u64; 13] = [
-    10_000,
-    30_000,
-    100_000,
-    300_000,
-    1_000_000,
-    3_000_000,
-    10_000_000,
-    30_000_000,
-    100_000_000,
-    300_000_000,
-    1_000_000_000,
-    3_000_000_000,
-    10_000_000_000,
-];
+/// Upper ends of buckets, in seconds.
+const BUCKETS: [f64; 13] = [1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0];
 
 fn histogram(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, of: &Histogram) -> fmt::Result {
     let mut before = 0;
-    let mut buckets: Vec<_> = BUCKETS
-        .iter()
-        .map(|&end| {
-            let up_to = of.up_to(end);
-            let here = up_to - before;
-            before = up_to;
-            (end as f64 * 1e-9, here)
-        })
-        .collect();
-    buckets.push((f64::MAX, of.count() - before));
+    let bucket = |end: f64| {
+        let up_to = of.up_to((end * 1e9).round() as u64);
+        let here = up_to - before;
+        before = up_to;
+        (end, here)
+    };
+    let mut buckets: Vec<_> = BUCKETS.into_iter().map(bucket).collect();
+    buckets.push((f64::INFINITY, of.count() - before));
     let mut metric = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
     metric.encode_histogram::<NoLabelSet>(of.sum() as f64 * 1e-9, of.count(), &buckets, None)
 }
