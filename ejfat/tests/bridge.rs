@@ -63,6 +63,8 @@ fn the_share_of_a_member_is_anybodys_while_it_is_away_or_stalls() {
     }
     bench.acknowledge(first, 4);
     bench.after(10);
+    // One on trial.
+    assert_eq!(bench.delivered(1, Target::Member(1)).0, first);
     assert_eq!(bench.delivered(1, Target::Member(1)).0, second);
     bench.credit(first, its.slot, its.generation);
     assert_eq!(bench.delivered(1, Target::Member(1)).0, first);
@@ -71,12 +73,20 @@ fn the_share_of_a_member_is_anybodys_while_it_is_away_or_stalls() {
 }
 
 #[test]
-fn a_worker_that_gives_nothing_back_gets_nothing_until_it_does() {
+fn a_worker_that_gives_nothing_back_gets_one_now_and_then_until_it_does() {
     let mut bench = hold();
-    let slow = bench.worker(4, Filter::default(), Placing::Store);
+    let slow = bench.worker(8, Filter::default(), Placing::Store);
     let (_, its) = bench.delivered(1, ANYBODY);
     bench.acknowledge(slow, 1);
     bench.after(10);
+    // It may be one that keeps an event until the next one comes.
+    bench.delivered(1, ANYBODY);
+    bench.acknowledge(slow, 1);
+    let (_, actions) = bench.event(1, ANYBODY);
+    assert_eq!((actions, bench.dispatcher.waiting()), (vec![], 1));
+    assert_eq!(deliveries(&bench.after(9)).len(), 0);
+    assert_eq!(deliveries(&bench.after(1)).len(), 1);
+    bench.acknowledge(slow, 1);
     let (_, actions) = bench.event(1, ANYBODY);
     assert_eq!((actions, bench.dispatcher.waiting()), (vec![], 1));
     let (_, actions) = bench.credit(slow, its.slot, its.generation);
@@ -116,6 +126,8 @@ fn events_longer_than_every_ring_are_too_large() {
     assert_eq!(bench.delivered(1, Target::Member(1)).0, large);
     bench.acknowledge(large, 1);
     bench.after(10);
+    assert_eq!(bench.delivered(1, Target::Member(1)).0, large);
+    bench.acknowledge(large, 1);
     let (waits, home) = bench.open(3, ANYBODY);
     assert_eq!((home, bench.complete(waits)), (Ok(Home::Spill), vec![]));
     // It does not stand in the way of what goes elsewhere.

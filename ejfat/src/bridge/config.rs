@@ -34,7 +34,8 @@ pub struct Config {
     pub most_waiting: u32,
     /// The longest that a complete event waits for room.
     pub hold: Duration,
-    /// A worker that has events and gave none back for so long gets no more until it does.
+    /// A worker that has events and gave none back for so long gets no more until it does, but for one event each time so
+    /// long after the last one: it may keep that until another comes.
     pub stall: Duration,
     /// The same for a worker that does not acknowledge what was written to it.
     pub silence: Duration,

@@ -36,6 +36,9 @@ pub(super) struct Worker {
     /// Somebody waits for room that it does not have.
     blocked: bool,
     stalled: bool,
+    /// It gets one event though it stalls: it may give something back when that comes.
+    trial: bool,
+    last_sent: Time,
     /// When it last gave something back, or got something while it had nothing.
     progress: Time,
     /// When it last acknowledged something, or had nothing to acknowledge.
@@ -114,7 +117,7 @@ impl Worker {
     }
 
     fn is_open(&self) -> bool {
-        self.ready && !self.stalled
+        self.ready && (!self.stalled || self.trial)
     }
 }
 
@@ -148,6 +151,8 @@ impl Workers {
             ready: false,
             blocked: false,
             stalled: false,
+            trial: false,
+            last_sent: now,
             progress: now,
             heard: now,
             since: now,
@@ -250,6 +255,7 @@ impl Workers {
         if worker.slots.unacknowledged() == 0 {
             worker.heard = now;
         }
+        (worker.last_sent, worker.trial) = (now, false);
         let sequence = worker.slots.send(run.slot, tag);
         worker.sent += 1;
         worker.bytes += u64::from(length);
@@ -280,6 +286,8 @@ impl Workers {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;
             let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
             worker.stalled = slow || silent;
+            // Programs that keep an event until the next one comes are not to wait for ever.
+            worker.trial = slow && !silent && now >= worker.last_sent + config.stall;
         }
     }
 

@@ -77,7 +77,7 @@ pub(crate) struct Settings {
     /// Seconds that one waits, at most
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     hold: f64,
-    /// Seconds after which a worker that gives nothing back gets nothing more until it does
+    /// Seconds after which a worker that gives nothing back gets no more than one event in as many seconds until it does
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     stall: f64,
     /// Workers at a time
