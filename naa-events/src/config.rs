@@ -72,13 +72,16 @@ pub struct Config {
     pub reconnect: Option<Duration>,
 }
 
+/// Of [`SessionConfig`]: 2.1 s. Half of a call's: events are lost while nobody looks for the bridge.
+const ACK_TIMEOUT: u8 = 16;
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             geometry: Geometry::new(64, 1 << 20).expect("a ring of 64 MiB can be"),
             filter: Filter::default(),
             name: WorkerName::default(),
-            session: SessionConfig::default(),
+            session: SessionConfig { ack_timeout: ACK_TIMEOUT, ..SessionConfig::default() },
             local: None,
             provider: None,
             reconnect: Some(Duration::from_secs(30)),

@@ -96,6 +96,11 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        // What was given back is not to count as held by a worker that ended.
+        self.ring.rest();
+        if let Way::Remote(remote) = &mut self.way {
+            remote.settle();
+        }
         // Of events that outlive it.
         self.ring.end();
     }

@@ -28,6 +28,9 @@ const RING: usize = 4;
 /// Credit WRITEs under way. What has no room is sent later, with more.
 const WRITES: u32 = 64;
 
+/// At the end the bridge has so long to acknowledge credit.
+const LAST: Duration = Duration::from_millis(200);
+
 #[derive(Debug)]
 pub(crate) struct Remote {
     bridge: SocketAddr,
@@ -86,6 +89,13 @@ impl Remote {
     pub(crate) fn wait(&mut self, ring: &Arc<Ring>, until: Option<Instant>) -> Result<Option<Event>, End> {
         let told = self.stream.wait(until);
         self.event(ring, told)
+    }
+
+    /// Before the end: waits until the bridge has the credit that was sent.
+    pub(crate) fn settle(&mut self) {
+        if !self.stream.settle(LAST) {
+            tracing::debug!(bridge = %self.bridge, "credit of the last events may not have arrived");
+        }
     }
 
     pub(crate) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {

@@ -173,6 +173,26 @@ fn events_outlive_worker_and_bridge() {
     check(&event);
 }
 
+/// What was given back just before the end counts as given back.
+fn last_credit<M: Medium>(mut seat: Seat<M>, mut worker: Worker) {
+    (0..3).for_each(|event| assert!(seat.put(event, &content(event, 64))));
+    let events: Vec<_> = (0..3).map(|_| worker.next().unwrap()).collect();
+    drop(events);
+    drop(worker);
+    seat.look();
+    assert_eq!((seat.slots.outstanding(), seat.wrong), (0, 0));
+}
+
+#[test]
+fn credit_of_the_last_events_arrives_before_the_end() {
+    for round in 0..20 {
+        let (_bridge, seat, worker) = local_pair(&format!("credit-{round}"), &config(64, 64));
+        last_credit(seat, worker);
+        let (_bridge, seat, worker) = remote_pair("127.0.6.70", &config(64, 64), &[]);
+        last_credit(seat, worker);
+    }
+}
+
 #[test]
 fn what_a_bridge_told_before_it_ended_is_given() {
     let (_bridge, mut seat, mut worker) = local_pair("last", &config(8, 64));

@@ -48,6 +48,7 @@ mod regions;
 mod session;
 mod spec;
 mod stream;
+mod writer;
 
 pub use any::{Any, wait_any};
 pub use arrange::{LAYOUT_RULE_VARIABLE, default_rule as default_layout_rule};
@@ -60,7 +61,8 @@ pub use opening::{Opening, Stage};
 pub use param::Param;
 pub use session::{Outcome, Session};
 pub use spec::{Claim, DEFAULT_PORT, Entry, SPEC_VARIABLE, Spec, SpecError};
-pub use stream::{Stream, StreamRoom, Writer};
+pub use stream::{Stream, StreamRoom};
+pub use writer::Writer;
 
 pub use mrsp::{
     FunctionCode, ReturnCode, U24,

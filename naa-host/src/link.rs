@@ -205,6 +205,11 @@ impl Link {
         self.post(&[SendWr { wr_id: self.number(PROBE), op, payload, flags: SendFlags::SIGNALED }])
     }
 
+    /// Whether a sign of life is awaited.
+    pub(crate) fn is_probing(&self) -> bool {
+        self.probing
+    }
+
     /// For who posts besides the session. A closed connection has none.
     pub(crate) fn queue_pair(&self) -> Weak<Qp> {
         self.qp.as_ref().map_or_else(Weak::new, Arc::downgrade)

@@ -5,24 +5,23 @@ use std::{
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd},
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use mrsp::{
-    FunctionCode, HostSession, RegionFlags, U24,
+    FunctionCode, HostSession, U24,
     host::CallOutcome,
     layout::{Choice, Layout},
-    region::RemoteRegion,
 };
-use verbs::{Memory, Payload, Qp, RemoteAddr, SendFlags, SendOp, SendWr, WaitMode, Wake};
+use verbs::{Memory, RemoteAddr, WaitMode, Wake};
 
 use crate::{
-    Device, Error, Outcome, Param, Session, SessionConfig,
+    Device, Error, Outcome, Param, Session, SessionConfig, Writer,
     alarm::Alarm,
-    link::{Event, Extra, Link, STREAMED},
+    link::{Event, Extra, Link},
     opening::Opening,
     regions::Regions,
     session::Parts,
@@ -59,24 +58,6 @@ pub struct Stream {
     regions: Regions,
     // Last: everything above is of this device.
     _device: Device,
-}
-
-/// Writes to the accelerator's regions, from any thread. There is one for a [`Stream`], and it ends with it.
-#[derive(Debug)]
-pub struct Writer {
-    peer: SocketAddr,
-    qp: Weak<Qp>,
-    number: u64,
-    targets: Vec<Option<RemoteRegion>>,
-    max_bytes: usize,
-    room: u64,
-    posted: u64,
-    acknowledged: Arc<AtomicU64>,
-}
-
-/// A completion is asked for with every so many WRITEs of a writer with room for `writes`.
-fn told_every(writes: u64) -> u64 {
-    (writes / 4).max(1)
 }
 
 impl Stream {
@@ -118,7 +99,8 @@ impl Stream {
         };
         let outcome = stream.answer(function)?;
         let _ = outcome.into_result()?;
-        let writer = stream.writer(writes.into(), acknowledged);
+        let regions = stream.machine.peer_regions().unwrap_or_default();
+        let writer = Writer::new(&stream.link, &stream.regions, regions, writes.into(), acknowledged);
         Ok((stream, writer))
     }
 
@@ -143,28 +125,6 @@ impl Stream {
                 return Err(Error::AnswerTimedOut { peer: self.link.peer, function, limit });
             }
             self.link.wait(self.wait, Some(deadline))?;
-        }
-    }
-
-    fn writer(&self, room: u64, acknowledged: Arc<AtomicU64>) -> Writer {
-        let regions = self.machine.peer_regions().unwrap_or_default();
-        let is_input = |flags: RegionFlags| flags.intersects(RegionFlags::INPUT | RegionFlags::SINGLE_SEND);
-        let pairs = self.regions.params().iter().zip(regions);
-        let target = |size: usize, region: &RemoteRegion| RemoteRegion {
-            size: region.size.min(size as u32),
-            ..*region
-        };
-        Writer {
-            peer: self.link.peer,
-            qp: self.link.queue_pair(),
-            number: self.link.number(STREAMED),
-            targets: pairs
-                .map(|(own, region)| is_input(own.flags()).then(|| target(own.len(), region)))
-                .collect(),
-            max_bytes: self.link.max_inline_data(),
-            room,
-            posted: 0,
-            acknowledged,
         }
     }
 
@@ -282,6 +242,35 @@ impl Stream {
         }
     }
 
+    /// Waits until all that was written has arrived, for `limit` at most: before the end of a stream, with which what is under
+    /// way may be lost. Immediates that come meanwhile are. False if it is not known to have arrived.
+    pub fn settle(&mut self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        let Some(&first) = self.machine.peer_regions().and_then(<[_]>::first) else { return false };
+        let to = RemoteAddr { addr: first.addr, rkey: first.rkey };
+        loop {
+            // One that is under way may be older than what was written.
+            let fresh = !self.link.is_probing();
+            if self.link.probe(to).is_err() {
+                return false;
+            }
+            loop {
+                match self.link.next() {
+                    Ok(Some(_)) => continue,
+                    Ok(None) if !self.link.is_probing() => break,
+                    Ok(None) if Instant::now() < until => {}
+                    Ok(None) | Err(_) => return false,
+                }
+                if self.link.wait(self.wait, Some(until)).is_err() {
+                    return false;
+                }
+            }
+            if fresh {
+                return true;
+            }
+        }
+    }
+
     /// The memory of parameter `index`, internal ones left out.
     ///
     /// # Errors
@@ -295,74 +284,5 @@ impl Stream {
     /// The accelerator.
     pub fn peer(&self) -> SocketAddr {
         self.link.peer
-    }
-}
-
-/// WRITEs posted at once.
-const CHUNK: usize = 16;
-
-const EMPTY: SendWr<'static> = SendWr {
-    wr_id: 0,
-    op: SendOp::Send,
-    payload: Payload::Inline(&[]),
-    flags: SendFlags { signaled: false, solicited: false, fence: false },
-};
-
-impl Writer {
-    /// Bytes of a WRITE at most; at least one credit word on any device that copies while posting.
-    pub fn max_bytes(&self) -> usize {
-        self.max_bytes
-    }
-
-    /// WRITEs that can be posted now.
-    pub fn room(&self) -> usize {
-        let done = self.acknowledged.load(Ordering::Acquire).saturating_mul(told_every(self.room));
-        usize::try_from(self.room.saturating_sub(self.posted.saturating_sub(done))).unwrap_or(usize::MAX)
-    }
-
-    /// Writes each of `parts`, offset and bytes, into input `param`, in order; they are copied. Returns how many were
-    /// posted: fewer than there are if others are under way. There is room again when [`Stream`] has taken
-    /// acknowledgements, for which [`Stream::wait`] wakes.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchParam`], [`Error::NotInput`], [`Error::OutOfBounds`], also for more than
-    /// [`max_bytes`](Self::max_bytes); [`Error::PeerGone`] and [`Error::Device`], after which there will be no room.
-    pub fn write(&mut self, param: usize, parts: &[(usize, &[u8])]) -> Result<usize, Error> {
-        let target = *self.target(param)?;
-        for &(offset, bytes) in parts {
-            let (len, size) = (bytes.len(), target.size as usize);
-            if len > self.max_bytes || offset.checked_add(len).is_none_or(|end| end > size) {
-                return Err(Error::OutOfBounds { index: param, offset, len, size });
-            }
-        }
-        let parts = &parts[..parts.len().min(self.room())];
-        let Some(qp) = self.qp.upgrade() else {
-            return Err(Error::PeerGone { peer: self.peer, why: crate::Gone::Disconnected });
-        };
-        for parts in parts.chunks(CHUNK) {
-            let mut wrs = [EMPTY; CHUNK];
-            for (wr, &(offset, bytes)) in wrs.iter_mut().zip(parts) {
-                *wr = self.request(&target, offset, bytes);
-            }
-            qp.post_send(&wrs[..parts.len()]).map_err(|(_, error)| error)?;
-        }
-        Ok(parts.len())
-    }
-
-    fn target(&self, param: usize) -> Result<&RemoteRegion, Error> {
-        let params = self.targets.len();
-        let found = self.targets.get(param).ok_or(Error::NoSuchParam { index: param, params })?;
-        found.as_ref().ok_or(Error::NotInput { index: param })
-    }
-
-    fn request<'a>(&mut self, to: &RemoteRegion, offset: usize, bytes: &'a [u8]) -> SendWr<'a> {
-        self.posted += 1;
-        let signaled = self.posted.is_multiple_of(told_every(self.room));
-        SendWr {
-            wr_id: self.number,
-            op: SendOp::Write(RemoteAddr { addr: to.addr + offset as u64, rkey: to.rkey }),
-            payload: Payload::Inline(bytes),
-            flags: SendFlags { signaled, ..SendFlags::default() },
-        }
     }
 }

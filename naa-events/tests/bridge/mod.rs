@@ -83,8 +83,8 @@ impl<M: Medium> Seat<M> {
 
 pub fn config(slots: u32, slot_bytes: u32) -> Config {
     let session = SessionConfig {
-        ack_timeout: 10,
-        retry_count: 1,
+        // Half a second: not less, since tests share the processors.
+        ack_timeout: 14,
         probe_interval: Some(Duration::from_millis(50)),
         ..SessionConfig::default()
     };

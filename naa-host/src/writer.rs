@@ -1,0 +1,131 @@
+//! Writes to the accelerator's regions beside a stream.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use mrsp::{RegionFlags, region::RemoteRegion};
+use verbs::{Payload, Qp, RemoteAddr, SendFlags, SendOp, SendWr};
+
+use crate::{
+    Error, Gone,
+    link::{Link, STREAMED},
+    regions::Regions,
+};
+
+/// Writes to the accelerator's regions, from any thread. There is one for a [`Stream`](crate::Stream), and it ends with it.
+#[derive(Debug)]
+pub struct Writer {
+    peer: SocketAddr,
+    qp: Weak<Qp>,
+    number: u64,
+    targets: Vec<Option<RemoteRegion>>,
+    max_bytes: usize,
+    room: u64,
+    posted: u64,
+    acknowledged: Arc<AtomicU64>,
+}
+
+/// A completion is asked for with every so many WRITEs of a writer with room for `writes`.
+fn told_every(writes: u64) -> u64 {
+    (writes / 4).max(1)
+}
+
+/// WRITEs posted at once.
+const CHUNK: usize = 16;
+
+const EMPTY: SendWr<'static> = SendWr {
+    wr_id: 0,
+    op: SendOp::Send,
+    payload: Payload::Inline(&[]),
+    flags: SendFlags { signaled: false, solicited: false, fence: false },
+};
+
+impl Writer {
+    /// Of inputs, as long as both sides have them. `acknowledged` counts completions.
+    pub(crate) fn new(
+        link: &Link,
+        own: &Regions,
+        regions: &[RemoteRegion],
+        room: u64,
+        acknowledged: Arc<AtomicU64>,
+    ) -> Self {
+        let is_input = |flags: RegionFlags| flags.intersects(RegionFlags::INPUT | RegionFlags::SINGLE_SEND);
+        let target = |size: usize, region: &RemoteRegion| RemoteRegion {
+            size: region.size.min(size as u32),
+            ..*region
+        };
+        let pairs = own.params().iter().zip(regions);
+        Self {
+            peer: link.peer,
+            qp: link.queue_pair(),
+            number: link.number(STREAMED),
+            targets: pairs.map(|(own, to)| is_input(own.flags()).then(|| target(own.len(), to))).collect(),
+            max_bytes: link.max_inline_data(),
+            room,
+            posted: 0,
+            acknowledged,
+        }
+    }
+
+    /// Bytes of a WRITE at most; at least one credit word on any device that copies while posting.
+    pub fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
+    /// WRITEs that can be posted now.
+    pub fn room(&self) -> usize {
+        let done = self.acknowledged.load(Ordering::Acquire).saturating_mul(told_every(self.room));
+        usize::try_from(self.room.saturating_sub(self.posted.saturating_sub(done))).unwrap_or(usize::MAX)
+    }
+
+    /// Writes each of `parts`, offset and bytes, into input `param`, in order; they are copied. Returns how many were
+    /// posted: fewer than there are if others are under way. There is room again when [`Stream`](crate::Stream) has taken
+    /// acknowledgements, for which [`Stream::wait`](crate::Stream::wait) wakes.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchParam`], [`Error::NotInput`], [`Error::OutOfBounds`], also for more than
+    /// [`max_bytes`](Self::max_bytes); [`Error::PeerGone`] and [`Error::Device`], after which there will be no room.
+    pub fn write(&mut self, param: usize, parts: &[(usize, &[u8])]) -> Result<usize, Error> {
+        let target = *self.target(param)?;
+        for &(offset, bytes) in parts {
+            let (len, size) = (bytes.len(), target.size as usize);
+            if len > self.max_bytes || offset.checked_add(len).is_none_or(|end| end > size) {
+                return Err(Error::OutOfBounds { index: param, offset, len, size });
+            }
+        }
+        let parts = &parts[..parts.len().min(self.room())];
+        let Some(qp) = self.qp.upgrade() else {
+            return Err(Error::PeerGone { peer: self.peer, why: Gone::Disconnected });
+        };
+        for parts in parts.chunks(CHUNK) {
+            let mut wrs = [EMPTY; CHUNK];
+            for (wr, &(offset, bytes)) in wrs.iter_mut().zip(parts) {
+                *wr = self.request(&target, offset, bytes);
+            }
+            qp.post_send(&wrs[..parts.len()]).map_err(|(_, error)| error)?;
+        }
+        Ok(parts.len())
+    }
+
+    fn target(&self, param: usize) -> Result<&RemoteRegion, Error> {
+        let params = self.targets.len();
+        let found = self.targets.get(param).ok_or(Error::NoSuchParam { index: param, params })?;
+        found.as_ref().ok_or(Error::NotInput { index: param })
+    }
+
+    fn request<'a>(&mut self, to: &RemoteRegion, offset: usize, bytes: &'a [u8]) -> SendWr<'a> {
+        self.posted += 1;
+        let signaled = self.posted.is_multiple_of(told_every(self.room));
+        SendWr {
+            wr_id: self.number,
+            op: SendOp::Write(RemoteAddr { addr: to.addr + offset as u64, rkey: to.rkey }),
+            payload: Payload::Inline(bytes),
+            flags: SendFlags { signaled, ..SendFlags::default() },
+        }
+    }
+}
