@@ -1,10 +1,11 @@
-//! The C side of naa: `naa.h` for new programs, and NAAICE's headers for programs there are.
+//! The C side of naa: `naa.h` and `naa_events.h` for new programs, and NAAICE's headers for programs there are.
 //!
 //! Every function here is called from C. None panics across the boundary, none ends the process, none takes a
 //! signal; what went wrong is text for the calling thread ([`last_error`]).
 #![allow(unsafe_code)]
 
 mod boundary;
+pub mod events;
 mod handles;
 pub mod last_error;
 pub mod naaice;

@@ -4,17 +4,17 @@
 //! the header. Types have their C names.
 #![allow(non_camel_case_types)]
 
-mod address;
+pub(crate) mod address;
 mod any;
 mod arguments;
 mod buffer;
 mod call;
 pub(crate) mod mapped;
-mod options;
+pub(crate) mod options;
 mod outcome;
 mod regions;
-mod result;
-mod session;
+pub(crate) mod result;
+pub(crate) mod session;
 mod text;
 
 pub use arguments::*;

@@ -1,61 +1,83 @@
-//! `header`: naa.h, made of the files that implement it.
+//! `header`: naa.h and naa_events.h, made of the files that implement them.
 
 use crate::repo;
 use anyhow::{Context, Result, anyhow};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{fs, path::Path, process::ExitCode};
 
-const CONFIG: &str = "naa-capi/cbindgen.toml";
-const HEADER: &str = "naa-capi/include/naa.h";
+struct Header {
+    path: &'static str,
+    config: &'static str,
+    folder: &'static str,
+    /// What declares something, in the order of the header.
+    sources: &'static [&'static str],
+}
 
-/// What declares something, in the order of the header.
-const SOURCES: &[&str] =
-    &["result", "text", "regions", "options", "outcome", "session", "call", "buffer", "arguments"];
+const HEADERS: [Header; 2] = [
+    Header {
+        path: "naa-capi/include/naa.h",
+        config: "naa-capi/cbindgen.toml",
+        folder: "naa-capi/src/native",
+        sources: &[
+            "result",
+            "text",
+            "regions",
+            "options",
+            "outcome",
+            "session",
+            "call",
+            "buffer",
+            "arguments",
+        ],
+    },
+    Header {
+        path: "naa-capi/include/naa_events.h",
+        config: "naa-capi/cbindgen-events.toml",
+        folder: "naa-capi/src/events",
+        sources: &["options", "event", "worker"],
+    },
+];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Only tell whether the header is as it would be made
+    /// Only tell whether the headers are as they would be made
     #[arg(long)]
     check: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let root = repo::root();
-    let path = root.join(HEADER);
-    let made = make(&root)?;
-    if !options.check {
-        fs::write(&path, made).with_context(|| format!("cannot write {}", path.display()))?;
-        println!("wrote {HEADER}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    let committed = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    match first_difference(&committed, &made) {
-        None => {
-            println!("{HEADER} is as its sources have it");
-            Ok(ExitCode::SUCCESS)
+    let mut as_made = true;
+    for header in &HEADERS {
+        let (name, path, made) = (header.path, root.join(header.path), header.make(&root)?);
+        if !options.check {
+            fs::write(&path, made).with_context(|| format!("cannot write {}", path.display()))?;
+            println!("wrote {name}");
+            continue;
         }
-        Some(line) => {
-            println!("{HEADER}:{line}: not as its sources have it\n    remedy: cargo xtask header");
-            Ok(ExitCode::FAILURE)
+        let committed =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        match first_difference(&committed, &made) {
+            None => println!("{name} is as its sources have it"),
+            Some(line) => {
+                println!("{name}:{line}: not as its sources have it\n    remedy: cargo xtask header");
+                as_made = false;
+            }
         }
     }
+    Ok(if as_made { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn make(root: &Path) -> Result<String> {
-    let config = cbindgen::Config::from_file(root.join(CONFIG)).map_err(|e| anyhow!("{CONFIG}: {e}"))?;
-    let sources = SOURCES.iter().map(|name| source(root, name));
-    let builder = sources.fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
-    let bindings = builder.generate().context("cannot make the header")?;
-    let mut made = Vec::new();
-    bindings.write(&mut made);
-    Ok(for_c(&String::from_utf8(made).context("the header is not UTF-8")?))
-}
-
-fn source(root: &Path, name: &str) -> PathBuf {
-    root.join("naa-capi/src/native").join(name).with_extension("rs")
+impl Header {
+    fn make(&self, root: &Path) -> Result<String> {
+        let config = cbindgen::Config::from_file(root.join(self.config))
+            .map_err(|e| anyhow!("{}: {e}", self.config))?;
+        let sources = self.sources.iter().map(|name| root.join(self.folder).join(name).with_extension("rs"));
+        let builder = sources.fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src);
+        let bindings = builder.generate().with_context(|| format!("cannot make {}", self.path))?;
+        let mut made = Vec::new();
+        bindings.write(&mut made);
+        Ok(for_c(&String::from_utf8(made).context("the header is not UTF-8")?))
+    }
 }
 
 /// Without what the documentation says for Rust: each function's section "Safety" repeats for the compiler's sake what
@@ -118,9 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_header_is_as_it_would_be_made() {
+    fn the_committed_headers_are_as_they_would_be_made() {
         let root = repo::root();
-        let committed = fs::read_to_string(root.join(HEADER)).unwrap();
-        assert_eq!(first_difference(&committed, &make(&root).unwrap()), None, "cargo xtask header");
+        for header in &HEADERS {
+            let committed = fs::read_to_string(root.join(header.path)).unwrap();
+            let made = header.make(&root).unwrap();
+            assert_eq!(first_difference(&committed, &made), None, "{}: cargo xtask header", header.path);
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::result::Problem;
 
 /// The addresses that `text` stands for: "10.9.0.1", "10.9.0.1:12345", "fd00::1", "[fd00::1]:12345", "host",
 /// "host:12345". At least one.
-pub(super) fn resolve(text: &str) -> Result<Vec<SocketAddr>, Problem> {
+pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>, Problem> {
     const FORMS: &str =
         "use \"10.9.0.1\", \"[fd00::1]\" or a host's name, with \":PORT\" for another port than 12345";
     let bad = |problem: &str| Problem::argument(format!("address {text:?}: {problem}; {FORMS}"));

@@ -85,24 +85,29 @@ pub struct naa_options {
 /// Not NULL, `options` points to `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn naa_options_init(options: *mut naa_options, size: usize) -> naa_result {
-    guarded(|| {
-        let size_32 = u32::try_from(size).ok().filter(|_| (SMALLEST..=LARGEST).contains(&size));
-        let size_32 = size_32
-            .ok_or_else(|| Problem::argument("size is not that of naa_options; give sizeof(naa_options)"))?;
-        if options.is_null() {
-            return Err(Problem::NoPlace("options"));
-        }
-        // SAFETY: the caller's contract; the size is at least that of the first member, which may be unaligned.
-        unsafe {
-            options.cast::<u8>().write_bytes(0, size);
-            options.cast::<u32>().write_unaligned(size_32);
-        }
-        Ok(())
-    })
+    // SAFETY: the caller's contract.
+    guarded(|| unsafe { init(options, size, "naa_options") })
 }
 
-/// Of the first version.
-const SMALLEST: usize = size_of::<naa_options>();
+/// Sets options of a struct that begins with its size to 0, but for the size.
+///
+/// # Safety
+/// Not NULL, `options` points to `size` bytes.
+pub(crate) unsafe fn init<T>(options: *mut T, size: usize, name: &str) -> Result<(), Problem> {
+    let size_32 = u32::try_from(size).ok().filter(|_| (size_of::<T>()..=LARGEST).contains(&size));
+    let size_32 = size_32
+        .ok_or_else(|| Problem::argument(format!("size is not that of {name}; give sizeof({name})")))?;
+    if options.is_null() {
+        return Err(Problem::NoPlace("options"));
+    }
+    // SAFETY: the caller's contract; the size is at least that of the first member, which may be unaligned.
+    unsafe {
+        options.cast::<u8>().write_bytes(0, size);
+        options.cast::<u32>().write_unaligned(size_32);
+    }
+    Ok(())
+}
+
 /// More than any version will have.
 const LARGEST: usize = 4096;
 
@@ -123,78 +128,65 @@ impl Options {
             return Ok(Self { config: SessionConfig::default(), local: None, provider: None });
         }
         // SAFETY: the caller's contract.
-        let given = unsafe { known(options) }?;
+        let given = unsafe { known(options, "naa_options") }?;
+        if given.reserved != 0 {
+            return Err(bad("reserved", "is not 0; use naa_options_init()"));
+        }
         // SAFETY: the caller's contract.
-        let local = unsafe { boundary::text(given.local_address) };
-        let local = match local.map_err(|_| bad("local_address", "is not UTF-8"))? {
-            None => None,
-            Some(text) => {
-                let remedy = || {
-                    bad(
-                        "local_address",
-                        &format!("{text:?} is no IP address; `ip addr` lists this machine's"),
-                    )
-                };
-                Some(text.trim().parse().map_err(|_| remedy())?)
-            }
-        };
-        let provider = match given.provider {
-            NAA_PROVIDER_DEFAULT => None,
-            NAA_PROVIDER_VERBS => Some(Choice::Verbs),
-            NAA_PROVIDER_EMBEDDED => Some(Choice::Embedded),
-            other => return Err(bad("provider", &format!("{other} is no NAA_PROVIDER_..."))),
-        };
+        let local = unsafe { local(given.local_address) }?;
+        let provider = provider(given.provider)?;
         Ok(Self { config: config(&given)?, local, provider })
     }
 }
 
 /// # Safety
-/// As for [`Options::read`].
-unsafe fn known(options: *const naa_options) -> Result<naa_options, Problem> {
+/// NULL, or it points to text that ends with a zero.
+pub(crate) unsafe fn local(address: *const c_char) -> Result<Option<IpAddr>, Problem> {
+    // SAFETY: the caller's contract.
+    let text = unsafe { boundary::text(address) }.map_err(|_| bad("local_address", "is not UTF-8"))?;
+    let remedy =
+        |text| bad("local_address", &format!("{text:?} is no IP address; `ip addr` lists this machine's"));
+    text.map(|text| text.trim().parse().map_err(|_| remedy(text))).transpose()
+}
+
+/// `None`: as the environment has it.
+pub(crate) fn provider(number: i32) -> Result<Option<Choice>, Problem> {
+    match number {
+        NAA_PROVIDER_DEFAULT => Ok(None),
+        NAA_PROVIDER_VERBS => Ok(Some(Choice::Verbs)),
+        NAA_PROVIDER_EMBEDDED => Ok(Some(Choice::Embedded)),
+        other => Err(bad("provider", &format!("{other} is no NAA_PROVIDER_..."))),
+    }
+}
+
+/// Options of a struct that begins with its size, as far as this version knows them.
+///
+/// # Safety
+/// `options` points to as many bytes as it says; every bit pattern is a `T`.
+pub(crate) unsafe fn known<T: Copy>(options: *const T, name: &str) -> Result<T, Problem> {
+    let smallest = size_of::<T>();
     // SAFETY: the first member is there whatever the version.
     let size = unsafe { options.cast::<u32>().read_unaligned() } as usize;
-    if size < SMALLEST {
-        return Err(bad("struct_size", &format!("{size} is too small; set it to sizeof(naa_options)")));
+    if size < smallest {
+        return Err(bad("struct_size", &format!("{size} is too small; set it to sizeof({name})")));
     }
     if size > LARGEST {
-        return Err(bad("struct_size", &format!("{size} is nonsense; set it to sizeof(naa_options)")));
+        return Err(bad("struct_size", &format!("{size} is nonsense; set it to sizeof({name})")));
     }
     // SAFETY: as many bytes are there (the caller's contract).
-    let newer = unsafe { std::slice::from_raw_parts(options.cast::<u8>().add(SMALLEST), size - SMALLEST) };
+    let newer = unsafe { std::slice::from_raw_parts(options.cast::<u8>().add(smallest), size - smallest) };
     if newer.iter().any(|&byte| byte != 0) {
         return Err(Problem::argument(
             "options set members that this version of the library does not know; install the version of the header",
         ));
     }
-    // SAFETY: the same; every bit pattern is a value.
-    let given = unsafe { options.read_unaligned() };
-    match given.reserved {
-        0 => Ok(given),
-        _ => Err(bad("reserved", "is not 0; use naa_options_init()")),
-    }
+    // SAFETY: the same.
+    Ok(unsafe { options.read_unaligned() })
 }
 
 fn config(given: &naa_options) -> Result<SessionConfig, Problem> {
     let mut config = SessionConfig::default();
-    match given.setup_timeout_ms {
-        0 => {}
-        ms => config.setup_timeout = positive("setup_timeout_ms", ms)?,
-    }
-    match given.probe_interval_ms {
-        0 => {}
-        -1 => config.probe_interval = None,
-        ms => config.probe_interval = Some(positive("probe_interval_ms", ms)?),
-    }
-    match given.silence_ms {
-        0 => {}
-        ms => config.ack_timeout = ack_timeout(positive("silence_ms", ms)?),
-    }
-    config.wait = match given.wait {
-        NAA_WAIT_ADAPTIVE => WaitMode::Adaptive,
-        NAA_WAIT_SPIN => WaitMode::Spin,
-        NAA_WAIT_BLOCK => WaitMode::Block,
-        other => return Err(bad("wait", &format!("{other} is no NAA_WAIT_..."))),
-    };
+    waits(&mut config, given.setup_timeout_ms, given.probe_interval_ms, given.silence_ms, given.wait)?;
     config.dialect = match given.dialect {
         NAA_DIALECT_MAIN => Dialect::Main,
         NAA_DIALECT_NEXT => Dialect::Next,
@@ -211,6 +203,36 @@ fn config(given: &naa_options) -> Result<SessionConfig, Problem> {
     Ok(config)
 }
 
+/// Members that all options have.
+pub(crate) fn waits(
+    config: &mut SessionConfig,
+    setup_timeout_ms: i32,
+    probe_interval_ms: i32,
+    silence_ms: i32,
+    wait: i32,
+) -> Result<(), Problem> {
+    match setup_timeout_ms {
+        0 => {}
+        ms => config.setup_timeout = positive("setup_timeout_ms", ms)?,
+    }
+    match probe_interval_ms {
+        0 => {}
+        -1 => config.probe_interval = None,
+        ms => config.probe_interval = Some(positive("probe_interval_ms", ms)?),
+    }
+    match silence_ms {
+        0 => {}
+        ms => config.ack_timeout = ack_timeout(positive("silence_ms", ms)?),
+    }
+    config.wait = match wait {
+        NAA_WAIT_ADAPTIVE => WaitMode::Adaptive,
+        NAA_WAIT_SPIN => WaitMode::Spin,
+        NAA_WAIT_BLOCK => WaitMode::Block,
+        other => return Err(bad("wait", &format!("{other} is no NAA_WAIT_..."))),
+    };
+    Ok(())
+}
+
 fn packed(threshold: u32) -> Layout {
     if threshold == 0 { Layout::PACKED } else { Layout::Packed { threshold } }
 }
@@ -221,12 +243,12 @@ fn ack_timeout(silence: Duration) -> u8 {
     (1..31).find(|&n| given(n) >= silence).unwrap_or(31)
 }
 
-fn positive(member: &str, ms: i32) -> Result<Duration, Problem> {
+pub(crate) fn positive(member: &str, ms: i32) -> Result<Duration, Problem> {
     let ms = u64::try_from(ms).map_err(|_| bad(member, &format!("{ms} is negative")))?;
     Ok(Duration::from_millis(ms))
 }
 
-fn bad(member: &str, problem: &str) -> Problem {
+pub(crate) fn bad(member: &str, problem: &str) -> Problem {
     Problem::argument(format!("options, {member}: {problem}"))
 }
 

@@ -39,7 +39,7 @@ pub enum naa_result {
     NAA_ERROR_INTERNAL = -13,
 }
 
-pub(super) use naa_result::*;
+pub(crate) use naa_result::*;
 
 impl naa_result {
     const ALL: [(Self, &std::ffi::CStr); 14] = [
@@ -66,7 +66,7 @@ impl naa_result {
 
 /// Why a function did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Problem {
+pub(crate) enum Problem {
     #[error(transparent)]
     Host(#[from] Error),
     #[error(transparent)]
@@ -79,21 +79,26 @@ pub(super) enum Problem {
     NoPlace(&'static str),
     #[error("the call did not end within {0} ms; it goes on, wait for it again")]
     Late(i32),
+    #[error(transparent)]
+    Events(#[from] naa_events::Error),
+    #[error("no event came within {0} ms; wait again")]
+    NoEvent(i32),
     #[error("cannot look up {name}: {error}")]
     Name { name: String, error: std::io::Error },
 }
 
 impl Problem {
-    pub(super) fn argument(text: impl Into<String>) -> Self {
+    pub(crate) fn argument(text: impl Into<String>) -> Self {
         Self::Argument(text.into())
     }
 
-    pub(super) fn result(&self) -> naa_result {
+    pub(crate) fn result(&self) -> naa_result {
         match self {
             Self::Host(error) => of_host(error),
             Self::Handle(Misuse::Busy(_)) | Self::Which(_, Misuse::Busy(_)) => NAA_ERROR_STATE,
             Self::Handle(_) | Self::Which(..) | Self::Argument(_) | Self::NoPlace(_) => NAA_ERROR_ARGUMENT,
-            Self::Late(_) => NAA_ERROR_TIMEOUT,
+            Self::Late(_) | Self::NoEvent(_) => NAA_ERROR_TIMEOUT,
+            Self::Events(error) => of_events(error),
             Self::Name { .. } => NAA_ERROR_UNREACHABLE,
         }
     }
@@ -103,7 +108,7 @@ fn of_host(error: &Error) -> naa_result {
     match error {
         Error::ConnectionRefused { .. } => NAA_ERROR_REFUSED,
         Error::Unreachable { .. } => NAA_ERROR_UNREACHABLE,
-        Error::SetupTimedOut { .. } => NAA_ERROR_TIMEOUT,
+        Error::SetupTimedOut { .. } | Error::AnswerTimedOut { .. } => NAA_ERROR_TIMEOUT,
         Error::PeerGone { .. } => NAA_ERROR_GONE,
         Error::Peer { source: mrsp::host::PeerError::Refused(_), .. } => NAA_ERROR_REFUSED,
         Error::Peer { .. } | Error::Catalogue { .. } | Error::Status { .. } | Error::Produced { .. } => {
@@ -126,7 +131,23 @@ fn of_host(error: &Error) -> naa_result {
     }
 }
 
+fn of_events(error: &naa_events::Error) -> naa_result {
+    use naa_events::Error;
+    match error {
+        Error::Source(_) | Error::Geometry(_) => NAA_ERROR_ARGUMENT,
+        Error::Session(error) => of_host(error),
+        Error::Local { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => NAA_ERROR_TIMEOUT,
+        Error::Local { .. } => NAA_ERROR_UNREACHABLE,
+        Error::Refused { .. } => NAA_ERROR_REFUSED,
+        Error::NoAnswer { .. } | Error::Protocol { .. } | Error::Files { .. } => NAA_ERROR_PEER,
+        Error::BridgeGone { .. } => NAA_ERROR_GONE,
+        Error::Over { .. } => NAA_ERROR_OVER,
+        Error::Machine { .. } => NAA_ERROR_DEVICE,
+        _ => NAA_ERROR_INTERNAL,
+    }
+}
+
 /// What `f` returns, as C sees it.
-pub(super) fn guarded(f: impl FnOnce() -> Result<(), Problem>) -> naa_result {
+pub(crate) fn guarded(f: impl FnOnce() -> Result<(), Problem>) -> naa_result {
     boundary::guarded(Problem::result, NAA_ERROR_INTERNAL, || f().map(|()| NAA_OK))
 }

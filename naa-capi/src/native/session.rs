@@ -247,7 +247,7 @@ fn set_part(session: *mut naa_session, region: usize, part: Option<Part>) -> Res
 
 /// # Safety
 /// Not NULL, `to` points to a place for a `T`.
-pub(super) unsafe fn give<T>(to: *mut T, value: T, name: &'static str) -> Result<(), Problem> {
+pub(crate) unsafe fn give<T>(to: *mut T, value: T, name: &'static str) -> Result<(), Problem> {
     if to.is_null() {
         return Err(Problem::NoPlace(name));
     }

@@ -145,6 +145,14 @@ impl Program {
         finish(child, &self.0)
     }
 
+    /// Runs it; it must succeed. Returns what it said.
+    pub fn said(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments, &[]).output().unwrap();
+        let [said, errors] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(output.status.success(), "{}: {}\n{said}\n{errors}", self.0.display(), output.status);
+        said
+    }
+
     /// Runs it as [`run`](Self::run) does; `meanwhile` is done when it has said `line`.
     pub fn run_until(&self, arguments: &[&str], line: &str, meanwhile: impl FnOnce()) -> String {
         let mut child = self.command(arguments, &[]).spawn().unwrap();

@@ -13,8 +13,16 @@ use super::{
     row::Row,
 };
 
-const HEADERS: [&str; 7] =
-    ["naa.h", "naaice.h", "naaice_ap2.h", "naaice_ap2_cpp.h", "naaice_swnaa.h", "swnaa_kernels.h", "ulog.h"];
+const HEADERS: [&str; 8] = [
+    "naa.h",
+    "naa_events.h",
+    "naaice.h",
+    "naaice_ap2.h",
+    "naaice_ap2_cpp.h",
+    "naaice_swnaa.h",
+    "swnaa_kernels.h",
+    "ulog.h",
+];
 
 /// Public methods of `naaice_ap2_cpp.h`, which has nothing else.
 const METHODS: [&str; 3] = ["NAAHandler", "~NAAHandler", "invoke"];

@@ -86,7 +86,7 @@ fn libraries(built: &Built, layout: &Layout) -> Vec<Item> {
 }
 
 /// Those of naa. What else is there is NAAICE's and goes into a folder of its own: nobody else's `config.h` is hidden.
-const OURS: [&str; 2] = ["naa.h", "naa_kernel.h"];
+const OURS: [&str; 3] = ["naa.h", "naa_events.h", "naa_kernel.h"];
 const NAAICE: [&str; 7] = [
     "naaice.h",
     "naaice_ap2.h",
@@ -185,7 +185,7 @@ mod tests {
         fs::write(folder.join("naaice.h"), "").unwrap();
         let items = headers(&folder).unwrap();
         let paths: Vec<_> = items.iter().map(|item| item.path.to_string_lossy()).collect();
-        assert_eq!(items.len(), 10);
+        assert_eq!(items.len(), 11);
         for path in ["include/naa.h", "include/naaice/config.h", "include/naaice/more.h"] {
             assert!(paths.iter().any(|p| p == path), "{paths:?}");
         }

@@ -1,0 +1,92 @@
+//! Events that a program has.
+
+use std::{ffi::c_void, ptr};
+
+use naa_events::{Descriptor, Event};
+
+use crate::{
+    handles::{Patience, Table},
+    native::{
+        naa_result,
+        result::{Problem, guarded},
+    },
+};
+
+/// An event. Its bytes are where the bridge put them; they are not to be written, and may be read until the event is
+/// released.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct naa_event {
+    /// In the worker's ring, at the beginning of a slot.
+    pub data: *const c_void,
+    /// Bytes of `data`.
+    pub length: u64,
+    /// The event's number, of those who sent it.
+    pub event: u64,
+    /// Of its segments, if they came through a load balancer.
+    pub tick: u64,
+    /// When its first segment came to the bridge, in nanoseconds since 1970 by the bridge's clock.
+    pub first_segment_ns: u64,
+    /// Nanoseconds from then until the last one came.
+    pub assembly_ns: u64,
+    /// For naa_event_release().
+    pub token: u64,
+    /// Counts the events of a subscription from 1 on; a bridge that came back begins again.
+    pub sequence: u32,
+    /// Of the source, of those who sent it.
+    pub data_id: u16,
+    /// Whether `tick` is one.
+    pub has_tick: bool,
+}
+
+static EVENTS: Table<Event> = Table::new("an event", 0x4e45);
+
+impl naa_event {
+    pub(super) const NONE: Self = Self {
+        data: ptr::null(),
+        length: 0,
+        event: 0,
+        tick: 0,
+        first_segment_ns: 0,
+        assembly_ns: 0,
+        token: 0,
+        sequence: 0,
+        data_id: 0,
+        has_tick: false,
+    };
+
+    /// For a program, which releases it.
+    pub(super) fn hand_out(event: Event) -> Result<Self, Problem> {
+        let &Descriptor { sequence, name, tick, first, assembly, .. } = event.descriptor();
+        let bytes = event.bytes();
+        let (data, length) = (bytes.as_ptr().cast(), bytes.len() as u64);
+        Ok(Self {
+            data,
+            length,
+            event: name.event,
+            tick: tick.unwrap_or(0),
+            first_segment_ns: first,
+            assembly_ns: assembly,
+            token: EVENTS.insert(event)? as u64,
+            sequence,
+            data_id: name.data_id,
+            has_tick: tick.is_some(),
+        })
+    }
+}
+
+/// Gives an event back, by its `token`: its bytes are not to be read any more, and the bridge puts others there. In any
+/// order, from any thread, also after the worker was closed.
+///
+/// NAA_ERROR_ARGUMENT if `token` is none, or the event was released before.
+///
+/// # Safety
+/// None: `token` is not looked through.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_event_release(token: u64) -> naa_result {
+    guarded(|| {
+        let handle = usize::try_from(token).unwrap_or(usize::MAX);
+        drop(EVENTS.remove(handle, Patience::Endless)?);
+        Ok(())
+    })
+}
