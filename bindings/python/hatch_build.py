@@ -1,4 +1,4 @@
-"""What goes into the wheel beside the package: libnaa, built by cargo, and naa.h as cffi wants it."""
+"""What goes into the wheel beside the package: libnaa, built by cargo, and its headers as cffi wants them."""
 
 import json
 import os
@@ -11,9 +11,12 @@ from pathlib import Path
 from cffi import FFI
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# Conditions of naa.h, for C before C23.
+HEADERS = ("naa.h", "naa_events.h")
+
+# Conditions of the headers, for C before C23.
 CONDITIONS = {
     "ifndef NAA_H": True,
+    "ifndef NAA_EVENTS_H": True,
     "ifdef __cplusplus": False,
     "ifndef __cplusplus": True,
     "if defined(__cplusplus) || __STDC_VERSION__ >= 202311L": False,
@@ -29,7 +32,7 @@ class Library(BuildHookInterface):
         library = cargo_build(checkout)
         work = library.parent / "python-wheel"
         work.mkdir(exist_ok=True)
-        declarations(checkout / "naa-capi/include/naa.h", work / "_ffi.py")
+        declarations(checkout / "naa-capi/include", work / "_ffi.py")
         files = {
             strip(library, work / "libnaa.so"): "naa/libnaa.so",
             work / "_ffi.py": "naa/_ffi.py",
@@ -68,15 +71,16 @@ def strip(library, to):
     return to
 
 
-def declarations(header, to):
+def declarations(folder, to):
     ffi = FFI()
     ffi.set_source("naa._ffi", None)
-    ffi.cdef(preprocess(header.read_text()))
+    for header in HEADERS:
+        ffi.cdef(preprocess((folder / header).read_text(), header))
     ffi.emit_python_code(str(to))
 
 
-def preprocess(text):
-    """Does what the C preprocessor would do with naa.h; keeps constants, which cffi reads."""
+def preprocess(text, header):
+    """Does what the C preprocessor would do with a header; keeps constants, which cffi reads."""
     text = re.sub(r"//[^\n]*", "", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
     lines, taken = [], []
     for line in text.splitlines():
@@ -88,13 +92,13 @@ def preprocess(text):
         word, rest = directive.groups()
         if word in ("if", "ifdef", "ifndef"):
             if f"{word} {rest}" not in CONDITIONS:
-                raise SystemExit(f"naa: naa.h has a condition that hatch_build.py does not know: #{word} {rest}")
+                raise SystemExit(f"naa: {header} has a condition that hatch_build.py does not know: #{word} {rest}")
             taken.append(CONDITIONS[f"{word} {rest}"])
         elif word == "else":
             taken[-1] = not taken[-1]
         elif word == "endif":
             taken.pop()
-        elif word == "define" and rest != "NAA_H" and all(taken):
+        elif word == "define" and " " in rest and all(taken):
             name, value = rest.split(maxsplit=1)
             lines.append(f"#define {name} {value.strip('()')}")
     return "\n".join(lines)

@@ -8,6 +8,8 @@
 
 Any number of threads and tasks may use sessions at once, each session one at a time. From the start of a call until its
 end was reported, do not write its inputs nor touch its outputs. Times are in seconds; None is no limit.
+
+Events that detectors stream come by naa.events.
 """
 
 from ._builtin import TYPES, arguments, offload, regions_for, type_code

@@ -19,8 +19,9 @@ def milliseconds(seconds: float | None) -> int:
 class Patience:
     """How long to wait, in parts: between them Python looks for signals, which it does on its main thread only."""
 
-    def __init__(self, timeout: float | None) -> None:
+    def __init__(self, timeout: float | None, what: str = "the call did not end within {} s; it goes on") -> None:
         self.timeout = timeout
+        self._what = what
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._sliced = threading.current_thread() is threading.main_thread()
         self.last = False
@@ -39,4 +40,4 @@ class Patience:
         return left
 
     def text(self) -> str:
-        return f"the call did not end within {self.timeout:g} s; it goes on, wait for it again"
+        return f"{self._what.format(f'{self.timeout:g}')}, wait for it again"
