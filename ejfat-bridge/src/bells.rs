@@ -38,6 +38,12 @@ impl Bells {
         add(&self.workers, socket)
     }
 
+    /// The same socket is not heard until it is added again.
+    pub(crate) fn ignore(&self, socket: BorrowedFd<'_>) {
+        // One that is not there is not heard.
+        let _ = epoll::delete(&self.workers, socket);
+    }
+
     /// The ports are not heard any more.
     pub(crate) fn silence(&self, ports: &Ports) {
         for port in ports.descriptors() {

@@ -43,6 +43,8 @@ const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
 /// The most while events wait for room.
 const STARVED: Duration = Duration::from_millis(1);
+/// A worker that acknowledges nothing for so long is taken for dead, whatever retries its connection has.
+const DEAD: Duration = Duration::from_secs(15);
 /// Between two snapshots.
 const TOLD: Duration = Duration::from_millis(100);
 
@@ -164,7 +166,10 @@ impl Bridge {
             for _ in 0..TURNS {
                 match self.intake.receive(port) {
                     Ok(0) => break,
-                    Ok(used) => self.batch(used),
+                    Ok(used) => {
+                        self.failed = None;
+                        self.batch(used);
+                    }
                     Err(error) => {
                         self.fail(&error);
                         break;
@@ -309,14 +314,28 @@ impl Bridge {
         self.intake.arena.release(id);
     }
 
-    /// Posts what was queued.
+    /// Posts what was queued. Who is behind with it gets nothing new.
     fn pump(&mut self) {
-        for (_, ring) in self.rings.iter_mut().flatten() {
+        for (worker, ring) in self.rings.iter_mut().flatten() {
             let Way::Remote(remote) = &mut ring.way else { continue };
             if remote.has_waiting()
                 && let Err(error) = remote.pump()
             {
                 self.closing.push((remote.stream().id, format!("cannot post to it: {error}")));
+            }
+            if remote.is_behind() != remote.was_behind {
+                remote.was_behind = !remote.was_behind;
+                self.dispatcher.set_behind(*worker, remote.was_behind);
+            }
+        }
+    }
+
+    /// Workers that did not acknowledge what was written to them, though they had time.
+    fn find_dead(&mut self, now: Instant) {
+        for (_, ring) in self.rings.iter().flatten() {
+            let Way::Remote(remote) = &ring.way else { continue };
+            if remote.waits_since(now) > DEAD {
+                self.closing.push((remote.stream().id, format!("it acknowledged nothing for {DEAD:?}")));
             }
         }
     }
@@ -340,6 +359,13 @@ impl Bridge {
         something
     }
 
+    /// A worker that was answered, and whose session ended before its stream began.
+    fn forget_accepted(&mut self) {
+        if let Some((worker, _)) = self.accepted.take() {
+            self.remove(worker, self.intake.now());
+        }
+    }
+
     fn remove(&mut self, worker: WorkerId, now: Time) {
         // What it gave back before it went, it did not take along.
         if let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut)
@@ -356,6 +382,9 @@ impl Bridge {
             Way::Remote(remote) => remote.end(&mut self.intake.buffers),
             Way::Shared(shared) => self.local_memory += shared.geometry().shared_bytes() as u64,
         }
+        if self.finishing {
+            self.tell(now);
+        }
     }
 
     /// What is due now and then.
@@ -364,6 +393,7 @@ impl Bridge {
         let time = self.intake.time(now);
         self.take_applicants(now);
         self.find_gone();
+        self.find_dead(now);
         self.credit(true);
         self.dispatcher.tick(time);
         self.act(time);

@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use ejfat::{
@@ -86,10 +86,17 @@ impl Desk {
     }
 
     pub(crate) fn answer<'a, I: Iterator<Item = &'a Record>>(&self, find: impl Fn(u64) -> I) {
-        if !self.asked.swap(false, Ordering::Acquire) {
+        if !self.asked.load(Ordering::Acquire) {
             return;
         }
-        for Question { tick, answer } in std::mem::take(&mut *lock(&self.questions)) {
+        // One at a time: it takes a millisecond.
+        let question = {
+            let mut questions = lock(&self.questions);
+            let question = questions.pop();
+            self.asked.store(!questions.is_empty(), Ordering::Release);
+            question
+        };
+        if let Some(Question { tick, answer }) = question {
             // Events of one tick are few, unless somebody sends the same one for ever.
             let _ = answer.send(find(tick).take(100).copied().collect());
         }
@@ -106,16 +113,6 @@ impl Handle {
         lock(&self.0.snapshot).clone()
     }
 
-    /// The next one, with all that happened before it was asked for; after a second the last one.
-    pub fn fresh_snapshot(&self) -> Snapshot {
-        let before = lock(&self.0.snapshot).now;
-        let begin = Instant::now();
-        while lock(&self.0.snapshot).now == before && begin.elapsed() < Duration::from_secs(1) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        self.snapshot()
-    }
-
     /// What is remembered of events with a tick, or with this number where they have none; the latest first, at most 100.
     /// `None` if the bridge does not answer within two seconds.
     pub fn trace(&self, tick: u64) -> Option<Vec<Record>> {
@@ -126,8 +123,8 @@ impl Handle {
                 return None;
             }
             questions.push(Question { tick, answer });
+            self.0.asked.store(true, Ordering::Release);
         }
-        self.0.asked.store(true, Ordering::Release);
         records.recv_timeout(PATIENCE).ok()
     }
 }

@@ -1,7 +1,7 @@
 //! Which subscriptions are taken.
 
 use ejfat::ring::{BLOCK, Geometry, Refusal, Subscription};
-use mrsp::RegionRequest;
+use mrsp::{RegionFlags, RegionRequest};
 use naa_server::{
     call::{Call, Failure},
     resident::Asking,
@@ -31,13 +31,22 @@ pub(crate) fn judge(
         Ok(subscription) => subscription,
         Err(malformed) => return Ok(Err(malformed.into())),
     };
-    if !fit(subscription.geometry, [credits, descriptors, ring]) || asking.params.len() != PARAMETERS {
+    if !fit(subscription.geometry, [credits, descriptors, ring]) || !in_order(asking.params) {
         return Ok(Err(Refusal::Regions));
     }
     if overlap(asking.params) {
         return Ok(Err(Refusal::Overlap));
     }
     Ok(Ok(subscription))
+}
+
+/// Later they are known by their places.
+fn in_order(params: &[RegionRequest]) -> bool {
+    const ORDER: [RegionFlags; PARAMETERS] = {
+        let (sent, back) = (RegionFlags::INPUT, RegionFlags::OUTPUT);
+        [sent, sent, back, back, back]
+    };
+    params.iter().map(|param| param.flags).eq(ORDER)
 }
 
 fn fit(geometry: Geometry, bytes: [usize; 3]) -> bool {
@@ -55,7 +64,7 @@ fn overlap(params: &[RegionRequest]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mrsp::{RegionFlags, RemoteRegion, region::NaaAddress};
+    use mrsp::{RemoteRegion, region::NaaAddress};
 
     use super::*;
 
@@ -74,6 +83,17 @@ mod tests {
         assert!(overlap(&params(&[(0x1000, 0x1001), (0x2000, 0x1000)])));
         assert!(overlap(&params(&[(0x1000, 64), (0x1000, 64)])));
         assert!(overlap(&params(&[(u64::MAX - 63, 64)])));
+    }
+
+    #[test]
+    fn parameters_come_in_one_order() {
+        let mut its = params(&[(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)]);
+        assert!(!in_order(&its));
+        its[..2].iter_mut().for_each(|param| param.flags = RegionFlags::INPUT);
+        assert!(in_order(&its));
+        its.swap(1, 2);
+        assert!(!in_order(&its));
+        assert!(!in_order(&its[..4]));
     }
 
     #[test]

@@ -118,6 +118,8 @@ pub(crate) struct Listener {
     pending: Vec<Pending>,
     /// Subscriptions that are none.
     pub(crate) refused: u64,
+    /// The bell does not ring for new ones.
+    ignored: bool,
 }
 
 /// A worker that asks to be taken.
@@ -148,7 +150,7 @@ impl Listener {
             Ok(socket)
         };
         let socket = listen_there().map_err(Error::io(format!("listen at {}", path.display())))?;
-        Ok(Self { socket, path: path.to_owned(), pending: Vec::new(), refused: 0 })
+        Ok(Self { socket, path: path.to_owned(), pending: Vec::new(), refused: 0, ignored: false })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -157,9 +159,25 @@ impl Listener {
 
     /// Takes connections, and returns somebody who said what he wants.
     pub(crate) fn next(&mut self, now: Instant, bells: &Bells) -> Option<Applicant> {
-        while self.pending.len() < MOST_PENDING
-            && let Ok(socket) = accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
-        {
+        if std::mem::take(&mut self.ignored) {
+            let _ = bells.hear(self.socket.as_fd());
+        }
+        loop {
+            let socket = if self.pending.len() < MOST_PENDING {
+                accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
+            } else {
+                Err(Errno::MFILE)
+            };
+            let socket = match socket {
+                Ok(socket) => socket,
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                // There is no place, or no descriptor, for another one: it is looked at later.
+                Err(_) => {
+                    bells.ignore(self.socket.as_fd());
+                    self.ignored = true;
+                    break;
+                }
+            };
             // One that is not heard is looked at now and then.
             let _ = bells.hear(socket.as_fd());
             self.pending.push(Pending { socket, until: now + PATIENCE });

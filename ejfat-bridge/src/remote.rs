@@ -1,6 +1,9 @@
 //! A ring at another machine, or at another process as if it were one.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use arrayvec::ArrayVec;
 use ejfat::ring::{BLOCK, Descriptor, Geometry, Placing};
@@ -13,6 +16,10 @@ use crate::buffers::Buffers;
 pub(crate) const ELEMENTS: usize = naa_server::sizes::STREAM_ELEMENTS as usize;
 /// Posted at once.
 const TOGETHER: usize = 16;
+/// Bytes of a WRITE: a worker shows signs of life while it gets a long event.
+const LONGEST: u32 = 1 << 20;
+/// With so many WRITEs that could not be posted yet, a worker gets nothing new; then with half of them it does again.
+const BEHIND: usize = 4096;
 
 /// The host's parameters, in order.
 const CREDITS: usize = 1;
@@ -71,6 +78,9 @@ pub(crate) struct Remote {
     /// In order; what could not be posted yet.
     waiting: VecDeque<Post>,
     posted: VecDeque<(Done, u32)>,
+    /// When something was last acknowledged, or posted where nothing was.
+    progress: Instant,
+    pub(crate) was_behind: bool,
     in_flight: u32,
     /// Of the receive buffers, in this session's domain. Before the stream: it goes first.
     receive: Option<Mr>,
@@ -89,12 +99,23 @@ impl Remote {
             return Ok(None);
         }
         let attr = stream.pd.context().attr();
-        let longest = u32::try_from(attr.max_msg).unwrap_or(u32::MAX);
+        let longest = u32::try_from(attr.max_msg).unwrap_or(u32::MAX).min(LONGEST);
         let elements = ELEMENTS.min(attr.max_sge.max(1) as usize);
         let receive = (placing == Placing::Cut).then(|| buffers.register(&stream.pd)).transpose()?;
         let (waiting, posted) = (VecDeque::new(), VecDeque::new());
-        let remote =
-            Self { geometry, placing, longest, elements, waiting, posted, in_flight: 0, receive, stream };
+        let remote = Self {
+            geometry,
+            placing,
+            longest,
+            elements,
+            waiting,
+            posted,
+            progress: Instant::now(),
+            was_behind: false,
+            in_flight: 0,
+            receive,
+            stream,
+        };
         Ok(Some(remote))
     }
 
@@ -184,6 +205,9 @@ impl Remote {
         let posted = self.stream.post(&wrs);
         drop(wrs);
         posted.map_err(|(_, error)| error)?;
+        if self.posted.is_empty() {
+            self.progress = Instant::now();
+        }
         for post in self.waiting.drain(..count) {
             let cost = post.cost();
             self.in_flight += cost;
@@ -234,6 +258,7 @@ impl Remote {
     pub(crate) fn completed(&mut self) -> Option<Done> {
         let (done, cost) = self.posted.pop_front()?;
         self.in_flight -= cost;
+        self.progress = Instant::now();
         Some(done)
     }
 
@@ -248,6 +273,15 @@ impl Remote {
             Post::Event { .. } => None,
         });
         posted.chain(waiting).for_each(|buffer| buffers.release(buffer));
+    }
+
+    /// So long nothing was acknowledged of what is on its way.
+    pub(crate) fn waits_since(&self, now: Instant) -> Duration {
+        if self.posted.is_empty() { Duration::ZERO } else { now.saturating_duration_since(self.progress) }
+    }
+
+    pub(crate) fn is_behind(&self) -> bool {
+        self.waiting.len() > if self.was_behind { BEHIND / 2 } else { BEHIND }
     }
 
     /// Nothing is on its way.

@@ -1,9 +1,16 @@
 //! A worker's ring, wherever it is.
 
+use std::time::{Duration, Instant};
+
 use ejfat::ring::{CREDIT, Geometry};
 use verbs::Memory;
 
 use crate::{local::Shared, remote::Remote, word::Word};
+
+/// Words that are soon looked at.
+const MANY: usize = 4096;
+/// Between two looks at more of them.
+const REST: Duration = Duration::from_millis(1);
 
 /// What the worker writes.
 #[derive(Debug)]
@@ -12,6 +19,8 @@ pub(crate) struct Credits {
     geometry: Geometry,
     count: Word,
     seen: u32,
+    /// Many words are not looked at all the time, however often the count changes.
+    next: Instant,
     words: Vec<u32>,
 }
 
@@ -22,6 +31,7 @@ impl Credits {
             geometry,
             count: Word::new(memory, 0),
             seen: 0,
+            next: Instant::now(),
             words: vec![0; geometry.slots() as usize],
         }
     }
@@ -31,6 +41,13 @@ impl Credits {
         let count = self.count.load();
         if count == self.seen && !in_any_case {
             return None;
+        }
+        if self.words.len() > MANY {
+            let now = Instant::now();
+            if now < self.next && !in_any_case {
+                return None;
+            }
+            self.next = now + REST;
         }
         self.seen = count;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words);

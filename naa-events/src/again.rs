@@ -87,7 +87,9 @@ fn died() -> Error {
 
 impl Wanted {
     fn look(self, stop: &AtomicBool) -> Option<Result<Box<Connection>, Error>> {
-        let deadline = Instant::now() + self.limit;
+        // Longer than anybody waits.
+        let limit = self.limit.min(Duration::from_secs(u32::MAX.into()));
+        let deadline = Instant::now() + limit;
         while !stop.load(Ordering::Relaxed) {
             let left = deadline.saturating_duration_since(Instant::now()).max(SHORTEST);
             let limit = left.min(self.config.session.setup_timeout);

@@ -58,7 +58,7 @@ impl Error {
                     | naa_host::Error::PeerGone { .. }
                     | naa_host::Error::Function { .. }
             ),
-            Self::Refused { why, .. } => matches!(why, Refusal::Full | Refusal::Failed),
+            Self::Refused { why, .. } => matches!(why, Refusal::Full | Refusal::Failed | Refusal::Memory),
             Self::Local { .. } => true,
             _ => false,
         }

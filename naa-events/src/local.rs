@@ -62,7 +62,7 @@ impl Local {
         held: &Arc<AtomicU64>,
     ) -> Result<(Self, Arc<Ring>, Answer), Error> {
         let bridge = format!("unix:{}", path.display());
-        let until = Instant::now() + limit;
+        let until = Instant::now() + limit.min(Duration::from_secs(u32::MAX.into()));
         let socket = dial(path, until).map_err(|e| {
             let remedy = "see whether a bridge serves that socket (`naa bridge`), and who may open it";
             local(&bridge, "no connection", e, remedy)

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::ring::{Answer, BLOCK};
-use naa_host::{Device, FunctionCode, Param, SessionConfig, Stream, StreamRoom};
+use ejfat::ring::{Answer, BLOCK, Malformed};
+use naa_host::{Device, FunctionCode, Param, ReturnCode, SessionConfig, Stream, StreamRoom};
 use verbs::Memory;
 
 use crate::{
@@ -64,8 +64,21 @@ impl Remote {
         let session = SessionConfig { setup_timeout: limit, ..config.session.clone() };
         // At most as many events as there are slots are told and not read.
         let room = StreamRoom { immediates: geometry.slots(), writes: WRITES };
-        let (stream, writer) = Stream::open(&device, bridge, &params, &session, SUBSCRIBE, room)?;
+        let opened = Stream::open(&device, bridge, &params, &session, SUBSCRIBE, room);
         let mut block = [0; BLOCK];
+        let (stream, writer) = match opened {
+            Err(naa_host::Error::Function { code, detail, .. })
+                if code == ReturnCode::BAD_ARGUMENTS && detail != 0 =>
+            {
+                // The beginning of an answer that says why.
+                block[..8].copy_from_slice(&detail.to_le_bytes());
+                let bridge = bridge.to_string();
+                return Err(answer(&bridge, &block)
+                    .err()
+                    .unwrap_or(Error::NoAnswer { bridge, why: Malformed::Field }));
+            }
+            opened => opened?,
+        };
         stream.memory(ANSWER)?.read(0, &mut block);
         let answer = answer(&bridge.to_string(), &block)?;
         let place = Place::Registered(stream.memory(RING)?.clone());

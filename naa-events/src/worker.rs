@@ -198,7 +198,13 @@ impl Worker {
         self.stats.reconnects += 1;
         tracing::info!(bridge = %self.source, worker = self.answer.worker, "the bridge is back");
         if let Some(both) = &self.descriptor {
-            both.add(connection.descriptor()?).map_err(|e| machine("cannot watch a descriptor", e))?;
+            let watched = connection
+                .descriptor()
+                .and_then(|fd| both.add(fd).map_err(|e| machine("cannot watch a descriptor", e)));
+            if let Err(error) = watched {
+                self.state = State::Over(error.to_string());
+                return Err(error);
+            }
         }
         self.state = State::Up(connection);
         Ok(())

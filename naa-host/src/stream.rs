@@ -12,7 +12,7 @@ use std::{
 };
 
 use mrsp::{
-    FunctionCode, HostSession, U24,
+    FunctionCode, HostSession, RegionFlags, U24,
     host::CallOutcome,
     layout::{Choice, Layout},
 };
@@ -66,7 +66,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Session::connect`]; [`Error::AnswerTimedOut`] after `config.setup_timeout`; [`Error::Function`] if the function
-    /// fails; [`Error::Device`] if the device has not that much room.
+    /// fails, whose detail are the first eight bytes of the first output; [`Error::Device`] if the device has not that much room.
     pub fn open(
         device: &Device,
         peer: SocketAddr,
@@ -98,16 +98,29 @@ impl Stream {
             _device: device,
         };
         let outcome = stream.answer(function)?;
-        let _ = outcome.into_result()?;
+        let _ = outcome.into_result().map_err(|error| stream.detailed(error))?;
         let regions = stream.machine.peer_regions().unwrap_or_default();
         let writer = Writer::new(&stream.link, &stream.regions, regions, writes.into(), acknowledged);
         Ok((stream, writer))
     }
 
+    /// With the first eight bytes of the first output, little-endian, in which a function that fails can say why.
+    fn detailed(&self, error: Error) -> Error {
+        let output = self.regions.params().iter().find(|region| region.flags().contains(RegionFlags::OUTPUT));
+        match (error, output.and_then(|region| region.memory())) {
+            (Error::Function { peer, function, code, .. }, Some(memory)) if memory.len() >= 8 => {
+                let mut bytes = [0; 8];
+                memory.read(0, &mut bytes);
+                Error::Function { peer, function, code, detail: u64::from_le_bytes(bytes) }
+            }
+            (error, _) => error,
+        }
+    }
+
     /// Takes no more than the answer of the call.
     fn answer(&mut self, function: FunctionCode) -> Result<Outcome, Error> {
         let limit = self.config.setup_timeout;
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now().checked_add(limit);
         loop {
             while let Some(event) = self.link.next()? {
                 let Event::Response { immediate, bytes } = event else {
@@ -121,10 +134,10 @@ impl Stream {
                 let CallOutcome { function, answer, last_write_bytes } = answered;
                 return Ok(Outcome { peer, function, answer, last_write_bytes });
             }
-            if Instant::now() >= deadline {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Error::AnswerTimedOut { peer: self.link.peer, function, limit });
             }
-            self.link.wait(self.wait, Some(deadline))?;
+            self.link.wait(self.wait, deadline)?;
         }
     }
 

@@ -314,6 +314,11 @@ impl Session {
         its.into_iter().try_for_each(|r| r.allocation.grant(GRANTED))
     }
 
+    /// Its parameters do not have a region each.
+    pub(crate) fn shares_regions(&self) -> bool {
+        self.machine.places().is_some()
+    }
+
     /// The session for a resident, after its call was answered. `None` if its parameters share regions, or a process
     /// may have them.
     pub(crate) fn stream(&mut self, most_sends: u32) -> Result<Option<Stream>, verbs::Error> {

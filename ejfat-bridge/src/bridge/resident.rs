@@ -26,6 +26,7 @@ impl Resident for Bridge {
 
     fn subscribe(&mut self, asking: &Asking<'_>, call: &mut Call<'_>) -> Result<(), Failure> {
         let time = self.intake.now();
+        self.forget_accepted();
         let taken = judge(asking, call)?.and_then(|subscription| {
             let worker = self.dispatcher.subscribe(time, &subscription, self.placing);
             worker.map(|worker| (worker, subscription)).ok_or(Refusal::Full)
@@ -86,8 +87,11 @@ impl Resident for Bridge {
                 self.dispatcher.acknowledged(time, worker);
                 self.act(time);
             }
-            Some(Done::Piece { buffer: Some(buffer) }) => self.intake.buffers.release(buffer),
-            Some(Done::Piece { buffer: None }) | None => {}
+            Some(Done::Piece { buffer }) => {
+                self.dispatcher.alive(time, worker);
+                buffer.into_iter().for_each(|buffer| self.intake.buffers.release(buffer));
+            }
+            None => {}
         }
     }
 
@@ -104,10 +108,7 @@ impl Resident for Bridge {
         self.given_up(self.intake.time(now));
         something |= self.credit(false);
         self.pump();
-        if let Some((worker, _)) = self.accepted.take() {
-            // Its session ended before it began.
-            self.remove(worker, self.intake.time(now));
-        }
+        self.forget_accepted();
         if something {
             self.active = now;
         }
@@ -123,7 +124,12 @@ impl Resident for Bridge {
         if !std::mem::replace(&mut self.finishing, true) {
             self.bells.silence(&self.intake.ports);
         }
-        self.is_quiet()
+        let quiet = self.is_quiet();
+        if quiet {
+            self.credit(true);
+            self.tell(self.intake.now());
+        }
+        quiet
     }
 
     fn poll_closing(&mut self) -> Option<(StreamId, String)> {

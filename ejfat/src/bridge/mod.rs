@@ -211,6 +211,20 @@ impl Dispatcher {
         }
     }
 
+    /// A worker acknowledged a part of something.
+    pub fn alive(&mut self, now: Time, worker: WorkerId) {
+        if let Some(its) = self.workers.get_mut(worker) {
+            its.heard = now;
+        }
+    }
+
+    /// What was written to a worker piles up: it gets nothing new until it does no more.
+    pub fn set_behind(&mut self, worker: WorkerId, behind: bool) {
+        if let Some(its) = self.workers.get_mut(worker) {
+            its.behind = behind;
+        }
+    }
+
     /// A worker ended. Carry the actions out before its memory goes.
     pub fn remove(&mut self, now: Time, worker: WorkerId) {
         let Some(ended) = self.workers.remove(worker) else { return };

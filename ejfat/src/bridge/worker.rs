@@ -33,6 +33,7 @@ pub(super) struct Worker {
     pub(super) placing: Placing,
     pub(super) slots: Slots,
     pub(super) ready: bool,
+    pub(super) behind: bool,
     /// Somebody waits for room that it does not have.
     blocked: bool,
     stalled: bool,
@@ -117,7 +118,7 @@ impl Worker {
     }
 
     fn is_open(&self) -> bool {
-        self.ready && (!self.stalled || self.trial)
+        self.ready && !self.behind && (!self.stalled || self.trial)
     }
 }
 
@@ -149,6 +150,7 @@ impl Workers {
             placing,
             slots: Slots::new(geometry),
             ready: false,
+            behind: false,
             blocked: false,
             stalled: false,
             trial: false,

@@ -1,6 +1,6 @@
 //! The bridge's end of a ring.
 
-use std::collections::VecDeque;
+use std::{cell::Cell, collections::VecDeque};
 
 use super::Geometry;
 
@@ -62,6 +62,8 @@ pub struct Slots {
     seen: Vec<u32>,
     /// Slots of events that are not complete.
     filling: u32,
+    /// So many side by side were looked for in vain since some became free last.
+    in_vain: Cell<u32>,
     /// Sent and not known to have arrived, in order.
     unacknowledged: VecDeque<u32>,
     /// Sent and not given back.
@@ -82,6 +84,7 @@ impl Slots {
             generations: vec![0; slots],
             seen: vec![0; slots],
             filling: 0,
+            in_vain: Cell::new(u32::MAX),
             unacknowledged: VecDeque::with_capacity(slots),
             outstanding: 0,
             next_sequence: 1,
@@ -138,6 +141,17 @@ impl Slots {
 
     /// The first so many free slots side by side.
     fn find(&self, slots: u32) -> Option<u32> {
+        if slots >= self.in_vain.get() {
+            return None;
+        }
+        let found = self.search(slots);
+        if found.is_none() {
+            self.in_vain.set(slots);
+        }
+        found
+    }
+
+    fn search(&self, slots: u32) -> Option<u32> {
         let to = self.geometry.slots();
         let (mut at, mut free) = (self.lowest, 0);
         while at < to {
@@ -172,6 +186,7 @@ impl Slots {
     fn free(&mut self, slot: u32, slots: u32) {
         self.states[slot as usize] = State::Free;
         self.lowest = self.lowest.min(slot);
+        self.in_vain.set(u32::MAX);
         self.mark(slot, slots, false);
     }
 

@@ -294,6 +294,11 @@ impl Serving {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let mut regions = std::mem::take(&mut session.regions);
         let result = match &mut self.residence {
+            Some(_) if session.shares_regions() => {
+                let why =
+                    "each parameter of a subscription has a region of its own; take the symmetric layout";
+                Err(Failure::Arguments(why.into()).into())
+            }
             Some(residence) => {
                 let stop = Stop::at(self.now + self.config.call_time);
                 let asking = Asking { peer: session.peer, params: session.params() };

@@ -8,13 +8,19 @@ use crate::config::Config;
 /// Work requests of a session beside one WRITE per region: the advertisement, probes, a failure's response.
 const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
+/// A stream has room for so many, also where that is for fewer sessions.
+const LEAST_STREAM_SENDS: u32 = 32;
 /// Elements of a stream's work requests.
 pub const STREAM_ELEMENTS: u32 = 16;
 
 /// Work requests of a stream.
 pub fn stream_sends(config: &Config, device: &DeviceAttr) -> u32 {
     let others = u32::from(config.limits.max_regions.max(config.limits.max_slots)) + SPARE_SENDS;
-    config.stream_sends.min(device.max_qp_wr.saturating_sub(others + further(config, device)))
+    let others = others + further(config, device);
+    // Rather fewer of them than fewer sessions.
+    let sessions = u32::try_from(config.max_sessions).unwrap_or(u32::MAX).max(1);
+    let share = (device.max_cqe / sessions).saturating_sub(others + RECEIVES).max(LEAST_STREAM_SENDS);
+    config.stream_sends.min(share).min(device.max_qp_wr.saturating_sub(others))
 }
 
 /// The queue pair of a session.

@@ -102,8 +102,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         show::line("Ctrl-C ends it")?;
     }
     watch(args, &handle, &ended, end)?;
-    let snapshot = handle.fresh_snapshot();
     server.shutdown(Duration::from_secs(1));
+    let snapshot = handle.snapshot();
     Ok(show::line(&if args.json {
         report::json("end", &snapshot).to_string()
     } else {

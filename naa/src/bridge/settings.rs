@@ -72,7 +72,7 @@ pub(crate) struct Settings {
     #[arg(long, value_enum, default_value_t = Pressure::Hold)]
     pressure: Pressure,
     /// Complete events that wait for room, at most
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     waiting: u32,
     /// Seconds that one waits, at most
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]

@@ -88,6 +88,23 @@ pub(super) const CASES: &[Case] = &[
         &["refused"],
         geometry,
     ),
+    Case::bridge(
+        "parameters in another order",
+        "the answer's region where the one of credits is to be",
+        "refused, refused 1",
+        &["refused"],
+        |scene| {
+            let beside = scene.bridge(&[])?;
+            let geometry = Geometry::new(4, 64).map_err(|e| e.to_string())?;
+            let block = subscription(geometry);
+            let mut params = params(&block, geometry);
+            params.swap(1, 2);
+            let opened = open(scene.address(false), beside.bridge.workers, &params, 4);
+            let answer = if opened.is_err() { "refused" } else { "taken" };
+            let seen = beside.end(&["refused"], "")?;
+            Ok(Seen { answer: format!("{answer}, {}", seen.answer), ..seen })
+        },
+    ),
     Case::bridge("a call after the subscription", "function 1 on the same session", "closed", &[], |scene| {
         let beside = scene.bridge(&[])?;
         let geometry = Geometry::new(4, 64).map_err(|e| e.to_string())?;
