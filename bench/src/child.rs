@@ -2,7 +2,6 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
-    net::SocketAddr,
     os::unix::process::CommandExt,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
@@ -94,11 +93,13 @@ impl Drop for Side {
     }
 }
 
-/// Both processes of one thing that is measured.
+/// The processes of one thing that is measured.
 #[derive(Debug)]
 pub(crate) struct Pair {
     // Ends first.
     pub(crate) near: Side,
+    /// Before the far end: it would complain that this one has gone.
+    beside: Option<Side>,
     pub(crate) far: Option<Side>,
     stop_far: bool,
 }
@@ -107,8 +108,8 @@ pub(crate) struct Pair {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) value: f64,
-    /// CPU seconds per unit of work, near and far.
-    pub(crate) cpu: [f64; 2],
+    /// CPU seconds per unit of work: near, far, and what the far end passes on to.
+    pub(crate) cpu: [f64; 3],
 }
 
 impl Pair {
@@ -117,11 +118,28 @@ impl Pair {
         near: sides::Near,
         placement: &Placement,
     ) -> anyhow::Result<Self> {
+        Self::start_with(far, None, near, placement)
+    }
+
+    pub(crate) fn start_with(
+        far: Option<sides::Far>,
+        beside: Option<sides::Beside>,
+        near: sides::Near,
+        placement: &Placement,
+    ) -> anyhow::Result<Self> {
         let stop_far = far.as_ref().is_some_and(sides::Far::never_sleeps);
         let far = far.map(|far| Side::start(&Role::Far(far), &placement.far, Vec::new())).transpose()?;
-        let address: Option<SocketAddr> = far.as_ref().and_then(|(_, ready)| ready.address);
-        let (near, _) = Side::start(&Role::Near(near, address), &placement.near, near.environment(address)?)?;
-        let pair = Self { near, far: far.map(|(side, _)| side), stop_far };
+        let address = |side: Option<&(Side, Ready)>| side.and_then(|(_, ready)| ready.address);
+        let at = address(far.as_ref());
+        let start_beside = |(beside, at): (sides::Beside, _)| {
+            let cpus = if beside.is_at_far() { &placement.far } else { &placement.near };
+            Side::start(&Role::Beside(beside, at), cpus, Vec::new())
+        };
+        let beside = beside.zip(at).map(start_beside).transpose()?;
+        let ends = sides::Ends { far: at, beside: address(beside.as_ref()) };
+        let (near, _) = Side::start(&Role::Near(near, ends), &placement.near, near.environment(at)?)?;
+        let [far, beside] = [far, beside].map(|end| end.map(|(side, _)| side));
+        let pair = Self { near, far, beside, stop_far };
         pair.rest()?;
         Ok(pair)
     }
@@ -146,15 +164,17 @@ impl Pair {
 
     pub(crate) fn run(&mut self, effort: &Effort) -> anyhow::Result<Sample> {
         self.resume()?;
-        if let Some(far) = &mut self.far {
-            far.tell::<()>(Order::Begin)?;
+        for other in [&mut self.far, &mut self.beside].into_iter().flatten() {
+            other.tell::<()>(Order::Begin)?;
         }
         let Done { work, cpu: near } = self.near.tell(Order::Run(*effort))?;
-        let far = match &mut self.far {
-            Some(far) => far.tell(Order::End)?,
-            None => 0.0,
-        };
+        let mut cpu = [near, 0.0, 0.0];
+        for (other, cpu) in [&mut self.far, &mut self.beside].into_iter().zip(&mut cpu[1..]) {
+            if let Some(other) = other {
+                *cpu = other.tell(Order::End)?;
+            }
+        }
         self.rest()?;
-        Ok(Sample { value: work.value, cpu: [near / work.amount, far / work.amount] })
+        Ok(Sample { value: work.value, cpu: cpu.map(|seconds| seconds / work.amount) })
     }
 }

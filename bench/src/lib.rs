@@ -92,6 +92,12 @@ enum Command {
     /// what a program costs that waits for ten seconds.
     #[command(after_help = CAPI_EXAMPLES)]
     Capi(Options),
+    /// Measure the bridge from EJFAT's events into workers' memory
+    ///
+    /// Segments by UDP into a worker's memory, shared or by RDMA, beside reassembly alone and RDMA WRITEs; and beside ZeroMQ in a build with
+    /// `--features zeromq`, which needs a C++ compiler.
+    #[command(after_help = BRIDGE_EXAMPLES)]
+    Bridge(Options),
     /// Measure EJFAT's data path
     ///
     /// The reassembler and the load balancer's tables in memory, beside copies of the same bytes.
@@ -126,6 +132,18 @@ Pure parts: times of one event or packet on one core. Over loopback: the highest
 by search, with the same sender for ours and for what it is compared with; the remark says which end limits. Figures, \
 spread and verdicts are as `naa bench --help` says.";
 
+const BRIDGE_EXAMPLES: &str = "\
+Examples:
+  naa bench bridge                       everything, in five minutes, on an idle machine
+  naa bench bridge --json bridge.json    the table for programs; - is standard output
+  naa bench bridge --only 'this host'    what has this in its name
+  naa bench bridge --quick               a look in seconds, which is no verdict
+
+Sender, bridge and worker are processes of their own. A worker of the bridge's host shares its half of the cores, a \
+remote one the sender's: with two cores the bridge has one for itself, as the end that sends WRITEs has. Rates are the \
+highest at which nothing is lost, found by search, until the last event is delivered; WRITEs are pushed back instead. \
+Figures, spread and verdicts are as `naa bench --help` says.";
+
 const QUICK_REPEATS: u32 = 3;
 
 /// What is measured together.
@@ -150,6 +168,10 @@ impl Suite {
         Self { command: "naa bench ejfat", measures: measures::ejfat::all(), idle_seconds: [3.0, 1.0] }
     }
 
+    fn bridge() -> Self {
+        Self { command: "naa bench bridge", measures: measures::bridge::all(), idle_seconds: [3.0, 1.0] }
+    }
+
     fn effort(&self, quick: bool) -> Effort {
         let [usual, short] = self.idle_seconds;
         if quick {
@@ -166,6 +188,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Some(Command::Side(side)) => side::run(side),
         Some(Command::Capi(options)) => bench(options, Suite::capi()),
+        Some(Command::Bridge(options)) => bench(options, Suite::bridge()),
         Some(Command::Ejfat(options)) => bench(options, Suite::ejfat()),
         Some(Command::Layouts(args)) => layouts::run(args),
         None => bench(&args.options, Suite::network()),

@@ -1,23 +1,26 @@
 //! What is measured, against what, and what it shall come to.
 
+pub(crate) mod bridge;
 pub(crate) mod capi;
 pub(crate) mod ejfat;
 
 use crate::{
     row::Target::{self, AtLeast, AtMost, Report},
     sides::{
-        Far, Near, Wait,
+        Beside, Far, Near, Wait,
         call::Calls,
         engine::What,
         udp_stream::Packets,
-        write::{Device, MESSAGE},
+        write::{Device, MESSAGE, Messages},
     },
 };
 
-/// Something that is measured: one pair of processes.
+/// Something that is measured: the processes of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Contender {
     pub(crate) far: Option<Far>,
+    /// What the far end passes on to.
+    pub(crate) beside: Option<Beside>,
     pub(crate) near: Near,
 }
 
@@ -46,7 +49,7 @@ pub(crate) struct Turns {
 pub(crate) struct Cpu {
     pub(crate) unit: &'static str,
     pub(crate) per_second: f64,
-    /// What the near and the far end are called.
+    /// What the near and the far end are called, and what the far end passes on to.
     pub(crate) ends: &'static [&'static str],
 }
 
@@ -87,7 +90,13 @@ struct Builder {
 
 impl Builder {
     fn contender(&mut self, far: impl Into<Option<Far>>, near: Near) -> usize {
-        self.contenders.push(Contender { far: far.into(), near });
+        self.contenders.push(Contender { far: far.into(), beside: None, near });
+        self.contenders.len() - 1
+    }
+
+    /// The far end passes on.
+    fn passing(&mut self, far: Far, beside: Beside, near: Near) -> usize {
+        self.contenders.push(Contender { far: Some(far), beside: Some(beside), near });
         self.contenders.len() - 1
     }
 
@@ -127,7 +136,7 @@ pub(crate) fn all() -> Vec<Measure> {
 }
 
 fn device(mtu: u32) -> Device {
-    Device { mtu, offload: true, loss_per_million: 0 }
+    Device { mtu, offload: true, loss_per_million: 0, messages: Messages::LARGE }
 }
 
 fn writes(builder: &mut Builder, device: Device) -> usize {
@@ -246,7 +255,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_rows_name_contenders() {
-        let all: Vec<_> = [all(), capi::all(), ejfat::all()].concat();
+        let all: Vec<_> = [all(), bridge::all(), capi::all(), ejfat::all()].concat();
         let names: Vec<_> = all.iter().flat_map(Measure::names).collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
         for measure in all {

@@ -8,7 +8,7 @@ use crate::{
     Table,
     child::{Pair, Sample},
     idle,
-    measures::{Comparison, Cpu, Measure, Turns},
+    measures::{Comparison, Contender, Cpu, Measure, Turns},
     output::number,
     placement::Placement,
     row::{Row, Target},
@@ -67,7 +67,7 @@ fn take_turns(
     let mut pairs = Vec::new();
     for contender in &turns.contenders {
         let needed = places.contains(&pairs.len());
-        pairs.push(needed.then(|| Pair::start(contender.far, contender.near, placement)).transpose()?);
+        pairs.push(needed.then(|| start(contender, placement)).transpose()?);
     }
     let mut remarks = vec![String::new(); pairs.len()];
     for (pair, remark) in pairs.iter_mut().zip(&mut remarks) {
@@ -90,11 +90,15 @@ fn take_turns(
     Ok(rows.into_iter().flat_map(|row| rows_of(turns, row, &samples, &remarks)).collect())
 }
 
+fn start(contender: &Contender, placement: &Placement) -> anyhow::Result<Pair> {
+    Pair::start_with(contender.far, contender.beside, contender.near, placement)
+}
+
 /// The row itself, and those about CPU time.
 fn rows_of(turns: &Turns, row: &Comparison, samples: &[Vec<Sample>], remarks: &[String]) -> Vec<Row> {
-    let figure = |name: &str, unit, target, of: &dyn Fn(&Sample) -> f64| {
+    let figure = |name: &str, reference, unit, target, of: &dyn Fn(&Sample) -> f64| {
         let values = |place: usize| samples[place].iter().map(of);
-        match row.reference {
+        match reference {
             Some(reference) => {
                 let pairs: Vec<_> = values(row.ours).zip(values(reference)).collect();
                 Row::compared(name, unit, target, &pairs)
@@ -102,7 +106,7 @@ fn rows_of(turns: &Turns, row: &Comparison, samples: &[Vec<Sample>], remarks: &[
             None => Row::alone(name, unit, target, &values(row.ours).collect::<Vec<_>>()),
         }
     };
-    let main = figure(&row.name, turns.unit, row.target, &|sample| sample.value);
+    let main = figure(&row.name, row.reference, turns.unit, row.target, &|sample| sample.value);
     let mut remark: Vec<_> = [Some(row.ours), row.reference]
         .into_iter()
         .flatten()
@@ -113,7 +117,9 @@ fn rows_of(turns: &Turns, row: &Comparison, samples: &[Vec<Sample>], remarks: &[
     let cpu = turns.cpu.map_or(Vec::new(), |Cpu { unit, per_second, ends }| {
         let about = |(end, what): (usize, &&str)| {
             let name = format!("{}: CPU of {what}", row.name);
-            figure(&name, unit, Target::Report, &|sample| sample.cpu[end] * per_second).detail()
+            let has_it = |place: &usize| end < 2 || turns.contenders[*place].beside.is_some();
+            let reference = row.reference.filter(has_it);
+            figure(&name, reference, unit, Target::Report, &|sample| sample.cpu[end] * per_second).detail()
         };
         ends.iter().enumerate().map(about).collect()
     });

@@ -25,8 +25,10 @@ pub(crate) struct Args {
 pub(crate) enum Role {
     /// Does nothing but what the near end makes it do.
     Far(sides::Far),
-    /// Measures, towards the far end at the address if there is one.
-    Near(sides::Near, Option<SocketAddr>),
+    /// What the far end at that address passes on to.
+    Beside(sides::Beside, SocketAddr),
+    /// Measures.
+    Near(sides::Near, sides::Ends),
 }
 
 /// How much to do in one repeat.
@@ -51,9 +53,9 @@ pub(crate) enum Order {
     WarmUp(Effort),
     /// To the near end: do it. Answer: [`Done`].
     Run(Effort),
-    /// To the far end: a repeat begins. Answer: nothing.
+    /// To the other ends: a repeat begins. Answer: nothing.
     Begin,
-    /// To the far end: it is over. Answer: CPU seconds since its beginning.
+    /// To the other ends: it is over. Answer: CPU seconds since its beginning.
     End,
 }
 
@@ -95,13 +97,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     placement::stay_on(&args.cpus)?;
     let role = serde_json::from_str(&args.role).context("`naa bench` starts this by itself")?;
     match role {
-        Role::Far(far) => serve(far),
-        Role::Near(near, address) => measure(near, address),
+        Role::Far(far) => serve(far.start()?),
+        Role::Beside(beside, far) => serve(beside.start(far)?),
+        Role::Near(near, ends) => measure(near, ends),
     }
 }
 
-fn serve(far: sides::Far) -> anyhow::Result<()> {
-    let (address, _running) = far.start()?;
+fn serve((address, _running): (SocketAddr, sides::Running)) -> anyhow::Result<()> {
     answer(&Ready { address: Some(address) })?;
     let mut begin = cpu::time()?;
     orders(|order| match order {
@@ -113,11 +115,11 @@ fn serve(far: sides::Far) -> anyhow::Result<()> {
     })
 }
 
-fn measure(near: sides::Near, far: Option<SocketAddr>) -> anyhow::Result<()> {
+fn measure(near: sides::Near, to: sides::Ends) -> anyhow::Result<()> {
     if let sides::Near::Layouts(ends) = near {
-        return sides::layouts::measure(ends, far);
+        return sides::layouts::measure(ends, to.far);
     }
-    let mut near = near.start(far)?;
+    let mut near = near.start(to)?;
     answer(&Ready { address: None })?;
     orders(|order| match order {
         Order::WarmUp(effort) => answer(&near.warm_up(&effort)?),

@@ -83,6 +83,19 @@ fn c_libraries_are_compared_with_the_rust_api() {
 }
 
 #[test]
+fn the_bridge_is_compared_with_what_is_left_out_or_taken_instead() {
+    let rows = rows_of(&["bridge"], "1 MiB events, store, vs");
+    let rows: Vec<_> = rows.iter().filter(|row| row["target"] != "report").collect();
+    let targets: Vec<_> = rows.iter().map(|row| row["target"].as_str().expect("a target")).collect();
+    assert_eq!(targets, [">= 0.5", ">= 1.5"]);
+    assert!(rows.iter().all(|row| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)), "{rows:?}");
+    let rows = rows_of(&["bridge"], "MTU 9000");
+    let ends: Vec<_> = rows.iter().map(|row| row["measure"].as_str().expect("a name")).collect();
+    assert!(ends.iter().any(|name| name.ends_with("CPU of bridge")), "{ends:?}");
+    assert!(ends.iter().any(|name| name.ends_with("CPU of worker")), "{ends:?}");
+}
+
+#[test]
 fn offloading_is_compared_in_time_and_in_energy_where_it_is_counted() {
     let (rows, table) = rows_and_table(&["offload"], "crc32c");
     let count = |unit: &str| rows.iter().filter(|row| row["unit"] == unit).count();

@@ -44,8 +44,15 @@ impl From<Wait> for WaitMode {
     }
 }
 
+/// Where the other ends are, as far as there are any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ends {
+    pub(crate) far: Option<SocketAddr>,
+    pub(crate) beside: Option<SocketAddr>,
+}
+
 /// What is kept running while the process lives.
-type Running = Box<dyn Send>;
+pub(crate) type Running = Box<dyn Send>;
 
 /// The end that is measured from elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +70,11 @@ pub(crate) enum Far {
     EventSink(ejfat::Load, ejfat::Sink),
     /// Passes their packets on.
     EventPasser(ejfat::Load, ejfat::By),
+    /// Puts them into a worker's memory.
+    Bridge(ejfat::Way),
+    /// Pushes them by ZeroMQ.
+    #[cfg(feature = "zeromq")]
+    EventPusher,
 }
 
 impl Far {
@@ -78,12 +90,38 @@ impl Far {
             Self::EventSink(load, sink) => ejfat::serve_sink(load, sink),
             Self::EventPasser(load, ejfat::By::Relay) => ejfat::serve_relay(load),
             Self::EventPasser(_, ejfat::By::Balancer) => ejfat::serve_balancer(),
+            Self::Bridge(way) => ejfat::serve_bridge(way),
+            #[cfg(feature = "zeromq")]
+            Self::EventPusher => ejfat::serve_push(),
         }
     }
 
     /// It takes a core also when nothing is asked of it.
     pub(crate) fn never_sleeps(&self) -> bool {
         matches!(self, Self::Call(Wait::Spin) | Self::UdpPing(Wait::Spin))
+    }
+}
+
+/// What the far end passes on to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Beside {
+    Worker(ejfat::Load, ejfat::Way),
+    #[cfg(feature = "zeromq")]
+    Puller,
+}
+
+impl Beside {
+    pub(crate) fn start(self, far: SocketAddr) -> anyhow::Result<(SocketAddr, Running)> {
+        match self {
+            Self::Worker(load, way) => ejfat::serve_worker(load, way, far),
+            #[cfg(feature = "zeromq")]
+            Self::Puller => ejfat::serve_pull(far),
+        }
+    }
+
+    /// It shares memory with the far end, and so its cores; else it is another host, and cores are left of the near end.
+    pub(crate) fn is_at_far(self) -> bool {
+        matches!(self, Self::Worker(_, ejfat::Way::Shared))
     }
 }
 
@@ -112,6 +150,10 @@ pub(crate) enum Near {
     Events(ejfat::Load, ejfat::Figure),
     /// The same through what passes them on.
     EventsThrough(ejfat::Load, ejfat::Figure, ejfat::By),
+    /// The same through a bridge, counted by its worker.
+    EventsBridged(ejfat::Load, ejfat::Figure),
+    /// Microseconds from an event's first segment to its delivery.
+    EventLatency(ejfat::Load, ejfat::Part),
     /// Per cent of a core that the far end takes while it waits for events.
     EventWatch,
     /// MiB that a flood adds to the far end.
@@ -137,8 +179,9 @@ impl Near {
         ])
     }
 
-    pub(crate) fn start(self, far: Option<SocketAddr>) -> anyhow::Result<Box<dyn Measure>> {
-        let towards = || far.context("this measurement needs another end");
+    pub(crate) fn start(self, ends: Ends) -> anyhow::Result<Box<dyn Measure>> {
+        let needed = "this measurement needs another end";
+        let (towards, beside) = (|| ends.far.context(needed), || ends.beside.context(needed));
         Ok(match self {
             Self::Write(device) => Box::new(write::Source::connect(&device, towards()?)?),
             Self::UdpStream(packets) => Box::new(udp_stream::Source::connect(packets, towards()?)?),
@@ -155,6 +198,12 @@ impl Near {
             Self::Events(load, figure) => Box::new(ejfat::Source::connect(load, figure, towards()?)?),
             Self::EventsThrough(load, figure, by) => {
                 Box::new(ejfat::Source::through(load, figure, by, towards()?)?)
+            }
+            Self::EventsBridged(load, figure) => {
+                Box::new(ejfat::Source::bridged(load, figure, towards()?, beside()?)?)
+            }
+            Self::EventLatency(load, part) => {
+                Box::new(ejfat::Latency::connect(load, part, towards()?, beside()?)?)
             }
             Self::EventWatch => Box::new(ejfat::Watch::connect(towards()?)?),
             Self::EventFlood => Box::new(ejfat::Flood::connect(towards()?)?),

@@ -22,8 +22,6 @@ use crate::side::{Effort, Measure, Work};
 
 /// Bytes per message; the buffers of all streams have this size.
 pub(crate) const MESSAGE: usize = 1 << 20;
-/// WRITEs posted and not completed.
-const OUTSTANDING: u64 = 8;
 /// Longer than any message takes, also when many packets are lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 const WAIT: WaitMode = WaitMode::Adaptive;
@@ -41,11 +39,32 @@ pub(crate) struct Device {
     pub(crate) offload: bool,
     /// Received packets that are lost.
     pub(crate) loss_per_million: u32,
+    pub(crate) messages: Messages,
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Messages {
+    bytes: u32,
+    /// WRITEs posted and not completed.
+    outstanding: u64,
+    /// Each tells the other end, and their number counts; else the last one does, and bytes count.
+    each_tells: bool,
+}
+
+impl Messages {
+    pub(crate) const LARGE: Self = Self { bytes: MESSAGE as u32, outstanding: 8, each_tells: false };
+    pub(crate) const SMALL: Self = Self { bytes: 8192, outstanding: 64, each_tells: true };
+
+    /// Receives that are posted.
+    fn receives(self) -> u32 {
+        if self.each_tells { 2 * self.outstanding as u32 } else { 1 }
+    }
 }
 
 impl Device {
     fn open(&self, local: IpAddr, seed: u64) -> anyhow::Result<Context> {
-        let Self { mtu, offload, loss_per_million } = *self;
+        let Self { mtu, offload, loss_per_million, .. } = *self;
         let port = PortConfig { gso: offload, gro: offload, ..PortConfig::default() };
         let loss = (loss_per_million > 0).then_some(Loss { per_million: loss_per_million, seed });
         let options =
@@ -66,10 +85,11 @@ struct End {
 }
 
 impl End {
-    fn new(context: &Context) -> anyhow::Result<Self> {
+    fn new(context: &Context, messages: Messages) -> anyhow::Result<Self> {
         let pd = context.alloc_pd()?;
         let (cq, channel) = (context.create_cq(256)?, context.create_channel()?);
-        let qp = pd.create_qp(&cq, &cq, QpCap::default())?;
+        let max_recv_wr = QpCap::default().max_recv_wr.max(messages.receives());
+        let qp = pd.create_qp(&cq, &cq, QpCap { max_recv_wr, ..QpCap::default() })?;
         let memory = pd.reg_mr(&region::alloc(MESSAGE)?, Access::ALL)?;
         // Touched, as buffers with data in them are.
         memory.memory().write(0, &vec![0x5a; MESSAGE]);
@@ -103,21 +123,24 @@ fn decode(private_data: &[u8]) -> Option<RemoteAddr> {
 /// A region to write to, and a thread that waits for messages to arrive, as a server's does.
 pub(super) fn serve(device: &Device) -> anyhow::Result<(SocketAddr, Running)> {
     let context = device.open(free_loopback()?, FAR_SEED)?;
-    let end = End::new(&context)?;
+    let messages = device.messages;
+    let end = End::new(&context, messages)?;
     let (_, port) = end.channel.listen(0, 1)?;
     let address = SocketAddr::new(context.attr().address, port);
     thread::Builder::new().name("sink".into()).spawn(move || {
         // The source notices by itself; why, is told here.
-        if let Err(error) = receive(&end) {
+        if let Err(error) = receive(&end, messages) {
             eprintln!("naa: the end that is written to: {error:#}");
         }
     })?;
     Ok((address, Box::new(context)))
 }
 
-fn receive(end: &End) -> anyhow::Result<()> {
+fn receive(end: &End, messages: Messages) -> anyhow::Result<()> {
     let CmEvent::ConnectRequest { id, .. } = end.event()? else { bail!("an event before any request") };
-    end.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] })?;
+    for _ in 0..messages.receives() {
+        end.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] })?;
+    }
     let param = ConnParam { private_data: encode(&end.memory), ..ConnParam::default() };
     end.channel.accept(id, &end.qp, &param)?;
     loop {
@@ -139,13 +162,15 @@ pub(super) struct Source {
     end: End,
     target: RemoteAddr,
     fill: Fill,
+    messages: Messages,
     lossy: bool,
 }
 
 impl Source {
     pub(super) fn connect(device: &Device, far: SocketAddr) -> anyhow::Result<Self> {
         let context = device.open(free_loopback()?, NEAR_SEED)?;
-        let end = End::new(&context)?;
+        let messages = device.messages;
+        let end = End::new(&context, messages)?;
         end.channel.connect(&end.qp, far, &ConnParam::default())?;
         let param = match end.event()? {
             CmEvent::Established { param, .. } => param,
@@ -153,24 +178,25 @@ impl Source {
         };
         ensure!(param.path_mtu == device.mtu, "the path MTU is {}, not {}", param.path_mtu, device.mtu);
         let target = decode(&param.private_data).context("the other end does not say where to write")?;
-        Ok(Self { end, target, fill: Fill::new(), lossy: device.loss_per_million > 0 })
+        Ok(Self { end, target, fill: Fill::new(), messages, lossy: device.loss_per_million > 0 })
     }
 
     /// Writes so many messages, and waits until all have arrived.
     fn write(&self, messages: u64) -> anyhow::Result<Duration> {
         let start = Instant::now();
         let deadline = start + PATIENCE;
+        let Messages { outstanding, each_tells, .. } = self.messages;
         let (mut posted, mut done) = (0, 0);
         while done < messages {
-            while posted < messages && posted - done < OUTSTANDING {
+            while posted < messages && posted - done < outstanding {
                 posted += 1;
-                self.post(posted == messages)?;
+                self.post(each_tells || posted == messages)?;
             }
             while let Some(wc) = self.end.cq.poll_one()? {
                 ensure!(wc.status.is_success(), "a WRITE failed: {}", wc.status);
                 done += 1;
             }
-            if done < messages && (posted == messages || posted - done == OUTSTANDING) {
+            if done < messages && (posted == messages || posted - done == outstanding) {
                 let wake = self.end.cq.wait(WAIT, Some(deadline))?;
                 ensure!(wake != Wake::TimedOut, "{done} of {messages} WRITEs completed");
             }
@@ -178,10 +204,10 @@ impl Source {
         Ok(start.elapsed())
     }
 
-    /// The last one tells the other end, as the last one of a call does.
-    fn post(&self, last: bool) -> anyhow::Result<()> {
-        let op = if last { SendOp::WriteWithImm(self.target, 0) } else { SendOp::Write(self.target) };
-        let sges = [self.end.memory.sge(0, MESSAGE as u32)];
+    /// One that tells is as the last one of a call.
+    fn post(&self, tells: bool) -> anyhow::Result<()> {
+        let op = if tells { SendOp::WriteWithImm(self.target, 0) } else { SendOp::Write(self.target) };
+        let sges = [self.end.memory.sge(0, self.messages.bytes)];
         let wr = SendWr { wr_id: 0, op, payload: Payload::Sges(&sges), flags: SendFlags::SIGNALED };
         self.end.qp.post_send(&[wr]).map_err(|(_, error)| error)?;
         Ok(())
@@ -194,11 +220,14 @@ impl Measure for Source {
         let seconds = effort.seconds * if self.lossy { LOSSY_TIMES } else { 1.0 };
         fill.warm_up(&Effort { seconds, ..*effort }, |messages| self.write(messages))?;
         self.fill = fill;
-        Ok(format!("ours waits adaptively, {OUTSTANDING} WRITEs outstanding"))
+        Ok(format!("ours waits adaptively, {} WRITEs outstanding", self.messages.outstanding))
     }
 
     fn run(&mut self, _: &Effort) -> anyhow::Result<Work> {
         let time = self.write(self.fill.amount)?;
-        Ok(goodput(self.fill.amount * MESSAGE as u64, time))
+        let Messages { bytes, each_tells, .. } = self.messages;
+        let work = goodput(self.fill.amount * u64::from(bytes), time);
+        let value = self.fill.amount as f64 / time.as_secs_f64() / 1e3;
+        Ok(if each_tells { Work { value, ..work } } else { work })
     }
 }

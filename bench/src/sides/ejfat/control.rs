@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use nix::time::{ClockId, clock_gettime};
 use roce_udp::free_loopback;
 use serde::{Deserialize, Serialize};
 
@@ -27,11 +28,10 @@ pub(super) enum Ask {
     /// Something is sent from now on. Receive it so, if that is a choice.
     Begin(Manner),
     /// So many events were sent.
-    End {
-        events: u64,
-    },
+    End { events: u64 },
     /// Relay to there.
     To(SocketAddr),
+    /// CPU time and memory so far; of a bridge also how long events took since it began.
     Look,
 }
 
@@ -39,6 +39,10 @@ pub(super) enum Ask {
 pub(super) struct Told {
     /// Whole ones since it began.
     pub(super) events: u64,
+    /// When the last of them was there, by [`clock`]; 0: none came.
+    pub(super) last: u64,
+    /// Microseconds from an event's first segment to its delivery, p50 and p99, if it is known.
+    pub(super) latency: Option<[f64; 2]>,
     /// Seconds so far.
     pub(super) cpu: f64,
     pub(super) resident_kib: f64,
@@ -57,14 +61,39 @@ pub(super) struct Manner {
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// Whole ones.
-    pub(super) events: AtomicU64,
+    events: AtomicU64,
+    /// When the last one was there, by [`clock`].
+    last: AtomicU64,
     /// Incomplete ones.
-    pub(super) open: AtomicU32,
+    open: AtomicU32,
     batch: AtomicU32,
     spin: AtomicBool,
 }
 
+/// Nanoseconds of a clock that all processes share.
+pub(super) fn clock() -> u64 {
+    // It cannot fail on Linux.
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl State {
+    /// So many are there now.
+    pub(super) fn count(&self, events: u64) {
+        if self.events.load(Ordering::Relaxed) != events {
+            self.last.store(clock(), Ordering::Relaxed);
+            self.events.store(events, Ordering::Release);
+        }
+    }
+
+    pub(super) fn set_open(&self, events: u32) {
+        self.open.store(events, Ordering::Relaxed);
+    }
+
+    pub(super) fn last(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
+    }
+
     pub(super) fn set_manner(&self, manner: Manner) {
         self.batch.store(manner.batch, Ordering::Relaxed);
         self.spin.store(manner.spin, Ordering::Relaxed);
@@ -88,7 +117,7 @@ impl State {
     pub(super) fn arrived(&self, before: u64, events: u64) -> u64 {
         let (mut seen, mut last) = (0, Instant::now());
         while last.elapsed() < SILENCE {
-            let now = self.events.load(Ordering::Relaxed) - before;
+            let now = self.events.load(Ordering::Acquire) - before;
             if now >= events {
                 return now;
             }
@@ -106,11 +135,40 @@ pub(super) fn answer_at(
     state: Arc<State>,
     mut relay: impl FnMut(SocketAddr) -> anyhow::Result<()> + Send + 'static,
 ) -> anyhow::Result<SocketAddr> {
+    let mut before = 0;
+    answer_with(move |ask| {
+        let mut told = Told::now()?;
+        match ask {
+            Ask::Begin(manner) => {
+                state.set_manner(manner);
+                before = state.settled();
+            }
+            Ask::End { events } => told.events = state.arrived(before, events),
+            Ask::To(address) => relay(address)?,
+            Ask::Look => {}
+        }
+        told.last = state.last();
+        Ok(told)
+    })
+}
+
+impl Told {
+    /// What processes know of themselves.
+    pub(super) fn now() -> anyhow::Result<Self> {
+        let resident_kib = cpu::resident_kib(std::process::id())?;
+        Ok(Self { events: 0, last: 0, latency: None, cpu: cpu::time()?, resident_kib })
+    }
+}
+
+/// Answers one near end at a TCP port, which is returned.
+pub(super) fn answer_with(
+    mut answer: impl FnMut(Ask) -> anyhow::Result<Told> + Send + 'static,
+) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((free_loopback()?, 0))?;
     let address = listener.local_addr()?;
     thread::Builder::new().name("control".into()).spawn(move || {
         let answered =
-            listener.accept().map_err(Into::into).and_then(|(stream, _)| answer(&stream, &state, &mut relay));
+            listener.accept().map_err(Into::into).and_then(|(stream, _)| all(&stream, &mut answer));
         if let Err(error) = answered {
             eprintln!("naa: the end that receives events: {error:#}");
         }
@@ -118,26 +176,10 @@ pub(super) fn answer_at(
     Ok(address)
 }
 
-fn answer(
-    stream: &TcpStream,
-    state: &State,
-    relay: &mut impl FnMut(SocketAddr) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
+fn all(stream: &TcpStream, answer: &mut impl FnMut(Ask) -> anyhow::Result<Told>) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
-    let mut before = 0;
     for line in BufReader::new(stream).lines() {
-        let mut events = 0;
-        match parse(&line?)? {
-            Ask::Begin(manner) => {
-                state.set_manner(manner);
-                before = state.settled();
-            }
-            Ask::End { events: sent } => events = state.arrived(before, sent),
-            Ask::To(address) => relay(address)?,
-            Ask::Look => {}
-        }
-        let resident_kib = cpu::resident_kib(std::process::id())?;
-        let told = Told { events, cpu: cpu::time()?, resident_kib };
+        let told = answer(parse(&line?)?)?;
         writeln!(&mut &*stream, "{}", serde_json::to_string(&told)?)?;
     }
     Ok(())

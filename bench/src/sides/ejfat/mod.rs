@@ -3,11 +3,14 @@
 //! ```text
 //! near  Source ─ paced segments ─► far  sink: the receiver of `ejfat-udp`, or a buffer
 //!                                  far  relay, or the load balancer's forwarder ─► near  sink: a buffer
+//! near  Source ─ paced segments ─► far  bridge ─ by RDMA or shared memory ─► beside  worker, which counts
+//!                                  far  receiver, PUSH of ZeroMQ ──────────► beside  PULL, the same
 //!       Watch, Flood ────────────► far  sink: the receiver
 //! ```
 //!
 //! The source is the same for all, so that only what receives or relays differs. It asks the far end over TCP what came.
 
+mod bridge;
 mod control;
 mod forward;
 mod hostile;
@@ -15,6 +18,9 @@ mod relay;
 mod search;
 mod sink;
 mod source;
+mod worker;
+#[cfg(feature = "zeromq")]
+mod zeromq;
 
 use ejfat::{
     segment::{IpVersion, SegmentSize},
@@ -22,11 +28,15 @@ use ejfat::{
 };
 use serde::{Deserialize, Serialize};
 
+pub(super) use bridge::{Latency, serve as serve_bridge};
 pub(super) use forward::serve as serve_balancer;
 pub(super) use hostile::{Flood, Watch};
 pub(super) use relay::serve as serve_relay;
 pub(super) use sink::serve as serve_sink;
 pub(super) use source::Source;
+pub(super) use worker::serve as serve_worker;
+#[cfg(feature = "zeromq")]
+pub(super) use zeromq::{serve_pull, serve_push};
 
 /// Of every socket that receives.
 const BUFFER: usize = 4 << 20;
@@ -79,6 +89,24 @@ pub(crate) enum Sink {
     Bounded,
     /// Takes what comes into one buffer.
     Buffer,
+}
+
+/// How a bridge's events get to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Way {
+    /// Memory that both map.
+    Shared,
+    /// By RDMA, when they are complete.
+    Store,
+    /// By RDMA, segment by segment.
+    Cut,
+}
+
+/// Which part of latencies is below the figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Part {
+    P50,
+    P99,
 }
 
 /// What passes segments on.

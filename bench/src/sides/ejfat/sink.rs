@@ -5,7 +5,7 @@ use std::{
     io::IoSliceMut,
     net::{SocketAddr, UdpSocket},
     os::fd::AsRawFd,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -25,6 +25,8 @@ use crate::sides::Running;
 
 /// The longest datagram, merged or not.
 pub(super) const DATAGRAM: usize = 1 << 16;
+/// Of incomplete events: what a lossy run leaves open must not be in the way of the next.
+pub(super) const TIMEOUT: Duration = Duration::from_millis(50);
 /// As long as our devices spin.
 const SPIN: Duration = Duration::from_micros(50);
 /// Datagrams that a system call takes at most.
@@ -41,8 +43,7 @@ pub(in crate::sides) fn serve(load: Load, sink: Sink) -> anyhow::Result<(SocketA
 }
 
 fn into_events(at: SocketAddr, sink: Sink, state: Arc<State>) -> anyhow::Result<()> {
-    // What a lossy run leaves open must not be in the way of the next.
-    let usual = Config { timeout: Duration::from_millis(50), ..Config::default() };
+    let usual = Config { timeout: TIMEOUT, ..Config::default() };
     let reassembly = if sink == Sink::Bounded {
         Config { max_event: FLOODED_MEMORY, memory: FLOODED_MEMORY.into(), ..usual }
     } else {
@@ -62,8 +63,8 @@ fn into_events(at: SocketAddr, sink: Sink, state: Arc<State>) -> anyhow::Result<
                 eprintln!("naa: the receiver of events: {error}");
                 return;
             }
-            state.events.store(events, Ordering::Relaxed);
-            state.open.store(receiver.reassembler().open_events(), Ordering::Relaxed);
+            state.count(events);
+            state.set_open(receiver.reassembler().open_events());
         }
     })?;
     Ok(())
@@ -92,7 +93,7 @@ pub(super) fn into_buffer(socket: UdpSocket, event: usize, state: Arc<State>) ->
                     return;
                 }
             }
-            state.events.store(bytes / event as u64, Ordering::Relaxed);
+            state.count(bytes / event as u64);
         }
     })?;
     Ok(())

@@ -1,0 +1,102 @@
+//! `naa bench bridge`: events by a bridge into a worker's memory, beside what is left out there or taken instead.
+
+use super::{Builder, Cpu, Measure, device};
+use crate::{
+    row::Target::{AtLeast, AtMost, Report},
+    sides::{
+        Beside, Far, Near,
+        ejfat::{Figure, Load, Part, Sink, Way},
+        write::{Device, Messages},
+    },
+};
+
+const LARGE: Load = Load { event: 1 << 20, mtu: 9000 };
+const SMALL: Load = Load { event: 8192, mtu: 9000 };
+
+/// All there are, in the order of the table.
+pub(crate) fn all() -> Vec<Measure> {
+    vec![local(), remote(), latency(), small_local(), small_remote(), idle()]
+}
+
+const CPU: Cpu = Cpu { unit: "s/GiB", per_second: 1.0, ends: &["sender", "bridge", "worker"] };
+
+fn bridged(b: &mut Builder, load: Load, figure: Figure, way: Way) -> usize {
+    b.passing(Far::Bridge(way), Beside::Worker(load, way), Near::EventsBridged(load, figure))
+}
+
+fn reassembled(b: &mut Builder, load: Load, figure: Figure) -> usize {
+    b.contender(Far::EventSink(load, Sink::Receiver), Near::Events(load, figure))
+}
+
+fn write(b: &mut Builder, messages: Messages) -> usize {
+    let device = Device { messages, ..device(4096) };
+    b.contender(Far::Write(device), Near::Write(device))
+}
+
+fn local() -> Measure {
+    let mut b = Builder::default();
+    for mtu in [9000, 1500] {
+        let load = Load { mtu, ..LARGE };
+        let ours = bridged(&mut b, load, Figure::Bytes, Way::Shared);
+        let alone = reassembled(&mut b, load, Figure::Bytes);
+        let name = format!("UDP to a worker of this host, 1 MiB events, MTU {mtu}, vs reassembly alone");
+        b.row(name, ours, alone, AtLeast(0.85), AtLeast(0.95));
+    }
+    b.measure("GiB/s", CPU)
+}
+
+fn remote() -> Measure {
+    let mut b = Builder::default();
+    let [store, cut] = [Way::Store, Way::Cut].map(|way| bridged(&mut b, LARGE, Figure::Bytes, way));
+    let write = write(&mut b, Messages::LARGE);
+    #[cfg(feature = "zeromq")]
+    let zeromq = b.passing(Far::EventPusher, Beside::Puller, Near::EventsBridged(LARGE, Figure::Bytes));
+    let name = |way, reference| format!("UDP to a remote worker, 1 MiB events, {way}, vs {reference}");
+    b.row(name("store", "WRITE 1 MiB"), store, write, AtLeast(0.5), AtLeast(0.8));
+    b.row(name("cut", "WRITE 1 MiB"), cut, write, AtLeast(0.5), AtLeast(0.8));
+    #[cfg(feature = "zeromq")]
+    for (way, ours) in [("store", store), ("cut", cut)] {
+        b.row(name(way, "ZeroMQ PUSH"), ours, zeromq, AtLeast(1.5), None);
+    }
+    b.row(name("cut", "store"), cut, store, Report, None);
+    b.measure("GiB/s", CPU)
+}
+
+fn latency() -> Measure {
+    let mut b = Builder::default();
+    for (part, name) in [(Part::P50, "p50"), (Part::P99, "p99")] {
+        let [store, cut] = [Way::Store, Way::Cut].map(|way| {
+            b.passing(Far::Bridge(way), Beside::Worker(LARGE, way), Near::EventLatency(LARGE, part))
+        });
+        let name = format!("first segment to delivered, 1 MiB events, 1 GiB/s, {name}, cut vs store");
+        b.row(name, cut, store, Report, None);
+    }
+    b.measure("us", None)
+}
+
+fn small_local() -> Measure {
+    let mut b = Builder::default();
+    let ours = bridged(&mut b, SMALL, Figure::Events, Way::Shared);
+    let alone = reassembled(&mut b, SMALL, Figure::Events);
+    b.row("8 KiB events to a worker of this host vs reassembly alone", ours, alone, Report, None);
+    b.measure("k/s", CPU)
+}
+
+fn small_remote() -> Measure {
+    let mut b = Builder::default();
+    let [store, cut] = [Way::Store, Way::Cut].map(|way| bridged(&mut b, SMALL, Figure::Events, way));
+    let write = write(&mut b, Messages::SMALL);
+    let name = |way| format!("8 KiB events to a remote worker, {way}, vs WRITE_WITH_IMM 8 KiB");
+    b.row(name("store"), store, write, AtLeast(0.5), None);
+    b.row(name("cut"), cut, write, AtLeast(0.5), None);
+    b.measure("k/s", CPU)
+}
+
+fn idle() -> Measure {
+    let mut b = Builder::default();
+    for (way, worker) in [(Way::Store, "remote worker"), (Way::Shared, "worker of this host")] {
+        let ours = b.passing(Far::Bridge(way), Beside::Worker(LARGE, way), Near::EventWatch);
+        b.row(format!("idle bridge, {worker} subscribed: CPU"), ours, None, AtMost(1.0), None);
+    }
+    b.measure("%", None)
+}

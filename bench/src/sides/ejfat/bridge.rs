@@ -1,0 +1,178 @@
+//! The bridge, and how long events take through it.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use ejfat::{
+    bridge::{self, Histogram},
+    reassembly,
+    ring::Placing,
+};
+use ejfat_bridge::{Bridge, BridgeConfig, Handle, Snapshot};
+use naa_server::{Config, Server, functions};
+
+use super::{
+    BUFFER, Figure, Load, Part, Source, Way,
+    control::{Ask, Told, answer_with},
+    sink::TIMEOUT,
+};
+use crate::{
+    side::{Effort, Measure, Work},
+    sides::Running,
+};
+
+/// As `naa bridge` has it.
+const OPEN: u32 = 1024;
+const STREAM_SENDS: u32 = 1024;
+/// A bridge tells what it did ten times a second.
+const FRESH: Duration = Duration::from_secs(1);
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Where workers of this machine subscribe at the bridge with that address.
+pub(super) fn socket(bridge: SocketAddr) -> PathBuf {
+    std::env::temp_dir().join(format!("naa-bench-{bridge}"))
+}
+
+/// Segments come to the UDP port with the number of the TCP port that is returned, and workers to the service of that
+/// number.
+pub(in crate::sides) fn serve(way: Way) -> anyhow::Result<(SocketAddr, Running)> {
+    let watched = Arc::<OnceLock<Handle>>::default();
+    let handle = watched.clone();
+    let mut before = None;
+    let address = answer_with(move |ask| {
+        let handle = handle.get().context("there is no bridge yet")?;
+        let mut told = Told::now()?;
+        match ask {
+            Ask::Begin(_) => before = Some(settled(handle).events.latency),
+            Ask::Look => told.latency = latency(before.as_ref(), &fresh(handle).events.latency),
+            Ask::End { .. } | Ask::To(_) => {}
+        }
+        Ok(told)
+    })?;
+    let bridge = Bridge::new(config(address, way), std::process::id().into())?;
+    watched.get_or_init(|| bridge.handle());
+    let mut config = Config::new(address);
+    config.stream_sends = STREAM_SENDS;
+    let registry = functions::registry([Bridge::function()])?;
+    let server = Server::start_with(config, registry, Some(Box::new(bridge)))?;
+    Ok((address, Box::new(server)))
+}
+
+fn config(address: SocketAddr, way: Way) -> BridgeConfig {
+    let dispatch = bridge::Config::default();
+    let reassembly = reassembly::Config {
+        slots: OPEN + dispatch.most_waiting,
+        max_open: OPEN,
+        max_open_per_source: OPEN / 2,
+        timeout: TIMEOUT,
+        ..reassembly::Config::default()
+    };
+    BridgeConfig {
+        buffer: Some(BUFFER),
+        reassembly,
+        dispatch,
+        placing: if way == Way::Cut { Placing::Cut } else { Placing::Store },
+        local: (way == Way::Shared).then(|| socket(address)),
+        ..BridgeConfig::new(vec![address])
+    }
+}
+
+/// What it did until now.
+fn fresh(handle: &Handle) -> Snapshot {
+    let (old, begin) = (handle.snapshot().now, Instant::now());
+    loop {
+        let snapshot = handle.snapshot();
+        if snapshot.now != old || begin.elapsed() > FRESH {
+            return snapshot;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What it did until nothing was open or on its way.
+fn settled(handle: &Handle) -> Snapshot {
+    let begin = Instant::now();
+    loop {
+        let snapshot = fresh(handle);
+        let is_busy =
+            snapshot.events.open > 0 || snapshot.workers.iter().any(|worker| worker.outstanding > 0);
+        if !is_busy || begin.elapsed() > SETTLED {
+            return snapshot;
+        }
+    }
+}
+
+/// p50 and p99 in microseconds of what came after `before`, within the steps of histograms.
+fn latency(before: Option<&Histogram>, after: &Histogram) -> Option<[f64; 2]> {
+    let up_to = |nanos| after.up_to(nanos) - before.map_or(0, |before| before.up_to(nanos));
+    let count = after.count() - before.map_or(0, Histogram::count);
+    let quantile = |part: f64| {
+        let wanted = (count as f64 * part).ceil().max(1.0) as u64;
+        // The ends of its buckets.
+        let ends = (0..38).flat_map(|log| (5..9).map(move |step| (step << log) - 1));
+        ends.into_iter().find(|&nanos: &u64| up_to(nanos) >= wanted).map(|nanos| nanos as f64 / 1e3)
+    };
+    Some([quantile(0.5)?, quantile(0.99)?])
+}
+
+/// Events at a rate that every way can take.
+const RATE: f64 = (1u64 << 30) as f64;
+const TRIES: u32 = 3;
+
+/// Microseconds from the first segment to the delivery, at 1 GiB/s.
+#[derive(Debug)]
+pub(in crate::sides) struct Latency {
+    source: Source,
+    part: Part,
+}
+
+impl Latency {
+    pub(in crate::sides) fn connect(
+        load: Load,
+        part: Part,
+        bridge: SocketAddr,
+        worker: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        Ok(Self { source: Source::bridged(load, Figure::Bytes, bridge, worker)?, part })
+    }
+}
+
+impl Measure for Latency {
+    fn run(&mut self, effort: &Effort) -> anyhow::Result<Work> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            self.source.settle()?;
+            let trial = self.source.send(Some(RATE), effort.seconds)?;
+            let [p50, p99] = self.source.latency()?.context("no event was delivered")?;
+            // On a busy machine some are lost at any rate; the others are delivered all the same.
+            if !trial.lost || tries == TRIES {
+                let value = if self.part == Part::P50 { p50 } else { p99 };
+                return Ok(Work { value, amount: trial.arrived * effort.seconds / RATE });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_of_what_came_since() {
+        let mut before = Histogram::default();
+        (0..1000).for_each(|_| before.add(5_000_000));
+        let mut after = before.clone();
+        assert_eq!(latency(Some(&before), &after), None);
+        (0..1000).for_each(|n| after.add(n * 1000));
+        let [p50, p99] = latency(Some(&before), &after).unwrap();
+        assert!((500.0..640.0).contains(&p50) && (990.0..1250.0).contains(&p99), "{p50} {p99}");
+    }
+}

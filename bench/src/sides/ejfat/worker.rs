@@ -1,0 +1,51 @@
+//! The worker of a bridge, which counts what it is given and gives it back.
+
+use std::{fs, hint::black_box, net::SocketAddr, sync::Arc, thread};
+
+use naa_events::{Config, Geometry, Source, Worker};
+use roce_udp::free_loopback;
+
+use super::{
+    Load, Way, bridge,
+    control::{State, answer_at},
+};
+use crate::sides::Running;
+
+/// Bytes of a ring: 64 of the large events.
+const RING: usize = 64 << 20;
+const MOST_SLOTS: usize = 1024;
+
+pub(in crate::sides) fn serve(
+    load: Load,
+    way: Way,
+    bridge: SocketAddr,
+) -> anyhow::Result<(SocketAddr, Running)> {
+    let state = Arc::new(State::default());
+    let address = answer_at(state.clone(), |_| Ok(()))?;
+    let source = match way {
+        Way::Shared => Source::Local(bridge::socket(bridge)),
+        Way::Store | Way::Cut => Source::Remote(bridge),
+    };
+    let slot = load.event.next_multiple_of(Geometry::UNIT as usize);
+    let slots = (RING / slot).clamp(1, MOST_SLOTS) as u32;
+    let geometry = Geometry::new(slots, u32::try_from(slot)?)?;
+    let config = Config { geometry, local: Some(free_loopback()?), reconnect: None, ..Config::default() };
+    let mut worker = Worker::open(&source, &config)?;
+    if let Source::Local(path) = &source {
+        // Both ends are killed: nobody else would take it away.
+        fs::remove_file(path)?;
+    }
+    thread::Builder::new().name("worker".into()).spawn(move || {
+        for events in 1.. {
+            match worker.next() {
+                Ok(event) => drop(black_box(event)),
+                Err(error) => {
+                    eprintln!("naa: the worker: {error}");
+                    return;
+                }
+            }
+            state.count(events);
+        }
+    })?;
+    Ok((address, Box::new(())))
+}
