@@ -36,6 +36,8 @@ use report::level;
 
 /// Batches of one port before the others, and the device, have their turn.
 const TURNS: usize = 4;
+/// So long, at most, an event is kept beyond its time because segments wait to be looked at.
+const BEHIND: Duration = Duration::from_secs(2);
 /// Between two looks at everything.
 const TICK: Duration = Duration::from_millis(50);
 /// Between two looks at credit: an eighth of the time since something happened, but at least and at most so long.
@@ -73,6 +75,8 @@ pub struct Bridge {
     desk: Arc<Desk>,
     refused: u64,
     failed: Option<String>,
+    /// When all ports had nothing more.
+    dry: Time,
     /// The server shuts down.
     finishing: bool,
     /// When something came, or credit did.
@@ -108,6 +112,7 @@ impl Bridge {
             desk: Arc::default(),
             refused: 0,
             failed: None,
+            dry: Time::default(),
             finishing: false,
             active: now,
             next_tick: now,
@@ -161,11 +166,15 @@ impl Bridge {
 
     /// All segments that are there, but not for ever.
     fn receive(&mut self) -> bool {
-        let mut something = false;
+        let (mut something, mut dry) = (false, 0);
+        let begin = self.intake.now();
         for port in 0..self.intake.ports.len() {
             for _ in 0..TURNS {
                 match self.intake.receive(port) {
-                    Ok(0) => break,
+                    Ok(0) => {
+                        dry += 1;
+                        break;
+                    }
                     Ok(used) => {
                         self.failed = None;
                         self.batch(used);
@@ -178,7 +187,17 @@ impl Bridge {
                 something = true;
             }
         }
+        if dry == self.intake.ports.len() {
+            self.dry = begin;
+        }
         something
+    }
+
+    /// Events whose segments may have come in time are not given up before those were looked at: not if this process stood
+    /// still, and for a while not if it is behind.
+    fn expire(&mut self, now: Time) {
+        let behind = Time(now.0.saturating_sub(BEHIND.as_nanos() as u64));
+        self.given_up(self.dry.max(behind));
     }
 
     fn fail(&mut self, error: &ejfat_udp::Error) {
@@ -214,7 +233,7 @@ impl Bridge {
         let home = if place.opened {
             let opened = self.intake.opened(&place, datagram);
             // Slots of events that made room are somebody else's by now.
-            self.given_up(now);
+            self.given_up(Time::default());
             match self.dispatcher.open(now, intake::unix(), opened) {
                 Ok(home) => home,
                 Err(_) => {
@@ -260,6 +279,7 @@ impl Bridge {
         }
     }
 
+    /// Events that made room, and those whose time was over then.
     fn given_up(&mut self, now: Time) {
         while let Some(incomplete) = self.intake.given_up(now) {
             self.dispatcher.gave_up(incomplete.id);

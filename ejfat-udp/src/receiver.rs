@@ -115,17 +115,20 @@ impl Receiver {
         mut deliver: impl FnMut(Event<'_>),
         mut lost: impl FnMut(Incomplete),
     ) -> Result<(), Error> {
+        // What came in time is looked at before anything is given up, however long this process stood still.
+        let mut now = clock(self.began);
         let mut received = self.lively && self.look(most.min(SPIN), &mut deliver)?;
         if !received {
-            let now = clock(self.began);
+            now = clock(self.began);
             let due =
                 self.reassembler.next_timeout().map(|at| Duration::from_nanos(at.0.saturating_sub(now.0)));
-            for port in self.wait(due.map_or(most, |due| due.min(most)))? {
+            let ready = self.wait(due.map_or(most, |due| due.min(most)))?;
+            now = clock(self.began);
+            for port in ready {
                 received |= self.drain(port, &mut deliver)?;
             }
         }
         self.lively = received;
-        let now = clock(self.began);
         while let Some(incomplete) = self.reassembler.poll_given_up(now) {
             self.arena.release(incomplete.id);
             lost(incomplete);

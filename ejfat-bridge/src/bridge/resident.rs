@@ -105,7 +105,7 @@ impl Resident for Bridge {
 
     fn turn(&mut self, now: Instant) -> bool {
         let mut something = !self.finishing && self.receive();
-        self.given_up(self.intake.time(now));
+        self.expire(self.intake.time(now));
         something |= self.credit(false);
         self.pump();
         self.forget_accepted();
