@@ -1,5 +1,6 @@
 //! Black-box suites on every provider.
 
+pub mod bridge;
 pub mod capi;
 pub mod hostile;
 pub mod sim;

@@ -2,15 +2,16 @@
 # In a machine of `cargo xtask rxe-vm`: carries out a plan of `cargo xtask interop`, a step a line, and prints rows:
 #   ROW|LABEL|CASE|ok or reason|SECONDS|NOTE
 #   HW|LABEL|COUNTER+N ...      what the kernel's device counted of errors and retries during a step
-# guest.sh SUITE NAA PATH-MTU PLAN, where lines of PLAN are
+# guest.sh SUITE NAA BRIDGE PATH-MTU PLAN, where lines of PLAN are
 #   suite|LABEL|HOST|SERVER|FAMILY|SET|SECONDS|NETEM|ONLY
 #   rping|LABEL|CLIENT|SERVER|FAMILY|SIZE|ROUNDS
-# HOST and SERVER are providers, CLIENT and SERVER of rping besides `rdma-core`.
+#   bridge|LABEL|WORKERS|BRIDGE|FAMILY|PLACING|EVENTS|SECONDS
+# HOST, SERVER, WORKERS and BRIDGE are providers, CLIENT and SERVER of rping besides `rdma-core`.
 #
 # verbs and rdma-core live in the initial namespace (10.9.0.1, fd00:9::1), embedded in `peer` at the other end of the
 # wire. Two embedded ends have a wire of their own between `left` and `right`: in the initial namespace rxe has the
 # port. Of two machines the second serves.
-suite=$1 naa=$2 mtu=$3 plan=$4
+suite=$1 naa=$2 bridge=$3 mtu=$4 plan=$5
 work=$(mktemp -d)
 port=7200
 
@@ -213,12 +214,40 @@ run_rping() { # LABEL CLIENT SERVER FAMILY SIZE ROUNDS
     [ -z "$reason" ] || last_lines "$work/client" "$work/server"
 }
 
+# Two workers of PROVIDER, one of the embedded provider, and one of the bridge's machine.
+run_bridge() { # LABEL WORKERS BRIDGE FAMILY PLACING EVENTS SECONDS
+    local start status bind where worker embedded into=
+    start=$(now)
+    place "$3" "$2" "$4" far
+    bind=$address where=$ns
+    place "$2" "$3" "$4" near
+    worker=$2@$address
+    # Not by `ip netns exec`, whose /sys has no device: the workers' are to have one.
+    [ -z "$where" ] || { into="nsenter --net=/run/netns/$where" worker=$worker@.init; }
+    # Towards the kernel an embedded worker wants an address's RoCE port for itself; towards an embedded bridge any port does.
+    place embedded verbs "$4" near
+    embedded=embedded@$address@$ns
+    # rxe_requester, as in run_suite: on one processor it does not stand still.
+    ($into taskset -c 0 timeout -k 5 "$7" "$bridge" stream --bind "$bind" --provider "$3" --placing "$5" -n "$6" \
+        --worker "$worker" --worker "$worker" --worker "$embedded" --worker local --ack-timeout 19 --label "$1" \
+        2>"$work/bridge" | tee "$work/rows"
+        echo "${PIPESTATUS[0]}" >"$work/status")
+    status=$(cat "$work/status")
+    if [ "$status" = 124 ] || [ "$status" = 137 ]; then
+        row "$1" 'time limit' "$start" "not done after $7 s"
+    elif [ ! -s "$work/rows" ]; then
+        row "$1" 'exit status' "$start" "$status"
+    fi
+    [ "$status" = 0 ] || last_lines "$work/bridge"
+}
+
 while IFS='|' read -r kind label a b family c d e f; do
     echo "-- $label"
     rm -f "$work"/*
     case $kind in
         suite) run_suite "$label" "$a" "$b" "$family" "$c" "$d" "$e" "$f" ;;
         rping) run_rping "$label" "$a" "$b" "$family" "$c" "$d" ;;
+        bridge) run_bridge "$label" "$a" "$b" "$family" "$c" "$d" "$e" ;;
     esac
 done <"$plan"
 exit 0

@@ -115,8 +115,15 @@ fn machine(boot: &Boot, file: &str, pcap: Option<PathBuf>) -> Result<rxe_vm::Opt
     let steps: String = boot.steps.iter().map(|step| step.line() + "\n").collect();
     let plan = write(&format!("{file}.plan"), &steps)?;
     let program = |name| repo::release_program(name).to_string_lossy().into_owned();
-    let command =
-        ["bash".to_owned(), script, program("suite"), program("naa"), boot.path_mtu.to_string(), plan];
+    let command = [
+        "bash".to_owned(),
+        script,
+        program("suite"),
+        program("naa"),
+        program("bridge"),
+        boot.path_mtu.to_string(),
+        plan,
+    ];
     let names = ["rmem_max", "rmem_default", "wmem_max", "wmem_default"];
     let settings = names.iter().map(|name| format!("net.core.{name}={BUFFERS}"));
     let serve = format!(

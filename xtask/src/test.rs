@@ -37,11 +37,17 @@ struct Step {
     arguments: &'static [&'static str],
     /// Packages it cannot do without.
     user: Option<User>,
+    /// `NAA_LONG=1`: tests have their full numbers.
+    is_long: bool,
 }
 
 impl Step {
     const fn new(name: &'static str, program: Program, arguments: &'static [&'static str]) -> Self {
-        Self { name, program, arguments, user: None }
+        Self { name, program, arguments, user: None, is_long: false }
+    }
+
+    const fn long(self) -> Self {
+        Self { is_long: true, ..self }
     }
 
     const fn needs(self, user: User) -> Self {
@@ -72,6 +78,7 @@ const SHORT: &[Step] = &[
     Step::new("hostile", Xtask, &["hostile", "--quick"]),
     Step::new("demo", Naa, &["demo"]),
     Step::new("demo ejfat", Naa, &["demo", "ejfat"]),
+    Step::new("demo bridge", Naa, &["demo", "bridge"]),
     Step::new("install-test", Xtask, &["install-test"]).needs(User::Install),
     Step::new("capi", Xtask, &["capi"]).needs(User::Capi),
     Step::new("fortran", Xtask, &["bindings", "fortran"]).needs(User::Fortran),
@@ -89,6 +96,9 @@ const LONG: &[Step] = &[
     Step::new("hostile", Xtask, &["hostile"]),
     Step::new("demo", Naa, &["demo", "--full"]),
     Step::new("demo ejfat", Naa, &["demo", "ejfat", "--events", "1000000"]),
+    Step::new("demo bridge", Naa, &["demo", "bridge", "--events", "65000"]),
+    Step::new("demo bridge, segment by segment", Naa, &["demo", "bridge", "--placing", "cut"]),
+    Step::new("bridge", Cargo, &["test", "--release", "-p", "naa-tests", "--test", "bridge"]).long(),
     Step::new("install-test", Xtask, &["install-test", "--verbs"]).needs(User::Install),
     Step::new("capi", Xtask, &["capi", "--long", "--verbs"]).needs(User::Capi),
     Step::new("fortran", Xtask, &["bindings", "fortran"]).needs(User::Fortran),
@@ -154,6 +164,7 @@ fn perform(step: &Step, xtask: OsString, left: Duration) -> Result<Outcome> {
         .env("CARGO_TARGET_DIR", repo::target_dir())
         // Of use to the next build only, and half as large again as all the rest.
         .env("CARGO_INCREMENTAL", "0")
+        .env("NAA_LONG", if step.is_long { "1" } else { "0" })
         .status()
         .context("cannot run timeout (Debian package coreutils)")?;
     Ok(match status.code() {

@@ -1,6 +1,7 @@
 //! `naa demo`: everything at once, on this machine: a server process, a host process, every function.
 
 mod arrays;
+mod bridge;
 pub(crate) mod cases;
 pub(crate) mod children;
 pub(crate) mod data;
@@ -34,7 +35,8 @@ use children::{Host, Server};
     after_help = "Examples:\n  naa demo                    within a minute, up to 256 MiB\n  \
     naa demo --quick            within seconds, up to 1 MiB\n  \
     naa demo --json rows.json   the table for programs; - is standard output\n  \
-    naa demo ejfat              events through a load balancer, in network namespaces\n\n\
+    naa demo ejfat              events through a load balancer, in network namespaces\n  \
+    naa demo bridge             events into workers' memory, one of which is killed\n\n\
     Offloaded time is that of the call alone: send, compute, receive. Connecting and agreeing on regions comes \
     before. Goodput counts the bytes in and out per second of that time."
 )]
@@ -63,6 +65,7 @@ pub(crate) struct Args {
 /// Demonstrations of something else.
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Other {
+    Bridge(bridge::Args),
     Ejfat(ejfat::Args),
 }
 
@@ -85,8 +88,10 @@ struct Report {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    if let Some(Other::Ejfat(args)) = &args.other {
-        return ejfat::run(args);
+    match &args.other {
+        Some(Other::Bridge(args)) => return bridge::run(args),
+        Some(Other::Ejfat(args)) => return ejfat::run(args),
+        None => {}
     }
     let extent = match (args.full, args.quick) {
         (true, _) => Extent::Full,

@@ -50,8 +50,20 @@ impl Set {
 
 #[derive(Debug, Clone)]
 pub(super) enum What {
-    Suite { set: Set, netem: &'static str, only: &'static str },
-    Rping { size: u32, rounds: u32 },
+    Suite {
+        set: Set,
+        netem: &'static str,
+        only: &'static str,
+    },
+    Rping {
+        size: u32,
+        rounds: u32,
+    },
+    /// Events through a bridge, the far end: to workers, most of them of the near end's provider.
+    Bridge {
+        placing: &'static str,
+        events: u32,
+    },
 }
 
 /// One line of a guest's plan.
@@ -74,6 +86,7 @@ impl Step {
             What::Suite { netem: "", only, .. } => (*only).to_owned(),
             What::Suite { netem, .. } => (*netem).to_owned(),
             What::Rping { size, .. } => format!("rping {size} B"),
+            What::Bridge { placing, events } => format!("bridge, {placing}, {events} events"),
         };
         format!("{near} -> {far}, IPv{family}, {}: {what}", self.machine)
     }
@@ -83,6 +96,7 @@ impl Step {
         match self.what {
             What::Suite { set, .. } => set.limit() + 60,
             What::Rping { .. } => 150,
+            What::Bridge { events, .. } => bridge_limit(events) + 60,
         }
     }
 
@@ -95,6 +109,10 @@ impl Step {
                 format!("suite|{label}|{near}|{far}|{family}|{}|{limit}|{netem}|{only}", set.name())
             }
             What::Rping { size, rounds } => format!("rping|{label}|{near}|{far}|{family}|{size}|{rounds}"),
+            What::Bridge { placing, events } => {
+                let limit = bridge_limit(*events);
+                format!("bridge|{label}|{near}|{far}|{family}|{placing}|{events}|{limit}")
+            }
         }
     }
 
@@ -103,6 +121,11 @@ impl Step {
         matches!(self.what, What::Suite { set: Set::Bytes | Set::Long, netem: "", .. })
             && (self.near == Verbs || self.far == Verbs)
     }
+}
+
+/// Seconds for a bridge's events on emulated processors.
+fn bridge_limit(events: u32) -> u32 {
+    180 + events / 100
 }
 
 /// A machine, or two, and what is run there.
@@ -141,6 +164,19 @@ fn rpings(family: u8, rounds: u32, sizes: &[u32], machine: &'static str) -> Vec<
         .collect()
 }
 
+/// Both ways of placing, to and from the kernel's device.
+fn bridges(family: u8, events: u32, machine: &'static str) -> impl Iterator<Item = Step> {
+    let pairs = [(Verbs, Verbs), (Verbs, Embedded)];
+    let each = pairs.into_iter().flat_map(|pair| ["store", "cut"].map(|placing| (pair, placing)));
+    each.map(move |((near, far), placing)| Step {
+        near,
+        far,
+        family,
+        what: What::Bridge { placing, events },
+        machine,
+    })
+}
+
 fn impaired(words: &'static str, (near, far): (End, End), machine: &'static str) -> Step {
     Step { near, far, family: 4, what: What::Suite { set: Set::Bytes, netem: words, only: "" }, machine }
 }
@@ -156,6 +192,10 @@ pub(super) fn whole() -> Vec<Boot> {
                 steps.extend(sets.map(|set| suite(near, far, family, set, name)));
             }
             steps.extend(rpings(family, 50, &[64, 5000, 65_535], name));
+        }
+        // What a packet holds makes no difference to an event but its number of packets.
+        if path_mtu == 4096 {
+            steps.extend(bridges(4, 100_000, name));
         }
         boots.push(Boot { name, mtu, path_mtu, two: false, buffers: true, capture: false, steps });
     }
@@ -213,6 +253,7 @@ pub(super) fn quick() -> Vec<Boot> {
         }
     }
     steps.extend(rpings(4, 10, &[5000], name));
+    steps.extend(bridges(4, 1000, name));
     // Its wire is not the captured one.
     steps.push(impaired(IMPAIRMENTS[IMPAIRMENTS.len() - 1], PAIRS[0], name));
     vec![Boot { name, mtu: 1500, path_mtu: 1024, two: false, buffers: true, capture: true, steps }]

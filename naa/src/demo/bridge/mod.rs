@@ -1,0 +1,101 @@
+//! `naa demo bridge`: senders, a bridge and workers, each a process in a network namespace of its own; one worker is killed.
+//!
+//! ```text
+//! senders ─► `naa bridge` ─► workers: two by RDMA, one of which dies and is replaced; one of the bridge's machine
+//!    └── what was sent ──► this process ◄── what came, and its SHA-256; what the bridge counted and remembers
+//! ```
+
+mod nodes;
+mod play;
+mod report;
+mod stage;
+
+use std::path::PathBuf;
+
+use anyhow::ensure;
+use naa_bench::Json;
+
+use super::Table;
+use crate::ejfat::values;
+use stage::Stage;
+
+/// Stream events from two senders through a bridge to three workers, kill one of them, and check each event
+///
+/// Every node is a process, in a network namespace of its own where this machine permits that without root, else on loopback
+/// addresses. Two workers take events by RDMA, one in memory that it shares with the bridge. One of the two is killed while
+/// events stream, and another started in its place later. Senders and workers tell the SHA-256 of each event; exit status is 0
+/// only if every event that a worker got is whole and came once, and all others are those that the bridge counts as lost.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  naa demo bridge                    20 000 events of 1 byte to 1 MiB
+  naa demo bridge --placing cut      segment by segment, from where they were received
+  naa demo bridge --json rows.json   the table for programs; - is standard output")]
+pub(crate) struct Args {
+    /// Of both senders together; a bridge remembers 65536
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1000..=65_000))]
+    events: u64,
+    /// Gbit/s of each sender; lower it where packets are lost [default: so that it takes 6 seconds, but not above 0.2]
+    #[arg(long, value_name = "GBPS", value_parser = values::gigabits)]
+    rate: Option<f64>,
+    /// Of contents and sizes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// How events get to workers that are not local
+    #[arg(long, value_name = "store or cut", default_value = "store", value_parser = ["store", "cut"], hide_possible_values = true)]
+    placing: String,
+    /// Write the rows as JSON; - is standard output, and the table goes to standard error
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// No namespaces: loopback addresses
+    #[arg(long)]
+    loopback: bool,
+    /// In namespaces already
+    #[arg(long, hide = true)]
+    inside: bool,
+    #[command(subcommand)]
+    role: Option<Role>,
+}
+
+/// Of an event, on average.
+const BYTES: f64 = 7000.0;
+const SECONDS: f64 = 6.0;
+const MOST_GIGABITS: f64 = 0.2;
+
+impl Args {
+    /// Gbit/s of each sender.
+    fn rate(&self) -> f64 {
+        let bits = self.events as f64 * BYTES * 8.0 / stage::SENDERS as f64;
+        self.rate.unwrap_or((bits / SECONDS * 1e-9).min(MOST_GIGABITS))
+    }
+}
+
+/// What the processes that it starts are, beside commands that there are anyway.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Role {
+    #[command(hide = true)]
+    Worker(nodes::WorkerArgs),
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(Role::Worker(worker)) = &args.role {
+        return nodes::work(worker);
+    }
+    let refused = if args.loopback || args.inside { None } else { Stage::refused() };
+    if !args.loopback && !args.inside && refused.is_none() {
+        return Stage::enter();
+    }
+    let stage = if args.inside { Stage::namespaces()? } else { Stage::loopback() };
+    let json = args.json.as_deref().map(Json::open).transpose()?;
+    let mut table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
+    if let Some(why) = refused {
+        table.line(&format!("no namespaces: {why}; on loopback addresses instead"))?;
+    }
+    let report = play::play(args, &stage, &mut table)?;
+    report.print(&mut table)?;
+    let verified = report.verified();
+    if let Some(json) = json {
+        json.write(&report)?;
+    }
+    ensure!(verified, "not every event is accounted for; see the rows without \"yes\"");
+    table.line("every event came whole and once, or is counted as lost; all sums add up")
+}

@@ -1,0 +1,46 @@
+//! The processes, from both sides: what they say, and how they are started and heard.
+
+mod bridge;
+mod child;
+mod worker;
+
+pub(super) use bridge::Bridge;
+pub(super) use child::{Ended, Sender, Worker};
+pub(super) use worker::{Args as WorkerArgs, SLOTS, run as work};
+
+use serde::{Deserialize, Serialize};
+
+/// An event as one of its ends has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Told {
+    pub(super) data_id: u16,
+    pub(super) event: u64,
+    pub(super) bytes: u64,
+    pub(super) sha256: String,
+    /// Which it was sent with.
+    pub(super) tick: u64,
+}
+
+/// The last line of a process.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Sums {
+    pub(super) events: u64,
+    /// Of senders.
+    #[serde(default)]
+    pub(super) segments: u64,
+}
+
+/// What senders, those of `naa demo ejfat`, and workers print.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Line {
+    Event(Told),
+    End(Sums),
+}
+
+/// The first line of a worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Ready {
+    /// Its number at the bridge.
+    pub(super) worker: u32,
+    pub(super) placing: String,
+}

@@ -1,0 +1,79 @@
+//! The bridge: as it is started, and as it is asked.
+
+use std::{
+    io::{BufRead as _, Read as _},
+    net::SocketAddr,
+    thread::{self, JoinHandle},
+};
+
+use anyhow::{Context as _, ensure};
+use naa_host::Device;
+use naa_provider::Choice;
+use naa_services::BridgeQueries;
+use proto::events::v1::{BridgeStatus, TracedEvent};
+
+use super::{Told, child::Process};
+use crate::demo::bridge::stage::{Node, Stage};
+
+#[derive(Debug)]
+pub(in crate::demo::bridge) struct Bridge {
+    process: Process,
+    /// Reads what nobody needs, so that the bridge is not held up.
+    reader: JoinHandle<()>,
+    queries: BridgeQueries,
+    /// Where segments come, over IPv4 and IPv6.
+    pub(in crate::demo::bridge) segments: Vec<SocketAddr>,
+    /// Where workers subscribe, and those of its machine.
+    pub(in crate::demo::bridge) workers: SocketAddr,
+    pub(in crate::demo::bridge) local: String,
+}
+
+#[derive(serde::Deserialize)]
+struct Ready {
+    segments: Vec<SocketAddr>,
+    workers: SocketAddr,
+    local: String,
+}
+
+impl Bridge {
+    pub(in crate::demo::bridge) fn start(stage: &Stage, placing: &str) -> anyhow::Result<Self> {
+        let bind = stage.ip(Node::Bridge).to_string();
+        let path = std::env::temp_dir().join(format!("naa-demo-bridge-{}.sock", std::process::id()));
+        let path = path.to_str().context("the folder for temporary files has a name that is no text")?;
+        let words =
+            ["bridge", "--json", "--until-eof", "--provider", "embedded", "--buffer", "4M", "--port", "0"];
+        let words = words.into_iter().chain(["--bind", &bind, "--local", path, "--placing", placing]);
+        let listen = stage.segments().map(|at| ["--listen".to_owned(), at.to_string()]);
+        let arguments: Vec<_> = words.map(str::to_owned).chain(listen.into_iter().flatten()).collect();
+        let (process, mut out) = Process::start(stage, Node::Bridge, "bridge", &arguments)?;
+        let Ready { segments, workers, local } = process.ready(&mut out)?;
+        ensure!(segments.len() == 2, "the bridge listens at {segments:?}");
+        let reader = thread::spawn(move || {
+            let mut line = Vec::new();
+            // However it ends.
+            while out.by_ref().take(1 << 20).read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                line.clear();
+            }
+        });
+        let queries = BridgeQueries::new(Device::towards_with(workers, Choice::Embedded)?, workers);
+        Ok(Self { process, reader, queries, segments, workers, local })
+    }
+
+    pub(in crate::demo::bridge) fn status(&self) -> anyhow::Result<BridgeStatus> {
+        self.queries.status().context("the bridge does not tell what it counted")
+    }
+
+    /// What it remembers of an event.
+    pub(in crate::demo::bridge) fn trace(&self, told: &Told) -> anyhow::Result<Option<TracedEvent>> {
+        let events = self.queries.trace(told.tick).context("the bridge does not tell what it remembers")?;
+        let its = |event: &TracedEvent| event.data_id == u32::from(told.data_id) && event.event == told.event;
+        Ok(events.into_iter().find(its))
+    }
+
+    pub(in crate::demo::bridge) fn end(mut self) -> anyhow::Result<()> {
+        self.process.wait()?;
+        // It read until the process ended.
+        let _ = self.reader.join();
+        Ok(())
+    }
+}

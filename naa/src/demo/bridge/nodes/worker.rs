@@ -1,0 +1,98 @@
+//! A worker.
+
+use std::{
+    io::{Write as _, stdout},
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use naa_events::{Config, Event, Geometry, SessionConfig, Source, Worker, WorkerName};
+use naa_provider::Choice;
+
+use super::{Line, Ready, Sums, Told};
+use crate::{show, signals};
+
+/// Events that it has at a time.
+const TOGETHER: usize = 32;
+pub(in crate::demo::bridge) const SLOTS: u32 = 64;
+const SLOT_BYTES: u32 = 64 << 10;
+/// A peer that is silent for about 1 s is given up, by both ends: the demonstration is not to wait for that.
+const ACK_TIMEOUT: u8 = 15;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(in crate::demo::bridge) struct Args {
+    source: Source,
+    #[arg(value_parser = name)]
+    name: WorkerName,
+    /// Its address, unless it is of the bridge's machine.
+    local: Option<IpAddr>,
+}
+
+fn name(text: &str) -> Result<WorkerName, String> {
+    WorkerName::from(text).map_err(|_| "a name has up to 32 bytes".into())
+}
+
+/// Tells each event before it gives it back, until standard input ends.
+pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
+    let ended = Arc::new(AtomicBool::new(false));
+    let end = ended.clone();
+    signals::on_stdin_end(move || end.store(true, Relaxed))?;
+    let session = SessionConfig { ack_timeout: ACK_TIMEOUT, ..SessionConfig::default() };
+    let config = Config {
+        geometry: Geometry::new(SLOTS, SLOT_BYTES)?,
+        name: args.name,
+        session,
+        local: args.local,
+        provider: Some(Choice::Embedded),
+        reconnect: None,
+        ..Config::default()
+    };
+    let mut worker = Worker::open(&args.source, &config)?;
+    let answer = worker.answer();
+    let ready = Ready { worker: answer.worker, placing: answer.placing.name().to_owned() };
+    show::line(&serde_json::to_string(&ready)?)?;
+    let mut events = 0;
+    while !ended.load(Relaxed) {
+        let Some(first) = worker.next_until(Some(Instant::now() + Duration::from_millis(100)))? else {
+            continue;
+        };
+        let mut together = vec![first];
+        while together.len() < TOGETHER
+            && let Some(event) = worker.try_next()?
+        {
+            together.push(event);
+        }
+        tell(&together)?;
+        events += together.len() as u64;
+        // Given back in another order than they came.
+        while let Some(event) = together.pop() {
+            drop(event);
+        }
+    }
+    show::line(&serde_json::to_string(&Line::End(Sums { events, segments: 0 }))?)?;
+    Ok(())
+}
+
+/// Whole lines, which are out when they are written: what was given back was told, however the process ends.
+fn tell(events: &[Event]) -> anyhow::Result<()> {
+    let mut lines = Vec::new();
+    for event in events {
+        let (descriptor, bytes) = (event.descriptor(), event.bytes());
+        let told = Told {
+            data_id: descriptor.name.data_id,
+            event: descriptor.name.event,
+            bytes: bytes.len() as u64,
+            sha256: show::hex(&naa_server::functions::sha256::compute(bytes)),
+            tick: descriptor.tick.unwrap_or(0),
+        };
+        serde_json::to_writer(&mut lines, &Line::Event(told))?;
+        lines.push(b'\n');
+    }
+    let mut out = stdout().lock();
+    out.write_all(&lines)?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,117 @@
+//! Everything, from the first process to the last counter.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::ensure;
+use proto::events::v1::BridgeStatus;
+
+use super::{
+    Args,
+    nodes::{Bridge, Sender, Worker},
+    report::{Gathered, Report, Worked},
+    stage::{Node, SENDERS, Stage},
+};
+use crate::{demo::Table, ejfat::tell::Line};
+
+/// Of a hundred events, when the worker is killed, and when another one is started.
+const KILLED: u64 = 30;
+const REPLACED: u64 = 60;
+/// Workers at the end.
+const WORKERS: usize = 3;
+/// A killed worker is noticed within about 2 s; an idle one within 4 more.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(super) fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Result<Report> {
+    let bridge = Bridge::start(stage, &args.placing)?;
+    let stays = Worker::start(stage, &bridge, Node::Worker(0), "stays")?;
+    let dies = Worker::start(stage, &bridge, Node::Worker(1), "is killed")?;
+    let local = Worker::start(stage, &bridge, Node::Bridge, "is local")?;
+    table.line(&format!(
+        "{}: bridge at {}, workers by RDMA at {} and {}, one at {}; {SENDERS} senders",
+        stage.name(),
+        bridge.workers,
+        stage.ip(Node::Worker(0)),
+        stage.ip(Node::Worker(1)),
+        bridge.local
+    ))?;
+    let begin = Instant::now();
+    let per_sender = |n: usize| args.events / 2 + u64::from((n as u64) < args.events % 2);
+    let senders = (0..SENDERS)
+        .map(|n| Sender::start(stage, &bridge, n, per_sender(n), args))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let watch = Watch { args, senders: &senders, begin };
+    watch.until(KILLED, &[&stays, &dies, &local]);
+    let killed = Worked { name: dies.name, ready: dies.ready.clone(), ended: dies.kill()? };
+    let at = Instant::now();
+    table.line(&format!("a worker is killed after {} events of {}", watch.sent(), args.events))?;
+    watch.until(REPLACED, &[&stays, &local]);
+    let follows = Worker::start(stage, &bridge, Node::Worker(1), "follows")?;
+    table.line(&format!("another one starts in its place after {}", watch.sent()))?;
+    watch.until(100, &[&stays, &follows, &local]);
+    let sent = senders.into_iter().map(Sender::end).collect::<anyhow::Result<Vec<_>>>()?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let status = settle(&bridge)?;
+    table.line(&format!("the bridge has settled {:.1} s after the kill", at.elapsed().as_secs_f64()))?;
+    let live = [stays, follows, local].map(|worker| {
+        let (name, ready) = (worker.name, worker.ready.clone());
+        worker.end().map(|ended| Worked { name, ready, ended })
+    });
+    let live = live.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    let gathered = Gathered { sent, live, killed, status };
+    let report = Report::new(stage.name(), seconds, gathered, &bridge)?;
+    bridge.end()?;
+    Ok(report)
+}
+
+/// What is told while events stream.
+struct Watch<'a> {
+    args: &'a Args,
+    senders: &'a [Sender],
+    begin: Instant,
+}
+
+impl Watch<'_> {
+    fn sent(&self) -> u64 {
+        self.senders.iter().map(Sender::told).sum()
+    }
+
+    /// Until so many events of a hundred are sent, or none is any more.
+    fn until(&self, percent: u64, workers: &[&Worker]) {
+        // Cleared before anything else is printed.
+        let mut line = Line::new(false);
+        let enough = self.args.events * percent / 100;
+        while self.senders.iter().any(Sender::is_busy) && (percent == 100 || self.sent() < enough) {
+            thread::sleep(LOOK);
+            let (sent, seconds) = (self.sent(), self.begin.elapsed().as_secs_f64());
+            line.tell(|| {
+                let worker = |its: &&Worker| format!("worker that {} took {}", its.name, its.told());
+                let workers: Vec<_> = workers.iter().map(worker).collect();
+                format!("{seconds:.0} s: {sent} of {} events sent; {}", self.args.events, workers.join(", "))
+            });
+        }
+    }
+}
+
+/// Until the bridge knows of the death, and has nothing more to do: no event on its way, none out.
+fn settle(bridge: &Bridge) -> anyhow::Result<BridgeStatus> {
+    let begin = Instant::now();
+    let mut before = bridge.status()?;
+    loop {
+        // A bridge tells what it did until a tenth of a second ago.
+        thread::sleep(Duration::from_millis(250));
+        let status = bridge.status()?;
+        let segments = |of: &BridgeStatus| of.reassembly.as_ref().map(|counters| counters.segments);
+        let is_quiet = segments(&status) == segments(&before) && status.sent == before.sent;
+        let is_done = status.open == 0 && status.sent == status.released + status.held_by_ended;
+        if is_quiet && is_done && status.workers.len() == WORKERS {
+            return Ok(status);
+        }
+        ensure!(begin.elapsed() < PATIENCE, "the bridge is not done after {PATIENCE:?}: {status:?}");
+        before = status;
+    }
+}

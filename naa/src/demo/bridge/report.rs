@@ -1,0 +1,349 @@
+//! What was sent beside what came, and what the bridge says of the rest.
+
+use std::collections::HashMap;
+
+use proto::events::v1::BridgeStatus;
+use serde::Serialize;
+
+use super::nodes::{Bridge, Ended, Ready, Told};
+use crate::{demo::Table, show};
+
+/// A sender's events.
+#[derive(Debug, Default, Serialize)]
+struct Row {
+    sender: u16,
+    events: u64,
+    bytes: u64,
+    segments: u64,
+    /// By one worker, with the digest they were sent with.
+    taken: u64,
+    /// By several workers, or several times by one.
+    repeated: u64,
+    /// Other bytes than were sent.
+    wrong: u64,
+    missing: u64,
+    verified: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct WorkerRow {
+    worker: &'static str,
+    placing: String,
+    killed: bool,
+    /// By what it told.
+    taken: u64,
+    bytes: u64,
+    /// By the bridge's count; unknown of one that ended.
+    sent: Option<u64>,
+    given_back: Option<u64>,
+    verified: bool,
+}
+
+/// Events that ended in a way that is no delivery.
+#[derive(Debug, Default, Serialize)]
+struct LossRow {
+    cause: String,
+    /// By the bridge.
+    counted: u64,
+    /// Which nobody took, and the bridge remembers to have ended so.
+    missing: u64,
+    /// Which the killed worker told before the bridge had its credit.
+    taken: u64,
+    verified: bool,
+}
+
+/// Two numbers that should be the same.
+#[derive(Debug, Serialize)]
+struct Sum {
+    what: &'static str,
+    left: u64,
+    right: u64,
+    verified: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    stage: &'static str,
+    seconds: f64,
+    rows: Vec<Row>,
+    workers: Vec<WorkerRow>,
+    losses: Vec<LossRow>,
+    sums: Vec<Sum>,
+    /// Datagrams that found the bridge's receive buffers full.
+    kernel_drops: u64,
+    verified: bool,
+}
+
+/// A worker that ended.
+#[derive(Debug)]
+pub(super) struct Worked {
+    pub(super) name: &'static str,
+    pub(super) ready: Ready,
+    pub(super) ended: Ended,
+}
+
+#[derive(Debug)]
+pub(super) struct Gathered {
+    pub(super) sent: Vec<Ended>,
+    pub(super) live: Vec<Worked>,
+    pub(super) killed: Worked,
+    pub(super) status: BridgeStatus,
+}
+
+const HELD: &str = "held_by_ended";
+const INCOMPLETE: &str = "incomplete";
+/// Neither the bridge nor a worker knows anything of the event.
+const UNKNOWN: &str = "unknown";
+
+impl Report {
+    /// Asks the bridge for the fate of each event that nobody took, and of the last ones of the worker that was killed.
+    pub(super) fn new(
+        stage: &'static str,
+        seconds: f64,
+        gathered: Gathered,
+        bridge: &Bridge,
+    ) -> anyhow::Result<Self> {
+        let Gathered { sent, live, killed, status } = &gathered;
+        let came = gathered.came();
+        let rows: Vec<_> = sent.iter().map(|ended| row(ended, &came)).collect();
+        let mut workers: Vec<_> = live.iter().map(|worker| worker_row(worker, status)).collect();
+        workers.insert(1, killed_row(killed, &workers, status));
+        let losses = losses(&gathered, &came, bridge)?;
+        let sums = sums(&gathered, &rows, &losses);
+        let verified = rows.iter().all(|row| row.verified)
+            && workers.iter().all(|row| row.verified)
+            && losses.iter().all(|row| row.verified)
+            && sums.iter().all(|sum| sum.verified);
+        let kernel_drops = status.kernel_drops;
+        Ok(Self { stage, seconds, rows, workers, losses, sums, kernel_drops, verified })
+    }
+
+    pub(super) fn verified(&self) -> bool {
+        self.verified
+    }
+
+    pub(super) fn print(&self, table: &mut Table) -> anyhow::Result<()> {
+        let yes = |verified| if verified { "yes" } else { "NO" }.to_owned();
+        let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
+        let head =
+            ["sender", "events", "bytes", "segments", "taken", "repeated", "wrong", "missing", "verified"];
+        let rows = self.rows.iter().map(|row| {
+            let Row { sender, events, segments, taken, repeated, wrong, missing, .. } = row;
+            let mut cells = vec![sender.to_string(), events.to_string(), show::bytes(row.bytes)];
+            cells.extend([segments, taken, repeated, wrong, missing].map(ToString::to_string));
+            cells.push(yes(row.verified));
+            cells
+        });
+        lines(table, &head, rows)?;
+        let head = ["worker that", "placing", "taken", "bytes", "sent to it", "given back", "verified"];
+        let rows = self.workers.iter().map(|row| {
+            let (taken, bytes) = (row.taken.to_string(), show::bytes(row.bytes));
+            let (sent, back) = (number(row.sent), number(row.given_back));
+            vec![row.worker.to_owned(), row.placing.clone(), taken, bytes, sent, back, yes(row.verified)]
+        });
+        lines(table, &head, rows)?;
+        let head = ["ended at the bridge as", "counted", "of them missing", "taken before", "verified"];
+        let shown = |row: &&LossRow| row.counted + row.missing + row.taken > 0 || !row.verified;
+        let rows = self.losses.iter().filter(shown).map(|row| {
+            let numbers = [row.counted, row.missing, row.taken].map(|n| n.to_string());
+            let mut cells = vec![row.cause.clone()];
+            cells.extend(numbers);
+            cells.push(yes(row.verified));
+            cells
+        });
+        lines(table, &head, rows)?;
+        let rows = self.sums.iter().map(|sum| {
+            vec![sum.what.to_owned(), sum.left.to_string(), sum.right.to_string(), yes(sum.verified)]
+        });
+        lines(table, &["sums", "", "", "verified"], rows)?;
+        let (events, bytes) = self.workers.iter().fold((0, 0), |(e, b), row| (e + row.taken, b + row.bytes));
+        let rate = show::rate(bytes, std::time::Duration::from_secs_f64(self.seconds));
+        table.line(&format!("{events} events taken in {:.1} s, {rate}", self.seconds))?;
+        if self.kernel_drops > 0 {
+            table.line(&format!(
+                "{} datagrams found the bridge's receive buffer full: lower --rate, or raise it with `sysctl \
+                 net.core.rmem_max=8388608`",
+                self.kernel_drops
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+fn lines(table: &mut Table, head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> anyhow::Result<()> {
+    let head = head.iter().map(|&word| word.to_owned()).collect();
+    table.line(&show::table(&[head].into_iter().chain(rows).collect::<Vec<_>>()))
+}
+
+/// By data id and number: what workers told.
+type Came<'a> = HashMap<(u16, u64), Vec<&'a Told>>;
+
+impl Gathered {
+    fn came(&self) -> Came<'_> {
+        let mut came = Came::new();
+        for told in self.live.iter().chain([&self.killed]).flat_map(|worker| &worker.ended.told) {
+            came.entry((told.data_id, told.event)).or_default().push(told);
+        }
+        came
+    }
+}
+
+fn row(ended: &Ended, came: &Came<'_>) -> Row {
+    let sums = ended.sums.clone().unwrap_or_default();
+    let sender = ended.told.first().map_or(0, |event| event.data_id);
+    let mut row = Row { sender, segments: sums.segments, ..Row::default() };
+    for told in &ended.told {
+        row.events += 1;
+        row.bytes += told.bytes;
+        match came.get(&(told.data_id, told.event)).map(Vec::as_slice) {
+            None => row.missing += 1,
+            Some([one]) if *one == told => row.taken += 1,
+            Some([_]) => row.wrong += 1,
+            Some(_) => row.repeated += 1,
+        }
+    }
+    row.verified = row.taken + row.missing == row.events && row.events == sums.events;
+    row
+}
+
+fn taken(worker: &Worked) -> (u64, u64) {
+    let told = &worker.ended.told;
+    (told.len() as u64, told.iter().map(|event| event.bytes).sum())
+}
+
+fn worker_row(worker: &Worked, status: &BridgeStatus) -> WorkerRow {
+    let of_bridge = status.workers.iter().find(|its| its.worker == worker.ready.worker);
+    let (sent, given_back) = (of_bridge.map(|its| its.sent), of_bridge.map(|its| its.released));
+    let (taken, bytes) = taken(worker);
+    let told = worker.ended.sums.as_ref().map(|sums| sums.events);
+    let same = [sent, given_back, told].into_iter().all(|count| count == Some(taken));
+    let (placing, name) = (worker.ready.placing.clone(), worker.name);
+    // That it took part at all is what is shown.
+    let verified = same && taken > 0;
+    WorkerRow { worker: name, placing, killed: false, taken, bytes, sent, given_back, verified }
+}
+
+/// What the bridge sent to it is what the others did not get: it must have told no more than that, and no less than it gave
+/// back.
+fn killed_row(worker: &Worked, others: &[WorkerRow], status: &BridgeStatus) -> WorkerRow {
+    let total = |of: fn(&WorkerRow) -> Option<u64>| others.iter().filter_map(of).sum::<u64>();
+    let sent = status.sent.checked_sub(total(|row| row.sent));
+    let given_back = status.released.checked_sub(total(|row| row.given_back));
+    let (taken, bytes) = taken(worker);
+    let verified =
+        given_back.is_some_and(|back| back <= taken) && sent.is_some_and(|sent| taken <= sent) && taken > 0;
+    let (placing, name) = (worker.ready.placing.clone(), worker.name);
+    WorkerRow { worker: name, placing, killed: true, taken, bytes, sent, given_back, verified }
+}
+
+/// A row for each way of an event to end that is no delivery, whether any did or not, so that rows are always the same.
+fn losses(gathered: &Gathered, came: &Came<'_>, bridge: &Bridge) -> anyhow::Result<Vec<LossRow>> {
+    let status = &gathered.status;
+    let mut counted: Vec<_> = status.lost.iter().map(|(cause, count)| (cause.clone(), *count)).collect();
+    counted.sort();
+    let others = [(HELD, status.held_by_ended), (INCOMPLETE, status.incomplete), (UNKNOWN, 0)];
+    counted.splice(0..0, others.map(|(cause, count)| (cause.to_owned(), count)));
+    let mut rows: Vec<_> = counted
+        .into_iter()
+        .map(|(cause, counted)| LossRow { cause, counted, ..LossRow::default() })
+        .collect();
+    let mut ended = |told: &Told, is_missing: bool| -> anyhow::Result<()> {
+        let fate = bridge.trace(told)?.map_or(UNKNOWN.to_owned(), |event| event.fate);
+        let row = match rows.iter_mut().find(|row| row.cause == fate) {
+            Some(row) => row,
+            // Given back, of the last ones of the killed worker.
+            None if !is_missing => return Ok(()),
+            None => {
+                rows.push(LossRow { cause: fate, ..LossRow::default() });
+                rows.last_mut().expect("it was pushed")
+            }
+        };
+        if is_missing {
+            row.missing += 1
+        } else {
+            row.taken += 1
+        }
+        Ok(())
+    };
+    let all = gathered.sent.iter().flat_map(|sender| &sender.told);
+    for told in all.filter(|told| !came.contains_key(&(told.data_id, told.event))) {
+        ended(told, true)?;
+    }
+    // It had no more than its ring has slots.
+    let of_killed = &gathered.killed.ended.told;
+    for told in of_killed.iter().rev().take(super::nodes::SLOTS as usize) {
+        ended(told, false)?;
+    }
+    rows.iter_mut().for_each(|row| row.verified = row.counted == row.missing + row.taken);
+    Ok(rows)
+}
+
+fn sums(gathered: &Gathered, rows: &[Row], losses: &[LossRow]) -> Vec<Sum> {
+    let Gathered { sent, status, .. } = gathered;
+    let sender_sums = || sent.iter().filter_map(|ended| ended.sums.as_ref());
+    let segments = status.reassembly.as_ref().map_or(0, |counters| counters.segments);
+    let lost: u64 = status.lost.values().sum();
+    let events = sender_sums().map(|sums| sums.events).sum();
+    let mut all = Vec::new();
+    let mut sum = |what, left, right| all.push(Sum { what, left, right, verified: left == right });
+    let sent_segments = sender_sums().map(|sums| sums.segments).sum();
+    sum("segments sent = received, or dropped by the kernel", sent_segments, segments + status.kernel_drops);
+    sum("events sent = opened by the bridge", events, status.opened);
+    sum("opened = to workers + incomplete + lost", status.opened, status.sent + status.incomplete + lost);
+    sum(
+        "to workers = given back + held by the killed one",
+        status.sent,
+        status.released + status.held_by_ended,
+    );
+    let of_rows = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
+    let counted = losses.iter().map(|row| row.counted - row.taken.min(row.counted)).sum::<u64>();
+    sum("events sent = taken by workers + counted as lost", events, of_rows(|row| row.taken) + counted);
+    sum("missing = counted as lost", of_rows(|row| row.missing), counted);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::bridge::nodes::Sums;
+
+    fn told(event: u64, sha256: &str) -> Told {
+        Told { data_id: 1, event, bytes: 10, sha256: sha256.into(), tick: event }
+    }
+
+    fn ended(told: Vec<Told>) -> Ended {
+        let events = told.len() as u64;
+        Ended { told, sums: Some(Sums { events, segments: events }) }
+    }
+
+    fn came(told: &[Told]) -> Came<'_> {
+        let mut came = Came::new();
+        told.iter().for_each(|told| came.entry((told.data_id, told.event)).or_default().push(told));
+        came
+    }
+
+    #[test]
+    fn only_whole_events_that_came_once_are_taken() {
+        let sent = ended(vec![told(0, "a"), told(1, "b"), told(2, "c"), told(3, "d")]);
+        let right = [told(0, "a"), told(1, "b"), told(2, "c")];
+        let got = row(&sent, &came(&right));
+        assert_eq!((got.taken, got.missing, got.verified), (3, 1, true));
+        let wrong = [told(0, "a"), told(1, "x")];
+        let got = row(&sent, &came(&wrong));
+        assert_eq!((got.taken, got.wrong, got.missing, got.verified), (1, 1, 2, false));
+        let twice = [told(0, "a"), told(0, "a")];
+        let got = row(&sent, &came(&twice));
+        assert_eq!((got.taken, got.repeated, got.verified), (0, 1, false));
+    }
+
+    #[test]
+    fn a_killed_worker_told_no_more_than_it_got_and_no_less_than_it_gave_back() {
+        let ready = Ready { worker: 2, placing: "store".into() };
+        let told = (0..5).map(|event| told(event, "a")).collect();
+        let killed = Worked { name: "is killed", ready, ended: Ended { told, sums: None } };
+        for (sent, released, verified) in [(7, 5, true), (5, 4, true), (4, 4, false), (7, 6, false)] {
+            let status = BridgeStatus { sent, released, ..BridgeStatus::default() };
+            assert_eq!(killed_row(&killed, &[], &status).verified, verified, "{sent} {released}");
+        }
+    }
+}

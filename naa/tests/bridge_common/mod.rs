@@ -1,0 +1,99 @@
+//! `naa bridge` and its workers as processes.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Child, ChildStdin, ChildStdout, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::common::{Folder, naa};
+
+/// A bridge on a loopback address of its own, until it is told to end.
+pub(crate) struct Bridge {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    out: BufReader<ChildStdout>,
+    pub(crate) ready: Value,
+}
+
+impl Bridge {
+    pub(crate) fn start(ip: &str, folder: &Folder, more: &[&str]) -> Self {
+        let local = folder.file("socket");
+        let mut command = naa(&["bridge", "--json", "--until-eof", "--provider", "embedded", "--port", "0"]);
+        command.args(["--bind", ip, "--listen", &format!("{ip}:0"), "--local", &local]).args(more);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a bridge starts");
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("the bridge speaks");
+        let ready: Value = serde_json::from_str(&line).expect("the bridge is ready");
+        assert_eq!(ready["event"], "ready");
+        Self { stdin: child.stdin.take(), child, out, ready }
+    }
+
+    /// Where segments go.
+    pub(crate) fn segments(&self) -> &str {
+        self.ready["segments"][0].as_str().expect("an address")
+    }
+
+    /// Where workers subscribe, and questions are asked.
+    pub(crate) fn workers(&self) -> &str {
+        self.ready["workers"].as_str().expect("an address")
+    }
+
+    /// Where workers of this machine do.
+    pub(crate) fn local(&self) -> &str {
+        self.ready["local"].as_str().expect("a socket")
+    }
+
+    /// What it reports at its end.
+    pub(crate) fn end(mut self) -> Value {
+        self.stdin = None;
+        let mut said = String::new();
+        self.out.read_to_string(&mut said).expect("the bridge speaks");
+        assert!(self.child.wait().expect("it ends").success());
+        let last = said.lines().last().expect("a last line");
+        serde_json::from_str(last).expect("JSON")
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `naa events SOURCE --sums`, which says a line for each of so many events and ends.
+pub(crate) struct Worker(Child);
+
+impl Worker {
+    /// When it has subscribed.
+    pub(crate) fn start(source: &str, events: usize, name: &str) -> Self {
+        let mut command = naa(&["events", source, "--sums", "--provider", "embedded", "--name", name]);
+        command.args(["-n", &events.to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("a worker starts");
+        let mut err = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        err.read_line(&mut line).expect("the worker speaks");
+        assert!(line.contains("Ctrl-C ends it"), "{line}");
+        // Nobody reads the rest: it is less than a pipe holds.
+        child.stderr = Some(err.into_inner());
+        Self(child)
+    }
+
+    pub(crate) fn lines(mut self) -> Vec<String> {
+        let mut said = String::new();
+        self.0.stdout.take().expect("piped").read_to_string(&mut said).expect("the worker speaks");
+        assert!(self.0.wait().expect("it ends").success());
+        said.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,16 @@
+//! Bridges and workers as processes, and the suite that kills them: see `naa_tests::bridge`.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use naa_tests::bridge::role;
+
+fn main() -> ExitCode {
+    match role::run(role::Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Workers and the bridge are killed at random moments while events stream.
+
+use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use ejfat::ring::Placing;
+use naa_provider::Choice;
+use simnet::Random;
+
+use super::{
+    contents::Contents,
+    far::{Bridge, Place, Worker},
+    ledger::Ledger,
+    senders::{Pace, Senders},
+    serve::Settings,
+    until,
+};
+
+/// A dead peer is noticed within about 2 s, and the worst of machines is slow.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two kills, at most, in microseconds.
+const PAUSE: u64 = 300_000;
+const PACE: Pace = Pace { rate: 0.05e9, patience: Duration::from_millis(100), mtu: 9000 };
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Kills {
+    /// The bridge's address, and whose device it has there.
+    pub bind: IpAddr,
+    pub provider: Choice,
+    pub placing: Placing,
+    pub workers: Vec<Place>,
+    pub rounds: u32,
+    pub seed: u64,
+    /// Of workers: silence for about eight times 4.096 us * 2^N is the end.
+    pub ack_timeout: u8,
+    /// What workers and bridges are: the program of [`role`](super::role).
+    pub program: PathBuf,
+}
+
+struct Scene<'a> {
+    case: &'a Kills,
+    settings: Settings,
+    ledger: Arc<Ledger>,
+    /// While it lives.
+    bridge: Option<Bridge>,
+    workers: Vec<Worker>,
+    random: Random,
+    bridges_killed: u32,
+    workers_killed: u32,
+}
+
+/// # Errors
+/// What went wrong, in which round, and the seed.
+pub fn kills(case: &Kills) -> Result<String, String> {
+    let local = std::env::temp_dir().join(format!("naa-kills-{}-{}.sock", case.bind, std::process::id()));
+    let Kills { bind, provider, placing, seed, .. } = *case;
+    let settings = Settings { bind, provider, placing, local, instance: 1 };
+    let ledger = Arc::<Ledger>::default();
+    let bridge = Some(Bridge::start(&case.program, &settings, &ledger)?);
+    let worker = |(n, place): (usize, &Place)| {
+        Worker::new(format!("w{n}"), place.clone(), &case.program, case.ack_timeout, &ledger)
+    };
+    let workers = case.workers.iter().enumerate().map(worker).collect();
+    let random = Random::new(seed, u64::MAX);
+    let (bridges_killed, workers_killed) = (0, 0);
+    let mut scene = Scene {
+        case,
+        settings,
+        ledger: ledger.clone(),
+        bridge,
+        workers,
+        random,
+        bridges_killed,
+        workers_killed,
+    };
+    for at in 0..scene.workers.len() {
+        scene.workers[at].start(&scene.settings)?;
+    }
+    scene.workers.iter_mut().try_for_each(Worker::await_ready)?;
+    let contents = Arc::new(Contents::new(seed));
+    let senders = Senders::start(scene.settings.segments(), &contents, &ledger, None, PACE)?;
+    for round in 0..case.rounds {
+        let told = |why| format!("seed {seed}, round {round}: {why}");
+        scene.round(round % 5 == 2).map_err(told)?;
+        ledger.judge().map_err(told)?;
+    }
+    let _ = senders.end()?;
+    let note = scene.finish().map_err(|why| format!("seed {seed}, at the end: {why}"))?;
+    ledger.judge().map_err(|why| format!("seed {seed}: {why}"))?;
+    let _ = std::fs::remove_file(&scene.settings.local);
+    Ok(note)
+}
+
+impl Scene<'_> {
+    /// Kills somebody, now and then two; the others go on, and who was killed comes back. So few rounds as there may be,
+    /// the bridge is to be among those who are killed.
+    fn round(&mut self, with_bridge: bool) -> Result<(), String> {
+        std::thread::sleep(Duration::from_micros(self.random.below(PAUSE)));
+        let all = self.workers.len() as u64 + 1;
+        let mut victims = vec![self.random.below(all) as usize];
+        if self.random.chance(200_000) {
+            victims.push(self.random.below(all) as usize);
+        }
+        if with_bridge {
+            victims.push(self.workers.len());
+        }
+        victims.sort_unstable();
+        victims.dedup();
+        // The one behind the workers is the bridge.
+        let count = self.workers.len();
+        let bridge_dies = victims.last() == Some(&count);
+        for &victim in &victims {
+            self.kill(victim);
+        }
+        if bridge_dies {
+            self.settings.instance += 1;
+            self.bridge = Some(Bridge::start(&self.case.program, &self.settings, &self.ledger)?);
+        } else {
+            self.await_events("goes on", |at| !victims.contains(&at))?;
+        }
+        for at in victims.into_iter().filter(|&at| at < count) {
+            self.workers[at].start(&self.settings)?;
+        }
+        self.await_events("is back", |_| true)
+    }
+
+    fn kill(&mut self, victim: usize) {
+        match self.workers.get_mut(victim) {
+            Some(worker) => {
+                worker.kill();
+                self.workers_killed += 1;
+            }
+            None => {
+                if let Some(bridge) = self.bridge.take() {
+                    bridge.kill();
+                }
+                self.bridges_killed += 1;
+            }
+        }
+    }
+
+    /// Each of these workers gets another event, of the bridge that lives.
+    fn await_events(&mut self, what: &str, which: impl Fn(usize) -> bool) -> Result<(), String> {
+        let before: Vec<_> = self.workers.iter().map(Worker::events).collect();
+        let instance = self.settings.instance;
+        let mut waited: Vec<_> = (0..self.workers.len()).filter(|&at| which(at)).collect();
+        let workers = &mut self.workers;
+        let mut ended = None;
+        let done = until(PATIENCE, || {
+            waited.retain(|&at| workers[at].events() == before[at] || workers[at].instance() != instance);
+            ended = waited.iter().copied().find(|&at| workers[at].is_over());
+            waited.is_empty() || ended.is_some()
+        });
+        let name = |at: &usize| self.workers[*at].name.clone();
+        if let Some(at) = ended {
+            return Err(format!("{} ended by itself; standard error has more", name(&at)));
+        }
+        if done {
+            return Ok(());
+        }
+        let names: Vec<_> = waited.iter().map(name).collect();
+        let counts = self.bridge.as_ref().map(|bridge| bridge.counts().to_string()).unwrap_or_default();
+        Err(format!("none of these {what} within {PATIENCE:?}: {}; {counts}", names.join(", ")))
+    }
+
+    /// Nothing more is sent: the bridge that lives comes to an end with all it was given, and its sums hold.
+    fn finish(&mut self) -> Result<String, String> {
+        let bridge = self.bridge.take().ok_or("there is no bridge")?;
+        let mut last = bridge.counts();
+        let mut stays = 0;
+        let workers = self.workers.len() as u64;
+        // Its counts are a moment old.
+        let done = until(PATIENCE, || {
+            let now = bridge.counts();
+            let is_quiet = now.is_done() && now.workers == workers && now == last;
+            stays = if is_quiet { stays + 1 } else { 0 };
+            last = now;
+            stays > 60
+        });
+        if !done {
+            return Err(format!("the bridge is not done: {last}"));
+        }
+        self.workers.iter_mut().try_for_each(Worker::end)?;
+        let taken = self.ledger.of_instance(self.settings.instance);
+        if taken > last.sent || taken < last.released {
+            return Err(format!("workers took {taken} events of the last bridge: {last}"));
+        }
+        bridge.end()?;
+        let totals = self.ledger.totals();
+        Ok(format!(
+            "killed {} workers and {} bridges; {} of {} events taken; the last bridge: {last}",
+            self.workers_killed, self.bridges_killed, totals.taken, totals.sent
+        ))
+    }
+}

@@ -1,0 +1,186 @@
+//! What became of each event, by what workers tell.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use naa_server::functions::sha256;
+
+/// Faults that are kept; all are counted.
+const SHOWN: usize = 10;
+
+type Digest = [u8; 32];
+type Name = (u16, u64);
+
+/// An event as a worker tells it, in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) name: Name,
+    pub(super) digest: Digest,
+    /// The bridge it came from.
+    pub(super) instance: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    digest: Digest,
+    len: u64,
+    taken: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: HashMap<Name, Entry>,
+    /// By the bridge they came from.
+    taken: HashMap<u64, u64>,
+    faults: Vec<String>,
+    fault_count: u64,
+}
+
+/// Where events stand: sent, and taken by somebody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) sent: u64,
+    pub(super) taken: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) taken_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    state: Mutex<State>,
+    sent: AtomicU64,
+    taken: AtomicU64,
+    sent_bytes: AtomicU64,
+    taken_bytes: AtomicU64,
+}
+
+impl Ledger {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Before it is sent, so that nobody can have it earlier.
+    pub(super) fn sending(&self, name: Name, bytes: &[u8]) {
+        let (digest, len) = (sha256::compute(bytes), bytes.len() as u64);
+        self.state().events.insert(name, Entry { digest, len, taken: false });
+        self.sent.fetch_add(1, Relaxed);
+        self.sent_bytes.fetch_add(len, Relaxed);
+    }
+
+    pub(super) fn taken(&self, who: &str, Taken { name, digest, instance }: Taken) {
+        let mut state = self.state();
+        let fault = match state.events.get_mut(&name) {
+            None => "was never sent",
+            Some(entry) if entry.digest != digest => "has other bytes than were sent",
+            Some(entry) if entry.taken => "came before, to it or another worker",
+            Some(entry) => {
+                entry.taken = true;
+                self.taken.fetch_add(1, Relaxed);
+                self.taken_bytes.fetch_add(entry.len, Relaxed);
+                *state.taken.entry(instance).or_default() += 1;
+                return;
+            }
+        };
+        state.fault(format!("{who}: event {} of data id {} {fault}", name.1, name.0));
+    }
+
+    pub(super) fn fault(&self, what: String) {
+        self.state().fault(what);
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        let of = |count: &AtomicU64| count.load(Relaxed);
+        Totals {
+            sent: of(&self.sent),
+            taken: of(&self.taken),
+            sent_bytes: of(&self.sent_bytes),
+            taken_bytes: of(&self.taken_bytes),
+        }
+    }
+
+    /// Events taken of those that a bridge gave.
+    pub(super) fn of_instance(&self, instance: u64) -> u64 {
+        self.state().taken.get(&instance).copied().unwrap_or(0)
+    }
+
+    pub(super) fn judge(&self) -> Result<(), String> {
+        let state = self.state();
+        match state.fault_count {
+            0 => Ok(()),
+            count => Err(format!("{count} faults: {}", state.faults.join("; "))),
+        }
+    }
+}
+
+impl State {
+    fn fault(&mut self, what: String) {
+        self.fault_count += 1;
+        if self.faults.len() < SHOWN {
+            self.faults.push(what);
+        }
+    }
+}
+
+impl Taken {
+    pub(super) fn of(name: Name, bytes: &[u8], instance: u64) -> Self {
+        Self { name, digest: sha256::compute(bytes), instance }
+    }
+
+    pub(super) fn read(line: &str) -> Option<Self> {
+        let mut words = line.strip_prefix("EVENT ")?.split(' ');
+        let name = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let (hex, instance) = (words.next()?, words.next()?.parse().ok()?);
+        let mut digest = [0; 32];
+        if hex.len() != 64 || !hex.is_ascii() || words.next().is_some() {
+            return None;
+        }
+        for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
+            *byte = u8::from_str_radix(&hex[at..at + 2], 16).ok()?;
+        }
+        Some(Self { name, digest, instance })
+    }
+}
+
+impl std::fmt::Display for Taken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EVENT {} {} ", self.name.0, self.name.1)?;
+        self.digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        write!(f, " {}", self.instance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_as_written() {
+        let taken = Taken::of((7, u64::MAX), b"some bytes", 3);
+        assert_eq!(Taken::read(&taken.to_string()), Some(taken));
+        for line in ["", "EVENT 1 2 ab 3", "EVENT 65536 1 0 0"] {
+            assert_eq!(Taken::read(line), None);
+        }
+    }
+
+    #[test]
+    fn only_the_bytes_that_were_sent_once_are_right() {
+        let ledger = Ledger::default();
+        ledger.sending((1, 2), b"right");
+        let right = Taken::of((1, 2), b"right", 9);
+        ledger.taken("w", right);
+        assert_eq!((ledger.judge(), ledger.of_instance(9), ledger.totals().taken), (Ok(()), 1, 1));
+        ledger.taken("w", right);
+        ledger.taken("w", Taken::of((1, 2), b"wrong", 9));
+        ledger.taken("w", Taken::of((1, 3), b"right", 9));
+        let told = ledger.judge().unwrap_err();
+        for part in ["3 faults", "came before", "other bytes", "never sent"] {
+            assert!(told.contains(part), "{told}");
+        }
+        assert_eq!(ledger.totals().taken, 1);
+    }
+}

@@ -1,0 +1,157 @@
+//! The command line: what the processes of the suite are, and the suite as `cargo xtask interop` runs it.
+
+use std::{io::Write as _, net::IpAddr, path::PathBuf, thread, time::Duration};
+
+use clap::{Parser, Subcommand};
+use naa_events::Source;
+use naa_provider::Choice;
+
+use super::{
+    Kills, Place, Streaming, kills, placing, process,
+    serve::{self, Serving},
+    stream, worker,
+};
+
+/// Between two lines of counts.
+const TOLD: Duration = Duration::from_millis(50);
+
+/// Events through a bridge to workers, on real sockets
+#[derive(Debug, Parser)]
+pub struct Args {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Be a bridge until standard input ends; prints its counts
+    Serve {
+        #[arg(long)]
+        bind: IpAddr,
+        #[arg(long)]
+        provider: Choice,
+        #[arg(long)]
+        placing: String,
+        #[arg(long)]
+        local: PathBuf,
+        #[arg(long)]
+        instance: u64,
+    },
+    /// Be a worker until standard input ends; prints each event
+    Worker {
+        #[arg(long)]
+        source: Source,
+        #[arg(long)]
+        name: String,
+        #[arg(long)]
+        local: Option<IpAddr>,
+        #[arg(long, default_value = "embedded")]
+        provider: Choice,
+        #[arg(long, default_value_t = 15)]
+        ack_timeout: u8,
+    },
+    /// Stream events to workers: each must arrive once and whole
+    Stream {
+        #[command(flatten)]
+        scene: Scene,
+        #[arg(short = 'n', long, default_value_t = 5000)]
+        events: u64,
+    },
+    /// The same, while workers and the bridge are killed
+    Kills {
+        #[command(flatten)]
+        scene: Scene,
+        #[arg(long, default_value_t = 10)]
+        rounds: u32,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Scene {
+    /// Of the bridge
+    #[arg(long)]
+    bind: IpAddr,
+    #[arg(long, default_value = "embedded")]
+    provider: Choice,
+    #[arg(long, default_value = "store")]
+    placing: String,
+    /// local, PROVIDER@ADDRESS or PROVIDER@ADDRESS@NAMESPACE; repeat for more
+    #[arg(long = "worker", required = true)]
+    workers: Vec<Place>,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[arg(long, default_value_t = 15)]
+    ack_timeout: u8,
+    /// What the row begins with
+    #[arg(long, default_value = "")]
+    label: String,
+}
+
+/// Prints a row `ROW|LABEL|CASE|ok or reason|SECONDS|NOTE` for a case.
+///
+/// # Errors
+/// What went wrong.
+pub fn run(args: Args) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|e| format!("cannot tell this program's path: {e}"))?;
+    match args.role {
+        Role::Serve { bind, provider, placing: way, local, instance } => {
+            serve(&serve::Settings { bind, provider, placing: placing(&way)?, local, instance })
+        }
+        Role::Worker { source, name, local, provider, ack_timeout } => {
+            worker::run(&worker::Settings { source, name, local, provider, ack_timeout })
+        }
+        Role::Stream { scene, events } => {
+            let Scene { bind, provider, workers, seed, ack_timeout, .. } = &scene;
+            let case = Streaming {
+                bind: *bind,
+                provider: *provider,
+                placing: placing(&scene.placing)?,
+                workers: workers.clone(),
+                events,
+                seed: *seed,
+                ack_timeout: *ack_timeout,
+                program,
+            };
+            row(&scene.label, &format!("{events} events, {}", scene.placing), || stream(&case))
+        }
+        Role::Kills { scene, rounds } => {
+            let Scene { bind, provider, workers, seed, ack_timeout, .. } = &scene;
+            let case = Kills {
+                bind: *bind,
+                provider: *provider,
+                placing: placing(&scene.placing)?,
+                workers: workers.clone(),
+                rounds,
+                seed: *seed,
+                ack_timeout: *ack_timeout,
+                program,
+            };
+            row(&scene.label, &format!("{rounds} kills, {}", scene.placing), || kills(&case))
+        }
+    }
+}
+
+fn row(label: &str, case: &str, run: impl FnOnce() -> Result<String, String>) -> Result<(), String> {
+    let begin = std::time::Instant::now();
+    let result = run();
+    let plain = |text: &str| text.replace(['|', '\n'], " ");
+    let (said, note) = match &result {
+        Ok(note) => ("ok".to_owned(), plain(note)),
+        Err(why) => (plain(why), String::new()),
+    };
+    println!("ROW|{label}|{case}|{said}|{:.1}|{note}", begin.elapsed().as_secs_f64());
+    result.map(drop)
+}
+
+fn serve(settings: &serve::Settings) -> Result<(), String> {
+    let serving = Serving::start(settings)?;
+    let (told, ended) = std::sync::mpsc::channel::<()>();
+    process::on_stdin_end(move || drop(told));
+    let mut out = std::io::stdout().lock();
+    while ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+        writeln!(out, "{}", serving.counts()).and_then(|()| out.flush()).map_err(|e| e.to_string())?;
+        thread::sleep(TOLD);
+    }
+    serving.end();
+    Ok(())
+}

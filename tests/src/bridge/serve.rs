@@ -1,0 +1,97 @@
+//! A bridge, as it is served here.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use ejfat::{bridge, reassembly, ring::Placing};
+use ejfat_bridge::{Bridge, BridgeConfig, Handle};
+use naa_provider::Choice;
+use naa_server::{Config, Server, functions};
+
+use super::counts::Counts;
+
+/// Ports of bridges, on addresses that are theirs alone: a bridge that is started again has the same.
+pub(super) const SEGMENTS: u16 = 19_522;
+pub(super) const WORKERS: u16 = 12_345;
+/// What the system grants without privileges in most places is less, and is told by lost segments.
+const BUFFER: usize = 4 << 20;
+const WAITING: u32 = 256;
+const OPEN: u32 = 1024;
+const STREAM_SENDS: u32 = 1024;
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) bind: IpAddr,
+    pub(super) provider: Choice,
+    pub(super) placing: Placing,
+    pub(super) local: PathBuf,
+    pub(super) instance: u64,
+}
+
+impl Settings {
+    /// Where workers subscribe.
+    pub(super) fn workers(&self) -> SocketAddr {
+        SocketAddr::new(self.bind, WORKERS)
+    }
+
+    pub(super) fn segments(&self) -> SocketAddr {
+        SocketAddr::new(self.bind, SEGMENTS)
+    }
+}
+
+/// In this process.
+#[derive(Debug)]
+pub(super) struct Serving {
+    server: Server,
+    handle: Handle,
+}
+
+impl Serving {
+    pub(super) fn start(settings: &Settings) -> Result<Self, String> {
+        let reassembly = reassembly::Config {
+            slots: OPEN + WAITING,
+            max_open: OPEN,
+            max_open_per_source: OPEN,
+            max_event: 1 << 20,
+            memory: 512 << 20,
+            // Emulated processors stand still now and then.
+            timeout: Duration::from_secs(2),
+            seed: settings.instance,
+            ..reassembly::Config::default()
+        };
+        let dispatch = bridge::Config { most_waiting: WAITING, ..bridge::Config::default() };
+        let bridge = BridgeConfig {
+            buffer: Some(BUFFER),
+            reassembly,
+            dispatch,
+            placing: settings.placing,
+            local: Some(settings.local.clone()),
+            ..BridgeConfig::new(vec![settings.segments()])
+        };
+        let bridge = Bridge::new(bridge, settings.instance).map_err(|e| e.to_string())?;
+        let handle = bridge.handle();
+        let mut config = Config::new(settings.workers());
+        config.provider = Some(settings.provider);
+        config.stream_sends = STREAM_SENDS;
+        let registry = functions::registry([Bridge::function()]).map_err(|e| e.to_string())?;
+        let server =
+            Server::start_with(config, registry, Some(Box::new(bridge))).map_err(|e| e.to_string())?;
+        Ok(Self { server, handle })
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts::of(&self.handle.snapshot())
+    }
+
+    /// The provider and why that, for people.
+    pub(super) fn why(&self) -> &str {
+        self.server.why()
+    }
+
+    pub(super) fn end(self) {
+        self.server.shutdown(Duration::from_secs(1));
+    }
+}

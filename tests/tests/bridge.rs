@@ -1,0 +1,92 @@
+//! Events through a bridge to workers' memory, on real sockets. `NAA_LONG=1` has the full numbers.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::{Mutex, PoisonError},
+};
+
+use ejfat::ring::Placing;
+use naa_provider::Choice;
+use naa_tests::bridge::{Kills, Place, Streaming, kills, stream};
+
+/// One of those that stream as fast as it goes at a time: each wants the machine.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// 4.3 s: no stall of the machine is to look like a death where nobody dies.
+const STREAMED: u8 = 17;
+/// 1.1 s.
+const KILLED: u8 = 15;
+
+fn is_long() -> bool {
+    std::env::var("NAA_LONG").is_ok_and(|value| value == "1")
+}
+
+fn seed() -> u64 {
+    let seed = std::env::var("NAA_SEED").map_or(1, |seed| seed.parse().expect("NAA_SEED is a number"));
+    println!("NAA_SEED={seed}");
+    seed
+}
+
+fn program() -> std::path::PathBuf {
+    env!("CARGO_BIN_EXE_bridge").into()
+}
+
+fn at(net: u8, host: u8) -> IpAddr {
+    Ipv4Addr::new(127, 0, net, host).into()
+}
+
+/// Three by RDMA, one of the bridge's machine.
+fn workers(net: u8) -> Vec<Place> {
+    let remote = |n| Place::Remote { ip: at(net, n), provider: Choice::Embedded, namespace: None };
+    vec![remote(2), remote(3), remote(4), Place::Local]
+}
+
+fn streamed(placing: Placing, net: u8) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let events = if is_long() { 100_000 } else { 5_000 };
+    let case = Streaming {
+        bind: at(net, 1),
+        provider: Choice::Embedded,
+        placing,
+        workers: workers(net),
+        events,
+        seed: seed() + u64::from(net),
+        ack_timeout: STREAMED,
+        program: program(),
+    };
+    println!("{}", stream(&case).unwrap());
+}
+
+fn killed(placing: Placing, net: u8, rounds: u32) {
+    let case = Kills {
+        bind: at(net, 1),
+        provider: Choice::Embedded,
+        placing,
+        workers: workers(net),
+        rounds,
+        seed: seed() + u64::from(net),
+        ack_timeout: KILLED,
+        program: program(),
+    };
+    println!("{}", kills(&case).unwrap());
+}
+
+#[test]
+fn every_event_arrives_once_and_whole_from_the_bridges_memory() {
+    streamed(Placing::Store, 10);
+}
+
+#[test]
+fn every_event_arrives_once_and_whole_segment_by_segment() {
+    streamed(Placing::Cut, 11);
+}
+
+#[test]
+fn who_is_killed_costs_what_it_had_and_comes_back() {
+    killed(Placing::Store, 12, if is_long() { 100 } else { 5 });
+}
+
+#[test]
+fn who_is_killed_in_the_middle_of_segments_costs_what_it_had_and_comes_back() {
+    killed(Placing::Cut, 13, if is_long() { 100 } else { 5 });
+}
