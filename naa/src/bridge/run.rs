@@ -27,6 +27,7 @@ use crate::{
 };
 
 #[derive(Clone, Debug, clap::Args)]
+#[group(id = "bridge_run")]
 pub(super) struct Args {
     /// Where segments come; port 19522 unless told; repeat for more
     #[arg(long, value_name = "ADDR[:PORT]", required = true)]
