@@ -197,7 +197,9 @@ impl Bridge {
     /// still, and for a while not if it is behind.
     fn expire(&mut self, now: Time) {
         let behind = Time(now.0.saturating_sub(BEHIND.as_nanos() as u64));
-        self.given_up(self.dry.max(behind));
+        while let Some(incomplete) = self.intake.given_up(self.dry.max(behind)) {
+            self.dispatcher.gave_up(incomplete.id);
+        }
     }
 
     fn fail(&mut self, error: &ejfat_udp::Error) {
@@ -233,7 +235,9 @@ impl Bridge {
         let home = if place.opened {
             let opened = self.intake.opened(&place, datagram);
             // Slots of events that made room are somebody else's by now.
-            self.given_up(Time::default());
+            while let Some(evicted) = self.intake.evicted() {
+                self.dispatcher.gave_up(evicted.id);
+            }
             match self.dispatcher.open(now, intake::unix(), opened) {
                 Ok(home) => home,
                 Err(_) => {
@@ -276,13 +280,6 @@ impl Bridge {
             Way::Remote(_) | Way::Shared(_) => {
                 ring.memory.write(at as usize, &buffers.bytes(buffer)[payload])
             }
-        }
-    }
-
-    /// Events that made room, and those whose time was over then.
-    fn given_up(&mut self, now: Time) {
-        while let Some(incomplete) = self.intake.given_up(now) {
-            self.dispatcher.gave_up(incomplete.id);
         }
     }
 

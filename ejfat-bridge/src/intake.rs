@@ -88,6 +88,13 @@ impl Intake {
         Opened { id: place.id, name: place.name, tick, length: place.length, target }
     }
 
+    /// Made room for another.
+    pub(crate) fn evicted(&mut self) -> Option<Incomplete> {
+        let incomplete = self.reassembler.poll_evicted()?;
+        self.arena.release(incomplete.id);
+        Some(incomplete)
+    }
+
     pub(crate) fn given_up(&mut self, now: Time) -> Option<Incomplete> {
         let incomplete = self.reassembler.poll_given_up(now)?;
         self.arena.release(incomplete.id);

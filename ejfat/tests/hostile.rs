@@ -185,6 +185,18 @@ fn a_receiver_that_does_not_release_keeps_what_it_has() {
     assert_eq!(reassembler.handle(NOW, HONEST, &segment(2, 0, 8, &[1; 8])).unwrap_err(), Cause::Duplicate);
 }
 
+/// Who is behind with segments gives events up by an earlier time, and makes room meanwhile.
+#[test]
+fn who_asks_by_an_earlier_time_knows_duplicates_all_the_same() {
+    let mut reassembler = Reassembler::new(small()).unwrap();
+    let late = Time(60_000_000_000);
+    let place = reassembler.handle(late, HONEST, &segment(1, 0, 8, &[1; 8])).unwrap();
+    assert_eq!((reassembler.poll_evicted(), reassembler.poll_given_up(Time(0))), (None, None));
+    assert!(reassembler.release(place.id));
+    let again = reassembler.handle(Time(late.0 + 1_000), HONEST, &segment(1, 0, 8, &[1; 8]));
+    assert_eq!(again.unwrap_err(), Cause::Duplicate);
+}
+
 #[test]
 fn events_without_news_time_out() {
     let mut reassembler = Reassembler::new(small()).unwrap();

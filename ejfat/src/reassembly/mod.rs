@@ -300,12 +300,18 @@ impl Reassembler {
     /// The next event that was given up: it made room, or got no segment for [`Config::timeout`], or is open for
     /// [`Config::lifetime`]. Its memory is free, or another's already. Call until there is none.
     pub fn poll_given_up(&mut self, now: Time) -> Option<Incomplete> {
-        self.now = now;
+        // Who is behind with segments asks by an earlier time; what ended did so by the later one.
+        self.now = self.now.max(now);
         if let Some(evicted) = self.evicted.pop_front() {
             return Some(evicted);
         }
         let (due, slot) = self.due()?;
         (due <= now).then(|| self.give_up(slot, |counters| counters.timed_out += 1))
+    }
+
+    /// The next event that made room, of those that [`Reassembler::poll_given_up`] tells: no time is over with it.
+    pub fn poll_evicted(&mut self) -> Option<Incomplete> {
+        self.evicted.pop_front()
     }
 
     /// When to call [`Reassembler::poll_given_up`].
