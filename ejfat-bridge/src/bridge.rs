@@ -18,10 +18,7 @@ use ejfat::{
     ring::{Geometry, Placing},
 };
 use ejfat_udp::Ports;
-use naa_server::{
-    function::{Function, FunctionInfo},
-    resident::StreamId,
-};
+use naa_server::{function::Function, resident::StreamId};
 
 use crate::{
     BridgeConfig, Error, FillSink, Handle,
@@ -53,7 +50,6 @@ const TOLD: Duration = Duration::from_millis(100);
 /// Puts events into rings.
 #[derive(Debug)]
 pub struct Bridge {
-    info: FunctionInfo,
     intake: Intake,
     dispatcher: Dispatcher,
     /// By the worker's place.
@@ -95,7 +91,6 @@ impl Bridge {
         let dispatcher = Dispatcher::new(config.dispatch, slots);
         let now = Instant::now();
         Ok(Self {
-            info: info(),
             intake,
             dispatcher,
             rings: Vec::new(),

@@ -15,10 +15,7 @@ use std::{fmt, net::SocketAddr, os::fd::BorrowedFd, sync::Arc, time::Instant};
 use mrsp::RegionRequest;
 use verbs::{Error, Memory, Pd, Qp, RemoteAddr, SendWr, Sge};
 
-use crate::{
-    call::{Call, Failure},
-    function::FunctionInfo,
-};
+use crate::call::{Call, Failure};
 
 /// A session that a resident has. Not used again within a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,10 +91,7 @@ pub struct Asking<'a> {
 /// Lives in a server's loop. Nothing here may block, and a turn takes some hundred microseconds at most: calls wait
 /// meanwhile.
 pub trait Resident: Send + fmt::Debug {
-    /// Of the function by which hosts subscribe.
-    fn info(&self) -> &FunctionInfo;
-
-    /// A host calls the function. If this succeeds, [`begin`](Self::begin) follows unless the session ends first.
+    /// A host calls the [function](crate::function::Function::subscribes) by which hosts subscribe. If this succeeds, [`begin`](Self::begin) follows unless the session ends first.
     ///
     /// # Errors
     /// What the host is told. Its session goes on.

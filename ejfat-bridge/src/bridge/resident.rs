@@ -8,7 +8,6 @@ use std::{
 use ejfat::ring::{Answer, Refusal};
 use naa_server::{
     call::{Call, Failure},
-    function::FunctionInfo,
     resident::{Asking, Resident, Stream, StreamId},
 };
 
@@ -20,10 +19,6 @@ use crate::{
 };
 
 impl Resident for Bridge {
-    fn info(&self) -> &FunctionInfo {
-        &self.info
-    }
-
     fn subscribe(&mut self, asking: &Asking<'_>, call: &mut Call<'_>) -> Result<(), Failure> {
         let time = self.intake.now();
         self.forget_accepted();
