@@ -18,108 +18,54 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Weak,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
 };
 
 use naa_kernels::Lease;
 use verbs::{Access, Memory, Mr, Pd, Sge};
 
-/// Why memory was not allocated.
-#[derive(Debug, thiserror::Error)]
-pub enum ArenaError {
-    #[error(
-        "the session asked for {asked} bytes, but {left} of the {limit} it may have are left; \
-         map fewer or smaller regions, or raise the server's limit per session"
-    )]
-    Session { asked: u64, left: u64, limit: u64 },
-    #[error(
-        "a session asked for {asked} bytes, but {left} of the server's {limit} are left; \
-         try again when other sessions have ended, or raise the server's memory limit"
-    )]
-    Server { asked: u64, left: u64, limit: u64 },
-    #[error("the server's machine: {0}")]
-    Map(#[from] io::Error),
-    #[error("the server's machine has no file for a region: {0}; raise the server's `ulimit -n`")]
-    File(io::Error),
-}
-
-/// Bytes in use, never more than a limit.
-#[derive(Debug)]
-struct Meter {
-    limit: u64,
-    used: AtomicU64,
-}
-
-impl Meter {
-    fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicU64::new(0) })
-    }
-
-    /// Adds `bytes`, or says how many are left.
-    fn take(&self, bytes: u64) -> Result<(), u64> {
-        let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.limit);
-        match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
-            Ok(_) => Ok(()),
-            Err(used) => Err(self.limit.saturating_sub(used)),
-        }
-    }
-
-    fn used(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
-    }
-}
-
-/// Bytes taken from a meter, given back when dropped.
-#[derive(Debug)]
-struct Charge {
-    meter: Arc<Meter>,
-    bytes: u64,
-}
-
-impl Charge {
-    fn new(meter: &Arc<Meter>, bytes: u64) -> Result<Self, u64> {
-        meter.take(bytes)?;
-        Ok(Self { meter: meter.clone(), bytes })
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.meter.used.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
+pub use crate::ledger::{ArenaError, Shares};
+use crate::ledger::{Charge, Ledger, Meter, Owner};
 
 /// The memory all sessions together may have. Cloning shares it.
 #[derive(Clone, Debug)]
 pub struct Arena {
-    meter: Arc<Meter>,
+    ledger: Arc<Ledger>,
     in_files: bool,
 }
 
 impl Arena {
-    /// `limit` is in bytes of whole pages: a region of any size, also of 0 bytes, takes at least one.
+    /// `limit` is in bytes of whole pages: a region of any size, also of 0 bytes, takes at least one. Any peer may
+    /// have all of it.
     pub fn new(limit: u64) -> Self {
-        Self { meter: Meter::new(limit), in_files: false }
+        Self::divided(Shares::undivided(limit), false)
     }
 
-    /// Like [`Self::new`], with a file for each allocation, which other processes can map.
-    pub fn in_files(limit: u64) -> Self {
-        Self { meter: Meter::new(limit), in_files: true }
+    /// Divided among peers. With `in_files` there is a file for each allocation, which other processes can map.
+    pub fn divided(shares: Shares, in_files: bool) -> Self {
+        Self { ledger: Ledger::new(shares), in_files }
     }
 
     /// Bytes in use by live allocations.
     pub fn used(&self) -> u64 {
-        self.meter.used()
+        self.ledger.server.used()
     }
 
     pub fn limit(&self) -> u64 {
-        self.meter.limit
+        self.ledger.shares.total
     }
 
-    /// A session's share: at most `limit` bytes of this arena.
+    /// The share of a session whose peer has no other: at most `limit` bytes of this arena.
     pub fn quota(&self, limit: u64) -> Quota {
-        Quota { arena: self.clone(), session: Meter::new(limit), sends: Sends::default() }
+        self.quota_of(&Account::default(), limit)
+    }
+
+    /// A session's share: at most `limit` bytes of this arena, and with the other sessions of its peer no more than a
+    /// peer may have.
+    pub fn quota_of(&self, peer: &Account, limit: u64) -> Quota {
+        let owner = Owner { session: Arc::default(), limit, peer: peer.0.clone() };
+        Quota { arena: self.clone(), owner, sends: Sends::default() }
     }
 
     /// `len` zeroed bytes on no session's account.
@@ -127,21 +73,11 @@ impl Arena {
     /// # Errors
     /// [`ArenaError::Server`] past the limit, [`ArenaError::Map`] if the kernel refuses.
     pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
-        self.map(len, footprint(len)?, None, Sends::default())
+        self.map(len, None, Sends::default())
     }
 
-    fn map(
-        &self,
-        len: u64,
-        taken: u64,
-        session: Option<Charge>,
-        sends: Sends,
-    ) -> Result<Allocation, ArenaError> {
-        let server = Charge::new(&self.meter, taken).map_err(|left| ArenaError::Server {
-            asked: taken,
-            left,
-            limit: self.meter.limit,
-        })?;
+    fn map(&self, len: u64, owner: Option<&Owner>, sends: Sends) -> Result<Allocation, ArenaError> {
+        let charge = self.ledger.charge(owner, footprint(len)?)?;
         let len = usize::try_from(len).map_err(|_| no_such_size(len))?;
         let (file, memory) = if self.in_files {
             let (file, memory) = region::memfd("naa-region", len).map_err(ArenaError::File)?;
@@ -149,8 +85,18 @@ impl Arena {
         } else {
             (None, region::alloc(len)?)
         };
-        let lent = Weak::new();
-        Ok(Allocation { held: Held::Private, memory, file, lent, sends, _charges: (server, session) })
+        Ok(Allocation { held: Held::Private, memory, file, lent: Weak::new(), sends, _charge: charge })
+    }
+}
+
+/// The memory that all sessions of a peer have together. Cloning shares it.
+#[derive(Clone, Debug, Default)]
+pub struct Account(Arc<Meter>);
+
+impl Account {
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        self.0.used()
     }
 }
 
@@ -158,7 +104,7 @@ impl Arena {
 #[derive(Clone, Debug)]
 pub struct Quota {
     arena: Arena,
-    session: Arc<Meter>,
+    owner: Owner,
     sends: Sends,
 }
 
@@ -166,16 +112,10 @@ impl Quota {
     /// `len` zeroed bytes on the session's account.
     ///
     /// # Errors
-    /// [`ArenaError::Session`] or [`ArenaError::Server`] past a limit, [`ArenaError::Map`] if the kernel refuses.
+    /// [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] past a limit, [`ArenaError::Map`] if the
+    /// kernel refuses.
     pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
-        let taken = footprint(len)?;
-        let limit = self.session.limit;
-        let charge = Charge::new(&self.session, taken).map_err(|left| ArenaError::Session {
-            asked: taken,
-            left,
-            limit,
-        })?;
-        self.arena.map(len, taken, Some(charge), self.sends.clone())
+        self.arena.map(len, Some(&self.owner), self.sends.clone())
     }
 
     /// The session's sends from its allocations.
@@ -185,7 +125,7 @@ impl Quota {
 
     /// Bytes in use by live allocations of this session.
     pub fn used(&self) -> u64 {
-        self.session.used()
+        self.owner.session.used()
     }
 }
 
@@ -245,7 +185,7 @@ pub struct Allocation {
     /// The last process that got the file.
     lent: Weak<Lease>,
     sends: Sends,
-    _charges: (Charge, Option<Charge>),
+    _charge: Charge,
 }
 
 impl fmt::Debug for Allocation {

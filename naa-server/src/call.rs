@@ -14,7 +14,7 @@ use mrsp::{RegionFlags, ReturnCode, U24, catalogue::Direction, plan::Prefix};
 
 use naa_kernels::SessionProcess;
 
-use crate::{function::Function, kernel};
+use crate::{function::Function, kernel, peer::Peer, pool::Refusal};
 
 /// What a region is to a function. Sent once is sent; a region without flags can still be read.
 pub fn direction(flags: RegionFlags) -> Direction {
@@ -102,6 +102,9 @@ pub enum Failure {
     TimedOut,
     #[error("abandoned: the session or the server ends")]
     Abandoned,
+    /// The pool did not run it.
+    #[error("{0}")]
+    Refused(Refusal),
     /// A return code of the function's own.
     #[error("the function returned {}{}", .code.get(), if .text.is_empty() { String::new() } else { format!(": {}", .text) })]
     Returned { code: ReturnCode, text: String },
@@ -111,6 +114,12 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whoever runs the server should know: the code that the host is told says that the log has more, or the cause is
+    /// here.
+    pub(crate) fn is_for_the_log(&self) -> bool {
+        matches!(self, Self::Internal(_) | Self::Returned { .. } | Self::TimedOut | Self::Refused(_))
+    }
+
     /// What the host is told.
     pub fn code(&self) -> ReturnCode {
         match self {
@@ -119,6 +128,7 @@ impl Failure {
             Self::OutputTooSmall { .. } => ReturnCode::OUTPUT_TOO_SMALL,
             Self::TimedOut => ReturnCode::KERNEL_TIMEOUT,
             Self::Abandoned => ReturnCode::ABANDONED,
+            Self::Refused(_) => ReturnCode::BUSY,
             Self::Returned { code, .. } => *code,
             Self::Internal(_) => ReturnCode::INTERNAL,
         }
@@ -260,6 +270,8 @@ impl<'a> Call<'a> {
 pub struct Task {
     pub function: Arc<dyn Function>,
     pub regions: Regions,
+    /// Whose call it is.
+    pub peer: Peer,
     /// The 24 bits the host passed along.
     pub user: U24,
     pub deadline: Instant,

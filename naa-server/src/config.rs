@@ -6,7 +6,7 @@ use mrsp::naa::Limits;
 use naa_provider::Choice;
 use verbs::WaitMode;
 
-use crate::{allow::AllowList, pool};
+use crate::{allow::AllowList, arena::Shares, pool};
 
 /// The C library's port (SERVER_CONNECTION_PORT).
 pub const DEFAULT_PORT: u16 = 12_345;
@@ -26,8 +26,11 @@ pub struct Config {
     pub limits: Limits,
     /// Bytes of all sessions' regions together, in whole pages.
     pub memory: u64,
+    /// Bytes that the sessions of one peer have together; `None`: half of `memory`. An eighth of `memory` is kept for
+    /// peers that have little.
+    pub per_peer_memory: Option<u64>,
     pub max_sessions: usize,
-    /// Sessions from one address.
+    /// Sessions of one peer.
     pub max_sessions_per_peer: usize,
     /// How long a function may take, from the request on.
     pub call_time: Duration,
@@ -55,17 +58,31 @@ impl Config {
             allow: AllowList::everyone(),
             limits: Limits::default(),
             memory: default_memory(),
+            per_peer_memory: None,
             max_sessions: 1024,
             max_sessions_per_peer: 256,
             call_time: Duration::from_secs(3600),
             setup_time: Duration::from_secs(30),
             probe_interval: Duration::from_secs(2),
-            pool: pool::Settings { workers, queue: 1024, quarantine: 64.max(2 * workers) },
+            pool: pool::Settings {
+                workers,
+                queue: 1024,
+                per_peer: 256,
+                guests: 32,
+                quarantine: 64.max(2 * workers),
+            },
             wait: WaitMode::Adaptive,
             stream_sends: 0,
             provider: None,
             device: roce_udp::Options { must_listen: true, ..roce_udp::Options::default() },
         }
+    }
+}
+
+impl Config {
+    /// How memory is divided among peers.
+    pub(crate) fn shares(&self) -> Shares {
+        Shares::new(self.memory, self.per_peer_memory.unwrap_or(self.memory / 2))
     }
 }
 

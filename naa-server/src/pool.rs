@@ -1,9 +1,12 @@
 //! Worker threads for calls too long for the server's loop.
 //!
-//! Everything is bounded: calls waiting, running and done but not collected; threads; and calls past their
-//! time. A call cannot be killed, so one that is past its time is reported once and then quarantined: it keeps
-//! its thread and its regions until it returns, and another thread takes over the work. The pool has no clock
-//! of its own; the server's loop asks [`Pool::next_deadline`] and calls [`Pool::expire`].
+//! Everything is bounded: calls waiting, running and done but not collected; threads; and calls that nobody waits for.
+//! Which call runs next is the [schedule]'s decision. A call cannot be killed, so one that is past its time, or whose
+//! session ended, is quarantined: it keeps its thread and its regions until it returns, runs only where a core has nothing
+//! else to do, and counts against its peer. Another thread takes over the work. The pool has no clock of its own for
+//! deadlines; the server's loop asks [`Pool::next_deadline`] and calls [`Pool::expire`].
+
+mod schedule;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -15,7 +18,13 @@ use std::{
 
 use mrsp::plan::Prefix;
 
-use crate::call::{Failed, Failure, Regions, Stop, Task};
+use crate::{
+    call::{Failed, Failure, Regions, Stop, Task},
+    peer::Peer,
+    priority::{self, Thread},
+};
+pub use schedule::Calls;
+use schedule::Schedule;
 
 /// Sizes of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +33,11 @@ pub struct Settings {
     pub workers: usize,
     /// Calls that wait or are done and not collected.
     pub queue: usize,
-    /// Calls past their time, and threads started in their place.
+    /// Calls of one peer, those included that nobody waits for any more.
+    pub per_peer: usize,
+    /// Threads beside the workers, each for a peer of whose calls none runs while all workers are taken.
+    pub guests: usize,
+    /// Calls that nobody waits for any more, and threads started in their place. One peer may have half of them.
     pub quarantine: usize,
 }
 
@@ -39,7 +52,16 @@ pub enum Refusal {
         "all workers of the server are busy and its queue is full; call again later or start it with more"
     )]
     Busy,
-    #[error("too many calls of the server are past their time; restart it, or find the function that hangs")]
+    #[error(
+        "the queue of the server is full, and a call of another address took this one's place; call again later"
+    )]
+    Displaced,
+    #[error("your address has as many calls as one may; wait for some, or raise the server's limit per peer")]
+    Peer,
+    #[error(
+        "too many calls that were given up still run; wait until they end, or find the function that hangs and \
+         restart the server"
+    )]
     Quarantine,
     #[error("the server shuts down; call another one")]
     Closed,
@@ -70,36 +92,70 @@ struct Shared {
     /// Called after a call is done, from a worker.
     wake: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
-    /// Work arrived, or the pool was closed.
+    /// A call is due for a worker, or the pool was closed.
     work: Condvar,
+    /// The same for a guest's thread.
+    guests_work: Condvar,
     /// A thread ended or a call is done.
     progress: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     next_id: u64,
-    waiting: VecDeque<(TaskId, Task)>,
+    schedule: Schedule,
+    /// Calls that wait.
+    tasks: BTreeMap<TaskId, Task>,
     /// Calls waiting or running, except those in quarantine.
     open: BTreeMap<TaskId, Open>,
     deadlines: BTreeSet<(Instant, TaskId)>,
     /// Running calls nobody waits for: past their time, or abandoned.
-    quarantined: BTreeSet<TaskId>,
+    quarantined: BTreeMap<TaskId, Peer>,
     done: VecDeque<Done>,
+    /// All threads, also those in quarantine.
     threads: usize,
+    workers: Crew,
+    guests: Crew,
     closed: bool,
+}
+
+/// Threads of one kind that are not in quarantine.
+#[derive(Debug, Default)]
+struct Crew {
+    threads: usize,
+    /// Those of them that sleep.
+    idle: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Worker,
+    Guest,
 }
 
 /// A call whose end will be reported.
 #[derive(Debug)]
 struct Open {
+    peer: Peer,
     deadline: Instant,
     stop: Arc<Stop>,
+    /// Which thread runs it, once one does.
+    runs_on: Option<(Thread, Kind)>,
     /// A kernel's process is killed at the deadline by the thread that waits for it. Only if that takes
     /// longer than this the call is given up.
     kill_time: Option<Duration>,
 }
 
+/// A call on its thread.
+struct Job {
+    id: TaskId,
+    peer: Peer,
+    task: Task,
+    stop: Arc<Stop>,
+}
+
+/// How long a guest's thread waits for another call before it ends.
+const GUEST_TIME: Duration = Duration::from_secs(1);
 /// A killed process gives back its memory first, which takes a while if that is large.
 const KILL_TIME: Duration = Duration::from_secs(10);
 
@@ -116,38 +172,65 @@ impl Pool {
     /// If no thread can be started.
     pub fn new(settings: Settings, wake: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let settings = Settings { workers: settings.workers.max(1), ..settings };
+        let state = State {
+            next_id: 0,
+            schedule: Schedule::new(settings),
+            tasks: BTreeMap::new(),
+            open: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            quarantined: BTreeMap::new(),
+            done: VecDeque::new(),
+            threads: 0,
+            workers: Crew::default(),
+            guests: Crew::default(),
+            closed: false,
+        };
         let shared = Arc::new(Shared {
             settings,
             wake: Box::new(wake),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             work: Condvar::new(),
+            guests_work: Condvar::new(),
             progress: Condvar::new(),
         });
-        shared.staff(&mut shared.lock())?;
+        let mut state = shared.lock();
+        while state.workers.threads < settings.workers {
+            match shared.start(&mut state, Kind::Worker) {
+                Ok(()) => {}
+                Err(error) if state.threads == 0 => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, "fewer worker threads than asked for; raise `ulimit -u`");
+                    break;
+                }
+            }
+        }
+        drop(state);
         Ok(Self(shared))
     }
 
     /// Takes a call.
     ///
     /// # Errors
-    /// Gives it back if the pool is full, has too much in quarantine, or is closed.
+    /// Gives it back if the pool is full, its peer has too many calls, too much is in quarantine, or the pool is closed.
     pub fn submit(&self, task: Task) -> Result<TaskId, Box<Refused>> {
         let mut state = self.0.lock();
-        if let Some(why) = state.refusal(&self.0.settings) {
-            return Err(Box::new(Refused { why, task }));
+        let state = &mut *state;
+        if state.closed {
+            return Err(Box::new(Refused { why: Refusal::Closed, task }));
         }
-        // A thread that could not be started earlier may be by now; the others do the work if not.
-        if let Err(error) = self.0.staff(&mut state) {
-            tracing::warn!(%error, "cannot start a worker thread; raise `ulimit -u`");
+        let (id, peer, deadline) = (TaskId(state.next_id), task.peer, task.deadline);
+        match state.schedule.admit(peer, id, state.done.len()) {
+            Ok(None) => {}
+            Ok(Some(displaced)) => state.displace(displaced),
+            Err(why) => return Err(Box::new(Refused { why, task })),
         }
-        let id = TaskId(state.next_id);
         state.next_id += 1;
-        let deadline = task.deadline;
         state.deadlines.insert((deadline, id));
         let kill_time = task.function.kernel().map(|_| KILL_TIME);
-        state.open.insert(id, Open { deadline, stop: Arc::new(Stop::at(deadline)), kill_time });
-        state.waiting.push_back((id, task));
-        self.0.work.notify_one();
+        let stop = Arc::new(Stop::at(deadline));
+        state.open.insert(id, Open { peer, deadline, stop, runs_on: None, kill_time });
+        state.tasks.insert(id, task);
+        self.0.call_someone(state);
         Ok(id)
     }
 
@@ -174,8 +257,8 @@ impl Pool {
             let regions = state.give_up(id);
             expired.push(Done { id, result: Err(Failure::TimedOut.into()), regions });
         }
-        if let Err(error) = self.0.staff(&mut state) {
-            tracing::warn!(%error, "cannot replace a stuck worker thread; raise `ulimit -u`");
+        if !expired.is_empty() {
+            self.0.staff(&mut state);
         }
         expired
     }
@@ -187,7 +270,9 @@ impl Pool {
         if let Some(at) = state.done.iter().position(|done| done.id == id) {
             return state.done.remove(at)?.regions;
         }
-        state.give_up(id)
+        let regions = state.give_up(id);
+        self.0.staff(&mut state);
+        regions
     }
 
     /// Calls that still run though nobody waits for them.
@@ -195,16 +280,22 @@ impl Pool {
         self.0.lock().quarantined.len()
     }
 
+    /// How many calls of `peer` there are.
+    pub fn calls(&self, peer: Peer) -> Calls {
+        self.0.lock().schedule.calls(peer)
+    }
+
     /// Takes no more calls; those waiting end as abandoned, those running go on.
     pub fn close(&self) {
         let mut state = self.0.lock();
         state.closed = true;
-        let waiting: Vec<_> = state.waiting.iter().map(|(id, _)| *id).collect();
+        let waiting: Vec<_> = state.tasks.keys().copied().collect();
         for id in waiting {
             let regions = state.give_up(id);
             state.done.push_back(Done { id, result: Err(Failure::Abandoned.into()), regions });
         }
         self.0.work.notify_all();
+        self.0.guests_work.notify_all();
     }
 
     /// Whether no thread is left, which only happens after [`Self::close`].
@@ -242,69 +333,128 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts threads until `workers` are free of quarantined calls, as far as the cap allows.
-    fn staff(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
-        let Settings { workers, quarantine, .. } = self.settings;
-        while !state.closed
-            && state.threads.saturating_sub(state.quarantined.len()) < workers
-            && state.threads < workers.saturating_add(quarantine)
-        {
-            let shared = self.clone();
-            let started = thread::Builder::new().name("naa-worker".into()).spawn(move || shared.work());
-            match started {
-                Ok(_) => state.threads += 1,
-                Err(error) if state.threads == 0 => return Err(error),
-                Err(error) => {
-                    tracing::warn!(%error, "fewer worker threads than asked for; raise `ulimit -u`");
-                    break;
-                }
-            }
-        }
+    fn start(self: &Arc<Self>, state: &mut State, kind: Kind) -> io::Result<()> {
+        let shared = self.clone();
+        thread::Builder::new().name("naa-worker".into()).spawn(move || shared.work(kind))?;
+        state.threads += 1;
+        state.crew(kind).threads += 1;
         Ok(())
     }
 
+    /// Starts threads in the place of those in quarantine, as far as the cap allows.
+    fn staff(self: &Arc<Self>, state: &mut State) {
+        while !state.closed
+            && state.workers.threads < self.settings.workers
+            && state.threads < state.schedule.most_threads()
+        {
+            if let Err(error) = self.start(state, Kind::Worker) {
+                tracing::warn!(%error, "cannot replace a stuck worker thread; raise `ulimit -u`");
+                break;
+            }
+        }
+        self.call_someone(state);
+    }
+
+    /// Wakes or starts a thread for a call that is due.
+    fn call_someone(self: &Arc<Self>, state: &mut State) {
+        if !state.schedule.is_due() {
+            return;
+        }
+        if state.workers.idle > 0 {
+            return self.work.notify_one();
+        }
+        if state.guests.idle > 0 {
+            return self.guests_work.notify_one();
+        }
+        let kind = if state.workers.threads < self.settings.workers { Kind::Worker } else { Kind::Guest };
+        if state.threads < state.schedule.most_threads()
+            && let Err(error) = self.start(state, kind)
+        {
+            // The other threads do the work.
+            tracing::debug!(%error, "cannot start a worker thread; raise `ulimit -u`");
+        }
+    }
+
     /// The life of a thread.
-    fn work(&self) {
-        while let Some((id, mut task, stop)) = self.take() {
+    fn work(self: &Arc<Self>, kind: Kind) {
+        match kind {
+            Kind::Worker => priority::become_worker(),
+            Kind::Guest => priority::become_guest(),
+        }
+        let own = Thread::current();
+        while let Some(Job { id, peer, mut task, stop }) = self.take(own, kind) {
+            let begun = Instant::now();
             let result = task.run(&stop);
             let regions = task.regions;
-            if self.finish(Done { id, result, regions: Some(regions) }) {
+            let done = Done { id, result, regions: Some(regions) };
+            if self.finish(done, peer, begun.elapsed()) {
                 (self.wake)();
+            } else {
+                // This thread was demoted, and cannot have its priority back.
+                return;
             }
         }
     }
 
     /// The next call, or `None` if this thread is to end.
-    fn take(&self) -> Option<(TaskId, Task, Arc<Stop>)> {
+    fn take(self: &Arc<Self>, own: Thread, kind: Kind) -> Option<Job> {
         let mut state = self.lock();
+        let mut patience = (kind == Kind::Guest).then_some(GUEST_TIME);
         loop {
-            let surplus = state.threads.saturating_sub(state.quarantined.len()) > self.settings.workers;
-            if surplus || (state.closed && state.waiting.is_empty()) {
+            if let Some(id) = state.schedule.next() {
+                let task = state.tasks.remove(&id).expect("a call that is due waits");
+                let open = state.open.get_mut(&id).expect("a call that waits is open");
+                open.runs_on = Some((own, kind));
+                let job = Job { id, peer: open.peer, task, stop: open.stop.clone() };
+                // Whoever submitted several calls may have woken one thread only.
+                self.call_someone(&mut state);
+                return Some(job);
+            }
+            let is_over = state.closed && state.tasks.is_empty() || patience == Some(Duration::ZERO);
+            if is_over || state.crew(kind).threads > self.crew_size(kind) {
+                state.crew(kind).threads -= 1;
                 state.threads -= 1;
                 self.progress.notify_all();
                 return None;
             }
-            if let Some((id, task)) = state.waiting.pop_front() {
-                let stop = state.open.get(&id).expect("a call that waits is open").stop.clone();
-                return Some((id, task, stop));
-            }
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.crew(kind).idle += 1;
+            state = match patience {
+                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(time) => {
+                    let (state, waited) =
+                        self.guests_work.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
+                    patience = Some(if waited.timed_out() { Duration::ZERO } else { time });
+                    state
+                }
+            };
+            state.crew(kind).idle -= 1;
         }
     }
 
-    /// Files the end of a call; whether anybody is to be told.
-    fn finish(&self, done: Done) -> bool {
+    fn crew_size(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Worker => self.settings.workers,
+            Kind::Guest => self.settings.guests,
+        }
+    }
+
+    /// Files the end of a call, which ran for `time`. False if it was in quarantine: then nobody is told.
+    fn finish(&self, done: Done, peer: Peer, time: Duration) -> bool {
         let mut state = self.lock();
-        let quarantined = state.quarantined.remove(&done.id);
-        if quarantined {
-            // Nobody waits. Regions unregister when dropped, which is for outside the lock.
+        if state.quarantined.remove(&done.id).is_some() {
+            // Regions unregister when dropped, which is for outside the lock. They are gone before the call is.
             drop(state);
             drop(done);
+            let mut state = self.lock();
+            state.schedule.returned(peer);
+            state.threads -= 1;
+            self.progress.notify_all();
             return false;
         }
         if let Some(open) = state.open.remove(&done.id) {
             state.deadlines.remove(&(open.deadline, done.id));
         }
+        state.schedule.finished(peer, time);
         state.done.push_back(done);
         self.progress.notify_all();
         true
@@ -312,15 +462,10 @@ impl Shared {
 }
 
 impl State {
-    fn refusal(&self, settings: &Settings) -> Option<Refusal> {
-        if self.closed {
-            Some(Refusal::Closed)
-        } else if self.quarantined.len() >= settings.quarantine.max(1) {
-            Some(Refusal::Quarantine)
-        } else if self.open.len() + self.done.len() >= settings.workers.saturating_add(settings.queue) {
-            Some(Refusal::Busy)
-        } else {
-            None
+    fn crew(&mut self, kind: Kind) -> &mut Crew {
+        match kind {
+            Kind::Worker => &mut self.workers,
+            Kind::Guest => &mut self.guests,
         }
     }
 
@@ -330,8 +475,7 @@ impl State {
 
     /// Extends the deadline of a running kernel, once.
     fn is_being_killed(&mut self, id: TaskId) -> bool {
-        let running = !self.waiting.iter().any(|(waiting, _)| *waiting == id);
-        let Some(open) = self.open.get_mut(&id).filter(|_| running) else { return false };
+        let Some(open) = self.open.get_mut(&id).filter(|open| open.runs_on.is_some()) else { return false };
         let Some(more) = open.kill_time.take() else { return false };
         self.deadlines.remove(&(open.deadline, id));
         open.deadline += more;
@@ -339,15 +483,28 @@ impl State {
         true
     }
 
+    /// Reports a waiting call that has no place any more, which the schedule took out.
+    fn displace(&mut self, id: TaskId) {
+        let Some(open) = self.open.remove(&id) else { return };
+        self.deadlines.remove(&(open.deadline, id));
+        let regions = self.tasks.remove(&id).map(|task| task.regions);
+        self.done.push_back(Done { id, result: Err(Failure::Refused(Refusal::Displaced).into()), regions });
+    }
+
     /// Stops waiting for a call. Gives its regions if it has not started; if it runs, it is quarantined.
     fn give_up(&mut self, id: TaskId) -> Option<Regions> {
         let open = self.open.remove(&id)?;
         self.deadlines.remove(&(open.deadline, id));
         open.stop.abandon();
-        if let Some(at) = self.waiting.iter().position(|(waiting, _)| *waiting == id) {
-            return self.waiting.remove(at).map(|(_, task)| task.regions);
-        }
-        self.quarantined.insert(id);
+        let Some((thread, kind)) = open.runs_on else {
+            self.schedule.withdraw(open.peer, id);
+            return self.tasks.remove(&id).map(|task| task.regions);
+        };
+        // It runs until it is filed under the lock that is held here, so the thread is still this call's.
+        thread.demote();
+        self.crew(kind).threads -= 1;
+        self.schedule.gave_up(open.peer);
+        self.quarantined.insert(id, open.peer);
         None
     }
 }

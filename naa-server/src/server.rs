@@ -1,5 +1,6 @@
 //! The server: a thread that owns all sessions, and the handle its program holds.
 
+mod peers;
 mod queue;
 mod residence;
 mod serving;
@@ -8,7 +9,7 @@ pub mod sizes;
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
@@ -43,6 +44,7 @@ pub struct Server {
     orders: Arc<Orders>,
     stats: Arc<Stats>,
     arena: Arena,
+    ending: Arc<Ending>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -53,6 +55,20 @@ struct Orders {
     drain: AtomicBool,
     /// Leave now.
     stop: AtomicBool,
+}
+
+/// Why the thread ended though nobody told it to.
+#[derive(Debug, Default)]
+struct Ending(Mutex<Option<String>>);
+
+impl Ending {
+    fn failed(&self, why: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    fn why(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Server {
@@ -81,11 +97,13 @@ impl Server {
                 serving::SetupError::Thread(error) => StartError::Thread(error),
             })?;
         let (on, arena) = (serving.wait_on(), serving.arena().clone());
-        let given = orders.clone();
-        let thread =
-            std::thread::Builder::new().name("naa-server".into()).spawn(move || serving.run(&given))?;
+        let ending = Arc::<Ending>::default();
+        let given = (orders.clone(), ending.clone());
+        let thread = std::thread::Builder::new()
+            .name("naa-server".into())
+            .spawn(move || serving.run(&given.0, &given.1))?;
         let address = SocketAddr::new(listen.ip(), port);
-        Ok(Self { context, why, device, address, on, orders, stats, arena, thread: Some(thread) })
+        Ok(Self { context, why, device, address, on, orders, stats, arena, ending, thread: Some(thread) })
     }
 
     /// Where hosts connect to.
@@ -108,7 +126,7 @@ impl Server {
         &self.why
     }
 
-    pub fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
 
@@ -120,6 +138,12 @@ impl Server {
     /// Counters of the device.
     pub fn device_counters(&self) -> Vec<(&'static str, u64)> {
         self.context.driver().counters()
+    }
+
+    /// Why the server ended by itself, if it did: nobody is served any more.
+    pub fn ended(&self) -> Option<String> {
+        let is_over = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        is_over.then(|| self.ending.why().unwrap_or_else(|| "its thread panicked; the log says where".into()))
     }
 
     /// Takes no more sessions, lets running calls finish and disconnects; after `patience` it does so regardless.

@@ -1,6 +1,11 @@
 //! What a server counted. Read from any thread while it runs.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::{peer::Peer, pool::Calls};
 
 /// Counters of a server.
 #[derive(Debug, Default)]
@@ -17,6 +22,36 @@ pub struct Stats {
     pub calls_timed_out: Counter,
     pub bytes_in: Counter,
     pub bytes_out: Counter,
+    peers: Mutex<Vec<PeerStats>>,
+}
+
+/// What one peer has of a server, and had since it came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerStats {
+    /// `None` only in a default value.
+    pub peer: Option<Peer>,
+    pub sessions: usize,
+    pub sessions_accepted: u64,
+    /// Bytes of regions and of functions' working memory.
+    pub memory: u64,
+    /// Requests for memory that were refused, of which each ended a session.
+    pub memory_refused: u64,
+    /// Calls in the pool.
+    pub open: Calls,
+    pub calls: u64,
+    /// Calls answered with BUSY.
+    pub calls_refused: u64,
+}
+
+impl Stats {
+    /// Peers that have something, as of half a second ago at most.
+    pub fn peers(&self) -> Vec<PeerStats> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_peers(&self, peers: Vec<PeerStats>) {
+        *self.peers.lock().unwrap_or_else(PoisonError::into_inner) = peers;
+    }
 }
 
 #[derive(Debug, Default)]

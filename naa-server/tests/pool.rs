@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fmt,
+    net::IpAddr,
     sync::{
         Arc, Condvar, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -16,7 +17,8 @@ use naa_server::{
     arena::Arena,
     call::{Call, Failed, Failure, Region, Task},
     function::{Function, FunctionInfo},
-    pool::{Done, Pool, Refusal, Settings},
+    peer::Peer,
+    pool::{Calls, Done, Pool, Refusal, Settings},
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -60,20 +62,29 @@ fn probe(run: impl Fn(&mut Call<'_>) -> Result<(), Failure> + Send + Sync + 'sta
     Arc::new(Probe(info, run))
 }
 
-/// A call with one output of a page.
+/// A call of the first peer with one output of a page.
 fn task(arena: &Arena, function: &Arc<dyn Function>, time: Duration) -> Task {
     let regions = vec![Region { flags: RegionFlags::OUTPUT, allocation: arena.allocate(4096).unwrap() }];
     Task {
         function: function.clone(),
         regions: regions.into(),
+        peer: peer(1),
         user: U24::new(5).unwrap(),
         deadline: Instant::now() + time,
         process: None,
     }
 }
 
+fn settings(workers: usize, queue: usize, quarantine: usize) -> Settings {
+    Settings { workers, queue, per_peer: usize::MAX, guests: 1, quarantine }
+}
+
 fn pool(workers: usize, queue: usize, quarantine: usize) -> Pool {
-    Pool::new(Settings { workers, queue, quarantine }, || {}).unwrap()
+    Pool::new(settings(workers, queue, quarantine), || {}).unwrap()
+}
+
+fn peer(number: u8) -> Peer {
+    IpAddr::from([10, 9, 0, number]).into()
 }
 
 #[track_caller]
@@ -98,7 +109,7 @@ fn a_call_runs_and_gives_its_regions_back() {
         }
     };
     let arena = Arena::new(1 << 20);
-    let pool = Pool::new(Settings { workers: 2, queue: 4, quarantine: 1 }, wake).unwrap();
+    let pool = Pool::new(settings(2, 4, 1), wake).unwrap();
     let write = probe(|call| {
         let user = call.user().get() as u8;
         call.parts().take_output(0).unwrap()[..3].fill(user);
@@ -174,7 +185,7 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
 }
 
 /// Submits a call that hangs at `gate` and reports it as past its time once it runs.
-fn hang_one(pool: &Pool, arena: &Arena, gate: &Arc<Gate>) {
+fn hang_one(pool: &Pool, arena: &Arena, gate: &Arc<Gate>, of: Peer) {
     let running = Arc::new(Gate::default());
     let hang = {
         let (gate, running) = (gate.clone(), running.clone());
@@ -184,7 +195,7 @@ fn hang_one(pool: &Pool, arena: &Arena, gate: &Arc<Gate>) {
             Ok(())
         })
     };
-    pool.submit(task(arena, &hang, LONG)).unwrap();
+    pool.submit(Task { peer: of, ..task(arena, &hang, LONG) }).unwrap();
     running.pass();
     let reports = pool.expire(Instant::now() + LONG);
     assert!(
@@ -202,14 +213,17 @@ fn stuck_threads_are_replaced_up_to_the_cap() {
     let pool = pool(1, 4, 3);
     let quick = probe(|_| Ok(()));
     for stuck in 1..=3 {
-        hang_one(&pool, &arena, &gate);
+        hang_one(&pool, &arena, &gate, peer(stuck as u8));
         assert_eq!(pool.quarantined(), stuck);
         if stuck < 3 {
             pool.submit(task(&arena, &quick, LONG)).unwrap();
             assert!(eventually(|| pool.next_done()).result.is_ok());
         }
     }
+    // A peer that has none of them is served still.
     assert_eq!(pool.submit(task(&arena, &quick, LONG)).unwrap_err().why, Refusal::Quarantine);
+    pool.submit(Task { peer: peer(9), ..task(&arena, &quick, LONG) }).unwrap();
+    assert!(eventually(|| pool.next_done()).result.is_ok());
     assert_eq!(arena.used(), 3 * 4096);
     gate.open();
     eventually(|| (pool.quarantined() == 0 && arena.used() == 0).then_some(()));
@@ -288,7 +302,7 @@ fn an_abandoned_call_is_never_reported() {
 fn shutdown_lets_running_calls_end_and_gives_up_on_stuck_ones() {
     let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
     let pool = pool(1, 4, 2);
-    hang_one(&pool, &arena, &gate);
+    hang_one(&pool, &arena, &gate, peer(1));
     let started = Arc::new(Gate::default());
     let slow = {
         let started = started.clone();
@@ -342,4 +356,106 @@ fn nothing_is_lost_under_load() {
         collect(eventually(|| pool.next_done()), &mut open);
     }
     assert_eq!((failed, arena.used()), (1000, 0));
+}
+
+#[test]
+fn a_peer_is_served_at_once_while_another_has_all_workers() {
+    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let pool = pool(2, 16, 4);
+    let hang = {
+        let gate = gate.clone();
+        probe(move |_| {
+            gate.pass();
+            Ok(())
+        })
+    };
+    for _ in 0..6 {
+        pool.submit(task(&arena, &hang, LONG)).unwrap();
+    }
+    // Of the other peer's two calls one runs at once, and the second one after it.
+    let quick = probe(|_| Ok(()));
+    for _ in 0..2 {
+        pool.submit(Task { peer: peer(2), ..task(&arena, &quick, LONG) }).unwrap();
+    }
+    for _ in 0..2 {
+        assert!(eventually(|| pool.next_done()).result.is_ok());
+    }
+    assert_eq!(pool.calls(peer(1)), Calls { waiting: 4, running: 2, abandoned: 0 });
+    gate.open();
+    for _ in 0..6 {
+        assert!(eventually(|| pool.next_done()).result.is_ok());
+    }
+    assert_eq!((arena.used(), pool.calls(peer(1))), (0, Calls::default()));
+}
+
+#[test]
+fn a_call_whose_place_another_peer_needs_is_refused_with_its_regions() {
+    let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
+    let pool = Pool::new(Settings { guests: 0, ..settings(1, 3, 2) }, || {}).unwrap();
+    let hang = {
+        let gate = gate.clone();
+        probe(move |_| {
+            gate.pass();
+            Ok(())
+        })
+    };
+    let of_first: Vec<_> = (0..4).map(|_| pool.submit(task(&arena, &hang, LONG)).unwrap()).collect();
+    let other = pool.submit(Task { peer: peer(2), ..task(&arena, &hang, LONG) }).unwrap();
+    let done = pool.next_done().unwrap();
+    assert_eq!(
+        (done.id, done.result, done.regions.is_some()),
+        (of_first[3], Err(Failure::Refused(Refusal::Displaced).into()), true)
+    );
+    gate.open();
+    let mut ends: Vec<_> = (0..4).map(|_| eventually(|| pool.next_done()).id).collect();
+    ends.sort();
+    assert_eq!(ends, [of_first[0], of_first[1], of_first[2], other]);
+}
+
+/// Where the calling thread's scheduling stands in /proc: policy, and priority of the kernel's scale (100 is nice -20).
+fn scheduling() -> (u32, u32) {
+    let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let fields: Vec<_> = text.rsplit(')').next().unwrap().split_whitespace().collect();
+    // Fields 18 (priority, nice 0 is 20) and 41 (policy), the first after the name being 3.
+    (fields[41 - 3].parse().unwrap(), fields[18 - 3].parse().unwrap())
+}
+
+#[test]
+fn workers_are_below_the_network_and_abandoned_calls_below_all() {
+    const SCHED_IDLE: u32 = 5;
+    let (arena, seen) = (Arena::new(1 << 20), Arc::new(Mutex::new(Vec::new())));
+    let (started, gate) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
+    let pool = pool(1, 4, 2);
+    let observe = {
+        let (seen, started, gate) = (seen.clone(), started.clone(), gate.clone());
+        probe(move |_| {
+            seen.lock().unwrap().push(scheduling());
+            started.open();
+            gate.pass();
+            seen.lock().unwrap().push(scheduling());
+            Ok(())
+        })
+    };
+    let network = scheduling();
+    let id = pool.submit(task(&arena, &observe, LONG)).unwrap();
+    started.pass();
+    assert!(pool.abandon(id).is_none());
+    gate.open();
+    eventually(|| (pool.quarantined() == 0).then_some(()));
+    let seen = seen.lock().unwrap().clone();
+    assert!(seen[0].1 > network.1, "the network's {network:?}, a worker's {seen:?}");
+    assert_eq!(seen[1].0, SCHED_IDLE);
+    // The next call runs on another thread, at a worker's priority.
+    let before = seen[0];
+    let again = Arc::new(Mutex::new(None));
+    let look = {
+        let again = again.clone();
+        probe(move |_| {
+            *again.lock().unwrap() = Some(scheduling());
+            Ok(())
+        })
+    };
+    pool.submit(task(&arena, &look, LONG)).unwrap();
+    assert!(eventually(|| pool.next_done()).result.is_ok());
+    assert_eq!(*again.lock().unwrap(), Some(before));
 }

@@ -13,12 +13,14 @@ use mrsp::{Abilities, ReturnCode, immediate::CallRequest};
 use rustc_hash::FxHashMap as HashMap;
 use verbs::{Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn, Wc, WcOpcode, WcStatus};
 
-use super::{Orders, queue::Queue, residence::Residence, sizes};
+use super::{Ending, Orders, peers::Peers, queue::Queue, residence::Residence, sizes};
 use crate::{
     arena::Arena,
     call::{Call, Failed, Failure, Stop, Task},
     config::Config,
     function::{Execution, Registry},
+    lines::{Lines, peer_line},
+    peer::Peer,
     pool::{Done, Pool, TaskId},
     resident::{Asking, Resident, StreamId},
     session::{self, Calling, End, Next, Session},
@@ -60,7 +62,8 @@ pub(super) struct Serving {
     /// When this turn of the loop began: calls look at the clock once.
     now: Instant,
     next_tick: Instant,
-    last_refusal_told: Option<Instant>,
+    peers: Peers,
+    lines: Lines,
     residence: Option<Residence>,
     context: Context,
 }
@@ -92,11 +95,7 @@ impl Serving {
         };
         let pool = Pool::new(config.pool, wake).map_err(SetupError::Thread)?;
         let serving = Self {
-            arena: if registry.has_kernels() {
-                Arena::in_files(config.memory)
-            } else {
-                Arena::new(config.memory)
-            },
+            arena: Arena::divided(config.shares(), registry.has_kernels()),
             config,
             registry,
             stats,
@@ -111,7 +110,8 @@ impl Serving {
             listener: Some(listener),
             now: Instant::now(),
             next_tick: Instant::now() + TICK,
-            last_refusal_told: None,
+            peers: Peers::default(),
+            lines: Lines::default(),
             residence: resident.map(Residence::new),
             context: context.clone(),
         };
@@ -126,14 +126,16 @@ impl Serving {
         WaitOn { cq: Some(self.queue.id()), channel: Some(self.channel.id()) }
     }
 
-    pub(super) fn run(mut self, orders: &Orders) {
+    pub(super) fn run(mut self, orders: &Orders, ending: &Ending) {
         let on = self.wait_on();
         while !orders.stop.load(Ordering::Acquire) {
             if orders.drain.load(Ordering::Acquire) && self.drained() {
                 break;
             }
             if let Err(error) = self.wait(on) {
-                tracing::error!(%error, "the server cannot wait on its device");
+                let why = format!("the server cannot wait on its device: {error}");
+                tracing::error!("{why}");
+                ending.failed(why);
                 break;
             }
             self.now = Instant::now();
@@ -247,11 +249,14 @@ impl Serving {
     }
 
     fn call(&mut self, id: CmId, request: CallRequest) {
+        let now = self.now;
         self.stats.calls.add(1);
         let function = request.function.and_then(|code| self.registry.get(code)).cloned();
         let Some(session) = self.sessions.get_mut(&id) else { return };
+        let (address, peer) = (session.peer, Peer::from(session.peer.ip()));
+        self.peers.called(peer);
         let Some(function) = function else {
-            tracing::info!(peer = %session.peer, ?request, "unknown function");
+            peer_line!(self.lines, INFO, address, now, ?request, "unknown function");
             return self.respond(id, Err(Reply::Code(ReturnCode::UNKNOWN_FUNCTION)));
         };
         if let Err(error) = session.revoke() {
@@ -269,10 +274,14 @@ impl Serving {
         };
         // A process that must end first is not waited for here.
         let execution = if process.is_some() { Execution::Pooled } else { function.execution(bytes) };
-        let deadline = self.now + self.config.call_time;
-        let mut task = Task { function, regions, user: request.user, deadline, process };
-        if execution == Execution::Inline {
+        let deadline = now + self.config.call_time;
+        let mut task = Task { function, regions, peer, user: request.user, deadline, process };
+        if execution == Execution::Inline && self.peers.may_inline(peer, now) {
+            let begun = self.peers.is_shared().then(Instant::now);
             let result = task.run(&Stop::at(task.deadline));
+            if let Some(begun) = begun {
+                self.peers.computed(peer, begun.elapsed());
+            }
             session.regions = task.regions;
             return self.respond(id, result.map_err(Reply::Failed));
         }
@@ -282,9 +291,8 @@ impl Serving {
                 self.tasks.insert(number, id);
             }
             Err(refused) => {
-                tracing::warn!(peer = %session.peer, why = %refused.why, "a call was not taken");
                 session.regions = refused.task.regions;
-                self.respond(id, Err(Reply::Code(ReturnCode::BUSY)));
+                self.respond(id, Err(Reply::Failed(Failure::Refused(refused.why).into())));
             }
         }
     }
@@ -334,8 +342,15 @@ impl Serving {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Err(reply) = &result {
             self.stats.calls_failed.add(1);
-            if let Reply::Failed(failed) = reply {
-                tracing::info!(peer = %session.peer, why = %failed.why, "a call failed");
+            if let Reply::Failed(Failed { why, .. }) = reply {
+                if matches!(why, Failure::Refused(_)) {
+                    self.peers.call_refused(session.peer.ip().into());
+                }
+                if why.is_for_the_log() {
+                    peer_line!(self.lines, WARN, session.peer, self.now, %why, "a call failed");
+                } else {
+                    peer_line!(self.lines, INFO, session.peer, self.now, %why, "a call failed");
+                }
             }
         }
         let answer = result.as_deref().map_err(Reply::failure);
@@ -380,7 +395,8 @@ impl Serving {
                 CmEvent::Established { id, param } => {
                     let Some(session) = self.sessions.get_mut(&id) else { continue };
                     session.established = true;
-                    tracing::info!(peer = %session.peer, path_mtu = param.path_mtu, "session begins");
+                    let path_mtu = param.path_mtu;
+                    peer_line!(self.lines, INFO, session.peer, self.now, path_mtu, "session begins");
                 }
                 event => self.close(event.id(), None),
             }
@@ -397,11 +413,8 @@ impl Serving {
         };
         if let Err(why) = accepted {
             self.stats.sessions_rejected.add(1);
-            // A flood of requests must not become one of lines.
-            if self.last_refusal_told.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
-                self.last_refusal_told = Some(Instant::now());
-                tracing::warn!(%peer, why, refused = self.stats.sessions_rejected.get(), "refused a host");
-            }
+            let refused = self.stats.sessions_rejected.get();
+            peer_line!(self.lines, WARN, peer, self.now, why, refused, "refused a host");
             // C hosts print the text as it is: it ends with a zero and holds nothing they would interpret.
             let mut text: Vec<u8> = why.bytes().filter(|b| *b != b'%' && *b != 0).take(147).collect();
             text.push(0);
@@ -411,12 +424,11 @@ impl Serving {
     }
 
     fn refusal(&self, peer: SocketAddr) -> Option<&'static str> {
-        let same = self.sessions.values().filter(|s| s.peer.ip() == peer.ip()).count();
         if !self.config.allow.permits(peer.ip()) {
             Some("your address is not on the server's allow-list")
         } else if self.sessions.len() >= self.config.max_sessions {
             Some("the server has as many sessions as it may; try again later")
-        } else if same >= self.config.max_sessions_per_peer {
+        } else if self.peers.sessions(peer.ip().into()) >= self.config.max_sessions_per_peer {
             Some("your address has as many sessions as one may; end some")
         } else {
             None
@@ -430,15 +442,15 @@ impl Serving {
         let qp = pd.create_qp(cq, cq, sizes::queue_pair(&self.config, self.context.attr()))?;
         let serial = self.next_serial;
         self.next_serial += 1;
-        let quota = self
-            .arena
-            .quota(self.config.limits.max_session_bytes.saturating_add(sizes::page_slack(&self.config)));
+        let most = self.config.limits.max_session_bytes.saturating_add(sizes::page_slack(&self.config));
+        let quota = self.arena.quota_of(&self.peers.account(peer.ip().into()), most);
         let session = Session::new((id, serial), peer, (pd, qp), quota, &self.config, Instant::now())?;
         let abilities = Abilities { slots: self.config.limits.max_slots };
         let param = ConnParam { private_data: abilities.encode().into(), ..ConnParam::default() };
         self.channel.accept(id, &session.qp, &param)?;
         self.by_serial.insert(serial, id);
         self.sessions.insert(id, session);
+        self.peers.session_began(peer.ip().into());
         self.stats.sessions_accepted.add(1);
         self.stats.sessions.set(self.sessions.len() as u64);
         Ok(())
@@ -452,6 +464,7 @@ impl Serving {
             residence.resident.ended(StreamId(session.serial), self.now);
         }
         self.by_serial.remove(&session.serial);
+        self.peers.session_ended(session.peer.ip().into());
         self.queue.session_ended();
         if let Calling::Pooled(task) = session.calling {
             self.tasks.remove(&task);
@@ -463,10 +476,13 @@ impl Serving {
         }
         let seconds = session.since.elapsed().as_secs_f64();
         match session.refused.take().or(end) {
-            None => tracing::info!(peer = %session.peer, seconds, "session ends"),
+            None => peer_line!(self.lines, INFO, session.peer, self.now, seconds, "session ends"),
             Some(end) => {
                 self.stats.sessions_failed.add(1);
-                tracing::warn!(peer = %session.peer, seconds, why = %end, "session fails");
+                if matches!(end, End::Memory(_)) {
+                    self.peers.memory_refused(session.peer.ip().into());
+                }
+                peer_line!(self.lines, WARN, session.peer, self.now, seconds, why = %end, "session fails");
             }
         }
         let _ = self.channel.destroy_id(id);
@@ -498,6 +514,7 @@ impl Serving {
             }
         }
         over.into_iter().for_each(|(id, end)| self.close(id, Some(end)));
+        self.stats.set_peers(self.peers.survey(&self.pool));
     }
 }
 

@@ -15,6 +15,7 @@ const ALLOWED: &[&str] = &[
     "ejfat-bridge/src/word.rs",
     "naa-events/src/memory.rs",
     "naa-server/src/arena.rs",
+    "naa-server/src/priority.rs",
     "ejfat-udp/src/arena.rs",
     "ejfat-lb/src/forward/pass.rs",
     "ejfat-udp/src/drops.rs",

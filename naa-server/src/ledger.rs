@@ -1,0 +1,202 @@
+//! Who has how much of a server's memory.
+//!
+//! A byte is charged to the session, to its peer and to the server at once, and given back when the [`Charge`] is
+//! dropped. Memory cannot be taken back from a peer, so two rules keep some for others: a peer has at most
+//! [`Shares::per_peer`] bytes, and a [reserve](Shares::reserve) is only for peers that have little.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Why memory was not allocated.
+#[derive(Debug, thiserror::Error)]
+pub enum ArenaError {
+    #[error(
+        "the session asked for {asked} bytes, but {left} of the {limit} it may have are left; \
+         map fewer or smaller regions, or raise the server's limit per session"
+    )]
+    Session { asked: u64, left: u64, limit: u64 },
+    #[error(
+        "a session asked for {asked} bytes, but {left} of the {limit} that its address may have are left; \
+         end other sessions of this address, or raise the server's limit per peer"
+    )]
+    Peer { asked: u64, left: u64, limit: u64 },
+    #[error(
+        "a session asked for {asked} bytes, but {left} of the server's {limit} are left for its address; \
+         try again when other sessions have ended, or raise the server's memory limit"
+    )]
+    Server { asked: u64, left: u64, limit: u64 },
+    #[error("the server's machine: {0}")]
+    Map(#[from] io::Error),
+    #[error("the server's machine has no file for a region: {0}; raise the server's `ulimit -n`")]
+    File(io::Error),
+}
+
+/// How a server's memory is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// Bytes of all peers together.
+    pub total: u64,
+    /// Bytes of one peer at most.
+    pub per_peer: u64,
+    /// Bytes that only peers take which have no more than [`Self::first`] with what they ask for.
+    pub reserve: u64,
+}
+
+/// Peers that the reserve is enough for.
+const FIRST_PEERS: u64 = 16;
+
+impl Shares {
+    /// With an eighth as the reserve.
+    pub const fn new(total: u64, per_peer: u64) -> Self {
+        Self { total, per_peer, reserve: total / 8 }
+    }
+
+    /// Everything for anybody.
+    pub const fn undivided(total: u64) -> Self {
+        Self { total, per_peer: total, reserve: 0 }
+    }
+
+    /// Bytes up to which a peer may take from the reserve.
+    pub const fn first(&self) -> u64 {
+        self.reserve / FIRST_PEERS
+    }
+}
+
+/// Bytes in use.
+#[derive(Debug, Default)]
+pub(crate) struct Meter(AtomicU64);
+
+impl Meter {
+    pub(crate) fn used(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Adds `bytes` if no more than `limit` are in use then; gives that number. Else says how many are left.
+    fn take(&self, bytes: u64, limit: u64) -> Result<u64, u64> {
+        let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= limit);
+        match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
+            Ok(before) => Ok(before + bytes),
+            Err(used) => Err(limit.saturating_sub(used)),
+        }
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The accounts of one server.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) shares: Shares,
+    pub(crate) server: Meter,
+}
+
+/// Whose memory a session's is: its own limit, and its peer's meter.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner {
+    pub(crate) session: Arc<Meter>,
+    pub(crate) limit: u64,
+    pub(crate) peer: Arc<Meter>,
+}
+
+/// Bytes taken, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    ledger: Arc<Ledger>,
+    /// `None`: of the server's own.
+    owner: Option<Owner>,
+    bytes: u64,
+}
+
+impl Ledger {
+    pub(crate) fn new(shares: Shares) -> Arc<Self> {
+        Arc::new(Self { shares, server: Meter::default() })
+    }
+
+    /// # Errors
+    /// The first account on which there is not enough; then nothing was taken from any.
+    pub(crate) fn charge(self: &Arc<Self>, owner: Option<&Owner>, bytes: u64) -> Result<Charge, ArenaError> {
+        let Shares { total, per_peer, reserve } = self.shares;
+        let asked = bytes;
+        let mut most = total;
+        if let Some(Owner { session, limit, peer }) = owner {
+            let limit = *limit;
+            session.take(bytes, limit).map_err(|left| ArenaError::Session { asked, left, limit })?;
+            match peer.take(bytes, per_peer) {
+                Ok(has) if has <= self.shares.first() => {}
+                Ok(_) => most = total.saturating_sub(reserve),
+                Err(left) => {
+                    session.give_back(bytes);
+                    return Err(ArenaError::Peer { asked, left, limit: per_peer });
+                }
+            }
+        }
+        if let Err(left) = self.server.take(bytes, most) {
+            if let Some(Owner { session, peer, .. }) = owner {
+                session.give_back(bytes);
+                peer.give_back(bytes);
+            }
+            return Err(ArenaError::Server { asked, left, limit: total });
+        }
+        Ok(Charge { ledger: self.clone(), owner: owner.cloned(), bytes })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.ledger.server.give_back(self.bytes);
+        if let Some(Owner { session, peer, .. }) = &self.owner {
+            session.give_back(self.bytes);
+            peer.give_back(self.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(peer: &Arc<Meter>) -> Owner {
+        Owner { session: Arc::default(), limit: u64::MAX, peer: peer.clone() }
+    }
+
+    #[test]
+    fn a_peer_with_many_sessions_leaves_the_others_half_and_newcomers_the_reserve() {
+        let ledger = Ledger::new(Shares::new(1600, 800));
+        let [hog, other, newcomer]: [Arc<Meter>; 3] = Default::default();
+        let mut held = Vec::new();
+        for _ in 0..8 {
+            held.push(ledger.charge(Some(&session(&hog)), 100).unwrap());
+        }
+        let refused = ledger.charge(Some(&session(&hog)), 1);
+        assert!(matches!(refused, Err(ArenaError::Peer { asked: 1, left: 0, limit: 800 })));
+        // A second peer gets its share but for the reserve of 200.
+        held.push(ledger.charge(Some(&session(&other)), 600).unwrap());
+        let refused = ledger.charge(Some(&session(&other)), 1);
+        assert!(matches!(refused, Err(ArenaError::Server { asked: 1, left: 0, limit: 1600 })));
+        // The first bytes of a new peer come from the reserve.
+        assert_eq!(ledger.shares.first(), 12);
+        held.push(ledger.charge(Some(&session(&newcomer)), 12).unwrap());
+        assert!(ledger.charge(Some(&session(&newcomer)), 1).is_err());
+        drop(held);
+        let used = [&ledger.server, &*hog, &*other, &*newcomer].map(Meter::used);
+        assert_eq!(used, [0; 4]);
+    }
+
+    #[test]
+    fn a_refusal_takes_from_no_account() {
+        let ledger = Ledger::new(Shares::undivided(100));
+        let peer = Arc::<Meter>::default();
+        let owner = Owner { limit: 50, ..session(&peer) };
+        assert!(matches!(ledger.charge(Some(&owner), 51), Err(ArenaError::Session { left: 50, .. })));
+        let _held = ledger.charge(None, 80).unwrap();
+        assert!(matches!(ledger.charge(Some(&owner), 30), Err(ArenaError::Server { left: 20, .. })));
+        assert_eq!([owner.session.used(), peer.used(), ledger.server.used()], [0, 0, 80]);
+    }
+}

@@ -1,0 +1,61 @@
+//! Peers: the source addresses among which a server's resources are divided.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+};
+
+/// Bits of an IPv6 address that name a peer: a site hands whole /64 networks to one machine.
+const IPV6_BITS: u32 = 64;
+
+/// An IPv4 address, or the /64 network of an IPv6 address. Everything behind it shares one budget.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Peer(IpAddr);
+
+impl From<IpAddr> for Peer {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(v6) => {
+                let network = v6.to_bits() & (u128::MAX << (128 - IPV6_BITS));
+                Ipv6Addr::from_bits(network).into()
+            }
+            v4 @ IpAddr::V4(_) => v4,
+        })
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            IpAddr::V4(address) => address.fmt(f),
+            IpAddr::V6(network) => write!(f, "{network}/{IPV6_BITS}"),
+        }
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Peer({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(address: &str) -> Peer {
+        address.parse::<IpAddr>().unwrap().into()
+    }
+
+    #[test]
+    fn an_ipv6_peer_is_a_network_and_an_ipv4_peer_an_address() {
+        assert_eq!(peer("fd00:9::1"), peer("fd00:9::ffff:2"));
+        assert_ne!(peer("fd00:9::1"), peer("fd00:9:0:1::1"));
+        assert_ne!(peer("10.9.0.1"), peer("10.9.0.2"));
+        assert_eq!(peer("::ffff:10.9.0.1"), peer("10.9.0.1"));
+        assert_eq!(
+            (peer("10.9.0.1").to_string(), peer("fd00:9::1").to_string()),
+            ("10.9.0.1".into(), "fd00:9::/64".into())
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! How the operating system schedules the threads that compute.
+//!
+//! Threads that serve the network keep the process's priority. Workers run below it, so that a packet is answered while
+//! they compute, and work that nobody waits for any more runs only where a core has nothing else to do.
+#![allow(unsafe_code)]
+
+/// What a worker is nicer by than the threads that serve the network.
+const WORKER: i32 = 10;
+/// The same for the thread of a peer that gets its share while all workers are taken: it is before them.
+const GUEST: i32 = 5;
+
+/// A thread of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Thread(libc::pid_t);
+
+impl Thread {
+    pub(crate) fn current() -> Self {
+        // SAFETY: the call takes nothing and always succeeds.
+        Self(unsafe { libc::gettid() })
+    }
+
+    /// Lets the thread run only where a core has nothing else to do. A thread without privileges cannot go back, so it
+    /// ends after what it does.
+    pub(crate) fn demote(self) {
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the parameters live as long as the call. A number that names no thread any more is an error.
+        if unsafe { libc::sched_setscheduler(self.0, libc::SCHED_IDLE, &raw const parameters) } != 0 {
+            let error = std::io::Error::last_os_error();
+            tracing::debug!(%error, "a worker that nobody waits for keeps its priority");
+        }
+    }
+}
+
+/// Lets the calling thread run below the threads that serve the network.
+pub(crate) fn become_worker() {
+    nicer_by(WORKER);
+}
+
+/// Lets the calling thread run between the workers and the threads that serve the network.
+pub(crate) fn become_guest() {
+    nicer_by(GUEST);
+}
+
+fn nicer_by(steps: i32) {
+    // SAFETY: the calls take no pointers. On Linux, 0 names the calling thread.
+    unsafe {
+        let own = libc::getpriority(libc::PRIO_PROCESS, 0);
+        // Where this is not permitted, workers compete with the network for the cores.
+        libc::setpriority(libc::PRIO_PROCESS, 0, own.saturating_add(steps));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_below_the_network_and_abandoned_work_below_all() {
+        std::thread::spawn(|| {
+            // SAFETY: no pointers.
+            let priority = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+            let before = priority();
+            become_worker();
+            assert_eq!(priority(), (before + WORKER).min(19));
+            let own = Thread::current();
+            std::thread::spawn(move || own.demote()).join().unwrap();
+            // SAFETY: no pointers.
+            assert_eq!(unsafe { libc::sched_getscheduler(0) }, libc::SCHED_IDLE);
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,110 @@
+//! What each peer has of the server, and how much of the loop's time.
+
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap as HashMap;
+
+use crate::{arena::Account, peer::Peer, pool::Pool, stats::PeerStats};
+
+/// The loop computes for a peer for [`INLINE_TIME`] in each window of this length, while there are other peers.
+const WINDOW: Duration = Duration::from_millis(10);
+const INLINE_TIME: Duration = Duration::from_millis(2);
+
+#[derive(Debug, Default)]
+pub(super) struct Peers(HashMap<Peer, Standing>);
+
+#[derive(Debug, Default)]
+struct Standing {
+    account: Account,
+    sessions: usize,
+    /// Where the window began in which the loop computed for `inline`.
+    window: Option<Instant>,
+    inline: Duration,
+    counted: PeerStats,
+}
+
+impl Peers {
+    pub(super) fn sessions(&self, peer: Peer) -> usize {
+        self.0.get(&peer).map_or(0, |standing| standing.sessions)
+    }
+
+    /// The account of a peer that is about to have a session, or to be refused one.
+    pub(super) fn account(&mut self, peer: Peer) -> Account {
+        self.0.entry(peer).or_default().account.clone()
+    }
+
+    pub(super) fn session_began(&mut self, peer: Peer) {
+        let standing = self.0.entry(peer).or_default();
+        standing.sessions += 1;
+        standing.counted.sessions_accepted += 1;
+    }
+
+    pub(super) fn session_ended(&mut self, peer: Peer) {
+        if let Some(standing) = self.0.get_mut(&peer) {
+            standing.sessions = standing.sessions.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn called(&mut self, peer: Peer) {
+        if let Some(standing) = self.0.get_mut(&peer) {
+            standing.counted.calls += 1;
+        }
+    }
+
+    pub(super) fn call_refused(&mut self, peer: Peer) {
+        if let Some(standing) = self.0.get_mut(&peer) {
+            standing.counted.calls_refused += 1;
+        }
+    }
+
+    pub(super) fn memory_refused(&mut self, peer: Peer) {
+        if let Some(standing) = self.0.get_mut(&peer) {
+            standing.counted.memory_refused += 1;
+        }
+    }
+
+    /// Whether the loop may compute for `peer` itself. A peer that is alone may have all of its time.
+    pub(super) fn may_inline(&mut self, peer: Peer, now: Instant) -> bool {
+        if self.0.len() == 1 {
+            return true;
+        }
+        let Some(standing) = self.0.get_mut(&peer) else { return true };
+        if standing.window.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW) {
+            (standing.window, standing.inline) = (Some(now), Duration::ZERO);
+        }
+        standing.inline < INLINE_TIME
+    }
+
+    /// Whether anybody else could wait while the loop computes for a peer.
+    pub(super) fn is_shared(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    pub(super) fn computed(&mut self, peer: Peer, time: Duration) {
+        if let Some(standing) = self.0.get_mut(&peer) {
+            standing.inline += time;
+        }
+    }
+
+    /// Forgets peers that have nothing, and tells of the others.
+    pub(super) fn survey(&mut self, pool: &Pool) -> Vec<PeerStats> {
+        let mut told = Vec::with_capacity(self.0.len());
+        self.0.retain(|&peer, standing| {
+            let (calls, memory) = (pool.calls(peer), standing.account.used());
+            if standing.sessions == 0 && memory == 0 && calls == Default::default() {
+                return false;
+            }
+            let now = PeerStats {
+                peer: Some(peer),
+                sessions: standing.sessions,
+                memory,
+                open: calls,
+                ..standing.counted.clone()
+            };
+            told.push(now);
+            true
+        });
+        told.sort_by_key(|stats| stats.peer);
+        told
+    }
+}
