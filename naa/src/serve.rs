@@ -1,5 +1,6 @@
 //! `naa serve`: the accelerator in software.
 
+mod exposed;
 mod services;
 
 use std::{
@@ -22,7 +23,7 @@ use naa_server::{
 use services::Started;
 use verbs::WaitMode;
 
-use crate::{kernel_process, provider, show};
+use crate::{kernel_process, metrics, provider, show};
 
 /// What InfiniBand has.
 const PATH_MTUS: [&str; 5] = ["256", "512", "1024", "2048", "4096"];
@@ -48,14 +49,21 @@ pub(crate) struct Args {
     /// Memory of all sessions together, in MiB [default: 16384, or half of this machine's]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     memory: Option<u64>,
+    /// Memory of all sessions of one peer together, in MiB: of one IPv4 address, or of the /64 network of an IPv6
+    /// address. An eighth of --memory is kept for peers that have little [default: half of --memory]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
+    per_peer_memory: Option<u64>,
     /// Memory of one session, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 8 << 10, value_parser = clap::value_parser!(u64).range(1..))]
     session_memory: u64,
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_sessions: usize,
-    /// Sessions from one address
+    /// Sessions of one peer
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_sessions_per_peer: usize,
+    /// Calls of one peer that wait for a worker or run there, those included that it gave up and that still run
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    per_peer_calls: usize,
     /// Memory regions per session, at most 255
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..))]
     max_regions: u8,
@@ -88,6 +96,10 @@ pub(crate) struct Args {
     services: services::Args,
     #[command(flatten, next_help_heading = "Options")]
     provider: provider::Args,
+    /// Serve counters, in all and of each peer, at http://ADDR:PORT/metrics, to anybody who can reach it; a port alone
+    /// is loopback's
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
+    metrics: Option<SocketAddr>,
     /// Print one JSON object when ready, and one at the end
     #[arg(long)]
     json: bool,
@@ -106,12 +118,14 @@ impl Args {
             config.allow = AllowList::only(self.allow.clone());
         }
         config.memory = self.memory.map_or(config.memory, |mib| mib.saturating_mul(1 << 20));
+        config.per_peer_memory = self.per_peer_memory.map(|mib| mib.saturating_mul(1 << 20));
         config.limits.max_session_bytes = self.session_memory.saturating_mul(1 << 20);
         config.limits.max_regions = self.max_regions;
         config.limits.max_slots = self.max_slots;
         config.max_sessions = self.max_sessions;
         config.max_sessions_per_peer = self.max_sessions_per_peer;
         config.pool.workers = self.workers.unwrap_or(config.pool.workers);
+        config.pool.per_peer = self.per_peer_calls;
         config.call_time = seconds(self.call_time, "--call-time")?;
         config.probe_interval = seconds(self.probe_interval, "--probe-interval")?;
         config.wait = WaitMode::from(self.wait);
@@ -133,6 +147,19 @@ impl Args {
     }
 }
 
+/// Waits until `told` says that the program is to end.
+///
+/// # Errors
+/// If the server ended by itself, so that a supervisor starts the program again.
+pub(crate) fn wait(told: &mpsc::Receiver<()>, ended: impl Fn() -> Option<String>) -> anyhow::Result<()> {
+    while told.recv_timeout(Duration::from_millis(200)) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if let Some(why) = ended() {
+            anyhow::bail!("the server ended: {why}");
+        }
+    }
+    Ok(())
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Started { services, functions, bridge } = args.services.start()?;
     let registry = args.registry(functions)?;
@@ -141,6 +168,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     config.stream_sends = crate::bridge::STREAM_SENDS;
     let resident = bridge.map(|bridge| Box::new(bridge) as Box<dyn Resident>);
     let server = Server::start_with(config, registry, resident)?;
+    let stats = server.stats().clone();
+    let metrics = args.metrics.map(|at| metrics::serve(at, exposed::text(stats))).transpose()?;
     let (told, ended) = mpsc::channel();
     if args.until_eof {
         let told = told.clone();
@@ -154,21 +183,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.json {
         let ready = serde_json::json!({"event": "ready", "address": server.address().to_string(),
             "device": server.device(), "provider": server.provider(), "why": server.why(),
-            "functions": count, "services": services.json()});
+            "functions": count, "services": services.json(),
+            "metrics": metrics.map(|at| at.to_string())});
         show::line(&ready.to_string())?;
     } else {
         show::line(&format!("serving {count} functions at {}: {}", server.address(), server.device()))?;
         services.lines().iter().try_for_each(|line| show::line(line))?;
+        metrics.iter().try_for_each(|at| show::line(&format!("metrics at {at}")))?;
         show::line(&format!("`naa functions --server {}` lists them; Ctrl-C ends", server.address()))?;
     }
-    // Fails only when the signal thread is gone, and then the process is ending.
-    let _ = ended.recv();
+    wait(&ended, || server.ended())?;
     let stats = server.stats();
     let (sessions, calls, failed) =
         (stats.sessions_accepted.get(), stats.calls.get(), stats.calls_failed.get());
     let summary = if args.json {
-        let end =
-            serde_json::json!({"event": "end", "sessions": sessions, "calls": calls, "calls_failed": failed});
+        let end = serde_json::json!({"event": "end", "sessions": sessions, "calls": calls, "calls_failed": failed,
+                "peers": exposed::json(&stats.peers())});
         end.to_string()
     } else {
         format!("served {sessions} sessions, {calls} calls ({failed} failed)")

@@ -1,0 +1,97 @@
+//! A server's counters, as Prometheus reads them and as JSON.
+
+use std::{fmt, sync::Arc};
+
+use naa_server::stats::{PeerStats, Stats};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _, text},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    registry::Registry,
+};
+use serde_json::{Value, json};
+
+#[derive(Debug)]
+struct Shown(Arc<Stats>);
+
+/// Writes what is served at the moment of asking.
+pub(super) fn text(stats: Arc<Stats>) -> impl Fn() -> String + Send + Sync + 'static {
+    let mut registry = Registry::with_prefix("naa_server");
+    registry.register_collector(Box::new(Shown(stats)));
+    move || {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = text::encode(&mut out, &registry);
+        out
+    }
+}
+
+/// Peers that have something of the server.
+pub(super) fn json(peers: &[PeerStats]) -> Value {
+    let row = |of: &PeerStats| {
+        json!({"peer": of.peer.map(|peer| peer.to_string()), "sessions": of.sessions,
+            "sessions_accepted": of.sessions_accepted, "memory": of.memory, "memory_refused": of.memory_refused,
+            "calls": of.calls, "calls_refused": of.calls_refused, "calls_waiting": of.open.waiting,
+            "calls_running": of.open.running, "calls_abandoned": of.open.abandoned})
+    };
+    peers.iter().map(row).collect()
+}
+
+impl Collector for Shown {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let of = &*self.0;
+        for (name, help, value) in [
+            ("sessions_accepted", "Sessions that began", &of.sessions_accepted),
+            ("sessions_rejected", "Hosts that were refused", &of.sessions_rejected),
+            ("sessions_failed", "Sessions that ended by an error", &of.sessions_failed),
+            ("calls", "Calls", &of.calls),
+            ("calls_failed", "Calls answered with another code than 0", &of.calls_failed),
+            ("calls_timed_out", "Calls that did not end in time", &of.calls_timed_out),
+            ("received_bytes", "Bytes of calls' regions", &of.bytes_in),
+            ("sent_bytes", "Bytes of results", &of.bytes_out),
+        ] {
+            let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(value.get()).encode(family)?;
+        }
+        let family = encoder.encode_descriptor("sessions", "Sessions now", None, MetricType::Gauge)?;
+        ConstGauge::new(of.sessions.get()).encode(family)?;
+        peers(&mut encoder, &of.peers())
+    }
+}
+
+fn peers(encoder: &mut DescriptorEncoder<'_>, peers: &[PeerStats]) -> fmt::Result {
+    type Value = fn(&PeerStats) -> u64;
+    let now: [(&str, &str, Value); 5] = [
+        ("peer_sessions", "Sessions of a peer now", |of| of.sessions as u64),
+        ("peer_memory_bytes", "Memory of a peer", |of| of.memory),
+        ("peer_calls_waiting", "Calls of a peer that wait for a worker", |of| of.open.waiting as u64),
+        ("peer_calls_running", "Calls of a peer on workers", |of| of.open.running as u64),
+        ("peer_calls_abandoned", "Calls that a peer gave up and that still run", |of| {
+            of.open.abandoned as u64
+        }),
+    ];
+    for (name, help, value) in now {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for of in peers {
+            let labels = [("peer", label(of))];
+            ConstGauge::new(value(of)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    let counted: [(&str, &str, Value); 3] = [
+        ("peer_calls", "Calls of a peer since it came", |of| of.calls),
+        ("peer_calls_refused", "Calls of a peer answered with BUSY", |of| of.calls_refused),
+        ("peer_memory_refused", "Requests of a peer for memory that were refused", |of| of.memory_refused),
+    ];
+    for (name, help, value) in counted {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for of in peers {
+            let labels = [("peer", label(of))];
+            ConstCounter::new(value(of)).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn label(of: &PeerStats) -> String {
+    of.peer.map(|peer| peer.to_string()).unwrap_or_default()
+}
