@@ -3,7 +3,7 @@
 use std::{ffi::OsString, process::ExitCode};
 
 use naa_kernels::{Launch, child};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 
 const COMMAND: &str = "kernel-process";
 
@@ -16,7 +16,13 @@ pub(crate) fn started() -> Option<child::Started> {
     (command == COMMAND).then_some(child::Started { parent, memory: number(memory)? })
 }
 
+/// What kernels are nicer by than the server's threads that serve the network, as its own workers are.
+const NICER: i32 = 10;
+
 pub(crate) fn run(started: child::Started) -> ExitCode {
+    if let Err(error) = nice(NICER) {
+        eprintln!("naa: kernels compete with the server for the cores: {error}");
+    }
     match child::run(started) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -108,3 +108,37 @@ impl Peers {
         told
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    fn peer(number: u8) -> Peer {
+        IpAddr::from([10, 9, 0, number]).into()
+    }
+
+    #[test]
+    fn the_loop_computes_for_one_peer_a_fifth_of_the_time_while_there_are_others() {
+        let (mut peers, start) = (Peers::default(), Instant::now());
+        peers.session_began(peer(1));
+        let inline = |peers: &mut Peers| {
+            let mut time = Duration::ZERO;
+            for step in 0..10_000 {
+                let now = start + Duration::from_micros(100) * step;
+                if peers.may_inline(peer(1), now) {
+                    peers.computed(peer(1), Duration::from_micros(100));
+                    time += Duration::from_micros(100);
+                }
+            }
+            time
+        };
+        assert_eq!(inline(&mut peers), Duration::from_secs(1), "alone it has all of the loop's time");
+        let later = start + Duration::from_secs(2);
+        peers.session_began(peer(2));
+        let share = inline(&mut peers);
+        assert!(share <= Duration::from_millis(210), "{share:?}");
+        assert!(peers.may_inline(peer(2), later), "the other peer's time is its own");
+    }
+}
