@@ -2,6 +2,7 @@
 
 pub mod bridge;
 pub mod capi;
+pub mod compat;
 pub mod hostile;
 pub mod sim;
 pub mod slow;
