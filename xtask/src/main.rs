@@ -3,6 +3,7 @@
 mod bindings;
 mod capi;
 mod check_icrc;
+mod compat;
 mod fuzz;
 mod header;
 mod hostile;
@@ -31,6 +32,7 @@ Examples:
   cargo xtask test                       everything a change must pass, in about half an hour
   cargo xtask sim --seed 42              the run of one seed again, after a failure
   cargo xtask hostile --only half-open   a part of the table of hostile peers
+  cargo xtask compat --only subscribe    replays of recordings, where a wire may have changed
   cargo xtask fuzz --target mrsp_message --seconds 600
   cargo xtask rxe-vm -- ibv_devinfo      a program of rdma-core on a kernel soft-RoCE device
   cargo xtask rxe-vm -p x.pcap -- 'rping -s -a 10.9.0.1 & ip netns exec peer ./my-client 10.9.0.1'
@@ -61,6 +63,8 @@ enum Command {
     Proto(proto::Options),
     /// Attack a server in every way known: one table of answers, counters, and what others noticed
     Hostile(hostile::Options),
+    /// Replay recordings of earlier versions' hosts against today's servers, and compare what the servers answer
+    Compat(compat::Options),
     /// Check the models of lock-free code under every order of their steps
     Loom,
     /// Build and run the fuzz targets with libFuzzer
@@ -99,6 +103,7 @@ fn main() -> ExitCode {
         Command::Header(options) => header::run(options),
         Command::Proto(options) => proto::run(options),
         Command::Hostile(options) => hostile::run(options),
+        Command::Compat(options) => compat::run(options),
         Command::Loom => loom::run(),
         Command::Fuzz(options) => fuzz::run(options),
         Command::RxeVm(options) => rxe_vm::run(options),

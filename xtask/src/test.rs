@@ -76,6 +76,7 @@ const CHECKS: &[Step] = &[
 const SHORT: &[Step] = &[
     Step::new("sim", Xtask, &["sim", "--seeds", "1000"]),
     Step::new("hostile", Xtask, &["hostile", "--quick"]),
+    Step::new("compat", Xtask, &["compat"]),
     Step::new("demo", Naa, &["demo"]),
     Step::new("demo ejfat", Naa, &["demo", "ejfat"]),
     Step::new("demo bridge", Naa, &["demo", "bridge"]),
@@ -94,6 +95,7 @@ const LONG: &[Step] = &[
         .needs(User::Fuzz),
     Step::new("sim", Xtask, &["sim", "--seeds", "10000"]),
     Step::new("hostile", Xtask, &["hostile"]),
+    Step::new("compat", Xtask, &["compat"]),
     Step::new("demo", Naa, &["demo", "--full"]),
     Step::new("demo ejfat", Naa, &["demo", "ejfat", "--events", "1000000"]),
     Step::new("demo bridge", Naa, &["demo", "bridge", "--events", "65000"]),
