@@ -7,7 +7,7 @@ use std::{
 };
 
 use mrsp::{
-    CallPlan, ErrorCode, NaaSession, RegionFlags, RegionRequest, ReturnCode, Write,
+    CallPlan, ErrorCode, Liveness, NaaSession, RegionFlags, RegionRequest, ReturnCode, Write,
     codec::encode_error,
     immediate::CallRequest,
     naa::{Failure, Placement},
@@ -92,21 +92,18 @@ pub struct Session {
     message: Mr,
     /// An advertisement too long to be copied into its work request.
     answer: Option<Mr>,
-    /// When the oldest unfinished send was posted, and how long the host may take for it.
-    patience: Option<(Instant, Duration)>,
     /// Set when the last message is on its way: close once it is acknowledged.
     closing: bool,
     /// Why the host was told to go.
     pub refused: Option<End>,
-    /// A probe is on its way.
-    probing: bool,
     /// Its work requests were flushed; the reason may still come.
     pub(crate) flushed: bool,
     /// The owner sets it when it is told; the session does when the host's first message arrives.
     pub established: bool,
     pub(crate) since: Instant,
-    /// When the host gave its last sign of life.
-    pub last_heard: Instant,
+    /// Of the host. Kernel soft-RoCE repeats a packet for ever where the host asked for seven retries, and reports
+    /// nothing, so every acknowledgement has its time.
+    pub liveness: Liveness,
     // Last: its buffers outlive its work requests.
     pub qp: Arc<Qp>,
     pd: Pd,
@@ -168,6 +165,7 @@ impl Session {
         let memory = region::alloc(HOST_MESSAGE_BYTES)
             .map_err(|e| verbs::Error::io("cannot allocate a message buffer", e))?;
         let message = pd.reg_mr(&memory, Access::LOCAL)?;
+        let interval = Some(config.probe_interval).filter(|interval| !interval.is_zero());
         let session = Self {
             id,
             serial,
@@ -180,14 +178,12 @@ impl Session {
             quota,
             message,
             answer: None,
-            patience: None,
             closing: false,
             refused: None,
-            probing: false,
             flushed: false,
             established: false,
             since: now,
-            last_heard: now,
+            liveness: Liveness::new(interval, Some(PATIENCE), now),
             qp: Arc::new(qp),
             pd,
         };
@@ -219,9 +215,9 @@ impl Session {
             WcStatus::LocalLengthError => return Err(End::TooLong),
             other => return Err(End::Completion(other)),
         }
-        self.last_heard = now;
+        self.liveness.heard(now);
         if wc.wr_id == number(self.serial, PROBE) {
-            self.probing = false;
+            self.liveness.answered();
             return Ok(Next::Nothing);
         }
         // Its confirmation may be late or lost, its messages are as good.
@@ -240,7 +236,7 @@ impl Session {
         if !self.quota.sends().complete() {
             return Next::Nothing;
         }
-        self.patience = None;
+        self.liveness.acknowledged();
         if self.closing {
             return Next::Close;
         }
@@ -349,7 +345,7 @@ impl Session {
     fn say(&mut self, message: &[u8]) -> Result<(), End> {
         let flags = SendFlags::SIGNALED_SOLICITED;
         let inline = self.pd.context().attr().max_inline_data as usize;
-        self.expect_acknowledgement(0, self.last_heard);
+        self.expect_acknowledgement(0, self.liveness.since());
         let wr_id = number(self.serial, ACK);
         let wr = |payload| SendWr { wr_id, op: SendOp::Send, payload, flags };
         let posted = if message.len() <= inline {
@@ -422,14 +418,7 @@ impl Session {
 
     fn expect_acknowledgement(&mut self, bytes: u64, now: Instant) {
         self.quota.sends().begin();
-        self.patience = Some((now, PATIENCE + Duration::from_secs(bytes >> 20)));
-    }
-
-    /// The host has not acknowledged an answer, or a probe, though it had time. Kernel soft-RoCE repeats a packet for
-    /// ever where the host asked for seven retries, and reports nothing.
-    pub fn is_overdue(&self, now: Instant) -> bool {
-        let silent = self.probing && now.saturating_duration_since(self.last_heard) > PATIENCE;
-        silent || self.patience.is_some_and(|(since, time)| now.saturating_duration_since(since) > time)
+        self.liveness.expect(Some(now + PATIENCE + Duration::from_secs(bytes >> 20)));
     }
 
     /// Nothing is being calculated or sent. Otherwise the session closes by itself when that is done.
@@ -444,11 +433,10 @@ impl Session {
     /// # Errors
     /// The device's.
     pub fn probe(&mut self, now: Instant) -> Result<(), End> {
-        if self.probing || self.quota.sends().unfinished() {
+        if !self.liveness.may_probe() {
             return Ok(());
         }
-        self.probing = true;
-        self.last_heard = now;
+        self.liveness.probed(now);
         let host = self.machine.regions().first().map(|r| r.host);
         let remote =
             host.map_or(RemoteAddr { addr: 0, rkey: 0 }, |h| RemoteAddr { addr: h.addr, rkey: h.rkey });

@@ -18,9 +18,6 @@ use verbs::{Context, Cq, WaitMode, WaitOn, Wc, WcOpcode, WcStatus};
 
 use super::master::Master;
 
-/// A silent host is asked for a sign of life this often.
-const PROBE_INTERVAL: Duration = Duration::from_secs(2);
-
 /// A thread looks after its host no more often than this.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -145,9 +142,9 @@ impl Link {
 
     /// Sleeps until something happens or `until`, and takes what did.
     pub(crate) fn turn(&mut self, until: Instant) -> Result<(), Over> {
-        // A probe that is due may have to wait for an earlier one, or for the host to confirm.
-        let probe = self.session.last_heard + PROBE_INTERVAL;
-        let due = until.min(probe.max(Instant::now() + TICK));
+        // A probe that is due may have to wait for the host to confirm.
+        let soonest = Instant::now() + TICK;
+        let due = self.session.liveness.next().map_or(until, |at| until.min(at.max(soonest)));
         self.master.context().wait(self.mailbox.on, WaitMode::Adaptive, Some(due))?;
         self.take()
     }
@@ -188,10 +185,10 @@ impl Link {
 
     fn look_after_host(&mut self) -> Result<(), Over> {
         let now = Instant::now();
-        if self.session.is_overdue(now) {
+        if self.session.liveness.is_dead(now) {
             return Err(End::Unacknowledged.into());
         }
-        if self.session.established && now >= self.session.last_heard + PROBE_INTERVAL {
+        if self.session.established && self.session.liveness.is_probe_due(now) {
             self.session.probe(now)?;
         }
         Ok(())

@@ -207,7 +207,7 @@ impl Serving {
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.flushed) else { return };
         let streams = matches!(session.calling, Calling::Streaming);
         if session::is_stream(wc) && wc.status.is_success() {
-            session.last_heard = now;
+            session.liveness.heard(now);
             if let Some(residence) = &mut self.residence {
                 residence.resident.completed(StreamId(session.serial), now);
             }
@@ -499,15 +499,13 @@ impl Serving {
         self.next_tick = now + if interval.is_zero() { TICK } else { TICK.min(interval / 2) };
         let mut over = Vec::new();
         for session in self.sessions.values_mut() {
-            let silent = now - session.last_heard;
             let fresh = !session.is_ready() && matches!(session.calling, Calling::No);
             if fresh && now - session.since > self.config.setup_time {
                 over.push((session.id, End::Idle));
-            } else if session.is_overdue(now) {
+            } else if session.liveness.is_dead(now) {
                 over.push((session.id, End::Unacknowledged));
             } else if session.established
-                && !interval.is_zero()
-                && silent >= interval
+                && session.liveness.is_probe_due(now)
                 && let Err(end) = session.probe(now)
             {
                 over.push((session.id, end));

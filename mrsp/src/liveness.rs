@@ -1,0 +1,210 @@
+//! Whether a peer is alive: when it is asked for a sign of life, and when it counts as dead.
+//!
+//! A probe is a WRITE of no bytes, which the peer's side of the connection acknowledges whatever its program does.
+//! While other work is unacknowledged no probe is sent, because the acknowledgement of that work tells the same.
+
+use std::time::{Duration, Instant};
+
+/// The liveness of one peer.
+///
+/// | the owner | calls |
+/// |---|---|
+/// | got anything from the peer | [`heard`](Self::heard) |
+/// | posted work that the peer must acknowledge | [`expect`](Self::expect), then [`acknowledged`](Self::acknowledged) |
+/// | posted a probe, which was [due](Self::is_probe_due) | [`probed`](Self::probed), then [`answered`](Self::answered) |
+/// | looks at the clock | [`is_dead`](Self::is_dead), at [`next`](Self::next) at the latest |
+#[derive(Clone, Copy, Debug)]
+pub struct Liveness {
+    interval: Option<Duration>,
+    patience: Option<Duration>,
+    /// The last sign of life, or the last probe if that is later.
+    since: Instant,
+    /// When the probe was posted that is not answered.
+    probe: Option<Instant>,
+    expected: Expected,
+}
+
+/// An acknowledgement of other work than probes.
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    Nothing,
+    /// The transport reports a peer that never acknowledges it.
+    Sometime,
+    By(Instant),
+}
+
+impl Liveness {
+    /// A peer that was heard at `now`.
+    ///
+    /// After `interval` without a sign of life a probe is due; `None`: no probe ever is. If a probe is unanswered and
+    /// nothing else was heard for longer than `patience`, the peer is dead; `None`: only the transport says so.
+    pub fn new(interval: Option<Duration>, patience: Option<Duration>, now: Instant) -> Self {
+        Self { interval, patience, since: now, probe: None, expected: Expected::Nothing }
+    }
+
+    /// Something came from the peer at `now`.
+    pub fn heard(&mut self, now: Instant) {
+        self.since = self.since.max(now);
+    }
+
+    /// Work was posted that the peer must acknowledge, before `deadline` if there is one.
+    pub fn expect(&mut self, deadline: Option<Instant>) {
+        self.expected = deadline.map_or(Expected::Sometime, Expected::By);
+    }
+
+    /// All that work is acknowledged.
+    pub fn acknowledged(&mut self) {
+        self.expected = Expected::Nothing;
+    }
+
+    /// A probe was posted at `now`.
+    pub fn probed(&mut self, now: Instant) {
+        self.probe = Some(now);
+        self.since = self.since.max(now);
+    }
+
+    /// The probe is acknowledged.
+    pub fn answered(&mut self) {
+        self.probe = None;
+    }
+
+    /// The last sign of life, or the last probe if that is later.
+    pub fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// When the unanswered probe was posted, if there is one.
+    pub fn probing_since(&self) -> Option<Instant> {
+        self.probe
+    }
+
+    /// Whether a probe would tell more than what is on its way: probes are wanted, none is unanswered, and no other
+    /// acknowledgement is awaited.
+    pub fn may_probe(&self) -> bool {
+        self.interval.is_some() && self.probe.is_none() && matches!(self.expected, Expected::Nothing)
+    }
+
+    /// When the next probe is due. `None` if nothing but an acknowledgement leads to one, or nothing at all.
+    pub fn next_probe(&self) -> Option<Instant> {
+        self.interval.filter(|_| self.may_probe()).and_then(|interval| self.since.checked_add(interval))
+    }
+
+    /// Whether a probe is due at `now`.
+    pub fn is_probe_due(&self, now: Instant) -> bool {
+        self.next_probe().is_some_and(|at| now >= at)
+    }
+
+    /// The time after which the peer counts as dead, if it stays silent.
+    pub fn deadline(&self) -> Option<Instant> {
+        let silent = self.patience.filter(|_| self.probe.is_some());
+        let silent = silent.and_then(|patience| self.since.checked_add(patience));
+        let late = match self.expected {
+            Expected::By(deadline) => Some(deadline),
+            Expected::Nothing | Expected::Sometime => None,
+        };
+        [silent, late].into_iter().flatten().min()
+    }
+
+    /// Whether the peer had its time and did not use it.
+    pub fn is_dead(&self, now: Instant) -> bool {
+        self.deadline().is_some_and(|deadline| now > deadline)
+    }
+
+    /// When to look at the clock again: the next probe is due, or the peer is dead. `None` while neither can happen.
+    pub fn next(&self) -> Option<Instant> {
+        [self.next_probe(), self.deadline()].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A peer with a probe each second and three seconds of patience, and a start of time.
+    fn peer() -> (Liveness, Instant) {
+        let start = Instant::now();
+        (Liveness::new(Some(SECOND), Some(3 * SECOND), start), start)
+    }
+
+    #[test]
+    fn a_silent_peer_is_probed_once_and_dies_when_its_time_is_over() {
+        let (mut peer, start) = peer();
+        assert_eq!((peer.next(), peer.deadline()), (Some(start + SECOND), None));
+        assert!(!peer.is_probe_due(start + SECOND - Duration::from_nanos(1)));
+        assert!(peer.is_probe_due(start + SECOND));
+        // The owner was late.
+        let sent = start + 5 * SECOND;
+        assert!(!peer.is_dead(sent), "it was not asked yet");
+        peer.probed(sent);
+        assert_eq!(peer.probing_since(), Some(sent));
+        assert!(!peer.is_probe_due(sent + 100 * SECOND), "one is on its way");
+        assert_eq!((peer.next_probe(), peer.next()), (None, Some(sent + 3 * SECOND)));
+        assert!(!peer.is_dead(sent + 3 * SECOND));
+        assert!(peer.is_dead(sent + 3 * SECOND + Duration::from_nanos(1)));
+    }
+
+    #[test]
+    fn a_peer_that_answers_is_probed_again_an_interval_after_the_last_probe() {
+        let (mut peer, start) = peer();
+        for round in 1..=10 {
+            let due = start + round * SECOND;
+            assert_eq!(peer.next(), Some(due));
+            peer.probed(due);
+            peer.answered();
+            assert!(peer.probing_since().is_none() && !peer.is_dead(due + 100 * SECOND));
+        }
+    }
+
+    #[test]
+    fn whatever_is_heard_puts_the_probe_and_the_death_off() {
+        let (mut peer, start) = peer();
+        peer.heard(start + SECOND / 2);
+        assert_eq!(peer.next_probe(), Some(start + SECOND * 3 / 2));
+        peer.heard(start);
+        assert_eq!(peer.next_probe(), Some(start + SECOND * 3 / 2), "time does not run backwards");
+        peer.probed(start + 2 * SECOND);
+        peer.heard(start + 4 * SECOND);
+        assert_eq!(peer.deadline(), Some(start + 7 * SECOND));
+    }
+
+    #[test]
+    fn work_that_is_to_be_acknowledged_takes_the_place_of_a_probe() {
+        let (mut peer, start) = peer();
+        peer.expect(None);
+        assert_eq!(
+            (peer.may_probe(), peer.next(), peer.is_dead(start + 1000 * SECOND)),
+            (false, None, false)
+        );
+        peer.expect(Some(start + 10 * SECOND));
+        assert_eq!((peer.next_probe(), peer.next()), (None, Some(start + 10 * SECOND)));
+        assert!(!peer.is_dead(start + 10 * SECOND) && peer.is_dead(start + 11 * SECOND));
+        peer.acknowledged();
+        assert!(peer.may_probe() && peer.is_probe_due(start + 10 * SECOND));
+        assert!(!peer.is_dead(start + 11 * SECOND));
+    }
+
+    #[test]
+    fn the_earlier_of_two_deadlines_counts() {
+        let (mut peer, start) = peer();
+        peer.probed(start);
+        peer.expect(Some(start + SECOND));
+        assert_eq!(peer.deadline(), Some(start + SECOND));
+        peer.acknowledged();
+        assert_eq!(peer.deadline(), Some(start + 3 * SECOND));
+    }
+
+    #[test]
+    fn without_an_interval_nobody_is_probed_and_without_patience_nobody_dies() {
+        let start = Instant::now();
+        let never = Liveness::new(None, Some(SECOND), start);
+        assert_eq!(
+            (never.may_probe(), never.next(), never.is_dead(start + 1000 * SECOND)),
+            (false, None, false)
+        );
+        let mut patient = Liveness::new(Some(SECOND), None, start);
+        patient.probed(start + SECOND);
+        assert_eq!((patient.next(), patient.is_dead(start + 1000 * SECOND)), (None, false));
+    }
+}
