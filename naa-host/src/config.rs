@@ -1,6 +1,6 @@
 //! Settings of a session.
 
-use std::time::Duration;
+use std::{env::VarError, time::Duration};
 
 use mrsp::{
     host::HostConfig,
@@ -10,11 +10,77 @@ use mrsp::{
 };
 use verbs::{ConnParam, WaitMode};
 
+use crate::{Error, overdue::Limits};
+
+/// What programs that log to standard error log: `naa` and the C library do, each in the grammar of tracing-subscriber's
+/// `EnvFilter`. This library only emits events.
+pub const LOG_VARIABLE: &str = "NAA_LOG";
+
+/// Seconds that a call, and setting a session up, may take.
+pub const TIMEOUT_VARIABLE: &str = "NAA_TIMEOUT";
+
+/// How long a call may take, however the program waits for it. A call that takes longer ends with
+/// [`Error::CallTimedOut`], and its session is over, because the accelerator may still write to the outputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallTimeout {
+    /// As long as `NAA_TIMEOUT` says, in seconds; as long as it likes if that is not set.
+    #[default]
+    Environment,
+    /// As long as it likes, whatever the environment says.
+    Never,
+    /// So long, whatever the environment says.
+    After(Duration),
+}
+
+impl CallTimeout {
+    /// The time, if there is a limit.
+    ///
+    /// # Errors
+    /// [`Error::Environment`] if `NAA_TIMEOUT` counts and is no time.
+    pub fn limit(self) -> Result<Option<Duration>, Error> {
+        match self {
+            Self::Environment => timeout_from_env(),
+            Self::Never => Ok(None),
+            Self::After(limit) => Ok(Some(limit)),
+        }
+    }
+}
+
+/// What `NAA_TIMEOUT` says; `None` if it is not set.
+///
+/// # Errors
+/// [`Error::Environment`] if it is no time.
+pub fn timeout_from_env() -> Result<Option<Duration>, Error> {
+    let text = match std::env::var(TIMEOUT_VARIABLE) {
+        Ok(text) => text,
+        Err(VarError::NotPresent) => return Ok(None),
+        Err(VarError::NotUnicode(text)) => text.to_string_lossy().into_owned(),
+    };
+    let time = seconds(&text).ok_or_else(|| Error::Environment {
+        name: TIMEOUT_VARIABLE,
+        value: text,
+        problem: "this is no time; give seconds, such as 2.5, or unset it for calls without a limit".into(),
+    })?;
+    Ok(Some(time))
+}
+
+/// Seconds as people write them, more than none.
+fn seconds(text: &str) -> Option<Duration> {
+    let seconds = text.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero())
+}
+
 /// Settings of a [`Session`](crate::Session). The defaults suit every accelerator known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// Connecting and agreeing on regions must be done within this.
+    /// Connecting and agreeing on regions must be done within this. By default it is what `NAA_TIMEOUT` says, and 10 s
+    /// if that is not set.
     pub setup_timeout: Duration,
+    /// A call must be done within this.
+    pub call_timeout: CallTimeout,
+    /// A call that takes longer is reported once, by a warning that names the accelerator and the function and says
+    /// whether the accelerator answers probes. `None`: never.
+    pub report_after: Option<Duration>,
     /// How waiting threads wait.
     pub wait: WaitMode,
     /// While a call runs the accelerator is asked for a sign of life this often. `None`: never, and the death of
@@ -37,11 +103,17 @@ pub struct SessionConfig {
     pub layout_rule: Option<Rule>,
 }
 
+const SETUP_TIMEOUT: Duration = Duration::from_secs(10);
+const REPORT_AFTER: Duration = Duration::from_secs(10);
+
 impl Default for SessionConfig {
     fn default() -> Self {
         let HostConfig { address_start, max_regions, dialect } = HostConfig::default();
         Self {
-            setup_timeout: Duration::from_secs(10),
+            // A value that is no time is an error when a session is set up.
+            setup_timeout: timeout_from_env().ok().flatten().unwrap_or(SETUP_TIMEOUT),
+            call_timeout: CallTimeout::default(),
+            report_after: Some(REPORT_AFTER),
             wait: WaitMode::default(),
             probe_interval: Some(Duration::from_secs(1)),
             ack_timeout: 17,
@@ -60,6 +132,10 @@ impl SessionConfig {
         HostConfig { address_start: self.address_start, max_regions: self.max_regions, dialect: self.dialect }
     }
 
+    pub(crate) fn limits(&self) -> Result<Limits, Error> {
+        Ok(Limits { report_after: self.report_after, call_timeout: self.call_timeout.limit()? })
+    }
+
     pub(crate) fn connection(&self, timeout: Duration) -> ConnParam {
         ConnParam {
             ack_timeout: Some(self.ack_timeout),
@@ -68,6 +144,20 @@ impl SessionConfig {
             // As the C library's. 7 would wait for ever for a peer that posts no receive.
             rnr_retry_count: 6,
             ..ConnParam::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_more_than_none() {
+        assert_eq!(seconds("0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(seconds(" 60 "), Some(Duration::from_secs(60)));
+        for bad in ["", "0", "-1", "x", "5s", "1,5", "inf", "NaN", "1e300"] {
+            assert_eq!(seconds(bad), None, "{bad}");
         }
     }
 }

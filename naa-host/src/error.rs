@@ -66,6 +66,12 @@ pub enum Error {
     SetupTimedOut { peer: SocketAddr, limit: Duration },
     #[error("{peer} did not answer the call of {} within {limit:?}; see its load and its log", function_name(*function))]
     AnswerTimedOut { peer: SocketAddr, function: FunctionCode, limit: Duration },
+    /// The call took longer than [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout). The session is over.
+    #[error(
+        "{peer} did not finish the call of {} within {limit:?}; see its load, or allow more (--timeout, NAA_TIMEOUT)",
+        function_name(*function)
+    )]
+    CallTimedOut { peer: SocketAddr, function: FunctionCode, limit: Duration },
     #[error("lost the accelerator {peer}: {why}")]
     PeerGone { peer: SocketAddr, why: Gone },
     /// It refuses the regions or breaks the protocol.
@@ -125,6 +131,7 @@ impl Error {
             Self::ConnectionRefused { .. }
             | Self::SetupTimedOut { .. }
             | Self::AnswerTimedOut { .. }
+            | Self::CallTimedOut { .. }
             | Self::PeerGone { .. }
             | Self::Peer { .. }
             | Self::Catalogue { .. }
@@ -187,7 +194,7 @@ fn peer_remedy(error: &PeerError) -> &'static str {
     }
 }
 
-fn function_name(function: FunctionCode) -> String {
+pub(crate) fn function_name(function: FunctionCode) -> String {
     match builtin::name(function) {
         Some(name) => format!("function {function} ({name})"),
         None => format!("function {function}"),

@@ -6,13 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mrsp::{Abilities, layout::block::block_bytes, region::message_buffer_bytes};
+use mrsp::{Abilities, Liveness, layout::block::block_bytes, region::message_buffer_bytes};
 use verbs::{
     Access, Channel, CmEvent, CmId, ConnParam, Cq, DeviceAttr, Mr, Payload, Pd, Qp, QpCap, RecvWr,
     RemoteAddr, SendFlags, SendOp, SendWr, Unreachable, WaitMode, WaitOn, Wake, Wc, WcOpcode, WcStatus,
 };
 
-use crate::{Device, Error, Gone, alarm::Alarm};
+use crate::{Device, Error, Gone, alarm::Alarm, clock::Clock};
 
 /// The host's own message.
 const MESSAGE: u64 = 1;
@@ -88,7 +88,9 @@ pub(crate) struct Link {
     /// A reason was waited for.
     waited: bool,
     generation: u64,
-    probing: bool,
+    pub(crate) clock: Clock,
+    /// Of the accelerator. The transport tells when it is dead.
+    pub(crate) liveness: Liveness,
     taken: [Wc; BATCH],
     /// Completions in `taken` that are still to be looked at.
     fresh: std::ops::Range<usize>,
@@ -104,7 +106,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// Everything a connection needs but the connection. A call takes a WRITE for each region and `further` ones,
-    /// each of which has up to so many elements.
+    /// each of which has up to so many elements. A silent accelerator is to be probed after `probe_interval`.
     pub(crate) fn new(
         device: &Device,
         peer: SocketAddr,
@@ -112,6 +114,7 @@ impl Link {
         further: u32,
         elements: u32,
         extra: Extra,
+        probe_interval: Option<Duration>,
     ) -> Result<Self, Error> {
         let context = device.context();
         let pd = context.alloc_pd()?;
@@ -137,7 +140,8 @@ impl Link {
             gone: None,
             waited: false,
             generation: 0,
-            probing: false,
+            clock: Clock::new(),
+            liveness: Liveness::new(probe_interval, None, Instant::now()),
             taken: [Wc::EMPTY; BATCH],
             fresh: 0..0,
             messages: pd.reg_mr(&memory, Access::LOCAL)?,
@@ -196,18 +200,18 @@ impl Link {
     }
 
     /// Asks for a sign of life by a WRITE of no bytes, unless the last one was not answered yet.
-    pub(crate) fn probe(&mut self, to: RemoteAddr) -> Result<(), Error> {
-        if self.probing {
+    pub(crate) fn probe(&mut self, to: RemoteAddr, now: Instant) -> Result<(), Error> {
+        if self.is_probing() {
             return Ok(());
         }
-        self.probing = true;
+        self.liveness.probed(now);
         let (op, payload) = (SendOp::Write(to), Payload::Inline(&[]));
         self.post(&[SendWr { wr_id: self.number(PROBE), op, payload, flags: SendFlags::SIGNALED }])
     }
 
     /// Whether a sign of life is awaited.
     pub(crate) fn is_probing(&self) -> bool {
-        self.probing
+        self.liveness.probing_since().is_some()
     }
 
     /// For who posts besides the session. A closed connection has none.
@@ -286,8 +290,10 @@ impl Link {
                 return None;
             }
         }
-        if kind == PROBE {
-            self.probing = false;
+        match kind {
+            PROBE => self.liveness.answered(),
+            CALL => self.liveness.acknowledged(),
+            _ => {}
         }
         match (wc.opcode, kind) {
             (WcOpcode::Recv, _) => Some(Event::Message { len: wc.byte_len as usize }),

@@ -13,6 +13,7 @@ use crate::{
     Buffer, Device, Error, Param, Session, SessionConfig,
     arrange::arrange,
     link::{Event, Extra, Link},
+    overdue::Limits,
     regions::Regions,
 };
 
@@ -74,6 +75,7 @@ pub struct Opening {
     spare: usize,
     room: Room,
     config: SessionConfig,
+    limits: Limits,
     // Before the regions: its queue pair goes first.
     link: Link,
     terms: Option<Terms>,
@@ -110,7 +112,7 @@ impl Opening {
     /// Everything a session on `params` needs but connection and regions. Their flags and content do not count yet.
     ///
     /// # Errors
-    /// [`Error::Device`] and [`Error::Memory`].
+    /// [`Error::Device`] and [`Error::Memory`]; [`Error::Environment`] if `NAA_TIMEOUT` counts and is no time.
     pub fn new(
         device: &Device,
         peer: SocketAddr,
@@ -128,15 +130,18 @@ impl Opening {
         config: &SessionConfig,
         extra: Extra,
     ) -> Result<Self, Error> {
+        let limits = config.limits()?;
         let room = Room::of(params, config, device.context().attr());
         let further = u32::try_from(room.further).unwrap_or(u32::MAX);
-        let link = Link::new(device, peer, room.regions, further, room.elements, extra)?;
+        let link =
+            Link::new(device, peer, room.regions, further, room.elements, extra, config.probe_interval)?;
         Ok(Self {
             stage: Stage::Idle,
             terms: None,
             spare: QUEUE_PAIRS - 1,
             room,
             config: config.clone(),
+            limits,
             link,
             device: device.clone(),
         })
@@ -303,10 +308,10 @@ impl Opening {
 
     /// The session, once Agreed.
     pub fn into_session(self) -> Option<Session> {
-        let Self { stage: Stage::Agreed, terms: Some(terms), link, config, device, .. } = self else {
+        let Self { stage: Stage::Agreed, terms: Some(terms), link, config, limits, device, .. } = self else {
             return None;
         };
-        Some(Session::of(terms, link, &config, device))
+        Some(Session::of(terms, link, (&config, limits), device))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     lease::{Buffer, Region},
     link::{Event, Link},
     opening::{Opening, Stage, Terms},
+    overdue::{Call, Due, Limits, Overdue},
     post,
     regions::Regions,
     spec::Claim,
@@ -51,17 +52,18 @@ impl Outcome {
 /// A call that was posted.
 #[derive(Clone, Copy, Debug)]
 struct Running {
+    function: FunctionCode,
     /// Its WRITEs are acknowledged, so the device reads the regions no more.
     written: bool,
     answer: Option<CallOutcome>,
-    /// Not before the first look at the clock, which a short call does without.
-    next_probe: Option<Instant>,
-    /// Since then.
-    tests: u32,
+    overdue: Overdue,
 }
 
-/// Who tests for the end of a call looks at the clock every so many times.
-const TESTS: u32 = 8;
+/// Where a probe, a WRITE of no bytes, goes: no responder looks at the address.
+pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
+    let first = machine.peer_regions().and_then(<[_]>::first);
+    first.map_or(RemoteAddr { addr: 0, rkey: 0 }, |first| RemoteAddr { addr: first.addr, rkey: first.rkey })
+}
 
 /// A connection to an accelerator with its regions. One call at a time; several sessions may run in parallel.
 ///
@@ -82,7 +84,7 @@ pub struct Session {
     over: Option<(Party, String)>,
     layout: Layout,
     wait: WaitMode,
-    probe_interval: Option<Duration>,
+    limits: Limits,
     /// For a program that sleeps elsewhere.
     alarm: Option<Alarm>,
     // Before the regions: its queue pair goes first.
@@ -164,7 +166,12 @@ impl Session {
         opening.into_session().ok_or(late)
     }
 
-    pub(crate) fn of(terms: Terms, link: Link, config: &SessionConfig, device: Device) -> Self {
+    pub(crate) fn of(
+        terms: Terms,
+        link: Link,
+        (config, limits): (&SessionConfig, Limits),
+        device: Device,
+    ) -> Self {
         let layout = terms.layout();
         let Terms { machine, regions, plan, .. } = terms;
         Self {
@@ -175,7 +182,7 @@ impl Session {
             over: None,
             layout,
             wait: config.wait,
-            probe_interval: config.probe_interval,
+            limits,
             alarm: None,
             link,
             regions,
@@ -207,7 +214,11 @@ impl Session {
             self.drain().map_err(|error| self.fail(error))?;
         }
         self.machine.begin_call(function, user, &self.parts, &mut self.plan)?;
-        self.running = Some(Running { written: false, answer: None, next_probe: None, tests: 0 });
+        let now = self.link.clock.now();
+        self.link.liveness.heard(now);
+        self.link.liveness.expect(None);
+        let overdue = Overdue::new(self.limits, now);
+        self.running = Some(Running { function, written: false, answer: None, overdue });
         let posted = self
             .regions
             .lend()
@@ -279,14 +290,14 @@ impl Session {
 
     fn step_armed(&mut self) -> Result<Option<Outcome>, Error> {
         loop {
-            if let (Some(running), Some(_)) = (&mut self.running, &self.alarm) {
+            if self.alarm.is_some() {
                 // It may be the clock that rang.
-                running.tests = TESTS;
+                self.link.clock.rang();
             }
             if let Some(outcome) = self.step()? {
                 return Ok(Some(outcome));
             }
-            let until = self.next_probe();
+            let until = self.due();
             let Some(alarm) = &self.alarm else { return Ok(None) };
             if self.link.arm(alarm, until)? {
                 return Ok(None);
@@ -297,8 +308,8 @@ impl Session {
     /// Waits for the call to end.
     ///
     /// # Errors
-    /// [`Error::NoCall`]; [`Error::PeerGone`], [`Error::Peer`] and [`Error::Device`], after which the session is
-    /// over.
+    /// [`Error::NoCall`]; [`Error::PeerGone`], [`Error::Peer`], [`Error::CallTimedOut`] and [`Error::Device`], after
+    /// which the session is over.
     pub fn wait(&mut self) -> Result<Outcome, Error> {
         loop {
             if let Some(outcome) = self.wait_until(None)? {
@@ -331,11 +342,10 @@ impl Session {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(None);
             }
-            let until = [deadline, self.next_probe()].into_iter().flatten().min();
+            let until = [deadline, self.due()].into_iter().flatten().min();
             let waited = self.link.wait(self.wait, until);
-            let wake = waited.map_err(|error| self.fail(error))?;
-            if let (Wake::TimedOut, Some(running)) = (wake, &mut self.running) {
-                running.tests = TESTS;
+            if waited.map_err(|error| self.fail(error))? == Wake::TimedOut {
+                self.link.clock.rang();
             }
         }
     }
@@ -518,7 +528,7 @@ impl Session {
             }
             (None, Err(error)) => Err(error),
             (_, Ok(())) => {
-                self.probe()?;
+                self.look_at_the_clock()?;
                 Ok(None)
             }
         }
@@ -567,33 +577,46 @@ impl Session {
         (0..count).try_for_each(|_| self.link.post_receive())
     }
 
-    /// When the accelerator is to be asked for a sign of life.
-    fn next_probe(&mut self) -> Option<Instant> {
-        let (Some(running), Some(interval)) = (&mut self.running, self.probe_interval) else { return None };
-        if running.next_probe.is_none() {
-            running.next_probe = Instant::now().checked_add(interval);
-        }
-        running.next_probe
+    /// When there is something to do about a call that goes on, whatever the accelerator does.
+    fn due(&self) -> Option<Instant> {
+        let running = self.running.as_ref()?;
+        let liveness = &self.link.liveness;
+        [liveness.next(), running.overdue.next(liveness)].into_iter().flatten().min()
     }
 
-    /// While WRITEs are unacknowledged they are the sign of life asked for.
-    fn probe(&mut self) -> Result<(), Error> {
-        let (Some(running), Some(interval)) = (&mut self.running, self.probe_interval) else { return Ok(()) };
-        running.tests += 1;
-        if running.tests < TESTS {
-            return Ok(());
-        }
-        running.tests = 0;
-        let Some(at) = self.next_probe() else { return Ok(()) };
-        let now = Instant::now();
-        let Some(running) = self.running.as_mut().filter(|_| now >= at) else { return Ok(()) };
-        running.next_probe = now.checked_add(interval);
-        match self.machine.peer_regions().and_then(<[_]>::first) {
-            Some(first) if running.written => {
-                self.link.probe(RemoteAddr { addr: first.addr, rkey: first.rkey })
+    /// Does what is due about a call that goes on.
+    fn look_at_the_clock(&mut self) -> Result<(), Error> {
+        let (Some(running), Some(now)) = (&mut self.running, self.link.clock.look()) else { return Ok(()) };
+        let liveness = &self.link.liveness;
+        let due = running.overdue.due(now, liveness);
+        let (peer, function) = (self.link.peer, running.function);
+        match due {
+            Due::GiveUp(limit) => return Err(Error::CallTimedOut { peer, function, limit }),
+            Due::Report => {
+                let is_output = |region: &Region| region.flags().contains(RegionFlags::OUTPUT);
+                let has_outputs = self.regions.params().iter().any(is_output);
+                let call = Call { liveness, is_written: running.written, has_outputs };
+                tracing::warn!("{}", running.overdue.report(now, (peer, function), &call));
             }
-            _ => Ok(()),
+            Due::Nothing | Due::Probe => {}
         }
+        if due == Due::Probe || liveness.is_probe_due(now) {
+            self.link.probe(probe_target(&self.machine), now)?;
+        }
+        Ok(())
+    }
+
+    /// From now on, for a call that is running too. [`SessionConfig::call_timeout`] was the first.
+    pub fn set_call_timeout(&mut self, limit: Option<Duration>) {
+        self.limits.call_timeout = limit;
+        if let Some(running) = &mut self.running {
+            running.overdue.set_limit(limit);
+        }
+    }
+
+    /// How long a call may take.
+    pub fn call_timeout(&self) -> Option<Duration> {
+        self.limits.call_timeout
     }
 
     fn end(&mut self, answer: CallOutcome) -> Result<Outcome, Error> {

@@ -16,7 +16,7 @@ use mrsp::{
     host::CallOutcome,
     layout::{Choice, Layout},
 };
-use verbs::{Memory, RemoteAddr, WaitMode, Wake};
+use verbs::{Memory, WaitMode, Wake};
 
 use crate::{
     Device, Error, Outcome, Param, Session, SessionConfig, Writer,
@@ -24,7 +24,7 @@ use crate::{
     link::{Event, Extra, Link},
     opening::Opening,
     regions::Regions,
-    session::Parts,
+    session::{Parts, probe_target},
 };
 
 /// What may be under way on a [`Stream`].
@@ -35,9 +35,6 @@ pub struct StreamRoom {
     /// WRITEs of the program that are not acknowledged.
     pub writes: u32,
 }
-
-/// Who waits looks at the clock every so many times.
-const TESTS: u32 = 8;
 
 /// A connection on which one call was answered, and the accelerator goes on sending.
 ///
@@ -50,8 +47,6 @@ pub struct Stream {
     acknowledged: Arc<AtomicU64>,
     wait: WaitMode,
     config: SessionConfig,
-    next_probe: Option<Instant>,
-    tests: u32,
     alarm: Option<Alarm>,
     // Before the regions: its queue pair goes first.
     link: Link,
@@ -90,8 +85,6 @@ impl Stream {
             acknowledged: acknowledged.clone(),
             wait,
             config,
-            next_probe: None,
-            tests: 0,
             alarm: None,
             link,
             regions,
@@ -152,8 +145,8 @@ impl Stream {
                 continue;
             };
             self.link.post_receive()?;
-            // It is alive.
-            self.next_probe = None;
+            let now = self.link.clock.now();
+            self.link.liveness.heard(now);
             return Ok(Some(immediate));
         }
         Ok(None)
@@ -184,12 +177,10 @@ impl Stream {
         if let Some(immediate) = self.try_next()? {
             return Ok(Some(immediate));
         }
-        self.tests += 1;
-        if self.tests >= TESTS {
-            self.probe()?;
-        }
-        let until = [deadline, self.due()].into_iter().flatten().min();
+        self.probe()?;
+        let until = [deadline, self.link.liveness.next()].into_iter().flatten().min();
         if self.link.wait(self.wait, until)? == Wake::TimedOut {
+            self.link.clock.rang();
             self.probe()?;
         }
         self.try_next()
@@ -204,9 +195,12 @@ impl Stream {
             if let Some(immediate) = self.try_next()? {
                 return Ok(Some(immediate));
             }
-            // It may be the clock that rang.
+            if self.alarm.is_some() {
+                // It may be the clock that rang.
+                self.link.clock.rang();
+            }
             self.probe()?;
-            let until = self.due();
+            let until = self.link.liveness.next();
             let Some(alarm) = &self.alarm else { return Ok(None) };
             if self.link.arm(alarm, until)? {
                 return Ok(None);
@@ -233,38 +227,23 @@ impl Stream {
         Ok(alarm.as_fd())
     }
 
-    /// When the accelerator is to be asked for a sign of life.
-    fn due(&mut self) -> Option<Instant> {
-        let interval = self.config.probe_interval?;
-        if self.next_probe.is_none() {
-            self.next_probe = Instant::now().checked_add(interval);
-        }
-        self.next_probe
-    }
-
+    /// Asks the accelerator for a sign of life, when that is due.
     fn probe(&mut self) -> Result<(), Error> {
-        self.tests = 0;
-        let now = Instant::now();
-        if self.due().is_none_or(|at| now < at) {
+        let Some(now) = self.link.clock.look().filter(|&now| self.link.liveness.is_probe_due(now)) else {
             return Ok(());
-        }
-        self.next_probe = None;
-        match self.machine.peer_regions().and_then(<[_]>::first) {
-            Some(first) => self.link.probe(RemoteAddr { addr: first.addr, rkey: first.rkey }),
-            None => Ok(()),
-        }
+        };
+        self.link.probe(probe_target(&self.machine), now)
     }
 
     /// Waits until all that was written has arrived, for `limit` at most: before the end of a stream, with which what is under
     /// way may be lost. Immediates that come meanwhile are. False if it is not known to have arrived.
     pub fn settle(&mut self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
-        let Some(&first) = self.machine.peer_regions().and_then(<[_]>::first) else { return false };
-        let to = RemoteAddr { addr: first.addr, rkey: first.rkey };
+        let to = probe_target(&self.machine);
         loop {
             // One that is under way may be older than what was written.
             let fresh = !self.link.is_probing();
-            if self.link.probe(to).is_err() {
+            if self.link.probe(to, Instant::now()).is_err() {
                 return false;
             }
             loop {

@@ -26,6 +26,7 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use naa_host::LOG_VARIABLE;
 use verbs::WaitMode;
 
 const EXAMPLES: &str = "\
@@ -98,8 +99,6 @@ impl From<Wait> for WaitMode {
     }
 }
 
-/// What is logged to standard error, as tracing-subscriber's `EnvFilter` has it.
-const LOG_VARIABLE: &str = "NAA_LOG";
 const FAILURE: u8 = 1;
 /// As clap's.
 const USAGE: u8 = 2;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use naa_host::{DEFAULT_PORT, Device, LayoutChoice, SessionConfig};
+use naa_host::{CallTimeout, DEFAULT_PORT, Device, LayoutChoice, SessionConfig};
 
 use crate::provider;
 
@@ -72,9 +72,10 @@ pub(crate) struct Args {
 /// How long to wait for it, and how.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Patience {
-    /// Give up when connecting, or a call, takes longer [default: 10 to connect; calls while the server is alive]
+    /// Give up when connecting, or a call, takes longer [default: NAA_TIMEOUT, else 10 to connect, and calls for as long
+    /// as the server is alive]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub(crate) timeout: Option<Duration>,
+    timeout: Option<Duration>,
     /// How to wait for the server: spin has the lowest latency and takes a core
     #[arg(long, value_enum, default_value_t = crate::Wait::Adaptive)]
     wait: crate::Wait,
@@ -108,16 +109,11 @@ impl Patience {
         let (device, server) = peer.open()?;
         let mut config = SessionConfig { wait: self.wait.into(), ..SessionConfig::default() };
         config.layout = self.layout;
-        config.setup_timeout = self.timeout.unwrap_or(config.setup_timeout);
+        if let Some(limit) = self.timeout {
+            (config.setup_timeout, config.call_timeout) = (limit, CallTimeout::After(limit));
+        }
         Ok((device, server, config))
     }
-}
-
-/// A call that was given up.
-pub(crate) fn timed_out(server: SocketAddr, limit: Duration) -> anyhow::Error {
-    anyhow::anyhow!(
-        "{server} did not finish the call within {limit:?}; see its load, or allow more with --timeout"
-    )
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) use args::Args;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (device, server, config) = args.patience.open(&args.peer)?;
-    let peer = Peer { device, server, config, timeout: args.patience.timeout };
+    let peer = Peer { device, server, config };
     // Where JSON goes to standard error it has nothing else.
     if !(args.json && args.out.iter().any(|path| output::is_stdout(path))) {
         provider::tell(peer.device.why());

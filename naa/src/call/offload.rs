@@ -20,7 +20,7 @@ use super::{
     progress::{Progress, TICK},
     report::Report,
 };
-use crate::{peer, show};
+use crate::show;
 
 /// How to reach the accelerator.
 #[derive(Debug)]
@@ -28,8 +28,6 @@ pub(super) struct Peer {
     pub(super) device: Device,
     pub(super) server: SocketAddr,
     pub(super) config: SessionConfig,
-    /// What a call may take.
-    pub(super) timeout: Option<Duration>,
 }
 
 impl Peer {
@@ -262,14 +260,10 @@ impl Peer {
         function: FunctionCode,
         progress: &mut Progress,
     ) -> anyhow::Result<u32> {
-        let deadline = self.timeout.map(|limit| (Instant::now() + limit, limit));
         session.invoke(function, U24::ZERO)?;
         loop {
             if let Some(outcome) = session.wait_timeout(TICK)? {
                 return Ok(outcome.into_result()?.last_write_bytes);
-            }
-            if let Some((_, limit)) = deadline.filter(|(deadline, _)| Instant::now() >= *deadline) {
-                return Err(peer::timed_out(self.server, limit));
             }
             progress.tick()?;
         }

@@ -184,9 +184,9 @@ impl Stage {
             }
             None => Command::new(this_program()?),
         };
-        if std::env::var_os(crate::LOG_VARIABLE).is_none() {
+        if std::env::var_os(naa_host::LOG_VARIABLE).is_none() {
             // That a worker which was killed is gone is no news.
-            command.env(crate::LOG_VARIABLE, "error");
+            command.env(naa_host::LOG_VARIABLE, "error");
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         Ok(command)

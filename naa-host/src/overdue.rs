@@ -1,0 +1,129 @@
+//! Calls that take long: what the library says about them, and when it gives them up.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use mrsp::{FunctionCode, Liveness};
+
+use crate::error::function_name;
+
+/// A probe that is unanswered for less than this says nothing about the peer.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// When to say, and do, what about a call that does not end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) report_after: Option<Duration>,
+    pub(crate) call_timeout: Option<Duration>,
+}
+
+/// The time of one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overdue {
+    since: Instant,
+    report_at: Option<Instant>,
+    limit: Option<(Instant, Duration)>,
+}
+
+/// What is to be done about a call that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Nothing,
+    /// Probe the accelerator, so that there is something to report.
+    Probe,
+    /// Tell the user.
+    Report,
+    /// The call had its time, which was this.
+    GiveUp(Duration),
+}
+
+impl Overdue {
+    /// Of a call posted at `now`.
+    pub(crate) fn new(limits: Limits, now: Instant) -> Self {
+        let at = |time| now.checked_add(time);
+        Self {
+            since: now,
+            report_at: limits.report_after.and_then(at),
+            limit: limits.call_timeout.and_then(|limit| Some((at(limit)?, limit))),
+        }
+    }
+
+    /// The call is given up after `limit`, from its beginning on.
+    pub(crate) fn set_limit(&mut self, limit: Option<Duration>) {
+        self.limit = limit.and_then(|limit| Some((self.since.checked_add(limit)?, limit)));
+    }
+
+    /// When there is something to do, while the accelerator's liveness is this.
+    pub(crate) fn next(&self, liveness: &Liveness) -> Option<Instant> {
+        [self.report_time(liveness), self.limit.map(|(at, _)| at)].into_iter().flatten().min()
+    }
+
+    /// A probe that was just sent is waited for.
+    fn report_time(&self, liveness: &Liveness) -> Option<Instant> {
+        let settled = liveness.probing_since().and_then(|probe| probe.checked_add(GRACE));
+        self.report_at.map(|at| settled.map_or(at, |settled| at.max(settled)))
+    }
+
+    /// What is to be done at `now`. It is reported once.
+    pub(crate) fn due(&mut self, now: Instant, liveness: &Liveness) -> Due {
+        if let Some((at, limit)) = self.limit
+            && now >= at
+        {
+            return Due::GiveUp(limit);
+        }
+        if self.report_time(liveness).is_none_or(|at| now < at) {
+            return Due::Nothing;
+        }
+        // Nothing was heard since the call was posted, and nobody asked.
+        if liveness.may_probe() && liveness.since() <= self.since {
+            return Due::Probe;
+        }
+        self.report_at = None;
+        Due::Report
+    }
+
+    /// What the user is told at `now`.
+    pub(crate) fn report(
+        &self,
+        now: Instant,
+        (peer, function): (SocketAddr, FunctionCode),
+        call: &Call<'_>,
+    ) -> String {
+        let waited = now.saturating_duration_since(self.since).as_secs_f64();
+        let seconds = |since| now.saturating_duration_since(since).as_secs_f64();
+        let alive = match call.liveness.probing_since() {
+            Some(probe) => {
+                format!("it has not answered the probe of {:.1} s ago; see whether it runs", seconds(probe))
+            }
+            None if !call.is_written => {
+                "it has not acknowledged all inputs yet; see its load and the network".to_owned()
+            }
+            None if call.liveness.may_probe() => {
+                "it still answers probes, so it can be reached; see its log".to_owned()
+            }
+            None => "whether it is alive is not known, because probes are off".to_owned(),
+        };
+        let known = if call.has_outputs {
+            ""
+        } else {
+            " (servers of the NAAICE library never answer a call without outputs)"
+        };
+        let remedy = match self.limit {
+            Some((_, limit)) => format!("the call is given up after {limit:?}"),
+            None => "NAA_TIMEOUT=SECONDS ends calls that take longer".to_owned(),
+        };
+        let function = function_name(function);
+        format!("{peer} has not answered the call of {function} for {waited:.0} s{known}: {alive}; {remedy}")
+    }
+}
+
+/// What a report says of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) liveness: &'a Liveness,
+    /// The inputs are acknowledged.
+    pub(crate) is_written: bool,
+    pub(crate) has_outputs: bool,
+}
