@@ -81,7 +81,7 @@ module naa
         integer(c_int32_t) :: dialect = NAA_DIALECT_MAIN
         integer(c_int32_t) :: layout = NAA_LAYOUT_SYMMETRIC
         integer(c_int32_t) :: packed_bytes = 0
-        integer(c_int32_t) :: reserved = 0
+        integer(c_int32_t) :: call_timeout_ms = 0
     end type
 
     type, bind(c) :: naa_outcome

@@ -195,7 +195,7 @@ enum naa_result
      */
     NAA_ERROR_STATE = -2,
     /**
-     * NAA_SPEC, NAA_LOCAL_IP or NAA_PROVIDER is not set, cannot be read, or has nothing free.
+     * NAA_SPEC, NAA_LOCAL_IP, NAA_PROVIDER or NAA_TIMEOUT is not set, cannot be read, or has nothing free.
      */
     NAA_ERROR_ENVIRONMENT = -3,
     /**
@@ -219,7 +219,8 @@ enum naa_result
      */
     NAA_ERROR_PEER = -8,
     /**
-     * The accelerator was lost: it ended the connection or answers no more. The session is over.
+     * The accelerator was lost: it ended the connection, answers no more, or did not finish a call within
+     * naa_options.call_timeout_ms or NAA_TIMEOUT. The session is over.
      */
     NAA_ERROR_GONE = -9,
     /**
@@ -281,7 +282,8 @@ typedef struct naa_options {
      */
     const char *local_address;
     /**
-     * Connecting and agreeing on regions must be done within this many milliseconds. Default 10000.
+     * Connecting and agreeing on regions must be done within this many milliseconds. Default: NAA_TIMEOUT, a number of
+     * seconds, and 10000 if that is not set.
      */
     int32_t setup_timeout_ms;
     /**
@@ -312,9 +314,13 @@ typedef struct naa_options {
      */
     uint32_t packed_bytes;
     /**
-     * 0.
+     * A call must be done within this many milliseconds, however the program waits for it; else it ends with
+     * NAA_ERROR_GONE and the session is over. Default: NAA_TIMEOUT, a number of seconds, and no limit if that is not set;
+     * -1 for no limit whatever NAA_TIMEOUT says. A call that takes more than 10 s is reported once, by a line on standard
+     * error that names the accelerator and the function and says whether the accelerator answers probes; NAA_LOG=off
+     * switches such lines off.
      */
-    uint32_t reserved;
+    int32_t call_timeout_ms;
 } naa_options;
 
 /**
@@ -517,7 +523,8 @@ naa_result naa_call_test(struct naa_session *session,
  * Waits at most `timeout_ms` milliseconds for the call to end; 0 only looks, a negative number is no limit. `outcome`,
  * unless NULL, is how it ended.
  *
- * NAA_ERROR_TIMEOUT if it is still running, and goes on. Else as naa_call_test().
+ * NAA_ERROR_TIMEOUT if it is still running, and goes on: this limits the wait, naa_options.call_timeout_ms or NAA_TIMEOUT
+ * the call. Else as naa_call_test().
  */
 naa_result naa_call_wait(struct naa_session *session,
                          int32_t timeout_ms,

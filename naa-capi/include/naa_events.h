@@ -77,7 +77,8 @@ typedef struct naa_worker_options {
      */
     uint32_t member;
     /**
-     * The bridge must have answered within this many milliseconds. Default 10000.
+     * The bridge must have answered within this many milliseconds. Default: NAA_TIMEOUT, a number of seconds, and 10000 if
+     * that is not set.
      */
     int32_t setup_timeout_ms;
     /**

@@ -8,6 +8,7 @@ mod boundary;
 pub mod events;
 mod handles;
 pub mod last_error;
+mod log;
 pub mod naaice;
 pub mod native;
 mod spec;

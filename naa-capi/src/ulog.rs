@@ -1,4 +1,5 @@
-//! `ulog.h`: which log lines of a program, and which failures of NAAICE's functions, appear on standard error.
+//! `ulog.h`: which log lines of a program and of this library, and which failures of NAAICE's functions, appear on
+//! standard error.
 //!
 //! The lines themselves are written by the header: a function with a variable number of arguments is C's.
 

@@ -201,7 +201,7 @@ static void option_arguments(void) {
   BAD(silence_ms, INT32_MIN);
   BAD(layout, 5);
   BAD(layout, INT32_MIN);
-  BAD(reserved, 1);
+  BAD(call_timeout_ms, -2);
   BAD(local_address, "here");
   FAILS(NAA_ERROR_ARGUMENT, "NULL", naa_options_init(NULL, sizeof bad));
   FAILS(NAA_ERROR_ARGUMENT, "", naa_options_init(&bad, 0));

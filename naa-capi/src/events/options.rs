@@ -33,7 +33,8 @@ pub struct naa_worker_options {
     pub has_member: u32,
     /// this member of them, 0 to 65535.
     pub member: u32,
-    /// The bridge must have answered within this many milliseconds. Default 10000.
+    /// The bridge must have answered within this many milliseconds. Default: NAA_TIMEOUT, a number of seconds, and 10000 if
+    /// that is not set.
     pub setup_timeout_ms: i32,
     /// While naa_worker_next() waits, a bridge on another host is asked for a sign of life every so many milliseconds.
     /// Default 1000; -1 for never: then its death may go unnoticed for ever.

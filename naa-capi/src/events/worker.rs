@@ -16,6 +16,7 @@ use super::{
 use crate::{
     boundary,
     handles::{InUse, Misuse, Patience, Table},
+    log,
     native::{
         address, naa_result,
         result::{Problem, guarded},
@@ -72,6 +73,7 @@ pub unsafe extern "C" fn naa_worker_open(
     worker: *mut *mut naa_worker,
 ) -> naa_result {
     guarded(|| {
+        log::start();
         // SAFETY: the caller's contract.
         let (config, text) = unsafe {
             give(worker, ptr::null_mut(), "worker")?;

@@ -14,7 +14,7 @@ use naa_host::{Answer, Claim, Device, Dialect, FunctionCode, Opening, Outcome, S
 
 use self::regions::Terms;
 use super::{
-    context::{Layout, Public, State},
+    context::{DEFAULT_TIMEOUT, Layout, Public, State},
     error::Error,
     registry::Object,
 };
@@ -24,9 +24,8 @@ pub(crate) use self::{
     create::{Addresses, Memory, Request, check_amounts, function_code, sequential},
 };
 
-/// Connections are given up after this, whatever the context's timeout.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Regions too: until the accelerator answers, nothing tells that it is alive.
+/// The regions are given up after this, whatever the context's timeout, unless `NAA_TIMEOUT` has another time: until the
+/// accelerator answers, nothing tells that it is alive.
 const AGREE_LIMIT: Duration = Duration::from_secs(20);
 /// More for each GiB, which it has to map and register: NAAICE's takes a third of a second.
 const AGREE_LIMIT_PER_GIB: Duration = Duration::from_secs(2);
@@ -84,13 +83,18 @@ impl Host {
             Layout::Next => Dialect::Next,
         };
         let retry_count = self.public.retry_count();
-        SessionConfig { setup_timeout: CONNECT_LIMIT, dialect, retry_count, ..SessionConfig::default() }
+        SessionConfig { dialect, retry_count, ..SessionConfig::default() }
     }
 
     /// The context's timeout, as long as it is one.
     fn timeout(&self) -> Option<Duration> {
         let seconds = self.public.timeout();
         if seconds > 0.0 { Duration::try_from_secs_f64(seconds).ok() } else { None }
+    }
+
+    /// The program set the context's timeout, which then takes the place of `NAA_TIMEOUT` where this library waits.
+    fn has_own_timeout(&self) -> bool {
+        self.public.timeout() != DEFAULT_TIMEOUT
     }
 
     /// Nothing is possible any more but the clean-up.

@@ -62,7 +62,8 @@ pub unsafe extern "C" fn naa_call_test(
 /// Waits at most `timeout_ms` milliseconds for the call to end; 0 only looks, a negative number is no limit. `outcome`,
 /// unless NULL, is how it ended.
 ///
-/// NAA_ERROR_TIMEOUT if it is still running, and goes on. Else as naa_call_test().
+/// NAA_ERROR_TIMEOUT if it is still running, and goes on: this limits the wait, naa_options.call_timeout_ms or NAA_TIMEOUT
+/// the call. Else as naa_call_test().
 ///
 /// # Safety
 /// `outcome` points to a naa_outcome unless NULL.

@@ -2,7 +2,7 @@
 
 use std::{ffi::c_char, net::IpAddr, time::Duration};
 
-use naa_host::{Choice, Dialect, Layout, LayoutChoice, SessionConfig, WaitMode};
+use naa_host::{CallTimeout, Choice, Dialect, Layout, LayoutChoice, SessionConfig, WaitMode};
 
 use super::{
     naa_result,
@@ -56,7 +56,8 @@ pub struct naa_options {
     /// The local address to use, "10.9.0.2" or "fd00::2". NULL: NAA_LOCAL_IP, and if that is not set where the route to
     /// the accelerator begins.
     pub local_address: *const c_char,
-    /// Connecting and agreeing on regions must be done within this many milliseconds. Default 10000.
+    /// Connecting and agreeing on regions must be done within this many milliseconds. Default: NAA_TIMEOUT, a number of
+    /// seconds, and 10000 if that is not set.
     pub setup_timeout_ms: i32,
     /// While a call runs the accelerator is asked for a sign of life every so many milliseconds. Default 1000; -1 for
     /// never: then its death during a call may go unnoticed for ever.
@@ -73,8 +74,12 @@ pub struct naa_options {
     pub layout: i32,
     /// Of NAA_LAYOUT_PACKED. Default 65536.
     pub packed_bytes: u32,
-    /// 0.
-    pub reserved: u32,
+    /// A call must be done within this many milliseconds, however the program waits for it; else it ends with
+    /// NAA_ERROR_GONE and the session is over. Default: NAA_TIMEOUT, a number of seconds, and no limit if that is not set;
+    /// -1 for no limit whatever NAA_TIMEOUT says. A call that takes more than 10 s is reported once, by a line on standard
+    /// error that names the accelerator and the function and says whether the accelerator answers probes; NAA_LOG=off
+    /// switches such lines off.
+    pub call_timeout_ms: i32,
 }
 
 /// Sets all of `options`, of `size` bytes (sizeof(naa_options)), to the defaults.
@@ -129,9 +134,6 @@ impl Options {
         }
         // SAFETY: the caller's contract.
         let given = unsafe { known(options, "naa_options") }?;
-        if given.reserved != 0 {
-            return Err(bad("reserved", "is not 0; use naa_options_init()"));
-        }
         // SAFETY: the caller's contract.
         let local = unsafe { local(given.local_address) }?;
         let provider = provider(given.provider)?;
@@ -187,6 +189,11 @@ pub(crate) unsafe fn known<T: Copy>(options: *const T, name: &str) -> Result<T, 
 fn config(given: &naa_options) -> Result<SessionConfig, Problem> {
     let mut config = SessionConfig::default();
     waits(&mut config, given.setup_timeout_ms, given.probe_interval_ms, given.silence_ms, given.wait)?;
+    config.call_timeout = match given.call_timeout_ms {
+        0 => CallTimeout::Environment,
+        -1 => CallTimeout::Never,
+        ms => CallTimeout::After(positive("call_timeout_ms", ms)?),
+    };
     config.dialect = match given.dialect {
         NAA_DIALECT_MAIN => Dialect::Main,
         NAA_DIALECT_NEXT => Dialect::Next,

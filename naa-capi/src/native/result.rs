@@ -15,7 +15,7 @@ pub enum naa_result {
     NAA_ERROR_ARGUMENT = -1,
     /// Not now: a call is under way, or none is, or another thread is using the session. Nothing happened.
     NAA_ERROR_STATE = -2,
-    /// NAA_SPEC, NAA_LOCAL_IP or NAA_PROVIDER is not set, cannot be read, or has nothing free.
+    /// NAA_SPEC, NAA_LOCAL_IP, NAA_PROVIDER or NAA_TIMEOUT is not set, cannot be read, or has nothing free.
     NAA_ERROR_ENVIRONMENT = -3,
     /// This machine's network device or its driver failed, or there is none at the local address.
     NAA_ERROR_DEVICE = -4,
@@ -27,7 +27,8 @@ pub enum naa_result {
     NAA_ERROR_TIMEOUT = -7,
     /// The accelerator broke the protocol. The session is over.
     NAA_ERROR_PEER = -8,
-    /// The accelerator was lost: it ended the connection or answers no more. The session is over.
+    /// The accelerator was lost: it ended the connection, answers no more, or did not finish a call within
+    /// naa_options.call_timeout_ms or NAA_TIMEOUT. The session is over.
     NAA_ERROR_GONE = -9,
     /// This machine has no memory for it.
     NAA_ERROR_MEMORY = -10,
@@ -109,7 +110,8 @@ fn of_host(error: &Error) -> naa_result {
         Error::ConnectionRefused { .. } => NAA_ERROR_REFUSED,
         Error::Unreachable { .. } => NAA_ERROR_UNREACHABLE,
         Error::SetupTimedOut { .. } | Error::AnswerTimedOut { .. } => NAA_ERROR_TIMEOUT,
-        Error::PeerGone { .. } => NAA_ERROR_GONE,
+        // Not NAA_ERROR_TIMEOUT, after which the call goes on.
+        Error::PeerGone { .. } | Error::CallTimedOut { .. } => NAA_ERROR_GONE,
         Error::Peer { source: mrsp::host::PeerError::Refused(_), .. } => NAA_ERROR_REFUSED,
         Error::Peer { .. } | Error::Catalogue { .. } | Error::Status { .. } | Error::Produced { .. } => {
             NAA_ERROR_PEER

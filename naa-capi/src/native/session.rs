@@ -20,7 +20,7 @@ use super::{
 use crate::{
     boundary,
     handles::{InUse, Misuse, Patience, Table},
-    spec,
+    log, spec,
 };
 
 /// A connection to an accelerator with its regions. One call at a time runs on it; any number of sessions, also to
@@ -300,6 +300,7 @@ impl Given {
 
     /// Tries the addresses in turn, each for its share of the time.
     fn connect(&self, addresses: &[SocketAddr]) -> Result<(naa_host::Session, CString), Problem> {
+        log::start();
         let deadline = Instant::now() + self.options.config.setup_timeout;
         let mut last = None;
         for (tried, &address) in addresses.iter().enumerate() {

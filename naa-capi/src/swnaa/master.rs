@@ -25,9 +25,12 @@ use super::{
     router, told,
     worker::{self, Procedure, worker_procedure},
 };
-use crate::naaice::{
-    context::Layout,
-    registry::{self, Object},
+use crate::{
+    log,
+    naaice::{
+        context::Layout,
+        registry::{self, Object},
+    },
 };
 
 /// Requests of hosts the program has not looked at yet.
@@ -100,6 +103,7 @@ impl Master {
         hook: Hook,
         program: ProgramContext,
     ) -> Result<Arc<Self>, CannotServe> {
+        log::start();
         let choice = Choice::from_env()?;
         let address::Chosen { address, why } = address::choose(choice)?;
         let at = SocketAddr::new(address, port);

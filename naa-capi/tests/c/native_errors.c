@@ -232,7 +232,7 @@ static void bad_options(void) {
     REFUSED_OPTION("silence_ms", silence_ms, -1);
     REFUSED_OPTION("layout", layout, 5);
     REFUSED_OPTION("layout", layout, -1);
-    REFUSED_OPTION("reserved", reserved, 1);
+    REFUSED_OPTION("call_timeout_ms", call_timeout_ms, -2);
     REFUSED_OPTION("local_address", local_address, "host");
     REFUSED_OPTION("family", local_address, "::1");
     options = good;

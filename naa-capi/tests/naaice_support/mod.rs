@@ -21,6 +21,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub fn server(address: &str) -> Server {
     let mut config = Config::new((address.parse::<std::net::IpAddr>().unwrap(), 0).into());
     config.provider = Some(Choice::Embedded);
+    // Calls that sleep need a thread each.
+    config.pool.workers = 16;
     Server::start(config, functions::registry(own::all()).unwrap()).unwrap()
 }
 

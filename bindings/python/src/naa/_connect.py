@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,8 +18,12 @@ from ._time import milliseconds
 class Options:
     """Times are in seconds."""
 
-    setup_timeout: float = 10.0
-    """Connecting and agreeing on regions must be done by then."""
+    setup_timeout: float | None = None
+    """Connecting and agreeing on regions must be done by then. None: NAA_TIMEOUT, and if that is not set 10."""
+    call_timeout: float | None = None
+    """A call must be done by then, however it is waited for; else it ends with GoneError and the session is over. None:
+    NAA_TIMEOUT, and if that is not set no limit; math.inf: no limit whatever NAA_TIMEOUT says. A call that takes more than
+    10 s is reported once on standard error; NAA_LOG=off switches that off."""
     probe_interval: float | None = 1.0
     """While a call runs the accelerator is asked for a sign of life that often; None: never, and then its death during
     a call may go unnoticed for ever."""
@@ -73,7 +78,11 @@ def _settings(options: Options, local: Any) -> Any:
     check(lib.naa_options_init(settings, ffi.sizeof("naa_options")))
     settings.local_address = local
     # 0 would stand for the default.
-    settings.setup_timeout_ms = max(milliseconds(options.setup_timeout), 1)
+    if options.setup_timeout is not None:
+        settings.setup_timeout_ms = max(milliseconds(options.setup_timeout), 1)
+    if options.call_timeout is not None:
+        endless = math.isinf(options.call_timeout)
+        settings.call_timeout_ms = -1 if endless else max(milliseconds(options.call_timeout), 1)
     settings.silence_ms = max(milliseconds(options.silence), 1)
     interval = options.probe_interval
     settings.probe_interval_ms = -1 if interval is None else max(milliseconds(interval), 1)

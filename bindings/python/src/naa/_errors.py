@@ -86,7 +86,7 @@ class StateError(Error):
 
 
 class SettingsError(Error):
-    """NAA_SPEC, NAA_LOCAL_IP or NAA_PROVIDER is not set, cannot be read, or has nothing free."""
+    """NAA_SPEC, NAA_LOCAL_IP, NAA_PROVIDER or NAA_TIMEOUT is not set, cannot be read, or has nothing free."""
 
     code = Result.ENVIRONMENT
 
@@ -122,7 +122,7 @@ class PeerError(Error, ConnectionError):
 
 
 class GoneError(Error, ConnectionError):
-    """The accelerator was lost. The session is over."""
+    """The accelerator was lost, or did not finish a call within its time. The session is over."""
 
     code = Result.GONE
 

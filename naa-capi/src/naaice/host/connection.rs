@@ -14,7 +14,7 @@ use naa_host::Stage;
 
 use super::{
     super::{context::State, error::Error},
-    CONNECT_LIMIT, Host, Phase,
+    Host, Phase,
 };
 
 /// NAAICE's POLLING_TIMEOUT.
@@ -133,7 +133,8 @@ impl Host {
                 if let Err(error) = opening.connect() {
                     return Err(self.fail(error.into()));
                 }
-                let limit = self.timeout().map_or(CONNECT_LIMIT, |timeout| timeout.min(CONNECT_LIMIT));
+                let most = self.config().setup_timeout;
+                let limit = self.timeout().map_or(most, |timeout| timeout.min(most));
                 self.give_up = Instant::now().checked_add(limit);
                 Ok(())
             }

@@ -12,6 +12,7 @@ use super::{
     },
     Host, Phase, polling, regions,
 };
+use crate::log;
 
 /// A parameter of the program's: where it is and how long.
 pub(crate) type Memory = (*mut u8, usize);
@@ -39,6 +40,7 @@ pub(crate) enum Addresses {
 
 impl Host {
     pub(crate) fn create(request: Request<'_>) -> Result<Self, Error> {
+        log::start();
         let Request { layout, parameters, internals, addresses, function, local, remote, port } = request;
         function_code(function.into())?;
         check_regions(&parameters, &internals)?;

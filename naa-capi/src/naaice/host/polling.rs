@@ -52,7 +52,11 @@ impl Host {
     pub(crate) fn wait(&mut self) -> Result<(), Error> {
         let timeout = self.timeout();
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        match (self.wait_until(deadline)?, timeout) {
+        let waited = match self.has_own_timeout() {
+            true => self.without_call_timeout(|host| host.wait_until(deadline)),
+            false => self.wait_until(deadline),
+        };
+        match (waited?, timeout) {
             (Poll::Pending, Some(timeout)) => Err(Error::TimedOut(timeout)),
             _ => Ok(()),
         }
@@ -64,6 +68,18 @@ impl Host {
         let spun = self.wait();
         self.set_wait_mode(WaitMode::default());
         spun
+    }
+
+    /// `NAA_TIMEOUT` does not end a call meanwhile.
+    fn without_call_timeout<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
+        let Phase::Session(session) = &mut self.phase else { return f(self) };
+        let limit = session.call_timeout();
+        session.set_call_timeout(None);
+        let value = f(self);
+        if let Phase::Session(session) = &mut self.phase {
+            session.set_call_timeout(limit);
+        }
+        value
     }
 
     /// Of calls; who agrees on regions sleeps.

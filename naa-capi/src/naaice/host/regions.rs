@@ -204,11 +204,12 @@ impl Host {
             Some(registered) if *registered != self.terms() => self.register()?,
             Some(_) => {}
         }
+        let limit = naa_host::timeout_from_env()?.unwrap_or_else(|| self.terms().limit());
         let Phase::Opening(opening) = &mut self.phase else { return Ok(()) };
         if let Err(error) = opening.agree() {
             return Err(self.fail(error.into()));
         }
-        self.give_up = Instant::now().checked_add(self.terms().limit());
+        self.give_up = Instant::now().checked_add(limit);
         self.public.set_state(State::MrspSending);
         Ok(())
     }
