@@ -106,6 +106,22 @@ impl ReadOnly {
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.0.read(offset, out);
     }
+
+    /// As [`Memory::try_pieces`].
+    ///
+    /// # Errors
+    /// The first of `take`'s.
+    ///
+    /// # Panics
+    /// If the range does not lie inside.
+    pub fn try_pieces<const N: usize, E>(
+        &self,
+        offset: usize,
+        len: usize,
+        take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.0.try_pieces::<N, E>(offset, len, take)
+    }
 }
 
 /// Maps the first `len` bytes of a file of another process.

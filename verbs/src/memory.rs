@@ -5,7 +5,7 @@
 //! reason about. This is the one module of the crate with `unsafe`.
 #![allow(unsafe_code)]
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, fmt, mem::MaybeUninit, sync::Arc};
 
 /// A range of mapped memory, kept alive by its owner. Cloning shares it.
 #[derive(Clone)]
@@ -110,6 +110,37 @@ impl Memory {
         out
     }
 
+    /// Copies a range out in pieces of at most `N` bytes and hands each copy to `take`, until one fails. All pieces but the
+    /// last have `N` bytes. A copy lies on the stack, so that nothing is allocated, and does not change under `take`
+    /// whatever a peer writes meanwhile.
+    ///
+    /// # Errors
+    /// The first of `take`'s.
+    ///
+    /// # Panics
+    /// If the range does not lie inside.
+    pub fn try_pieces<const N: usize, E>(
+        &self,
+        offset: usize,
+        len: usize,
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        const { assert!(N > 0, "a piece has bytes") };
+        self.check(offset, len);
+        let mut piece = MaybeUninit::<[u8; N]>::uninit();
+        let mut done = 0;
+        while done < len {
+            let n = N.min(len - done);
+            let at = piece.as_mut_ptr().cast::<u8>();
+            // SAFETY: `check` bounds the source; `n` bytes fit in `piece`, which nobody else knows.
+            unsafe { copy(at, self.addr.add(offset + done), n) };
+            // SAFETY: `n` bytes were written just now, and the slice is gone before they are written again.
+            take(unsafe { std::slice::from_raw_parts(at, n) })?;
+            done += n;
+        }
+        Ok(())
+    }
+
     pub fn zero(&self) {
         // SAFETY: the whole range is writable.
         unsafe { std::ptr::write_bytes(std::hint::black_box(self.addr), 0, self.len) }
@@ -153,4 +184,62 @@ unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
     // The compiler knows neither end, so it must leave this to the C library.
     // SAFETY: the caller's contract.
     unsafe { std::ptr::copy_nonoverlapping(std::hint::black_box(src), std::hint::black_box(dst), n) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory of a vector, which the owner keeps.
+    fn memory(bytes: &[u8]) -> Memory {
+        let mut bytes = bytes.to_vec();
+        let (addr, len) = (bytes.as_mut_ptr(), bytes.len());
+        // SAFETY: the owner keeps the bytes where they are, and nobody refers to them.
+        unsafe { Memory::from_raw_parts(addr, len, Arc::new(bytes)) }
+    }
+
+    #[test]
+    fn pieces_are_copies_that_cover_the_range_in_order() {
+        let all: Vec<u8> = (0..100).collect();
+        let memory = memory(&all);
+        for (offset, len) in [(0, 0), (0, 100), (7, 16), (7, 17), (99, 1), (100, 0)] {
+            let (mut seen, mut lens) = (Vec::new(), Vec::new());
+            let taken: Result<(), ()> = memory.try_pieces::<16, _>(offset, len, |piece| {
+                seen.extend_from_slice(piece);
+                lens.push(piece.len());
+                Ok(())
+            });
+            assert_eq!((taken, &seen[..]), (Ok(()), &all[offset..offset + len]));
+            assert!(lens.iter().rev().skip(1).all(|&len| len == 16), "{lens:?}");
+        }
+    }
+
+    #[test]
+    fn a_piece_does_not_change_when_the_memory_does() {
+        let memory = memory(&[1; 40]);
+        let mut sum = 0;
+        let taken: Result<(), ()> = memory.try_pieces::<16, _>(0, 40, |piece| {
+            memory.write(0, &[9; 40]);
+            sum += piece.iter().map(|&byte| u32::from(byte)).sum::<u32>();
+            Ok(())
+        });
+        assert_eq!((taken, sum), (Ok(()), 16 + 24 * 9), "the first piece was copied before the write");
+    }
+
+    #[test]
+    fn a_piece_that_is_refused_is_the_last() {
+        let memory = memory(&[0; 40]);
+        let mut pieces = 0;
+        let taken = memory.try_pieces::<16, _>(0, 40, |_| {
+            pieces += 1;
+            if pieces == 2 { Err("full") } else { Ok(()) }
+        });
+        assert_eq!((taken, pieces), (Err("full"), 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "do not lie inside")]
+    fn pieces_beyond_the_memory_are_not_copied() {
+        let _ = memory(&[0; 40]).try_pieces::<16, ()>(30, 11, |_| Ok(()));
+    }
 }

@@ -1,5 +1,7 @@
 //! Packets from registered memory: the one place that hands its addresses to the kernel.
 
+use std::convert::Infallible;
+
 use roce::{
     Transmit,
     icrc::{Icrc, WarmFlow},
@@ -45,19 +47,25 @@ pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow
     true
 }
 
+/// Bytes that are copied at a time for the ICRC: no packet has more of payload.
+const PIECE: usize = 4096;
+
 /// Appends `len` bytes of `memory` to a datagram without copying, and to its ICRC.
+///
+/// The kernel reads the bytes by their address. The ICRC is computed from a copy, piece by piece: the program, or another
+/// process that maps the memory, may write it at any time, so there is no slice of it. Whoever posted the request promised
+/// not to change the bytes until its completion. One that does so anyway makes a packet whose ICRC is wrong, which the
+/// peer drops, and harms nothing else.
 ///
 /// # Safety
 /// The memory must stay mapped until the segment is sent, dropped or cleared.
 unsafe fn gather(segment: &mut Segment<'_>, icrc: &mut Icrc, memory: &Memory, offset: u64, len: u32) {
     let (offset, len) = (offset as usize, len as usize);
-    assert!(offset <= memory.len() && len <= memory.len() - offset, "the core checked the bounds");
-    // SAFETY: inside the range by the assertion.
-    let start = unsafe { memory.as_ptr().add(offset) };
-    // SAFETY: mapped and readable; peers' writes are placed under the same lock, so not now. Whoever posted the request promised not to change the bytes until its
-    // completion; one that does so anyway tears the packet, whose ICRC is then wrong, and harms nothing else: the
-    // CRC's control flow does not depend on them.
-    icrc.update(unsafe { std::slice::from_raw_parts(start, len) });
-    // SAFETY: readable until sent, by the caller's contract.
-    unsafe { segment.gather(start, len) };
+    // Panics if the range does not lie inside; the core checked the bounds.
+    let Ok(()) = memory.try_pieces::<PIECE, Infallible>(offset, len, |piece| {
+        icrc.update(piece);
+        Ok(())
+    });
+    // SAFETY: inside the memory, since `try_pieces` did not panic; readable until sent, by the caller's contract.
+    unsafe { segment.gather(memory.as_ptr().add(offset), len) };
 }
