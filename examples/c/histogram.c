@@ -1,7 +1,10 @@
 /*
  * Samples of streamed events, as they come: each event is little-endian uint16_t samples, as of a detector's digitiser.
- * Mean, extremes and a histogram of each data id, once a second and at the end. The samples are read where the bridge put
- * them.
+ * Mean, extremes and a histogram of each data id, once a second and at the end.
+ *
+ * Each event is copied piece by piece, and the samples of a piece are counted before the next one is copied. The bridge could
+ * change the event in the ring while it is counted; it cannot change the copy. A program for which the copy is too slow,
+ * and which trusts its bridge, reads event.data instead.
  *
  *     make histogram
  *     ./histogram 10.9.0.1               a bridge on another host
@@ -14,7 +17,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { BINS = 16, DATA_IDS = 65536, WIDTH = 40 };
+enum { BINS = 16, DATA_IDS = 65536, WIDTH = 40, PIECE = 16384 };
 
 /* Of one data id. */
 struct tally {
@@ -22,12 +25,8 @@ struct tally {
     unsigned least, most;
 };
 
-static void add(struct tally *tally, const naa_event *event) {
-    const unsigned char *bytes = event->data;
-    if (tally->events++ == 0) {
-        tally->least = UINT16_MAX;
-    }
-    for (uint64_t at = 0; at + 1 < event->length; at += 2) {
+static void add_samples(struct tally *tally, const unsigned char *bytes, uint64_t length) {
+    for (uint64_t at = 0; at + 1 < length; at += 2) {
         const unsigned sample = bytes[at] | (unsigned)bytes[at + 1] << 8;
         tally->samples++;
         tally->sum += sample;
@@ -35,6 +34,22 @@ static void add(struct tally *tally, const naa_event *event) {
         tally->least = sample < tally->least ? sample : tally->least;
         tally->most = sample > tally->most ? sample : tally->most;
     }
+}
+
+static naa_result add(struct tally *tally, const naa_event *event) {
+    unsigned char piece[PIECE];
+    if (tally->events++ == 0) {
+        tally->least = UINT16_MAX;
+    }
+    for (uint64_t at = 0; at < event->length; at += PIECE) {
+        const uint64_t left = event->length - at, length = left < PIECE ? left : PIECE;
+        const naa_result result = naa_event_copy(event->token, at, piece, length);
+        if (result != NAA_OK) {
+            return result;
+        }
+        add_samples(tally, piece, length);
+    }
+    return NAA_OK;
 }
 
 static void report(const struct tally *tally, unsigned data_id) {
@@ -91,8 +106,10 @@ int main(int count, char **arguments) {
         naa_event event;
         result = naa_worker_next(worker, 1000, &event);
         if (result == NAA_OK) {
-            add(&all[event.data_id], &event);
-            result = naa_event_release(event.token);
+            result = add(&all[event.data_id], &event);
+            if (result == NAA_OK) {
+                result = naa_event_release(event.token);
+            }
             events++;
         } else if (result == NAA_ERROR_TIMEOUT) {
             result = NAA_OK;

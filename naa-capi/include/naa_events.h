@@ -1,8 +1,9 @@
 /*
- * naa_events.h: takes events from an EJFAT bridge, in place.
+ * naa_events.h: takes events from an EJFAT bridge.
  *
  * A bridge reassembles events of detectors and puts each into a ring in the worker's memory, by RDMA or, on one host, in
- * memory that both map. The worker reads them there, without a copy, and gives them back in any order.
+ * memory that both map. The worker copies them from there or, if it trusts the bridge, reads them there, and gives them
+ * back in any order.
  *
  *     #include <naa_events.h>
  *     #include <stdio.h>
@@ -26,7 +27,10 @@
  * Threads. Each worker one thread at a time; one that another thread is using is refused with NAA_ERROR_STATE. Events may
  * be read and released on any thread, also while another one waits for more.
  *
- * Trust. A bridge that breaks the protocol can change an event while it is read. Subscribe to bridges that you trust.
+ * Trust. The bridge can write the ring as long as it has it. One that keeps to the protocol does not write an event before
+ * it was released; one that breaks it can change an event while it is read. naa_event_copy() copies an event, or a part of
+ * it, to memory that only the program writes: take that unless you trust the bridge. To read naa_event.data in place is
+ * your promise that neither the bridge, nor who can act in its place, writes it meanwhile.
  *
  * Made by `cargo xtask header` from naa-capi/src/events: change it there.
  */
@@ -121,10 +125,14 @@ typedef struct naa_worker_options {
 /**
  * An event. Its bytes are where the bridge put them; they are not to be written, and may be read until the event is
  * released.
+ *
+ * The bridge can still write them. One that keeps to the protocol does not before the event is released; one that does not
+ * can change a byte between two reads, and a compiler may read twice where a program does once. naa_event_copy() has
+ * bytes that stay as they are. Read `data` in place where you trust the bridge, and whoever else can write the ring.
  */
 typedef struct naa_event {
     /**
-     * In the worker's ring, at the beginning of a slot.
+     * In the worker's ring, at the beginning of a slot. The bridge can write there: see above.
      */
     const void *data;
     /**
@@ -197,6 +205,20 @@ extern "C" {
  * NAA_ERROR_ARGUMENT if `options` is NULL or `size` is not that of the struct.
  */
 naa_result naa_worker_options_init(struct naa_worker_options *options, size_t size);
+
+/**
+ * Copies `length` bytes of an event, from `offset` on, to `to`. The event is named by its `token`. What the bridge writes
+ * afterwards does not change the copy: check the copy, and use the same one.
+ *
+ * From any thread, also after the worker was closed. Threads that copy from one event do so one after the other.
+ *
+ * NAA_ERROR_ARGUMENT if `token` is none, or the event was released; if the event ends before `offset` + `length`; if `to` is
+ * NULL and `length` is not 0.
+ */
+naa_result naa_event_copy(uint64_t token,
+                          uint64_t offset,
+                          void *to,
+                          uint64_t length);
 
 /**
  * Gives an event back, by its `token`: its bytes are not to be read any more, and the bridge puts others there. In any

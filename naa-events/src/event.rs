@@ -1,16 +1,56 @@
 //! An event that a program has.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, io, sync::Arc};
 
 use ejfat::ring::{Descriptor, Given};
 
 use crate::ring::Ring;
 
-/// An event, where the bridge put it. Dropped, it is given back, and its slots are used again.
+/// An event, where the bridge put it. When it is dropped it is given back, and the bridge uses its slots again.
 ///
-/// It keeps its ring, also when the bridge is gone and the worker has another one. Its bytes do not change as long as the
-/// bridge keeps to the protocol; [`bytes`](Self::bytes) rests on that, as results do over devices that do not revoke
-/// ([`naa_host::Session`]). Subscribe to bridges that you trust.
+/// It keeps its ring, also when the bridge is gone and the worker has another one.
+///
+/// # The bytes may change
+///
+/// The bridge can write the ring as long as it has it: by its mapping on the same machine, by its RKey from another one. A
+/// bridge that keeps to the protocol does not write an event before it was given back, but nothing stops one that does
+/// not. So a `&[u8]` of the ring could change while it is borrowed, which Rust does not allow, and the safe methods
+/// copy:
+///
+/// | for | use |
+/// |---|---|
+/// | a buffer that is used again for the next event | [`copy_to`](Self::copy_to) |
+/// | a vector of its own | [`to_vec`](Self::to_vec) |
+/// | a part | [`read_at`](Self::read_at) |
+/// | a file, a pipe, a socket | [`write_to`](Self::write_to) |
+/// | a sum, a digest, a count, without memory for the whole event | [`try_pieces`](Self::try_pieces) |
+///
+/// A copy does not change. Check and use the same copy: a second one may have other bytes.
+/// [`bytes_trusting_the_bridge`](Self::bytes_trusting_the_bridge) is the slice in place, for programs that can promise that
+/// the bridge does not write.
+///
+/// There is no safe way to a slice of the ring:
+///
+/// ```compile_fail,E0599
+/// fn sum(event: &naa_events::Event) -> u64 {
+///     event.bytes().iter().map(|&byte| u64::from(byte)).sum()
+/// }
+/// ```
+///
+/// ```compile_fail,E0277
+/// fn sum(event: &impl AsRef<[u8]>) -> u64 {
+///     event.as_ref().iter().map(|&byte| u64::from(byte)).sum()
+/// }
+/// fn of(event: &naa_events::Event) -> u64 {
+///     sum(event)
+/// }
+/// ```
+///
+/// ```compile_fail,E0133
+/// fn sum(event: &naa_events::Event) -> u64 {
+///     event.bytes_trusting_the_bridge().iter().map(|&byte| u64::from(byte)).sum()
+/// }
+/// ```
 #[must_use = "an event that is dropped is given back"]
 pub struct Event {
     ring: Arc<Ring>,
@@ -18,24 +58,69 @@ pub struct Event {
 }
 
 impl Event {
+    /// Bytes that [`try_pieces`](Self::try_pieces) copies at a time.
+    pub const PIECE: usize = 32 << 10;
+
     pub(crate) fn new(ring: Arc<Ring>, given: Given) -> Self {
         Self { ring, given }
     }
 
-    /// In place.
-    pub fn bytes(&self) -> &[u8] {
-        self.ring.bytes(&self.given)
+    /// Bytes of the event.
+    pub fn len(&self) -> usize {
+        self.given.descriptor().length as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the bytes from `offset` on to `out`, as many as it has.
+    ///
+    /// # Panics
+    /// If the event ends before.
+    pub fn read_at(&self, offset: usize, out: &mut [u8]) {
+        self.ring.read(&self.given, offset, out);
+    }
+
+    /// Replaces what `buffer` holds by a copy of the event. One buffer serves many events without being allocated again.
+    pub fn copy_to(&self, buffer: &mut Vec<u8>) {
+        buffer.resize(self.len(), 0);
+        self.read_at(0, buffer);
+    }
+
+    /// A copy of the event.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len()];
+        self.read_at(0, &mut bytes);
+        bytes
+    }
+
+    /// Copies the event in pieces of [`PIECE`](Self::PIECE) bytes, of which the last may be shorter, and hands each to `take`
+    /// until one fails. Nothing is allocated.
+    ///
+    /// # Errors
+    /// The first of `take`'s.
+    pub fn try_pieces<E>(&self, take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        self.ring.try_pieces::<{ Self::PIECE }, E>(&self.given, take)
+    }
+
+    /// Writes a copy of the event, in pieces.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn write_to(&self, writer: &mut (impl io::Write + ?Sized)) -> io::Result<()> {
+        self.try_pieces(|piece| writer.write_all(piece))
+    }
+
+    /// Where the event lies, for code in other languages. It is readable as long as the event lives, and the bridge may
+    /// write there meanwhile: read it as memory that another thread writes, by volatile accesses for example.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.ring.start(&self.given)
     }
 
     /// What the bridge says of it: name, tick, when its first segment came.
     pub fn descriptor(&self) -> &Descriptor {
         self.given.descriptor()
-    }
-}
-
-impl AsRef<[u8]> for Event {
-    fn as_ref(&self) -> &[u8] {
-        self.bytes()
     }
 }
 

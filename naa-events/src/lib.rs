@@ -1,14 +1,16 @@
-//! A worker that takes events from a bridge, in place: the bridge puts each into the worker's ring, by RDMA or, on one
-//! host, in memory that both map.
+//! A worker that takes events from a bridge: the bridge puts each into the worker's ring, by RDMA or, on one host, in
+//! memory that both map.
 //!
 //! ```no_run
 //! use naa_events::{Config, Worker};
 //!
 //! # fn main() -> Result<(), naa_events::Error> {
 //! let mut worker = Worker::open(&"192.0.2.7".parse()?, &Config::default())?;
+//! let mut bytes = Vec::new();
 //! loop {
 //!     let event = worker.next()?;
-//!     println!("{:?}: {} bytes", event.descriptor().name, event.bytes().len());
+//!     event.copy_to(&mut bytes);
+//!     println!("{:?} begins with {:?}", event.descriptor().name, bytes.first());
 //! }
 //! # }
 //! ```
@@ -16,6 +18,10 @@
 //! An [`Event`] is given back when it is dropped, in any order and on any thread; until then its slots are not used
 //! again. Whoever keeps all of them gets no more. A bridge that ends is noticed, and looked for as long as
 //! [`Config::reconnect`] says; events of the old one stay readable.
+//!
+//! The bridge can write the ring at any time, so an [`Event`] is read by copies, whole or in pieces. Whoever promises that
+//! the bridge keeps to the protocol reads it in place:
+//! [`Event::bytes_trusting_the_bridge`], which is `unsafe`.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,12 +1,9 @@
 //! Bytes that a bridge writes.
 //!
-//! The one module of the crate with `unsafe`: it hands out the bytes of events as slices, and words of
-//! files that a bridge maps too.
-//! That is sound because a bridge writes no byte of an event from the time it tells of it until its credit came, and
-//! [`Place::bytes`] is called for such events only. The embedded provider does not take a bridge's access to the ring
-//! away, no more than a NIC does: a bridge that breaks the protocol can change an event while the program reads it, as
-//! an accelerator can over devices that do not revoke (`naa_host::Session`). The bytes stay mapped whatever it does.
-//! Subscribe to bridges that you trust.
+//! The one module of the crate with `unsafe`. A bridge can write a ring as long as it has it: the embedded provider does not
+//! take its access to the ring away, no more than a NIC does, and on one machine it maps the same pages. So the bytes are
+//! copied out by [`Memory`], words of files that a bridge maps are atomics, and a slice of an event is handed out only to
+//! programs that promise what makes it one. The bytes stay mapped whatever the bridge does.
 #![allow(unsafe_code)]
 
 use std::{
@@ -21,6 +18,8 @@ use std::{
 use ejfat::ring::BLOCK;
 use region::ReadOnly;
 use verbs::Memory;
+
+use crate::Event;
 
 /// A file that two processes map. What the other one may change is seen in words only.
 #[derive(Debug)]
@@ -71,6 +70,14 @@ impl Mapping {
         self.word(at).store(value, order);
     }
 
+    /// Copies bytes out.
+    fn read(&self, at: usize, out: &mut [u8]) {
+        match self {
+            Self::Readable(memory) => memory.read(at, out),
+            Self::Writable(memory) => memory.read(at, out),
+        }
+    }
+
     /// A copy, word by word: one that changes meanwhile is torn, and no more.
     pub(crate) fn block(&self, at: usize) -> [u8; BLOCK] {
         let mut block = [0; BLOCK];
@@ -99,14 +106,57 @@ impl Place {
         }
     }
 
-    /// Bytes of an event that was told and not given back.
+    /// The address of `len` bytes at `offset`, which are readable as long as `self` lives.
     ///
     /// # Panics
     /// If they do not lie inside.
-    pub(crate) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+    pub(crate) fn at(&self, offset: usize, len: usize) -> *const u8 {
         let (addr, all) = self.range();
         assert!(offset <= all && len <= all - offset, "{len} bytes at {offset} of {all}");
-        // SAFETY: inside the ring, which is mapped as long as `self` lives; not written as long as the event is not given back (module docs).
-        unsafe { std::slice::from_raw_parts(addr.add(offset), len) }
+        addr.wrapping_add(offset)
+    }
+
+    /// Copies bytes out.
+    ///
+    /// # Panics
+    /// If they do not lie inside.
+    pub(crate) fn read(&self, offset: usize, out: &mut [u8]) {
+        match self {
+            Self::Registered(memory) => memory.read(offset, out),
+            Self::Mapped(mapping, at) => mapping.read(at + offset, out),
+        }
+    }
+
+    /// Copies bytes out piece by piece.
+    ///
+    /// # Panics
+    /// If they do not lie inside.
+    pub(crate) fn try_pieces<const N: usize, E>(
+        &self,
+        offset: usize,
+        len: usize,
+        take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Self::Registered(memory) => memory.try_pieces::<N, E>(offset, len, take),
+            Self::Mapped(mapping, at) => match &**mapping {
+                Mapping::Readable(memory) => memory.try_pieces::<N, E>(at + offset, len, take),
+                Mapping::Writable(memory) => memory.try_pieces::<N, E>(at + offset, len, take),
+            },
+        }
+    }
+}
+
+impl Event {
+    /// The bytes in place, without a copy.
+    ///
+    /// # Safety
+    /// Until the slice is dropped nobody may write the event's bytes. The bridge could, since it maps the ring or has its
+    /// RKey, and so could whoever learns that RKey and can send packets in the bridge's name, or can open the bridge's file
+    /// in /proc. So you promise that this bridge is a program that keeps to the protocol, as `naa bridge` does, and that
+    /// nobody else on its machine or on the network between can act in its place.
+    pub unsafe fn bytes_trusting_the_bridge(&self) -> &[u8] {
+        // SAFETY: readable as long as `self` keeps the ring; not written, by the caller's contract.
+        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len()) }
     }
 }

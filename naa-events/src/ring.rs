@@ -71,9 +71,35 @@ impl Ring {
         self.state().credits = Credits::Nowhere;
     }
 
-    pub(crate) fn bytes(&self, given: &Given) -> &[u8] {
-        let descriptor = given.descriptor();
-        // The reader saw that both lie in the ring.
-        self.place.bytes(descriptor.offset as usize, descriptor.length as usize)
+    /// Copies bytes of an event from `offset` on.
+    pub(crate) fn read(&self, given: &Given, offset: usize, out: &mut [u8]) {
+        let (start, len) = range(given);
+        assert!(
+            offset <= len && out.len() <= len - offset,
+            "{} bytes at {offset} do not lie inside an event of {len}",
+            out.len()
+        );
+        self.place.read(start + offset, out);
     }
+
+    /// Copies an event piece by piece.
+    pub(crate) fn try_pieces<const N: usize, E>(
+        &self,
+        given: &Given,
+        take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (start, len) = range(given);
+        self.place.try_pieces::<N, E>(start, len, take)
+    }
+
+    pub(crate) fn start(&self, given: &Given) -> *const u8 {
+        let (start, len) = range(given);
+        self.place.at(start, len)
+    }
+}
+
+/// Where an event lies in the ring, and how many bytes it has. The reader saw that it lies inside.
+fn range(given: &Given) -> (usize, usize) {
+    let descriptor = given.descriptor();
+    (descriptor.offset as usize, descriptor.length as usize)
 }

@@ -4,8 +4,8 @@ mod bridge;
 
 use std::{fs::File, os::fd::OwnedFd, thread, time::Duration};
 
-use bridge::{Medium, Seat, config, content, local, local_pair, remote_pair};
-use naa_events::{Descriptor, Error, Source, Worker};
+use bridge::{Medium, Seat, config, content, local, local_pair, remote_pair, until};
+use naa_events::{Descriptor, Error, Event, Source, Worker};
 
 /// A descriptor that is changed ends the subscription, and does so once.
 fn lie<M: Medium>(mut seat: Seat<M>, mut worker: Worker, what: &str, lie: impl FnOnce(&mut Descriptor)) {
@@ -17,7 +17,7 @@ fn lie<M: Medium>(mut seat: Seat<M>, mut worker: Worker, what: &str, lie: impl F
     assert!(error.to_string().contains("breaks the protocol"), "{error}");
     assert!(matches!(worker.try_next(), Err(Error::Over { .. })), "{what}");
     // What was told before is as good as before.
-    assert_eq!(first.bytes(), content(0, 64));
+    assert_eq!(first.to_vec(), content(0, 64));
 }
 
 type Lie = fn(&mut Descriptor);
@@ -39,6 +39,54 @@ fn descriptors_that_cannot_be_end_the_subscription() {
         let (_bridge, seat, worker) = remote_pair(&format!("127.0.6.{}", 100 + number), &config(8, 64), &[]);
         lie(seat, worker, what, change);
     }
+}
+
+/// A bridge that writes an event again that it told of: what the worker copied before stays as it was, and what it
+/// copies later is what the bridge wrote.
+fn overwrite<M: Medium>(mut seat: Seat<M>, mut worker: Worker) {
+    // Longer than a piece, in several slots.
+    let (before, after) = (content(0, Event::PIECE + 100), content(9, Event::PIECE + 100));
+    assert!(seat.put(0, &before));
+    let event = worker.next().unwrap();
+    let (mut whole, mut pieces) = (Vec::new(), Vec::new());
+    event.copy_to(&mut whole);
+    let mut number = 0;
+    let taken = event.try_pieces(|piece| {
+        if number == 0 {
+            assert_eq!(piece.len(), Event::PIECE);
+            seat.overwrite(&event, &after);
+            until("the event was not written again", || event.to_vec() == after);
+        }
+        number += 1;
+        pieces.extend_from_slice(piece);
+        Ok::<_, Error>(())
+    });
+    assert!(taken.is_ok() && number == 2);
+    assert!(whole == before, "a copy changed");
+    let split = Event::PIECE;
+    assert!(pieces[..split] == before[..split] && pieces[split..] == after[split..], "a piece changed");
+    let mut written = Vec::new();
+    event.write_to(&mut written).unwrap();
+    let mut last = [0; 3];
+    event.read_at(Event::PIECE + 97, &mut last);
+    assert!(written == after && last == after[Event::PIECE + 97..]);
+}
+
+#[test]
+fn what_was_copied_of_an_event_does_not_change_when_the_bridge_writes_it_again() {
+    let (_bridge, seat, worker) = local_pair("overwrite", &config(16, 4096));
+    overwrite(seat, worker);
+    let (_bridge, seat, worker) = remote_pair("127.0.6.130", &config(16, 4096), &[]);
+    overwrite(seat, worker);
+}
+
+#[test]
+#[should_panic(expected = "3 bytes at 62 do not lie inside an event of 64")]
+fn bytes_behind_an_event_are_not_read() {
+    let (_bridge, mut seat, mut worker) = local_pair("behind", &config(8, 64));
+    assert!(seat.put(0, &content(0, 64)));
+    assert!(seat.put(1, &content(1, 64)));
+    worker.next().unwrap().read_at(62, &mut [0; 3]);
 }
 
 #[test]

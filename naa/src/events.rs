@@ -27,8 +27,8 @@ use crate::{
 
 /// Take events from a bridge, and write them to files, standard output, a named pipe or a command
 ///
-/// The bridge puts events into memory of this program, by RDMA or, on one machine, shared; each is given back when it was
-/// written. A bridge that ends is looked for.
+/// The bridge puts events into memory of this program, by RDMA or, on one machine, shared; each is copied, written, and given
+/// back. What is written is the copy, which the bridge cannot change. A bridge that ends is looked for.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   naa events 10.9.0.2 --sums                                a line for each event: its SHA-256 and name
@@ -37,7 +37,7 @@ use crate::{
   naa events 10.9.0.2 --list                                and: naa bridge trace TICK --server 10.9.0.2
   naa events 10.9.0.2 --slots 16 --slot-bytes 8M -n 100 > /dev/null --stdout
 
-Programs take events without a copy: crate naa-events, naa_events.h, naa.events for Python.")]
+Programs take events in their own memory: crate naa-events, naa_events.h, naa.events for Python.")]
 pub(crate) struct Args {
     /// The bridge: ADDR[:PORT], or unix:PATH on its machine
     source: Source,
@@ -159,7 +159,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let _ = writeln!(stderr(), "{}; Ctrl-C ends it", worker.describe());
     }
     let (begin, mut line) = (Instant::now(), Line::new(args.json || quiet));
-    let mut taken = 0;
+    let (mut taken, mut bytes) = (0, Vec::new());
     let done = |taken| args.events.is_some_and(|events| taken >= events);
     while !stopped.load(Ordering::Relaxed) && !done(taken) && end.is_none_or(|end| begin.elapsed() < end) {
         if let Some(event) = next(&mut worker)? {
@@ -167,7 +167,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             if args.list {
                 show::line(&listed(&event).to_string())?;
             }
-            put(&mut *sink, &event)?;
+            put(&mut *sink, &event, &mut bytes)?;
         }
         line.tell(|| told(&worker.stats(), begin.elapsed()));
     }
@@ -187,8 +187,10 @@ fn next(worker: &mut Worker) -> Result<Option<Event>, Error> {
     worker.next_until(Some(Instant::now() + Duration::from_millis(100)))
 }
 
-fn put(sink: &mut dyn Sink, event: &Event) -> anyhow::Result<()> {
-    sink.event(&Whole { name: event.descriptor().name, from: None, bytes: event.bytes() })
+/// Sinks get slices, so they get those of a copy in `bytes`: the bridge can write the ring.
+fn put(sink: &mut dyn Sink, event: &Event, bytes: &mut Vec<u8>) -> anyhow::Result<()> {
+    event.copy_to(bytes);
+    sink.event(&Whole { name: event.descriptor().name, from: None, bytes })
 }
 
 fn listed(event: &Event) -> serde_json::Value {

@@ -14,10 +14,14 @@ use crate::{
 
 /// An event. Its bytes are where the bridge put them; they are not to be written, and may be read until the event is
 /// released.
+///
+/// The bridge can still write them. One that keeps to the protocol does not before the event is released; one that does not
+/// can change a byte between two reads, and a compiler may read twice where a program does once. naa_event_copy() has
+/// bytes that stay as they are. Read `data` in place where you trust the bridge, and whoever else can write the ring.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct naa_event {
-    /// In the worker's ring, at the beginning of a slot.
+    /// In the worker's ring, at the beginning of a slot. The bridge can write there: see above.
     pub data: *const c_void,
     /// Bytes of `data`.
     pub length: u64,
@@ -58,8 +62,7 @@ impl naa_event {
     /// For a program, which releases it.
     pub(super) fn hand_out(event: Event) -> Result<Self, Problem> {
         let &Descriptor { sequence, name, tick, first, assembly, .. } = event.descriptor();
-        let bytes = event.bytes();
-        let (data, length) = (bytes.as_ptr().cast(), bytes.len() as u64);
+        let (data, length) = (event.as_ptr().cast(), event.len() as u64);
         Ok(Self {
             data,
             length,
@@ -73,6 +76,40 @@ impl naa_event {
             has_tick: tick.is_some(),
         })
     }
+}
+
+/// Copies `length` bytes of an event, from `offset` on, to `to`. The event is named by its `token`. What the bridge writes
+/// afterwards does not change the copy: check the copy, and use the same one.
+///
+/// From any thread, also after the worker was closed. Threads that copy from one event do so one after the other.
+///
+/// NAA_ERROR_ARGUMENT if `token` is none, or the event was released; if the event ends before `offset` + `length`; if `to` is
+/// NULL and `length` is not 0.
+///
+/// # Safety
+/// `to` points to `length` bytes that may be written, and that no other thread uses meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_event_copy(token: u64, offset: u64, to: *mut c_void, length: u64) -> naa_result {
+    guarded(|| {
+        let handle = usize::try_from(token).unwrap_or(usize::MAX);
+        let event = EVENTS.wait_for(handle)?;
+        let all = event.len() as u64;
+        if offset.checked_add(length).is_none_or(|end| end > all) {
+            let what = format!("{length} bytes at {offset} do not lie inside the event, which has {all}");
+            return Err(Problem::argument(what));
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        if to.is_null() {
+            return Err(Problem::argument("to is NULL"));
+        }
+        // Both numbers fit, since the bytes lie in the event.
+        // SAFETY: by the caller's contract `to` points to so many bytes of the program, which nobody else uses meanwhile.
+        let out = unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), length as usize) };
+        event.read_at(offset as usize, out);
+        Ok(())
+    })
 }
 
 /// Gives an event back, by its `token`: its bytes are not to be read any more, and the bridge puts others there. In any

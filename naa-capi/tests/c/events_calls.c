@@ -13,8 +13,15 @@ static void check_event(const naa_event *event, uint64_t number) {
     CHECK(event->event == number && event->data_id == number % 4 && event->sequence == number + 1);
     CHECK(event->has_tick == (number % 2 == 0) && event->tick == (event->has_tick ? number : 0));
     CHECK(event->first_segment_ns == 1 && event->assembly_ns == 2);
+    unsigned char copy[SLOT_BYTES * 4];
+    CHECK(event->length <= sizeof copy);
+    OK(naa_event_copy(event->token, 0, copy, event->length));
     for (uint64_t at = 0; at < event->length; at++) {
-        CHECK(bytes[at] == (unsigned char)(number * 31 + at * 7));
+        CHECK(bytes[at] == (unsigned char)(number * 31 + at * 7) && copy[at] == bytes[at]);
+    }
+    if (event->length > 2) {
+        OK(naa_event_copy(event->token, event->length - 2, copy, 2));
+        CHECK(copy[0] == bytes[event->length - 2] && copy[1] == bytes[event->length - 1]);
     }
 }
 

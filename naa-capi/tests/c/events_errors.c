@@ -92,10 +92,18 @@ static void handles_are_looked_at(void) {
     REFUSED(NAA_ERROR_ARGUMENT, "an event is needed", naa_event_release(0));
     REFUSED(NAA_ERROR_ARGUMENT, "an event is needed", naa_event_release(UINT64_MAX));
 
+    unsigned char copy[64];
+    REFUSED(NAA_ERROR_ARGUMENT, "an event is needed", naa_event_copy(0, 0, copy, 1));
+
     naa_worker_options options = fresh();
     naa_worker *worker = NULL;
     OK(naa_worker_open(source, &options, &worker));
     OK(naa_worker_next(worker, 10000, &event));
+    CHECK(event.length == sizeof copy);
+    REFUSED(NAA_ERROR_ARGUMENT, "65 bytes at 0", naa_event_copy(event.token, 0, copy, 65));
+    REFUSED(NAA_ERROR_ARGUMENT, "which has 64", naa_event_copy(event.token, UINT64_MAX, copy, 1));
+    REFUSED(NAA_ERROR_ARGUMENT, "to is NULL", naa_event_copy(event.token, 0, NULL, 1));
+    OK(naa_event_copy(event.token, 64, NULL, 0));
     REFUSED(NAA_ERROR_ARGUMENT, "NULL", naa_worker_next(worker, 0, NULL));
     REFUSED(NAA_ERROR_ARGUMENT, "NULL", naa_worker_fd(worker, NULL));
     REFUSED(NAA_ERROR_ARGUMENT, "NULL", naa_worker_get_stats(worker, NULL));
@@ -111,6 +119,7 @@ static void handles_are_looked_at(void) {
     REFUSED(NAA_ERROR_STATE, "another thread", naa_worker_close(worker));
     OK(naa_event_release(event.token));
     REFUSED(NAA_ERROR_ARGUMENT, "freed", naa_event_release(event.token));
+    REFUSED(NAA_ERROR_ARGUMENT, "freed", naa_event_copy(event.token, 0, copy, 1));
     CHECK(pthread_join(thread, NULL) == 0);
     OK(naa_worker_close(worker));
     REFUSED(NAA_ERROR_ARGUMENT, "freed", naa_worker_close(worker));

@@ -106,6 +106,10 @@ impl Medium for Shared {
         }
     }
 
+    fn overwrite(&mut self, offset: u64, bytes: &[u8]) {
+        self.events.write(self.geometry.shared_ring_at() + offset as usize, bytes);
+    }
+
     fn arrived(&mut self) -> u32 {
         std::mem::take(&mut self.put)
     }

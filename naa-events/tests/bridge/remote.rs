@@ -199,6 +199,19 @@ impl Medium for Remote {
         self.qp.as_ref().unwrap().post_send(&wrs[empty..]).unwrap();
     }
 
+    fn overwrite(&mut self, offset: u64, bytes: &[u8]) {
+        let ring = self.theirs[1];
+        let twin = &self.regions[RING];
+        twin.memory().write(offset as usize, bytes);
+        let write = SendWr {
+            wr_id: 0,
+            op: SendOp::Write(RemoteAddr { addr: ring.addr + offset, ..ring }),
+            payload: Payload::Sges(&[twin.sge(offset, bytes.len() as u32)]),
+            flags: SendFlags::default(),
+        };
+        self.qp.as_ref().unwrap().post_send(&[write]).unwrap();
+    }
+
     fn arrived(&mut self) -> u32 {
         let mut count = 0;
         while let Some(wc) = self.cq.poll_one().unwrap() {

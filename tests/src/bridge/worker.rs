@@ -90,7 +90,7 @@ fn open(source: &Source, config: &Config) -> Result<Worker, String> {
 
 fn tell(event: Event, instance: u64, lines: &mut String) -> Event {
     let name = event.descriptor().name;
-    let taken = Taken::of((name.data_id, name.event), event.bytes(), instance);
+    let taken = Taken::of((name.data_id, name.event), &event.to_vec(), instance);
     lines.push_str(&format!("{taken}\n"));
     event
 }

@@ -198,7 +198,7 @@ fn work(
         }
         let event = worker.next_until(Some(begin + PATIENCE)).map_err(|e| e.to_string())?;
         let event = event.ok_or_else(|| format!("event {number} of {length} bytes did not arrive"))?;
-        if event.descriptor().name.event != number || event.bytes() != sent {
+        if event.descriptor().name.event != number || event.to_vec() != sent {
             return Err(format!("event {number} is another one: {:?}", event.descriptor()));
         }
         drop(event);

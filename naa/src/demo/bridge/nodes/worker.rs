@@ -55,7 +55,7 @@ pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
     let answer = worker.answer();
     let ready = Ready { worker: answer.worker, placing: answer.placing.name().to_owned() };
     show::line(&serde_json::to_string(&ready)?)?;
-    let mut events = 0;
+    let (mut events, mut copy) = (0, Vec::new());
     while !ended.load(Relaxed) {
         let Some(first) = worker.next_until(Some(Instant::now() + Duration::from_millis(100)))? else {
             continue;
@@ -66,7 +66,7 @@ pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
         {
             together.push(event);
         }
-        tell(&together)?;
+        tell(&together, &mut copy)?;
         events += together.len() as u64;
         // Given back in another order than they came.
         while let Some(event) = together.pop() {
@@ -77,16 +77,18 @@ pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whole lines, which are out when they are written: what was given back was told, however the process ends.
-fn tell(events: &[Event]) -> anyhow::Result<()> {
+/// Whole lines, which are out when they are written: what was given back was told, however the process ends. The sums are
+/// those of copies, which the bridge cannot change while they are read.
+fn tell(events: &[Event], copy: &mut Vec<u8>) -> anyhow::Result<()> {
     let mut lines = Vec::new();
     for event in events {
-        let (descriptor, bytes) = (event.descriptor(), event.bytes());
+        event.copy_to(copy);
+        let descriptor = event.descriptor();
         let told = Told {
             data_id: descriptor.name.data_id,
             event: descriptor.name.event,
-            bytes: bytes.len() as u64,
-            sha256: show::hex(&naa_server::functions::sha256::compute(bytes)),
+            bytes: copy.len() as u64,
+            sha256: show::hex(&naa_server::functions::sha256::compute(copy)),
             tick: descriptor.tick.unwrap_or(0),
         };
         serde_json::to_writer(&mut lines, &Line::Event(told))?;
