@@ -1,4 +1,4 @@
-"""Events of a bridge as arrays in place."""
+"""Events of a bridge as arrays, copied and in place."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def address(array: numpy.ndarray[Any, Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def test_an_event_is_an_array_in_the_ring(subscribe: Callable[..., Pair]) -> None:
+def test_an_event_is_an_array_of_its_own_or_one_in_the_ring(subscribe: Callable[..., Pair]) -> None:
     seat, worker = subscribe(name="python", data_ids=range(3, 8), member=9)
     assert (seat.name, seat.filter) == ("python", (3, 7, 9))
     assert "shared" in worker.description
@@ -71,30 +71,65 @@ def test_an_event_is_an_array_in_the_ring(subscribe: Callable[..., Pair]) -> Non
     event = worker.next(10)
     assert (event.event, event.data_id, event.tick, event.sequence) == (5, 3, 11, 1)
     assert (event.first_segment_ns, event.assembly_ns, len(event)) == (1_000_000_000, 5000, 120)
-    array = event.array("<u2")
+    array = event.array_in_place("<u2")
     assert (array == numbers).all()
     assert not array.flags.owndata and not array.flags.writeable
     assert address(array) in ring() and address(array[-1:]) in ring()
-    assert address(event.array()) == address(array)
+    assert address(event.array_in_place()) == address(array)
     with pytest.raises(ValueError):
         array[0] = 1
     with pytest.raises(ValueError):
         array.flags.writeable = True
-    assert event.data.readonly and bytes(event) == numbers.tobytes()
-    with pytest.raises(ValueError, match="multiple of element size"):
-        event.array("V7")
+    assert event.view_in_place().readonly and bytes(event) == numbers.tobytes()
+    copy = event.array("<u2")
+    assert (copy == numbers).all() and address(copy) not in ring() and copy.flags.writeable
+    for array_of in (event.array, event.array_in_place):
+        with pytest.raises(ValueError, match="size"):
+            array_of("V7")
     assert worker.stats == (1, 120, 0, 1)
+
+
+def test_a_copy_does_not_change_when_the_bridge_writes_the_event_again(subscribe: Callable[..., Pair]) -> None:
+    seat, worker = subscribe()
+    assert seat.put(bytes(range(100)))
+    event = worker.next(10)
+    array, copy, filled = event.array(), bytes(event), numpy.empty(50, "<u2")
+    event.read_into(filled)
+    in_place = event.array_in_place()
+    seat.overwrite(0, bytes(100))
+    assert not in_place.any()
+    assert array.tolist() == list(copy) == list(filled.tobytes()) == list(range(100))
+
+
+def test_a_part_of_an_event_goes_into_a_buffer(subscribe: Callable[..., Pair]) -> None:
+    seat, worker = subscribe()
+    assert seat.put(bytes(range(100)))
+    event = worker.next(10)
+    part = bytearray(10)
+    event.read_into(part, 90)
+    assert list(part) == list(range(90, 100))
+    event.read_into(bytearray(0), 100)
+    for offset in (91, -1, 1 << 40):
+        with pytest.raises(ValueError, match="do not lie inside the event, which has 100"):
+            event.read_into(part, offset)
+    with pytest.raises((TypeError, BufferError, ValueError)):
+        event.read_into(b"0123456789")
+    event.release()
+    with pytest.raises(naa.StateError, match="released"):
+        event.read_into(part)
+    assert seat.held() == 0
 
 
 def test_memory_is_given_back_with_the_last_view(subscribe: Callable[..., Pair]) -> None:
     seat, worker = subscribe()
     assert seat.put(bytes(range(100)))
     event = worker.next(10)
-    part = event.array("u1").reshape(10, 10)[3:5].T
-    view = event.data[7:9]
+    part = event.array_in_place("u1").reshape(10, 10)[3:5].T
+    view, copy = event.view_in_place()[7:9], event.array()
     event.release()
-    with pytest.raises(naa.StateError, match="released"):
-        event.array()
+    for use in (event.array, event.array_in_place, event.view_in_place, event.__bytes__):
+        with pytest.raises(naa.StateError, match="released"):
+            use()
     del event
     gc.collect()
     assert seat.held() == 1 and worker.stats.held == 1
@@ -105,6 +140,8 @@ def test_memory_is_given_back_with_the_last_view(subscribe: Callable[..., Pair])
     assert view.tolist() == [7, 8]
     del view
     assert seat.held() == 0 and worker.stats.held == 0
+    # Copies keep nothing.
+    assert copy.tolist() == list(range(100))
 
 
 def test_events_are_released_in_any_order(subscribe: Callable[..., Pair]) -> None:
@@ -194,7 +231,7 @@ def test_events_come_to_tasks_while_others_run(subscribe: Callable[..., Pair]) -
 def test_a_bridge_that_ends_is_told_and_its_events_stay(subscribe: Callable[..., Pair]) -> None:
     seat, worker = subscribe()
     assert seat.put(b"last")
-    array = worker.next(10).array()
+    array = worker.next(10).array_in_place()
     seat.leave()
     with pytest.raises(naa.GoneError, match="closed its socket"):
         worker.next(10)
@@ -272,12 +309,12 @@ def test_a_real_bridge_streams_files_into_arrays(real_bridge: dict[str, str], wa
         arrays = {}
         for _ in files:
             event = worker.next(20)
-            arrays[event.event] = event.array("<u4")
+            arrays[event.event] = (event.array_in_place("<u4"), event.array("<u4"))
             event.release()
         assert worker.stats.held == len(files)
-        for expected, (_, array) in zip(numbers, sorted(arrays.items())):
+        for expected, (_, (array, copy)) in zip(numbers, sorted(arrays.items())):
             assert not array.flags.owndata and not array.flags.writeable
-            assert numpy.array_equal(array, expected)
+            assert numpy.array_equal(array, expected) and numpy.array_equal(copy, expected)
 
 
 def test_empty_events_are_events(subscribe: Callable[..., Pair]) -> None:
@@ -285,6 +322,7 @@ def test_empty_events_are_events(subscribe: Callable[..., Pair]) -> None:
     assert seat.filter == (4, 4, None)
     assert seat.put(b"")
     event = worker.next(10)
-    assert len(event) == 0 and event.data.nbytes == 0 and event.array("<f8").size == 0
+    assert len(event) == 0 and event.view_in_place().nbytes == 0 and bytes(event) == b""
+    assert event.array("<f8").size == 0 and event.array_in_place("<f8").size == 0
     del event
     assert seat.held() == 0

@@ -1,4 +1,4 @@
-"""Events of detectors, streamed by an EJFAT bridge into this program's memory, as NumPy arrays where they lie.
+"""Events of detectors, streamed by an EJFAT bridge into this program's memory, as NumPy arrays.
 
     from naa.events import Worker
 
@@ -6,11 +6,15 @@
         for event in worker:
             print(event.data_id, event.array("<u2").mean())
 
-An event's memory is given back when nothing refers to it any more: neither the Event, nor an array or memoryview of it.
-Who keeps all of them gets no more. In an event loop: `async for event in worker`.
+`event.array()` and `bytes(event)` are copies. The bridge can write the memory that an event lies in as long as it has it: a
+bridge that keeps to the protocol does not write an event before it was given back, one that breaks the protocol can change
+it while it is read, but not the copy. `event.array_in_place()` and `event.view_in_place()` do without the copy: call
+them where you trust the bridge, and whoever else can write that memory.
 
-A bridge that ends is looked for as long as `reconnect` says; events of the old one stay readable. One that breaks the
-protocol can change an event while it is read: subscribe to bridges that you trust.
+An event's memory is given back when nothing refers to it any more: neither the Event, nor an array or memoryview in
+place. Who keeps all of them gets no more. In an event loop: `async for event in worker`.
+
+A bridge that ends is looked for as long as `reconnect` says; events of the old one stay readable.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ._buffer import Buffer
 from ._connect import _choice
 from ._errors import ArgumentError, Result, StateError, TimedOut, check, error_of
 from ._library import ffi, lib, text
@@ -49,7 +54,7 @@ class Stats(NamedTuple):
 
 
 class Event:
-    """An event, where the bridge put it. Its memory cannot be written."""
+    """An event, where the bridge put it. This program cannot write its memory; the bridge can."""
 
     def __init__(self, c: Any) -> None:
         self.event = int(c.event)
@@ -65,7 +70,8 @@ class Event:
         self.assembly_ns = int(c.assembly_ns)
         """Nanoseconds from then until the last one came."""
         self._length = int(c.length)
-        token, process = int(c.token), os.getpid()
+        self._token = token = int(c.token)
+        process = os.getpid()
 
         def give_back(_: Any) -> None:
             # A child of fork() has no events.
@@ -76,27 +82,58 @@ class Event:
         owner = ffi.gc(ffi.cast("char *", c.data), give_back, self._length)
         self._view: memoryview | None = memoryview(ffi.buffer(owner, self._length)).toreadonly()
 
-    @property
-    def data(self) -> memoryview:
-        """The bytes.
-
-        Raises: StateError after release()
-        """
-        if self._view is None:
-            raise StateError("the event was released; take what you need of it before")
-        return self._view
-
     def array(self, dtype: DTypeLike = "u1") -> NDArray[Any]:
-        """The event as numbers, without a copy and read-only. It keeps the memory as long as it lives.
+        """The event as numbers: a copy, which the bridge cannot change.
 
         Raises: StateError after release(); ValueError if the bytes are not a whole number of elements
         """
         import numpy
 
-        return numpy.frombuffer(self.data, dtype)
+        numbers = numpy.empty(len(self), "u1")
+        self.read_into(numbers)
+        return numbers.view(dtype)
+
+    def read_into(self, buffer: Buffer, offset: int = 0) -> None:
+        """Copies bytes of the event, from `offset` on, into `buffer`, all of which is filled: a contiguous array, or another
+        writable buffer, that serves for one event after the other.
+
+        Raises: StateError after release(); ValueError if the event ends before
+        """
+        # As long as this refers to the event it is not given back.
+        here = self._in_place()
+        place = ffi.from_buffer(buffer, require_writable=True)
+        length = ffi.sizeof(place)
+        if not 0 <= offset <= here.nbytes - length:
+            raise ValueError(f"{length} bytes at {offset} do not lie inside the event, which has {here.nbytes}")
+        check(lib.naa_event_copy(self._token, offset, place, length))
+
+    def array_in_place(self, dtype: DTypeLike = "u1") -> NDArray[Any]:
+        """The event as numbers where the bridge put it, without a copy and read-only. It keeps the memory as long as it lives.
+
+        The bridge can change the numbers while you use them, and so can whoever else can write the ring. To call this is
+        your promise that they do not, or that your program takes no harm if they do: a check of a number is no check any
+        more when the number is read again. array() is a copy.
+
+        Raises: StateError after release(); ValueError if the bytes are not a whole number of elements
+        """
+        import numpy
+
+        return numpy.frombuffer(self._in_place(), dtype)
+
+    def view_in_place(self) -> memoryview:
+        """The bytes where the bridge put them, read-only. As with array_in_place(), the bridge can change them.
+
+        Raises: StateError after release()
+        """
+        return self._in_place()
+
+    def _in_place(self) -> memoryview:
+        if self._view is None:
+            raise StateError("the event was released; take what you need of it before")
+        return self._view
 
     def release(self) -> None:
-        """Lets go of the event: its memory is given back now, or with the last array and memoryview of it."""
+        """Lets go of the event: its memory is given back now, or with the last array or memoryview in place."""
         self._view = None
 
     def __len__(self) -> int:
@@ -104,8 +141,8 @@ class Event:
         return self._length
 
     def __bytes__(self) -> bytes:
-        """A copy."""
-        return bytes(self.data)
+        """A copy, which the bridge cannot change."""
+        return bytes(self._in_place())
 
     def __enter__(self) -> Event:
         return self
