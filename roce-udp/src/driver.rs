@@ -46,6 +46,10 @@ impl Driver for Embedded {
     }
 
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
+        if !self.0.attr.revokes {
+            // What the region was registered for stays in force (`Options::keeps_access`).
+            return Ok(());
+        }
         // Packets are placed under the lock: whoever has it knows that none is being placed.
         self.0.access()?.engine().endpoint.set_mr_access(lkey, access)
     }

@@ -52,6 +52,8 @@ pub struct Options {
     pub must_listen: bool,
     /// Lose received datagrams on purpose; `None`: of course not.
     pub loss: Option<Loss>,
+    /// Take no access back from peers, as NICs do not: [`DeviceAttr::revokes`] is false. For tests of what rests on that.
+    pub keeps_access: bool,
 }
 
 /// IP, UDP and RoCE headers at their longest, as rdma_cm counts them (iboe_get_mtu, IB_MAX_HEADERS).
@@ -94,7 +96,7 @@ pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
         max_cqe: config.max_cq_depth,
         max_msg: 1 << 31,
         can_listen: cannot_listen.is_none(),
-        revokes: true,
+        revokes: !options.keeps_access,
     };
     // From the operating system: RKeys, PSNs and queue pair numbers are the protocol's only secrets.
     let entropy = SystemEntropy(ChaCha20Rng::from_os_rng());
