@@ -1,9 +1,9 @@
 //! Built-in functions (codes 16 to 63): an argument block goes in first, a status block comes out first.
 //!
 //! [`call`] does everything at once. [`Job`] lets large inputs be read straight into their regions and
-//! outputs be written straight from them.
+//! outputs be written straight from them, where the device takes the accelerator's access back.
 
-use std::net::SocketAddr;
+use std::{borrow::Cow, net::SocketAddr};
 
 use mrsp::{
     FunctionCode,
@@ -87,14 +87,14 @@ impl Job {
         }
     }
 
-    /// What the function produced in output `index`, after a run.
+    /// What the function produced in output `index`, after a run: in place where nobody else can write it, and a copy over a
+    /// device that leaves the accelerator its access ([`Session::bytes`]).
     ///
     /// # Errors
     /// [`Error::NoSuchParam`].
-    pub fn output(&self, index: usize) -> Result<&[u8], Error> {
+    pub fn output(&self, index: usize) -> Result<Cow<'_, [u8]>, Error> {
         let produced = *self.produced.get(index).ok_or(Error::NoSuchParam { index, params: self.outputs })?;
-        let all = self.session.lease(2 + self.inputs + index)?;
-        Ok(&all[..produced])
+        self.session.bytes(2 + self.inputs + index, ..produced)
     }
 
     /// # Errors
@@ -107,7 +107,7 @@ impl Job {
         let peer = self.session.peer();
         // Output 0 is the block itself.
         for (output, &produced) in status.produced.iter().skip(1).enumerate().take(self.outputs) {
-            let size = self.session.lease(2 + self.inputs + output)?.len();
+            let size = self.session.param_len(2 + self.inputs + output)?;
             let fits = usize::try_from(produced).ok().filter(|&produced| produced <= size);
             self.produced[output] = fits.ok_or(Error::Produced { peer, output, produced, size })?;
         }
@@ -142,7 +142,7 @@ pub fn call(
         job.input(index)?.copy_from_slice(input);
     }
     job.run(arguments)?;
-    let produced = (0..outputs.len()).map(|index| job.output(index).map(<[u8]>::to_vec)).collect();
+    let produced = (0..outputs.len()).map(|index| job.output(index).map(Cow::into_owned)).collect();
     job.finalize()?;
     produced
 }

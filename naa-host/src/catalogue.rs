@@ -44,9 +44,9 @@ fn query(device: &Device, peer: SocketAddr, bytes: usize) -> Result<Answer, Erro
     let called = session.call(CATALOGUE);
     let unusable = |source| Error::Catalogue { peer, source };
     let answer = match called {
-        Ok(_) => Answer::Whole(Catalogue::decode(session.lease(0)?).map_err(unusable)?),
+        Ok(_) => Answer::Whole(Catalogue::decode(&session.bytes(0, ..)?).map_err(unusable)?),
         Err(error) if error.return_code() == Some(ReturnCode::OUTPUT_TOO_SMALL) => {
-            let header = Header::decode(session.lease(0)?).map_err(unusable)?;
+            let header = Header::decode(&session.bytes(0, ..)?).map_err(unusable)?;
             Answer::Larger { error, bytes: header.bytes as usize }
         }
         Err(error) => return Err(error),

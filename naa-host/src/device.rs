@@ -168,6 +168,18 @@ fn describe(attr: &DeviceAttr, why: &str, reason: &str) -> String {
     text
 }
 
+#[cfg(test)]
+impl Device {
+    /// An embedded device that leaves accelerators their access, as NICs do.
+    pub(crate) fn that_keeps_access(local: IpAddr) -> Self {
+        let options = roce_udp::Options { keeps_access: true, ..roce_udp::Options::default() };
+        let context = roce_udp::open(local, &options).unwrap();
+        let key = (std::process::id(), local, Provider::Embedded);
+        let text = || "embedded, keeping access: for tests".to_owned();
+        Self(Arc::new(Inner { context, why: text(), description: text(), _entry: Entry(key) }))
+    }
+}
+
 fn from_env() -> Result<Choice, Error> {
     Choice::from_env().map_err(|BadChoice { value }| Error::Environment {
         name: PROVIDER_VARIABLE,

@@ -105,6 +105,12 @@ pub enum Error {
     Over { peer: SocketAddr, why: String, party: Party },
     #[error("the regions are in use by a call; wait for its outcome first")]
     InCall,
+    /// There is no slice of memory that somebody else may write.
+    #[error(
+        "an accelerator can still write this memory, since its device does not take access back; copy it with \
+         `bytes`, `read` or `to_vec`, change it with `write`, or promise what `lease_trusting_the_accelerator` asks for"
+    )]
+    InReach,
     #[error("no call is under way; invoke one first")]
     NoCall,
     #[error("there is no parameter {index}, the session has {params}, counted from 0 without internal ones")]
@@ -150,6 +156,7 @@ impl Error {
             Self::Setup(_)
             | Self::Call(_)
             | Self::InCall
+            | Self::InReach
             | Self::NoCall
             | Self::NoSuchParam { .. }
             | Self::NotInput { .. }

@@ -9,7 +9,7 @@
 //! let params = [Param::data(b"numbers"), Param::output(7)];
 //! let mut session = Session::connect(&device, peer, &params, &SessionConfig::default())?;
 //! session.call(FunctionCode::constant(1))?;
-//! println!("{:?}", session.lease(1)?);
+//! println!("{:?}", session.bytes(1, ..)?);
 //! session.finalize()
 //! # }
 //! ```
@@ -28,8 +28,8 @@
 //!
 //! A region belongs to the program between calls, to the device and the accelerator during one: they get
 //! access when a call is posted and lose it before its outcome is handed out. So between calls a region is an
-//! ordinary slice, and the borrow checker sees to it that none is left when the next call starts. What NICs
-//! leave of that: [`Session`].
+//! ordinary slice, and the borrow checker sees to it that none is left when the next call starts. Accelerators behind a
+//! NIC do not lose their access to outputs, so those are copied there: [`Session`] has a table.
 
 mod alarm;
 mod any;
@@ -46,6 +46,8 @@ mod opening;
 mod overdue;
 mod param;
 mod post;
+#[cfg(test)]
+mod reach;
 mod regions;
 mod session;
 mod spec;

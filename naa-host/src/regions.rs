@@ -51,7 +51,7 @@ impl Regions {
                 let all = buffers.into_iter().zip(params).zip(&placed.places);
                 let region = |((buffer, param), place): ((Buffer, &&Param<'_>), &Place)| {
                     if is_staged(placed, place, param) {
-                        Ok(Region::copied(param.flags, buffer))
+                        Ok(Region::copied(pd, param.flags, buffer))
                     } else {
                         Region::new(pd, param.flags, buffer)
                     }
@@ -67,10 +67,11 @@ impl Regions {
         for (index, (region, param)) in self.params.iter_mut().zip(params).enumerate() {
             let (size, len) = (param.len, param.content.len());
             // Memory of the program's own may not be referred to without need: another session may have it in a call.
+            if len > region.len() {
+                return Err(Error::OutOfBounds { index, offset: 0, len, size });
+            }
             if len > 0 {
-                let part = region.bytes_mut().and_then(|bytes| bytes.get_mut(..len));
-                let part = part.ok_or(Error::OutOfBounds { index, offset: 0, len, size })?;
-                part.copy_from_slice(param.content);
+                region.write(0, param.content)?;
             }
         }
         Ok(self)

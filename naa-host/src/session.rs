@@ -1,14 +1,20 @@
 //! A session: regions agreed on with an accelerator, and calls that work on them.
 
 use std::{
+    borrow::Cow,
     net::SocketAddr,
+    ops::{Bound, RangeBounds},
     os::fd::{AsFd, BorrowedFd},
     time::{Duration, Instant},
 };
 
 use mrsp::{
-    CallPlan, FunctionCode, HostSession, RegionFlags, U24, builtin::StatusBlock, host::CallOutcome,
-    immediate::Answer, layout::Layout, plan::Part,
+    CallPlan, FunctionCode, HostSession, RegionFlags, U24,
+    builtin::{BLOCK_BYTES, StatusBlock},
+    host::CallOutcome,
+    immediate::Answer,
+    layout::Layout,
+    plan::Part,
 };
 use verbs::{RemoteAddr, Sge, WaitMode, Wake};
 
@@ -24,6 +30,14 @@ use crate::{
     regions::Regions,
     spec::Claim,
 };
+
+/// Whether `len` bytes at `offset` lie inside parameter `index`.
+fn inside(index: usize, offset: usize, len: usize, size: usize) -> Result<(), Error> {
+    match offset.checked_add(len).filter(|&end| end <= size) {
+        Some(_) => Ok(()),
+        None => Err(Error::OutOfBounds { index, offset, len, size }),
+    }
+}
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +86,16 @@ pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
 /// Dropping a session disconnects it.
 ///
 /// Between calls the accelerator has no access to the regions. The embedded provider takes it back with each answer. NICs
-/// cannot do that at a reasonable price: over the verbs provider an accelerator could still write outputs, as long as
-/// the session lasts, and then what the program reads of them changes meanwhile. One that keeps to the protocol does not.
+/// cannot do that at a reasonable price: over the verbs provider an accelerator can write outputs as long as the session
+/// lasts. One that keeps to the protocol does not, but nothing stops one that does not, so there are no slices of outputs
+/// there. What works where:
+///
+/// | | inputs | outputs, embedded | outputs, verbs |
+/// |---|---|---|---|
+/// | [`bytes`](Self::bytes) | in place | in place | a copy |
+/// | [`read`](Self::read), [`to_vec`](Self::to_vec), [`write`](Self::write) | a copy | a copy | a copy |
+/// | [`lease`](Self::lease), [`lease_mut`](Self::lease_mut) | in place | in place | [`Error::InReach`] |
+/// | [`lease_trusting_the_accelerator`](Self::lease_trusting_the_accelerator), `unsafe` | in place | in place | in place |
 #[derive(Debug)]
 pub struct Session {
     machine: HostSession,
@@ -383,47 +405,93 @@ impl Session {
             .collect()
     }
 
-    /// The bytes of parameter `index`.
+    /// The bytes of parameter `index`, in place.
     ///
     /// # Errors
-    /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`].
+    /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`];
+    /// [`Error::InReach`] for an output over a device that does not take access back.
     pub fn lease(&self, index: usize) -> Result<&[u8], Error> {
-        self.region(index)?.bytes().ok_or(Error::InCall)
+        self.region(index)?.bytes()
     }
 
-    /// The bytes of parameter `index`, to be changed.
+    /// The bytes of parameter `index` in place, to be changed.
     ///
     /// # Errors
     /// As [`lease`](Self::lease).
     pub fn lease_mut(&mut self, index: usize) -> Result<&mut [u8], Error> {
-        let params = self.params();
-        let region = self.regions.params_mut().get_mut(index).ok_or(Error::NoSuchParam { index, params })?;
-        region.bytes_mut().ok_or(Error::InCall)
+        self.region_mut(index)?.bytes_mut()
+    }
+
+    /// Bytes of parameter `index`: in place where nobody else can write them, and a copy where an accelerator could. So this
+    /// works with every device, and costs nothing where access is taken back.
+    ///
+    /// # Errors
+    /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`],
+    /// [`Error::OutOfBounds`].
+    pub fn bytes(&self, index: usize, range: impl RangeBounds<usize>) -> Result<Cow<'_, [u8]>, Error> {
+        let region = self.region(index)?;
+        let size = region.len();
+        let offset = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => size,
+        };
+        let len = end.saturating_sub(offset);
+        inside(index, offset, len, size)?;
+        match region.bytes() {
+            Ok(all) => Ok(Cow::Borrowed(&all[offset..offset + len])),
+            Err(Error::InReach) => {
+                let mut copy = vec![0; len];
+                region.read(offset, &mut copy)?;
+                Ok(Cow::Owned(copy))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A copy of all bytes of parameter `index`.
+    ///
+    /// # Errors
+    /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`].
+    pub fn to_vec(&self, index: usize) -> Result<Vec<u8>, Error> {
+        let region = self.region(index)?;
+        let mut copy = vec![0; region.len()];
+        region.read(0, &mut copy)?;
+        Ok(copy)
     }
 
     /// Copies `bytes` into parameter `index`.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; else as [`lease`](Self::lease).
+    /// [`Error::InCall`] from [`invoke`](Self::invoke) until the outcome was returned, [`Error::NoSuchParam`],
+    /// [`Error::OutOfBounds`].
     pub fn write(&mut self, index: usize, offset: usize, bytes: &[u8]) -> Result<(), Error> {
-        let len = bytes.len();
-        let all = self.lease_mut(index)?;
-        let size = all.len();
-        let part = offset.checked_add(len).and_then(|end| all.get_mut(offset..end));
-        part.ok_or(Error::OutOfBounds { index, offset, len, size })?.copy_from_slice(bytes);
-        Ok(())
+        let region = self.region_mut(index)?;
+        inside(index, offset, bytes.len(), region.len())?;
+        region.write(offset, bytes)
     }
 
     /// Copies bytes of parameter `index` to `out`.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; else as [`lease`](Self::lease).
+    /// As [`write`](Self::write).
     pub fn read(&self, index: usize, offset: usize, out: &mut [u8]) -> Result<(), Error> {
-        let all = self.lease(index)?;
-        let (len, size) = (out.len(), all.len());
-        let part = offset.checked_add(len).and_then(|end| all.get(offset..end));
-        out.copy_from_slice(part.ok_or(Error::OutOfBounds { index, offset, len, size })?);
-        Ok(())
+        let region = self.region(index)?;
+        inside(index, offset, out.len(), region.len())?;
+        region.read(offset, out)
+    }
+
+    /// Bytes of parameter `index`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchParam`].
+    pub fn param_len(&self, index: usize) -> Result<usize, Error> {
+        Ok(self.region(index)?.len())
     }
 
     /// Sends only the first `bytes` of an input with the calls to come; `None`: all of it.
@@ -460,10 +528,14 @@ impl Session {
     /// # Errors
     /// [`Error::Status`] if there is none; [`Error::InCall`].
     pub fn status_block(&self) -> Result<StatusBlock, Error> {
-        let first =
-            self.regions.params().iter().position(|region| region.flags().contains(RegionFlags::OUTPUT));
-        let bytes = first.map_or(Ok(&[][..]), |index| self.lease(index))?;
-        StatusBlock::decode(bytes).map_err(|source| Error::Status { peer: self.link.peer, source })
+        let mut params = self.regions.params().iter();
+        let mut block = [0; BLOCK_BYTES];
+        let mut len = 0;
+        if let Some(region) = params.find(|region| region.flags().contains(RegionFlags::OUTPUT)) {
+            len = region.len().min(BLOCK_BYTES);
+            region.read(0, &mut block[..len])?;
+        }
+        StatusBlock::decode(&block[..len]).map_err(|source| Error::Status { peer: self.link.peer, source })
     }
 
     /// Whether a call is under way.
@@ -511,8 +583,13 @@ impl Session {
         self.regions.params().len()
     }
 
-    fn region(&self, index: usize) -> Result<&Region, Error> {
+    pub(crate) fn region(&self, index: usize) -> Result<&Region, Error> {
         self.regions.params().get(index).ok_or(Error::NoSuchParam { index, params: self.params() })
+    }
+
+    pub(crate) fn region_mut(&mut self, index: usize) -> Result<&mut Region, Error> {
+        let params = self.params();
+        self.regions.params_mut().get_mut(index).ok_or(Error::NoSuchParam { index, params })
     }
 
     /// Takes what has happened, and sees to it that the accelerator is alive.

@@ -33,9 +33,10 @@ fn buffers_go_from_session_to_session() {
     let device = device("127.0.3.140");
     let params = [Param::in_out(100_000), Param::internal(64), Param::output(3), Param::in_out(0)];
     let mut buffers = of(&[100_000, 3, 0]);
-    assert!(buffers[0].as_slice().iter().all(|&byte| byte == 0) && buffers[2].is_empty());
-    buffers[0].as_mut_slice().fill(10);
-    let addresses = |buffers: &[Buffer]| buffers.iter().map(|b| b.as_slice().as_ptr()).collect::<Vec<_>>();
+    assert!(buffers[0].as_slice().unwrap().iter().all(|&byte| byte == 0) && buffers[2].is_empty());
+    buffers[0].as_mut_slice().unwrap().fill(10);
+    let addresses =
+        |buffers: &[Buffer]| buffers.iter().map(|b| b.as_slice().unwrap().as_ptr()).collect::<Vec<_>>();
     let before = addresses(&buffers);
     for round in 1..=5 {
         let mut session = connect(&device, &fake, &params, buffers).unwrap();
@@ -44,8 +45,8 @@ fn buffers_go_from_session_to_session() {
         session.call(F).unwrap();
         buffers = session.into_buffers().unwrap();
         assert_eq!(addresses(&buffers), before);
-        assert!(buffers[0].as_slice().iter().all(|&byte| byte == 10 + round));
-        assert_eq!(buffers[1].as_slice(), [1; 3]);
+        assert!(buffers[0].as_slice().unwrap().iter().all(|&byte| byte == 10 + round));
+        assert_eq!(buffers[1].as_slice().unwrap(), [1; 3]);
     }
 }
 
@@ -53,11 +54,11 @@ fn buffers_go_from_session_to_session() {
 fn a_parameter_that_starts_as_a_copy_still_does() {
     let fake = Fake::start("127.0.3.41", Limits::default(), increment);
     let mut buffers = of(&[4]);
-    buffers[0].as_mut_slice().copy_from_slice(&[9; 4]);
+    buffers[0].as_mut_slice().unwrap().copy_from_slice(&[9; 4]);
     let params = [Param::in_out(4).holding(&[1, 2])];
     let mut session = connect(&device("127.0.3.141"), &fake, &params, buffers).unwrap();
     session.call(F).unwrap();
-    assert_eq!(session.into_buffers().unwrap()[0].as_slice(), [2, 3, 10, 10]);
+    assert_eq!(session.into_buffers().unwrap()[0].as_slice().unwrap(), [2, 3, 10, 10]);
 }
 
 #[test]
@@ -86,9 +87,9 @@ fn a_call_that_is_given_up_gives_its_buffers_back() {
     session.invoke(F, U24::ZERO).unwrap();
     let mut buffers = session.into_buffers().unwrap();
     // Ours again, whatever the accelerator still sends.
-    buffers[0].as_mut_slice().fill(6);
+    buffers[0].as_mut_slice().unwrap().fill(6);
     std::thread::sleep(Duration::from_millis(500));
-    assert!(buffers[0].as_slice().iter().all(|&byte| byte == 6));
+    assert!(buffers[0].as_slice().unwrap().iter().all(|&byte| byte == 6));
     let session = connect(&device, &fake, &params, buffers).unwrap();
     session.finalize().unwrap();
 }

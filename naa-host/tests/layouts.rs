@@ -41,7 +41,7 @@ fn knowing(
 fn buffers(contents: &[&[u8]]) -> Vec<Buffer> {
     let buffer = |content: &&[u8]| {
         let mut buffer = Buffer::new(content.len()).unwrap();
-        buffer.as_mut_slice().copy_from_slice(content);
+        buffer.as_mut_slice().unwrap().copy_from_slice(content);
         buffer
     };
     contents.iter().map(buffer).collect()
@@ -72,8 +72,8 @@ fn who_says_nothing_gets_regions_for_each() {
         session.call(F).unwrap();
         session.write(0, 1, &[99]).unwrap();
         let buffers = session.into_buffers().unwrap();
-        assert_eq!(buffers[0].as_slice(), [8, 99, 8, 8, 8], "{layout}");
-        assert_eq!(buffers[3].as_slice(), [10; 70], "{layout}");
+        assert_eq!(buffers[0].as_slice().unwrap(), [8, 99, 8, 8, 8], "{layout}");
+        assert_eq!(buffers[3].as_slice().unwrap(), [10; 70], "{layout}");
     }
 }
 
@@ -191,10 +191,10 @@ fn a_call_that_is_given_up_changes_nothing_any_more() {
         session.invoke(F, U24::ZERO).unwrap();
         assert!(matches!(session.lease(2), Err(Error::InCall)));
         let mut buffers = session.into_buffers().unwrap();
-        assert_eq!(buffers[0].as_slice(), [5; 10], "{layout}");
-        buffers.iter_mut().for_each(|buffer| buffer.as_mut_slice().fill(6));
+        assert_eq!(buffers[0].as_slice().unwrap(), [5; 10], "{layout}");
+        buffers.iter_mut().for_each(|buffer| buffer.as_mut_slice().unwrap().fill(6));
         std::thread::sleep(Duration::from_millis(200));
-        let all_six = |buffer: &Buffer| buffer.as_slice().iter().all(|&byte| byte == 6);
+        let all_six = |buffer: &Buffer| buffer.as_slice().unwrap().iter().all(|&byte| byte == 6);
         assert!(buffers.iter().all(all_six), "{layout}");
     }
 }
@@ -210,7 +210,7 @@ fn an_accelerator_that_leaves_leaves_the_regions() {
         assert!(session.is_over());
         assert_eq!(session.lease(0).unwrap(), [5; 10], "{layout}");
         session.write(0, 0, &[6]).unwrap();
-        assert_eq!(session.into_buffers().unwrap()[0].as_slice()[..2], [6, 5], "{layout}");
+        assert_eq!(session.into_buffers().unwrap()[0].as_slice().unwrap()[..2], [6, 5], "{layout}");
     }
 }
 

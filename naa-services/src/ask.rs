@@ -65,7 +65,7 @@ impl Services {
         let config = SessionConfig::default();
         let mut session = Session::connect(&self.device, self.peer, &params, &config)?;
         let called = session.call(service);
-        let reply = session.lease(params.len() - 1)?.to_vec();
+        let reply = session.to_vec(params.len() - 1)?;
         let result = match called {
             Ok(()) => Ok(reply),
             Err(error) => match error.return_code() {

@@ -144,7 +144,7 @@ impl Caller {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        check(self.session.lease(0)?, self.calls)
+        check(&self.session.bytes(0, ..)?, self.calls)
     }
 }
 

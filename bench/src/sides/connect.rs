@@ -35,7 +35,7 @@ impl Connecting {
         }
         session.call(TOUCH)?;
         let time = start.elapsed();
-        ensure!(session.lease(0)?[0] == 1, "wrong result");
+        ensure!(session.bytes(0, ..)?[0] == 1, "wrong result");
         session.finalize()?;
         Ok(time.as_secs_f64() * 1e3)
     }

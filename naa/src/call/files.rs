@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use mrsp::region::MAX_REGION_BYTES;
+use naa_host::{Error, Session};
 
 use super::stop::Interrupted;
 
@@ -66,14 +67,15 @@ impl Source {
         self.len
     }
 
-    /// Copies the input to `region`, which has its length, calling `tick` every few MiB.
+    /// Copies the input to the beginning of parameter `index`, calling `tick` every few MiB.
     pub(super) fn fill(
         &mut self,
-        region: &mut [u8],
+        session: &mut Session,
+        index: usize,
         mut tick: impl FnMut() -> Result<(), Interrupted>,
     ) -> anyhow::Result<()> {
         match &mut self.content {
-            Content::Read(content) => region.copy_from_slice(content),
+            Content::Read(content) => session.write(index, 0, content)?,
             Content::File(file, _) => {
                 let failed = || {
                     format!(
@@ -82,8 +84,21 @@ impl Source {
                     )
                 };
                 file.seek(SeekFrom::Start(0)).with_context(failed)?;
-                for piece in region.chunks_mut(STRIDE) {
-                    file.read_exact(piece).with_context(failed)?;
+                let mut copy = Vec::new();
+                for at in (0..self.len).step_by(STRIDE) {
+                    let piece = at..self.len.min(at + STRIDE);
+                    match session.lease_mut(index) {
+                        Ok(region) => {
+                            file.read_exact(&mut region[piece]).with_context(failed)?;
+                        }
+                        // What goes in and out over verbs: the accelerator can write it at any time.
+                        Err(Error::InReach) => {
+                            copy.resize(piece.len(), 0);
+                            file.read_exact(&mut copy).with_context(failed)?;
+                            session.write(index, at, &copy)?;
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
                     tick()?;
                 }
                 let more = file.read(&mut [0]).with_context(failed)?;

@@ -1,6 +1,7 @@
 //! One call from files to bytes.
 
 use std::{
+    borrow::Cow,
     net::SocketAddr,
     ops::Range,
     sync::mpsc,
@@ -184,11 +185,11 @@ impl<'a> Caller<'a> {
         Ok((peer, self.open.insert(open)))
     }
 
-    /// Of the last call.
-    pub(super) fn results(&self) -> Result<Vec<&[u8]>, Error> {
+    /// Of the last call: in place, or copies where the accelerator could change them while they are written to files.
+    pub(super) fn results(&self) -> Result<Vec<Cow<'_, [u8]>>, Error> {
         let Some(open) = &self.open else { return Ok(Vec::new()) };
         let outputs = open.layout.outputs.clone().zip(&open.produced);
-        outputs.map(|(index, &bytes)| Ok(&open.session.lease(index)?[..bytes])).collect()
+        outputs.map(|(index, &bytes)| open.session.bytes(index, ..bytes)).collect()
     }
 
     pub(super) fn finalize(self) -> Result<(), Error> {
@@ -211,7 +212,7 @@ impl Open {
         for (source, index) in inputs.iter_mut().zip(layout.inputs.clone()) {
             progress.phase(format!("reading {}", source.path().display()));
             let len = source.len();
-            source.fill(&mut session.lease_mut(index)?[..len], || progress.tick())?;
+            source.fill(session, index, || progress.tick())?;
             session.set_bytes_to_send(index, Some(len as u64))?;
         }
         if let Some(((arguments, status), values)) = layout.blocks.zip(plan.arguments()) {
@@ -274,7 +275,7 @@ impl Peer {
         let status = layout.blocks.map(|_| session.status_block()).transpose()?;
         let all = layout.outputs.clone().enumerate();
         all.map(|(output, index)| {
-            let size = session.lease(index)?.len();
+            let size = session.param_len(index)?;
             let produced = match &status {
                 // The block counts itself as output 0.
                 Some(status) => status.produced.get(output + 1).copied().unwrap_or(0),

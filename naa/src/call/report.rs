@@ -1,6 +1,7 @@
 //! What is told about calls: lines as sha256sum has them, JSON.
 
 use std::{
+    borrow::Cow,
     io::{self, Write},
     os::unix::ffi::OsStrExt,
     path::Path,
@@ -52,7 +53,7 @@ impl Report {
         self.offloaded_s = times.offloaded.as_secs_f64();
     }
 
-    pub(super) fn conclude(&mut self, function: FunctionCode, results: &[&[u8]]) {
+    pub(super) fn conclude(&mut self, function: FunctionCode, results: &[Cow<'_, [u8]>]) {
         self.code = Some(0);
         self.result = checksum(function, results);
     }
@@ -76,7 +77,7 @@ impl Report {
 }
 
 /// The digits people write for it.
-fn checksum(function: FunctionCode, results: &[&[u8]]) -> Option<String> {
+fn checksum(function: FunctionCode, results: &[Cow<'_, [u8]>]) -> Option<String> {
     match (function, results) {
         (builtin::SHA256, [digest]) => Some(show::hex(digest)),
         (builtin::CRC32C, [checksum]) => {

@@ -88,7 +88,7 @@ fn size(device: &Device, server: SocketAddr, bytes: usize, calls: u32) -> anyhow
         let outcome = outcome.context("a call was not answered within 5 s")?;
         let _ = outcome.into_result()?;
         let right =
-            session.lease(0)?.iter().zip(&input).all(|(now, then)| *now == then.wrapping_add(call as u8));
+            session.bytes(0, ..)?.iter().zip(&input).all(|(now, then)| *now == then.wrapping_add(call as u8));
         ensure!(right, "call {call} with {bytes} bytes had a wrong result");
     }
     session.finalize()?;

@@ -61,7 +61,7 @@ fn server_first(stage: &mut Stage) -> Result<String, String> {
     let told = matches!(error, Error::PeerGone { why: Gone::Disconnected, .. });
     ensure(told, || format!("told {error}"))?;
     ensure(session.is_over(), || "the session is not over".into())?;
-    doing("lease", session.lease(1))?;
+    doing("bytes", session.bytes(1, ..)).map(drop)?;
     drop(session);
     copy_once(&mut stage.session(&PARAMS)?, 2, [50, 50])?;
     Ok(String::new())

@@ -122,7 +122,7 @@ fn one(
 fn given(contents: &[Vec<u8>]) -> Result<Vec<Buffer>, String> {
     let buffer = |content: &Vec<u8>| {
         let mut buffer = Buffer::new(content.len())?;
-        buffer.as_mut_slice().fill(0xa5);
+        buffer.as_mut_slice()?.fill(0xa5);
         Ok(buffer)
     };
     doing("memory", contents.iter().map(buffer).collect::<Result<_, Error>>())

@@ -48,7 +48,7 @@ fn asking(stage: &mut Stage) -> Result<String, String> {
             ensure(Instant::now() < end, || "no outcome in 20 s".into())?;
             std::thread::yield_now();
         }
-        same("the output", doing("lease", session.lease(1))?, &copied(&[&input], 0, 0, 5000))?;
+        same("the output", &doing("bytes", session.bytes(1, ..))?, &copied(&[&input], 0, 0, 5000))?;
     }
     Ok(String::new())
 }
@@ -73,7 +73,7 @@ fn asleep(stage: &mut Stage) -> Result<String, String> {
             slept += 1;
             ensure(sleep(&mut session)?, || "asleep for 20 s".into())?;
         }
-        same("the output", doing("lease", session.lease(1))?, &copied(&[&input], 0, 0, 5000))?;
+        same("the output", &doing("bytes", session.bytes(1, ..))?, &copied(&[&input], 0, 0, 5000))?;
     }
     // Not awake again and again for nothing.
     ensure(slept <= 200, || format!("woken {slept} times by 20 calls"))?;

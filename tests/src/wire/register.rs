@@ -60,7 +60,7 @@ pub fn register(
 fn session(device: &Device, server: SocketAddr, bytes: usize) -> Result<Setup, naa_host::Error> {
     let mut buffers: Vec<_> = (0..BUFFERS).map(|_| Buffer::new(bytes)).collect::<Result<_, _>>()?;
     // Touched, as buffers with data in them are.
-    buffers.iter_mut().for_each(|buffer| buffer.as_mut_slice().fill(0x5a));
+    buffers.iter_mut().for_each(|buffer| buffer.as_mut_slice().expect("nobody else has it").fill(0x5a));
     let params = [Param::in_out(bytes); BUFFERS];
     let config = SessionConfig::default();
     let connect = |buffers: &mut Vec<Buffer>| {

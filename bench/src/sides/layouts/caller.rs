@@ -106,14 +106,16 @@ impl Caller {
         self.checks += 1;
         let (params, salt) = (self.session.params(), self.checks);
         for index in 0..params {
-            check::fill(self.session.lease_mut(index)?, index, salt, Leg::There);
+            let mut bytes = vec![0; self.session.param_len(index)?];
+            check::fill(&mut bytes, index, salt, Leg::There);
+            self.session.write(index, 0, &bytes)?;
         }
         let call = check::call(&mut self.session, salt);
         call.with_context(|| format!("bytes sent with layout {}", self.choice))?;
         // Inputs are as they were.
         let leg = if self.direction == Direction::In { Leg::There } else { Leg::Back };
         for index in 0..params {
-            let wrong = check::first_wrong(self.session.lease(index)?, index, salt, leg);
+            let wrong = check::first_wrong(&self.session.bytes(index, ..)?, index, salt, leg);
             ensure!(
                 wrong.is_none(),
                 "layout {} returns wrong bytes: parameter {index} from byte {} on",
@@ -141,7 +143,7 @@ fn param(direction: Direction, len: usize) -> Param<'static> {
 /// Touched, as arrays with data in them are.
 fn buffer(index: usize, len: usize) -> anyhow::Result<Buffer> {
     let mut buffer = Buffer::new(len)?;
-    check::fill(buffer.as_mut_slice(), index, 0, Leg::There);
+    check::fill(buffer.as_mut_slice()?, index, 0, Leg::There);
     Ok(buffer)
 }
 

@@ -42,7 +42,7 @@ fn sums(stage: &mut Stage, config: &SessionConfig) -> Result<(), String> {
         for _ in 0..2 {
             doing("run", job.run(&Arguments::VectorAdd { n: n as u64, element: Element::U8 }))?;
             let sum: Vec<_> = a.iter().zip(&b).map(|(a, b)| a.wrapping_add(*b)).collect();
-            same(&format!("{n} sums"), doing("output", job.output(0))?, &sum)?;
+            same(&format!("{n} sums"), &doing("output", job.output(0))?, &sum)?;
         }
     }
     Ok(())
@@ -59,7 +59,7 @@ fn compressed(stage: &mut Stage, config: &SessionConfig) -> Result<(), String> {
         let mut back = job(stage, &[frame.len()], &[len + 1], config)?;
         doing("input", back.input(0))?.copy_from_slice(&frame);
         doing("decompress", back.run(&Arguments::ZstdDecompress { bytes: frame.len() as u64 }))?;
-        same(&format!("{len} bytes"), doing("output", back.output(0))?, &data)?;
+        same(&format!("{len} bytes"), &doing("output", back.output(0))?, &data)?;
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ fn failures(stage: &mut Stage, config: &SessionConfig) -> Result<(), String> {
         doing("write", session.write(3, 0, &short))?;
         doing("write", session.write(4, 0, &short))?;
         doing(&what, fails_with(&mut session, arguments, code))?;
-        same(&what, leased(&session, 3)?, &short)?;
+        same(&what, &leased(&session, 3)?, &short)?;
         same(&what, &leased(&session, 4)?[..40], &short)?;
     }
     Ok(())

@@ -121,14 +121,14 @@ impl Model {
     pub(super) fn check(&self, session: &Session, when: &str) -> Result<(), String> {
         let mut all = self.params.iter().enumerate();
         all.try_for_each(|(index, param)| {
-            same(&format!("parameter {index} {when}"), leased(session, index)?, &param.here)
+            same(&format!("parameter {index} {when}"), &leased(session, index)?, &param.here)
         })
     }
 
     pub(super) fn check_buffers(&self, buffers: &[Buffer]) -> Result<(), String> {
         let mut all = self.params.iter().zip(buffers).enumerate();
         let checked = all.try_for_each(|(index, (param, buffer))| {
-            same(&format!("buffer {index}"), buffer.as_slice(), &param.here)
+            same(&format!("buffer {index}"), &buffer.to_vec(), &param.here)
         });
         doing(&format!("{} buffers", buffers.len()), checked)
     }
