@@ -41,6 +41,11 @@
  * end of the call was reported, the program must not write inputs nor touch outputs. They stay registered with the
  * network device until the session is closed. naa_buffer keeps memory registered from one session to the next.
  *
+ * Trust. The embedded stack takes the accelerator's access to outputs back with the end of each call. NICs do not: over
+ * them the accelerator can write outputs until the session is closed, and memory of a naa_buffer that was an output as
+ * long as it is kept. One that breaks the protocol can change them while the program reads them. Copy what you check before
+ * you check it, and use the copy, unless you trust the accelerator.
+ *
  * Handles are no addresses: a debugger shows nothing behind them.
  *
  * Made by `cargo xtask header` from naa-capi/src/native: change it there.

@@ -36,6 +36,10 @@
  *   - Standard input and output are /dev/null; standard error is the server's.
  *   - Kernels must not fork: what they start is not killed with them.
  *
+ * Where the server uses a NIC (`--provider verbs`), a host keeps its access to what it sends: one that breaks the protocol
+ * can change it while a kernel reads it. A kernel that checks an input, a length for example, copies it first and uses
+ * the copy. Built-in functions work on copies there.
+ *
  * The processes protect the server and other sessions from mistakes. They run as the server's user, so they are no
  * protection from a library that means harm.
  *

@@ -6,8 +6,9 @@
 //! module of the crate with `unsafe`.
 //!
 //! NICs take access back at the price of many calls or not at all (`DeviceAttr::revokes`). There a host keeps what
-//! its regions were registered for, and one that breaks the protocol can change them while a function works on
-//! them. The slices of its own session are all it can reach.
+//! its regions were registered for, and one that breaks the protocol can change them while a function works on them.
+//! So there are never slices of what it can write: functions work on a [twin](Allocation::work_on), which no device
+//! knows, and the bytes are copied there before a call and back after it.
 //!
 //! An arena for kernels in other processes has its memory in files. While a process that got an allocation's
 //! file lives, so long as its [`Lease`] is held, there are no slices of that allocation here.
@@ -85,7 +86,16 @@ impl Arena {
         } else {
             (None, region::alloc(len)?)
         };
-        Ok(Allocation { held: Held::Private, memory, file, lent: Weak::new(), sends, _charge: charge })
+        Ok(Allocation {
+            held: Held::Private,
+            memory,
+            file,
+            lent: Weak::new(),
+            in_reach: false,
+            twin: None,
+            sends,
+            _charge: charge,
+        })
     }
 }
 
@@ -184,6 +194,10 @@ pub struct Allocation {
     file: Option<OwnedFd>,
     /// The last process that got the file.
     lent: Weak<Lease>,
+    /// It was registered for writes of peers, whose access the device does not take back.
+    in_reach: bool,
+    /// What functions work on while peers can reach the memory.
+    twin: Option<Box<Allocation>>,
     sends: Sends,
     _charge: Charge,
 }
@@ -214,11 +228,32 @@ impl Allocation {
         self.deregister();
         // In force at once.
         self.held = Held::Granted(pd.reg_mr(&self.memory, most)?);
+        self.in_reach = most.remote_write && !pd.context().attr().revokes;
         self.revoke()
     }
 
     pub fn deregister(&mut self) {
         self.held = Held::Private;
+        self.in_reach = false;
+    }
+
+    /// Peers can write the memory at any time, since the device takes no access back. There are no slices without a twin.
+    pub fn is_in_reach(&self) -> bool {
+        self.in_reach
+    }
+
+    /// From now on [`Self::bytes_mut`] copies the bytes to `twin` and gives its slice, where this memory is in reach. The
+    /// twin is as long and not registered.
+    pub fn work_on(&mut self, twin: Self) {
+        debug_assert!(twin.len() == self.len() && matches!(twin.held, Held::Private));
+        self.twin = Some(Box::new(twin));
+    }
+
+    /// Copies what [`Self::bytes_mut`] gave back from the twin, from where it is sent. Does nothing where there is none.
+    pub fn settle(&mut self) {
+        if let Some(twin) = self.twin.as_ref().filter(|_| self.in_reach) {
+            twin.memory.copy_to(0, &self.memory, 0, self.memory.len());
+        }
     }
 
     /// Lets peers have `access`. Does nothing where nothing is registered.
@@ -293,6 +328,7 @@ impl Allocation {
             return Ok(None);
         }
         self.grant(access)?;
+        self.twin = None;
         self.held = match std::mem::replace(&mut self.held, Held::Private) {
             Held::Revoked(mr) | Held::Granted(mr) | Held::Streaming(mr) => Held::Streaming(mr),
             Held::Private => return Ok(None),
@@ -305,22 +341,27 @@ impl Allocation {
         matches!(self.held, Held::Granted(_) | Held::Streaming(_))
     }
 
-    /// The bytes, unless a peer or another process may have access.
+    /// The bytes, unless a peer or another process may have access, or the memory is in reach.
     pub fn bytes(&self) -> Option<&[u8]> {
-        if self.is_open() || self.is_lent() {
+        if self.is_open() || self.is_lent() || self.in_reach {
             return None;
         }
         // SAFETY: no peer and no stream can write (not open), no other process lives that maps the file, granting and lending take `&mut self`, which outlives no slice, and
         // the memory is written in this process through `bytes_mut` only: clones are with the registration, or with streams.
-        // Where the device does not revoke, that no peer writes now rests on the peer keeping to the protocol
-        // (module docs); the bytes are plain numbers to whoever reads them, and stay mapped whatever it does.
+        // Where the device does not revoke, no peer was ever given the right to write (not in reach).
         Some(unsafe { self.memory.as_slice() })
     }
 
     /// The bytes for writing, unless a peer or another process may have access or the device may read them for a send.
+    /// Where the memory is in reach they are a copy in its twin, which [`Self::settle`] copies back.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.is_open() || self.is_lent() || self.sends.unfinished() {
             return None;
+        }
+        if self.in_reach {
+            let twin = self.twin.as_mut()?;
+            self.memory.copy_to(0, &twin.memory, 0, self.memory.len());
+            return twin.bytes_mut();
         }
         // SAFETY: as in `bytes`; `&mut self` keeps other slices and new elements of sends away, all earlier sends
         // are complete, and every allocation is a mapping of its own.

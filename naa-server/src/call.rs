@@ -211,16 +211,19 @@ impl<'a> Call<'a> {
 
     /// Makes a call. Gives how much of each parameter is a result.
     pub(crate) fn make(
-        regions: &'a mut Regions,
+        regions: &mut Regions,
         user: U24,
-        stop: &'a Stop,
-        function: impl FnOnce(&mut Self) -> Result<(), Failure>,
+        stop: &Stop,
+        function: impl FnOnce(&mut Call<'_>) -> Result<(), Failure>,
     ) -> Result<Vec<Prefix>, Failed> {
-        let mut call = Self::new(regions, user, stop)?;
-        match function(&mut call) {
+        let mut call = Call::new(regions, user, stop)?;
+        let result = match function(&mut call) {
             Ok(()) => Ok(call.prefixes),
             Err(why) => Err(Failed { why, status_bytes: call.status_bytes }),
-        }
+        };
+        // Also after a failure: there may be a status.
+        regions.settle();
+        result
     }
 
     /// The 24 bits the host passed along.

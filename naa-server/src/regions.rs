@@ -135,6 +135,17 @@ impl Regions {
         slices.into_iter().collect()
     }
 
+    /// After a call on [slices](Self::slices): results are where they are sent from.
+    pub(crate) fn settle(&mut self) {
+        let shared = self.views.is_some();
+        for region in &mut self.regions {
+            // What a function does to its inputs is nobody else's business.
+            if shared || region.flags.contains(RegionFlags::OUTPUT) {
+                region.allocation.settle();
+            }
+        }
+    }
+
     /// Of each parameter, where in which region it starts.
     pub(crate) fn params(&self) -> Params<'_> {
         let starts = match &self.views {

@@ -300,6 +300,9 @@ impl Session {
             // Devices that do not revoke leave what is registered. Hosts write no outputs but those that share a region.
             let is_output = flags == RegionFlags::OUTPUT && self.machine.places().is_none();
             allocation.register(&self.pd, if is_output { Access::LOCAL } else { GRANTED })?;
+            if allocation.is_in_reach() {
+                allocation.work_on(self.quota.allocate(size.into())?);
+            }
         }
         Ok(Region { flags, allocation })
     }

@@ -102,6 +102,48 @@ fn bytes_are_seen_only_while_no_peer_has_access() {
     assert!(device.state().regions.is_empty());
 }
 
+/// A device that takes no access back.
+fn keeping() -> Device {
+    let mut device = Device::default();
+    device.attr.revokes = false;
+    device
+}
+
+#[test]
+fn memory_that_peers_may_still_write_is_seen_as_a_copy_only() {
+    let pd = Context::new(Arc::new(keeping())).alloc_pd().unwrap();
+    let quota = Arena::new(1 << 20).quota(1 << 20);
+    let mut written = quota.allocate(100).unwrap();
+    written.bytes_mut().unwrap().fill(1);
+    written.register(&pd, Access::REMOTE_WRITE).unwrap();
+    assert!(written.is_in_reach() && written.bytes().is_none() && written.bytes_mut().is_none());
+    // As long, and on the session's account.
+    let used = quota.used();
+    written.work_on(quota.allocate(100).unwrap());
+    assert_eq!(quota.used(), 2 * used);
+    written.grant(Access::REMOTE_WRITE).unwrap();
+    assert!(written.bytes_mut().is_none(), "it is the peer's now");
+    written.revoke().unwrap();
+    let range = written.addr()..written.addr() + 100;
+    let bytes = written.bytes_mut().unwrap();
+    assert!(!range.contains(&(bytes.as_ptr() as u64)) && *bytes == [1; 100]);
+    bytes.fill(2);
+    // What was not settled is not there.
+    assert_eq!(written.bytes_mut().unwrap(), [1; 100]);
+    written.bytes_mut().unwrap().fill(3);
+    written.settle();
+    assert_eq!(written.bytes_mut().unwrap(), [3; 100]);
+    assert!(written.bytes().is_none());
+    // Peers never had the right to write this one.
+    let mut sent = quota.allocate(100).unwrap();
+    sent.register(&pd, Access::LOCAL).unwrap();
+    let addr = sent.addr();
+    assert!(!sent.is_in_reach() && sent.bytes_mut().unwrap().as_ptr() as u64 == addr);
+    // Without a registration nobody else has it.
+    written.deregister();
+    assert_eq!(written.bytes().unwrap(), [3; 100]);
+}
+
 #[test]
 fn what_is_sent_is_not_written_meanwhile() {
     let device = Arc::new(Device::default());

@@ -2,14 +2,23 @@
 
 use std::{
     net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
     time::{Duration, Instant},
 };
 
 use mrsp::{
-    Abilities, ErrorCode, Message, RegionFlags, RegionRequest, RemoteRegion, codec, layout::Slot,
-    region::HOST_MESSAGE_BYTES,
+    Abilities, ErrorCode, FunctionCode, Message, RegionFlags, RegionRequest, RemoteRegion, catalogue, codec,
+    layout::Slot, region::HOST_MESSAGE_BYTES,
 };
-use naa_server::{Config, Server, functions};
+use naa_server::{
+    Config, Server,
+    call::{Call, Failure},
+    function::{Function, FunctionInfo},
+    functions,
+};
 use roce_udp::Options;
 use verbs::{
     Access, Channel, CmEvent, ConnParam, Context, Cq, Memory, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,
@@ -23,6 +32,68 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const INCREMENT: u32 = 0x81;
 /// What is where no result was to go.
 const UNTOUCHED: u8 = 0xee;
+
+/// Tells what it found in its only parameter, waits to be told to go on, and adds 1 to what it finds then.
+#[derive(Debug)]
+struct Watch {
+    info: FunctionInfo,
+    found: SyncSender<u8>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Function for Watch {
+    fn info(&self) -> &FunctionInfo {
+        &self.info
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+        let bytes = call.parts().take_input(0).unwrap();
+        self.found.send(bytes[0]).unwrap();
+        self.go_on.lock().unwrap().recv().unwrap();
+        bytes.iter_mut().for_each(|byte| *byte = std::hint::black_box(*byte).wrapping_add(1));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_host_whose_access_is_not_taken_back_changes_nothing_under_a_function() {
+    const WATCH: FunctionCode = FunctionCode::constant(100);
+    let (found, heard) = sync_channel(1);
+    let (go, go_on) = sync_channel(1);
+    let info = catalogue::Function {
+        code: WATCH,
+        name: "watch".into(),
+        description: "for this test".into(),
+        pooled: true,
+        parameters: Vec::new(),
+    };
+    let watch = Arc::new(Watch { info, found, go_on: Mutex::new(go_on) });
+    let mut config = Config::new("127.0.80.6:0".parse().unwrap());
+    config.provider = Some("embedded".parse().unwrap());
+    config.device.keeps_access = true;
+    let server = Server::start(config, functions::registry([watch as Arc<dyn Function>]).unwrap()).unwrap();
+    let host = Host::connect("127.0.80.106", server.address(), 100);
+    let regions = host.ask(&[100], &[host.slot(BOTH, (0, 0, 100), 0)]).unwrap();
+    let (first, second) = (filled(&host._pd, 100), filled(&host._pd, 100));
+    first.memory().write(0, &[5; 100]);
+    second.memory().write(0, &[50; 100]);
+    host.begin(&[(regions[0], &first)], 0x80 | 100);
+    assert_eq!(heard.recv_timeout(PATIENCE), Ok(5));
+    // Breaks the protocol, and gets through, since the device takes no access back.
+    host.write(&regions[0], &second);
+    let mut acknowledged = 0;
+    host.wait(|host| {
+        while let Some(wc) = host.cq.poll_one().unwrap() {
+            assert!(wc.status.is_success(), "{wc:?}");
+            acknowledged += 1;
+        }
+        // Those of the call are two.
+        (acknowledged == 3).then_some(())
+    });
+    go.send(()).unwrap();
+    assert!(matches!(host.hear(), Heard::Answer(0, 100)));
+    assert_eq!(host.results.memory().to_vec(0, 100), [6; 100], "the function saw what was written under it");
+}
 
 fn serve(ip: &str, max_slots: u8) -> Server {
     let mut config = Config::new(SocketAddr::new(ip.parse().unwrap(), 0));
@@ -143,16 +214,24 @@ impl Host {
         Slot { flags, region, offset, host }
     }
 
+    /// Writes all of a region.
+    fn write(&self, to: &RemoteRegion, from: &Mr) {
+        let remote = RemoteAddr { addr: to.addr, rkey: to.rkey };
+        self.post(SendOp::Write(remote), Payload::Sges(&[from.sge(0, to.size)]));
+    }
+
     /// Writes regions whole, and calls.
     fn call(&self, regions: &[(RemoteRegion, &Mr)]) -> Heard {
-        self.receive();
-        for (to, from) in regions {
-            let remote = RemoteAddr { addr: to.addr, rkey: to.rkey };
-            self.post(SendOp::Write(remote), Payload::Sges(&[from.sge(0, to.size)]));
-        }
-        let first = RemoteAddr { addr: regions[0].0.addr, rkey: regions[0].0.rkey };
-        self.post(SendOp::WriteWithImm(first, INCREMENT), Payload::Inline(&[]));
+        self.begin(regions, INCREMENT);
         self.hear()
+    }
+
+    /// Writes regions whole, and calls a function.
+    fn begin(&self, regions: &[(RemoteRegion, &Mr)], function: u32) {
+        self.receive();
+        regions.iter().for_each(|(to, from)| self.write(to, from));
+        let first = RemoteAddr { addr: regions[0].0.addr, rkey: regions[0].0.rkey };
+        self.post(SendOp::WriteWithImm(first, function), Payload::Inline(&[]));
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// address. An eighth of --memory is kept for peers that have little [default: half of --memory]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     per_peer_memory: Option<u64>,
-    /// Memory of one session, in MiB
+    /// Memory of one session, in MiB; over verbs, what its host can write counts twice
     #[arg(long, value_name = "MIB", default_value_t = 8 << 10, value_parser = clap::value_parser!(u64).range(1..))]
     session_memory: u64,
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
