@@ -2,6 +2,7 @@
 
 mod layers;
 mod purity;
+mod slices;
 mod text;
 mod unsafe_fence;
 
@@ -60,6 +61,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         findings.extend(text::check(&file.path, &file.text, file.code.as_deref()));
         if let Some(code) = &file.code {
             findings.extend(unsafe_fence::check_code(&file.path, code));
+            findings.extend(slices::check_code(&file.path, code));
             findings.extend(purity::check_code(&file.path, code));
             findings.extend(unsafe_fence::check_root(&file.path, code));
         }
