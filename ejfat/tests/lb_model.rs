@@ -90,6 +90,59 @@ fn tables_are_the_model() {
     assert!(seeds() < 100 || reached.len() == 7, "{reached:?}");
 }
 
+/// A load balancer's rules with few slots, far apart, and epochs that share calendars.
+fn sparse_rules(random: &mut Random) -> Rules {
+    let lb = lb(1);
+    let mut rules = rules([Rule::Source { lb, address: address(V4, 1) }]);
+    for tick in 0..8 {
+        let epoch = Epoch {
+            id: tick as u32 / 3,
+            slot_bits: random.range(10..=14) as u8,
+            xor: random.pick(&[0, 0x2aaa]),
+        };
+        rules.insert(Rule::Epoch { lb, ticks: TickPrefix::new(tick, 64).unwrap(), epoch }, false).unwrap();
+    }
+    for epoch in 0..3 {
+        for _ in 0..random.pick(&[0, 1, 2, 40, 200, 3000]) {
+            let slot = random.next_u32() as u16 & random.pick(&[0x3fff, 0x3fff, 0xff]);
+            rules.insert(Rule::Slot { lb, epoch, slot, member: slot % 7 }, true).unwrap();
+        }
+    }
+    for id in 0..7 {
+        rules.insert(member(lb, id, (address(V4, 100), 10_000).into(), 4, false), false).unwrap();
+    }
+    rules
+}
+
+#[test]
+fn slots_far_apart_are_the_models() {
+    let mut routed = 0;
+    for seed in 0..seeds().min(60) {
+        let random = &mut Random::new(seed, 3);
+        let rules = sparse_rules(random);
+        let tables = Tables::new(&rules);
+        let listed: Vec<_> = rules.iter().collect();
+        for _ in 0..100 {
+            let tick = random.below(9);
+            let slot_of = |rule: &Rule| match rule {
+                Rule::Slot { epoch, slot, .. } if u64::from(*epoch) == tick / 3 => Some(*slot),
+                _ => None,
+            };
+            // Mostly a slot that has a rule, or one beside it.
+            let slots: Vec<_> = listed.iter().filter_map(slot_of).chain([0]).collect();
+            let near = random.pick(&slots) ^ random.pick(&[0, 0, 0x2aaa, 1]);
+            let anywhere = random.next_u32() as u16;
+            let select = Select::V3 { slot: random.pick(&[near, near, anywhere]), port: 3 };
+            let header = LbHeader { select, protocol: 1, tick };
+            let (lb, from) = (lb(1), address(V4, 1));
+            let expected = model_route(&listed, lb, from, &header);
+            assert_eq!(tables.route(lb, from, &header), expected, "seed {seed}: {header:?}");
+            routed += u32::from(expected.is_ok());
+        }
+    }
+    assert!(seeds() < 60 || routed > 500, "only {routed} packets had a route");
+}
+
 /// The fewest prefixes of a part of the binary tree of ticks.
 fn fewest(node: (u64, u64), range: (u64, u64)) -> usize {
     if node.1 < range.0 || range.1 < node.0 {

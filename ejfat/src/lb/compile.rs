@@ -7,12 +7,38 @@ use super::{Epoch, LbId, Member, Rules, TickPrefix};
 /// A slot without member. There are fewer members than this, since each has a slot.
 const NONE: u16 = u16::MAX;
 
-/// An epoch, and its part of the slots. Slots that are masked off or beyond the last rule are left out.
+/// A calendar whose array would be more than so many times as long as its rules are many is a sorted list instead. So
+/// tables take at most 16 bytes for each slot that has a rule, however far apart the slots are.
+const MOST_SPREAD: usize = 8;
+
+/// An epoch and where the slots of its calendar are. Slots that no epoch with this calendar reaches are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Calendar {
     pub(super) epoch: Epoch,
-    pub(super) first: u32,
-    pub(super) len: u16,
+    slots: SlotsAt,
+}
+
+/// Where a calendar's slots are in the array of all calendars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SlotsAt {
+    first: u32,
+    len: u16,
+    /// False: `len` members, by slot. True: the numbers of `len` slots in ascending order, then their members.
+    sorted: bool,
+}
+
+impl Calendar {
+    /// The index of the member that has a slot; an index beyond all members if none has it.
+    #[inline]
+    pub(super) fn member(&self, slots: &[u16], slot: u16) -> u16 {
+        let SlotsAt { first, len, sorted } = self.slots;
+        let (first, len) = (first as usize, usize::from(len));
+        if sorted {
+            let (numbers, members) = slots[first..][..2 * len].split_at(len);
+            return numbers.binary_search(&slot).map_or(NONE, |at| members[at]);
+        }
+        slots[first..][..len].get(usize::from(slot)).copied().unwrap_or(NONE)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -42,24 +68,39 @@ impl<'a> Compiler<'a> {
         let mut ranges = Ranges::default();
         of_lb.for_each(|(&(_, ticks), &epoch)| ranges.add(ticks, epoch));
 
-        let mut known = BTreeMap::new();
-        let mut calendar = |epoch: Epoch| {
-            let slots = known.entry((epoch.id, epoch.slot_bits)).or_insert_with(|| self.slots_of(lb, epoch));
-            Calendar { epoch, first: slots.0, len: slots.1 }
-        };
-        ranges.finish().into_iter().map(|(first, epoch)| (first, epoch.map(&mut calendar))).collect()
+        let ranges = ranges.finish();
+
+        // Epochs that differ in their bits only share a calendar: masks keep each of them to its part.
+        let mut widest = BTreeMap::new();
+        for epoch in ranges.iter().filter_map(|(_, epoch)| *epoch) {
+            let bits = widest.entry(epoch.id).or_insert(epoch.slot_bits);
+            *bits = epoch.slot_bits.max(*bits);
+        }
+        let slots: BTreeMap<_, _> =
+            widest.into_iter().map(|(id, bits)| (id, self.slots_of(lb, id, bits))).collect();
+        let calendar = |epoch: Epoch| Some(Calendar { epoch, slots: *slots.get(&epoch.id)? });
+        ranges.into_iter().map(|(first, epoch)| (first, epoch.and_then(calendar))).collect()
     }
 
-    /// Where an epoch's slots begin, and their number.
-    fn slots_of(&mut self, lb: LbId, epoch: Epoch) -> (u32, u16) {
+    /// Adds the slots of a calendar that a mask of so many bits reaches.
+    fn slots_of(&mut self, lb: LbId, epoch: u32, bits: u8) -> SlotsAt {
         let begin = self.slots.len();
-        let keys = (lb, epoch.id, 0)..=(lb, epoch.id, low_bits(epoch.slot_bits));
-        for (&(_, _, slot), &id) in self.rules.calendar.range(keys) {
-            self.slots.resize(begin + usize::from(slot), NONE);
+        let rules = self.rules.calendar.range((lb, epoch, 0)..=(lb, epoch, low_bits(bits)));
+        let count = rules.clone().count();
+        let array = rules.clone().next_back().map_or(0, |(&(_, _, last), _)| usize::from(last) + 1);
+        let sorted = array > MOST_SPREAD * count;
+        if sorted {
+            self.slots.extend(rules.clone().map(|(&(_, _, slot), _)| slot));
+        }
+        for (&(_, _, slot), &id) in rules {
+            if !sorted {
+                self.slots.resize(begin + usize::from(slot), NONE);
+            }
             let member = self.member(lb, id);
             self.slots.push(member);
         }
-        (begin as u32, (self.slots.len() - begin) as u16)
+        let len = if sorted { count } else { array };
+        SlotsAt { first: begin as u32, len: len as u16, sorted }
     }
 
     fn member(&mut self, lb: LbId, id: u16) -> u16 {
@@ -118,5 +159,52 @@ impl Ranges {
         }
         self.ranges.dedup_by(|next, before| next.1 == before.1);
         self.ranges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lb::Rule;
+
+    /// Words of compiled slots for each slot that has a rule, at most.
+    fn words_per_slot(rules: impl IntoIterator<Item = Rule>) -> usize {
+        let mut all = Rules::default();
+        rules.into_iter().for_each(|rule| all.insert(rule, false).unwrap());
+        let mut compiler = Compiler::new(&all);
+        LbId::all().for_each(|lb| drop(compiler.calendars(lb)));
+        compiler.finish().0.len().div_ceil(all.calendar.len())
+    }
+
+    /// Each tick leads to an epoch of its own, whose calendar has these slots.
+    fn epochs(count: u32, slots: &[u16]) -> Vec<Rule> {
+        let lb = LbId::new(0).unwrap();
+        let epoch = |id: u32| {
+            let (ticks, epoch) =
+                (TickPrefix::new(id.into(), 64).unwrap(), Epoch { slot_bits: 14, ..Epoch::new(id) });
+            let slot = move |&slot: &u16| Rule::Slot { lb, epoch: id, slot, member: 1 };
+            slots.iter().map(slot).chain([Rule::Epoch { lb, ticks, epoch }])
+        };
+        (0..count).flat_map(epoch).collect()
+    }
+
+    #[test]
+    fn tables_grow_with_the_slots_that_have_rules_not_with_their_numbers() {
+        let far: Vec<_> = (0..16).map(|n| n * 1092).collect();
+        for slots in [&[16_383][..], &[0, 16_383], &far] {
+            let words = words_per_slot(epochs(1024, slots));
+            assert!(words <= 8, "{words} words for each of {slots:?}");
+        }
+    }
+
+    #[test]
+    fn epochs_that_differ_in_their_bits_share_a_calendar() {
+        let lb = LbId::new(0).unwrap();
+        let slots = (0..16).map(|slot| Rule::Slot { lb, epoch: 7, slot, member: slot });
+        let of_bits = |slot_bits: u8| {
+            let ticks = TickPrefix::new(slot_bits.into(), 64).unwrap();
+            Rule::Epoch { lb, ticks, epoch: Epoch { slot_bits, ..Epoch::new(7) } }
+        };
+        assert_eq!(words_per_slot(slots.chain((0..=14).map(of_bits))), 1);
     }
 }

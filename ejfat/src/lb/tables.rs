@@ -18,7 +18,7 @@ pub struct Tables {
     /// Where ticks begin to lead to another calendar; the first is tick 0.
     begins: [Vec<u64>; LbId::COUNT],
     calendars: [Vec<Option<Calendar>>; LbId::COUNT],
-    /// Of all calendars, one behind the other: which of the members.
+    /// Of all calendars, one behind the other, as [`Calendar::member`] reads them.
     slots: Vec<u16>,
     members: Vec<MemberEntry>,
 }
@@ -109,11 +109,11 @@ impl Tables {
     pub(super) fn find(&self, lb: LbId, ip: IpVersion, header: &LbHeader) -> Result<Found<'_>, DropCause> {
         let begun = begun(&self.begins[lb.index()], header.tick);
         let calendar = begun.checked_sub(1).and_then(|at| self.calendars[lb.index()][at].as_ref());
-        let &Calendar { epoch, first, len } = calendar.ok_or(DropCause::EpochAssignMiss)?;
+        let calendar = calendar.ok_or(DropCause::EpochAssignMiss)?;
 
+        let epoch = calendar.epoch;
         let slot = (header.slot_select() ^ epoch.xor) & low_bits(epoch.slot_bits);
-        let slots = &self.slots[first as usize..][..usize::from(len)];
-        let at = slots.get(usize::from(slot)).copied().ok_or(DropCause::LbCalendarMiss)?;
+        let at = calendar.member(&self.slots, slot);
         let entry = self.members.get(usize::from(at)).ok_or(DropCause::LbCalendarMiss)?;
 
         let member = match ip {
