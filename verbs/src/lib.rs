@@ -11,6 +11,7 @@ mod driver;
 mod error;
 pub mod memory;
 mod objects;
+pub mod seats;
 mod wr;
 
 pub use cm::{CmEvent, CmId, ConnParam, Endpoints, EstablishedParam, RejectReason, Unreachable};

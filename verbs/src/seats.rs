@@ -1,0 +1,289 @@
+//! Seats that peers share: how many each source has, and whose connection makes room for a newcomer.
+//!
+//! A server has so many seats for connections, or for requests that are not connections yet. Whoever takes many of them
+//! must not keep others out. So when all seats are taken, the source with most of them loses one to a source that has
+//! fewer. [`Seats`] decides; it holds no connection and reads no clock.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    net::{IpAddr, Ipv6Addr},
+};
+
+/// A peer as budgets count it: an IPv4 address, or the first 64 bits of an IPv6 address, since a host has as many of
+/// the others as it likes. An IPv4 address that is mapped into IPv6 counts as IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source(IpAddr);
+
+impl From<IpAddr> for Source {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        })
+    }
+}
+
+/// What a seat is used for. The order is that in which seats are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// No request was let in yet.
+    New,
+    /// There were requests, and none is in progress.
+    Idle,
+    /// A request is in progress.
+    Busy,
+}
+
+/// Where a newcomer sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room<K> {
+    /// A seat is free.
+    Free,
+    /// This one has to go first.
+    InPlaceOf(K),
+    /// Nobody has to go: the newcomer is refused.
+    None,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seat<S> {
+    source: S,
+    standing: Standing,
+}
+
+/// The seats that are taken. Keys are in the order of arrival: the oldest connection has the lowest.
+#[derive(Debug)]
+pub struct Seats<K, S = Source> {
+    taken: BTreeMap<K, Seat<S>>,
+    numbers: BTreeMap<S, usize>,
+    by_number: BTreeSet<(usize, S)>,
+}
+
+impl<K, S> Default for Seats<K, S> {
+    fn default() -> Self {
+        Self { taken: BTreeMap::new(), numbers: BTreeMap::new(), by_number: BTreeSet::new() }
+    }
+}
+
+impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
+    pub fn len(&self) -> usize {
+        self.taken.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+
+    /// The oldest first.
+    pub fn keys(&self) -> impl Iterator<Item = K> {
+        self.taken.keys().copied()
+    }
+
+    /// How many seats a source has.
+    pub fn of(&self, source: S) -> usize {
+        self.numbers.get(&source).copied().unwrap_or(0)
+    }
+
+    /// A newcomer takes a seat. Whether there is one says [`Self::room`]. A key that has one keeps it.
+    pub fn take(&mut self, key: K, source: S) {
+        if let Entry::Vacant(place) = self.taken.entry(key) {
+            place.insert(Seat { source, standing: Standing::New });
+            self.count(source, |n| n + 1);
+        }
+    }
+
+    /// Gives a seat back.
+    pub fn leave(&mut self, key: K) {
+        if let Some(seat) = self.taken.remove(&key) {
+            self.count(seat.source, |n| n - 1);
+        }
+    }
+
+    pub fn set(&mut self, key: K, standing: Standing) {
+        if let Some(seat) = self.taken.get_mut(&key) {
+            seat.standing = standing;
+        }
+    }
+
+    fn count(&mut self, source: S, change: impl FnOnce(usize) -> usize) {
+        let before = self.of(source);
+        let after = change(before);
+        self.by_number.remove(&(before, source));
+        if after > 0 {
+            self.numbers.insert(source, after);
+            self.by_number.insert((after, source));
+        } else {
+            self.numbers.remove(&source);
+        }
+    }
+
+    /// Where a newcomer sits if there are `most` seats.
+    ///
+    /// When all are taken, another source makes room, as [`Self::displaced_by`] says. If none has to, the newcomer's own
+    /// source loses its oldest connection without a request in progress: so a client that was restarted gets in though its
+    /// former connections still look alive. If there is none of these either, the newcomer is refused.
+    pub fn room(&self, most: usize, source: S) -> Room<K> {
+        if self.len() < most {
+            return Room::Free;
+        }
+        let own = || {
+            let own = self.taken.iter().filter(|(_, seat)| seat.source == source);
+            let waiting = own.filter(|(_, seat)| seat.standing < Standing::Busy);
+            waiting.min_by_key(|(key, seat)| (seat.standing, **key)).map(|(key, _)| *key)
+        };
+        self.displaced_by(source, |_| true).or_else(own).map_or(Room::None, Room::InPlaceOf)
+    }
+
+    /// Which seat, of those that `may` be lost, another source loses to a newcomer from `source`.
+    ///
+    /// It is one of the source that has most seats, and no fewer than two more than `source` has; a source without any
+    /// displaces those with one, too. Of its seats the oldest without a request in progress goes. A request in progress is
+    /// cut off only if no seat is without one, and only for a source that has two seats fewer.
+    pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
+        let own = self.of(source);
+        let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
+        // Told without a look at all of them, which a flood would ask for with every newcomer.
+        let most = self.by_number.last().map_or(0, |(number, _)| *number);
+        if !loses(most, false) {
+            return None;
+        }
+        let candidates = self.taken.iter().filter(|(key, seat)| {
+            let busy = seat.standing == Standing::Busy;
+            seat.source != source && loses(self.of(seat.source), busy) && may(**key)
+        });
+        // Seats in use come last, whoever has them; then those of the source with most come first.
+        let order = |(key, seat): &(&K, &Seat<S>)| {
+            let busy = seat.standing == Standing::Busy;
+            (busy, Reverse(self.of(seat.source)), seat.standing, **key)
+        };
+        candidates.min_by_key(order).map(|(key, _)| *key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 32;
+
+    fn source(text: &str) -> Source {
+        text.parse::<IpAddr>().unwrap().into()
+    }
+
+    /// Connections that arrive one after another at `MOST` seats.
+    #[derive(Default)]
+    struct Server {
+        seats: Seats<u64>,
+        next: u64,
+    }
+
+    impl Server {
+        fn arrive(&mut self, from: &str) -> Room<u64> {
+            let room = self.seats.room(MOST, source(from));
+            if let Room::InPlaceOf(key) = room {
+                self.seats.leave(key);
+            }
+            if room != Room::None {
+                self.seats.take(self.next, source(from));
+                self.next += 1;
+            }
+            assert!(self.seats.len() <= MOST);
+            room
+        }
+
+        fn of(&self, from: &str) -> usize {
+            self.seats.of(source(from))
+        }
+
+        fn flood(from: &str) -> Self {
+            let mut server = Self::default();
+            (0..200).for_each(|_| _ = server.arrive(from));
+            server
+        }
+    }
+
+    #[test]
+    fn a_source_is_an_ipv4_address_or_64_bits_of_an_ipv6_address() {
+        assert_eq!(source("fd00:9::1"), source("fd00:9::ffff:1:2:3"));
+        assert_ne!(source("fd00:9::1"), source("fd00:9:0:1::1"));
+        assert_eq!(source("::ffff:10.9.0.1"), source("10.9.0.1"));
+        assert_ne!(source("10.9.0.1"), source("10.9.0.2"));
+    }
+
+    #[test]
+    fn a_source_may_have_all_seats_until_another_one_comes() {
+        let mut server = Server::flood("10.0.0.1");
+        assert_eq!(server.of("10.0.0.1"), MOST);
+        let oldest = server.seats.keys().next().unwrap();
+        assert_eq!(server.arrive("10.0.0.2"), Room::InPlaceOf(oldest));
+        for _ in 0..100 {
+            server.arrive("10.0.0.2");
+            server.arrive("10.0.0.1");
+        }
+        assert_eq!((server.of("10.0.0.1"), server.of("10.0.0.2")), (16, 16), "they share");
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_share_what_it_gets() {
+        let mut server = Server::flood("fd00:9::1");
+        server.arrive("fd00:8::1");
+        for host in 2..200 {
+            server.arrive(&format!("fd00:9::{host:x}"));
+        }
+        assert_eq!((server.of("fd00:8::1"), server.of("fd00:9::2")), (1, MOST - 1));
+    }
+
+    #[test]
+    fn a_few_seats_are_safe_from_whoever_takes_many() {
+        let mut server = Server::default();
+        let few = [server.arrive("10.0.0.2"), server.arrive("10.0.0.2")];
+        assert_eq!(few, [Room::Free; 2]);
+        (0..500).for_each(|_| _ = server.arrive("10.0.0.1"));
+        assert_eq!((server.of("10.0.0.1"), server.of("10.0.0.2")), (MOST - 2, 2));
+        assert!(server.seats.keys().take(2).eq([0, 1]));
+    }
+
+    #[test]
+    fn a_newcomer_displaces_the_oldest_of_its_own_source_when_that_has_most() {
+        let mut server = Server::default();
+        (0..MOST as u64)
+            .for_each(|n| assert_eq!((server.arrive("10.0.0.1"), server.next), (Room::Free, n + 1)));
+        server.seats.set(0, Standing::Busy);
+        server.seats.set(1, Standing::Idle);
+        assert_eq!(server.arrive("10.0.0.1"), Room::InPlaceOf(2), "those without any request go first");
+        (0..40).for_each(|key| server.seats.set(key, Standing::Busy));
+        assert_eq!(server.arrive("10.0.0.1"), Room::None, "no request of its own is cut off");
+    }
+
+    #[test]
+    fn requests_in_progress_are_cut_off_last_and_only_of_who_has_more() {
+        let mut server = Server::flood("10.0.0.1");
+        let keys: Vec<_> = server.seats.keys().collect();
+        keys.iter().for_each(|&key| server.seats.set(key, Standing::Busy));
+        server.seats.set(keys[7], Standing::Idle);
+        assert_eq!(server.arrive("10.0.0.2"), Room::InPlaceOf(keys[7]), "the one that is idle");
+        assert_eq!(server.arrive("10.0.0.3"), Room::InPlaceOf(200), "an idle one, though it is the only one");
+        server.seats.set(201, Standing::Busy);
+        assert_eq!(server.arrive("10.0.0.2"), Room::InPlaceOf(keys[0]), "the oldest of the source with most");
+
+        let mut server = Server::default();
+        for n in 0..MOST {
+            server.arrive(&format!("10.0.1.{n}"));
+        }
+        assert_eq!(server.arrive("10.0.0.1"), Room::InPlaceOf(0), "each has one: the oldest goes");
+        (0..64).for_each(|key| server.seats.set(key, Standing::Busy));
+        assert_eq!(server.arrive("10.0.0.2"), Room::None, "each has one request in progress");
+    }
+
+    #[test]
+    fn a_seat_that_is_given_back_is_free() {
+        let mut server = Server::flood("10.0.0.1");
+        let keys: Vec<_> = server.seats.keys().collect();
+        keys.into_iter().for_each(|key| server.seats.leave(key));
+        assert!(
+            server.seats.is_empty() && server.seats.numbers.is_empty() && server.seats.by_number.is_empty()
+        );
+        assert_eq!(server.arrive("10.0.0.1"), Room::Free);
+    }
+}
