@@ -43,7 +43,6 @@
 
 mod active;
 mod counters;
-mod half_open;
 mod passive;
 mod release;
 mod state;

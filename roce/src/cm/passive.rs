@@ -131,15 +131,16 @@ impl Cm {
         Ok((listener, port, path_mtu, header))
     }
 
-    /// There is room for a request, or another one gives way. One source leaves room for others.
+    /// There is room for a request, or another one gives way. One source leaves room for others: it has at most half of
+    /// the table, and a newcomer from there displaces nothing of its own, since requests are repeated by themselves.
     fn makes_room(&mut self, listener: CmId, from: SocketAddr) -> bool {
-        let source = from.ip().to_canonical();
+        let source = from.ip().into();
         let half_open = self.table.half_open();
         if half_open.of(source) >= self.config.max_half_open / 2 || self.check_room().is_err() {
             return false;
         }
         let backlog = self.listeners.get(&listener).map_or(0, |l| l.backlog);
-        let pending = half_open.ids().filter(|id| self.is_pending(*id, listener)).count();
+        let pending = half_open.keys().filter(|id| self.is_pending(*id, listener)).count();
         if half_open.len() < self.config.max_half_open && pending < backlog {
             return true;
         }

@@ -46,7 +46,7 @@ impl Cm {
     pub fn destroy(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         if let Some(listener) = self.listeners.remove(&id) {
             self.ports.remove(&listener.port);
-            let pending = self.table.half_open().ids().filter(|conn| self.is_pending(*conn, id));
+            let pending = self.table.half_open().keys().filter(|conn| self.is_pending(*conn, id));
             for conn in pending.collect::<Vec<_>>() {
                 self.refuse(now, conn, RejectReason::INVALID_SERVICE_ID, [0; Rej::PRIVATE]);
             }

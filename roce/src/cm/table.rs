@@ -5,12 +5,9 @@ use std::{
     net::SocketAddr,
 };
 
-use verbs::CmId;
+use verbs::{CmId, seats::Seats};
 
-use super::{
-    half_open::HalfOpen,
-    state::{Conn, Link, RemoteQp, RequestKey, State},
-};
+use super::state::{Conn, Link, RemoteQp, RequestKey, State};
 use crate::{entropy::Entropy, time::Time};
 
 #[derive(Debug)]
@@ -19,8 +16,8 @@ pub(super) struct Table {
     by_comm_id: BTreeMap<u32, CmId>,
     by_request: BTreeMap<RequestKey, CmId>,
     by_remote_qp: BTreeMap<RemoteQp, CmId>,
-    /// ReqRcvd and RepSent.
-    half_open: HalfOpen,
+    /// ReqRcvd and RepSent. IDs are given out in order, so the oldest request has the lowest.
+    half_open: Seats<CmId>,
     /// RepSent, by local queue pair.
     unconfirmed: BTreeMap<u32, CmId>,
     /// DreqSent, TimeWait and Refused, in the order of their entering that state.
@@ -37,7 +34,7 @@ impl Table {
             by_comm_id: BTreeMap::new(),
             by_request: BTreeMap::new(),
             by_remote_qp: BTreeMap::new(),
-            half_open: HalfOpen::default(),
+            half_open: Seats::default(),
             unconfirmed: BTreeMap::new(),
             lingering: VecDeque::new(),
             max_lingering,
@@ -56,7 +53,7 @@ impl Table {
         self.lingering.iter().any(parting)
     }
 
-    pub(super) fn half_open(&self) -> &HalfOpen {
+    pub(super) fn half_open(&self) -> &Seats<CmId> {
         &self.half_open
     }
 
@@ -174,10 +171,10 @@ impl Table {
         let Some(conn) = self.conns.get(&id) else { return };
         match conn.state {
             State::ReqRcvd(_) => {
-                self.half_open.remove(id);
+                self.half_open.leave(id);
             }
             State::RepSent(_) => {
-                self.half_open.remove(id);
+                self.half_open.leave(id);
                 conn.qpn.map(|qpn| self.unconfirmed.remove(&qpn));
             }
             State::DreqSent(_) | State::TimeWait | State::Refused(_) => {
@@ -194,10 +191,10 @@ impl Table {
         let Some(conn) = self.conns.get(&id) else { return };
         match conn.state {
             State::ReqRcvd(_) => {
-                self.half_open.insert(id, conn.peer.ip().to_canonical());
+                self.half_open.take(id, conn.peer.ip().into());
             }
             State::RepSent(_) => {
-                self.half_open.insert(id, conn.peer.ip().to_canonical());
+                self.half_open.take(id, conn.peer.ip().into());
                 conn.qpn.map(|qpn| self.unconfirmed.insert(qpn, id));
             }
             State::DreqSent(_) | State::TimeWait | State::Refused(_) => {

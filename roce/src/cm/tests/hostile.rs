@@ -1,4 +1,7 @@
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use verbs::{CmEvent, ConnParam};
 
@@ -81,6 +84,21 @@ fn a_newcomer_gets_in_and_stays_in_while_others_flood() {
     net.hosts[1].collect();
     assert_eq!(net.hosts[1].established(), 1, "{active:?}");
     assert_eq!(net.hosts[1].cm.counters().displaced, 1);
+}
+
+#[test]
+fn addresses_of_one_ipv6_network_are_one_source() {
+    let mut net = Net::with(8, |config| config.max_half_open = 40);
+    net.hosts[1].cm.listen(super::PORT, 64, &mut net.random).unwrap();
+    let mut mad = request(&mut net);
+    for n in 0..200 {
+        let Message::Req(req) = &mut mad.message else { unreachable!() };
+        (req.local_comm_id, req.qpn) = (1000 + n, 1000 + n);
+        let from = SocketAddr::new(Ipv6Addr::new(0xfd00, 9, 0, 0, 0, 0, 0, n as u16).into(), 4791);
+        net.deliver(1, from, &mad.encode());
+    }
+    assert_eq!(net.hosts[1].cm.table.half_open().len(), 20, "one source leaves half of the table to others");
+    assert_eq!(net.hosts[1].cm.counters().displaced, 0);
 }
 
 #[test]
