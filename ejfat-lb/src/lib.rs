@@ -6,6 +6,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+pub mod connections;
 pub mod document;
 mod forward;
 pub mod grpc;

@@ -8,9 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat_lb::{When, grpc::Client};
+use ejfat_lb::{
+    When,
+    grpc::{Client, Server},
+};
 use grpc_common::{channel, rules_to, runtime, start};
 use proto::{lb::v1, sn_p4::v2};
+use tonic::transport::Endpoint;
 
 fn serves(address: SocketAddr) {
     Client::connect(&address.to_string(), None).unwrap().load(&rules_to(1), When::Now).unwrap();
@@ -66,21 +70,102 @@ fn the_silent_lose_their_seats() {
 fn those_without_a_token_lose_their_seats() {
     let (_, server) = start(Some("secret"));
     let address = server.address();
-    let greeting = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
-    let idle: Vec<_> = (0..40)
-        .map(|_| {
-            let mut stream = TcpStream::connect(address).unwrap();
-            stream.write_all(&greeting).unwrap();
-            stream
-        })
-        .collect();
-    let took = patience(address, &greeting);
+    let idle = idle([127, 0, 0, 1], address, 40, GREETING);
+    let took = patience(address, GREETING);
     assert!((4..30).contains(&took.as_secs()), "{took:?}");
     let mut client = Client::connect(&address.to_string(), Some("secret")).unwrap();
     client.load(&rules_to(1), When::Now).unwrap();
     std::thread::sleep(Duration::from_secs(6));
     assert_eq!(client.get().unwrap().len(), 1, "who was let in keeps its seat");
     drop(idle);
+}
+
+/// Connections from an address, which say what they are told and no more.
+fn idle(from: [u8; 4], to: SocketAddr, number: usize, says: &[u8]) -> Vec<TcpStream> {
+    let connect = || async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind((from, 0).into())?;
+        socket.connect(to).await?.into_std()
+    };
+    let connect = || {
+        let mut stream = runtime().block_on(connect()).expect("the listener's queue has room");
+        // It may have been ended for a later one.
+        let _ = stream.write_all(says);
+        stream
+    };
+    (0..number).map(|_| connect()).collect()
+}
+
+const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// Three clients in turn. `PATIENCE` is 5 seconds, which nobody has to wait for.
+fn three_get_in(server: &Server) {
+    let begin = Instant::now();
+    for _ in 0..3 {
+        let mut client = Client::connect(&server.address().to_string(), Some("secret")).unwrap();
+        client.load(&rules_to(1), When::Now).unwrap();
+    }
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn idle_connections_of_another_source_keep_nobody_out() {
+    let (_, server) = start(Some("secret"));
+    let idle = idle([127, 0, 0, 9], server.address(), 200, GREETING);
+    three_get_in(&server);
+    drop(idle);
+}
+
+#[test]
+fn idle_connections_of_the_same_source_keep_nobody_out() {
+    let (_, server) = start(Some("secret"));
+    let idle = idle([127, 0, 0, 1], server.address(), 200, b"");
+    three_get_in(&server);
+    drop(idle);
+}
+
+#[test]
+fn who_is_seated_stays_while_others_come() {
+    let (_, server) = start(Some("secret"));
+    let mut client = Client::connect(&server.address().to_string(), Some("secret")).unwrap();
+    client.load(&rules_to(1), When::Now).unwrap();
+    let mut idles = idle([127, 0, 0, 9], server.address(), 100, GREETING);
+    // Of its own source: those that show no token go first.
+    idles.extend(idle([127, 0, 0, 1], server.address(), 100, GREETING));
+    std::thread::sleep(Duration::from_millis(200));
+    let mut seated = 0;
+    for stream in &mut idles {
+        stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let mut byte = [0; 1024];
+        // The server greets, and ends those that lost their seats.
+        while matches!(stream.read(&mut byte), Ok(1..)) {}
+        let waits = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        seated += usize::from(stream.read(&mut byte).is_err_and(|error| waits(&error)));
+    }
+    assert_eq!(seated, 31, "all other seats are taken");
+    assert_eq!(client.get().unwrap().len(), 1, "it did not have to connect again");
+}
+
+#[test]
+fn requests_that_never_end_keep_only_their_own_source_out() {
+    let (_, server) = start(None);
+    let runtime = runtime();
+    let stalled = |from: [u8; 4]| {
+        let batch = async {
+            let endpoint = Endpoint::from_shared(format!("http://{}", server.address())).unwrap();
+            let endpoint = endpoint.local_address(Some(from.into()));
+            let mut client = v2::smartnic_p4_client::SmartnicP4Client::new(endpoint.connect().await?);
+            let stream = client.batch(tokio_stream::pending::<v2::BatchRequest>()).await?.into_inner();
+            Ok::<_, Box<dyn std::error::Error>>((client, stream))
+        };
+        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), batch).await? })
+    };
+    let streams: Vec<_> = (0..32).map(|_| stalled([127, 0, 0, 9]).expect("a seat")).collect();
+    assert!(stalled([127, 0, 0, 9]).is_err(), "no request is cut off for another one of its source");
+    let begin = Instant::now();
+    serves(server.address());
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    drop(streams);
 }
 
 #[test]

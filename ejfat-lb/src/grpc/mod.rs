@@ -5,7 +5,6 @@
 
 mod auth;
 mod client;
-mod connections;
 mod server;
 mod smartnic;
 mod tables;

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use http_body_util::BodyExt as _;
 use proto::{
     lb::v1::tables_server::{self, TablesServer},
     sn_p4::v2::smartnic_p4_server::{self, SmartnicP4Server},
@@ -22,20 +23,21 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, body::Body, transport};
 use tower_service::Service;
 
-use super::{
-    MOST_OF_TABLES,
-    auth::Token,
-    connections::{self, LetIn},
-    smartnic::Smartnic,
-    tables::Tables,
+use super::{MOST_OF_TABLES, auth::Token, smartnic::Smartnic, tables::Tables};
+use crate::{
+    Plane,
+    connections::{self, InProgress, Limits, Requests},
 };
-use crate::Plane;
 
 /// Rules of all tables, with the names of tables and actions in each.
 const MOST_OF_SMARTNIC: usize = 3 << 20;
 /// Of a connection. With as many connections as there may be, requests take 400 MB: all from peers with the token.
 const MOST_STREAMS: u32 = 4;
 
+/// Connections at a time, of all sources together.
+const SEATS: usize = 32;
+/// Whoever has made no request by then that was let in loses its seat. Later on it is pinged.
+const PATIENCE: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// Why nothing is served.
@@ -85,7 +87,8 @@ fn run(runtime: &Runtime, listener: TcpListener, services: Services, stopped: on
             Err(error) => return tracing::error!("gRPC is not served: {error}"),
         };
         let (taken, connections) = mpsc::channel(1);
-        tokio::spawn(connections::accept(listener, taken));
+        let limits = Limits { seats: SEATS, patience: PATIENCE, permits: Box::new(|_| true) };
+        tokio::spawn(connections::accept(listener, limits, taken));
         let server = transport::Server::builder()
             .max_concurrent_streams(MOST_STREAMS)
             .http2_keepalive_interval(Some(KEEPALIVE))
@@ -158,9 +161,22 @@ impl Service<http::Request<Body>> for Services {
         if let Err(refused) = self.token.check(request.headers()) {
             return Box::pin(std::future::ready(Ok(refused.into_http())));
         }
-        if let Some(connection) = request.extensions().get::<LetIn>() {
-            connection.tell();
-        }
+        // Its connection is in use until the answer is sent.
+        let in_progress = request.extensions().get::<Requests>().map(Requests::begin);
+        let answer = self.answer(request);
+        Box::pin(async { Ok(answer.await?.map(|body| until_sent(body, in_progress))) })
+    }
+}
+
+fn until_sent(body: Body, in_progress: Option<InProgress>) -> Body {
+    Body::new(body.map_frame(move |frame| {
+        let _held = &in_progress;
+        frame
+    }))
+}
+
+impl Services {
+    fn answer(&mut self, request: http::Request<Body>) -> tonic::codegen::BoxFuture<Answer, Infallible> {
         let mut path = request.uri().path().split('/').skip(1);
         match path.next() {
             Some(tables_server::SERVICE_NAME) => self.tables.call(request),

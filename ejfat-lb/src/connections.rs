@@ -1,0 +1,261 @@
+//! TCP connections of a server: no more than it has seats, and the seats are shared fairly among sources.
+//!
+//! A newcomer is never left waiting behind others. When all seats are taken, a connection of the source with most of them
+//! is ended for it, or the newcomer itself is, as [`verbs::seats`] decides.
+
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    net::IpAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::{mpsc, oneshot},
+    time::{Sleep, sleep},
+};
+use tonic::transport::server::Connected;
+use verbs::seats::{Room, Seats, Standing};
+
+/// How long [`accept`] waits after it failed to accept: file descriptors may have run out.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a server takes.
+pub struct Limits {
+    /// Connections at a time.
+    pub seats: usize,
+    /// A connection without a request that was let in ends after this time.
+    pub patience: Duration,
+    /// Connections from other addresses are ended at once.
+    pub permits: Box<dyn Fn(IpAddr) -> bool + Send>,
+}
+
+impl fmt::Debug for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seats, patience, .. } = self;
+        f.debug_struct("Limits").field("seats", seats).field("patience", patience).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    seats: Seats<u64>,
+    connections: BTreeMap<u64, Seated>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Seated {
+    /// Tells the connection that it has lost its seat.
+    lost: oneshot::Sender<()>,
+    requests: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Shared(Arc<Mutex<Table>>);
+
+impl Shared {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // Whoever panicked with it is another thread; each change of the table is whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` if the newcomer is refused.
+    fn seat(&self, most: usize, from: IpAddr) -> Option<(Seat, oneshot::Receiver<()>)> {
+        let mut table = self.table();
+        match table.seats.room(most, from.into()) {
+            Room::Free => {}
+            Room::InPlaceOf(key) => {
+                table.seats.leave(key);
+                if let Some(seated) = table.connections.remove(&key) {
+                    // If nobody hears it, the connection has ended already.
+                    let _ = seated.lost.send(());
+                }
+            }
+            Room::None => return None,
+        }
+        let key = table.next;
+        table.next += 1;
+        let (lost, told) = oneshot::channel();
+        table.seats.take(key, from.into());
+        table.connections.insert(key, Seated { lost, requests: 0 });
+        Some((Seat { key, shared: self.clone() }, told))
+    }
+
+    fn count(&self, key: u64, change: impl FnOnce(u32) -> u32) {
+        let table = &mut *self.table();
+        if let Some(seated) = table.connections.get_mut(&key) {
+            seated.requests = change(seated.requests);
+            let standing = if seated.requests > 0 { Standing::Busy } else { Standing::Idle };
+            table.seats.set(key, standing);
+        }
+    }
+}
+
+/// A seat that is given back when this is dropped.
+#[derive(Debug)]
+struct Seat {
+    key: u64,
+    shared: Shared,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut table = self.shared.table();
+        table.seats.leave(self.key);
+        table.connections.remove(&self.key);
+    }
+}
+
+/// Counts the requests of a connection that were let in.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    key: u64,
+    shared: Shared,
+    any: Arc<AtomicBool>,
+}
+
+impl Requests {
+    /// A request is let in. It is in progress until what this returns is dropped.
+    pub fn begin(&self) -> InProgress {
+        self.any.store(true, Relaxed);
+        self.shared.count(self.key, |requests| requests + 1);
+        InProgress(self.clone())
+    }
+}
+
+/// A request is in progress.
+#[derive(Debug)]
+pub struct InProgress(Requests);
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.shared.count(self.0.key, |requests| requests - 1);
+    }
+}
+
+/// A connection and its seat. It fails once it has lost that, or its time is over.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    seat: Seat,
+    lost: oneshot::Receiver<()>,
+    any_request: Arc<AtomicBool>,
+    /// Until when it waits for the first request.
+    until: Option<Pin<Box<Sleep>>>,
+}
+
+impl Connection {
+    /// Where its requests are to be counted.
+    pub fn requests(&self) -> Requests {
+        let Seat { key, shared } = &self.seat;
+        Requests { key: *key, shared: shared.clone(), any: self.any_request.clone() }
+    }
+
+    /// Looked at whenever something is read or written: a peer that takes no answers must not delay it.
+    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if Pin::new(&mut self.lost).poll(context).is_ready() {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "its seat went to another source"));
+        }
+        if self.any_request.load(Relaxed) {
+            self.until = None;
+        }
+        let late = |until: &mut Pin<Box<Sleep>>| until.as_mut().poll(context).is_ready();
+        if self.until.as_mut().is_some_and(late) { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+}
+
+/// Accepts connections until nobody takes them any more.
+pub async fn accept(listener: TcpListener, limits: Limits, taken: mpsc::Sender<io::Result<Connection>>) {
+    let (shared, mut told) = (Shared::default(), false);
+    loop {
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Once, until one is accepted again.
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!("cannot accept a connection: {error}; raise the limit of open files");
+                }
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        told = false;
+        if !(limits.permits)(from.ip()) {
+            tracing::debug!("{from} is not allowed to connect");
+            continue;
+        }
+        let Some((seat, lost)) = shared.seat(limits.seats, from.ip()) else {
+            tracing::debug!(
+                "{from} finds no seat: its source has most of them, all with requests in progress"
+            );
+            continue;
+        };
+        // One that is broken already is found so when it is read.
+        let _ = stream.set_nodelay(true);
+        let until = Some(Box::pin(sleep(limits.patience)));
+        let connection = Connection { stream, seat, lost, any_request: Arc::default(), until };
+        if taken.send(Ok(connection)).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Requests;
+
+    fn connect_info(&self) -> Self::ConnectInfo {
+        self.requests()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
