@@ -1,17 +1,19 @@
 //! `/metrics` over HTTP, for Prometheus and its like.
 //!
 //! Nobody has to prove who he is, so what a peer can cost is bounded: connections, the bytes of a request, the time of
-//! both. A thread of its own serves; whoever measures is not held up.
+//! both. Connections are shared fairly among sources, so that idle ones of one peer do not keep another one waiting. A
+//! thread of its own serves; whoever measures is not held up.
 
 use std::{
     convert::Infallible,
     net::{Ipv4Addr, SocketAddr, TcpListener},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     thread,
     time::Duration,
 };
 
 use anyhow::Context as _;
+use ejfat_lb::connections::{self, Connection, Limits};
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
@@ -21,7 +23,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::TcpStream, sync::Semaphore, time};
+use tokio::{sync::mpsc, time};
 
 /// What `prometheus_client::encoding::text` writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -30,8 +32,6 @@ const CONNECTIONS: usize = 16;
 const REQUEST: usize = 8192;
 const HEAD_TIME: Duration = Duration::from_secs(2);
 const CONNECTION_TIME: Duration = Duration::from_secs(10);
-/// When there is no descriptor for another connection.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves what `text` returns at the moment of asking, until the process ends. Returns the address, with the port the
 /// system chose for 0.
@@ -46,9 +46,10 @@ pub(crate) fn serve(
     bound.set_nonblocking(true)?;
     let at = bound.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let serve = move || match runtime.block_on(accept(bound, Arc::new(text))) {
-        Ok(never) => match never {},
-        Err(error) => tracing::error!("metrics are not served any more: {error}"),
+    let serve = move || {
+        if let Err(error) = runtime.block_on(serve_connections(bound, Arc::new(text))) {
+            tracing::error!("metrics are not served any more: {error}");
+        }
     };
     thread::Builder::new().name("naa-metrics".into()).spawn(serve)?;
     Ok(at)
@@ -64,34 +65,34 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| "write an address and a port, such as 127.0.0.1:9100, or a port of loopback".into())
 }
 
-async fn accept(
+async fn serve_connections(
     listener: TcpListener,
     text: Arc<impl Fn() -> String + Send + Sync + 'static>,
-) -> std::io::Result<Infallible> {
+) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let place = places.clone().acquire_owned().await.map_err(std::io::Error::other)?;
-        let Ok((stream, _)) = listener.accept().await else {
-            time::sleep(PAUSE).await;
-            continue;
-        };
-        let text = text.clone();
-        tokio::spawn(async move {
-            let _ = time::timeout(CONNECTION_TIME, connection(stream, &*text)).await;
-            drop(place);
-        });
+    let limits = Limits { seats: CONNECTIONS, patience: HEAD_TIME, permits: Box::new(|_| true) };
+    let (taken, mut connections) = mpsc::channel(1);
+    tokio::spawn(connections::accept(listener, limits, taken));
+    while let Some(connection) = connections.recv().await {
+        let (connection, text) = (connection?, text.clone());
+        tokio::spawn(
+            async move { time::timeout(CONNECTION_TIME, serve_connection(connection, &*text)).await },
+        );
     }
+    Ok(())
 }
 
-async fn connection(stream: TcpStream, text: &(impl Fn() -> String + Send + Sync)) {
+async fn serve_connection(connection: Connection, text: &(impl Fn() -> String + Send + Sync)) {
+    let (requests, in_progress) = (connection.requests(), OnceLock::new());
     let answer = |request: Request<Incoming>| {
+        // There is one request, and it is in progress until the connection ends.
+        in_progress.get_or_init(|| requests.begin());
         let answer = answer(request.method(), request.uri().path(), text);
         async { Ok::<_, Infallible>(answer) }
     };
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(REQUEST).keep_alive(false);
-    if let Err(error) = http.serve_connection(TokioIo::new(stream), service_fn(answer)).await {
+    if let Err(error) = http.serve_connection(TokioIo::new(connection), service_fn(answer)).await {
         tracing::debug!("a request for metrics: {error}");
     }
 }
@@ -144,12 +145,27 @@ mod tests {
         let at = served();
         let long = [b"GET /metrics HTTP/1.1\r\nX: ".as_slice(), &vec![b'x'; 1 << 20]].concat();
         assert!(ask(at, &long).starts_with("HTTP/1.1 431") || ask(at, &long).is_empty());
-        // As many as there are places say nothing; the next one waits for them, not for ever.
-        let silent: Vec<_> = (0..CONNECTIONS).map(|_| std::net::TcpStream::connect(at).unwrap()).collect();
         let begin = Instant::now();
-        assert!(ask(at, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").contains("naa_x 1"));
-        assert!(begin.elapsed() < CONNECTION_TIME);
-        drop(silent);
+        assert_eq!(ask(at, b"GET /metrics HTTP/1.1\r\n"), "", "it says no more");
+        assert!(begin.elapsed() < CONNECTION_TIME, "{:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn idle_connections_keep_no_scrape_waiting() {
+        let at = served();
+        // Half a request each, from the scraper's own address.
+        let connect = || {
+            let mut stream = std::net::TcpStream::connect(at).unwrap();
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\n");
+            stream
+        };
+        let idle: Vec<_> = (0..200).map(|_| connect()).collect();
+        let begin = Instant::now();
+        for _ in 0..3 {
+            assert!(ask(at, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").contains("naa_x 1"));
+        }
+        assert!(begin.elapsed() < HEAD_TIME, "{:?}", begin.elapsed());
+        drop(idle);
     }
 
     #[test]
