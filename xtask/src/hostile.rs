@@ -24,6 +24,12 @@ pub(crate) struct Options {
     /// What guesses and random bytes come from
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    /// Run over IPv4 or IPv6 only [default: both; over IPv6 a sample if --quick]
+    #[arg(long, value_name = "4|6")]
+    ip: Option<u8>,
+    /// Fail for cases that this machine does not let be tried, as where the variable CI is set
+    #[arg(long)]
+    strict: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -31,7 +37,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     repo::build_release()?;
     let mut suite = Command::new(repo::release_program("hostile"));
     suite.current_dir(repo::root());
-    for (name, wanted) in [("--list", options.list), ("--quick", options.quick)] {
+    for (name, wanted) in [("--list", options.list), ("--quick", options.quick), ("--strict", options.strict)]
+    {
         if wanted {
             suite.arg(name);
         }
@@ -44,6 +51,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     if let Some(seed) = options.seed {
         suite.arg("--seed").arg(seed.to_string());
+    }
+    if let Some(ip) = options.ip {
+        suite.arg("--ip").arg(ip.to_string());
     }
     let status = suite.status().context("cannot run the suite")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

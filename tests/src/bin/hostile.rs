@@ -3,11 +3,12 @@
 use std::{net::IpAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use naa_tests::hostile::{self, Options};
+use naa_tests::hostile::{self, Family, Options, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  hostile --quick               most of it, in a minute and a half
+  hostile --quick               most of it, in two minutes
+  hostile --ip 6 --only memory  over IPv6 alone
   hostile --only 'half-open'    the cases whose group or name contain this
   hostile --json table.json     the table for programs, too";
 
@@ -32,6 +33,25 @@ struct Args {
     /// What guesses and random bytes come from
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+    /// Run over IPv4 or IPv6 only [default: both; over IPv6 a sample if --quick]
+    ///
+    /// For IPv6 the suite makes a network namespace, with a /64 for each source.
+    #[arg(long, value_name = "4|6", value_parser = family)]
+    ip: Option<Family>,
+    /// Fail for cases that this machine does not let be tried, as where the variable CI is set
+    #[arg(long)]
+    strict: bool,
+    /// This process is in a network namespace of its own
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+fn family(text: &str) -> Result<Family, String> {
+    match text {
+        "4" => Ok(Family::V4),
+        "6" => Ok(Family::V6),
+        _ => Err("write 4 or 6".into()),
+    }
 }
 
 #[derive(Subcommand)]
@@ -58,26 +78,52 @@ fn main() -> ExitCode {
 }
 
 fn suite(args: &Args) -> Result<bool, String> {
-    let options = Options { only: args.only.clone(), quick: args.quick, seed: args.seed };
+    let ci = std::env::var("CI").is_ok_and(|ci| !ci.is_empty() && ci != "false");
+    let mut options = Options {
+        only: args.only.clone(),
+        quick: args.quick,
+        seed: args.seed,
+        families: args.ip.map_or(vec![Family::V4, Family::V6], |family| vec![family]),
+        sample: args.quick && args.ip.is_none(),
+        no_v6: None,
+        strict: args.strict || ci,
+    };
     let cases = hostile::list(&options);
     if cases.is_empty() {
         return Err("no case has that in its group or name; --list shows all".into());
     }
     if args.list {
-        for case in cases {
-            println!("{} / {}: {} -> {}", case.group, case.name, case.sent, case.expected);
+        for (family, case) in cases {
+            let ip = family.number();
+            println!("IPv{ip} {} / {}: {} -> {}", case.group, case.name, case.sent, case.expected);
         }
         return Ok(true);
     }
-    let (baseline, outcomes) = hostile::run(&options)?;
-    print!("{}", hostile::table(baseline, &outcomes));
+    if args.inside {
+        hostile::settle()?;
+    } else if cases.iter().any(|(family, _)| *family == Family::V6) {
+        match hostile::enter() {
+            Ok(status) => return Ok(status.success()),
+            Err(why) => options.no_v6 = Some(why),
+        }
+    }
+    let ran = hostile::run(&options)?;
+    print!("{}", hostile::table(&ran));
     if let Some(file) = &args.json {
-        let text = format!("{:#}\n", hostile::json(baseline, &outcomes));
+        let text = format!("{:#}\n", hostile::json(&ran));
         std::fs::write(file, text).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
     }
-    let failed = outcomes.iter().filter(|outcome| outcome.failed()).count();
-    let skipped = outcomes.iter().filter(|outcome| outcome.skipped()).count();
-    let skipped = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
-    println!("{} cases, {failed} failed{skipped}", outcomes.len());
+    let count = |what: fn(&Outcome) -> bool| ran.outcomes.iter().filter(|outcome| what(outcome)).count();
+    let failed = count(Outcome::failed);
+    let mut line = format!("{} cases, {failed} failed", ran.outcomes.len());
+    for (number, what) in [
+        (count(Outcome::skipped), "skipped"),
+        (count(|outcome| outcome.not_applicable().is_some()), "not applicable"),
+    ] {
+        if number > 0 {
+            line += &format!(", {number} {what}");
+        }
+    }
+    println!("{line}");
     Ok(failed == 0)
 }

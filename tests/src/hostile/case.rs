@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{ejfat::Scene, stage::Stage};
+use super::{
+    ejfat::Scene,
+    stage::{Family, Stage},
+};
 
 /// What came back from the attacked side.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +24,8 @@ pub struct Seen {
 #[derive(Clone, Debug, Default)]
 pub struct Own {
     pub rose: Vec<(String, u64)>,
+    /// The bystander before the attack, of cases that compare the two.
+    pub quiet: Option<Latency>,
     pub bystander: Latency,
     pub growth_kib: i64,
     /// What went wrong.
@@ -83,6 +88,8 @@ pub struct Case {
     pub p99: Option<Duration>,
     /// Not part of a quick run.
     pub long: bool,
+    /// Why the case need not run over IPv6 or means nothing there; `None`: it runs.
+    pub only_v4: Option<&'static str>,
     pub attack: Attack,
 }
 
@@ -96,7 +103,18 @@ impl Case {
         run: Run,
     ) -> Self {
         let attack = Attack::Server(run);
-        Self { group, name, sent, expected, counters, growth_mib: 4, p99: None, long: false, attack }
+        Self {
+            group,
+            name,
+            sent,
+            expected,
+            counters,
+            growth_mib: 4,
+            p99: None,
+            long: false,
+            only_v4: None,
+            attack,
+        }
     }
 
     /// Against an EJFAT worker, which makes most of its memory in use with the first datagrams.
@@ -109,7 +127,18 @@ impl Case {
     ) -> Self {
         let (group, attack) = ("ejfat", Attack::Worker(run));
         let p99 = Some(Duration::from_millis(250));
-        Self { group, name, sent, expected, counters, growth_mib: 12, p99, long: false, attack }
+        Self {
+            group,
+            name,
+            sent,
+            expected,
+            counters,
+            growth_mib: 12,
+            p99,
+            long: false,
+            only_v4: None,
+            attack,
+        }
     }
 
     /// Against a bridge of its own.
@@ -138,6 +167,10 @@ impl Case {
     pub const fn long(self) -> Self {
         Self { long: true, ..self }
     }
+
+    pub const fn only_v4(self, why: &'static str) -> Self {
+        Self { only_v4: Some(why), ..self }
+    }
 }
 
 /// The bystanders' latencies while a case ran.
@@ -148,13 +181,35 @@ pub struct Latency {
     pub p99: Duration,
 }
 
+impl Latency {
+    /// What a quiet p50 and p99 count at least: below these the machine's own work is all that is measured.
+    const LEAST_QUIET: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
+    /// How many times the quiet p50 and p99 a bystander may take during an attack.
+    const FAIR: [u32; 2] = [3, 10];
+
+    /// Why somebody with these latencies was not served fairly, compared with the time before the attack.
+    pub(super) fn unfair(self, quiet: Self) -> Option<String> {
+        let figures = [("p50", self.p50, quiet.p50), ("p99", self.p99, quiet.p99)];
+        let bounds = Self::FAIR.into_iter().zip(Self::LEAST_QUIET);
+        let mut over = figures
+            .into_iter()
+            .zip(bounds)
+            .filter(|((_, attacked, quiet), (times, least))| *attacked > (*quiet).max(*least) * *times);
+        let ((name, attacked, quiet), (times, _)) = over.next()?;
+        Some(format!("the bystander's {name} was {attacked:?}, more than {times} times the quiet {quiet:?}"))
+    }
+}
+
 /// What became of a case.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub case: Case,
+    pub family: Family,
     pub seen: Seen,
     /// Counters that rose, and by how much, without those of ordinary traffic.
     pub rose: Vec<(String, u64)>,
+    /// The bystander before the attack, of cases that compare the two.
+    pub quiet: Option<Latency>,
     pub bystander: Latency,
     pub growth_kib: i64,
     pub took: Duration,
@@ -163,6 +218,26 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Of a case that was not run.
+    pub(super) fn untried(case: &Case, family: Family, seen: Seen) -> Self {
+        Self {
+            case: *case,
+            family,
+            seen,
+            rose: Vec::new(),
+            quiet: None,
+            bystander: Latency::default(),
+            growth_kib: 0,
+            took: Duration::ZERO,
+            why: Vec::new(),
+        }
+    }
+
+    /// Why the case means nothing over this protocol.
+    pub fn not_applicable(&self) -> Option<&'static str> {
+        self.case.only_v4.filter(|_| self.family == Family::V6)
+    }
+
     pub fn failed(&self) -> bool {
         !self.why.is_empty()
     }
@@ -171,9 +246,14 @@ impl Outcome {
         self.seen.skipped && !self.failed()
     }
 
+    pub fn tried(&self) -> bool {
+        !self.skipped() && self.not_applicable().is_none()
+    }
+
     /// In words.
     pub fn result(&self) -> String {
         match self.why.as_slice() {
+            [] if let Some(why) = self.not_applicable() => format!("not applicable: {why}"),
             [] if self.seen.skipped => format!("skipped: {}", self.seen.note),
             [] => "ok".into(),
             why => format!("FAILED: {}", why.join("; ")),

@@ -19,7 +19,7 @@ use super::{
     ejfat_honest::{Honest, Manner},
     ejfat_worker::{Ended, TIMEOUT, Worker},
     resources_process::Folder,
-    stage::Addresses,
+    stage::{Addresses, Family},
     suite::Options,
 };
 
@@ -48,7 +48,7 @@ pub struct Scene {
 pub(super) struct Setup<'a> {
     /// Of the worker's command, besides the usual ones.
     pub(super) args: &'a [&'a str],
-    /// All on `::1`.
+    /// All on `::1` in a run over IPv4.
     pub(super) v6: bool,
     pub(super) manner: Manner,
 }
@@ -76,7 +76,8 @@ impl Scene {
     }
 
     pub(super) fn address(&mut self, v6: bool) -> IpAddr {
-        if v6 { Ipv6Addr::LOCALHOST.into() } else { self.addresses.next() }
+        let everybodys = v6 && self.addresses.family() == Family::V4;
+        if everybodys { Ipv6Addr::LOCALHOST.into() } else { self.addresses.next() }
     }
 
     /// Both at work.

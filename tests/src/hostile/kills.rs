@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     os::unix::process::ExitStatusExt,
     process::{Child, Command, Stdio},
     sync::Mutex,
@@ -176,7 +176,7 @@ fn servers(stage: &mut Stage) -> Result<Seen, String> {
 
 /// How long after the kill the host knew.
 fn server_killed(folder: &Folder, device: &Device, ip: IpAddr, after: Duration) -> Result<Duration, String> {
-    let mut server = Actor::start(&["server", &format!("{ip}:0")], folder)?;
+    let mut server = Actor::start(&["server", &SocketAddr::new(ip, 0).to_string()], folder)?;
     let said = server.says()?;
     let address = said.strip_prefix("ready ").and_then(|text| text.parse().ok());
     let address = address.ok_or_else(|| format!("the server said {said:?}"))?;
@@ -198,7 +198,7 @@ fn server_killed(folder: &Folder, device: &Device, ip: IpAddr, after: Duration) 
 }
 
 /// Calls until that fails.
-fn work(device: &Device, address: std::net::SocketAddr) -> Result<(Error, Instant), String> {
+fn work(device: &Device, address: SocketAddr) -> Result<(Error, Instant), String> {
     // About 1 s until a dead peer is given up, not 4.
     let config = SessionConfig {
         setup_timeout: Duration::from_secs(2),

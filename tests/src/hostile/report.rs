@@ -2,16 +2,23 @@
 
 use serde_json::{Value, json};
 
-use super::case::{Latency, Outcome};
+use super::{
+    case::{Latency, Outcome},
+    suite::Ran,
+};
+
+const COLUMNS: usize = 9;
 
 /// Rows for people, the names of the columns first.
-pub fn table(baseline: Latency, outcomes: &[Outcome]) -> String {
-    let header = ["group", "case", "answer", "counters", "p50 us", "p99 us", "KiB", "result"];
+pub fn table(ran: &Ran) -> String {
+    let header = ["IP", "group", "case", "answer", "counters", "p50 us", "p99 us", "KiB", "result"];
     let mut rows = vec![header.map(str::to_owned)];
-    if baseline.calls > 0 {
-        rows.push(row("", "bystanders alone", "", "", baseline, "", ""));
+    for (family, baseline) in &ran.baselines {
+        let [p50, p99] = micros(*baseline);
+        let ip = family.number().to_string();
+        rows.push([&*ip, "", "bystanders alone", "", "", &p50, &p99, "", ""].map(str::to_owned));
     }
-    for outcome in outcomes {
+    for outcome in &ran.outcomes {
         let answer = if outcome.seen.answer.is_empty() { "-" } else { &outcome.seen.answer };
         let answer = match outcome.seen.note.as_str() {
             // The result says why.
@@ -19,33 +26,22 @@ pub fn table(baseline: Latency, outcomes: &[Outcome]) -> String {
             "" => answer.to_owned(),
             note => format!("{answer} ({note})"),
         };
-        let growth = format!("{:+}", outcome.growth_kib);
-        let case = &outcome.case;
-        rows.push(row(
-            case.group,
-            case.name,
-            &answer,
-            &counters(outcome),
-            outcome.bystander,
-            &growth,
-            &outcome.result(),
-        ));
+        let mut latency = micros(outcome.bystander);
+        if let Some(quiet) = outcome.quiet {
+            // Before the attack and during it.
+            let quiet = micros(quiet);
+            latency = [0, 1].map(|n| format!("{} -> {}", quiet[n], latency[n]));
+        }
+        let [p50, p99] = latency;
+        let (ip, growth) = (outcome.family.number().to_string(), format!("{:+}", outcome.growth_kib));
+        let (group, name) = (outcome.case.group.to_owned(), outcome.case.name.to_owned());
+        rows.push([ip, group, name, answer, counters(outcome), p50, p99, growth, outcome.result()]);
     }
     aligned(&rows)
 }
 
-fn row(
-    group: &str,
-    name: &str,
-    answer: &str,
-    counters: &str,
-    latency: Latency,
-    growth: &str,
-    result: &str,
-) -> [String; 8] {
-    let micros = |time: std::time::Duration| time.as_micros().to_string();
-    let (p50, p99) = (micros(latency.p50), micros(latency.p99));
-    [group, name, answer, counters, &p50, &p99, growth, result].map(str::to_owned)
+fn micros(latency: Latency) -> [String; 2] {
+    [latency.p50, latency.p99].map(|time| time.as_micros().to_string())
 }
 
 /// The counters a case names; the JSON has all that rose.
@@ -54,10 +50,10 @@ fn counters(outcome: &Outcome) -> String {
     shown.map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", ")
 }
 
-fn aligned(rows: &[[String; 8]]) -> String {
+fn aligned(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 8] = std::array::from_fn(width);
-    let line = |row: &[String; 8]| {
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let line = |row: &[String; COLUMNS]| {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
@@ -65,9 +61,10 @@ fn aligned(rows: &[[String; 8]]) -> String {
 }
 
 /// The same for programs; keys are stable.
-pub fn json(baseline: Latency, outcomes: &[Outcome]) -> Value {
-    let rows = outcomes.iter().map(|outcome| {
+pub fn json(ran: &Ran) -> Value {
+    let rows = ran.outcomes.iter().map(|outcome| {
         json!({
+            "ip": outcome.family.number(),
             "group": outcome.case.group,
             "case": outcome.case.name,
             "sent": outcome.case.sent,
@@ -76,15 +73,25 @@ pub fn json(baseline: Latency, outcomes: &[Outcome]) -> Value {
             "answer": outcome.seen.answer,
             "note": outcome.seen.note,
             "counters": outcome.rose.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+            // null: the case does not compare.
+            "quiet": outcome.quiet.map(latency),
             "bystander": latency(outcome.bystander),
             "growth_kib": outcome.growth_kib,
             "seconds": outcome.took.as_secs_f64(),
-            // null: skipped, and the note says why.
-            "pass": (!outcome.skipped()).then_some(!outcome.failed()),
+            // null: skipped, and the note says why; or not applicable.
+            "pass": outcome.tried().then_some(!outcome.failed()),
+            "not_applicable": outcome.not_applicable(),
             "why": outcome.why,
         })
     });
-    json!({ "baseline": latency(baseline), "rows": rows.collect::<Vec<_>>() })
+    let baselines = ran.baselines.iter();
+    let by_ip = baselines.clone().map(|(family, alone)| (family.number().to_string(), latency(*alone)));
+    let first = baselines.clone().next().map(|(_, alone)| *alone).unwrap_or_default();
+    json!({
+        "baseline": latency(first),
+        "baselines": by_ip.collect::<serde_json::Map<_, _>>(),
+        "rows": rows.collect::<Vec<_>>(),
+    })
 }
 
 fn latency(latency: Latency) -> Value {

@@ -1,7 +1,7 @@
 //! What a case works with: the victim, the bystanders, addresses to attack from.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
@@ -9,6 +9,7 @@ use simnet::Random;
 
 use super::{
     bystander::Bystanders,
+    namespace,
     raw::{Offer, RawPeer},
     victim::Victim,
     wire::Wire,
@@ -25,26 +26,75 @@ pub struct Stage {
     pub(super) addresses: Addresses,
 }
 
-/// Loopback addresses that no other run is likely to use: runs that follow one another are far apart.
+/// Which of the two Internet protocols a case runs over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::V4 => 4,
+            Self::V6 => 6,
+        }
+    }
+}
+
+/// Addresses of the loopback interface that no other run is likely to use. Of IPv6 each has a /64 of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Addresses {
+    family: Family,
     net: u16,
     next: u16,
 }
 
 impl Addresses {
+    /// Addresses of one network of IPv4.
     const HOSTS: u16 = 250;
+    /// Addresses of IPv6 that the interface gets at once.
+    const BATCH: u16 = 64;
 
-    pub(super) fn new() -> Self {
-        Self { net: (std::process::id() as u16).reverse_bits(), next: 0 }
+    /// Runs that follow one another are far apart. For IPv6 the process must be in a network namespace of its own.
+    pub(super) fn new(family: Family) -> Self {
+        Self { family, net: (std::process::id() as u16).reverse_bits(), next: 0 }
+    }
+
+    pub(super) fn family(&self) -> Family {
+        self.family
     }
 
     pub(super) fn next(&mut self) -> IpAddr {
-        let [high, low] = self.net.wrapping_add(self.next / Self::HOSTS).to_be_bytes();
-        let host = (self.next % Self::HOSTS + 1) as u8;
+        let n = self.next;
         self.next = self.next.wrapping_add(1);
+        match self.family {
+            Family::V4 => self.v4(n).into(),
+            Family::V6 => {
+                if n.is_multiple_of(Self::BATCH) {
+                    // Whoever binds an address that is missing fails, and tells so.
+                    if let Err(why) = namespace::add((n..n.saturating_add(Self::BATCH)).map(|n| self.v6(n))) {
+                        eprintln!("no more addresses of IPv6: {why}");
+                    }
+                }
+                self.v6(n).into()
+            }
+        }
+    }
+
+    /// Addresses that `self` does not reach for long.
+    pub(super) fn later(&self) -> Self {
+        Self { family: self.family, net: self.net.wrapping_add(0x2000), next: 0 }
+    }
+
+    fn v4(&self, n: u16) -> Ipv4Addr {
+        let [high, low] = self.net.wrapping_add(n / Self::HOSTS).to_be_bytes();
         // 127.0 to 127.63 is left to other tests.
-        Ipv4Addr::new(127, 64 | high & 0x3f, low, host).into()
+        Ipv4Addr::new(127, 64 | high & 0x3f, low, (n % Self::HOSTS + 1) as u8)
+    }
+
+    fn v6(&self, n: u16) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd00, 0x4e41, self.net, n, 0, 0, 0, 1)
     }
 }
 
