@@ -3,7 +3,7 @@
 use std::{net::IpAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use naa_tests::hostile::{self, Family, Options, Outcome};
+use naa_tests::hostile::{self, Family, Kind, Options, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,12 +59,16 @@ enum Role {
     /// Serve, and answer requests on standard input
     #[command(hide = true)]
     Victim { server: IpAddr, target: IpAddr },
+    /// Attack until standard input ends
+    #[command(hide = true)]
+    Attack { kind: Kind, local: IpAddr, targets: Vec<String> },
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = match &args.role {
         Some(Role::Victim { server, target }) => hostile::serve(*server, *target).map(|()| true),
+        Some(Role::Attack { kind, local, targets }) => hostile::attack(*kind, *local, targets).map(|()| true),
         None => suite(&args),
     };
     match result {

@@ -37,16 +37,26 @@ pub struct Bystanders {
 }
 
 #[derive(Debug)]
-struct Bystander {
+pub(super) struct Bystander {
     log: Arc<Mutex<Log>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Log {
+pub(super) struct Log {
     rounds: Vec<Duration>,
-    failures: Vec<String>,
+    pub(super) failures: Vec<String>,
+}
+
+impl Log {
+    /// The p99 is [`NOTHING`] if there are no rounds.
+    pub(super) fn latency(&mut self) -> Latency {
+        self.rounds.sort_unstable();
+        let at = |percent: usize| self.rounds.get(self.rounds.len() * percent / 100).copied();
+        let calls = self.rounds.len();
+        Latency { calls, p50: at(50).unwrap_or_default(), p99: at(99).unwrap_or(NOTHING) }
+    }
 }
 
 /// The latency of a bystander that completed nothing.
@@ -70,24 +80,21 @@ impl Bystanders {
         let mut worst = Latency::default();
         let mut failures = Vec::new();
         for mut log in self.both.iter().map(Bystander::take) {
-            log.rounds.sort_unstable();
-            let at = |percent: usize| {
-                log.rounds.get(log.rounds.len() * percent / 100).copied().unwrap_or_default()
-            };
-            worst.calls += log.rounds.len();
-            worst.p50 = worst.p50.max(at(50));
-            worst.p99 = worst.p99.max(at(99));
+            let latency = log.latency();
+            worst.calls += latency.calls;
+            worst.p50 = worst.p50.max(latency.p50);
+            worst.p99 = worst.p99.max(latency.p99);
             failures.append(&mut log.failures);
-            if log.rounds.is_empty() {
-                worst.p99 = NOTHING;
-            }
         }
         (worst, failures)
     }
 }
 
 impl Bystander {
-    fn start<P: Peer>(what: &'static str, connect: impl Fn() -> Result<P, String> + Send + 'static) -> Self {
+    pub(super) fn start<P: Peer>(
+        what: &'static str,
+        connect: impl Fn() -> Result<P, String> + Send + 'static,
+    ) -> Self {
         let (log, stop) = (Arc::new(Mutex::new(Log::default())), Arc::new(AtomicBool::new(false)));
         let (its_log, its_stop) = (log.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
@@ -101,7 +108,8 @@ impl Bystander {
         Self { log, stop, thread: Some(thread) }
     }
 
-    fn take(&self) -> Log {
+    /// What it saw since the last time.
+    pub(super) fn take(&self) -> Log {
         std::mem::take(&mut *lock(&self.log))
     }
 }
@@ -120,7 +128,7 @@ fn lock(log: &Mutex<Log>) -> std::sync::MutexGuard<'_, Log> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-trait Peer {
+pub(super) trait Peer {
     /// One round trip, checked.
     fn round(&mut self, n: u64) -> Result<(), String>;
 }

@@ -141,6 +141,16 @@ impl Case {
         }
     }
 
+    /// Against a program of its own, with a bystander whose latencies before and during the attack are compared.
+    pub(super) const fn fairness(
+        name: &'static str,
+        sent: &'static str,
+        expected: &'static str,
+        run: Alone,
+    ) -> Self {
+        Self { group: "fairness", growth_mib: 64, p99: None, ..Self::worker(name, sent, expected, &[], run) }
+    }
+
     /// Against a bridge of its own.
     pub(super) const fn bridge(
         name: &'static str,

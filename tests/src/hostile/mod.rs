@@ -5,6 +5,7 @@
 //! memory stays bounded. EJFAT's workers are started anew for each of their cases, beside a sender whose events must all
 //! come through.
 
+mod attacker;
 mod bridge;
 mod bridge_workers;
 mod bystander;
@@ -20,6 +21,10 @@ mod ejfat_memory;
 mod ejfat_names;
 mod ejfat_segments;
 mod ejfat_worker;
+mod fairness;
+mod fairness_bystander;
+mod fairness_program;
+mod fairness_tables;
 mod flood;
 mod kills;
 mod memory;
@@ -46,6 +51,7 @@ mod unpredictable_statistics;
 mod victim;
 mod wire;
 
+pub use attacker::{Kind, attack};
 pub use case::{Attack, Case, Latency, Outcome, Own, Run, Seen};
 pub use ejfat::Scene;
 pub use namespace::{INSIDE, enter, settle};
@@ -81,4 +87,6 @@ const CASES: &[&[Case]] = &[
     ejfat_memory::CASES,
     ejfat_floods::CASES,
     bridge_workers::CASES,
+    fairness::CASES,
+    fairness_tables::CASES,
 ];

@@ -52,6 +52,9 @@ const V6_SAMPLE: &[(&str, &str)] = &[
     ("coming and going", "devices"),
     ("ejfat", "offset beyond the length"),
     ("bridge", "credit for slots not given"),
+    ("fairness", "worker hog"),
+    ("fairness", "memory hog"),
+    ("fairness", "idle seats"),
 ];
 /// Cases that may be skipped where a skipped case fails otherwise, by group and name: what they need is a right that
 /// machines for continuous integration may lack.
