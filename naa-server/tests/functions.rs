@@ -1,6 +1,9 @@
 //! Functions as hosts call them: through regions, argument blocks and status blocks.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
 
 use mrsp::{
     FunctionCode, RegionFlags, ReturnCode, U24,
@@ -59,7 +62,9 @@ fn call_until(code: FunctionCode, regions: &[Given<'_>], stop: &Stop) -> Made {
     });
     let function = registry().get(code).unwrap().clone();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let mut task = Task { function, regions: regions.collect(), user: U24::ZERO, deadline, process: None };
+    let peer = IpAddr::from([127, 0, 0, 1]).into();
+    let mut task =
+        Task { function, regions: regions.collect(), peer, user: U24::ZERO, deadline, process: None };
     let result = task.run(stop);
     let regions = task.regions.iter().map(|region| region.allocation.bytes().unwrap().to_vec()).collect();
     Made { result, regions }
