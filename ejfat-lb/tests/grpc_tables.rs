@@ -3,18 +3,18 @@
 mod grpc_common;
 
 use std::{
-    net::{Ipv6Addr, TcpListener},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener},
     sync::Arc,
 };
 
 use ejfat::lb::{Balancer, DropCause, LbId, Rule, RuleKey, Rules, calendar};
 use ejfat_lb::{
     Plane, When,
-    grpc::{Client, ClientError, Server, serve},
+    grpc::{BadToken, Callers, Client, ClientError, ServeError, Server, serve, serve_to},
 };
 use grpc_common::{LB, SENDER, channel, member, routed, rules_to, runtime, start};
 use proto::lb::v1::{self, tables_client::TablesClient};
-use tonic::Code;
+use tonic::{Code, transport::Endpoint};
 
 fn client(server: &Server) -> Client {
     Client::connect(&server.address().to_string(), None).unwrap()
@@ -159,7 +159,6 @@ fn a_token_is_asked_for() {
     let address = server.address().to_string();
     for (token, says) in [
         (None, "no token"),
-        (Some(""), "not the token"),
         (Some("s3cre"), "not the token"),
         (Some("s3cret "), "not the token"),
         (Some("s3creT"), "not the token"),
@@ -170,7 +169,42 @@ fn a_token_is_asked_for() {
     assert_eq!(plane.sets()[0].rules, Rules::default().into());
     Client::connect(&address, Some("s3cret")).unwrap().load(&rules_to(1), When::Now).unwrap();
     assert_eq!(routed(&plane, 1), Ok(1));
-    assert!(matches!(Client::connect(&address, Some("a\nb")), Err(ClientError::Token)));
+}
+
+#[test]
+fn a_token_that_is_none_is_refused_at_both_ends() {
+    let (_, server) = start(None);
+    let address = server.address().to_string();
+    for (token, expected) in [
+        ("", BadToken::Empty),
+        (" ", BadToken::Empty),
+        ("a\nb", BadToken::Characters),
+        ("caf\u{e9}", BadToken::Characters),
+    ] {
+        let connected = Client::connect(&address, Some(token));
+        assert!(matches!(connected, Err(ClientError::Token(bad)) if bad == expected), "{token:?}");
+        let plane = Arc::new(Plane::new(Rules::default(), 1));
+        let served = serve((Ipv4Addr::LOCALHOST, 0).into(), plane, Some(token.into()));
+        assert!(matches!(served, Err(ServeError::Token(bad)) if bad == expected), "{token:?}");
+    }
+}
+
+#[test]
+fn only_networks_that_are_permitted_get_in() {
+    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let far = IpAddr::from([127, 0, 0, 9]);
+    let callers = Callers { token: None, permits: Some(Box::new(move |from| from == far)) };
+    let server = serve_to(callers, (Ipv4Addr::LOCALHOST, 0).into(), plane.clone()).unwrap();
+    let tried = Client::connect(&server.address().to_string(), None)
+        .and_then(|mut client| client.load(&rules_to(1), When::Now));
+    assert!(tried.is_err(), "{tried:?}");
+    assert_eq!(routed(&plane, 1), Err(DropCause::BadIp));
+    runtime().block_on(async {
+        let endpoint = Endpoint::from_shared(format!("http://{}", server.address())).unwrap();
+        let channel = endpoint.local_address(Some(far)).connect().await.unwrap();
+        let sets = TablesClient::new(channel).get(v1::GetRequest {}).await.unwrap().into_inner().sets;
+        assert_eq!(sets.len(), 1);
+    });
 }
 
 #[test]

@@ -8,13 +8,35 @@ use tonic::Status;
 
 const SCHEME: &[u8] = b"Bearer ";
 
+/// A token that nobody can be asked for, or send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadToken {
+    #[error(
+        "the token is empty; give one of visible ASCII characters, or none at all (unset its environment variable)"
+    )]
+    Empty,
+    #[error("a token has visible ASCII characters only; this one has others")]
+    Characters,
+}
+
+/// Whether a token can be used. An empty one is refused: whoever gives it meant to give another one, for example of a
+/// variable that is not set.
+pub fn check_token(token: &str) -> Result<(), BadToken> {
+    if token.trim().is_empty() {
+        return Err(BadToken::Empty);
+    }
+    let sendable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    if token.bytes().all(sendable) { Ok(()) } else { Err(BadToken::Characters) }
+}
+
 /// What a request must bring.
 #[derive(Clone)]
 pub(super) struct Token(Option<Arc<str>>);
 
 impl Token {
-    pub(super) fn new(token: Option<String>) -> Self {
-        Self(token.map(Arc::from))
+    pub(super) fn new(token: Option<String>) -> Result<Self, BadToken> {
+        token.as_deref().map(check_token).transpose()?;
+        Ok(Self(token.map(Arc::from)))
     }
 
     /// How long it takes tells the length of the token at most.

@@ -12,7 +12,10 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::MOST_OF_TABLES;
+use super::{
+    MOST_OF_TABLES,
+    auth::{BadToken, check_token},
+};
 use crate::{
     TableSet, When,
     message::{self, MessageError},
@@ -29,8 +32,8 @@ const MOST_ANSWER: usize = MOST_OF_TABLES * (1 + Balancer::MOST_STAGED);
 pub enum ClientError {
     #[error("{0} is no address of a data plane; give HOST:PORT")]
     Address(String),
-    #[error("a token has visible ASCII characters only; this one has others")]
-    Token,
+    #[error(transparent)]
+    Token(#[from] BadToken),
     #[error("cannot start what gRPC runs on: {0}; raise the limit of open files")]
     Runtime(io::Error),
     #[error("cannot reach the data plane at {address}: {why}; is it running, with gRPC on this port?")]
@@ -79,8 +82,9 @@ impl Client {
         authority.port_u16().ok_or_else(wrong)?;
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| wrong())?;
         let endpoint = endpoint.tcp_nodelay(true).connect_timeout(CONNECT).timeout(ANSWER);
+        token.map(check_token).transpose()?;
         let bearer = token.map(|token| format!("Bearer {token}").parse()).transpose();
-        let bearer = Bearer(bearer.map_err(|_| ClientError::Token)?);
+        let bearer = Bearer(bearer.map_err(|_| BadToken::Characters)?);
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ClientError::Runtime)?;
         let channel = runtime
             .block_on(endpoint.connect())

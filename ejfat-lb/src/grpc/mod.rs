@@ -12,5 +12,6 @@ mod tables;
 /// Bytes of a request. Full tables take half of it.
 const MOST_OF_TABLES: usize = 1 << 20;
 
+pub use auth::{BadToken, check_token};
 pub use client::{Client, ClientError};
-pub use server::{ServeError, Server, serve};
+pub use server::{Callers, ServeError, Server, serve, serve_to};

@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     fmt, io,
-    net::{SocketAddr, TcpListener},
+    net::{IpAddr, SocketAddr, TcpListener},
     sync::Arc,
     task::{Context, Poll},
     thread::{self, JoinHandle},
@@ -23,7 +23,12 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, body::Body, transport};
 use tower_service::Service;
 
-use super::{MOST_OF_TABLES, auth::Token, smartnic::Smartnic, tables::Tables};
+use super::{
+    MOST_OF_TABLES,
+    auth::{BadToken, Token},
+    smartnic::Smartnic,
+    tables::Tables,
+};
 use crate::{
     Plane,
     connections::{self, InProgress, Limits, Requests},
@@ -47,6 +52,8 @@ pub enum ServeError {
     Bind { address: SocketAddr, source: io::Error },
     #[error("cannot start a thread for gRPC: {0}; raise the limits of processes and open files")]
     Thread(io::Error),
+    #[error(transparent)]
+    Token(#[from] BadToken),
 }
 
 fn remedy(kind: io::ErrorKind) -> &'static str {
@@ -65,29 +72,63 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Serves a data plane's tables. Port 0 stands for any that is free. With a token, requests must have the header
-/// `authorization: Bearer TOKEN`. Nothing is encrypted.
+/// Who may make requests.
+#[derive(Default)]
+pub struct Callers {
+    /// What requests must have in the header `authorization: Bearer TOKEN`, if anything.
+    pub token: Option<String>,
+    /// Connections from other addresses are ended at once. `None`: they may come from anywhere.
+    pub permits: Option<Box<dyn Fn(IpAddr) -> bool + Send>>,
+}
+
+impl fmt::Debug for Callers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (token, permits) = (self.token.is_some(), self.permits.is_some());
+        f.debug_struct("Callers").field("token", &token).field("permits", &permits).finish()
+    }
+}
+
+/// Serves a data plane's tables to whoever has the token, or to everybody.
+///
+/// # Errors
+/// As [`serve_to`].
 pub fn serve(address: SocketAddr, plane: Arc<Plane>, token: Option<String>) -> Result<Server, ServeError> {
+    serve_to(Callers { token, permits: None }, address, plane)
+}
+
+/// Serves a data plane's tables to some callers. Port 0 stands for any that is free. Nothing is encrypted.
+///
+/// # Errors
+/// If the address cannot be bound, there is no thread, or the token is none.
+pub fn serve_to(callers: Callers, address: SocketAddr, plane: Arc<Plane>) -> Result<Server, ServeError> {
+    let Callers { token, permits } = callers;
+    let services = Services::new(plane, Token::new(token)?);
     let bind = |source| ServeError::Bind { address, source };
     let listener = TcpListener::bind(address).map_err(bind)?;
     listener.set_nonblocking(true).map_err(bind)?;
     let bound = listener.local_addr().map_err(bind)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(ServeError::Thread)?;
-    let services = Services::new(plane, token);
     let (stop, stopped) = oneshot::channel();
-    let run = move || run(&runtime, listener, services, stopped);
+    let permits = permits.unwrap_or_else(|| Box::new(|_| true));
+    let limits = Limits { seats: SEATS, patience: PATIENCE, permits };
+    let run = move || run(&runtime, listener, limits, services, stopped);
     let thread = thread::Builder::new().name("grpc".into()).spawn(run).map_err(ServeError::Thread)?;
     Ok(Server { address: bound, stop: Some(stop), thread: Some(thread) })
 }
 
-fn run(runtime: &Runtime, listener: TcpListener, services: Services, stopped: oneshot::Receiver<()>) {
+fn run(
+    runtime: &Runtime,
+    listener: TcpListener,
+    limits: Limits,
+    services: Services,
+    stopped: oneshot::Receiver<()>,
+) {
     runtime.block_on(async {
         let listener = match tokio::net::TcpListener::from_std(listener) {
             Ok(listener) => listener,
             Err(error) => return tracing::error!("gRPC is not served: {error}"),
         };
         let (taken, connections) = mpsc::channel(1);
-        let limits = Limits { seats: SEATS, patience: PATIENCE, permits: Box::new(|_| true) };
         tokio::spawn(connections::accept(listener, limits, taken));
         let server = transport::Server::builder()
             .max_concurrent_streams(MOST_STREAMS)
@@ -135,11 +176,11 @@ struct Services {
 }
 
 impl Services {
-    fn new(plane: Arc<Plane>, token: Option<String>) -> Self {
+    fn new(plane: Arc<Plane>, token: Token) -> Self {
         let tables = TablesServer::new(Tables::new(plane.clone()));
         let smartnic = SmartnicP4Server::new(Smartnic::new(plane));
         Self {
-            token: Token::new(token),
+            token,
             tables: tables.max_decoding_message_size(MOST_OF_TABLES),
             smartnic: smartnic.max_decoding_message_size(MOST_OF_SMARTNIC),
         }
