@@ -3,7 +3,11 @@
 //! A victim process serves, bystanders use it well all the time, and each case attacks it. A case passes when the
 //! answer and the counters are those stated, every call of the bystanders is right and in time, and the victim's
 //! memory stays bounded. EJFAT's workers are started anew for each of their cases, beside a sender whose events must all
-//! come through.
+//! come through. The cases of fairness start programs of their own, too, and compare what a bystander gets during an attack
+//! with what it got before.
+//!
+//! Every case runs over IPv4 and over IPv6. For IPv6 the suite makes a network namespace in which each address has a /64 of
+//! its own: a /64 is one peer, and `::1` would be everybody's.
 
 mod attacker;
 mod bridge;
