@@ -45,6 +45,30 @@ fn by_size(bytes: u64) -> Execution {
 /// # Errors
 /// If one of `others` has a number that is taken or a description the catalogue cannot hold.
 pub fn registry(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<Registry, RegistryError> {
+    complete(builtins()?, others)
+}
+
+/// `others` and the catalogue of them, without any built-in function that computes: for a server that is there for its
+/// services.
+///
+/// # Errors
+/// As [`registry`].
+pub fn services(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<Registry, RegistryError> {
+    complete(Registry::default(), others)
+}
+
+fn complete(
+    mut registry: Registry,
+    others: impl IntoIterator<Item = Arc<dyn Function>>,
+) -> Result<Registry, RegistryError> {
+    for function in others {
+        registry.register(function)?;
+    }
+    catalogue::register(&mut registry)?;
+    Ok(registry)
+}
+
+fn builtins() -> Result<Registry, RegistryError> {
     let mut registry = Registry::default();
     for function in naaice::functions() {
         registry.register(function)?;
@@ -108,10 +132,6 @@ pub fn registry(others: impl IntoIterator<Item = Arc<dyn Function>>) -> Result<R
         let info = with_blocks(code, description, inputs, output);
         registry.register(Arc::new(Builtin { info, compute }))?;
     }
-    for function in others {
-        registry.register(function)?;
-    }
-    catalogue::register(&mut registry)?;
     Ok(registry)
 }
 
