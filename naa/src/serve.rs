@@ -161,6 +161,9 @@ pub(crate) fn wait(told: &mpsc::Receiver<()>, ended: impl Fn() -> Option<String>
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if args.services.has_tables() {
+        crate::lb::check_mrsp("--forward", args.bind, &args.allow, false)?;
+    }
     let Started { services, functions, bridge } = args.services.start()?;
     let registry = args.registry(functions)?;
     let count = registry.iter().count();

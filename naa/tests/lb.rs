@@ -79,8 +79,8 @@ fn events_go_where_the_tables_say_as_they_change() {
     fs::write(path("one.yaml"), tables(&one.address())).unwrap();
     fs::write(path("other.yaml"), tables(&other.address())).unwrap();
     let listen = ["lb", "forward", "--listen", "127.0.0.1:0", "--json", "--until-eof", "--tables"];
-    let ways =
-        ["--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--serve", "127.88.0.1:0", "--token", "secret"];
+    let ways = ["--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--serve", "127.88.0.1:0", "--token"];
+    let ways = [&ways[..], &["secret", "--allow", "127.0.0.0/8"]].concat();
     let lb = Process::start(&[&listen[..], &[&path("one.yaml")], &ways].concat());
     let (grpc, mrsp) = (format!("grpc://{}", lb.text("grpc")), format!("mrsp://{}", lb.text("mrsp")));
 
@@ -122,6 +122,94 @@ fn metrics(at: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
+}
+
+/// What a command that must not start says before it ends, with a status for wrong usage.
+fn refusal(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let mut command = naa(arguments);
+    command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let ended = common::wait_at_most(&mut child, std::time::Duration::from_secs(20));
+    // One that serves instead goes, too.
+    let _ = child.kill();
+    let said = stderr(&child.wait_with_output().expect("it ends"));
+    assert_eq!(ended.and_then(|status| status.code()), Some(2), "{arguments:?} {variables:?}: {said}");
+    said
+}
+
+#[test]
+fn tables_behind_a_token_are_not_open_over_mrsp() {
+    let forward = ["lb", "forward", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
+    let over_mrsp = [&forward[..], &["--serve", "127.88.0.3:0"]].concat();
+    for said in [
+        refusal(&[&over_mrsp[..], &["--token", "secret"]].concat(), &[]),
+        refusal(&over_mrsp, &[("NAA_LB_TOKEN", "secret")]),
+    ] {
+        assert!(said.contains("over gRPC only") && said.contains("--allow"), "{said}");
+    }
+    // Networks that are not allowed do not get in.
+    let others = ["--token", "secret", "--allow", "192.0.2.0/24", "--json", "--until-eof"];
+    let lb = Process::start(&[&over_mrsp[..], &others].concat());
+    let mrsp = format!("mrsp://{}", lb.text("mrsp"));
+    let tried = run(&["lb", "table", "show", &mrsp]);
+    assert!(!tried.status.success(), "{tried:?}");
+    let grpc = format!("grpc://{}", lb.text("grpc"));
+    let tried = run(&["lb", "table", "--token", "secret", "show", &grpc]);
+    assert!(!tried.status.success(), "{tried:?}");
+}
+
+#[test]
+fn tables_are_open_to_other_machines_only_if_these_are_named() {
+    // Addresses of no machine: the refusal comes before they are bound.
+    for arguments in [
+        &["lb", "forward", "--listen", "127.0.0.1:0", "--serve", "192.0.2.1"][..],
+        &["lb", "forward", "--listen", "127.0.0.1:0", "--grpc", "192.0.2.1:18010"],
+        &["serve", "--bind", "192.0.2.1", "--forward", "127.0.0.1:0"],
+        &["bridge", "--bind", "192.0.2.1", "--listen", "127.0.0.1:0", "--route", "tables"],
+    ] {
+        let said = refusal(arguments, &[]);
+        assert!(said.contains("whoever reaches 192.0.2.1 can replace all tables"), "{said}");
+    }
+}
+
+#[test]
+fn an_empty_token_is_refused() {
+    let forward = ["lb", "forward", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
+    let show = ["lb", "table", "show", "grpc://127.0.0.1:9"];
+    let count = ["lb", "counters", "grpc://127.0.0.1:9"];
+    for arguments in [&forward[..], &show, &count] {
+        for said in [
+            refusal(&[arguments, &["--token", ""]].concat(), &[]),
+            refusal(arguments, &[("NAA_LB_TOKEN", "")]),
+        ] {
+            assert!(said.contains("the token is empty"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_data_plane_offers_what_computes_only_if_asked() {
+    let functions = |lb: &Process, name: &str| {
+        let listed = json_of(&["functions", "--server", &lb.text(name), "--json"]);
+        let listed = listed["functions"].as_array().expect("functions").clone();
+        listed.iter().map(|of| of["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    let forward = ["lb", "forward", "--listen", "127.0.0.1:0", "--json", "--until-eof"];
+    let forward = [&forward[..], &["--serve", "127.88.0.4:0"]].concat();
+    let lb = Process::start(&forward);
+    assert_eq!(functions(&lb, "mrsp"), ["lb-load", "lb-edit", "lb-tables", "lb-counters", "catalogue"]);
+    lb.end();
+    let lb = Process::start(&[&forward[..], &["--builtins"]].concat());
+    assert!(functions(&lb, "mrsp").contains(&"sha256".to_owned()));
+    lb.end();
+    let bridge = ["bridge", "--listen", "127.88.0.5:0", "--bind", "127.88.0.5", "--port", "0", "--provider"];
+    let bridge = [&bridge[..], &["embedded", "--json", "--until-eof"]].concat();
+    let bridge = Process::start(&bridge);
+    let offered = functions(&bridge, "workers");
+    assert!(
+        offered.contains(&"bridge-status".to_owned()) && !offered.contains(&"sha256".to_owned()),
+        "{offered:?}"
+    );
 }
 
 #[test]
@@ -184,7 +272,9 @@ fn an_accelerator_reassembles_and_forwards_beside_its_functions() {
 fn the_demonstration_verifies_each_event() {
     for place in [&["--loopback"][..], &[]] {
         let arguments = ["demo", "ejfat", "--events", "600", "--rate", "0.1", "--json", "-"];
-        let output = run(&[&arguments[..], place].concat());
+        // A token in the environment is for another load balancer.
+        let mut demo = naa(&[&arguments[..], place].concat());
+        let output = demo.env("NAA_LB_TOKEN", "another").output().expect("it runs");
         assert!(output.status.success(), "{}", stderr(&output));
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let rows = report["rows"].as_array().expect("rows");

@@ -31,7 +31,8 @@ pub(crate) use settings::build;
 
 --metrics serves naa_bridge_events_total{end=...}, naa_bridge_latency_seconds (first segment to delivered),
 naa_bridge_held_seconds (delivered to given back), fill levels of workers, and what reassembly counts.
-RoCE has no authentication: whoever reaches the address can subscribe; --allow names networks."
+RoCE has no authentication: whoever reaches the address can subscribe; --allow names networks. With --route tables whoever
+is allowed can replace the tables, too: at an address that others reach, --allow is wanted."
 )]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -37,14 +37,17 @@ pub(super) struct Args {
     bind: IpAddr,
     #[arg(short, long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
     port: u16,
-    /// Networks whose workers may connect, such as 10.9.0.0/24; repeat for more [default: everyone who reaches the
-    /// address]
+    /// Networks that may connect, such as 10.9.0.0/24; repeat for more [default: everyone who reaches the address]. With
+    /// --route tables they can replace the tables, so they must be named unless the address is loopback's
     #[arg(long, value_name = "NETWORK")]
     allow: Vec<Network>,
     /// Rules of a load balancer whose members are workers, as `naa lb table --help` shows them; its first load balancer
     /// counts. They are changed with `naa lb table load FILE mrsp://ADDR`
     #[arg(long, value_name = "FILE")]
     tables: Option<PathBuf>,
+    /// Offer the built-in functions of `naa serve`, too
+    #[arg(long)]
+    builtins: bool,
     #[command(flatten)]
     settings: Settings,
     #[command(flatten)]
@@ -71,6 +74,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let end = end.map_err(|_| Usage::error("--for wants seconds"))?;
     if args.tables.is_some() && !args.settings.uses_tables() {
         return Err(Usage::error("--tables say who gets an event with --route tables only"));
+    }
+    if args.settings.uses_tables() {
+        lb::check_mrsp("--route tables", args.bind, &args.allow, false)?;
     }
     let plane = args.settings.uses_tables().then(|| tables(args)).transpose()?;
     let bridge = build(args.settings.config(&args.listen, plane.as_ref())?)?;
@@ -162,7 +168,9 @@ fn serve(args: &Args, bridge: Bridge, plane: Option<&Arc<Plane>>) -> anyhow::Res
     let services = naa_services::bridge(&bridge.handle());
     let tables = plane.map(naa_services::lb).into_iter().flatten();
     let functions = services.into_iter().chain(tables).chain([Bridge::function()]);
-    Ok(Server::start_with(config, functions::registry(functions)?, Some(Box::new(bridge)))?)
+    let registry =
+        if args.builtins { functions::registry(functions) } else { functions::services(functions) };
+    Ok(Server::start_with(config, registry?, Some(Box::new(bridge)))?)
 }
 
 fn warn_of_buffer(bridge: &Bridge, wanted: u32) -> anyhow::Result<()> {

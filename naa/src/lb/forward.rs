@@ -12,10 +12,14 @@ use std::{
 
 use ejfat::lb::{LbId, Rules};
 use ejfat_lb::{Forwarder, ForwarderConfig, Plane, grpc, message};
-use naa_server::{Config, Server, functions};
+use naa_server::{
+    Config, Server,
+    allow::{AllowList, Network},
+    functions,
+};
 use serde_json::{Value, json};
 
-use super::{counts, place};
+use super::{callers, counts, place};
 use crate::{
     ejfat::{tell::Line, values},
     metrics, provider, show, signals,
@@ -29,11 +33,15 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   naa lb forward --listen 10.9.0.1 --tables lb.yaml
-  naa lb forward --listen 10.9.0.1 --listen fd00:9::1 --grpc 10.9.0.1:18010 --metrics 127.0.0.1:9100
-  naa lb forward --listen 10.9.0.1 --serve 10.9.0.1         then: naa lb table load lb.yaml mrsp://10.9.0.1
+  NAA_LB_TOKEN=$(cat token) naa lb forward --listen 10.9.0.1 --listen fd00:9::1 --grpc 10.9.0.1:18010 --metrics 9100
+  naa lb forward --listen 10.9.0.1 --serve 10.9.0.1 --allow 10.9.0.0/24
+                                                            then: naa lb table load lb.yaml mrsp://10.9.0.1
 
-`naa lb table --help` shows a file. Whoever reaches the gRPC or MRSP address can program the tables: keep them to a network
-you trust, and use --token.")]
+`naa lb table --help` shows a file. Whoever programs the tables decides where all segments go. At an address that others
+reach, --grpc wants --token or --allow, and --serve wants --allow; with --token, --serve wants --allow everywhere.
+The token covers each request over gRPC, to read or to change, and nothing else: not MRSP, which has no authentication, not
+--metrics, and not segments, whose senders the tables name. Nothing is encrypted, so who reads the network can read the
+token. --allow goes by source addresses.")]
 pub(super) struct Args {
     /// Where segments come; port 19522 unless told; repeat for more, each has a thread
     #[arg(long, value_name = "ADDR[:PORT]", required = true)]
@@ -44,12 +52,18 @@ pub(super) struct Args {
     /// Be programmed over gRPC at this address
     #[arg(long, value_name = "ADDR:PORT")]
     grpc: Option<SocketAddr>,
-    /// What callers over gRPC must show
-    #[arg(long, env = "NAA_LB_TOKEN", hide_env_values = true)]
+    /// What callers over gRPC must show in each request; it covers gRPC only
+    #[arg(long, env = super::callers::TOKEN_VARIABLE, hide_env_values = true, value_parser = super::callers::token)]
     token: Option<String>,
     /// Be programmed over MRSP at this address: an accelerator with functions 64 to 67; port 12345 unless told
     #[arg(long, value_name = "ADDR[:PORT]")]
     serve: Option<String>,
+    /// Networks that may connect over gRPC and MRSP, such as 10.9.0.0/24; repeat for more
+    #[arg(long, value_name = "NETWORK")]
+    allow: Vec<Network>,
+    /// Offer the built-in functions of `naa serve` over MRSP, too
+    #[arg(long, requires = "serve")]
+    builtins: bool,
     #[command(flatten)]
     provider: provider::Args,
     /// Serve counters at http://ADDR:PORT/metrics, to anybody who can reach it; a port alone is loopback's
@@ -67,6 +81,14 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let mrsp = args.serve.as_deref().map(values::ip_and_port).transpose()?;
+    let mrsp = mrsp.map(|(ip, port)| SocketAddr::new(ip, port.unwrap_or(naa_server::DEFAULT_PORT)));
+    if let Some(at) = mrsp {
+        callers::check_mrsp("--serve", at.ip(), &args.allow, args.token.is_some())?;
+    }
+    if let Some(at) = args.grpc {
+        callers::check_grpc(at.ip(), &args.allow, args.token.is_some())?;
+    }
     let rules = args.tables.as_ref().map(place::read).transpose()?.unwrap_or_default();
     let listen = args.listen.iter().map(|text| values::address(text)).collect::<anyhow::Result<Vec<_>>>()?;
     warn_of_gaps(&rules, &listen, args);
@@ -81,8 +103,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             args.buffer
         );
     }
-    let grpc = args.grpc.map(|at| grpc::serve(at, plane.clone(), args.token.clone())).transpose()?;
-    let server = args.serve.as_deref().map(|at| serve(args, at, &plane)).transpose()?;
+    let grpc = args.grpc.map(|at| grpc::serve_to(grpc_callers(args), at, plane.clone())).transpose()?;
+    let server = mrsp.map(|at| serve(args, at, &plane)).transpose()?;
     let of = plane.clone();
     let text = move || counts::metrics(&message::of_counters(&of.counters()));
     let metrics = args.metrics.map(|at| metrics::serve(at, text)).transpose()?;
@@ -134,12 +156,26 @@ fn warn_of_gaps(rules: &Rules, listen: &[SocketAddr], args: &Args) {
     }
 }
 
+fn grpc_callers(args: &Args) -> grpc::Callers {
+    let allow = args.allow_list();
+    grpc::Callers { token: args.token.clone(), permits: Some(Box::new(move |from| allow.permits(from))) }
+}
+
+impl Args {
+    /// Everyone, unless networks are named.
+    fn allow_list(&self) -> AllowList {
+        if self.allow.is_empty() { AllowList::everyone() } else { AllowList::only(self.allow.clone()) }
+    }
+}
+
 /// The accelerator whose services program the tables.
-fn serve(args: &Args, at: &str, plane: &Arc<Plane>) -> anyhow::Result<Server> {
-    let (ip, port) = values::ip_and_port(at)?;
-    let mut config = Config::new(SocketAddr::new(ip, port.unwrap_or(naa_server::DEFAULT_PORT)));
+fn serve(args: &Args, at: SocketAddr, plane: &Arc<Plane>) -> anyhow::Result<Server> {
+    let mut config = Config::new(at);
     config.provider = Some(args.provider.choice()?);
-    Ok(Server::start(config, functions::registry(naa_services::lb(plane))?)?)
+    config.allow = args.allow_list();
+    let services = naa_services::lb(plane);
+    let registry = if args.builtins { functions::registry(services) } else { functions::services(services) };
+    Ok(Server::start(config, registry?)?)
 }
 
 fn ready(

@@ -1,11 +1,13 @@
 //! `naa lb`: EJFAT's load balancer in software.
 
+mod callers;
 mod counters;
 mod counts;
 mod forward;
 mod place;
 mod table;
 
+pub(crate) use callers::{TOKEN_VARIABLE, check_mrsp};
 pub(crate) use place::read as read_rules;
 
 use clap::Subcommand;
@@ -16,10 +18,10 @@ use clap::Subcommand;
 /// that change at a tick, while packets flow.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
-  naa lb forward --listen 10.9.0.1 --tables lb.yaml --grpc 10.9.0.1:18010
-  naa lb table show grpc://10.9.0.1:18010
-  naa lb table load new.yaml grpc://10.9.0.1:18010
-  naa lb counters grpc://10.9.0.1:18010")]
+  naa lb forward --listen 10.9.0.1 --tables lb.yaml --grpc 127.0.0.1:18010
+  naa lb table show grpc://127.0.0.1:18010
+  naa lb table load new.yaml grpc://127.0.0.1:18010
+  naa lb counters grpc://127.0.0.1:18010")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,

@@ -41,8 +41,8 @@ impl FromStr for Place {
 /// How to get in.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Access {
-    /// What a load balancer wants to see over gRPC, if it was started with one
-    #[arg(long, env = "NAA_LB_TOKEN", hide_env_values = true, global = true)]
+    /// What a load balancer wants to see over gRPC, if it was started with one; over MRSP nothing is shown
+    #[arg(long, env = super::callers::TOKEN_VARIABLE, hide_env_values = true, global = true, value_parser = super::callers::token)]
     token: Option<String>,
     #[command(flatten)]
     provider: crate::provider::Args,

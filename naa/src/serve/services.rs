@@ -24,7 +24,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR|PIPE", requires = "reassemble")]
     events: Option<PathBuf>,
     /// Forward EJFAT's segments that come to this address to workers, by tables that hosts load (functions 64 to 67,
-    /// `naa lb table load FILE mrsp://...`); port 19522 unless told
+    /// `naa lb table load FILE mrsp://...`); port 19522 unless told. Unless --bind is a loopback address, --allow has to name
+    /// the networks of these hosts
     #[arg(long, value_name = "ADDR[:PORT]")]
     forward: Vec<String>,
     /// Put EJFAT's events that come to this address into memory of workers that subscribe (function 80), as `naa bridge`
@@ -57,6 +58,11 @@ pub(super) struct Started {
 const BUFFER: usize = 8 << 20;
 
 impl Args {
+    /// Hosts can replace a load balancer's tables.
+    pub(super) fn has_tables(&self) -> bool {
+        !self.forward.is_empty()
+    }
+
     /// Starts them, but the bridge, which runs in the server's loop.
     pub(super) fn start(&self) -> anyhow::Result<Started> {
         let (mut services, mut functions) = (Services::default(), Vec::new());

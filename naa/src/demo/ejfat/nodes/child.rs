@@ -36,7 +36,8 @@ impl Process {
             Node::Sender(_) => "sender",
             Node::Worker(_) => "worker",
         };
-        let child = stage.command(node)?.args(arguments).spawn();
+        // Its load balancer is open to this machine: a token of somebody else's is not for it.
+        let child = stage.command(node)?.env_remove(crate::lb::TOKEN_VARIABLE).args(arguments).spawn();
         let mut child = child.with_context(|| format!("cannot start a {what}"))?;
         let stdout = child.stdout.take().with_context(|| format!("the {what} has no output"))?;
         let stdin = child.stdin.take();
@@ -192,7 +193,10 @@ impl Balancer {
         let listen = at.iter().flat_map(|at| ["--listen".into(), at.to_string()]);
         arguments.extend(listen);
         let mrsp = SocketAddr::new(at[0].ip(), 0).to_string();
-        arguments.extend(texts(&["--provider", "embedded", "--serve", &mrsp]));
+        // The demonstration programs it from its own machine.
+        let own = at[0].ip().to_string();
+        let allow = ["--allow", "127.0.0.0/8", "--allow", &own];
+        arguments.extend(texts(&[&["--provider", "embedded", "--serve", &mrsp], &allow[..]].concat()));
         let (mut process, mut out) = Process::start(stage, Node::Balancer, &arguments)?;
         let ready: Value = serde_json::from_str(&process.line(&mut out)?)?;
         let address = |of: &Value| -> anyhow::Result<SocketAddr> {

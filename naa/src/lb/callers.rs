@@ -1,0 +1,85 @@
+//! Who may program the tables of a data plane.
+//!
+//! Whoever can replace the tables decides where all segments go. So each way to them is covered: by the token (gRPC only),
+//! by a list of networks, or by an address that only programs of this machine reach.
+
+use std::net::IpAddr;
+
+use naa_server::allow::Network;
+
+use crate::Usage;
+
+/// The environment variable that holds the token, of data planes and of who programs them.
+pub(crate) const TOKEN_VARIABLE: &str = "NAA_LB_TOKEN";
+
+/// Refuses to open the tables over MRSP to everyone. `option` opens them.
+///
+/// # Errors
+/// A usage error if no network is allowed and `address` is not loopback's, or the tables are meant to have a token, which
+/// MRSP does not know.
+pub(crate) fn check_mrsp(
+    option: &str,
+    address: IpAddr,
+    allow: &[Network],
+    has_token: bool,
+) -> anyhow::Result<()> {
+    if !allow.is_empty() || (is_own(address) && !has_token) {
+        return Ok(());
+    }
+    let token = if has_token { "--token (NAA_LB_TOKEN) is asked for over gRPC only, and " } else { "" };
+    Err(Usage::error(format!(
+        "{token}whoever reaches {address} can replace all tables over MRSP ({option}); name the networks that may with \
+         --allow, such as --allow 10.9.0.0/24"
+    )))
+}
+
+/// Refuses to open the tables over gRPC to everyone.
+///
+/// # Errors
+/// A usage error if there is neither a token nor a network that is allowed, and `address` is not loopback's.
+pub(super) fn check_grpc(address: IpAddr, allow: &[Network], has_token: bool) -> anyhow::Result<()> {
+    if has_token || !allow.is_empty() || is_own(address) {
+        return Ok(());
+    }
+    Err(Usage::error(format!(
+        "whoever reaches {address} can replace all tables over gRPC (--grpc); set a token with --token or NAA_LB_TOKEN, \
+         or name the networks that may with --allow, such as --allow 10.9.0.0/24"
+    )))
+}
+
+/// Only programs of this machine reach it.
+fn is_own(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// A token of a command line or of its environment variable.
+pub(super) fn token(text: &str) -> Result<String, String> {
+    ejfat_lb::grpc::check_token(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_open_to_nobody_unless_somebody_is_named() {
+        let [own, far] = ["127.88.0.1", "10.9.0.1"].map(|ip| ip.parse().unwrap());
+        let some: &[Network] = &["10.9.0.0/24".parse().unwrap()];
+        for (address, allow, token, mrsp, grpc) in [
+            (own, &[][..], false, true, true),
+            (own, &[], true, false, true),
+            (own, some, true, true, true),
+            (far, &[], false, false, false),
+            (far, &[], true, false, true),
+            (far, some, false, true, true),
+            (far, some, true, true, true),
+        ] {
+            let case = format!("{address} {allow:?} {token}");
+            assert_eq!(check_mrsp("--serve", address, allow, token).is_ok(), mrsp, "MRSP: {case}");
+            assert_eq!(check_grpc(address, allow, token).is_ok(), grpc, "gRPC: {case}");
+        }
+        let refused = check_mrsp("--serve", own, &[], true).unwrap_err().to_string();
+        assert!(refused.contains("over gRPC only") && refused.contains("--allow"), "{refused}");
+    }
+}
