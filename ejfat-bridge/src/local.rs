@@ -1,6 +1,7 @@
 //! Workers on this machine: rings in memory that both map. The protocol is [`ejfat::ring::shared`].
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     mem::MaybeUninit,
     os::{
@@ -22,14 +23,20 @@ use rustix::{
     net::{
         AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
         SocketFlags, SocketType, accept_with, bind, listen, recv, send, sendmsg, socket_with,
+        sockopt::socket_peercred,
     },
 };
-use verbs::Memory;
+use verbs::{
+    Memory,
+    seats::{Room, Seats},
+};
 
 use crate::{Error, bells::Bells, word::Word};
 
 /// Connections that did not say yet what they want.
 const MOST_PENDING: usize = 16;
+/// Connections accepted in one turn of the bridge's loop; the others wait for the next one.
+const MOST_AT_ONCE: usize = 64;
 /// So long they may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -110,12 +117,24 @@ struct Pending {
     until: Instant,
 }
 
+/// What a connection has said so far.
+enum Said {
+    Nothing(OwnedFd),
+    Wants(Applicant),
+    /// It was refused, or went away.
+    Over,
+}
+
 /// Where workers of this machine connect.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: OwnedFd,
     path: PathBuf,
-    pending: Vec<Pending>,
+    /// In the order of arrival.
+    pending: BTreeMap<u64, Pending>,
+    /// By the users whose programs they are: connections that say nothing keep nobody else out.
+    seats: Seats<u64, u32>,
+    arrived: u64,
     /// Subscriptions that are none.
     pub(crate) refused: u64,
     /// The bell does not ring for new ones.
@@ -150,7 +169,15 @@ impl Listener {
             Ok(socket)
         };
         let socket = listen_there().map_err(Error::io(format!("listen at {}", path.display())))?;
-        Ok(Self { socket, path: path.to_owned(), pending: Vec::new(), refused: 0, ignored: false })
+        Ok(Self {
+            socket,
+            path: path.to_owned(),
+            pending: BTreeMap::new(),
+            seats: Seats::default(),
+            arrived: 0,
+            refused: 0,
+            ignored: false,
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -162,16 +189,14 @@ impl Listener {
         if std::mem::take(&mut self.ignored) {
             let _ = bells.hear(self.socket.as_fd());
         }
-        loop {
-            let socket = if self.pending.len() < MOST_PENDING {
-                accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
-            } else {
-                Err(Errno::MFILE)
-            };
-            let socket = match socket {
+        let late = |pending: &Pending| pending.until <= now;
+        let late: Vec<_> = self.pending.iter().filter(|(_, one)| late(one)).map(|(key, _)| *key).collect();
+        late.into_iter().for_each(|key| drop(self.leave(key)));
+        for _ in 0..MOST_AT_ONCE {
+            let socket = match accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN | Errno::INTR) => break,
-                // There is no place, or no descriptor, for another one: it is looked at later.
+                // There is no descriptor for another one: it is looked at later.
                 Err(_) => {
                     bells.ignore(self.socket.as_fd());
                     self.ignored = true;
@@ -180,37 +205,64 @@ impl Listener {
             };
             // One that is not heard is looked at now and then.
             let _ = bells.hear(socket.as_fd());
-            self.pending.push(Pending { socket, until: now + PATIENCE });
+            // Whoever loses its seat may have said something since it was looked at.
+            if let Some(Said::Wants(applicant)) = self.seat(socket, now).map(|lost| self.listen_to(lost)) {
+                return Some(applicant);
+            }
         }
-        self.pending.retain(|pending| pending.until > now);
-        let mut at = 0;
-        while at < self.pending.len() {
-            // One byte more tells what is too long.
-            let mut bytes = [0; BLOCK + 1];
-            let read = recv(&self.pending[at].socket, &mut bytes, RecvFlags::DONTWAIT);
-            let length = match read {
-                Err(Errno::AGAIN | Errno::INTR) => {
-                    at += 1;
-                    continue;
+        let keys: Vec<_> = self.pending.keys().copied().collect();
+        for key in keys {
+            let Some(pending) = self.pending.remove(&key) else { continue };
+            match self.listen_to(pending.socket) {
+                Said::Nothing(socket) => drop(self.pending.insert(key, Pending { socket, ..pending })),
+                Said::Over => self.seats.leave(key),
+                Said::Wants(applicant) => {
+                    self.seats.leave(key);
+                    return Some(applicant);
                 }
-                Ok((length, _)) => length,
-                Err(_) => 0,
-            };
-            let Pending { socket, .. } = self.pending.swap_remove(at);
-            let block = bytes.first_chunk::<BLOCK>().filter(|_| length == BLOCK);
-            match block.map(Subscription::decode) {
-                Some(Ok(subscription)) => return Some(Applicant { socket, subscription }),
-                Some(Err(malformed)) => self.refuse(&socket, malformed.into()),
-                // It went away again.
-                None if length == 0 => {}
-                None => self.refuse(&socket, Refusal::Malformed),
             }
         }
         None
     }
-}
 
-impl Listener {
+    /// Gives a connection a seat. Returns the one that loses it.
+    fn seat(&mut self, socket: OwnedFd, now: Instant) -> Option<OwnedFd> {
+        let user = socket_peercred(&socket).map_or(u32::MAX, |peer| peer.uid.as_raw());
+        let lost = match self.seats.room(MOST_PENDING, user) {
+            Room::Free => None,
+            Room::InPlaceOf(key) => self.leave(key),
+            Room::None => return Some(socket),
+        };
+        self.arrived += 1;
+        self.seats.take(self.arrived, user);
+        self.pending.insert(self.arrived, Pending { socket, until: now + PATIENCE });
+        lost
+    }
+
+    fn leave(&mut self, key: u64) -> Option<OwnedFd> {
+        self.seats.leave(key);
+        self.pending.remove(&key).map(|pending| pending.socket)
+    }
+
+    fn listen_to(&mut self, socket: OwnedFd) -> Said {
+        // One byte more tells what is too long.
+        let mut bytes = [0; BLOCK + 1];
+        let length = match recv(&socket, &mut bytes, RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN | Errno::INTR) => return Said::Nothing(socket),
+            Ok((length, _)) => length,
+            Err(_) => 0,
+        };
+        let block = bytes.first_chunk::<BLOCK>().filter(|_| length == BLOCK);
+        match block.map(Subscription::decode) {
+            Some(Ok(subscription)) => return Said::Wants(Applicant { socket, subscription }),
+            Some(Err(malformed)) => self.refuse(&socket, malformed.into()),
+            // It went away again.
+            None if length == 0 => {}
+            None => self.refuse(&socket, Refusal::Malformed),
+        }
+        Said::Over
+    }
+
     fn refuse(&mut self, socket: &OwnedFd, refusal: Refusal) {
         self.refused += 1;
         refuse(socket, refusal);
@@ -236,5 +288,47 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ejfat::ring::{Filter, WorkerName};
+    use ejfat_udp::Ports;
+
+    use super::*;
+
+    fn connected(path: &Path) -> OwnedFd {
+        let socket = new_socket().unwrap();
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+        socket
+    }
+
+    #[test]
+    fn connections_that_say_nothing_keep_no_worker_waiting() {
+        let path = std::env::temp_dir().join(format!("ejfat-bridge-local-{}", std::process::id()));
+        let mut listener = Listener::new(&path).unwrap();
+        let bells = Bells::new(&Ports::bind(&[], None).unwrap(), Some(&listener)).unwrap();
+        let now = Instant::now();
+        let mut silent = Vec::new();
+        for _ in 0..3 * MOST_PENDING {
+            silent.push(connected(&path));
+            assert!(listener.next(now, &bells).is_none());
+        }
+        // A worker that speaks, and as many as there are seats that do not, before anybody looks.
+        let worker = connected(&path);
+        let geometry = Geometry::new(4, 1 << 16).unwrap();
+        let subscription = Subscription { geometry, filter: Filter::default(), name: WorkerName::default() };
+        send(&worker, &subscription.encode(), SendFlags::NOSIGNAL).unwrap();
+        silent.extend((0..MOST_PENDING).map(|_| connected(&path)));
+        let applicant = listener.next(now, &bells).expect("it is heard at once");
+        assert_eq!(applicant.subscription, subscription);
+        assert!(listener.next(now, &bells).is_none());
+        assert_eq!(
+            (listener.pending.len(), listener.seats.len(), listener.refused),
+            (MOST_PENDING, MOST_PENDING, 0)
+        );
+        assert!(listener.next(now + PATIENCE, &bells).is_none());
+        assert_eq!((listener.pending.len(), listener.seats.len()), (0, 0), "their time is over");
     }
 }

@@ -13,11 +13,17 @@ use crate::{
     ring::{Credits, Ring, Way},
 };
 
+/// Taken in one turn of the loop; the others wait for the next one.
+const MOST_APPLICANTS: usize = 64;
+
 impl Bridge {
     pub(super) fn take_applicants(&mut self, now: Instant) {
         let Self { listener, bells, .. } = self;
         let mut applicants = Vec::new();
-        while let Some(applicant) = listener.as_mut().and_then(|listener| listener.next(now, bells)) {
+        // As many as there may be in one turn: those who connect all the time must not hold the loop.
+        while applicants.len() < MOST_APPLICANTS
+            && let Some(applicant) = listener.as_mut().and_then(|listener| listener.next(now, bells))
+        {
             applicants.push(applicant);
         }
         for Applicant { socket, subscription } in applicants {
