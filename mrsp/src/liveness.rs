@@ -5,6 +5,24 @@
 
 use std::time::{Duration, Instant};
 
+/// A point in time: an [`Instant`], or a [`Duration`] since any beginning.
+pub trait Time: Copy + Ord {
+    /// `None` if there is no such time.
+    fn after(self, time: Duration) -> Option<Self>;
+}
+
+impl Time for Instant {
+    fn after(self, time: Duration) -> Option<Self> {
+        self.checked_add(time)
+    }
+}
+
+impl Time for Duration {
+    fn after(self, time: Duration) -> Option<Self> {
+        self.checked_add(time)
+    }
+}
+
 /// The liveness of one peer.
 ///
 /// | the owner | calls |
@@ -14,41 +32,41 @@ use std::time::{Duration, Instant};
 /// | posted a probe, which was [due](Self::is_probe_due) | [`probed`](Self::probed), then [`answered`](Self::answered) |
 /// | looks at the clock | [`is_dead`](Self::is_dead), at [`next`](Self::next) at the latest |
 #[derive(Clone, Copy, Debug)]
-pub struct Liveness {
+pub struct Liveness<T = Instant> {
     interval: Option<Duration>,
     patience: Option<Duration>,
     /// The last sign of life, or the last probe if that is later.
-    since: Instant,
+    since: T,
     /// When the probe was posted that is not answered.
-    probe: Option<Instant>,
-    expected: Expected,
+    probe: Option<T>,
+    expected: Expected<T>,
 }
 
 /// An acknowledgement of other work than probes.
 #[derive(Clone, Copy, Debug)]
-enum Expected {
+enum Expected<T> {
     Nothing,
     /// The transport reports a peer that never acknowledges it.
     Sometime,
-    By(Instant),
+    By(T),
 }
 
-impl Liveness {
+impl<T: Time> Liveness<T> {
     /// A peer that was heard at `now`.
     ///
     /// After `interval` without a sign of life a probe is due; `None`: no probe ever is. If a probe is unanswered and
     /// nothing else was heard for longer than `patience`, the peer is dead; `None`: only the transport says so.
-    pub fn new(interval: Option<Duration>, patience: Option<Duration>, now: Instant) -> Self {
+    pub fn new(interval: Option<Duration>, patience: Option<Duration>, now: T) -> Self {
         Self { interval, patience, since: now, probe: None, expected: Expected::Nothing }
     }
 
     /// Something came from the peer at `now`.
-    pub fn heard(&mut self, now: Instant) {
+    pub fn heard(&mut self, now: T) {
         self.since = self.since.max(now);
     }
 
     /// Work was posted that the peer must acknowledge, before `deadline` if there is one.
-    pub fn expect(&mut self, deadline: Option<Instant>) {
+    pub fn expect(&mut self, deadline: Option<T>) {
         self.expected = deadline.map_or(Expected::Sometime, Expected::By);
     }
 
@@ -58,7 +76,7 @@ impl Liveness {
     }
 
     /// A probe was posted at `now`.
-    pub fn probed(&mut self, now: Instant) {
+    pub fn probed(&mut self, now: T) {
         self.probe = Some(now);
         self.since = self.since.max(now);
     }
@@ -69,12 +87,12 @@ impl Liveness {
     }
 
     /// The last sign of life, or the last probe if that is later.
-    pub fn since(&self) -> Instant {
+    pub fn since(&self) -> T {
         self.since
     }
 
     /// When the unanswered probe was posted, if there is one.
-    pub fn probing_since(&self) -> Option<Instant> {
+    pub fn probing_since(&self) -> Option<T> {
         self.probe
     }
 
@@ -85,19 +103,19 @@ impl Liveness {
     }
 
     /// When the next probe is due. `None` if nothing but an acknowledgement leads to one, or nothing at all.
-    pub fn next_probe(&self) -> Option<Instant> {
-        self.interval.filter(|_| self.may_probe()).and_then(|interval| self.since.checked_add(interval))
+    pub fn next_probe(&self) -> Option<T> {
+        self.interval.filter(|_| self.may_probe()).and_then(|interval| self.since.after(interval))
     }
 
     /// Whether a probe is due at `now`.
-    pub fn is_probe_due(&self, now: Instant) -> bool {
+    pub fn is_probe_due(&self, now: T) -> bool {
         self.next_probe().is_some_and(|at| now >= at)
     }
 
     /// The time after which the peer counts as dead, if it stays silent.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub fn deadline(&self) -> Option<T> {
         let silent = self.patience.filter(|_| self.probe.is_some());
-        let silent = silent.and_then(|patience| self.since.checked_add(patience));
+        let silent = silent.and_then(|patience| self.since.after(patience));
         let late = match self.expected {
             Expected::By(deadline) => Some(deadline),
             Expected::Nothing | Expected::Sometime => None,
@@ -106,12 +124,12 @@ impl Liveness {
     }
 
     /// Whether the peer had its time and did not use it.
-    pub fn is_dead(&self, now: Instant) -> bool {
+    pub fn is_dead(&self, now: T) -> bool {
         self.deadline().is_some_and(|deadline| now > deadline)
     }
 
     /// When to look at the clock again: the next probe is due, or the peer is dead. `None` while neither can happen.
-    pub fn next(&self) -> Option<Instant> {
+    pub fn next(&self) -> Option<T> {
         [self.next_probe(), self.deadline()].into_iter().flatten().min()
     }
 }
@@ -123,8 +141,8 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// A peer with a probe each second and three seconds of patience, and a start of time.
-    fn peer() -> (Liveness, Instant) {
-        let start = Instant::now();
+    fn peer() -> (Liveness<Duration>, Duration) {
+        let start = Duration::from_secs(1000);
         (Liveness::new(Some(SECOND), Some(3 * SECOND), start), start)
     }
 
@@ -196,8 +214,15 @@ mod tests {
     }
 
     #[test]
+    fn times_beyond_all_times_never_come() {
+        let mut peer = Liveness::new(Some(Duration::MAX), Some(Duration::MAX), SECOND);
+        peer.probed(SECOND);
+        assert_eq!((peer.next_probe(), peer.next(), peer.is_dead(Duration::MAX)), (None, None, false));
+    }
+
+    #[test]
     fn without_an_interval_nobody_is_probed_and_without_patience_nobody_dies() {
-        let start = Instant::now();
+        let start = Duration::ZERO;
         let never = Liveness::new(None, Some(SECOND), start);
         assert_eq!(
             (never.may_probe(), never.next(), never.is_dead(start + 1000 * SECOND)),
