@@ -62,6 +62,29 @@ fn a_host_leaves_in_each_phase() {
     assert_eq!(session.wait().unwrap().answer, Answer::Success);
 }
 
+#[test]
+fn a_host_that_never_sends_its_regions_is_reported_once() {
+    let said = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("swnaa-silent-host");
+    let flags = ["-std=gnu17", "-DMAX_CONNECTIONS=4"];
+    let program = compile("swnaa_server.c", "cc", &flags, Library::Shared);
+    let log = std::fs::File::create(&said).unwrap();
+    let server = Server::start_saying(program, "127.0.21.20", &[], log.into());
+    let config = SessionConfig::default();
+    let mut opening =
+        Opening::new(&device("127.1.21.20"), server.address, &[Param::in_out(8)], &config).unwrap();
+    opening.connect().unwrap();
+    opening.reach(Stage::Connected, Instant::now() + Duration::from_secs(5)).unwrap();
+    std::thread::sleep(Duration::from_secs(12));
+    drop((opening, server));
+    let text = std::fs::read_to_string(&said).unwrap();
+    std::fs::remove_file(&said).unwrap();
+    let lines: Vec<_> = text.lines().filter(|line| line.contains("WARN")).collect();
+    let [line] = lines[..] else { panic!("{text}") };
+    for part in ["127.1.21.20", "has not sent its regions for 10 s", "still answers probes"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+}
+
 /// A kernel is never called again for a host that left.
 #[test]
 fn a_call_is_made_once() {

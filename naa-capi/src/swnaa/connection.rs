@@ -45,6 +45,9 @@ pub(crate) enum Failed {
     Argument(&'static str),
 }
 
+/// A host that a worker waits for is reported after this time.
+const REPORT_AFTER: Duration = Duration::from_secs(10);
+
 /// A worker's context.
 pub(crate) struct Worker {
     pub(crate) public: Public,
@@ -137,9 +140,11 @@ impl Worker {
         Ok(self.state() != before)
     }
 
-    /// Steps until the state is none of `waiting`.
+    /// Steps until the state is none of `waiting`. Without a timeout the host may take its time, so nothing is said
+    /// about it.
     fn steps_beyond(&mut self, waiting: &[State], timeout: Option<f64>) -> Result<(), Failed> {
         let deadline = timeout.and_then(|seconds| deadline(seconds).map(|at| (at, seconds)));
+        let mut report = timeout.map(|_| Instant::now() + REPORT_AFTER);
         loop {
             let changed = self.step()?;
             if !self.state().is_some_and(|state| waiting.contains(&state)) {
@@ -155,9 +160,35 @@ impl Worker {
                 self.end(State::Finished);
                 return Err(Failed::TimedOut(seconds));
             }
+            if report.is_some_and(|at| now >= at) {
+                report = None;
+                self.report(now);
+            }
             let until = deadline.map_or(now + Duration::from_secs(3600), |(at, _)| at);
+            let until = report.map_or(until, |at| until.min(at));
             self.with_link(|link, _| link.turn(until))?;
         }
+    }
+
+    /// Says whose turn it is.
+    fn report(&self, now: Instant) {
+        let (Stage::Open(link), Some(state)) = (&self.stage, self.state()) else { return };
+        let session = link.session();
+        let waited = REPORT_AFTER.as_secs();
+        let awaited = match state {
+            State::MrspReceiving => "sent its regions",
+            State::MrspSending => "acknowledged the announcement of its regions",
+            _ => "acknowledged the results of its call",
+        };
+        let alive = match session.liveness.probing_since() {
+            Some(probe) => {
+                let ago = now.saturating_duration_since(probe).as_secs_f64();
+                format!("it has not answered the probe of {ago:.1} s ago")
+            }
+            None if session.liveness.may_probe() => "it still answers probes".to_owned(),
+            None => "it acknowledges nothing".to_owned(),
+        };
+        tracing::warn!("{} has not {awaited} for {waited} s: {alive}", session.peer);
     }
 
     pub(crate) fn init_mrsp(&mut self) -> Result<(), Failed> {

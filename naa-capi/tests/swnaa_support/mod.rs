@@ -73,10 +73,15 @@ pub struct Server {
 
 impl Server {
     pub fn start(program: PathBuf, address: &str, arguments: &[&str]) -> Self {
+        Self::start_saying(program, address, arguments, Stdio::inherit())
+    }
+
+    /// One whose standard error goes to `said`.
+    pub fn start_saying(program: PathBuf, address: &str, arguments: &[&str], said: Stdio) -> Self {
         let mut command = Command::new(&program);
         command.arg(PORT.to_string()).args(arguments);
         command.env("NAA_LOCAL_IP", address).env("NAA_PROVIDER", "embedded");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said);
         let mut child = command.spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let address = std::net::SocketAddr::new(address.parse().unwrap(), PORT);
