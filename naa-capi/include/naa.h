@@ -24,7 +24,7 @@
  * Build: cc program.c $(pkg-config --cflags --libs naa)
  *
  * Errors. Functions return NAA_OK or a negative naa_result; naa_last_error() then has a text for people, of this
- * thread. No function ends the program, prints, or uses signals. NULL, handles that were freed and numbers out of range are
+ * thread. No function ends the program or uses signals, and none prints anything but the log (below). NULL, handles that were freed and numbers out of range are
  * refused; so is memory that is not mapped, as far as the kernel can tell.
  *
  * Threads. Any number of threads may use sessions at once, each session one thread at a time; a session that another
@@ -33,6 +33,12 @@
  *
  * Time. Waits take milliseconds: 0 only looks, a negative number is no limit. A wait that ends by NAA_ERROR_TIMEOUT leaves the call
  * running. An accelerator that dies during a call is noticed in about naa_options.probe_interval_ms + .silence_ms.
+ *
+ * A call may take as long as it likes while its accelerator is alive, unless naa_options.call_timeout_ms or the environment
+ * variable NAA_TIMEOUT, a number of seconds such as 2.5, limits it.
+ *
+ * Log. Warnings go to standard error: one if a call takes more than 10 s, which names the accelerator and the function and says
+ * whether the accelerator answers probes. NAA_LOG=off switches them off, NAA_LOG=info or debug says more.
  *
  * Many calls at once. Connect several sessions, start a call on each, and take the results by naa_call_wait_any(), by
  * naa_call_wait_all(), or in an event loop by naa_session_fd().

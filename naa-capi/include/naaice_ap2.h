@@ -6,7 +6,8 @@
  *
  * with an IPv4 address or an IPv6 address in brackets; an empty port is 12345. naa_create takes the first entry for its
  * function and number of inputs that is not in use, and naa_finalize gives it back. An entry that cannot be read makes
- * naa_create fail. NAA_LOCAL_IP names the local address to use.
+ * naa_create fail. NAA_LOCAL_IP names the local address to use. NAA_TIMEOUT, a number of seconds such as 2.5, limits
+ * connecting, and each call from naa_invoke on: then it fails and its state is NAAICE_ERROR.
  *
  * What naaice.h says of results, pointers, threads and memory goes for these functions too. naaice_last_error has the
  * reason for a -1. With NAAICE_NEXT the structs are those of branch `next`. */

@@ -35,7 +35,7 @@ Examples:
   naa serve --bind 10.9.0.2                       an accelerator
   naa call sha256 --server 10.9.0.2 --in FILE     a call
 
-`naa COMMAND --help` has more. NAA_LOG=debug logs to standard error.";
+`naa COMMAND --help` has more. NAA_LOG=debug logs to standard error; NAA_LOG=off logs nothing.";
 
 /// Offload computations to network-attached accelerators over RoCEv2
 ///

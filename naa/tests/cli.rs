@@ -322,6 +322,32 @@ fn calls_are_given_up_after_the_time_allowed() {
     assert!(stderr(&failed).contains("--timeout"), "{}", stderr(&failed));
 }
 
+/// NAA_TIMEOUT does what --timeout does, which counts more.
+#[test]
+fn the_environment_limits_calls() {
+    let server = Server::start("127.0.5.33");
+    let folder = Folder::new("limit");
+    let (hard, easy) = (folder.with("data", &hard(64 << 20)), folder.with("easy", b"abc"));
+    let out = folder.file("out");
+    let given_up = naa(&["call", "zstd-compress", "--level", "19", "--server", &server.name()])
+        .args(["--in", &hard, "--out", &out])
+        .env("NAA_TIMEOUT", "1")
+        .output()
+        .expect("the binary runs");
+    assert_eq!(given_up.status.code(), Some(1));
+    assert!(stderr(&given_up).contains("within 1s"), "{}", stderr(&given_up));
+    let name = server.name();
+    let call = |value: &str, more: &[&str]| {
+        let arguments = [&["call", "sha256", "--server", &name, "--in", &easy], more].concat();
+        naa(&arguments).env("NAA_TIMEOUT", value).output().expect("the binary runs")
+    };
+    let nonsense = call("soon", &[]);
+    assert_eq!(nonsense.status.code(), Some(1));
+    assert!(stderr(&nonsense).contains("NAA_TIMEOUT=soon: "), "{}", stderr(&nonsense));
+    let explicit = call("soon", &["--timeout", "20"]);
+    assert!(explicit.status.success(), "{}", stderr(&explicit));
+}
+
 #[test]
 fn functions_are_listed() {
     let server = Server::start("127.0.5.10");

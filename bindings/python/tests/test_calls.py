@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import array
+import math
 import mmap
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,6 +80,8 @@ def test_takes_any_writable_buffer(connect: Connect, memory: bytearray) -> None:
 def test_works_without_numpy(server: Server) -> None:
     program = f"""
 import sys
+import threading
+import time
 sys.modules["numpy"] = None
 import naa
 memory = bytearray(b"abc")
@@ -141,6 +146,24 @@ def test_finds_accelerators_by_naa_spec(server: Server, monkeypatch: pytest.Monk
         with pytest.raises(naa.SettingsError):
             naa.connect_spec("increment", [naa.InOut(bytearray(3))])
     assert numbers == bytes([1, 1, 1])
+
+
+def test_calls_take_as_long_as_they_may(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(options: naa.Options) -> None:
+        with naa.connect(server.address, [naa.InOut(bytearray(1 << 20))], options) as session:
+            server.pause()
+            threading.Timer(1.0, server.go_on).start()
+            session.call("increment")
+
+    monkeypatch.setenv("NAA_TIMEOUT", "0.3")
+    with pytest.raises(naa.GoneError, match="NAA_TIMEOUT"):
+        call(naa.Options(setup_timeout=5, silence=20))
+    time.sleep(1.5)
+    call(naa.Options(setup_timeout=5, silence=20, call_timeout=math.inf))
+    time.sleep(0.5)
+    monkeypatch.setenv("NAA_TIMEOUT", "soon")
+    with pytest.raises(naa.SettingsError, match="NAA_TIMEOUT"):
+        call(naa.Options())
 
 
 @pytest.mark.parametrize("example", ["dgemm.py", "gather.py"])

@@ -164,7 +164,7 @@ class Worker:
     both map. The ring has `slots` of `slot_bytes`, a multiple of 64; an event takes as many as it needs, side by side.
     `data_ids`: which events, where they go by data id; None is all. `member`: which one this worker is of the members
     that load-balancer tables name. `name`: the bridge shows it. Times are in seconds: the bridge must answer within
-    `setup_timeout`, and is asked for a sign of life every `probe_interval` while something waits; one that is silent
+    `setup_timeout`, None for NAA_TIMEOUT or else 10, and is asked for a sign of life every `probe_interval` while something waits; one that is silent
     for about `silence` is taken for dead, and looked for as long as `reconnect` says, None for not at all. `wait`,
     `provider` and `local_address` are as those of naa.Options.
 
@@ -181,7 +181,7 @@ class Worker:
         data_ids: range | int | None = None,
         member: int | None = None,
         name: str = "",
-        setup_timeout: float = 10.0,
+        setup_timeout: float | None = None,
         probe_interval: float | None = 1.0,
         silence: float = 2.1,
         reconnect: float | None = 30.0,
@@ -200,7 +200,8 @@ class Worker:
         settings.first_data_id, settings.data_ids = _data_ids(data_ids)
         if member is not None:
             settings.has_member, settings.member = 1, _number("member", member, 0, 65535)
-        settings.setup_timeout_ms = max(milliseconds(setup_timeout), 1)
+        # 0 stands for the default.
+        settings.setup_timeout_ms = 0 if setup_timeout is None else max(milliseconds(setup_timeout), 1)
         settings.silence_ms = max(milliseconds(silence), 1)
         settings.probe_interval_ms = -1 if probe_interval is None else max(milliseconds(probe_interval), 1)
         settings.reconnect_ms = -1 if reconnect is None else max(milliseconds(reconnect), 1)
