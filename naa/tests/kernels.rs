@@ -314,6 +314,41 @@ fn what_goes_wrong_costs_its_call() {
     }
 }
 
+/// The process that `parent` started and that is no child of it any more is found by its command line.
+fn orphans_of(started: u32) -> Vec<u32> {
+    let group = |process: u32| -> Option<u32> {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(2)?.parse().ok()
+    };
+    let all = fs::read_dir("/proc").expect("procfs").flatten();
+    let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    all.filter(|process| *process != started && is_running(*process) && group(*process) == Some(started))
+        .collect()
+}
+
+#[test]
+fn a_kernel_that_forks_and_exits_costs_its_call_at_once() {
+    let folder = Folder::new("kernels-fork");
+    let server = serve("127.0.71.10", &compile(&folder, 0), &["--call-time", "60"]);
+    let mut session = Harmed::new(server.address);
+    for sort in [16, 17] {
+        let before = session.process();
+        let begun = Instant::now();
+        assert_eq!(session.call(sort), 0x14, "sort {sort}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "sort {sort}: {:?}", begun.elapsed());
+        assert!(!is_running(before), "sort {sort}");
+        assert_ne!(session.process(), before, "sort {sort}: the session goes on");
+        let end = Instant::now() + Duration::from_secs(5);
+        while !orphans_of(before).is_empty() {
+            assert!(Instant::now() < end, "sort {sort}: what the kernel forked lives on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    assert_eq!(session.call(18), 0, "a forked process has no mapping of the session's memory");
+    let log = log_of(server);
+    assert!(log.contains("ended by itself (exit status: 7)"), "{log}");
+}
+
 #[test]
 fn sessions_have_processes_of_their_own() {
     let folder = Folder::new("kernels-apart");

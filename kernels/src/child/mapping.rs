@@ -4,7 +4,7 @@
 use std::{ffi::c_void, io, os::fd::BorrowedFd, ptr};
 
 use rustix::{
-    mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap},
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap},
     param::page_size,
 };
 
@@ -39,6 +39,9 @@ impl Mapping {
         let (flags, from) = (MapFlags::SHARED | MapFlags::FIXED, offset - into_page as u64);
         // SAFETY: replaces pages of the range above that nothing refers to.
         unsafe { mmap(first, len, ProtFlags::READ | ProtFlags::WRITE, flags, file, from) }?;
+        // A process that a kernel forks must not write to memory that the server has back when this one is dead.
+        // SAFETY: the pages are those mapped above; what changes is only what a fork copies.
+        unsafe { madvise(first, len, Advice::LinuxDontFork) }?;
         Ok(mapping)
     }
 

@@ -3,7 +3,7 @@
 use std::{
     io::{self, IoSlice},
     mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{BorrowedFd, OwnedFd},
     path::Path,
     process::Child,
     sync::Arc,
@@ -16,7 +16,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg},
-    process::{Signal, pidfd_send_signal},
+    process::{Pid, Signal, kill_process_group, pidfd_send_signal},
 };
 
 use super::launch::{Launcher, Started, how_it_ended};
@@ -76,7 +76,7 @@ pub enum CallError {
     Ended,
 }
 
-/// A child that closed its socket has this long to end by itself, so that it can be told how.
+/// A child that closed its socket has this long to end by itself, so that the error can say how it ended.
 const LAST_BREATH: Duration = Duration::from_secs(1);
 /// Replies but tables: a call's, with a number per region.
 const MOST_REPLY: usize = 32 + 256 * 8 + MOST_TEXT;
@@ -171,8 +171,10 @@ impl Process {
             Err(Errno::PIPE | Errno::CONNRESET) => return Err(self.died()),
             Err(error) => return Err(io::Error::from(error).into()),
         }
-        if !ready(self.socket.as_fd(), deadline)? {
-            return Err(CallError::TimedOut);
+        match wait(&self.socket, &self.pidfd, deadline)? {
+            Woken::Reply => {}
+            Woken::Death => return Err(self.died()),
+            Woken::Deadline => return Err(CallError::TimedOut),
         }
         match recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
             Ok((_, 0)) | Err(Errno::CONNRESET) => Err(self.died()),
@@ -192,11 +194,11 @@ impl Process {
         sendmsg(&self.socket, &[IoSlice::new(message)], &mut control, flags).map(drop)
     }
 
-    /// The socket was closed: the process ends, or is ended.
+    /// The process has ended, or it has closed its socket and ends soon, or is ended.
     fn died(&mut self) -> CallError {
-        let by_itself = ready(self.pidfd.as_fd(), Instant::now() + LAST_BREATH).unwrap_or(false);
+        let by_itself = ended(&self.pidfd, Instant::now() + LAST_BREATH).unwrap_or(false);
+        self.kill();
         if !by_itself {
-            self.kill();
             return CallError::Misbehaved("nothing but the end of its socket");
         }
         let status = self.child.as_mut().and_then(|child| child.wait().ok());
@@ -211,8 +213,15 @@ impl Process {
         }
     }
 
+    /// Ends it, and what it started in its process group. Processes that left the group live on.
     fn kill(&self) {
         kill(&self.pidfd);
+        // Nobody has waited for a child that is still here, so no other process can have its number.
+        let group = self.child.as_ref().and_then(|child| i32::try_from(child.id()).ok());
+        if let Some(group) = group.and_then(Pid::from_raw) {
+            // Fails only when nothing of the group is left.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
     }
 }
 
@@ -237,15 +246,40 @@ fn refusal(reply: &Reply<'_>) -> CallError {
     }
 }
 
-/// Waits until there is something to read; false if there was nothing by the deadline.
-fn ready(fd: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
+/// What ended a wait for a reply.
+enum Woken {
+    /// There is a message, or the end of the socket.
+    Reply,
+    /// The process is dead. Whatever else holds its socket open answers for nobody.
+    Death,
+    Deadline,
+}
+
+/// Waits for a reply, but not for one of a dead process: a process that was forked by it may keep its socket open.
+fn wait(socket: &OwnedFd, pidfd: &OwnedFd, deadline: Instant) -> io::Result<Woken> {
+    let mut fds = [PollFd::new(socket, PollFlags::IN), PollFd::new(pidfd, PollFlags::IN)];
+    poll_until(&mut fds, deadline)?;
+    let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+    Ok(match (is_ready(&fds[0]), is_ready(&fds[1])) {
+        (_, true) => Woken::Death,
+        (true, false) => Woken::Reply,
+        (false, false) => Woken::Deadline,
+    })
+}
+
+/// Whether the process has ended by the deadline.
+fn ended(pidfd: &OwnedFd, deadline: Instant) -> io::Result<bool> {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    poll_until(&mut fds, deadline)?;
+    Ok(!fds[0].revents().is_empty())
+}
+
+fn poll_until(fds: &mut [PollFd<'_>], deadline: Instant) -> io::Result<()> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).ok();
-        let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-        match poll(&mut fds, left.as_ref()) {
-            Ok(0) => return Ok(false),
-            Ok(_) => return Ok(true),
+        match poll(fds, left.as_ref()) {
+            Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifndef WRONG
@@ -63,6 +64,8 @@ static int32_t harm(naa_kernel_call *call) {
     uint8_t *in = call->data[0].address, *out = call->data[1].address;
     uint32_t pid = (uint32_t)getpid();
     struct rlimit core, memory;
+    pid_t child;
+    int status;
     switch (in[0]) {
     case 0:
         getrlimit(RLIMIT_CORE, &core);
@@ -118,6 +121,23 @@ static int32_t harm(naa_kernel_call *call) {
         return 0;
     case 15:
         return malloc(1u << 30) == NULL ? 0x42 : 0x43;
+    case 16: /* leaves a process that keeps the socket open, and is gone */
+        if (fork() == 0)
+            for (;;)
+                pause();
+        _exit(7);
+    case 17: /* has another process answer for it */
+        if (fork() == 0)
+            return 0;
+        _exit(7);
+    case 18: /* what it forks reaches no memory of the session */
+        if ((child = fork()) == 0) {
+            out[8] = 1;
+            _exit(0);
+        }
+        if (child < 0 || waitpid(child, &status, 0) != child)
+            return NAA_KERNEL_ERROR_INTERNAL;
+        return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV ? 0 : 0x44;
     default:
         return NAA_KERNEL_ERROR_MALFORMED_INPUT;
     }
