@@ -31,10 +31,12 @@
  *     between sessions. Do not rely on them for results: a crash or a built-in function called in the session ends the
  *     process, and the next call starts with a new one.
  *   - A crash (SIGSEGV, abort(), exit(), an exception that is not caught) costs its call: the host gets return code
- *     0x14, the server's log names the signal, and the next call gets a new process.
+ *     0x14 at once, the server's log names the kernel and the signal, and the next call gets a new process.
  *   - A kernel that is not done when the call's time is over (`naa serve --call-time`) is killed; the host gets 0x02.
  *   - Standard input and output are /dev/null; standard error is the server's.
- *   - Kernels must not fork: what they start is not killed with them.
+ *   - Kernels must not fork. A process that a kernel forks cannot reach the memory of the session: an access ends it
+ *     with SIGSEGV. It is killed with the kernel's process unless it leaves the process group. It cannot answer for the
+ *     kernel's process: if that one ends, the call fails at once. Programs may be started (posix_spawn, system).
  *
  * Where the server uses a NIC (`--provider verbs`), a host keeps its access to what it sends: one that breaks the protocol
  * can change it while a kernel reads it. A kernel that checks an input, a length for example, copies it first and uses
@@ -82,8 +84,12 @@ enum {
     NAA_KERNEL_COMPLEX_F64 = 7 /* pairs of double */
 };
 
-/* What a kernel may return besides 0: 0x10 to 0x7f, of which 0x10 to 0x3f have meanings. The host sees the code, and
- * outputs are not sent. Every other value is told as NAA_KERNEL_ERROR_INTERNAL. */
+/* What a kernel may return besides 0: 0x10 to 0x7f, of which 0x10 to 0x3f have meanings. The host gets the code and
+ * nothing else: the protocol answers a failed call with its code and no bytes, so neither outputs nor call->text reach
+ * the host. The server logs each failed call of a kernel as a warning, which is shown unless the user has asked for less:
+ * the host's address, the kernel's name, the code or the signal, and call->text. A flood of such lines is thinned out.
+ * A kernel that has to tell its host more than a code returns 0 and puts it into an output. Every other value
+ * is told as NAA_KERNEL_ERROR_INTERNAL. */
 enum {
     NAA_KERNEL_ERROR_BAD_ARGUMENTS = 0x11,    /* arguments or sizes do not fit the kernel */
     NAA_KERNEL_ERROR_MALFORMED_INPUT = 0x12,  /* the input data cannot be read */
@@ -112,7 +118,8 @@ typedef struct naa_kernel_call {
     uint32_t data_count;      /* elements of `data` */
     uint32_t parameter_count; /* the first so many are parameters; behind them are the internal regions */
     naa_kernel_data *data;    /* all regions of the session, in the order of the host's mapping */
-    char *text;               /* for the server's log, if the kernel does not return 0: UTF-8, ends with a zero byte;
+    char *text;               /* for the server's log, not for the host, if the kernel does not return 0: UTF-8, ends with
+                                 a zero byte;
                                  snprintf(call->text, call->text_size, ...) */
     uint32_t text_size;       /* bytes at `text` */
     uint32_t reserved;        /* 0 */

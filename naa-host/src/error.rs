@@ -4,7 +4,7 @@ use std::{fmt, net::SocketAddr, time::Duration};
 
 use mrsp::{
     ErrorCode, FunctionCode, ReturnCode,
-    builtin::{self, BlockError},
+    builtin::{self, BlockError, Group},
     catalogue::CatalogueError,
     host::{CallError, PeerError, SetupError},
 };
@@ -78,7 +78,7 @@ pub enum Error {
     #[error("{peer}: {source}{}", peer_remedy(source))]
     Peer { peer: SocketAddr, source: PeerError },
     /// The function ran, or could not, and says so.
-    #[error("{peer}, {}: {code}{}", function_name(*function), needed(*code, *detail))]
+    #[error("{peer}, {}: {code}{}", function_name(*function), more(*function, *code, *detail))]
     Function {
         peer: SocketAddr,
         function: FunctionCode,
@@ -208,10 +208,26 @@ pub(crate) fn function_name(function: FunctionCode) -> String {
     }
 }
 
-fn needed(code: ReturnCode, detail: u64) -> String {
+/// What would help, after the text of a code.
+fn more(function: FunctionCode, code: ReturnCode, detail: u64) -> String {
     if code == ReturnCode::OUTPUT_TOO_SMALL && detail > 0 {
         format!("; {detail} bytes are needed")
+    } else if Group::of(function) == Group::PlugIn && RAN.contains(&code) || is_own(code) {
+        // No text comes back with a call.
+        "; the accelerator's log may say more".into()
     } else {
         String::new()
     }
+}
+
+/// Codes of the table that a plug-in may return. INTERNAL says itself where there is more.
+const RAN: [ReturnCode; 4] = [
+    ReturnCode::BAD_ARGUMENTS,
+    ReturnCode::MALFORMED_INPUT,
+    ReturnCode::OUTPUT_TOO_SMALL,
+    ReturnCode::OVER_LIMIT,
+];
+
+fn is_own(code: ReturnCode) -> bool {
+    ReturnCode::PLUG_INS.contains(&code.get())
 }

@@ -108,16 +108,26 @@ pub enum Failure {
     /// A return code of the function's own.
     #[error("the function returned {}{}", .code.get(), if .text.is_empty() { String::new() } else { format!(": {}", .text) })]
     Returned { code: ReturnCode, text: String },
+    /// A kernel of a shared object returned `code`, or its process ended; `why` begins with a verb.
+    #[error("kernel {name} {why}")]
+    Kernel { name: String, code: ReturnCode, why: String },
     /// A defect of the server.
     #[error("failed inside: {0}")]
     Internal(Cow<'static, str>),
 }
 
 impl Failure {
-    /// Whoever runs the server should know: the code that the host is told says that the log has more, or the cause is
-    /// here.
-    pub(crate) fn is_for_the_log(&self) -> bool {
-        matches!(self, Self::Internal(_) | Self::Returned { .. } | Self::TimedOut | Self::Refused(_))
+    /// Whether whoever runs the server should know: the host gets a code which does not tell what happened, the function
+    /// wrote a text for the log, or the server took no call.
+    pub fn is_for_the_log(&self) -> bool {
+        match self {
+            Self::TimedOut
+            | Self::Returned { .. }
+            | Self::Kernel { .. }
+            | Self::Internal(_)
+            | Self::Refused(_) => true,
+            Self::Arguments(_) | Self::Input(_) | Self::OutputTooSmall { .. } | Self::Abandoned => false,
+        }
     }
 
     /// What the host is told.
@@ -129,7 +139,7 @@ impl Failure {
             Self::TimedOut => ReturnCode::KERNEL_TIMEOUT,
             Self::Abandoned => ReturnCode::ABANDONED,
             Self::Refused(_) => ReturnCode::BUSY,
-            Self::Returned { code, .. } => *code,
+            Self::Returned { code, .. } | Self::Kernel { code, .. } => *code,
             Self::Internal(_) => ReturnCode::INTERNAL,
         }
     }
@@ -300,9 +310,11 @@ impl Task {
         }
         Call::make(&mut self.regions, user, stop, |call| {
             // Unwind-safe: after a panic only bytes of the call's own regions are in disorder.
-            panic::catch_unwind(AssertUnwindSafe(|| function.run(call))).unwrap_or_else(|_| {
-                tracing::error!(function = function.info().name.as_str(), "a function panicked");
-                Err(Failure::Internal("the function panicked; the server's log has more".into()))
+            panic::catch_unwind(AssertUnwindSafe(|| function.run(call))).unwrap_or_else(|panic| {
+                let text = panic.downcast_ref::<&str>().copied();
+                let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+                let (name, text) = (&function.info().name, text.unwrap_or("it gave no text"));
+                Err(Failure::Internal(format!("function {name} panicked: {text}").into()))
             })
         })
     }

@@ -52,22 +52,23 @@ pub(crate) fn run(
     deadline: Instant,
 ) -> Result<Vec<Prefix>, Failure> {
     let process = process.ok_or_else(no_process)?;
-    check(&kernel.function().parameters, regions)?;
-    let sizes: Vec<_> = regions.views().map(|view| (direction(view.flags), view.len as u64)).collect();
     let name = &kernel.function().name;
+    let failure = |(code, why)| Failure::Kernel { name: name.clone(), code, why };
+    check(&kernel.function().parameters, regions)
+        .map_err(|why| failure((ReturnCode::BAD_ARGUMENTS, format!("was not called: {why}"))))?;
+    let sizes: Vec<_> = regions.views().map(|view| (direction(view.flags), view.len as u64)).collect();
     let called = process.call(kernel, user.get(), deadline, |lease| lend(regions, lease));
-    match called {
+    let judged = match called {
         Ok(outcome) => judged(outcome, &sizes),
+        Err(CallError::Ended) => return Err(Failure::Abandoned),
         Err(CallError::TimedOut) => {
-            tracing::warn!(kernel = name, "a kernel was killed: its time was over");
-            Err(Failure::TimedOut)
+            let why =
+                "was killed: its time was over; raise the time allowed for a call or give it less to do";
+            Err((ReturnCode::KERNEL_TIMEOUT, why.to_owned()))
         }
-        Err(CallError::Ended) => Err(Failure::Abandoned),
-        Err(error) => {
-            tracing::warn!(kernel = name, %error, "a kernel failed");
-            Err(Failure::Internal(error.to_string().into()))
-        }
-    }
+        Err(error) => Err((ReturnCode::INTERNAL, format!("failed: {error}"))),
+    };
+    judged.map_err(failure)
 }
 
 fn lend<'r>(regions: &'r mut Regions, lease: &Arc<Lease>) -> Option<Vec<RegionFile<'r>>> {
@@ -83,7 +84,7 @@ fn lend<'r>(regions: &'r mut Regions, lease: &Arc<Lease>) -> Option<Vec<RegionFi
 }
 
 /// The session has what the kernel declares: parameters and internal regions, each in their order.
-fn check(declared: &[Parameter], regions: &Regions) -> Result<(), Failure> {
+fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
     let is_internal = |direction| direction == Direction::Internal;
     let (mut params, mut internals) = {
         let has = || regions.views().map(|view| direction(view.flags));
@@ -99,27 +100,29 @@ fn check(declared: &[Parameter], regions: &Regions) -> Result<(), Failure> {
         if !fits {
             let (name, wanted) = (&parameter.name, parameter.direction);
             let has = has.map_or_else(|| "there is none".to_owned(), |has| format!("it is {has:?}"));
-            let text = format!("parameter {at} ({name}) is to be {wanted:?}, and {has}");
-            return Err(Failure::Arguments(text.into()));
+            return Err(format!("parameter {at} ({name}) is to be {wanted:?}, and {has}"));
         }
     }
     Ok(())
 }
 
-fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Prefix>, Failure> {
+/// How much of each parameter is a result; else the code for the host, and what the kernel did.
+fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Prefix>, (ReturnCode, String)> {
     let Outcome { code, produced, text } = outcome;
     if code != 0 {
+        let text = if text.is_empty() { text } else { format!(": {text}") };
         let known = u32::try_from(code).ok().filter(|code| RETURN_CODES.contains(code));
         let known = known.and_then(U24::new).and_then(ReturnCode::new);
-        let other = || format!("the kernel returned {code}, which is no code for hosts: {text}");
-        let code = known.ok_or_else(|| Failure::Internal(other().into()))?;
-        return Err(Failure::Returned { code, text });
+        return Err(match known {
+            Some(known) => (known, format!("returned {code:#04x}{text}")),
+            None => (ReturnCode::INTERNAL, format!("returned {code}, which is no code for hosts{text}")),
+        });
     }
     let params = sizes.iter().zip(produced).filter(|((direction, _), _)| *direction != Direction::Internal);
     let prefix = |((direction, size), produced): (&(Direction, u64), u64)| match direction {
         Direction::Output | Direction::InOut if produced > *size => {
-            let text = format!("the kernel says it produced {produced} bytes of an output of {size}");
-            Err(Failure::Internal(text.into()))
+            let why = format!("says it produced {produced} bytes of an output of {size}");
+            Err((ReturnCode::INTERNAL, why))
         }
         Direction::Output | Direction::InOut => Ok(Some(produced)),
         _ => Ok(None),

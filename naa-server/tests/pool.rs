@@ -267,7 +267,10 @@ fn a_panic_is_a_failure_and_the_worker_goes_on() {
     for _ in 0..3 {
         pool.submit(task(&arena, &panics, LONG)).unwrap();
         let done = eventually(|| pool.next_done());
-        assert!(matches!(done.result, Err(Failed { why: Failure::Internal(_), .. })));
+        let Err(Failed { why, .. }) = done.result else { panic!("{:?}", done.result) };
+        assert!(matches!(why, Failure::Internal(_)) && why.is_for_the_log());
+        let name = &panics.info().name;
+        assert!(why.to_string().contains(&format!("{name} panicked: on purpose")), "{why}");
         assert!(done.regions.is_some());
     }
     pool.submit(task(&arena, &probe(|_| Ok(())), LONG)).unwrap();

@@ -314,6 +314,50 @@ fn what_goes_wrong_costs_its_call() {
     }
 }
 
+#[test]
+fn the_log_says_at_its_usual_level_what_a_kernel_said() {
+    let folder = Folder::new("kernels-log");
+    let mut command = naa(&["serve", "--bind", "127.0.71.11", "--port", "0", "--json", "--kernels"]);
+    command.arg(compile(&folder, 0)).env_remove("NAA_LOG").stderr(Stdio::piped());
+    let server = Server::spawn(&mut command);
+    let input = folder.with("sort", &[7]);
+    let out = folder.file("out");
+    let server_name = server.name();
+    let call = ["call", "harm", "--server", &server_name, "--in", &input, "--out", &out, "--out-size", "64"];
+    let own = run(&call);
+    let said = stderr(&own);
+    assert_eq!(own.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("function 126") && said.contains("0x41") && said.contains("log may say more"),
+        "{said}"
+    );
+    fs::write(&input, [1]).expect("a file");
+    let crashed = stderr(&run(&call));
+    assert!(crashed.contains("0x14") && crashed.contains("its log says more"), "{crashed}");
+    // It has an output where `multiply` wants an input.
+    let wrong = stderr(&run(&[
+        "call",
+        "multiply",
+        "--server",
+        &server_name,
+        "--in",
+        &input,
+        "--out",
+        &out,
+        "--out-size",
+        "8",
+    ]));
+    assert!(wrong.contains("0x11") && wrong.contains("log may say more"), "{wrong}");
+    let log = log_of(server);
+    let line = |texts: &[&str]| {
+        let all = |line: &&str| line.contains("WARN") && texts.iter().all(|text| line.contains(text));
+        log.lines().find(all).unwrap_or_else(|| panic!("no line with {texts:?}: {log}"))
+    };
+    line(&["127.0.0.1", "kernel harm returned 0x41: as it was told"]);
+    line(&["kernel harm failed", "signal 11 (SIGSEGV)"]);
+    line(&["kernel multiply was not called: parameter 1 (b) is to be Input"]);
+}
+
 /// The process that `parent` started and that is no child of it any more is found by its command line.
 fn orphans_of(started: u32) -> Vec<u32> {
     let group = |process: u32| -> Option<u32> {

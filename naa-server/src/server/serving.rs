@@ -376,13 +376,17 @@ impl Serving {
             // The function still runs, and has the regions. The host is told, and the session is over.
             self.stats.calls_failed.add(1);
             self.stats.calls_timed_out.add(1);
+            if let Err(failed) = &done.result {
+                let why = &failed.why;
+                tracing::warn!(peer = %session.peer, %why, "a call failed; the session ends with its function");
+            }
             if let Err(end) = session.respond_timed_out(self.now) {
                 self.close(id, Some(end));
             }
             return;
         };
         session.regions = regions;
-        if let Err(Failed { why: Failure::TimedOut, .. }) = done.result {
+        if done.result.as_ref().is_err_and(|failed| failed.why.code() == ReturnCode::KERNEL_TIMEOUT) {
             self.stats.calls_timed_out.add(1);
         }
         self.respond(id, done.result.map_err(Reply::Failed));
