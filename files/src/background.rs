@@ -1,0 +1,135 @@
+//! Brings results of a stream to disk, beside the stream.
+
+use std::{
+    fs::File,
+    io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use crate::{Folder, Unfinished};
+
+/// Results wait so long for others, so that many of them cost as much as one.
+const PERIOD: Duration = Duration::from_secs(1);
+/// More results than this in a period are brought to disk with all of their file system.
+const MOST_SINGLE: usize = 16;
+
+/// A thread that brings results to disk which have their names already: within about a second, and all of them when
+/// [`finish`](Self::finish) returns. Whoever writes results does not wait for the disk.
+#[derive(Debug)]
+pub struct Background {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    folder: Arc<Folder>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: Vec<File>,
+    /// There were more than `files`.
+    more: bool,
+    end: bool,
+    failed: Option<io::Error>,
+}
+
+impl State {
+    fn is_idle(&self) -> bool {
+        self.files.is_empty() && !self.more
+    }
+}
+
+impl Background {
+    /// # Errors
+    /// If no thread can be started.
+    pub fn start(folder: Arc<Folder>) -> io::Result<Self> {
+        let shared = Arc::new(Shared { folder, state: Mutex::default(), changed: Condvar::new() });
+        let own = shared.clone();
+        let thread = std::thread::Builder::new().name("naa-sync".into()).spawn(move || own.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// To be called for each file before it gets its name.
+    ///
+    /// # Errors
+    /// If an earlier result could not be brought to disk.
+    pub fn add(&self, file: &Unfinished<'_>) -> io::Result<()> {
+        let mut state = self.shared.lock();
+        if let Some(failed) = state.failed.take() {
+            return Err(failed);
+        }
+        let was_idle = state.is_idle();
+        // A file that cannot be kept open too is brought to disk with the others of its file system.
+        let file = if state.files.len() < MOST_SINGLE { file.duplicate().ok() } else { None };
+        match file {
+            Some(file) => state.files.push(file),
+            None => state.more = true,
+        }
+        drop(state);
+        if was_idle {
+            self.shared.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Waits until every result and its name is on disk.
+    ///
+    /// # Errors
+    /// If one could not be brought there.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.shared.lock().end = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            thread.join().map_err(|_| io::Error::other("the thread that synchronises files panicked"))?;
+        }
+        self.shared.lock().failed.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // Whoever wants to know how it went calls `finish`.
+        let _ = self.finish();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut state = self.lock();
+        loop {
+            while state.is_idle() && !state.end {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            let waited = self.changed.wait_timeout_while(state, PERIOD, |state| !state.end);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if state.is_idle() && state.end {
+                return;
+            }
+            let (files, more) = (std::mem::take(&mut state.files), std::mem::take(&mut state.more));
+            drop(state);
+            let done = self.sync(&files, more);
+            state = self.lock();
+            if let Err(error) = done {
+                state.failed.get_or_insert(error);
+            }
+        }
+    }
+
+    fn sync(&self, files: &[File], more: bool) -> io::Result<()> {
+        if more {
+            return self.folder.sync_all();
+        }
+        files.iter().try_for_each(File::sync_data)?;
+        self.folder.sync()
+    }
+}
