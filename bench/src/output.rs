@@ -7,15 +7,18 @@ use std::{
 };
 
 use anyhow::Context as _;
+use naa_files::{CannotWrite, Destination};
 use serde::Serialize;
 
 use crate::row::Row;
 
-/// The file of `--json`, opened before anything is done.
+/// The file of `--json`, looked at before anything is done.
 #[derive(Debug)]
 pub enum Json {
     Stdout,
-    File(File, PathBuf),
+    File(Destination),
+    /// A device or a pipe.
+    Special(File, PathBuf),
 }
 
 impl Json {
@@ -25,24 +28,27 @@ impl Json {
         if path == Path::new("-") {
             return Ok(Self::Stdout);
         }
-        // What it has stays until there is something to replace it.
-        let opened = File::options().write(true).create(true).truncate(false).open(path);
-        let file = opened.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self::File(file, path.into()))
+        let destination = Destination::new(path)?;
+        if !destination.is_file() {
+            let file = destination.open_special().map_err(|why| CannotWrite::new(path, why))?;
+            return Ok(Self::Special(file, path.into()));
+        }
+        // What is there stays until there is something to replace it.
+        drop(destination.begin().map_err(|why| CannotWrite::new(path, why))?);
+        Ok(Self::File(destination))
     }
 
     /// # Errors
     /// If it cannot be written.
     pub fn write(self, report: &impl Serialize) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(report)?;
-        let (mut file, path) = match self {
-            Self::Stdout => return Ok(writeln!(io::stdout(), "{text}")?),
-            Self::File(file, path) => (file, path),
-        };
-        // Pipes and devices have no length.
-        let emptied = if path.is_file() { file.set_len(0) } else { Ok(()) };
-        let written = emptied.and_then(|()| writeln!(file, "{text}"));
-        written.with_context(|| format!("cannot write {}", path.display()))
+        match self {
+            Self::Stdout => Ok(writeln!(io::stdout(), "{text}")?),
+            Self::File(destination) => Ok(destination.replace(format!("{text}\n").as_bytes())?),
+            Self::Special(mut file, path) => {
+                writeln!(file, "{text}").with_context(|| format!("cannot write {}", path.display()))
+            }
+        }
     }
 }
 
@@ -107,7 +113,30 @@ pub(crate) fn number(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
     use super::*;
+
+    #[test]
+    fn a_report_replaces_a_file_as_a_whole_and_follows_no_link() {
+        let folder = std::env::temp_dir().join(format!("naa-report-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (path, victim) = (folder.join("report.json"), folder.join("victim"));
+        fs::write(&path, "old").unwrap();
+        fs::write(&victim, "old").unwrap();
+        drop(Json::open(&path).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"old", "it stays until there is something to replace it");
+        let json = Json::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        symlink(&victim, &path).unwrap();
+        json.write(&[1]).unwrap();
+        assert_eq!(
+            (fs::read(&path).unwrap(), fs::read(&victim).unwrap()),
+            (b"[\n  1\n]\n".to_vec(), b"old".to_vec())
+        );
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn numbers_have_three_digits() {

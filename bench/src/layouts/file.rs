@@ -2,11 +2,12 @@
 
 use std::{
     fs,
-    io::{ErrorKind, Write as _},
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, bail, ensure};
+use naa_files::Destination;
 use serde::Serialize;
 
 use super::point::Run;
@@ -120,13 +121,7 @@ fn rules(run: &Run) -> String {
 /// # Errors
 /// If it cannot be written.
 pub(crate) fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let written = fs::File::create(&new)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&new, path));
-    written.with_context(|| format!("cannot write {}", path.display()))
+    Ok(Destination::new(path)?.replace(text.as_bytes())?)
 }
 
 #[cfg(test)]
@@ -150,6 +145,21 @@ mod tests {
         assert!(other.contains("--rule") && other.contains("packed:4096:2,gathered (embedded)"), "{other}");
         let other = refused(run("naa bench layouts --quick", rule, "4 x CPU"));
         assert!(other.contains("\"2 x CPU\"") && other.contains("\"4 x CPU\""), "{other}");
+    }
+
+    #[test]
+    fn a_page_is_not_written_through_a_link() {
+        let path = std::env::temp_dir().join(format!("naa-layouts-link-{}", std::process::id()));
+        let folder = Folder::make(&path).unwrap();
+        let victim = path.join("victim");
+        fs::write(&victim, "old").unwrap();
+        std::os::unix::fs::symlink(&victim, path.join("layouts.html.new")).unwrap();
+        replace(&folder.html(), "new").unwrap();
+        assert_eq!(
+            (fs::read(folder.html()).unwrap(), fs::read(&victim).unwrap()),
+            (b"new".into(), b"old".into())
+        );
+        fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
