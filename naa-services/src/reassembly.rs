@@ -19,6 +19,8 @@ const TURN: Duration = Duration::from_millis(100);
 
 /// A sink may wait for a reader that reads no more.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A disk may take so long with what was written.
+const PATIENCE_WITH_DISK: Duration = Duration::from_secs(30);
 
 /// Why an event could not be put away.
 pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
@@ -30,6 +32,14 @@ pub trait Sink: Send {
     /// # Errors
     /// If no more can be taken: reassembly ends.
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError>;
+
+    /// No event follows; those that were taken are to be where they cannot be lost.
+    ///
+    /// # Errors
+    /// If they are not.
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
 }
 
 /// What it did until a moment ago.
@@ -79,12 +89,14 @@ pub(crate) fn message(
 pub struct Reassembly {
     addresses: Vec<SocketAddr>,
     state: Arc<State>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     stop: AtomicBool,
+    /// The sink brings events to where they cannot be lost.
+    finishing: AtomicBool,
     snapshot: Mutex<Snapshot>,
 }
 
@@ -100,7 +112,7 @@ impl Reassembly {
         let own = state.clone();
         let thread = std::thread::Builder::new().name("reassembly".into());
         let thread = thread.spawn(move || run(receiver, sink, &own)).map_err(io("start a thread"))?;
-        Ok(Self { addresses, state, thread: Some(thread) })
+        Ok(Self { addresses, state, thread: Mutex::new(Some(thread)) })
     }
 
     /// Where segments come, with the ports that the system chose.
@@ -108,17 +120,24 @@ impl Reassembly {
         &self.addresses
     }
 
+    /// Ends it and waits for its sink, but not for one that waits for a reader. Why it ended by itself or lost events, if
+    /// it did.
+    pub fn end(&self) -> Option<String> {
+        self.stop();
+        self.snapshot().ended
+    }
+
     pub fn snapshot(&self) -> Snapshot {
         self.state.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-}
 
-impl Drop for Reassembly {
-    fn drop(&mut self) {
+    fn stop(&self) {
         self.state.stop.store(true, Relaxed);
-        let Some(thread) = self.thread.take() else { return };
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(thread) = thread else { return };
         let begin = Instant::now();
-        while !thread.is_finished() && begin.elapsed() < PATIENCE {
+        let patience = || if self.state.finishing.load(Relaxed) { PATIENCE_WITH_DISK } else { PATIENCE };
+        while !thread.is_finished() && begin.elapsed() < patience() {
             std::thread::sleep(Duration::from_millis(5));
         }
         if thread.is_finished() {
@@ -127,6 +146,12 @@ impl Drop for Reassembly {
         } else {
             tracing::warn!("whoever takes events holds reassembly up; it is left to end with the process");
         }
+    }
+}
+
+impl Drop for Reassembly {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -147,9 +172,20 @@ fn run(mut receiver: Receiver, mut sink: Box<dyn Sink>, state: &State) {
         }
         if let Some(why) = ended {
             tracing::error!("reassembly ended: {why}");
+            finish(&mut *sink, state);
             return;
         }
     }
+    if let Some(why) = finish(&mut *sink, state) {
+        tracing::error!("{why}");
+        tell(&receiver, Some(why), state);
+    }
+}
+
+/// Why events may be lost, if they may.
+fn finish(sink: &mut dyn Sink, state: &State) -> Option<String> {
+    state.finishing.store(true, Relaxed);
+    sink.finish().err().map(|error| error.to_string())
 }
 
 fn tell(receiver: &Receiver, ended: Option<String>, state: &State) {
