@@ -3,6 +3,7 @@
 use std::{
     io::Read,
     process::{Command, Stdio},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -68,9 +69,11 @@ fn output(command: &[&str], patience: Duration) -> Result<String, String> {
     let child = start(name).or_else(|_| start(&format!("/usr/sbin/{name}")));
     let mut child = child.map_err(|_| format!("there is no `{name}` here to ask"))?;
     let mut stdout = child.stdout.take().expect("it is piped");
-    let reader = thread::spawn(move || {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
         let mut text = String::new();
-        stdout.read_to_string(&mut text).map(|_| text)
+        // Fails when it took too long.
+        let _ = tell.send(stdout.read_to_string(&mut text).map(|_| text));
     });
     let deadline = Instant::now() + patience;
     let ended = loop {
@@ -85,7 +88,9 @@ fn output(command: &[&str], patience: Duration) -> Result<String, String> {
             }
         }
     };
-    let text = reader.join().ok().and_then(Result::ok).filter(|_| ended);
+    // What the program has started may hold its output open when it has ended itself.
+    let left = deadline.saturating_duration_since(Instant::now());
+    let text = told.recv_timeout(left).ok().and_then(Result::ok).filter(|_| ended);
     text.ok_or_else(|| format!("`{}` failed", command.join(" ")))
 }
 
@@ -143,6 +148,13 @@ mod tests {
             judge("-P INPUT ACCEPT\n-A INPUT -p udp -m udp --dport 47910 -j DROP\n"),
             Verdict::default()
         );
+    }
+
+    #[test]
+    fn a_program_that_left_its_output_to_another_is_given_up() {
+        let begun = Instant::now();
+        let answer = output(&["sh", "-c", "sleep 20 & echo rules"], Duration::from_secs(1));
+        assert!(answer.is_err() && begun.elapsed() < Duration::from_secs(15), "{answer:?}");
     }
 
     #[test]
