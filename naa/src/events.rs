@@ -56,7 +56,9 @@ pub(crate) struct Args {
     /// Be this member of the load balancer, where the bridge goes by tables
     #[arg(long, value_name = "N")]
     member: Option<u16>,
-    /// Write each event to a file of this folder; of events with one name, further ones to NAME.2 and so on
+    /// Write each event to a file of this folder. It appears under its name when it is complete, and is on disk about a
+    /// second later, at the latest when this command ends. Nothing is replaced: if anything has the name already, from
+    /// another worker too, the event becomes NAME.2 and so on, which is counted at the end
     #[arg(short, long, value_name = "DIR", group = "where")]
     out: Option<PathBuf>,
     /// Write events to standard output, one behind the other
@@ -161,24 +163,32 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (begin, mut line) = (Instant::now(), Line::new(args.json || quiet));
     let (mut taken, mut bytes) = (0, Vec::new());
     let done = |taken| args.events.is_some_and(|events| taken >= events);
-    while !stopped.load(Ordering::Relaxed) && !done(taken) && end.is_none_or(|end| begin.elapsed() < end) {
-        if let Some(event) = next(&mut worker)? {
-            taken += 1;
-            if args.list {
-                show::line(&listed(&event).to_string())?;
+    let mut take = || -> anyhow::Result<()> {
+        while !stopped.load(Ordering::Relaxed) && !done(taken) && end.is_none_or(|end| begin.elapsed() < end)
+        {
+            if let Some(event) = next(&mut worker)? {
+                taken += 1;
+                if args.list {
+                    show::line(&listed(&event).to_string())?;
+                }
+                put(&mut *sink, &event, &mut bytes)?;
             }
-            put(&mut *sink, &event, &mut bytes)?;
+            line.tell(|| told(&worker.stats(), begin.elapsed()));
         }
-        line.tell(|| told(&worker.stats(), begin.elapsed()));
-    }
+        Ok(())
+    };
+    let took = take();
     drop(line);
-    let stats = worker.stats();
+    // Also those before a failure are brought to disk.
+    let finished = sink.finish();
+    took.and(finished)?;
+    let (stats, numbered) = (worker.stats(), sink.numbered());
     if args.json {
         let end = json!({"event": "end", "seconds": begin.elapsed().as_secs_f64(), "events": stats.events,
-            "bytes": stats.bytes, "reconnects": stats.reconnects});
+            "bytes": stats.bytes, "reconnects": stats.reconnects, "numbered": numbered});
         return Ok(show::line(&end.to_string())?);
     }
-    let _ = writeln!(stderr(), "{}", told(&stats, begin.elapsed()));
+    let _ = writeln!(stderr(), "{}{}", told(&stats, begin.elapsed()), show::numbered(numbered));
     Ok(())
 }
 

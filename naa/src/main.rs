@@ -130,6 +130,7 @@ fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| "warn".into());
     let colour = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
+    signals::report_full_files();
     let result = match cli.command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),

@@ -207,5 +207,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         format!("served {sessions} sessions, {calls} calls ({failed} failed)")
     };
     server.shutdown(Duration::from_secs(5));
-    Ok(show::line(&summary)?)
+    let ended = services.end();
+    show::line(&summary)?;
+    ended
 }

@@ -85,6 +85,14 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Of events that became files: how many got a number because something had their name.
+pub(crate) fn numbered(events: u64) -> String {
+    match events {
+        0 => String::new(),
+        n => format!(", {n} as NAME.2 and so on because their names were taken"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

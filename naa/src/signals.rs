@@ -1,5 +1,7 @@
 //! What tells a process to end: Ctrl-C, SIGTERM, or the end of its standard input.
 
+use std::sync::Arc;
+
 use anyhow::Context as _;
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -17,6 +19,12 @@ pub(crate) fn on_terminate(goodbye: impl FnOnce() + Send + 'static) -> anyhow::R
         }
     })?;
     Ok(())
+}
+
+/// A file that reaches the limit of `ulimit -f` is an error of whoever writes it, and not the death of the process.
+pub(crate) fn report_full_files() {
+    // Fails for signals that nobody may handle only.
+    let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
 }
 
 /// Runs `goodbye` when standard input ends. A pipe to a parent ends however the parent does.

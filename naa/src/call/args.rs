@@ -31,8 +31,10 @@ use crate::peer;
     matrices, complex numbers as pairs of f64s. A histogram is one u64 per bin, then the counts of numbers below the \
     range, above it and of NaNs. `naa functions` lists what a server offers.\n\n\
     One failed file does not stop the others; exit status is 1 in the end. A file is complete for --resume if its \
-    result is newer than it. Results survive the death of this process at any time; for power failures too, add \
-    --sync."
+    result is newer than it. Results survive the death of this process and of the machine: each is on disk \
+    before it gets its name, and the names are on disk when naa ends, so after a power failure --resume makes what is \
+    missing. --no-sync is faster with many small files. A link at --out that belongs to you is followed, those of \
+    others are not; existing files are replaced."
 )]
 pub(crate) struct Args {
     /// Name or number, as `naa functions` lists them
@@ -60,8 +62,11 @@ pub(crate) struct Args {
     /// Leave out inputs whose result in --out-dir is there and newer
     #[arg(long, requires = "out_dir", conflicts_with = "out")]
     pub(super) resume: bool,
-    /// Write results to disk before they get their names
+    /// Do not wait until results are on disk; after a power failure some may be empty or cut
     #[arg(long)]
+    pub(super) no_sync: bool,
+    /// Wait until results are on disk; this is so unless --no-sync is given
+    #[arg(long, hide = true, conflicts_with = "no_sync")]
     pub(super) sync: bool,
     /// Files at a time, each over a session of its own [default: 4, or one per core if there are fewer]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]

@@ -28,7 +28,7 @@ const SMALL: u64 = 16 << 20;
 
 pub(super) fn run(args: &Args, function: FunctionCode, peer: &Peer, paths: &[PathBuf]) -> anyhow::Result<()> {
     let items = names::items(args, function, paths)?;
-    prepare_folders(&items)?;
+    let folders = prepare_folders(&items)?;
     let sessions = args.sessions.unwrap_or_else(usual_sessions).min(items.len());
     let batch = Batch::new(args, function, peer, &items, sessions);
     let mut teller = Teller::new(args, &items, &batch);
@@ -41,7 +41,13 @@ pub(super) fn run(args: &Args, function: FunctionCode, peer: &Peer, paths: &[Pat
         drop(tell);
         teller.listen(told)
     })?;
-    teller.end()
+    // Before anything is reported as complete at the end, and also for those that are there when others failed.
+    let synced = match args.no_sync {
+        true => Ok(()),
+        false => folders.iter().try_for_each(|folder| output::sync_folder(folder)),
+    };
+    teller.end()?;
+    synced
 }
 
 fn usual_sessions() -> usize {
@@ -49,13 +55,12 @@ fn usual_sessions() -> usize {
 }
 
 /// Folders for results, without what dead processes left in them.
-fn prepare_folders(items: &[Item]) -> anyhow::Result<()> {
+fn prepare_folders(items: &[Item]) -> anyhow::Result<BTreeSet<&Path>> {
     let folders: BTreeSet<_> = items.iter().filter_map(|item| item.output.as_deref()?.parent()).collect();
-    for folder in folders {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        output::remove_abandoned(folder);
+    for folder in &folders {
+        naa_files::Folder::create(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
-    Ok(())
+    Ok(folders)
 }
 
 /// How one file ended.
@@ -198,7 +203,7 @@ impl<'a> Batch<'a> {
         let results = caller.results()?;
         report.bytes_out = results.iter().map(|result| result.len() as u64).sum();
         if let Some((output, result)) = item.output.as_ref().zip(results.first()) {
-            let sink = Sink::new(output, self.args.sync)?;
+            let sink = Sink::new(output, !self.args.no_sync)?;
             sink.write(result, || progress.tick(), || inputs[0].check_not_replaced())?;
         }
         report.conclude(self.function, &results);

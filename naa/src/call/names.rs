@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use mrsp::{FunctionCode, builtin};
 use walkdir::WalkDir;
 
-use super::{Args, output};
+use super::Args;
 use crate::Usage;
 
 /// A file to be offloaded.
@@ -47,7 +47,7 @@ pub(super) fn expand(inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         let before = all.len();
         for path in paths {
             let path = path.with_context(|| format!("cannot look for {pattern}"))?;
-            if !path.is_dir() && !output::is_partial(&path) {
+            if !path.is_dir() && !naa_files::is_unfinished(&path) {
                 all.push(path);
             }
         }
@@ -84,7 +84,7 @@ fn named(path: &Path) -> Found {
 fn walk(folder: &Path, naming: &Naming<'_>, found: &mut Vec<Found>) {
     let entries = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
     let is_ours = |path: &Path, meta: Option<Metadata>| {
-        output::is_partial(path) || meta.is_some_and(|meta| naming.is_out_dir(&meta))
+        naa_files::is_unfinished(path) || meta.is_some_and(|meta| naming.is_out_dir(&meta))
     };
     for entry in
         entries.filter_entry(|entry| entry.depth() == 0 || !is_ours(entry.path(), entry.metadata().ok()))

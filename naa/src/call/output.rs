@@ -1,32 +1,26 @@
 //! Results: files that appear under their names when they are complete, or standard output.
-//!
-//! A result is written to a file with a name of its own in the same folder, locked as long as its writer lives,
-//! and renamed. So a process that dies leaves no half result under a final name, and the next one tells by the
-//! lock which files are nobody's any more.
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File, TryLockError},
+    ffi::OsString,
     io::{self, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    path::Path,
 };
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::Context as _;
+use naa_files::{CannotWrite, Destination};
 
 use super::stop::Interrupted;
 use crate::Usage;
 
 /// Bytes between two looks at the progress.
 const STRIDE: usize = 4 << 20;
-const PREFIX: &str = ".naa-";
-const POSTFIX: &str = ".partial";
 
 /// Where a result goes.
 #[derive(Debug)]
 pub(super) struct Sink {
-    path: PathBuf,
+    /// `None` is standard output.
+    destination: Option<Destination>,
     /// To disk before it gets its name.
     sync: bool,
 }
@@ -42,22 +36,19 @@ pub(super) fn is_stdout(path: &Path) -> bool {
 impl Sink {
     /// Fails at once where writing is bound to fail.
     pub(super) fn new(path: &Path, sync: bool) -> anyhow::Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            bail!("cannot write {}: {} is no folder; create it", path.display(), folder.display());
-        }
-        ensure!(!path.is_dir(), "cannot write {}: it is a folder; name a file in it", path.display());
-        Ok(Self { path: path.into(), sync })
+        let destination = if is_stdout(path) { None } else { Some(Destination::new(path)?) };
+        Ok(Self { destination, sync })
     }
 
     pub(super) fn is_stdout(&self) -> bool {
-        is_stdout(&self.path)
+        self.destination.is_none()
     }
 
-    /// Where its unfinished file would be.
-    pub(super) fn folder(&self) -> Option<PathBuf> {
-        let is_file = !self.is_stdout() && (self.path.is_file() || !self.path.exists());
-        is_file.then(|| folder_of(&link_target(&self.path)))
+    /// Removes what dead processes left unfinished where the result goes.
+    pub(super) fn remove_abandoned(&self) {
+        if let Some(destination) = self.destination.as_ref().filter(|to| to.is_file()) {
+            destination.folder().remove_abandoned();
+        }
     }
 
     /// Writes everything, calling `tick` every few MiB; `ready` may refuse at the end.
@@ -67,165 +58,69 @@ impl Sink {
         tick: impl FnMut() -> Result<(), Interrupted>,
         ready: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let failed = || match self.is_stdout() {
-            true => "cannot write standard output".to_owned(),
-            false => format!("cannot write {}", self.path.display()),
+        let Some(destination) = &self.destination else {
+            ready()?;
+            return write_all(&mut io::stdout().lock(), bytes, tick, |error| {
+                anyhow::Error::new(error).context("cannot write standard output")
+            });
         };
-        if self.is_stdout() {
-            ready()?;
-            return write_all(&mut io::stdout().lock(), bytes, tick, failed);
-        }
-        if self.path.exists() && !self.path.is_file() {
-            // A device or a pipe: not to be replaced by a file.
-            ready()?;
-            let mut out = File::options().write(true).open(&self.path).with_context(failed)?;
-            return write_all(&mut out, bytes, tick, failed);
-        }
-        let target = link_target(&self.path);
-        let mut partial = Partial::create(&folder_of(&target)).with_context(failed)?;
-        if let Ok(existing) = target.metadata() {
-            partial.file.set_permissions(existing.permissions()).with_context(failed)?;
-        }
-        write_all(&mut partial.file, bytes, tick, failed)?;
-        if self.sync {
-            partial.file.sync_all().with_context(failed)?;
-        }
-        ready()?;
-        partial.rename(&target).with_context(failed)
+        let path = destination.path();
+        let failed = |error: io::Error| match destination.is_file() {
+            true => CannotWrite::new(path, error).into(),
+            // The kind stays: a closed pipe is no failure.
+            false => anyhow::Error::new(error).context(format!("cannot write {}", path.display())),
+        };
+        destination.write(self.sync, |file| write_all(file, bytes, tick, failed), ready)
     }
+}
+
+/// Brings the names of results in `folder` to disk.
+pub(super) fn sync_folder(folder: &Path) -> anyhow::Result<()> {
+    let synced = naa_files::Folder::open(folder).and_then(|folder| folder.sync());
+    synced.with_context(|| format!("cannot bring the results in {} to disk", folder.display()))
 }
 
 /// Refuses two results for one place. Devices and pipes take any number.
 pub(super) fn check_distinct(sinks: &[Sink]) -> anyhow::Result<()> {
-    let mut taken = BTreeSet::new();
+    let mut taken = BTreeSet::<(u64, u64, OsString)>::new();
+    let mut stdout = 0;
     for sink in sinks {
-        if sink.is_stdout() {
-            if !taken.insert(PathBuf::from(STDOUT[0])) {
-                let text =
-                    "standard output would get two results, and nobody could tell them apart; name files";
+        let Some(destination) = &sink.destination else {
+            stdout += 1;
+            let text = "standard output would get two results, and nobody could tell them apart; name files";
+            if stdout > 1 {
                 return Err(Usage::error(text));
             }
-        } else if sink.folder().is_some() && !taken.insert(real_path(&sink.path)) {
-            let text = format!("{} would be written twice; name each output", sink.path.display());
-            return Err(Usage::error(text));
+            continue;
+        };
+        let path = destination.path().display();
+        let (device, inode, name) = destination.id().with_context(|| format!("cannot look at {path}"))?;
+        if destination.is_file() && !taken.insert((device, inode, name.to_owned())) {
+            return Err(Usage::error(format!("{path} would be written twice; name each output")));
         }
     }
     Ok(())
-}
-
-/// The file that writing to `path` makes or replaces, however it is named.
-fn real_path(path: &Path) -> PathBuf {
-    let target = link_target(path);
-    let folder = folder_of(&target);
-    // A folder that cannot be read is found out when something is written to it.
-    let folder = folder.canonicalize().unwrap_or(folder);
-    target.file_name().map_or(target.clone(), |name| folder.join(name))
-}
-
-/// An unfinished file. Goes away unless it is renamed.
-struct Partial {
-    path: PathBuf,
-    file: File,
-}
-
-impl Partial {
-    fn create(folder: &Path) -> io::Result<Self> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        loop {
-            let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let path = folder.join(format!("{PREFIX}{}-{count}{POSTFIX}", std::process::id()));
-            let file = match File::options().write(true).create_new(true).open(&path) {
-                // Of a process on another machine, or of a dead one that had this number.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                opened => opened?,
-            };
-            let locked = file.try_lock();
-            // Between the two somebody may have taken it for an abandoned one.
-            let taken = matches!(locked, Err(TryLockError::WouldBlock));
-            if !taken && is_at(&file, &path) {
-                // Where there are no locks nobody can remove it either.
-                return Ok(Self { path, file });
-            }
-        }
-    }
-
-    fn rename(mut self, target: &Path) -> io::Result<()> {
-        fs::rename(&self.path, target)?;
-        // Nothing is left to be removed.
-        self.path.clear();
-        Ok(())
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() {
-            // What is wrong has been found; a rest that cannot be removed adds nothing.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-fn is_at(file: &File, path: &Path) -> bool {
-    let id = |meta: fs::Metadata| (meta.dev(), meta.ino());
-    file.metadata().ok().map(id) == fs::symlink_metadata(path).ok().map(id)
-}
-
-/// Whether a file of this name is one that was not finished.
-pub(super) fn is_partial(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy());
-    name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(POSTFIX))
-}
-
-/// Removes what dead processes left unfinished in `folder`.
-pub(super) fn remove_abandoned(folder: &Path) {
-    // A folder that cannot be read is found out when something is written to it.
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    for path in entries.map(|entry| entry.path()).filter(|path| is_partial(path)) {
-        // In a shared folder it may be anything.
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let Ok(file) = File::options().write(true).custom_flags(flags).open(&path) else { continue };
-        let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
-        if is_file && file.try_lock().is_ok() && is_at(&file, &path) {
-            let _ = fs::remove_file(&path);
-        }
-    }
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.into(),
-        _ => ".".into(),
-    }
-}
-
-/// Where writing to `path` ends up; the file need not exist.
-fn link_target(path: &Path) -> PathBuf {
-    /// As the kernel follows.
-    const LINKS: usize = 40;
-    let mut target = path.to_path_buf();
-    for _ in 0..LINKS {
-        let Ok(link) = target.read_link() else { break };
-        target = target.parent().map_or_else(|| link.clone(), |folder| folder.join(&link));
-    }
-    target
 }
 
 fn write_all(
     out: &mut impl Write,
     bytes: &[u8],
     mut tick: impl FnMut() -> Result<(), Interrupted>,
-    failed: impl Fn() -> String,
+    failed: impl Fn(io::Error) -> anyhow::Error,
 ) -> anyhow::Result<()> {
     for piece in bytes.chunks(STRIDE) {
-        out.write_all(piece).with_context(&failed)?;
+        out.write_all(piece).map_err(&failed)?;
         tick()?;
     }
-    out.flush().with_context(&failed)
+    out.flush().map_err(&failed)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::PathBuf};
+
+    use anyhow::bail;
+
     use super::*;
 
     fn folder(test: &str) -> PathBuf {
@@ -236,20 +131,6 @@ mod tests {
 
     fn count(folder: &Path) -> usize {
         fs::read_dir(folder).unwrap().count()
-    }
-
-    #[test]
-    fn only_abandoned_files_are_removed() {
-        let folder = folder("abandoned");
-        let living = Partial::create(&folder).unwrap();
-        fs::write(folder.join(".naa-1-0.partial"), "of a dead process").unwrap();
-        fs::write(folder.join("naa-1-0.partial"), "of somebody").unwrap();
-        remove_abandoned(&folder);
-        assert!(is_at(&living.file, &living.path));
-        assert_eq!(count(&folder), 2);
-        drop(living);
-        assert_eq!(count(&folder), 1);
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -16,9 +16,10 @@ use super::{
 use crate::show;
 
 pub(super) fn run(args: &Args, function: FunctionCode, peer: &Peer, paths: &[PathBuf]) -> anyhow::Result<()> {
-    let sinks = args.out.iter().map(|path| Sink::new(path, args.sync)).collect::<anyhow::Result<Vec<_>>>()?;
+    let sinks =
+        args.out.iter().map(|path| Sink::new(path, !args.no_sync)).collect::<anyhow::Result<Vec<_>>>()?;
     output::check_distinct(&sinks)?;
-    sinks.iter().filter_map(Sink::folder).for_each(|folder| output::remove_abandoned(&folder));
+    sinks.iter().for_each(Sink::remove_abandoned);
     let mut inputs = paths.iter().map(|path| Source::open(path)).collect::<anyhow::Result<Vec<_>>>()?;
     let plan = Plan::new(args, function, &inputs, sinks.len())?;
     let mut times = Times::default();

@@ -52,7 +52,9 @@ pub(crate) struct Args {
     /// Settings as E2SAR's reassembler has them. The command line is stronger; a key that is unknown is an error
     #[arg(short, long, value_name = "FILE")]
     ini: Option<PathBuf>,
-    /// Write each event to a file of this folder; of events with one name, further ones to NAME.2 and so on
+    /// Write each event to a file of this folder. It appears under its name when it is complete, and is on disk about a
+    /// second later, at the latest when this command ends. Nothing is replaced: if anything has the name already, from
+    /// another receiver too, the event becomes NAME.2 and so on, which is counted at the end
     #[arg(short, long, value_name = "DIR", group = "where")]
     out: Option<PathBuf>,
     /// Write events to standard output, one behind the other
@@ -125,8 +127,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             }
         };
         receiver.poll(Duration::from_millis(100), deliver, |lost| tracing::debug!("incomplete: {lost:?}"))?;
-        if let Some(problem) = problem.take() {
-            return Err(problem);
+        if problem.is_some() {
+            break;
         }
         if let Some((exposed, _)) = &mut exposed {
             exposed.show(&receiver, delivered)?;
@@ -134,7 +136,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         line.tell(|| told(receiver.reassembler().counters(), begin.elapsed()));
     }
     drop(line);
-    report(args, &receiver, delivered, begin.elapsed())
+    // Also those before a failure are brought to disk.
+    let finished = sink.finish();
+    problem.map_or(Ok(()), Err).and(finished)?;
+    report(args, &receiver, (delivered, sink.numbered()), begin.elapsed())
 }
 
 fn sink(args: &Args) -> anyhow::Result<Box<dyn Sink>> {

@@ -1,31 +1,57 @@
 //! Where complete events go.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    ffi::OsStr,
+    fs::File,
     io::{ErrorKind, Write as _, stdout},
     os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::Arc,
 };
 
 use anyhow::{Context as _, bail, ensure};
 use ejfat_udp::Event;
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use naa_files::{Background, CannotWrite, Destination, Folder as OpenFolder};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat},
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+
+/// What a command that ended has started may read nothing for so long.
+const STALLED: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 /// Takes events, one at a time.
 pub(crate) trait Sink {
     /// The event's bytes are lent until it returns. An error ends the worker.
     fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()>;
+
+    /// No event follows. Waits until those that were taken are on disk, where they go to one.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// Events that got a number at the end of their name, because something had the name.
+    fn numbered(&self) -> u64 {
+        0
+    }
 }
 
-/// A file per event. Events of one name, of several senders or of one that was started again, get names of their own:
-/// none replaces another.
-pub(crate) struct Folder(PathBuf);
+/// A file per event. Events of one name, of several senders, of several receivers or of one that was started again, get
+/// names of their own: none replaces another.
+pub(crate) struct Folder {
+    folder: Arc<OpenFolder>,
+    disk: Background,
+    numbered: u64,
+}
 
 impl Folder {
     pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Self(path.to_owned()))
+        let folder = OpenFolder::create(path).with_context(|| format!("cannot make {}", path.display()))?;
+        let folder = Arc::new(folder);
+        let disk = Background::start(folder.clone()).context("cannot start a thread")?;
+        Ok(Self { folder, disk, numbered: 0 })
     }
 }
 
@@ -33,18 +59,35 @@ impl Sink for Folder {
     /// Under its name when all of it is written.
     fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
         let name = name(event);
-        let partial = self.0.join(format!(".{name}.part"));
-        let path = self.0.join(free(&self.0, &name));
-        let written = fs::write(&partial, event.bytes).and_then(|()| fs::rename(&partial, &path));
-        written.with_context(|| format!("cannot write {}", path.display()))
+        let failed = |why| CannotWrite::new(self.folder.path().join(&name), why);
+        let mut file = self.folder.begin().map_err(failed)?;
+        file.file().write_all(event.bytes).map_err(failed)?;
+        self.disk.add(&file).map_err(failed)?;
+        let mut free = name.clone();
+        // Each time somebody else has just taken the name that was free.
+        while let Some(unnamed) = file.appear(OsStr::new(&free)).map_err(failed)? {
+            file = unnamed;
+            free = numbered(&self.folder, &name);
+        }
+        self.numbered += u64::from(free != name);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> anyhow::Result<()> {
+        let path = self.folder.path().display();
+        self.disk.finish().with_context(|| format!("cannot bring the events in {path} to disk"))
+    }
+
+    fn numbered(&self) -> u64 {
+        self.numbered
     }
 }
 
-/// A name that no file has. Many events may have one name: their files are not counted one by one.
-fn free(folder: &Path, name: &str) -> String {
-    let numbered = |n: u64| if n == 1 { name.to_owned() } else { format!("{name}.{n}") };
-    let taken = |n: u64| folder.join(numbered(n)).exists();
-    let mut above = 1;
+/// A name that no file has, when `name` is taken. Many events may have one name: their files are not counted one by one.
+fn numbered(folder: &OpenFolder, name: &str) -> String {
+    let numbered = |n: u64| format!("{name}.{n}");
+    let taken = |n: u64| folder.has(OsStr::new(&numbered(n)));
+    let mut above = 2;
     while taken(above) {
         above *= 2;
     }
@@ -78,17 +121,45 @@ impl Sink for Shell {
             .env("EJFAT_DATA_ID", event.name.data_id.to_string());
         shell.env("EJFAT_FROM", event.from.map(|from| from.to_string()).unwrap_or_default());
         let mut child = shell.spawn().context("cannot run sh")?;
-        let mut input = child.stdin.take().context("sh has no standard input")?;
-        match input.write_all(event.bytes) {
-            // It wants to read no more.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-            other => other.context("cannot write to the command")?,
-        }
-        drop(input);
+        let input = child.stdin.take().context("sh has no standard input")?;
+        feed(&mut child, input, event.bytes).context("cannot write to the command")?;
         let status = child.wait()?;
         ensure!(status.success(), "the command for event {} ended with {status}", name(event));
         Ok(())
     }
+}
+
+/// Writes `bytes` until all are written, nobody reads them any more, or the command has failed. What the command has
+/// started may still read them, or hold its input open without reading, when the command itself has ended.
+fn feed(child: &mut Child, mut input: ChildStdin, mut bytes: &[u8]) -> anyhow::Result<()> {
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process without a number")?;
+    let pidfd = pidfd_open(id, PidfdFlags::empty())?;
+    fcntl_setfl(&input, OFlags::NONBLOCK)?;
+    let mut ended = false;
+    while !bytes.is_empty() {
+        match input.write(bytes) {
+            Ok(written) => {
+                bytes = &bytes[written..];
+                continue;
+            }
+            // It wants to read no more.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut fds = [PollFd::new(&input, PollFlags::OUT), PollFd::new(&pidfd, PollFlags::IN)];
+        let (fds, limit) = if ended { (&mut fds[..1], Some(&STALLED)) } else { (&mut fds[..], None) };
+        match poll(fds, limit) {
+            Ok(0) => bail!("it ended, and what it started holds its input open without reading"),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match child.try_wait()? {
+            Some(status) if !status.success() => return Ok(()),
+            status => ended = status.is_some(),
+        }
+    }
+    Ok(())
 }
 
 /// A named pipe: one behind the other.
@@ -105,10 +176,13 @@ impl Pipe {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error).with_context(|| format!("cannot make the pipe {shown}")),
         }
-        let kind = fs::metadata(path).with_context(|| format!("cannot look at {shown}"))?.file_type();
-        ensure!(kind.is_fifo(), "{shown} is no named pipe; name another path, or use --out for a folder");
-        let file = OpenOptions::new().write(true).open(path);
-        let file = file.with_context(|| format!("cannot open the pipe {shown}"))?;
+        // A link that somebody put there does not decide what is written to.
+        let no_pipe = || format!("{shown} is no named pipe; name another path, or use --out for a folder");
+        let destination = Destination::new(path)?;
+        ensure!(!destination.is_file(), no_pipe());
+        let file = destination.open_special().map_err(|why| CannotWrite::new(path, why))?;
+        let kind = file.metadata().with_context(|| format!("cannot look at {shown}"))?.file_type();
+        ensure!(kind.is_fifo(), no_pipe());
         Ok(Self { path: path.to_owned(), file })
     }
 }

@@ -20,7 +20,9 @@ pub(super) struct Args {
     /// Reassemble EJFAT's events that come to this address; port 19522 unless told. Function 72 tells the counters
     #[arg(long, value_name = "ADDR[:PORT]", requires = "events")]
     reassemble: Option<String>,
-    /// Where they go: a folder, where each is a file, or a named pipe, for whose reader the server waits first
+    /// Where they go: a folder or a named pipe, for whose reader the server waits first. In a folder an event is a file
+    /// DATA_ID-EVENT, or DATA_ID-EVENT.2 and so on if anything has that name; it appears when it is complete, and is on
+    /// disk about a second later. When events cannot be written, reassembly ends; the exit status of the server is 1 then
     #[arg(long, value_name = "DIR|PIPE", requires = "reassemble")]
     events: Option<PathBuf>,
     /// Forward EJFAT's segments that come to this address to workers, by tables that hosts load (functions 64 to 67,
@@ -108,6 +110,14 @@ impl Services {
         reassembly.chain(forwarder).chain(bridge).collect()
     }
 
+    /// Ends what writes, and waits until that is on disk. Why it ended before, if it did.
+    pub(super) fn end(&self) -> anyhow::Result<()> {
+        match self.reassembly.as_ref().and_then(|of| of.end()) {
+            Some(why) => anyhow::bail!("reassembly ended: {why}"),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "reassembling": self.reassembly.as_ref().map(|of| of.addresses()),
@@ -123,6 +133,10 @@ impl Sink for Events {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
         // With its causes, in one line.
         self.0.event(event).map_err(|error| format!("{error:#}").into())
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        self.0.finish().map_err(|error| format!("{error:#}").into())
     }
 }
 

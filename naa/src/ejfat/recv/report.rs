@@ -14,7 +14,13 @@ pub(super) fn told(counters: &Counters, time: Duration) -> String {
     format!("{} events, {lost} incomplete, {dropped} segments dropped, {rate}", counters.complete)
 }
 
-pub(super) fn report(args: &Args, receiver: &Receiver, delivered: u64, time: Duration) -> anyhow::Result<()> {
+/// `delivered` of which `numbered` had names that were taken.
+pub(super) fn report(
+    args: &Args,
+    receiver: &Receiver,
+    (delivered, numbered): (u64, u64),
+    time: Duration,
+) -> anyhow::Result<()> {
     let reassembler = receiver.reassembler();
     let counters = reassembler.counters();
     let missing: u64 = reassembler
@@ -37,6 +43,7 @@ pub(super) fn report(args: &Args, receiver: &Receiver, delivered: u64, time: Dur
             "bytes": counters.bytes,
             "placed_bytes": counters.placed_bytes,
             "events": delivered,
+            "numbered": numbered,
             "timed_out": counters.timed_out,
             "evicted": counters.evicted,
             "open": reassembler.open_events(),
@@ -56,6 +63,7 @@ pub(super) fn report(args: &Args, receiver: &Receiver, delivered: u64, time: Dur
         drops => format!(", {drops} datagrams dropped by the kernel: a larger --buffer holds longer bursts"),
     };
     let (told, open) = (told(counters, time), reassembler.open_events());
-    say(&format!("{told}{causes}, {open} still incomplete{missing}{drops}"));
+    let numbered = show::numbered(numbered);
+    say(&format!("{told}{causes}, {open} still incomplete{missing}{numbered}{drops}"));
     Ok(())
 }
