@@ -358,7 +358,7 @@ fn the_log_says_at_its_usual_level_what_a_kernel_said() {
     line(&["kernel multiply was not called: parameter 1 (b) is to be Input"]);
 }
 
-/// The process that `parent` started and that is no child of it any more is found by its command line.
+/// Processes that live on in the process group of `started`, which has ended.
 fn orphans_of(started: u32) -> Vec<u32> {
     let group = |process: u32| -> Option<u32> {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
