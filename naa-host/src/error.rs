@@ -215,6 +215,8 @@ fn more(function: FunctionCode, code: ReturnCode, detail: u64) -> String {
     } else if Group::of(function) == Group::PlugIn && RAN.contains(&code) || is_own(code) {
         // No text comes back with a call.
         "; the accelerator's log may say more".into()
+    } else if code == ReturnCode::OVER_LIMIT && detail > 0 {
+        format!("; the function needs {detail} bytes beside its regions, which its session may not have")
     } else {
         String::new()
     }

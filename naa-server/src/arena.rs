@@ -128,6 +128,14 @@ impl Quota {
         self.arena.map(len, Some(&self.owner), self.sends.clone())
     }
 
+    /// Charges `bytes` for memory that a function takes beside the regions, without allocating any.
+    ///
+    /// # Errors
+    /// [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] past a limit.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, ArenaError> {
+        self.arena.ledger.charge(Some(&self.owner), bytes).map(Reservation)
+    }
+
     /// The session's sends from its allocations.
     pub fn sends(&self) -> &Sends {
         &self.sends
@@ -136,6 +144,35 @@ impl Quota {
     /// Bytes in use by live allocations of this session.
     pub fn used(&self) -> u64 {
         self.owner.session.used()
+    }
+}
+
+/// Bytes that a session pays for beside its allocations. They are given back when it is dropped.
+#[derive(Debug)]
+pub struct Reservation(#[expect(dead_code, reason = "it is held for its end")] Charge);
+
+/// Zeroed memory for one call of a function, which no peer and no other process ever reaches. It starts on a page.
+#[derive(Debug)]
+pub struct Scratch {
+    memory: Memory,
+    _reservation: Option<Reservation>,
+}
+
+impl Scratch {
+    /// Maps `len` bytes. `quota` pays for them, if there is one.
+    ///
+    /// # Errors
+    /// As [`Quota::reserve`]; [`ArenaError::Map`] if the kernel refuses.
+    pub fn new(quota: Option<&Quota>, len: usize) -> Result<Self, ArenaError> {
+        let taken = footprint(len as u64)?;
+        let reservation = quota.map(|quota| quota.reserve(taken)).transpose()?;
+        Ok(Self { memory: region::alloc(len)?, _reservation: reservation })
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is this value's alone: it is never registered, sent from, cloned or lent, and `&mut self`
+        // keeps other slices away.
+        unsafe { self.memory.as_mut_slice() }
     }
 }
 

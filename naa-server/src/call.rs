@@ -14,7 +14,13 @@ use mrsp::{RegionFlags, ReturnCode, U24, catalogue::Direction, plan::Prefix};
 
 use naa_kernels::SessionProcess;
 
-use crate::{function::Function, kernel, peer::Peer, pool::Refusal};
+use crate::{
+    arena::{ArenaError, Quota, Reservation, Scratch},
+    function::Function,
+    kernel,
+    peer::Peer,
+    pool::Refusal,
+};
 
 /// What a region is to a function. Sent once is sent; a region without flags can still be read.
 pub fn direction(flags: RegionFlags) -> Direction {
@@ -98,6 +104,9 @@ pub enum Failure {
     /// `needed` bytes would do, if that is known.
     #[error("output {output} is too small{}; map a larger one", .needed.map_or(String::new(), |n| format!(", {n} bytes are needed")))]
     OutputTooSmall { output: usize, needed: Option<u64> },
+    /// The function needs memory beside the call's regions, which the session may not have or the machine does not have.
+    #[error("the call needs {needed} bytes of memory beside its regions: {why}")]
+    OverLimit { needed: u64, why: Cow<'static, str> },
     #[error("not finished in time; raise the time allowed for a call or give it less to do")]
     TimedOut,
     #[error("abandoned: the session or the server ends")]
@@ -126,7 +135,11 @@ impl Failure {
             | Self::Kernel { .. }
             | Self::Internal(_)
             | Self::Refused(_) => true,
-            Self::Arguments(_) | Self::Input(_) | Self::OutputTooSmall { .. } | Self::Abandoned => false,
+            Self::Arguments(_)
+            | Self::Input(_)
+            | Self::OutputTooSmall { .. }
+            | Self::OverLimit { .. }
+            | Self::Abandoned => false,
         }
     }
 
@@ -136,6 +149,7 @@ impl Failure {
             Self::Arguments(_) => ReturnCode::BAD_ARGUMENTS,
             Self::Input(_) => ReturnCode::MALFORMED_INPUT,
             Self::OutputTooSmall { .. } => ReturnCode::OUTPUT_TOO_SMALL,
+            Self::OverLimit { .. } => ReturnCode::OVER_LIMIT,
             Self::TimedOut => ReturnCode::KERNEL_TIMEOUT,
             Self::Abandoned => ReturnCode::ABANDONED,
             Self::Refused(_) => ReturnCode::BUSY,
@@ -199,10 +213,66 @@ impl Stop {
     }
 }
 
+/// Who pays for the memory that a function takes beside the regions of a call: the session's quota, or nobody where a
+/// program computes for itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Purse<'a>(Option<&'a Quota>);
+
+impl Purse<'_> {
+    /// Nobody pays and nothing limits.
+    pub const UNLIMITED: Self = Self(None);
+
+    /// Charges `bytes` until the result is dropped. To be called before the memory is allocated.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`] with what is left and the remedy.
+    pub fn reserve(self, bytes: u64) -> Result<Option<Reservation>, Failure> {
+        self.0.map(|quota| quota.reserve(bytes)).transpose().map_err(|why| over_limit(bytes, &why))
+    }
+
+    /// `bytes` zeroed bytes, charged until they are dropped.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`], also if the machine has no room.
+    pub fn scratch(self, bytes: usize) -> Result<Scratch, Failure> {
+        Scratch::new(self.0, bytes).map_err(|why| over_limit(bytes as u64, &why))
+    }
+
+    /// As [`reserve`](Self::reserve), for a library that aborts the process where it gets no memory: refuses what the
+    /// address space has no room for at this moment, by mapping it and giving it back.
+    ///
+    /// # Errors
+    /// As [`scratch`](Self::scratch).
+    pub fn reserve_for_library(self, bytes: usize) -> Result<Option<Reservation>, Failure> {
+        let reservation = self.reserve(bytes as u64)?;
+        if bytes >= LEAST_PROBED {
+            // Room for what other threads allocate meanwhile, and for the allocator's own books.
+            let room = bytes.saturating_mul(2);
+            drop(Scratch::new(None, room).map_err(|why| over_limit(bytes as u64, &why))?);
+        }
+        Ok(reservation)
+    }
+}
+
+/// Allocators keep so much at hand, so less is not looked for.
+const LEAST_PROBED: usize = 256 << 10;
+
+fn over_limit(needed: u64, why: &ArenaError) -> Failure {
+    let text = match why {
+        ArenaError::Map(error) => format!(
+            "the server's machine: {error}; give the call less to do, or give the server more memory \
+             (`ulimit -v`, memory cgroup)"
+        ),
+        other => other.to_string(),
+    };
+    Failure::OverLimit { needed, why: text.into() }
+}
+
 /// A call as its function sees it.
 #[derive(Debug)]
 pub struct Call<'a> {
     regions: Vec<RegionRef<'a>>,
+    purse: Purse<'a>,
     user: U24,
     stop: &'a Stop,
     prefixes: Vec<Prefix>,
@@ -213,10 +283,10 @@ impl<'a> Call<'a> {
     /// # Errors
     /// [`Failure::Internal`] if a peer still has access to a region.
     pub fn new(regions: &'a mut Regions, user: U24, stop: &'a Stop) -> Result<Self, Failure> {
-        let regions =
+        let (regions, quota) =
             regions.slices().ok_or(Failure::Internal("a region of the call is open to peers".into()))?;
         let params = regions.iter().filter(|region| region.direction != Direction::Internal).count();
-        Ok(Self { regions, user, stop, prefixes: vec![None; params], status_bytes: 0 })
+        Ok(Self { regions, purse: Purse(quota), user, stop, prefixes: vec![None; params], status_bytes: 0 })
     }
 
     /// Makes a call. Gives how much of each parameter is a result.
@@ -244,6 +314,20 @@ impl<'a> Call<'a> {
     /// Outlives borrows of the call, so that it can be asked while slices are held.
     pub fn stop(&self) -> &'a Stop {
         self.stop
+    }
+
+    /// Who pays for memory beside the regions. Outlives borrows of the call.
+    pub fn purse(&self) -> Purse<'a> {
+        self.purse
+    }
+
+    /// Charges the session for `bytes` of memory beside the regions until the result is dropped. To be called before
+    /// the memory is allocated.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`] with what is left and the remedy.
+    pub fn reserve(&self, bytes: u64) -> Result<Option<Reservation>, Failure> {
+        self.purse.reserve(bytes)
     }
 
     pub fn should_stop(&self) -> bool {

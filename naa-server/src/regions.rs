@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use verbs::Sge;
 
 use crate::{
-    arena::Allocation,
+    arena::{Allocation, Quota},
     call::{RegionRef, direction},
 };
 
@@ -46,11 +46,13 @@ struct Views {
 pub struct Regions {
     regions: Vec<Region>,
     views: Option<Arc<Views>>,
+    /// Pays for what a call takes beside its regions. Without one nothing limits that.
+    quota: Option<Quota>,
 }
 
 impl From<Vec<Region>> for Regions {
     fn from(regions: Vec<Region>) -> Self {
-        Self { regions, views: None }
+        Self { regions, views: None, quota: None }
     }
 }
 
@@ -100,7 +102,13 @@ impl Regions {
             order.sort_by_key(|&at| (all[at].region, all[at].offset, all[at].len));
             Arc::new(Views { all, order })
         });
-        Self { regions, views }
+        Self { regions, views, quota: None }
+    }
+
+    /// Has `quota` pay for what calls take beside these regions.
+    #[must_use]
+    pub fn with_quota(self, quota: Quota) -> Self {
+        Self { quota: Some(quota), ..self }
     }
 
     /// What functions see, in their order.
@@ -112,13 +120,14 @@ impl Regions {
         })
     }
 
-    /// The views as slices; `None` while a peer has access to a region.
-    pub(crate) fn slices(&mut self) -> Option<Vec<RegionRef<'_>>> {
+    /// The views as slices, and who pays for memory beside them; `None` while a peer has access to a region.
+    pub(crate) fn slices(&mut self) -> Option<(Vec<RegionRef<'_>>, Option<&Quota>)> {
+        let quota = self.quota.as_ref();
         let Some(views) = &self.views else {
             let slices = self.regions.iter_mut().map(|region| {
                 Some(RegionRef { direction: direction(region.flags), bytes: region.allocation.bytes_mut()? })
             });
-            return slices.collect();
+            return Some((slices.collect::<Option<_>>()?, quota));
         };
         let mut slices: Vec<_> = views.all.iter().map(|_| None).collect();
         let mut order = views.order.iter().map(|&at| (at, views.all[at])).peekable();
@@ -132,7 +141,7 @@ impl Regions {
                 (rest, passed) = (behind, view.offset + view.len);
             }
         }
-        slices.into_iter().collect()
+        Some((slices.into_iter().collect::<Option<_>>()?, quota))
     }
 
     /// After a call on [slices](Self::slices): results are where they are sent from.

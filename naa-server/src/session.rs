@@ -286,7 +286,7 @@ impl Session {
             .map(|r| Placement { addr: r.allocation.addr(), rkey: r.allocation.rkey().unwrap_or(0) })
             .collect();
         let answer = self.machine.allocated(&placements)?;
-        self.regions = Regions::of(regions, &self.machine);
+        self.regions = Regions::of(regions, &self.machine).with_quota(self.quota.clone());
         self.grant()?;
         let longest = self.pd.context().attr().max_msg;
         self.plan = CallPlan::with_capacity(self.machine.regions().len()).with_longest_write(longest);
