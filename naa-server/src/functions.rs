@@ -11,6 +11,7 @@ pub mod histogram;
 pub mod lz4;
 pub mod naaice;
 mod output;
+mod pieces;
 pub mod sha256;
 pub mod sort;
 pub mod vector_add;

@@ -5,8 +5,9 @@ use mrsp::{
     builtin::{Arguments, BLOCK_BYTES, StatusBlock},
 };
 
+use super::pieces::copy;
 use crate::{
-    call::{Call, Failure, Parts, Stop},
+    call::{Call, Failure, Parts, Purse, Stop},
     function::{Execution, Function, FunctionInfo},
 };
 
@@ -25,6 +26,8 @@ pub(super) type Compute = fn(&Arguments, Data<'_>) -> Result<usize, Failure>;
 pub(super) struct Data<'a> {
     parts: Parts<'a>,
     pub(super) stop: &'a Stop,
+    /// Pays for memory beside the regions.
+    pub(super) purse: Purse<'a>,
 }
 
 impl<'a> Data<'a> {
@@ -63,7 +66,7 @@ impl<'a> Data<'a> {
         }
         let input = self.input(1, bytes)?;
         let output = self.output_of(bytes)?;
-        output.copy_from_slice(input);
+        copy(output, input, self.stop)?;
         Ok(output)
     }
 }
@@ -102,9 +105,9 @@ impl Function for Builtin {
         // same region.
         let arguments = self.arguments(&call.parts());
         self.report(call, &Err(Failure::Internal("panicked".into())));
-        let stop = call.stop();
-        let result =
-            arguments.and_then(|arguments| (self.compute)(&arguments, Data { parts: call.parts(), stop }));
+        let (stop, purse) = (call.stop(), call.purse());
+        let result = arguments
+            .and_then(|arguments| (self.compute)(&arguments, Data { parts: call.parts(), stop, purse }));
         self.report(call, &result);
         call.set_produced(0, BLOCK_BYTES);
         call.set_produced(1, result?);
@@ -132,6 +135,7 @@ impl Builtin {
             Err(Failure::OutputTooSmall { needed, .. }) => {
                 (Some(ReturnCode::OUTPUT_TOO_SMALL), needed.unwrap_or(0), 0)
             }
+            Err(Failure::OverLimit { needed, .. }) => (Some(ReturnCode::OVER_LIMIT), *needed, 0),
             Err(failure) => (Some(failure.code()), 0, 0),
         };
         let produced = [block, produced, 0, 0, 0, 0];

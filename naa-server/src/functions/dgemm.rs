@@ -1,16 +1,27 @@
 //! Product of two matrices of f64, C = A·B (BLAS dgemm with alpha 1 and beta 0).
 
+use std::ops::Range;
+
 use mrsp::builtin::Arguments;
-use ndarray::{ArrayView2, ArrayViewMut2, linalg::general_mat_mul};
+use ndarray::{ArrayView2, ArrayViewMut2, linalg::general_mat_mul, s};
 
 use super::{
     blocks::{Data, foreign},
     bytes_of, numbers, numbers_mut,
+    pieces::{fill, touch},
 };
 use crate::call::{Failure, Stop};
 
-/// Multiplications between two looks at the time, a fraction of a second.
-const STRIDE: usize = 1 << 30;
+/// Multiplications of a tile, which is the work between two looks at the time: some 10 ms.
+const TILE: usize = 1 << 27;
+/// A tile's columns of B and rows of B. Sums are added up in the order in which matrixmultiply adds them without tiles,
+/// since these are its own blocks.
+const COLUMNS: usize = 1024;
+const DEPTH: usize = 256;
+/// Rows of a tile. A row of C may lie on pages of its own, which take time when they are touched first.
+const MOST_ROWS: usize = 8192;
+/// Rows of A that matrixmultiply packs at a time.
+const PACKED_ROWS: usize = 64;
 
 /// Multiplies `a`, m rows of k, with `b`, k rows of n, into `c`, m rows of n. All are row-major.
 ///
@@ -34,21 +45,38 @@ fn compute_until(
         }
     }
     if m == 0 || n == 0 || k == 0 {
-        c.fill(0.0);
-        return Ok(());
+        return fill(c, 0.0, stop);
     }
-    // Bands of rows, so that a long product can be given up. The shapes were checked, so views always fit.
+    touch(c, stop)?;
+    // Tiles, so that a long product can be given up. The shapes were checked, so views always fit.
     let misfit = |error: ndarray::ShapeError| Failure::Internal(error.to_string().into());
+    let a = ArrayView2::from_shape((m, k), a).map_err(misfit)?;
     let b = ArrayView2::from_shape((k, n), b).map_err(misfit)?;
-    let rows = (STRIDE / k / n).clamp(64, m.max(64));
-    for (a, c) in a.chunks(rows.saturating_mul(k)).zip(c.chunks_mut(rows.saturating_mul(n))) {
-        stop.check()?;
-        let height = c.len() / n;
-        let a = ArrayView2::from_shape((height, k), a).map_err(misfit)?;
-        let mut c = ArrayViewMut2::from_shape((height, n), c).map_err(misfit)?;
-        general_mat_mul(1.0, &a, &b, 0.0, &mut c);
+    let mut c = ArrayViewMut2::from_shape((m, n), c).map_err(misfit)?;
+    for column in tiles(n, COLUMNS) {
+        for depth in tiles(k, DEPTH) {
+            let b = b.slice(s![depth.clone(), column.clone()]);
+            // The first tile of a sum replaces what is in C.
+            let beta = if depth.start == 0 { 0.0 } else { 1.0 };
+            let rows = (TILE / b.len().max(1)).min(MOST_ROWS);
+            for row in tiles(m, rows) {
+                stop.check()?;
+                let a = a.slice(s![row.clone(), depth.clone()]);
+                general_mat_mul(1.0, &a, &b, beta, &mut c.slice_mut(s![row, column.clone()]));
+            }
+        }
     }
     Ok(())
+}
+
+fn tiles(len: usize, tile: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..len).step_by(tile).map(move |from| from..from.saturating_add(tile).min(len))
+}
+
+/// What matrixmultiply allocates at a time: its blocks of A and B, packed and rounded up to whole micro-kernels.
+pub(super) fn packed_bytes([m, n, k]: [usize; 3]) -> usize {
+    let round = |size: usize| size.next_multiple_of(16);
+    k.min(DEPTH) * (round(m.min(PACKED_ROWS)) + round(n.min(COLUMNS))) * 8 + 4096
 }
 
 pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
@@ -62,6 +90,7 @@ pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Fa
         usize::try_from(n).map_err(wide)?,
         usize::try_from(k).map_err(wide)?,
     ];
+    let _packed = data.purse.reserve_for_library(packed_bytes(shape))?;
     compute_until(shape, numbers(a)?, numbers(b)?, numbers_mut(c)?, data.stop)?;
     Ok(c.len())
 }

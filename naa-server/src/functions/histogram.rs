@@ -6,11 +6,12 @@ use mrsp::builtin::{Arguments, Element};
 use super::{
     blocks::{Data, foreign},
     bytes_of, numbers, numbers_mut,
+    pieces::fill,
 };
 use crate::call::{Failure, Stop};
 
-/// Bytes between two looks at the time.
-const STRIDE: usize = 4 << 20;
+/// Bytes between two looks at the time. Each number may count in a place far from the one before.
+const STRIDE: usize = 256 << 10;
 /// What is counted besides bins: below, above, not a number.
 const REST: u64 = 3;
 
@@ -72,7 +73,7 @@ fn compute_until(
     if counts.len() != bins.count + REST as usize {
         return Err(Failure::Arguments("the counts are not as many as the bins and three more".into()));
     }
-    counts.fill(0);
+    fill(counts, 0, stop)?;
     if element == Element::U8 {
         return of_bytes(bins, data, counts, stop);
     }

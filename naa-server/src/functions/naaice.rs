@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mrsp::{builtin, catalogue::Direction};
 
-use super::info;
+use super::{info, pieces::each};
 use crate::{
     call::{Call, Failure},
     function::{Execution, Function, FunctionInfo},
@@ -34,9 +34,10 @@ impl Function for Increment {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {
+        let stop = call.stop();
         for region in call.regions() {
             if region.direction != Direction::Internal {
-                increment(self.amount, region.bytes);
+                each(region.bytes, stop, |bytes| increment(self.amount, bytes))?;
             }
         }
         Ok(())

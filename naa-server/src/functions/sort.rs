@@ -1,13 +1,16 @@
 //! Arrays in order.
 
+mod radix;
+
 use bytemuck::Pod;
 use mrsp::builtin::{Arguments, Element, SortOrder};
 
 use super::{
     blocks::{Data, foreign},
-    bytes_of, numbers_mut,
+    bytes_of, numbers_mut, pieces,
 };
-use crate::call::Failure;
+use crate::call::{Failure, Stop};
+use radix::Key;
 
 /// Sorts `data`, an array of `element`, in place. Floats are in the total order of IEEE 754: negative NaNs, numbers
 /// with -0 before 0, positive NaNs; no bit of them changes.
@@ -15,24 +18,28 @@ use crate::call::Failure;
 /// # Errors
 /// [`Failure::Internal`] if `data` is not an array of `element`, aligned.
 pub fn compute(element: Element, order: SortOrder, data: &mut [u8]) -> Result<(), Failure> {
+    compute_until(element, order, data, &Stop::never())
+}
+
+fn compute_until(element: Element, order: SortOrder, data: &mut [u8], stop: &Stop) -> Result<(), Failure> {
     match element {
         Element::U8 => {
-            bytes(data);
-            turn::<u8>(data, order)
+            bytes(data, stop)?;
+            turn::<u8>(data, order, stop)
         }
-        Element::U32 => plain::<u32>(data, order),
-        Element::I32 => plain::<i32>(data, order),
-        Element::U64 => plain::<u64>(data, order),
-        Element::I64 => plain::<i64>(data, order),
+        Element::U32 => plain::<u32>(data, order, stop),
+        Element::I32 => plain::<i32>(data, order, stop),
+        Element::U64 => plain::<u64>(data, order, stop),
+        Element::I64 => plain::<i64>(data, order, stop),
         Element::F32 => {
-            each(data, f32_key)?;
-            plain::<i32>(data, order)?;
-            each(data, f32_key)
+            each(data, f32_key, stop)?;
+            plain::<i32>(data, order, stop)?;
+            each(data, f32_key, stop)
         }
         Element::F64 => {
-            each(data, f64_key)?;
-            plain::<i64>(data, order)?;
-            each(data, f64_key)
+            each(data, f64_key, stop)?;
+            plain::<i64>(data, order, stop)?;
+            each(data, f64_key, stop)
         }
     }
 }
@@ -47,43 +54,39 @@ fn f64_key(bits: i64) -> i64 {
     bits ^ (((bits >> 63).cast_unsigned() >> 1).cast_signed())
 }
 
-fn each<T: Pod>(data: &mut [u8], key: impl Fn(T) -> T) -> Result<(), Failure> {
-    for number in numbers_mut(data)? {
-        *number = key(*number);
-    }
-    Ok(())
+fn each<T: Pod>(data: &mut [u8], key: impl Fn(T) -> T, stop: &Stop) -> Result<(), Failure> {
+    pieces::each(numbers_mut(data)?, stop, |piece| piece.iter_mut().for_each(|number| *number = key(*number)))
 }
 
-fn plain<T: Pod + Ord>(data: &mut [u8], order: SortOrder) -> Result<(), Failure> {
-    numbers_mut::<T>(data)?.sort_unstable();
-    turn::<T>(data, order)
+fn plain<T: Pod + Key>(data: &mut [u8], order: SortOrder, stop: &Stop) -> Result<(), Failure> {
+    radix::sort::<T>(numbers_mut(data)?, stop)?;
+    turn::<T>(data, order, stop)
 }
 
-fn turn<T: Pod>(data: &mut [u8], order: SortOrder) -> Result<(), Failure> {
+fn turn<T: Pod>(data: &mut [u8], order: SortOrder, stop: &Stop) -> Result<(), Failure> {
     if order == SortOrder::Descending {
-        numbers_mut::<T>(data)?.reverse();
+        radix::reverse::<T>(numbers_mut(data)?, stop)?;
     }
     Ok(())
 }
 
 /// There are so few values that counting them is enough.
-fn bytes(data: &mut [u8]) {
+fn bytes(data: &mut [u8], stop: &Stop) -> Result<(), Failure> {
     let mut counts = [0_usize; 256];
-    for &byte in &*data {
-        counts[usize::from(byte)] += 1;
-    }
+    pieces::each(data, stop, |piece| piece.iter().for_each(|byte| counts[usize::from(*byte)] += 1))?;
     let mut rest = data;
     for (byte, count) in (0..=u8::MAX).zip(counts) {
         let (run, later) = rest.split_at_mut(count);
-        run.fill(byte);
+        pieces::fill(run, byte, stop)?;
         rest = later;
     }
+    Ok(())
 }
 
 pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
     let &Arguments::Sort { n, element, order } = arguments else { return Err(foreign(arguments)) };
     let output = data.input_in_output(bytes_of(n, 1, element.bytes() as u64))?;
     data.stop.check()?;
-    compute(element, order, output)?;
+    compute_until(element, order, output, data.stop)?;
     Ok(output.len())
 }

@@ -1,0 +1,53 @@
+//! Plain work on much memory, in pieces between which the function looks whether it should stop.
+
+use crate::call::{Failure, Stop};
+
+/// Bytes between two looks. Pages that were never touched cost a microsecond each.
+const STRIDE: usize = 4 << 20;
+
+/// Copies `from` to `to`, which are equally long.
+///
+/// # Errors
+/// [`Stop::check`]'s.
+pub(super) fn copy(to: &mut [u8], from: &[u8], stop: &Stop) -> Result<(), Failure> {
+    for (to, from) in to.chunks_mut(STRIDE).zip(from.chunks(STRIDE)) {
+        stop.check()?;
+        to.copy_from_slice(from);
+    }
+    Ok(())
+}
+
+/// Calls `work` with each piece of `all`, one after the other.
+///
+/// # Errors
+/// [`Stop::check`]'s.
+pub(super) fn each<T>(all: &mut [T], stop: &Stop, mut work: impl FnMut(&mut [T])) -> Result<(), Failure> {
+    for piece in all.chunks_mut((STRIDE / size_of::<T>().max(1)).max(1)) {
+        stop.check()?;
+        work(piece);
+    }
+    Ok(())
+}
+
+/// Sets every element to `value`.
+///
+/// # Errors
+/// [`Stop::check`]'s.
+pub(super) fn fill<T: Copy>(all: &mut [T], value: T, stop: &Stop) -> Result<(), Failure> {
+    each(all, stop, |piece| piece.fill(value))
+}
+
+/// Touches each page of `all`, which is then worked on out of order: one that was never touched may be a huge page, which
+/// takes up to a millisecond to clear.
+///
+/// # Errors
+/// [`Stop::check`]'s.
+pub(super) fn touch<T: Copy>(all: &mut [T], stop: &Stop) -> Result<(), Failure> {
+    /// The smallest page there is.
+    const PAGE: usize = 4 << 10;
+    each(all, stop, |piece| {
+        for page in piece.chunks_mut((PAGE / size_of::<T>().max(1)).max(1)) {
+            page[0] = std::hint::black_box(page[0]);
+        }
+    })
+}

@@ -1,0 +1,213 @@
+//! Sorting of many integers with looks at whether to stop: buckets by their highest bytes first, in place, until a bucket is
+//! small enough for the standard library (American flag sort).
+
+use crate::{
+    call::{Failure, Stop},
+    functions::pieces::touch,
+};
+
+/// Elements that the standard library sorts in some 30 ms.
+const SMALL: usize = 1 << 20;
+/// Steps between two looks at whether to stop, each of which may miss the cache twice.
+const STRIDE: usize = 1 << 17;
+const BUCKETS: usize = 256;
+
+/// An integer whose order is that of its bits after [`bits`](Self::bits).
+pub(super) trait Key: Copy + Ord {
+    fn bits(self) -> u64;
+}
+
+impl Key for u32 {
+    fn bits(self) -> u64 {
+        self.into()
+    }
+}
+
+impl Key for u64 {
+    fn bits(self) -> u64 {
+        self
+    }
+}
+
+impl Key for i32 {
+    fn bits(self) -> u64 {
+        (self.cast_unsigned() ^ 1 << 31).into()
+    }
+}
+
+impl Key for i64 {
+    fn bits(self) -> u64 {
+        self.cast_unsigned() ^ 1 << 63
+    }
+}
+
+/// # Errors
+/// [`Stop::check`]'s. Then `data` has the same elements in any order.
+pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
+    stop.check()?;
+    if data.len() <= SMALL {
+        data.sort_unstable();
+        return Ok(());
+    }
+    match ordered(data, stop)? {
+        Ordered::Up => Ok(()),
+        Ordered::Down => reverse(data, stop),
+        Ordered::No { differing: 0 } => Ok(()),
+        Ordered::No { differing } => {
+            // The highest bits in which elements differ. Lower levels look at the bits below.
+            let shift = (u64::BITS - differing.leading_zeros()).saturating_sub(BUCKETS.ilog2());
+            touch(data, stop)?;
+            let ends = partition(data, shift, stop)?;
+            let mut from = 0;
+            for end in ends {
+                // Elements that agree in all bits are in order already.
+                if shift > 0 {
+                    sort(&mut data[from..end], stop)?;
+                }
+                from = end;
+            }
+            Ok(())
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Ordered {
+    Up,
+    /// No element is smaller than the one after it.
+    Down,
+    /// Nor both ways. Some elements differ in these bits.
+    No {
+        differing: u64,
+    },
+}
+
+fn ordered<T: Key>(data: &[T], stop: &Stop) -> Result<Ordered, Failure> {
+    let first = data.first().map_or(0, |first| first.bits());
+    let (mut up, mut down, mut differing) = (true, true, 0);
+    for (at, piece) in data.chunks(STRIDE).enumerate() {
+        stop.check()?;
+        // With the first element of the next piece.
+        let overlapping = &data[at * STRIDE..data.len().min(at * STRIDE + piece.len() + 1)];
+        up = up && overlapping.is_sorted();
+        down = down && overlapping.is_sorted_by(|a, b| a >= b);
+        differing |= piece.iter().fold(0, |bits, element| bits | (element.bits() ^ first));
+    }
+    Ok(match (up, down) {
+        (true, _) => Ordered::Up,
+        (_, true) => Ordered::Down,
+        _ => Ordered::No { differing },
+    })
+}
+
+/// Puts elements into buckets by eight bits. All higher bits agree. Gives the ends of the buckets.
+fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; BUCKETS], Failure> {
+    let bucket = |element: T| (element.bits() >> shift) as usize % BUCKETS;
+    let mut counts = [0_usize; BUCKETS];
+    for piece in data.chunks(STRIDE) {
+        stop.check()?;
+        piece.iter().for_each(|element| counts[bucket(*element)] += 1);
+    }
+    let mut sum = 0;
+    let ends = counts.map(|count| {
+        sum += count;
+        sum
+    });
+    let mut next: [usize; BUCKETS] = std::array::from_fn(|at| ends[at] - counts[at]);
+    let mut steps = 0;
+    for at in 0..BUCKETS {
+        while next[at] < ends[at] {
+            // What lies here goes where it belongs, and so on, until something comes that belongs here.
+            let mut held = data[next[at]];
+            let mut its = bucket(held);
+            while its != at {
+                std::mem::swap(&mut held, &mut data[next[its]]);
+                next[its] += 1;
+                its = bucket(held);
+                steps += 1;
+                if steps % STRIDE == 0
+                    && let Err(why) = stop.check()
+                {
+                    // The place of what is held is still free.
+                    data[next[at]] = held;
+                    return Err(why);
+                }
+            }
+            data[next[at]] = held;
+            next[at] += 1;
+            steps += 1;
+        }
+        stop.check()?;
+    }
+    Ok(ends)
+}
+
+/// # Errors
+/// [`Stop::check`]'s.
+pub(super) fn reverse<T: Copy>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
+    let (front, back) = data.split_at_mut(data.len() / 2);
+    // Of an odd number the middle one stays.
+    for (front, back) in front.chunks_mut(STRIDE).zip(back.rchunks_mut(STRIDE)) {
+        stop.check()?;
+        let len = front.len();
+        let from = back.len() - len;
+        for (a, b) in front.iter_mut().zip(back[from..].iter_mut().rev()) {
+            std::mem::swap(a, b);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers whose highest bits differ, or agree but for a few.
+    fn numbers(mask: u64) -> Vec<u64> {
+        let mut state = 0x6e61_6119_u64;
+        (0..SMALL + SMALL / 2 + 12_345)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state ^ state >> 29) & mask
+            })
+            .collect()
+    }
+
+    #[test]
+    fn many_numbers_are_sorted_as_the_standard_library_does() {
+        for mask in [u64::MAX, 0x3ff, 1, 0x0000_f0f0_0000_0001] {
+            let mut data = numbers(mask);
+            let mut expected = data.clone();
+            expected.sort_unstable();
+            sort(&mut data, &Stop::never()).unwrap();
+            assert!(data == expected, "{mask:#x}");
+            let mut signed: Vec<_> = numbers(mask).into_iter().map(u64::cast_signed).collect();
+            let mut expected = signed.clone();
+            expected.sort_unstable();
+            sort(&mut signed, &Stop::never()).unwrap();
+            assert!(signed == expected, "{mask:#x}, signed");
+            // One that is already in order, and one in the opposite order.
+            reverse(&mut signed, &Stop::never()).unwrap();
+            assert!(signed.iter().rev().eq(&expected));
+            sort(&mut signed, &Stop::never()).unwrap();
+            assert!(signed == expected);
+        }
+    }
+
+    #[test]
+    fn a_sort_that_is_given_up_loses_no_number() {
+        let mut data = numbers(u64::MAX);
+        let mut expected = data.clone();
+        expected.sort_unstable();
+        let stop = Stop::never();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                stop.abandon();
+            });
+            let _ = sort(&mut data, &stop);
+        });
+        data.sort_unstable();
+        assert!(data == expected);
+    }
+}
