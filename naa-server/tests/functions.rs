@@ -142,6 +142,19 @@ fn a_transform_works_in_place_too() {
 }
 
 #[test]
+fn a_transform_in_place_gives_the_same_bits() {
+    for n in [1000, 1 << 17, 65_537] {
+        let signal: Vec<_> = (0..2 * n).map(|i| (i * 7919 % 1009) as f64).collect();
+        let signal = f64s(&signal);
+        let arguments = Arguments::Fft { n: n as u64, direction: FftDirection::Forward };
+        let apart = call_with(arguments, &[&signal], 16 * n);
+        assert!(apart.result.is_ok() && apart.regions[2] == signal, "the input stays");
+        let regions = [(IN, &arguments.encode()[..]), (OUT, &[0; 64]), (IN | OUT, &signal)];
+        assert!(call(builtin::FFT, &regions).regions[2] == apart.regions[3], "{n}");
+    }
+}
+
+#[test]
 fn vectors_are_added_in_place_too() {
     let (a, b) = (f64s(&[1.0, -2.0, 0.5]), f64s(&[1.0, 2.0, 0.25]));
     let arguments = Arguments::VectorAdd { n: 3, element: Element::F64 };

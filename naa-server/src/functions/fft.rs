@@ -1,33 +1,166 @@
 //! Discrete Fourier transform of complex f64, any length.
+//!
+//! rustfft transforms short lengths. Its memory grows with the length, cannot be refused, and a transform cannot be given
+//! up, so longer ones are composed here of short ones: of rows and columns where the length is a product of two short
+//! lengths ([`staged`]), and else by a convolution whose length is such a product ([`chirp`]).
+
+mod chirp;
+mod direct;
+mod roots;
+mod staged;
 
 use mrsp::builtin::{self, Arguments};
-use rustfft::{FftDirection, FftPlanner, num_complex::Complex64};
+use rustfft::{FftDirection, num_complex::Complex64};
 
 use super::{
     blocks::{Data, foreign},
-    bytes_of, numbers_mut,
+    bytes_of, numbers, numbers_mut,
+    pieces::touch,
 };
-use crate::call::Failure;
+use crate::call::{Failure, Purse, Stop};
+use chirp::Chirp;
+use direct::{Direct, MOST};
+use staged::Staged;
+
+/// Bytes of a complex number.
+const NUMBER: usize = size_of::<Complex64>();
+
+/// How a length is transformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Direct,
+    /// As so many rows and columns.
+    Staged([usize; 2]),
+    /// By a convolution of so many rows and columns.
+    Chirp([usize; 2]),
+}
+
+impl Way {
+    fn of(n: usize) -> Self {
+        if n <= MOST {
+            Self::Direct
+        } else {
+            staged::factors(n).map_or_else(|| Self::Chirp(chirp::length(n)), Self::Staged)
+        }
+    }
+}
+
+/// What a transform of `n` numbers takes beside them.
+pub(super) fn extra_bytes(n: usize) -> usize {
+    match Way::of(n) {
+        Way::Direct => direct::table_bytes(n) + direct::scratch_bytes(n),
+        Way::Staged(factors) => {
+            mapped(NUMBER * n + Staged::work_bytes(factors)) + Staged::table_bytes(factors)
+        }
+        Way::Chirp(factors @ [columns, rows]) => {
+            let memory = 2 * NUMBER * columns * rows + Staged::work_bytes(factors);
+            mapped(memory) + Staged::table_bytes(factors) + roots::table_bytes(2 * n)
+        }
+    }
+}
+
+fn mapped(bytes: usize) -> usize {
+    region::footprint(bytes).unwrap_or(usize::MAX)
+}
 
 /// Transforms `data` in place. Neither direction scales, as in FFTW: forward, then inverse multiplies by the
 /// length.
 ///
-/// Needs as much memory again for its tables and scratch space, and a few times that for lengths with large
-/// prime factors.
-pub fn compute(direction: FftDirection, data: &mut [Complex64]) {
-    if !data.is_empty() {
-        FftPlanner::new().plan_fft(data.len(), direction).process(data);
+/// A length above 65536 takes as much memory again. One that is no product of two factors up to 65536 takes four to five
+/// times its own.
+///
+/// # Errors
+/// [`Failure::OverLimit`] if the machine has not that much memory.
+pub fn compute(direction: FftDirection, data: &mut [Complex64]) -> Result<(), Failure> {
+    transform(direction, None, data, Purse::UNLIMITED, &Stop::never())
+}
+
+/// Transforms `input`, or what is in `output` if there is none, into `output`.
+fn transform(
+    direction: FftDirection,
+    input: Option<&[Complex64]>,
+    output: &mut [Complex64],
+    purse: Purse<'_>,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    stop.check()?;
+    match Way::of(output.len()) {
+        Way::Direct if output.is_empty() => Ok(()),
+        Way::Direct => {
+            let direct = Direct::new(output.len(), direction, purse)?;
+            let _paid = purse.reserve(direct::scratch_bytes(output.len()) as u64)?;
+            let mut scratch = direct.scratch()?;
+            if let Some(input) = input {
+                output.copy_from_slice(input);
+            }
+            direct.in_place(output, &mut scratch);
+            Ok(())
+        }
+        Way::Staged(factors) => {
+            let mut memory = purse.scratch(NUMBER * output.len() + Staged::work_bytes(factors))?;
+            let staged = Staged::new(factors, direction, purse)?;
+            let memory = numbers_mut(memory.bytes_mut())?;
+            touch(memory, stop)?;
+            touch(output, stop)?;
+            let (turned, work) = memory.split_at_mut(output.len());
+            staged.transform(input, output, turned, work, stop)
+        }
+        Way::Chirp(factors @ [columns, rows]) => {
+            let longer = columns * rows;
+            let mut memory = purse.scratch(2 * NUMBER * longer + Staged::work_bytes(factors))?;
+            let chirp = Chirp::new(output.len(), factors, direction, purse)?;
+            let memory = numbers_mut(memory.bytes_mut())?;
+            touch(memory, stop)?;
+            let (signal, rest) = memory.split_at_mut(longer);
+            let (kernel, work) = rest.split_at_mut(longer);
+            chirp.transform(input, output, [signal, kernel], work, stop)
+        }
     }
 }
 
 pub(super) fn run(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
     let &Arguments::Fft { n, direction } = arguments else { return Err(foreign(arguments)) };
-    let output = data.input_in_output(bytes_of(n, 16, 1))?;
+    let bytes = bytes_of(n, NUMBER as u64, 1);
+    let input = if data.is_in_place() { None } else { Some(data.input(1, bytes)?) };
+    let output = data.output_of(bytes)?;
     let direction = match direction {
         builtin::FftDirection::Forward => FftDirection::Forward,
         builtin::FftDirection::Inverse => FftDirection::Inverse,
     };
-    data.stop.check()?;
-    compute(direction, numbers_mut(output)?);
+    let input = input.map(numbers).transpose()?;
+    transform(direction, input, numbers_mut(output)?, data.purse, data.stop)?;
     Ok(output.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_go_the_way_that_fits_them() {
+        assert_eq!(Way::of(1 << 16), Way::Direct);
+        assert_eq!(Way::of(65_521), Way::Direct);
+        assert_eq!(Way::of(1 << 17), Way::Staged([256, 512]));
+        assert_eq!(Way::of(4 * 65_521), Way::Staged([4, 65_521]));
+        // Primes.
+        for n in [65_537, 16_777_259, 33_554_467, (1 << 27) - 39] {
+            let Way::Chirp([columns, rows]) = Way::of(n) else { panic!("{n}") };
+            assert!(columns * rows >= 2 * n - 1 && columns * rows <= 5 * n / 2, "{n}");
+            assert!(columns.max(rows) <= MOST);
+        }
+    }
+
+    #[test]
+    fn memory_is_what_the_table_of_bounds_says() {
+        assert_eq!(extra_bytes(65_536), 80 * 65_536 + (5 << 10));
+        assert_eq!(extra_bytes(65_521), 352 * 65_521 + (5 << 10));
+        for n in [1 << 17, 4 * 65_521, 2039 * 65_521, 1 << 26, 1 << 27, 300_007, 16_777_259, (1 << 27) - 39] {
+            let (own, rest) = match Way::of(n) {
+                Way::Chirp([columns, rows]) => (2 * NUMBER * columns * rows, 6 << 20),
+                _ => (NUMBER * n, 30 << 20),
+            };
+            let extra = extra_bytes(n);
+            assert!(extra > own && extra - own <= rest, "{n}: {} besides {own}", extra - own);
+        }
+    }
 }

@@ -1,0 +1,117 @@
+//! Lengths with a large prime factor, as a convolution of a length that has none (Bluestein's algorithm).
+//!
+//! With the chirp c(k) = e^(-πi k²/n), number k of the transform is c(k) times the sum over j of x(j) c(j) and the conjugate
+//! of c(k-j).
+
+use rustfft::{FftDirection, num_complex::Complex64};
+
+use super::{
+    roots::{self, Roots},
+    staged::{self, Staged},
+};
+use crate::{
+    arena::Reservation,
+    call::{Failure, Purse, Stop},
+};
+
+/// Numbers between two looks at whether to stop.
+const STRIPE: usize = 1 << 16;
+
+#[derive(Debug)]
+pub(super) struct Chirp {
+    n: usize,
+    staged: Staged,
+    /// Of order 2n.
+    roots: Roots,
+    _roots: Option<Reservation>,
+}
+
+/// The factors of the shortest length of at least 2n - 1 numbers whose factors are small. There is one that is longer by
+/// less than a quarter.
+pub(super) fn length(n: usize) -> [usize; 2] {
+    let least = 2 * n - 1;
+    let lengths = [1, 3, 5, 9, 15].map(|odd: usize| least.div_ceil(odd).next_power_of_two() * odd);
+    let shortest = lengths.into_iter().fold(usize::MAX, usize::min);
+    staged::factors(shortest).expect("both factors of so smooth a length are short")
+}
+
+impl Chirp {
+    /// # Errors
+    /// [`Failure::OverLimit`] if there is no memory for the tables.
+    pub(super) fn new(
+        n: usize,
+        factors: [usize; 2],
+        direction: FftDirection,
+        purse: Purse<'_>,
+    ) -> Result<Self, Failure> {
+        let paid = purse.reserve(roots::table_bytes(2 * n) as u64)?;
+        let staged = Staged::new(factors, FftDirection::Forward, purse)?;
+        Ok(Self { n, staged, roots: Roots::new(2 * n, direction)?, _roots: paid })
+    }
+
+    /// Transforms `input`, or what is in `output`, into `output`. `signal` and `kernel` are as long as the convolution, and
+    /// zero.
+    ///
+    /// # Errors
+    /// [`Stop::check`]'s.
+    pub(super) fn transform(
+        &self,
+        input: Option<&[Complex64]>,
+        output: &mut [Complex64],
+        [signal, kernel]: [&mut [Complex64]; 2],
+        work: &mut [Complex64],
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        let length = signal.len();
+        let from = input.unwrap_or(output);
+        let parts = signal.chunks_mut(STRIPE).zip(from.chunks(STRIPE));
+        for ((to, from), first) in parts.zip((0..).step_by(STRIPE)) {
+            stop.check()?;
+            for ((to, from), chirp) in to.iter_mut().zip(from).zip(self.chirps(first)) {
+                *to = from * chirp;
+            }
+        }
+        for first in (0..self.n).step_by(STRIPE) {
+            stop.check()?;
+            let last = (first + STRIPE).min(self.n);
+            for (k, chirp) in (first..last).zip(self.chirps(first)) {
+                kernel[k] = chirp.conj();
+                kernel[(length - k) % length] = chirp.conj();
+            }
+        }
+        self.staged.reorder(signal, work, stop)?;
+        self.staged.reorder(kernel, work, stop)?;
+        // The inverse is the forward transform of conjugates, conjugated.
+        for (signal, kernel) in signal.chunks_mut(STRIPE).zip(kernel.chunks(STRIPE)) {
+            stop.check()?;
+            for (signal, kernel) in signal.iter_mut().zip(kernel) {
+                *signal = (*signal * kernel).conj();
+            }
+        }
+        self.staged.restore(signal, work, stop)?;
+        let scale = 1.0 / length as f64;
+        let parts = output.chunks_mut(STRIPE).zip(signal.chunks(STRIPE));
+        for ((to, from), first) in parts.zip((0..).step_by(STRIPE)) {
+            stop.check()?;
+            for ((to, from), chirp) in to.iter_mut().zip(from).zip(self.chirps(first)) {
+                *to = from.conj() * chirp * scale;
+            }
+        }
+        Ok(())
+    }
+
+    /// The chirp from number `first` on. k² is reduced modulo 2n without rounding.
+    fn chirps(&self, first: usize) -> impl Iterator<Item = Complex64> {
+        let order = 2 * self.n;
+        let mut square = (first as u128 * first as u128 % order as u128) as usize;
+        let mut step = (2 * first + 1) % order;
+        std::iter::repeat_with(move || {
+            let chirp = self.roots.at(square);
+            square += step;
+            square -= if square >= order { order } else { 0 };
+            step += 2;
+            step -= if step >= order { order } else { 0 };
+            chirp
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Short lengths, by rustfft.
+
+use std::{fmt, sync::Arc};
+
+use rustfft::{Fft, FftDirection, FftPlanner, num_complex::Complex64};
+
+use super::NUMBER;
+use crate::{
+    arena::Reservation,
+    call::{Failure, Purse},
+};
+
+/// The longest length. A prime of this size takes some 30 ms with its tables.
+pub(super) const MOST: usize = 1 << 16;
+
+/// A transform of a short length, with its tables.
+pub(super) struct Direct {
+    fft: Arc<dyn Fft<f64>>,
+    _tables: Option<Reservation>,
+}
+
+impl fmt::Debug for Direct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Direct({})", self.fft.len())
+    }
+}
+
+/// rustfft composes lengths whose prime factors are these of few parts. Others may take a convolution within it.
+fn is_smooth(mut len: usize) -> bool {
+    for factor in [2, 3, 5, 7] {
+        while len > 0 && len.is_multiple_of(factor) {
+            len /= factor;
+        }
+    }
+    len == 1
+}
+
+/// A bound of what rustfft allocates while it makes its tables and keeps them. It allocates 11 numbers per number for some
+/// lengths that are not smooth.
+pub(super) fn table_bytes(len: usize) -> usize {
+    NUMBER * len * if is_smooth(len) { 3 } else { 16 } + 4096
+}
+
+/// A bound of the scratch space of one transform. rustfft asks for up to 5 numbers per number.
+pub(super) fn scratch_bytes(len: usize) -> usize {
+    NUMBER * (len * if is_smooth(len) { 2 } else { 6 } + 64)
+}
+
+impl Direct {
+    /// # Errors
+    /// [`Failure::OverLimit`] if there is no memory for the tables.
+    pub(super) fn new(len: usize, direction: FftDirection, purse: Purse<'_>) -> Result<Self, Failure> {
+        let tables = purse.reserve_for_library(table_bytes(len))?;
+        Ok(Self { fft: FftPlanner::new().plan_fft(len, direction), _tables: tables })
+    }
+
+    /// Scratch space of one transform from the heap, which short lengths get faster than pages of their own.
+    ///
+    /// # Errors
+    /// [`Failure::OverLimit`] if there is no memory for it.
+    pub(super) fn scratch(&self) -> Result<Vec<Complex64>, Failure> {
+        let len = self.fft.get_inplace_scratch_len();
+        let mut scratch = Vec::new();
+        scratch.try_reserve_exact(len).map_err(|error| Failure::OverLimit {
+            needed: (len * NUMBER) as u64,
+            why: format!("{error}; give the call less to do").into(),
+        })?;
+        scratch.resize(len, Complex64::ZERO);
+        Ok(scratch)
+    }
+
+    /// # Panics
+    /// If `scratch` is shorter than [`scratch_bytes`].
+    pub(super) fn in_place(&self, data: &mut [Complex64], scratch: &mut [Complex64]) {
+        self.fft.process_with_scratch(data, scratch);
+    }
+
+    /// Transforms `from` into `to`, and leaves nothing of use in `from`.
+    ///
+    /// # Panics
+    /// If `scratch` is shorter than [`scratch_bytes`].
+    pub(super) fn to(&self, from: &mut [Complex64], to: &mut [Complex64], scratch: &mut [Complex64]) {
+        self.fft.process_outofplace_with_scratch(from, to, scratch);
+    }
+}

@@ -1,0 +1,93 @@
+//! Roots of unity from two small tables.
+
+use rustfft::{FftDirection, num_complex::Complex64};
+
+use crate::call::Failure;
+
+/// e^(-2πi r/order) for any r below the order, or its conjugate for the inverse direction. The tables have about the
+/// square root of the order elements each.
+#[derive(Debug)]
+pub(super) struct Roots {
+    /// Bits of r that the second table is for.
+    bits: u32,
+    high: Vec<Complex64>,
+    low: Vec<Complex64>,
+}
+
+/// Bytes of the tables.
+pub(super) fn table_bytes(order: usize) -> usize {
+    let (_, low, high) = split(order);
+    (low + high) * size_of::<Complex64>()
+}
+
+fn split(order: usize) -> (u32, usize, usize) {
+    let bits = order.max(1).ilog2().div_ceil(2);
+    let low = 1 << bits;
+    (bits, low, order.div_ceil(low))
+}
+
+impl Roots {
+    /// # Errors
+    /// [`Failure::OverLimit`] if there is no memory for the tables.
+    pub(super) fn new(order: usize, direction: FftDirection) -> Result<Self, Failure> {
+        let (bits, low, high) = split(order);
+        let table = |len: usize, step: usize| {
+            let mut table = Vec::new();
+            table.try_reserve_exact(len).map_err(|error| Failure::OverLimit {
+                needed: table_bytes(order) as u64,
+                why: format!("{error}; give the call less to do").into(),
+            })?;
+            table.extend((0..len).map(|at| root(at * step, order, direction)));
+            Ok(table)
+        };
+        Ok(Self { bits, high: table(high, low)?, low: table(low, 1)? })
+    }
+
+    /// # Panics
+    /// If `r` is not below the order.
+    #[inline]
+    pub(super) fn at(&self, r: usize) -> Complex64 {
+        self.high[r >> self.bits] * self.low[r & (self.low.len() - 1)]
+    }
+}
+
+/// To within a rounding: the angle is brought into the first eighth of the circle without rounding.
+fn root(r: usize, order: usize, direction: FftDirection) -> Complex64 {
+    let (eighth, rest) = (8 * r / order % 8, 8 * r % order);
+    let angle = |part: usize| part as f64 / order as f64 * std::f64::consts::FRAC_PI_4;
+    // Odd eighths are counted from their end.
+    let (sin, cos) = angle(if eighth % 2 == 0 { rest } else { order - rest }).sin_cos();
+    let (re, im) = match eighth {
+        0 => (cos, sin),
+        1 => (sin, cos),
+        2 => (-sin, cos),
+        3 => (-cos, sin),
+        4 => (-cos, -sin),
+        5 => (-sin, -cos),
+        6 => (sin, -cos),
+        _ => (cos, -sin),
+    };
+    match direction {
+        FftDirection::Forward => Complex64::new(re, -im),
+        FftDirection::Inverse => Complex64::new(re, im),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_lie_where_they_should() {
+        for order in [1, 2, 3, 8, 12, 1000, 65_537] {
+            let roots = Roots::new(order, FftDirection::Forward).unwrap();
+            let back = Roots::new(order, FftDirection::Inverse).unwrap();
+            for r in 0..order {
+                let (sin, cos) = (std::f64::consts::TAU * (r as f64 / order as f64)).sin_cos();
+                let found = roots.at(r);
+                assert!((found - Complex64::new(cos, -sin)).norm() < 2e-15, "{r}/{order}: {found}");
+                assert_eq!(back.at(r), found.conj());
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Lengths that are a product of two short ones, as a matrix: its columns are transformed, each number is turned by a root
+//! of unity, its rows are transformed, and then columns are read where rows were written.
+//!
+//! Some columns or rows at a time are worked on in a buffer, between two looks at whether to stop.
+
+use rustfft::{FftDirection, num_complex::Complex64};
+
+use super::{
+    NUMBER,
+    direct::{self, Direct, MOST},
+    roots::{self, Roots},
+};
+use crate::{
+    arena::Reservation,
+    call::{Failure, Purse, Stop},
+};
+
+/// Numbers of a stripe, whole columns or rows of which there are at least a cache line's.
+const STRIPE: usize = 1 << 15;
+const LINE: usize = 64 / NUMBER;
+/// Powers of a root that are computed for each column, and then shifted.
+const POWERS: usize = 32;
+
+/// A transform of `columns * rows` numbers: columns are as long as `columns`, rows as long as `rows`.
+#[derive(Debug)]
+pub(super) struct Staged {
+    column: usize,
+    row: usize,
+    columns: Direct,
+    rows: Direct,
+    roots: Roots,
+    _roots: Option<Reservation>,
+}
+
+/// The two factors of `n` that are nearest to each other, if both are short. The first is the smaller one.
+pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
+    let least = n.div_ceil(MOST).max(1);
+    (least..=n.isqrt()).rev().find(|factor| n.is_multiple_of(*factor)).map(|factor| [factor, n / factor])
+}
+
+/// Columns or rows of a stripe, and numbers from one to the next in the buffer. It is no power of two, so that not all
+/// compete for the same places in the cache.
+fn stripe(len: usize) -> (usize, usize) {
+    ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
+}
+
+/// Numbers of the buffer for stripes.
+fn buffer(factors: [usize; 2]) -> usize {
+    factors.map(stripe).into_iter().map(|(count, pitch)| count * pitch).fold(0, usize::max)
+}
+
+impl Staged {
+    /// Bytes of `work` that a transform needs.
+    pub(super) fn work_bytes(factors: [usize; 2]) -> usize {
+        NUMBER * buffer(factors) + factors.map(direct::scratch_bytes).into_iter().fold(0, usize::max)
+    }
+
+    /// Bytes of the tables.
+    pub(super) fn table_bytes(factors: [usize; 2]) -> usize {
+        roots::table_bytes(factors[0] * factors[1])
+            + factors.map(direct::table_bytes).into_iter().sum::<usize>()
+    }
+
+    /// # Errors
+    /// [`Failure::OverLimit`] if there is no memory for the tables.
+    pub(super) fn new(
+        [column, row]: [usize; 2],
+        direction: FftDirection,
+        purse: Purse<'_>,
+    ) -> Result<Self, Failure> {
+        let order = column * row;
+        let paid = purse.reserve(roots::table_bytes(order) as u64)?;
+        Ok(Self {
+            column,
+            row,
+            columns: Direct::new(column, direction, purse)?,
+            rows: Direct::new(row, direction, purse)?,
+            roots: Roots::new(order, direction)?,
+            _roots: paid,
+        })
+    }
+
+    /// Transforms `input`, or what is in `output`, into `output`. `between` is as long.
+    ///
+    /// # Errors
+    /// [`Stop::check`]'s.
+    pub(super) fn transform(
+        &self,
+        input: Option<&[Complex64]>,
+        output: &mut [Complex64],
+        between: &mut [Complex64],
+        work: &mut [Complex64],
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        let (buffer, scratch) = self.split(work);
+        let (count, pitch) = stripe(self.column);
+        for first in (0..self.row).step_by(count) {
+            stop.check()?;
+            let width = count.min(self.row - first);
+            let from = input.unwrap_or(output);
+            self.gather(from, first, width, buffer);
+            for (at, column) in buffer.chunks_mut(pitch).take(width).enumerate() {
+                self.columns.in_place(&mut column[..self.column], scratch);
+                self.turn(first + at, &mut column[..self.column]);
+            }
+            self.scatter(between, first, width, buffer);
+        }
+        let (count, pitch) = stripe(self.row);
+        for first in (0..self.column).step_by(count) {
+            stop.check()?;
+            let height = count.min(self.column - first);
+            let rows = &mut between[first * self.row..(first + height) * self.row];
+            for (from, to) in rows.chunks_mut(self.row).zip(buffer.chunks_mut(pitch)) {
+                self.rows.to(from, &mut to[..self.row], scratch);
+            }
+            // Rows become columns.
+            for (at, line) in output.chunks_mut(self.column).enumerate() {
+                for (to, from) in
+                    line[first..first + height].iter_mut().zip(buffer[at..].iter().step_by(pitch))
+                {
+                    *to = *from;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Transforms `data` in place, into another order: of columns where rows should be.
+    ///
+    /// # Errors
+    /// [`Stop::check`]'s.
+    pub(super) fn reorder(
+        &self,
+        data: &mut [Complex64],
+        work: &mut [Complex64],
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        self.each_column(data, work, stop, |staged, at, column, scratch| {
+            staged.columns.in_place(column, scratch);
+            staged.turn(at, column);
+        })?;
+        self.each_row(data, work, stop)
+    }
+
+    /// Transforms `data` in place from the order in which [`reorder`](Self::reorder) leaves it.
+    ///
+    /// # Errors
+    /// [`Stop::check`]'s.
+    pub(super) fn restore(
+        &self,
+        data: &mut [Complex64],
+        work: &mut [Complex64],
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        self.each_row(data, work, stop)?;
+        self.each_column(data, work, stop, |staged, at, column, scratch| {
+            staged.turn(at, column);
+            staged.columns.in_place(column, scratch);
+        })
+    }
+
+    fn each_column(
+        &self,
+        data: &mut [Complex64],
+        work: &mut [Complex64],
+        stop: &Stop,
+        step: impl Fn(&Self, usize, &mut [Complex64], &mut [Complex64]),
+    ) -> Result<(), Failure> {
+        let (buffer, scratch) = self.split(work);
+        let (count, pitch) = stripe(self.column);
+        for first in (0..self.row).step_by(count) {
+            stop.check()?;
+            let width = count.min(self.row - first);
+            self.gather(data, first, width, buffer);
+            for (at, column) in buffer.chunks_mut(pitch).take(width).enumerate() {
+                step(self, first + at, &mut column[..self.column], scratch);
+            }
+            self.scatter(data, first, width, buffer);
+        }
+        Ok(())
+    }
+
+    fn each_row(&self, data: &mut [Complex64], work: &mut [Complex64], stop: &Stop) -> Result<(), Failure> {
+        let (_, scratch) = self.split(work);
+        for rows in data.chunks_mut(stripe(self.row).0 * self.row) {
+            stop.check()?;
+            self.rows.in_place(rows, scratch);
+        }
+        Ok(())
+    }
+
+    /// The buffer for stripes, and rustfft's scratch space.
+    fn split<'w>(&self, work: &'w mut [Complex64]) -> (&'w mut [Complex64], &'w mut [Complex64]) {
+        work.split_at_mut(buffer([self.column, self.row]))
+    }
+
+    /// `width` columns of `from` into the buffer.
+    fn gather(&self, from: &[Complex64], first: usize, width: usize, buffer: &mut [Complex64]) {
+        let (_, pitch) = stripe(self.column);
+        for (at, line) in from.chunks(self.row).enumerate() {
+            for (to, from) in buffer[at..].iter_mut().step_by(pitch).zip(&line[first..first + width]) {
+                *to = *from;
+            }
+        }
+    }
+
+    /// Back into `to`.
+    fn scatter(&self, to: &mut [Complex64], first: usize, width: usize, buffer: &[Complex64]) {
+        let (_, pitch) = stripe(self.column);
+        for (at, line) in to.chunks_mut(self.row).enumerate() {
+            for (to, from) in line[first..first + width].iter_mut().zip(buffer[at..].iter().step_by(pitch)) {
+                *to = *from;
+            }
+        }
+    }
+
+    /// Multiplies number k of column `at` with the root of order columns * rows to the power of `at` * k.
+    fn turn(&self, at: usize, column: &mut [Complex64]) {
+        let powers: [Complex64; POWERS] = std::array::from_fn(|k| {
+            // Beyond the column, where the power may be beyond the order, it is not used.
+            if k < self.column { self.roots.at(at * k) } else { Complex64::ONE }
+        });
+        for (block, numbers) in column.chunks_mut(POWERS).enumerate() {
+            let shift = self.roots.at(at * block * POWERS);
+            for (number, power) in numbers.iter_mut().zip(&powers) {
+                *number *= shift * power;
+            }
+        }
+    }
+}

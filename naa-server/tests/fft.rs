@@ -1,0 +1,73 @@
+//! Transforms of lengths that are composed of shorter ones, against rustfft and the definition.
+
+use std::f64::consts::TAU;
+
+use naa_server::functions::fft;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+use rustfft::{FftDirection, FftPlanner, num_complex::Complex64};
+
+const SEED: u64 = 0x6e61_6104;
+/// The root of the mean square of errors, relative to that of the values.
+const TOLERANCE: f64 = 2e-15;
+
+fn signal(n: usize) -> Vec<Complex64> {
+    let mut random = ChaCha8Rng::seed_from_u64(SEED);
+    let mut number = || f64::from(random.next_u32()) / f64::from(u32::MAX) - 0.5;
+    (0..n).map(|_| Complex64::new(number(), number())).collect()
+}
+
+fn norm(numbers: impl Iterator<Item = Complex64>) -> f64 {
+    numbers.map(|z| z.norm_sqr()).sum::<f64>().sqrt()
+}
+
+fn distance(a: &[Complex64], b: &[Complex64]) -> f64 {
+    norm(a.iter().zip(b).map(|(a, b)| a - b)) / norm(b.iter().copied())
+}
+
+/// Number k of the transform, by the definition.
+fn point(signal: &[Complex64], k: usize, direction: FftDirection) -> Complex64 {
+    let n = signal.len();
+    let sign = if direction == FftDirection::Forward { -1.0 } else { 1.0 };
+    let turn = |j: usize| {
+        let turns = (j as u128 * k as u128 % n as u128) as f64 / n as f64;
+        Complex64::from_polar(1.0, sign * TAU * turns)
+    };
+    signal.iter().enumerate().map(|(j, x)| x * turn(j)).sum()
+}
+
+#[test]
+fn composed_transforms_agree_with_rustfft_and_the_definition() {
+    println!("seed {SEED:#x}");
+    // A power of two and other products; one with a long row; primes and a product of one.
+    for n in [1 << 17, 3 * 5 * 7 * 11 * 13 * 17, 4 * 65_521, 390_625, 65_537, 100_003, 3 * 65_537, 131_101] {
+        for direction in [FftDirection::Forward, FftDirection::Inverse] {
+            let signal = signal(n);
+            let mut found = signal.clone();
+            fft::compute(direction, &mut found).unwrap();
+            let mut expected = signal.clone();
+            FftPlanner::new().plan_fft(n, direction).process(&mut expected);
+            let error = distance(&found, &expected);
+            // rustfft is less exact for some primes.
+            assert!(error < 10.0 * TOLERANCE, "{n} {direction}: {error:e} from rustfft");
+            let typical = (n as f64).sqrt();
+            for k in [0, 1, 2, n / 3, n / 2, n - 1] {
+                let error = (found[k] - point(&signal, k, direction)).norm() / typical;
+                assert!(error < 1e-13, "{n} {direction}, number {k}: {error:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn forward_then_inverse_gives_the_signal_times_its_length() {
+    for n in [1_000_000, 1 << 18, 262_147] {
+        let signal = signal(n);
+        let mut there_and_back = signal.clone();
+        fft::compute(FftDirection::Forward, &mut there_and_back).unwrap();
+        fft::compute(FftDirection::Inverse, &mut there_and_back).unwrap();
+        there_and_back.iter_mut().for_each(|z| *z /= n as f64);
+        let error = distance(&there_and_back, &signal);
+        assert!(error < 3.0 * TOLERANCE, "{n}: {error:e}");
+    }
+}
