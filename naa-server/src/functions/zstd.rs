@@ -1,10 +1,15 @@
 //! Zstandard (RFC 8878), frames as the `zstd` tool reads and writes them.
 
-use std::io::Write;
+mod frames;
+
+use std::io::{ErrorKind, Write};
 
 use ::zstd::{
     stream::write::Encoder,
-    zstd_safe::{self, DCtx, zstd_sys::ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall},
+    zstd_safe::{
+        self, CParameter, DCtx, DParameter, InBuffer, OutBuffer,
+        zstd_sys::ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall,
+    },
 };
 use mrsp::builtin::Arguments;
 
@@ -12,23 +17,35 @@ use super::{
     blocks::{Data, foreign},
     output::Bounded,
 };
-use crate::call::{Failure, Stop};
+use crate::call::{Failure, Purse, Stop};
+use frames::Frame;
 
-/// Bytes between two looks at the time.
-const STRIDE: usize = 1 << 20;
-/// Levels above (`--ultra`) take most of a gigabyte of memory, which is on nobody's account.
+/// From this level on a block of the format, which is compressed between two looks at the time, may take more than 100 ms;
+/// then blocks are shorter.
+const SLOW_LEVEL: i32 = 13;
+const SHORT_BLOCK: usize = 32 << 10;
+/// Levels above (`--ultra`) take most of a gigabyte of memory.
 const MAX_LEVEL: i32 = 19;
 /// zstd returns errors as negative numbers in an unsigned type.
 const TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
+/// What a decompressor allocates: its tables and one block. The output is its window.
+pub(super) const DECOMPRESSOR_BYTES: usize = 256 << 10;
+/// A frame of so many blocks is decompressed in one step, if it states its size. That is faster where frames are small.
+const FEW_BLOCKS: usize = 8;
+/// zstd's largest window, as a power of two. Windows take no memory here.
+const LARGEST_WINDOW: u32 = if usize::BITS > 32 { 31 } else { 30 };
+/// What the decompressor reads before it says how much more.
+const FIRST_BYTES: usize = 5;
 
 /// Compresses `data` into one frame with content size and checksum. Gives its length.
 ///
 /// `level` is zstd's, at most 19; 0 is its default.
 ///
 /// # Errors
-/// [`Failure::OutputTooSmall`] of output 0 with the length of the frame if `out` is shorter.
+/// [`Failure::OutputTooSmall`] of output 0 with the length of the frame if `out` is shorter;
+/// [`Failure::OverLimit`] if the machine has not the memory that the level takes.
 pub fn compress(level: i32, data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
-    compress_with(level, data, out, 0, &Stop::never())
+    compress_with(level, data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
 
 fn compress_with(
@@ -37,67 +54,177 @@ fn compress_with(
     out: &mut [u8],
     output: usize,
     stop: &Stop,
+    purse: Purse<'_>,
 ) -> Result<usize, Failure> {
-    let internal = |error: std::io::Error| Failure::Internal(error.to_string().into());
     let level = level.clamp(*::zstd::compression_level_range().start(), MAX_LEVEL);
-    let mut encoder = Encoder::new(Bounded::new(out), level).map_err(internal)?;
-    encoder.include_checksum(true).map_err(internal)?;
-    encoder.set_pledged_src_size(Some(data.len() as u64)).map_err(internal)?;
-    for piece in data.chunks(STRIDE) {
+    let needed = compressor_bytes(level, data.len());
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::OutOfMemory => no_memory(needed),
+        _ => Failure::Internal(error.to_string().into()),
+    };
+    let _context = purse.reserve(needed as u64)?;
+    let mut encoder = Encoder::new(Bounded::new(out), level).map_err(failed)?;
+    encoder.include_checksum(true).map_err(failed)?;
+    encoder.set_pledged_src_size(Some(data.len() as u64)).map_err(failed)?;
+    let block = if level >= SLOW_LEVEL { SHORT_BLOCK } else { frames::MOST_BLOCK };
+    encoder.set_parameter(CParameter::MaxBlockSize(block as u32)).map_err(failed)?;
+    // The tables are cleared with the first byte, up to 90 MiB.
+    let (first, rest) = data.split_at(data.len().min(1));
+    for piece in std::iter::once(first).chain(rest.chunks(block)) {
         stop.check()?;
-        encoder.write_all(piece).map_err(internal)?;
+        encoder.write_all(piece).map_err(failed)?;
     }
-    encoder.finish().map_err(internal)?.finish(output)
+    stop.check()?;
+    encoder.finish().map_err(failed)?.finish(output)
+}
+
+fn no_memory(needed: usize) -> Failure {
+    let why = "the server's machine has not that much; ask for a lower level, or give the server more memory";
+    Failure::OverLimit { needed: needed as u64, why: why.into() }
+}
+
+/// A bound of what a compressor of `level` allocates for `len` bytes. Its tables grow with the input up to a size that
+/// depends on the level, in MiB.
+pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
+    /// Of levels 1 to 19; those below 1 take less than level 1. Zero is level 3.
+    const MOST: [usize; 19] = [2, 3, 4, 5, 6, 6, 8, 8, 16, 26, 26, 46, 38, 54, 70, 38, 58, 59, 91];
+    /// Buffers for blocks, entropy tables, the encoder's own buffer.
+    const FIXED: usize = 1280 << 10;
+    /// Bytes of tables per byte of a short input.
+    const TABLES: usize = 20;
+    let level = if level == 0 { 3 } else { level.clamp(1, MAX_LEVEL) };
+    let most = MOST[level as usize - 1] << 20;
+    let short = len.max(1 << 10).checked_next_power_of_two().and_then(|len| len.checked_mul(TABLES));
+    short.and_then(|tables| tables.checked_add(FIXED)).map_or(most, |bytes| bytes.min(most))
 }
 
 /// Decompresses the frames of `data`, one after the other, into `out`. Gives the number of bytes.
 ///
-/// Frames are decompressed in one step straight into `out`, so whatever window a frame claims to need takes
-/// no memory.
+/// Frames are decompressed straight into `out`, so whatever window a frame claims to need takes no memory.
 ///
 /// # Errors
 /// [`Failure::Input`] if `data` is anything but whole frames without dictionary, [`Failure::OutputTooSmall`]
 /// of output 0 if `out` is too short, with the size needed if all frames state theirs.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
-    decompress_to(data, out, 0)
+    decompress_to(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
 
-fn decompress_to(data: &[u8], out: &mut [u8], output: usize) -> Result<usize, Failure> {
-    let needed = stated_size(data)?;
+fn decompress_to(
+    data: &[u8],
+    out: &mut [u8],
+    output: usize,
+    stop: &Stop,
+    purse: Purse<'_>,
+) -> Result<usize, Failure> {
+    let needed = frames::stated_size(data, stop)?;
     if needed.is_some_and(|needed| needed > out.len() as u64) {
         return Err(Failure::OutputTooSmall { output, needed });
     }
-    let mut context = DCtx::try_create().ok_or(Failure::Internal("no memory to decompress zstd".into()))?;
-    context.decompress(out, data).map_err(|error| match error {
+    let failed = |error| match error {
         TOO_SMALL => Failure::OutputTooSmall { output, needed: None },
         other => Failure::Input(zstd_safe::get_error_name(other).into()),
-    })
+    };
+    let _context = purse.reserve(DECOMPRESSOR_BYTES as u64)?;
+    let mut context = DCtx::try_create().ok_or_else(|| no_memory(DECOMPRESSOR_BYTES))?;
+    context.set_parameter(DParameter::StableOutBuffer(true)).map_err(failed)?;
+    context.set_parameter(DParameter::WindowLogMax(LARGEST_WINDOW)).map_err(failed)?;
+    let mut to = OutBuffer::around(out);
+    let mut rest = data;
+    while !rest.is_empty() {
+        let frame = Frame::first_of(rest, stop)?;
+        let (bytes, behind) = rest.split_at(frame.len);
+        rest = behind;
+        if !frame.is_skippable {
+            decompress_frame(&mut context, &frame, bytes, &mut to, stop)?.map_err(failed)?;
+        }
+    }
+    Ok(to.pos())
 }
 
-/// The sum of what frames state as their content sizes, if all do.
-fn stated_size(mut data: &[u8]) -> Result<Option<u64>, Failure> {
-    let broken = || Failure::Input("not a sequence of whole zstd frames".into());
-    if data.is_empty() {
-        return Err(broken());
+/// Feeds the decompressor what it asks for, which is a block at a time.
+fn decompress_frame(
+    context: &mut DCtx<'_>,
+    frame: &Frame,
+    bytes: &[u8],
+    to: &mut OutBuffer<'_, [u8]>,
+    stop: &Stop,
+) -> Result<Result<(), usize>, Failure> {
+    let at_once = frame.content.is_some() && frame.blocks <= FEW_BLOCKS;
+    let (mut fed, mut wanted) = (0, if at_once { bytes.len() } else { FIRST_BYTES });
+    loop {
+        stop.check()?;
+        let end = bytes.len().min(fed + wanted);
+        let mut from = InBuffer::around(&bytes[fed..end]);
+        wanted = match context.decompress_stream(to, &mut from) {
+            Ok(0) => return Ok(Ok(())),
+            Ok(wanted) => wanted,
+            Err(code) => return Ok(Err(code)),
+        };
+        let read = from.pos();
+        fed += read;
+        if read == 0 && fed == bytes.len() {
+            return Err(frames::broken());
+        }
     }
-    let mut sum = Some(0_u64);
-    while !data.is_empty() {
-        let size = zstd_safe::get_frame_content_size(data).map_err(|_| broken())?;
-        let length = zstd_safe::find_frame_compressed_size(data).map_err(|_| broken())?;
-        sum = sum.zip(size).and_then(|(sum, size)| sum.checked_add(size));
-        data = data.get(length.max(1)..).ok_or_else(broken)?;
-    }
-    Ok(sum)
 }
 
 pub(super) fn run_compress(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
     let &Arguments::ZstdCompress { bytes, level } = arguments else { return Err(foreign(arguments)) };
     let input = data.input(1, Some(bytes))?;
-    compress_with(level, input, data.output()?, 1, data.stop)
+    compress_with(level, input, data.output()?, 1, data.stop, data.purse)
 }
 
 pub(super) fn run_decompress(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
     let &Arguments::ZstdDecompress { bytes } = arguments else { return Err(foreign(arguments)) };
     let input = data.input(1, Some(bytes))?;
-    decompress_to(input, data.output()?, 1)
+    decompress_to(input, data.output()?, 1, data.stop, data.purse)
+}
+
+#[cfg(test)]
+mod tests {
+    use ::zstd::zstd_safe::CCtx;
+
+    use super::*;
+
+    /// Compresses `len` bytes that hardly compress. Gives what the context takes then.
+    fn taken(level: i32, len: usize) -> usize {
+        let mut context = CCtx::create();
+        context.set_parameter(CParameter::CompressionLevel(level)).unwrap();
+        context.set_parameter(CParameter::ChecksumFlag(true)).unwrap();
+        context.set_pledged_src_size(Some(len as u64)).unwrap();
+        let (data, mut out) = ([7; 100], [0; 1000]);
+        let mut from = InBuffer::around(&data[..len.min(100)]);
+        context.compress_stream(&mut OutBuffer::around(&mut out[..]), &mut from).unwrap();
+        context.sizeof()
+    }
+
+    #[test]
+    fn a_compressor_takes_no_more_than_is_charged() {
+        for level in [-100, -5, -1].into_iter().chain(0..=MAX_LEVEL) {
+            for len in [
+                0,
+                1,
+                100,
+                5000,
+                16 << 10,
+                16_385,
+                100_000,
+                128 << 10,
+                200_000,
+                256 << 10,
+                300_000,
+                1 << 20,
+                3 << 20,
+                16 << 20,
+                1 << 31,
+            ] {
+                let (taken, charged) = (taken(level, len), compressor_bytes(level, len));
+                assert!(taken <= charged, "level {level}, {len} bytes: {taken} > {charged}");
+                assert!(
+                    len < 1 << 20 || charged < 2 * taken + (2 << 20),
+                    "level {level}, {len}: {taken}, {charged}"
+                );
+            }
+        }
+    }
 }

@@ -1,0 +1,92 @@
+//! Where frames of zstd begin and end (RFC 8878, section 3.1), without decompressing them.
+
+use ::zstd::zstd_safe;
+
+use crate::call::{Failure, Stop};
+
+/// The most that one block decompresses to.
+pub(super) const MOST_BLOCK: usize = 128 << 10;
+/// Blocks or frames between two looks at whether to stop. Reading where one ends may miss the cache.
+const STRIDE: usize = 1 << 16;
+const MAGIC: u32 = 0xfd2f_b528;
+/// The magic numbers of skippable frames differ in the lowest four bits.
+const SKIPPABLE: u32 = 0x184d_2a50;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// Bytes, with the checksum.
+    pub(super) len: usize,
+    /// What it says it decompresses to.
+    pub(super) content: Option<u64>,
+    pub(super) blocks: usize,
+    pub(super) is_skippable: bool,
+}
+
+pub(super) fn broken() -> Failure {
+    Failure::Input("not a sequence of whole zstd frames".into())
+}
+
+impl Frame {
+    /// # Errors
+    /// [`Failure::Input`] if `data` does not begin with a whole frame; [`Stop::check`]'s.
+    pub(super) fn first_of(data: &[u8], stop: &Stop) -> Result<Self, Failure> {
+        let word = |at: usize| data.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
+        let magic = word(0).ok_or_else(broken)?;
+        if magic & !15 == SKIPPABLE {
+            let len = word(4).and_then(|len| usize::try_from(len).ok()?.checked_add(8));
+            let len = len.filter(|len| *len <= data.len()).ok_or_else(broken)?;
+            return Ok(Self { len, content: Some(0), blocks: 0, is_skippable: true });
+        }
+        let descriptor = usize::from(*data.get(4).filter(|_| magic == MAGIC).ok_or_else(broken)?);
+        let content = zstd_safe::get_frame_content_size(data).map_err(|_| broken())?;
+        let single_segment = descriptor & 0x20 != 0;
+        let window = usize::from(!single_segment);
+        let dictionary = [0, 1, 2, 4][descriptor & 3];
+        let size = [usize::from(single_segment), 2, 4, 8][descriptor >> 6];
+        let checksum = if descriptor & 4 != 0 { 4 } else { 0 };
+        let mut at = 5 + window + dictionary + size;
+        for blocks in 1.. {
+            if blocks % STRIDE == 0 {
+                stop.check()?;
+            }
+            let Some(&[low, middle, high]) = data.get(at..).and_then(<[u8]>::first_chunk) else { break };
+            let header = usize::from(low) | usize::from(middle) << 8 | usize::from(high) << 16;
+            let (last, kind, size) = (header & 1 != 0, header >> 1 & 3, header >> 3);
+            at += 3 + match kind {
+                // One byte, to be repeated.
+                1 => 1,
+                3 => return Err(broken()),
+                _ => size,
+            };
+            if last {
+                let len = at + checksum;
+                return if len <= data.len() {
+                    Ok(Self { len, content, blocks, is_skippable: false })
+                } else {
+                    Err(broken())
+                };
+            }
+        }
+        Err(broken())
+    }
+}
+
+/// The sum of what frames state as their content sizes, if all do.
+///
+/// # Errors
+/// [`Failure::Input`] if `data` is not one whole frame after the other; [`Stop::check`]'s.
+pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, Failure> {
+    let mut sum = Some(0_u64);
+    for frames in 1.. {
+        if frames % STRIDE == 0 {
+            stop.check()?;
+        }
+        let frame = Frame::first_of(data, stop)?;
+        sum = sum.zip(frame.content).and_then(|(sum, size)| sum.checked_add(size));
+        data = &data[frame.len..];
+        if data.is_empty() {
+            break;
+        }
+    }
+    Ok(sum)
+}
