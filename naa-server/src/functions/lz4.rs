@@ -9,19 +9,29 @@ use super::{
     blocks::{Data, foreign},
     output::Bounded,
 };
-use crate::call::{Failure, Stop};
+use crate::{
+    arena::Reservation,
+    call::{Failure, Purse, Stop},
+};
 
-/// Bytes between two looks at the time.
+/// Bytes between two looks at the time; a block of the format may be so long.
 const STRIDE: usize = 4 << 20;
 /// The first bytes of a frame.
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
+/// Sizes of blocks, as numbered in a frame from 4 on.
+const BLOCKS: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, MOST_BLOCK];
+const MOST_BLOCK: usize = 4 << 20;
+const MOST_LEGACY_BLOCK: usize = 8 << 20;
+/// The encoder's table, and the window before a block.
+const FIXED_BYTES: usize = 192 << 10;
 
 /// Compresses `data` into one frame with content size and checksum. Gives its length.
 ///
 /// # Errors
 /// [`Failure::OutputTooSmall`] of output 0 with the length of the frame if `out` is shorter.
 pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
-    compress_with(data, out, 0, &Stop::never())
+    compress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
 
 /// Decompresses the frames of `data`, one after the other, into `out`. Gives the number of bytes.
@@ -30,10 +40,25 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
 /// [`Failure::Input`] if `data` is anything but whole frames without dictionary, [`Failure::OutputTooSmall`]
 /// of output 0 if `out` is full, with the size needed if `data` is one frame that states it.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
-    decompress_with(data, out, 0, &Stop::never())
+    decompress_with(data, out, 0, &Stop::never(), Purse::UNLIMITED)
 }
 
-fn compress_with(data: &[u8], out: &mut [u8], output: usize, stop: &Stop) -> Result<usize, Failure> {
+/// What the encoder allocates for `len` bytes: a block, a compressed block, a table. It chooses the size of a block by what
+/// is written first.
+pub(super) fn encoder_bytes(len: usize) -> usize {
+    // It leaves out the third size.
+    let block = BLOCKS[..2].iter().copied().find(|block| len <= *block).unwrap_or(MOST_BLOCK);
+    2 * block + block / 8 + FIXED_BYTES
+}
+
+fn compress_with(
+    data: &[u8],
+    out: &mut [u8],
+    output: usize,
+    stop: &Stop,
+    purse: Purse<'_>,
+) -> Result<usize, Failure> {
+    let _buffers = purse.reserve_for_library(encoder_bytes(data.len()))?;
     let info = FrameInfo::new()
         .block_size(BlockSize::Auto)
         .block_mode(BlockMode::Independent)
@@ -51,9 +76,17 @@ fn internal(error: impl ToString) -> Failure {
     Failure::Internal(error.to_string().into())
 }
 
-fn decompress_with(data: &[u8], out: &mut [u8], output: usize, stop: &Stop) -> Result<usize, Failure> {
+fn decompress_with(
+    data: &[u8],
+    out: &mut [u8],
+    output: usize,
+    stop: &Stop,
+    purse: Purse<'_>,
+) -> Result<usize, Failure> {
     let mut decoder = FrameDecoder::new(Source { data, starved: false });
     let mut produced = 0;
+    let mut paid = Paid { purse, bytes: 0, reserved: Vec::new() };
+    paid.for_frame(data)?;
     loop {
         stop.check()?;
         let mut spare = [0];
@@ -63,11 +96,47 @@ fn decompress_with(data: &[u8], out: &mut [u8], output: usize, stop: &Stop) -> R
         match decoder.read(room).map_err(|error| Failure::Input(error.to_string().into()))? {
             0 if decoder.get_ref().starved => return Err(Failure::Input("LZ4 frame is cut off".into())),
             0 if decoder.get_ref().data.is_empty() => return Ok(produced),
-            0 => {} // Between two frames.
+            // Between two frames.
+            0 => paid.for_frame(decoder.get_ref().data)?,
             _ if full => return Err(Failure::OutputTooSmall { output, needed: stated_size(data, produced) }),
             n => produced += n,
         }
     }
+}
+
+/// What is charged for the decoder's buffers, which grow with the blocks of frames.
+struct Paid<'a> {
+    purse: Purse<'a>,
+    bytes: usize,
+    reserved: Vec<Option<Reservation>>,
+}
+
+impl Paid<'_> {
+    /// Before the decoder reads the frame that `data` begins with.
+    fn for_frame(&mut self, data: &[u8]) -> Result<(), Failure> {
+        let needed = decoder_bytes(data);
+        if needed > self.bytes {
+            // There are five sizes, so there are few reservations.
+            self.reserved.push(self.purse.reserve_for_library(needed - self.bytes)?);
+            self.bytes = needed;
+        }
+        Ok(())
+    }
+}
+
+/// What the decoder allocates at most.
+pub(super) const MOST_DECODER_BYTES: usize = FIXED_BYTES + 3 * MOST_LEGACY_BLOCK;
+
+/// What the decoder allocates for the frame that `data` begins with: a compressed block, and a block, or two of them and
+/// what lies before where blocks refer to those before.
+fn decoder_bytes(data: &[u8]) -> usize {
+    let is_linked = data.get(4).is_some_and(|flags| flags & 0x20 == 0);
+    let block = if data.starts_with(&LEGACY_MAGIC) {
+        MOST_LEGACY_BLOCK
+    } else {
+        data.get(5).map_or(0, |sizes| BLOCKS[usize::from(sizes >> 4 & 3)])
+    };
+    FIXED_BYTES + block + if is_linked { 2 * block } else { block }
 }
 
 /// The content size in the header of the first frame, if that is more than the `produced` bytes already seen.
@@ -95,11 +164,11 @@ impl Read for Source<'_> {
 pub(super) fn run_compress(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
     let &Arguments::Lz4Compress { bytes } = arguments else { return Err(foreign(arguments)) };
     let input = data.input(1, Some(bytes))?;
-    compress_with(input, data.output()?, 1, data.stop)
+    compress_with(input, data.output()?, 1, data.stop, data.purse)
 }
 
 pub(super) fn run_decompress(arguments: &Arguments, mut data: Data<'_>) -> Result<usize, Failure> {
     let &Arguments::Lz4Decompress { bytes } = arguments else { return Err(foreign(arguments)) };
     let input = data.input(1, Some(bytes))?;
-    decompress_with(input, data.output()?, 1, data.stop)
+    decompress_with(input, data.output()?, 1, data.stop, data.purse)
 }
