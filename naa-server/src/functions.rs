@@ -3,6 +3,7 @@
 //! Each module has the plain computation, which a host can use to check a result, and the function around it.
 
 mod blocks;
+pub mod bounds;
 pub mod catalogue;
 pub mod crc32c;
 pub mod dgemm;
@@ -26,20 +27,13 @@ use mrsp::{
 
 use crate::{
     call::Failure,
-    function::{Execution, Function, FunctionInfo, Registry, RegistryError},
+    function::{Function, FunctionInfo, Registry, RegistryError},
 };
 use blocks::{Builtin, Compute};
 
 /// Blocks, f64 and checksums are little-endian, and regions are used as they are.
 #[cfg(target_endian = "big")]
 compile_error!("the functions compute on little-endian data in place and need a little-endian machine");
-
-/// Calls with fewer bytes take some tens of microseconds at most.
-const INLINE_BYTES: u64 = 16 << 10;
-
-fn by_size(bytes: u64) -> Execution {
-    if bytes <= INLINE_BYTES { Execution::Inline } else { Execution::Pooled }
-}
 
 /// All built-in functions, `others`, and the catalogue of them.
 ///

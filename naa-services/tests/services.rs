@@ -173,3 +173,50 @@ fn reassembly_runs_beside_the_functions() {
     let counters = until(|| Some(count()).filter(|counters| counters.ended.is_some()));
     assert_eq!(counters.ended.as_deref(), Some("the disk is full"));
 }
+
+/// As many rules as the tables of destinations, sources, epochs, calendars and members hold, or a request does.
+fn most_rules() -> Rules {
+    let mut rules = Rules::default();
+    let all = (0..8).filter_map(|lb| LbId::new(lb).ok()).flat_map(|lb| {
+        let members: Vec<_> = (0..512).collect();
+        let forward =
+            |id| Forward { mac: None, address: ip(9), port: 1 + id, port_bits: 0, keep_lb_header: false };
+        let epoch = |ticks| Rule::Epoch { lb, ticks, epoch: Epoch::new(0) };
+        let of_members =
+            move |id| Rule::Member { lb, ip: IpVersion::V4, id, member: Member::Forward(forward(id)) };
+        prefixes(1..u64::MAX - 1)
+            .into_iter()
+            .map(epoch)
+            .chain(calendar(lb, 0, &members))
+            .chain(members.into_iter().map(of_members))
+            .collect::<Vec<_>>()
+    });
+    for rule in all {
+        let _ = rules.insert(rule, false);
+    }
+    rules
+}
+
+#[test]
+fn a_service_runs_on_the_pool_and_takes_little_time_there() {
+    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    for service in naa_services::lb(&plane) {
+        for bytes in [0, 1 << 30] {
+            assert_eq!(service.execution(bytes), naa_server::function::Execution::Pooled, "{service:?}");
+        }
+    }
+    // Nothing interrupts a service, so its longest request is short.
+    let rules = message::of_rules(&most_rules());
+    let count = rules.len();
+    let request = v1::LoadRequest { rules, when: Some(message::of_when(When::Now)) };
+    let bytes = message::encode(&request);
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let begin = Instant::now();
+        let request: v1::LoadRequest = message::decode(&bytes).unwrap();
+        ejfat_lb::requests::load(&plane, &request).unwrap();
+        best = best.min(begin.elapsed());
+    }
+    println!("{count} rules, {} bytes: {best:?}", bytes.len());
+    assert!(count > 5000 && best < Duration::from_millis(300), "{count} rules take {best:?}");
+}

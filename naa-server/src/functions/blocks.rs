@@ -5,7 +5,7 @@ use mrsp::{
     builtin::{Arguments, BLOCK_BYTES, StatusBlock},
 };
 
-use super::pieces::copy;
+use super::{bounds, pieces::copy};
 use crate::{
     call::{Call, Failure, Parts, Purse, Stop},
     function::{Execution, Function, FunctionInfo},
@@ -92,7 +92,7 @@ impl Function for Builtin {
     }
 
     fn execution(&self, bytes: u64) -> Execution {
-        super::by_size(bytes)
+        bounds::execution(self.info.code, bytes)
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mrsp::{builtin, catalogue::Direction};
 
-use super::{info, pieces::each};
+use super::{bounds, info, pieces::each};
 use crate::{
     call::{Call, Failure},
     function::{Execution, Function, FunctionInfo},
@@ -30,7 +30,7 @@ impl Function for Increment {
     }
 
     fn execution(&self, bytes: u64) -> Execution {
-        super::by_size(bytes)
+        bounds::execution(self.info.code, bytes)
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), Failure> {

@@ -1,0 +1,111 @@
+//! What each built-in function takes besides its regions: memory, time between two looks at whether to stop, and up to which
+//! size it runs in the server's loop.
+//!
+//! The session that calls pays for the memory, before it is allocated: with its own limit, its peer's and the server's. What
+//! does not fit is refused with [`OVER_LIMIT`](mrsp::ReturnCode::OVER_LIMIT).
+
+use mrsp::{
+    FunctionCode,
+    builtin::{self, Arguments},
+};
+
+use super::{dgemm, fft, lz4, zstd};
+use crate::function::Execution;
+
+/// The bounds of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub code: FunctionCode,
+    /// Memory beside the regions, for people. [`extra_bytes`] computes it.
+    pub memory: &'static str,
+    /// The longest work between two looks at whether to stop, for people.
+    pub looks: &'static str,
+    /// A call whose regions have no more bytes in total runs in the server's loop. The worst input of that size takes at
+    /// most 100 microseconds.
+    pub inline_bytes: u64,
+}
+
+/// A call that takes microseconds whatever its size.
+const ANY: u64 = u64::MAX;
+const NONE: &str = "none";
+
+/// All built-in functions, by number.
+pub const BOUNDS: &[Bounds] = &[
+    row(builtin::INCREMENT, NONE, "4 MiB", 16 << 10),
+    row(builtin::INCREMENT_BY_TWO, NONE, "4 MiB", 16 << 10),
+    row(builtin::NOTHING, NONE, "does no work", ANY),
+    row(builtin::SHA256, NONE, "4 MiB", 16 << 10),
+    row(builtin::CRC32C, NONE, "16 MiB", 16 << 10),
+    row(
+        builtin::DGEMM,
+        "packed blocks: 8·min(k, 256)·(min(m, 64) + min(n, 1024)) bytes, at most 2.2 MiB",
+        "a tile of 2^27 multiplications",
+        16 << 10,
+    ),
+    row(
+        builtin::FFT,
+        "n up to 65536: 80·n bytes and 5 KiB, 352·n if n has a prime factor above 7; above, for a product of two factors \
+         up to 65536: 16·n bytes and tables and buffers of up to 30 MiB; for any other n: 32·m bytes and tables and \
+         buffers of up to 6 MiB, where m is between 2·n and 2.5·n",
+        "n up to 65536: one transform; above: a stripe of 32768 numbers, or four rows or columns",
+        16 << 10,
+    ),
+    row(builtin::LZ4_COMPRESS, "two blocks and a table: at most 8.7 MiB", "4 MiB", 16 << 10),
+    row(
+        builtin::LZ4_DECOMPRESS,
+        "two or three blocks as the frame says: at most 12.2 MiB, of the legacy format 24.2 MiB",
+        "a block of at most 8 MiB",
+        0,
+    ),
+    row(
+        builtin::ZSTD_COMPRESS,
+        "by level, at most 91 MiB for level 19; at most 1.3 MiB and 40 bytes per byte of input",
+        "a block of 128 KiB, from level 13 on of 32 KiB; clearing the tables",
+        0,
+    ),
+    row(builtin::ZSTD_DECOMPRESS, "256 KiB", "8 blocks of 128 KiB", 4 << 10),
+    row(builtin::VECTOR_ADD, NONE, "64 KiB", 16 << 10),
+    row(builtin::HISTOGRAM, NONE, "256 KiB", 16 << 10),
+    row(builtin::SORT, NONE, "2^20 numbers", 16 << 10),
+    row(builtin::CATALOGUE, NONE, "copies the table, some KiB", ANY),
+];
+
+const fn row(code: FunctionCode, memory: &'static str, looks: &'static str, inline_bytes: u64) -> Bounds {
+    Bounds { code, memory, looks, inline_bytes }
+}
+
+/// The bounds of a built-in function.
+pub fn of(code: FunctionCode) -> Option<&'static Bounds> {
+    BOUNDS.iter().find(|bounds| bounds.code == code)
+}
+
+/// Where a call with regions of `bytes` in total runs. Functions without bounds run on the pool.
+pub(super) fn execution(code: FunctionCode, bytes: u64) -> Execution {
+    let is_short = of(code).is_some_and(|bounds| bytes <= bounds.inline_bytes);
+    if is_short { Execution::Inline } else { Execution::Pooled }
+}
+
+/// The most memory beside its regions that a call with these arguments takes, in bytes. Services and functions of others
+/// are not known here and give 0.
+pub fn extra_bytes(arguments: &Arguments) -> usize {
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    match *arguments {
+        Arguments::Dgemm { m, n, k } => dgemm::packed_bytes([m, n, k].map(size)),
+        Arguments::Fft { n, .. } => fft::extra_bytes(size(n)),
+        Arguments::Lz4Compress { bytes } => lz4::encoder_bytes(size(bytes)),
+        Arguments::Lz4Decompress { .. } => lz4::MOST_DECODER_BYTES,
+        Arguments::ZstdCompress { bytes, level } => zstd::compressor_bytes(level, size(bytes)),
+        Arguments::ZstdDecompress { .. } => zstd::DECOMPRESSOR_BYTES,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_has_bounds() {
+        assert!(BOUNDS.iter().map(|bounds| bounds.code).eq(builtin::NAMES.iter().map(|(code, _)| *code)));
+    }
+}

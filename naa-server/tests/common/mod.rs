@@ -1,0 +1,21 @@
+//! Calls of built-in functions without a server, and how much CPU time they take.
+
+#![allow(dead_code, reason = "each test binary takes some of it")]
+
+pub(crate) mod calls;
+
+use std::{sync::Arc, time::Duration};
+
+use mrsp::FunctionCode;
+use naa_server::{function::Function, functions};
+use rustix::time::{ClockId, clock_gettime};
+
+pub(crate) fn function(code: FunctionCode) -> Arc<dyn Function> {
+    functions::registry([]).unwrap().get(code).unwrap().clone()
+}
+
+/// What this thread has taken, so that a busy machine changes little.
+pub(crate) fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}

@@ -1,0 +1,50 @@
+//! What runs in the server's loop is bounded in time, whatever the input: while it runs, nobody else is served.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{calls, cpu_time, function};
+use mrsp::builtin;
+use naa_server::{
+    function::Execution,
+    functions::bounds::{self, BOUNDS},
+};
+
+/// 100 microseconds, as the table of bounds promises, and slack for slower machines.
+const BOUND: Duration = Duration::from_micros(500);
+/// Of a function without a largest size.
+const LARGE: u64 = 4 << 20;
+
+#[test]
+fn the_worst_calls_that_run_in_the_loop_are_short() {
+    for (code, name) in builtin::NAMES {
+        let most = bounds::of(*code).unwrap().inline_bytes.min(LARGE);
+        if most == 0 {
+            continue;
+        }
+        for mut call in calls::worst_of_size(*code, most as usize) {
+            let at_most = call.bytes();
+            assert!(at_most <= most && at_most >= most / 2, "{name}, {}: {at_most} bytes", call.what);
+            assert_eq!(function(*code).execution(at_most), Execution::Inline);
+            let time = || {
+                let begin = cpu_time();
+                let _ = call.make();
+                cpu_time() - begin
+            };
+            let best = std::iter::repeat_with(time).take(5).min().unwrap();
+            println!("{name}, {}, {at_most} bytes: {best:?}", call.what);
+            assert!(best < BOUND, "{name}, {}, {at_most} bytes: {best:?}", call.what);
+        }
+    }
+}
+
+#[test]
+fn longer_calls_run_on_the_pool() {
+    for bounds in BOUNDS.iter().filter(|bounds| bounds.inline_bytes < u64::MAX) {
+        let function = function(bounds.code);
+        assert_eq!(function.execution(bounds.inline_bytes + 1), Execution::Pooled, "{bounds:?}");
+    }
+    // A few KiB at level 19 take milliseconds.
+    assert_eq!(function(builtin::ZSTD_COMPRESS).execution(128), Execution::Pooled);
+}
