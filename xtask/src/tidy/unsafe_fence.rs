@@ -16,6 +16,7 @@ const ALLOWED: &[&str] = &[
     "naa-events/src/memory.rs",
     "naa-server/src/arena.rs",
     "naa-server/src/priority.rs",
+    "naa-server/tests/allocations.rs",
     "ejfat-udp/src/arena.rs",
     "ejfat-lb/src/forward/pass.rs",
     "ejfat-udp/src/drops.rs",

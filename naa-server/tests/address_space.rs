@@ -1,0 +1,112 @@
+//! A machine without memory to spare: calls are refused, and the process goes on.
+
+mod common;
+
+use std::{env, process::Command};
+
+use common::{calls, calls::Made};
+use mrsp::{
+    ReturnCode,
+    builtin::{self, Arguments, FftDirection},
+};
+
+/// Of the child, in KiB.
+const LIMIT: usize = 1 << 20;
+const MIB: usize = 1 << 20;
+/// Set for the child, which is this test again.
+const CHILD: &str = "NAA_TEST_WITH_LITTLE_ADDRESS_SPACE";
+const NAME: &str = "calls_are_refused_and_the_process_lives_where_the_address_space_is_full";
+
+/// Mappings that leave only `spare` bytes of address space, in one piece.
+fn leave(spare: usize) -> Vec<verbs::Memory> {
+    let place = region::alloc(spare).unwrap();
+    let (mut all, mut size) = (Vec::new(), 1 << 30);
+    while size >= 128 << 10 {
+        match region::alloc(size) {
+            Ok(memory) => all.push(memory),
+            Err(_) => size /= 2,
+        }
+    }
+    drop(place);
+    all
+}
+
+fn transform(n: usize) -> Made {
+    let arguments = Arguments::Fft { n: n as u64, direction: FftDirection::Forward };
+    Made::in_place(format!("fft {n}"), arguments, &vec![1; 16 * n])
+}
+
+fn all() -> Vec<Made> {
+    let mut all: Vec<_> =
+        builtin::NAMES.iter().flat_map(|(code, _)| calls::worst_of_size(*code, 8192)).collect();
+    all.extend([60_000, 65_519, 65_537, 1 << 18, 300_007, 1 << 20, 1_000_003].map(transform));
+    let side = 300;
+    let matrix = vec![0; 8 * side * side];
+    let arguments = Arguments::Dgemm { m: side as u64, n: side as u64, k: side as u64 };
+    all.push(Made::of("dgemm", arguments, &[&matrix, &matrix], matrix.len()));
+    let data = calls::random_bytes(5 * MIB);
+    let bytes = data.len() as u64;
+    all.push(Made::of("lz4-compress", Arguments::Lz4Compress { bytes }, &[&data], data.len() + MIB));
+    for level in [1, 3, 9, 12] {
+        all.push(Made::of(
+            "zstd-compress",
+            Arguments::ZstdCompress { bytes, level },
+            &[&data],
+            data.len() + MIB,
+        ));
+    }
+    let data = calls::random_bytes(MIB);
+    let bytes = data.len() as u64;
+    all.push(Made::of(
+        "zstd-compress",
+        Arguments::ZstdCompress { bytes, level: 19 },
+        &[&data],
+        data.len() + MIB,
+    ));
+    all.extend(calls::lz4_frames(MIB));
+    all
+}
+
+/// The child's part.
+fn calls_without_memory_to_spare() {
+    for mut call in all() {
+        let before = call.quota.used();
+        for spare in [1, 2, 5, 20, 80].map(|mib| mib * MIB) {
+            let ballast = leave(spare);
+            let result = call.make();
+            drop(ballast);
+            let code = result.err().map(|failed| failed.why.code());
+            println!("{} with {spare} bytes to spare: {code:?}", call.what);
+            // Some bombs are told that their output is too small.
+            let known = [ReturnCode::OVER_LIMIT, ReturnCode::OUTPUT_TOO_SMALL];
+            assert!(code.is_none_or(|code| known.contains(&code)), "{} with {spare}: {code:?}", call.what);
+            assert_eq!(call.quota.used(), before);
+        }
+    }
+}
+
+#[test]
+fn calls_are_refused_and_the_process_lives_where_the_address_space_is_full() {
+    if env::var_os(CHILD).is_some() {
+        return calls_without_memory_to_spare();
+    }
+    let script = format!("ulimit -v {LIMIT} && exec \"$0\" \"$@\"");
+    let program = env::current_exe().unwrap();
+    let mut child = Command::new("sh");
+    child.args(["-c", &script]).arg(program).args(["--exact", NAME]);
+    let output = child.args(["--nocapture", "--test-threads=1"]).env(CHILD, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{}: {text}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // Both were seen, for the function that needs most.
+    for end in ["Some(OVER_LIMIT)", "None"] {
+        assert!(
+            text.lines().any(|line| line.starts_with("fft 1000003 ") && line.ends_with(end)),
+            "{end}: {text}"
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! What functions allocate, against what the table of bounds says and sessions are charged for.
+#![allow(unsafe_code, reason = "an allocator that counts")]
+
+mod common;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use common::{calls, calls::Made};
+use mrsp::{
+    ReturnCode,
+    builtin::{Arguments, BLOCK_BYTES, Element, FftDirection, SortOrder, StatusBlock},
+};
+use naa_server::functions::bounds;
+
+/// Counts what each thread has allocated and not given back.
+struct Counting;
+
+thread_local! {
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(bytes: isize) {
+    // Not at the end of a thread.
+    let _ = LIVE.try_with(|live| {
+        live.set(live.get() + bytes);
+        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
+    });
+}
+
+// SAFETY: all is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the contract is this function's own.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: the contract is this function's own.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most that `work` has allocated at a time.
+fn peak(work: impl FnOnce()) -> usize {
+    let before = LIVE.get();
+    PEAK.set(before);
+    work();
+    (PEAK.get() - before) as usize
+}
+
+/// Lists of a call, texts of errors, thread-locals of libraries.
+const SLACK: usize = 16 << 10;
+
+/// Arguments with inputs that make a function allocate as much as it can, and the size of the output.
+fn greedy() -> Vec<(Arguments, Vec<Vec<u8>>, usize)> {
+    let mut all = Vec::new();
+    let mut lengths: Vec<usize> = (1..300).chain((300..66_000).step_by(641)).collect();
+    // Primes, with neighbours that have only small factors and not; products; the longest direct ones.
+    lengths.extend([2187, 2197, 16_381, 32_749, 40_487, 49_999, 65_519, 65_521, 65_536, 65_537, 1 << 17]);
+    lengths.extend([4 * 65_519, 3 * 65_537, 100_003, 300_007]);
+    for n in lengths {
+        let arguments = Arguments::Fft { n: n as u64, direction: FftDirection::Forward };
+        all.push((arguments, vec![vec![0; 16 * n]], 16 * n));
+    }
+    for [m, n, k] in [[1, 1, 1], [63, 65, 3], [64, 1024, 256], [100, 1500, 300], [1, 1025, 257], [2000, 3, 1]]
+    {
+        let arguments = Arguments::Dgemm { m: m as u64, n: n as u64, k: k as u64 };
+        all.push((arguments, vec![vec![0; 8 * m * k], vec![0; 8 * k * n]], 8 * m * n));
+    }
+    for len in [0, 1, 70_000, 300_000, 5 << 20] {
+        let (data, bytes) = (calls::random_bytes(len), len as u64);
+        all.push((Arguments::Lz4Compress { bytes }, vec![data.clone()], len + 100_000));
+        for level in if len > 1 << 20 { &[1, 3][..] } else { &[-5, 12, 19] } {
+            all.push((Arguments::ZstdCompress { bytes, level: *level }, vec![data.clone()], len + 100_000));
+        }
+        all.push((Arguments::Sha256 { bytes }, vec![data.clone()], 32));
+        all.push((Arguments::Crc32c { bytes }, vec![data.clone()], 4));
+        let sort = Arguments::Sort { n: bytes / 4, element: Element::U32, order: SortOrder::Descending };
+        all.push((sort, vec![data.clone()], len));
+        all.push((
+            Arguments::VectorAdd { n: bytes, element: Element::U8 },
+            vec![data.clone(), data.clone()],
+            len,
+        ));
+        let lz4 = {
+            let mut frame = vec![0; len + 100_000];
+            let len = naa_server::functions::lz4::compress(&data, &mut frame).unwrap();
+            frame.truncate(len);
+            frame
+        };
+        all.push((Arguments::Lz4Decompress { bytes: lz4.len() as u64 }, vec![lz4], len));
+    }
+    let block =
+        [&100_u32.to_le_bytes()[..], &[0x1f, 0, 1, 0], &[255; 90], &[0, 0x50, 0, 0, 0, 0, 0]].concat();
+    let block = [&(block.len() as u32 - 4).to_le_bytes(), &block[4..]].concat();
+    // Linked blocks of 4 MiB, after one of 64 KiB.
+    let linked = calls::lz4_block_frame(0x40, 0x70, &block);
+    let both = [calls::lz4_block_frame(0x60, 0x40, &block), linked].concat();
+    all.push((Arguments::Lz4Decompress { bytes: both.len() as u64 }, vec![both], 100_000));
+    let legacy = [&[0x02, 0x21, 0x4c, 0x18][..], &block].concat();
+    all.push((Arguments::Lz4Decompress { bytes: legacy.len() as u64 }, vec![legacy], 100_000));
+    let bins = 1000;
+    let histogram = Arguments::Histogram {
+        n: 1 << 20,
+        element: Element::U8,
+        bins,
+        lo: 0.0_f64.to_bits(),
+        hi: 1.0_f64.to_bits(),
+    };
+    all.push((histogram, vec![vec![0; 1 << 20]], 8 * (bins as usize + 3)));
+    all
+}
+
+#[test]
+fn functions_allocate_no_more_than_their_bounds_say() {
+    for (arguments, inputs, output) in greedy() {
+        let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
+        let bound = bounds::extra_bytes(&arguments);
+        // The session has exactly so much.
+        let mut call = Made::of_limited("", arguments, &inputs, output, bound as u64);
+        let before = call.quota.used();
+        let mut result = None;
+        let peak = peak(|| result = Some(call.make()));
+        // The legacy format has no end that the decoder finds.
+        let done =
+            result.is_some_and(|result| !result.is_err_and(|e| e.why.code() == ReturnCode::OVER_LIMIT));
+        assert!(done, "{arguments:?} is refused with {bound} bytes to spare");
+        assert!(peak <= bound + SLACK, "{arguments:?} allocates {peak} bytes, and is charged {bound}");
+        assert_eq!(call.quota.used(), before, "{arguments:?} gives back what it was charged");
+    }
+}
+
+#[test]
+fn the_bounds_of_transforms_hold_for_processors_without_vectors_too() {
+    for n in (1..600).chain((600..20_000).step_by(371)).chain([2187, 15_625, 16_807, 32_768, 65_519, 65_536])
+    {
+        let mut scratch = 0;
+        let peak = peak(|| {
+            let plan = rustfft::FftPlannerScalar::<f64>::new().plan_fft(n, rustfft::FftDirection::Forward);
+            scratch = 16 * plan.get_inplace_scratch_len().max(plan.get_outofplace_scratch_len());
+        });
+        let bound = bounds::extra_bytes(&Arguments::Fft { n: n as u64, direction: FftDirection::Forward });
+        assert!(peak + scratch <= bound + SLACK, "{n}: {peak} and {scratch}, of {bound}");
+    }
+}
+
+#[test]
+fn a_call_whose_memory_the_session_may_not_have_is_refused() {
+    let mut refused = Vec::new();
+    for (arguments, inputs, output) in greedy() {
+        let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
+        if bounds::extra_bytes(&arguments) == 0 {
+            continue;
+        }
+        let mut call = Made::of_limited("", arguments, &inputs, output, 0);
+        let before = call.quota.used();
+        let mut failed = None;
+        let peak = peak(|| failed = call.make().err());
+        let failed = failed.unwrap_or_else(|| panic!("{arguments:?} is not refused"));
+        assert_eq!(failed.why.code(), ReturnCode::OVER_LIMIT, "{arguments:?}");
+        assert!(peak <= SLACK, "{arguments:?} is refused before it allocates, not after {peak} bytes");
+        assert_eq!(call.quota.used(), before);
+        let status = StatusBlock::decode(&call.region(1)[..BLOCK_BYTES]).unwrap();
+        assert_eq!(status.code, Some(ReturnCode::OVER_LIMIT));
+        // The host is told how much it would be, and the log says the remedy.
+        assert!(status.detail > 0 && status.detail <= bounds::extra_bytes(&arguments) as u64);
+        let text = failed.why.to_string();
+        assert!(text.contains(&status.detail.to_string()) && text.contains("limit per session"), "{text}");
+        refused.push(arguments.function());
+    }
+    refused.dedup();
+    assert!(refused.len() >= 5, "{refused:?}");
+}

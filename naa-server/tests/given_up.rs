@@ -1,0 +1,147 @@
+//! A call that nobody waits for any more ends soon, whatever it computes.
+
+mod common;
+
+use std::{fs, sync::mpsc, thread, time::Duration};
+
+use common::{calls, calls::Made, cpu_time};
+use mrsp::{
+    RegionFlags,
+    builtin::{self, Arguments, Element, FftDirection, SortOrder},
+};
+use naa_server::call::{Failure, Stop};
+
+/// CPU time from the moment a call is given up to its end: 100 ms, and slack for slower machines.
+const BOUND: Duration = Duration::from_millis(300);
+
+/// What thread `id` of this process has taken; `None` if it has ended.
+fn cpu_time_of(id: rustix::process::Pid) -> Option<Duration> {
+    let path = format!("/proc/self/task/{}/schedstat", id.as_raw_nonzero());
+    let text = fs::read_to_string(path).ok()?;
+    Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))
+}
+
+fn given_up(mut call: Made, after: Duration) -> Duration {
+    let stop = Stop::never();
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let stop = &stop;
+        let worker = scope.spawn(move || {
+            tell.send(rustix::thread::gettid()).unwrap();
+            let result = call.make_until(stop);
+            let end = cpu_time();
+            (result.err().map(|failed| failed.why), end, call.what)
+        });
+        let id = told.recv().unwrap();
+        thread::sleep(after);
+        let given_up = cpu_time_of(id);
+        stop.abandon();
+        let (why, end, what) = worker.join().unwrap();
+        let had_ended = matches!(why, None | Some(Failure::OutputTooSmall { .. }));
+        assert!(had_ended || why == Some(Failure::Abandoned), "{what}: {why:?}");
+        let took = given_up.map_or(Duration::ZERO, |given_up| end.saturating_sub(given_up));
+        println!(
+            "{what}, given up after {after:?}: {took:?} more{}",
+            if had_ended { ", had ended" } else { "" }
+        );
+        took
+    })
+}
+const MIB: usize = 1 << 20;
+
+fn long_calls() -> Vec<Box<dyn Fn() -> Made>> {
+    let sort = |element: Element| {
+        move || {
+            let data = calls::random_bytes(64 * MIB);
+            let n = (data.len() / element.bytes()) as u64;
+            Made::in_place(
+                format!("sort {element:?}"),
+                Arguments::Sort { n, element, order: SortOrder::Descending },
+                &data,
+            )
+        }
+    };
+    let fft = |n: usize| {
+        move || {
+            let arguments = Arguments::Fft { n: n as u64, direction: FftDirection::Forward };
+            Made::in_place(format!("fft {n}"), arguments, &vec![0; 16 * n])
+        }
+    };
+    let dgemm = |m: usize, n: usize, k: usize| {
+        move || {
+            let arguments = Arguments::Dgemm { m: m as u64, n: n as u64, k: k as u64 };
+            Made::of(
+                format!("dgemm {m} {n} {k}"),
+                arguments,
+                &[&vec![0; 8 * m * k], &vec![0; 8 * k * n]],
+                8 * m * n,
+            )
+        }
+    };
+    let zstd = |level: i32| {
+        move || {
+            let data = calls::few_symbols(8 * MIB);
+            Made::of(
+                format!("zstd-compress {level}"),
+                Arguments::ZstdCompress { bytes: data.len() as u64, level },
+                &[&data],
+                0,
+            )
+        }
+    };
+    vec![
+        Box::new(sort(Element::U8)),
+        Box::new(sort(Element::U32)),
+        Box::new(sort(Element::F64)),
+        Box::new(fft(1 << 23)),
+        Box::new(fft(4_194_319)),
+        Box::new(fft(32 * 65_519)),
+        Box::new(dgemm(64, 4000, 4000)),
+        Box::new(dgemm(2000, 2000, 2000)),
+        Box::new(dgemm(3000, 3000, 0)),
+        Box::new(zstd(3)),
+        Box::new(zstd(12)),
+        Box::new(zstd(15)),
+        Box::new(zstd(19)),
+        Box::new(|| Made::new("increment", builtin::INCREMENT, &[(RegionFlags::INPUT, &[], 512 * MIB)])),
+        Box::new(|| Made::of("sha256", Arguments::Sha256 { bytes: 128 << 20 }, &[&vec![0; 128 * MIB]], 32)),
+        Box::new(|| Made::of("crc32c", Arguments::Crc32c { bytes: 128 << 20 }, &[&vec![0; 128 * MIB]], 4)),
+        Box::new(|| {
+            let data = calls::few_symbols(32 * MIB);
+            Made::of("lz4-compress", Arguments::Lz4Compress { bytes: data.len() as u64 }, &[&data], 0)
+        }),
+        Box::new(|| {
+            let half = vec![1; 128 * MIB];
+            Made::of(
+                "vector-add",
+                Arguments::VectorAdd { n: 128 << 20, element: Element::U8 },
+                &[&half, &half],
+                128 * MIB,
+            )
+        }),
+        Box::new(|| {
+            let input = calls::random_bytes(32 * MIB);
+            let (n, bins) = (8 << 20, 64_u64 << 20);
+            let (lo, hi) = (f64::from(i32::MIN).to_bits(), f64::from(i32::MAX).to_bits());
+            let arguments = Arguments::Histogram { n, element: Element::I32, bins, lo, hi };
+            Made::of("histogram", arguments, &[&input], 8 * (bins as usize + 3))
+        }),
+    ]
+}
+
+#[test]
+fn a_call_that_is_given_up_takes_little_more_time() {
+    for make in long_calls() {
+        for after in [5, 40] {
+            let call = make();
+            let what = call.what.clone();
+            let took = given_up(call, Duration::from_millis(after));
+            assert!(took < BOUND, "{what}, given up after {after} ms, took {took:?} more");
+        }
+    }
+    for call in calls::zstd_frames(16 * MIB).into_iter().chain(calls::lz4_frames(16 * MIB)) {
+        let what = call.what.clone();
+        let took = given_up(call, Duration::from_millis(20));
+        assert!(took < BOUND, "{what} took {took:?} more");
+    }
+}
