@@ -19,6 +19,7 @@ use ejfat::{
 };
 use ejfat_udp::Ports;
 use naa_server::{function::Function, resident::StreamId};
+use verbs::lines::Lines;
 
 use crate::{
     BridgeConfig, Error, FillSink, Handle,
@@ -70,6 +71,8 @@ pub struct Bridge {
     fill: Option<(Box<dyn FillSink>, Duration, Instant)>,
     desk: Arc<Desk>,
     refused: u64,
+    /// Lines of the log that applicants of this machine cause.
+    lines: Lines<()>,
     failed: Option<String>,
     /// When all ports had nothing more.
     dry: Time,
@@ -106,6 +109,7 @@ impl Bridge {
             fill: config.fill.map(|(sink, interval)| (sink, interval, now)),
             desk: Arc::default(),
             refused: 0,
+            lines: Lines::default(),
             failed: None,
             dry: Time::default(),
             finishing: false,

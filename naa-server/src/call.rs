@@ -13,12 +13,12 @@ use std::{
 use mrsp::{RegionFlags, ReturnCode, U24, catalogue::Direction, plan::Prefix};
 
 use naa_kernels::SessionProcess;
+use verbs::peer::Peer;
 
 use crate::{
     arena::{ArenaError, Quota, Reservation, Scratch},
     function::Function,
     kernel,
-    peer::Peer,
     pool::Refusal,
 };
 

@@ -17,10 +17,10 @@ use std::{
 };
 
 use mrsp::plan::Prefix;
+use verbs::peer::Peer;
 
 use crate::{
     call::{Failed, Failure, Regions, Stop, Task},
-    peer::Peer,
     priority::{self, Thread},
 };
 pub use schedule::Calls;

@@ -5,7 +5,9 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::{peer::Peer, pool::Calls};
+use verbs::peer::Peer;
+
+use crate::pool::Calls;
 
 /// Counters of a server.
 #[derive(Debug, Default)]

@@ -17,9 +17,9 @@ use naa_server::{
     arena::Arena,
     call::{Call, Failed, Failure, Region, Task},
     function::{Function, FunctionInfo},
-    peer::Peer,
     pool::{Calls, Done, Pool, Refusal, Settings},
 };
+use verbs::peer::Peer;
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -9,8 +9,10 @@
 mod cm;
 mod driver;
 mod error;
+pub mod lines;
 pub mod memory;
 mod objects;
+pub mod peer;
 pub mod seats;
 mod wr;
 

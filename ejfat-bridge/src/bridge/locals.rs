@@ -29,7 +29,10 @@ impl Bridge {
         for Applicant { socket, subscription } in applicants {
             if let Err(refusal) = self.take(socket, &subscription) {
                 self.refused += 1;
-                tracing::warn!(name = %subscription.name, "refused a worker of this machine: {refusal}");
+                if let Some(left_out) = self.lines.take((), now) {
+                    let name = &subscription.name;
+                    tracing::warn!(%name, left_out, "refused a worker of this machine: {refusal}");
+                }
             }
         }
     }

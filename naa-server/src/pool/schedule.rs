@@ -21,8 +21,9 @@ use std::{
     time::Duration,
 };
 
+use verbs::peer::Peer;
+
 use super::{Refusal, Settings, TaskId};
-use crate::peer::Peer;
 
 #[derive(Debug)]
 pub(super) struct Schedule {

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap as HashMap;
 
-use crate::{arena::Account, peer::Peer, pool::Pool, stats::PeerStats};
+use verbs::peer::Peer;
+
+use crate::{arena::Account, pool::Pool, stats::PeerStats};
 
 /// The loop computes for a peer for [`INLINE_TIME`] in each window of this length, while there are other peers.
 const WINDOW: Duration = Duration::from_millis(10);

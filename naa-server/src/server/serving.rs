@@ -11,7 +11,10 @@ use std::{
 
 use mrsp::{Abilities, ReturnCode, immediate::CallRequest};
 use rustc_hash::FxHashMap as HashMap;
-use verbs::{Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn, Wc, WcOpcode, WcStatus};
+use verbs::{
+    Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn, Wc, WcOpcode, WcStatus,
+    lines::Lines, peer::Peer,
+};
 
 use super::{Ending, Orders, peers::Peers, queue::Queue, residence::Residence, sizes};
 use crate::{
@@ -19,8 +22,7 @@ use crate::{
     call::{Call, Failed, Failure, Stop, Task},
     config::Config,
     function::{Execution, Registry},
-    lines::{Lines, peer_line},
-    peer::Peer,
+    peer_line::peer_line,
     pool::{Done, Pool, TaskId},
     resident::{Asking, Resident, StreamId},
     session::{self, Calling, End, Next, Session},
@@ -378,7 +380,8 @@ impl Serving {
             self.stats.calls_timed_out.add(1);
             if let Err(failed) = &done.result {
                 let why = &failed.why;
-                tracing::warn!(peer = %session.peer, %why, "a call failed; the session ends with its function");
+                let text = "a call failed; the session ends with its function";
+                peer_line!(self.lines, WARN, session.peer, self.now, %why, "{text}");
             }
             if let Err(end) = session.respond_timed_out(self.now) {
                 self.close(id, Some(end));

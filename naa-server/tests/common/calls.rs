@@ -58,6 +58,7 @@ impl Made {
         let task = Task {
             function: super::function(code),
             regions: regions.with_quota(quota.clone()),
+            peer: std::net::IpAddr::from([127, 0, 0, 1]).into(),
             user: U24::ZERO,
             deadline,
             process: None,

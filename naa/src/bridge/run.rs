@@ -108,7 +108,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         metrics.iter().try_for_each(|at| show::line(&format!("metrics at http://{at}/metrics")))?;
         show::line("Ctrl-C ends it")?;
     }
-    watch(args, &handle, &ended, end)?;
+    watch(args, (&server, &handle), &ended, end)?;
     server.shutdown(Duration::from_secs(1));
     let snapshot = handle.snapshot();
     Ok(show::line(&if args.json {
@@ -121,7 +121,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 /// A line each second, for people or programs, until it is over.
 fn watch(
     args: &Args,
-    handle: &Handle,
+    (server, handle): (&Server, &Handle),
     ended: &mpsc::Receiver<()>,
     end: Option<Duration>,
 ) -> anyhow::Result<()> {
@@ -138,6 +138,9 @@ fn watch(
         }
         next += Duration::from_secs(1);
         let snapshot = handle.snapshot();
+        if let Some(why) = server.ended() {
+            anyhow::bail!("the bridge ended: {why}");
+        }
         if let Some(why) = &snapshot.failed {
             anyhow::bail!("segments cannot be received any more: {why}");
         }

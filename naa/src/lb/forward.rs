@@ -126,6 +126,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         if let Some(why) = forwarder.ended() {
             anyhow::bail!(why);
         }
+        if let Some(why) = server.as_ref().and_then(Server::ended) {
+            anyhow::bail!("the MRSP server ended: {why}");
+        }
         line.tell(|| counts::line(&message::of_counters(&plane.counters())));
     }
     drop(line);

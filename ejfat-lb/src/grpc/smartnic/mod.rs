@@ -12,7 +12,7 @@ mod values;
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Instant, SystemTime},
 };
 
@@ -24,6 +24,7 @@ use proto::sn_p4::v2::{
 };
 use tokio_stream::{Iter, Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
+use verbs::lines::Lines;
 
 use self::{stats::Counting, tables::Tables};
 use crate::Plane;
@@ -46,6 +47,8 @@ struct Inner {
     tables: Tables,
     counting: Counting,
     started: (SystemTime, Instant),
+    /// Lines of the log that control planes cause.
+    lines: Mutex<Lines<()>>,
 }
 
 impl Smartnic {
@@ -54,6 +57,7 @@ impl Smartnic {
             tables: Tables::new(plane.clone()),
             counting: Counting::new(plane),
             started: (SystemTime::now(), Instant::now()),
+            lines: Mutex::default(),
         }))
     }
 }
@@ -72,24 +76,27 @@ fn code(result: Result<(), ErrorCode>) -> i32 {
     result.err().unwrap_or(ErrorCode::EcOk).into()
 }
 
-fn logged(what: &str, result: values::Result<()>) -> Result<(), ErrorCode> {
-    result.map_err(|refusal| {
-        tracing::warn!("refused to {what}: {}", refusal.why);
-        refusal.code
-    })
-}
-
 impl Inner {
+    fn logged(&self, what: &str, result: values::Result<()>) -> Result<(), ErrorCode> {
+        result.map_err(|refusal| {
+            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(left_out) = lines.take((), Instant::now()) {
+                tracing::warn!(left_out, "refused to {what}: {}", refusal.why);
+            }
+            refusal.code
+        })
+    }
+
     fn table(&self, request: &TableRequest) -> TableResponse {
-        let clear = || logged("clear", self.tables.clear(&request.table_name));
+        let clear = || self.logged("clear", self.tables.clear(&request.table_name));
         let result = pipeline(request.dev_id, request.pipeline_id).and_then(|()| clear());
         TableResponse { error_code: code(result), dev_id: 0, pipeline_id: 0 }
     }
 
     fn rules(&self, request: &TableRuleRequest, insert: bool) -> TableRuleResponse {
         let change = || match insert {
-            true => logged("insert", self.tables.insert(&request.rules)),
-            false => logged("delete", self.tables.delete(&request.rules)),
+            true => self.logged("insert", self.tables.insert(&request.rules)),
+            false => self.logged("delete", self.tables.delete(&request.rules)),
         };
         let result = pipeline(request.dev_id, request.pipeline_id).and_then(|()| change());
         TableRuleResponse { error_code: code(result), dev_id: 0, pipeline_id: 0 }

@@ -3,9 +3,11 @@
 //! Each peer may cause a few lines at once and then one in a second, so that a flood of failures is neither a flood of
 //! lines nor the end of other peers' lines. The next line that a peer may cause says how many were left out.
 
-use std::time::{Duration, Instant};
-
-use rustc_hash::FxHashMap as HashMap;
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    time::{Duration, Instant},
+};
 
 use crate::peer::Peer;
 
@@ -16,10 +18,17 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Peers that are told apart. Those beyond share one allowance.
 const PEERS: usize = 1024;
 
-#[derive(Debug, Default)]
-pub(crate) struct Lines {
-    peers: HashMap<Peer, Allowance>,
+/// Counts the lines of peers, which are told apart by `K`.
+#[derive(Debug)]
+pub struct Lines<K = Peer> {
+    peers: HashMap<K, Allowance>,
     others: Allowance,
+}
+
+impl<K> Default for Lines<K> {
+    fn default() -> Self {
+        Self { peers: HashMap::new(), others: Allowance::default() }
+    }
 }
 
 /// The lines of one peer.
@@ -57,9 +66,9 @@ impl Allowance {
     }
 }
 
-impl Lines {
+impl<K: Eq + Hash> Lines<K> {
     /// Whether `peer` may cause a line at `now`: then how many were left out since its last one.
-    pub(crate) fn take(&mut self, peer: Peer, now: Instant) -> Option<u64> {
+    pub fn take(&mut self, peer: K, now: Instant) -> Option<u64> {
         if self.peers.len() >= PEERS && !self.peers.contains_key(&peer) {
             self.peers.retain(|_, allowance| !allowance.is_whole(now));
             if self.peers.len() >= PEERS {
@@ -69,22 +78,6 @@ impl Lines {
         self.peers.entry(peer).or_default().take(now)
     }
 }
-
-/// Logs a line that a peer caused, unless the peer caused too many of late.
-macro_rules! peer_line {
-    ($lines:expr, $level:ident, $address:expr, $now:expr, $($line:tt)+) => {
-        // A line that nobody sees is not counted.
-        if tracing::enabled!(tracing::Level::$level) {
-            let address: std::net::SocketAddr = $address;
-            match $lines.take(address.ip().into(), $now) {
-                Some(0) => tracing::event!(tracing::Level::$level, peer = %address, $($line)+),
-                Some(left_out) => tracing::event!(tracing::Level::$level, peer = %address, left_out, $($line)+),
-                None => {}
-            }
-        }
-    };
-}
-pub(crate) use peer_line;
 
 #[cfg(test)]
 mod tests {
