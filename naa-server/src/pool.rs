@@ -125,6 +125,8 @@ struct Crew {
     threads: usize,
     /// Those of them that sleep.
     idle: usize,
+    /// Those of them that run a call. One that does neither is about to look for a call.
+    running: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -360,11 +362,13 @@ impl Shared {
         if !state.schedule.is_due() {
             return;
         }
-        if state.workers.idle > 0 {
-            return self.work.notify_one();
-        }
-        if state.guests.idle > 0 {
-            return self.guests_work.notify_one();
+        for (crew, work) in [(&state.workers, &self.work), (&state.guests, &self.guests_work)] {
+            if crew.running < crew.threads {
+                if crew.idle > 0 {
+                    work.notify_one();
+                }
+                return;
+            }
         }
         let kind = if state.workers.threads < self.settings.workers { Kind::Worker } else { Kind::Guest };
         if state.threads < state.schedule.most_threads()
@@ -387,7 +391,7 @@ impl Shared {
             let result = task.run(&stop);
             let regions = task.regions;
             let done = Done { id, result, regions: Some(regions) };
-            if self.finish(done, peer, begun.elapsed()) {
+            if self.finish(done, peer, kind, begun.elapsed()) {
                 (self.wake)();
             } else {
                 // This thread was demoted, and cannot have its priority back.
@@ -406,6 +410,7 @@ impl Shared {
                 let open = state.open.get_mut(&id).expect("a call that waits is open");
                 open.runs_on = Some((own, kind));
                 let job = Job { id, peer: open.peer, task, stop: open.stop.clone() };
+                state.crew(kind).running += 1;
                 // Whoever submitted several calls may have woken one thread only.
                 self.call_someone(&mut state);
                 return Some(job);
@@ -439,7 +444,7 @@ impl Shared {
     }
 
     /// Files the end of a call, which ran for `time`. False if it was in quarantine: then nobody is told.
-    fn finish(&self, done: Done, peer: Peer, time: Duration) -> bool {
+    fn finish(&self, done: Done, peer: Peer, kind: Kind, time: Duration) -> bool {
         let mut state = self.lock();
         if state.quarantined.remove(&done.id).is_some() {
             // Regions unregister when dropped, which is for outside the lock. They are gone before the call is.
@@ -454,6 +459,7 @@ impl Shared {
         if let Some(open) = state.open.remove(&done.id) {
             state.deadlines.remove(&(open.deadline, done.id));
         }
+        state.crew(kind).running -= 1;
         state.schedule.finished(peer, time);
         state.done.push_back(done);
         self.progress.notify_all();
@@ -502,7 +508,8 @@ impl State {
         };
         // It runs until it is filed under the lock that is held here, so the thread is still this call's.
         thread.demote();
-        self.crew(kind).threads -= 1;
+        let crew = self.crew(kind);
+        (crew.threads, crew.running) = (crew.threads - 1, crew.running - 1);
         self.schedule.gave_up(open.peer);
         self.quarantined.insert(id, open.peer);
         None

@@ -304,7 +304,7 @@ fn an_abandoned_call_is_never_reported() {
 #[test]
 fn shutdown_lets_running_calls_end_and_gives_up_on_stuck_ones() {
     let (arena, gate) = (Arena::new(1 << 20), Arc::new(Gate::default()));
-    let pool = pool(1, 4, 2);
+    let pool = pool(1, 4, 4);
     hang_one(&pool, &arena, &gate, peer(1));
     let started = Arc::new(Gate::default());
     let slow = {
