@@ -147,7 +147,7 @@ impl Drop for InProgress {
 pub struct Connection {
     stream: TcpStream,
     seat: Seat,
-    lost: oneshot::Receiver<()>,
+    lost: Option<oneshot::Receiver<()>>,
     any_request: Arc<AtomicBool>,
     /// Until when it waits for the first request.
     until: Option<Pin<Box<Sleep>>>,
@@ -162,7 +162,10 @@ impl Connection {
 
     /// Looked at whenever something is read or written: a peer that takes no answers must not delay it.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        if Pin::new(&mut self.lost).poll(context).is_ready() {
+        // A receiver that was ready once must not be polled again.
+        let lost = self.lost.as_mut().is_none_or(|lost| Pin::new(lost).poll(context).is_ready());
+        if lost {
+            self.lost = None;
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "its seat went to another source"));
         }
         if self.any_request.load(Relaxed) {
@@ -202,7 +205,7 @@ pub async fn accept(listener: TcpListener, limits: Limits, taken: mpsc::Sender<i
         // One that is broken already is found so when it is read.
         let _ = stream.set_nodelay(true);
         let until = Some(Box::pin(sleep(limits.patience)));
-        let connection = Connection { stream, seat, lost, any_request: Arc::default(), until };
+        let connection = Connection { stream, seat, lost: Some(lost), any_request: Arc::default(), until };
         if taken.send(Ok(connection)).await.is_err() {
             return;
         }

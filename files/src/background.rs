@@ -1,6 +1,7 @@
 //! Brings results of a stream to disk, beside the stream.
 
 use std::{
+    ffi::OsStr,
     fs::File,
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -15,7 +16,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// More results than this in a period are brought to disk with all of their file system.
 const MOST_SINGLE: usize = 16;
 
-/// A thread that brings results to disk which have their names already: within about a second, and all of them when
+/// A thread that brings results to disk after they got their names: within about a second, and all of them when
 /// [`finish`](Self::finish) returns. Whoever writes results does not wait for the disk.
 #[derive(Debug)]
 pub struct Background {
@@ -55,27 +56,40 @@ impl Background {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// To be called for each file before it gets its name.
+    /// Gives `file` a name that nothing has, as [`Unfinished::appear`] does, and brings its content and its name to
+    /// disk. The file must be one of the folder.
     ///
     /// # Errors
-    /// If an earlier result could not be brought to disk.
-    pub fn add(&self, file: &Unfinished<'_>) -> io::Result<()> {
+    /// If an earlier result could not be brought to disk, or the file cannot have the name.
+    pub fn appear<'a>(&self, file: Unfinished<'a>, name: &OsStr) -> io::Result<Option<Unfinished<'a>>> {
         let mut state = self.shared.lock();
         if let Some(failed) = state.failed.take() {
             return Err(failed);
         }
-        let was_idle = state.is_idle();
+        let has_place = state.files.len() < MOST_SINGLE;
+        drop(state);
         // A file that cannot be kept open too is brought to disk with the others of its file system.
-        let file = if state.files.len() < MOST_SINGLE { file.duplicate().ok() } else { None };
-        match file {
-            Some(file) => state.files.push(file),
-            None => state.more = true,
+        let content = if has_place { file.duplicate().ok() } else { None };
+        let unnamed = file.appear(name)?;
+        if unnamed.is_none() {
+            self.add(content);
+        }
+        Ok(unnamed)
+    }
+
+    /// The file has its name already: otherwise the thread might synchronise the folder before the name is in it, and
+    /// not again afterwards.
+    fn add(&self, content: Option<File>) {
+        let mut state = self.shared.lock();
+        let was_idle = state.is_idle();
+        match content {
+            Some(content) if state.files.len() < MOST_SINGLE => state.files.push(content),
+            _ => state.more = true,
         }
         drop(state);
         if was_idle {
             self.shared.changed.notify_all();
         }
-        Ok(())
     }
 
     /// Waits until every result and its name is on disk.

@@ -106,7 +106,8 @@ impl Destination {
         Ok((stat.st_dev, stat.st_ino, &self.name))
     }
 
-    /// An unfinished file for the result, with the permissions of the file that is there.
+    /// An unfinished file for the result. It has the permissions of the file that is there if that belongs to this user;
+    /// the bits for set-user-ID, set-group-ID and the like are not taken over.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -114,8 +115,9 @@ impl Destination {
         let mut file = self.folder.begin()?;
         if let Ok(there) = statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW)
             && FileType::from_raw_mode(there.st_mode) == FileType::RegularFile
+            && there.st_uid == geteuid().as_raw()
         {
-            fchmod(file.file(), Mode::from_raw_mode(there.st_mode & 0o7777))?;
+            fchmod(file.file(), Mode::from_raw_mode(there.st_mode & 0o777))?;
         }
         Ok(file)
     }

@@ -1,8 +1,12 @@
 //! Results: files that appear under their names when they are complete.
 //!
-//! A result is written to a file without a name (`O_TMPFILE`), which gets its name when all of it is written. Whatever
-//! ends the process before, nothing is left. File systems that have no such files get one with a name that nobody can
-//! predict; it is locked as long as its writer lives, so the next writer knows which ones are abandoned.
+//! A result is written to a file without a name (`O_TMPFILE`), which gets its name when all of it is written. If the
+//! process is killed before, nothing is left.
+//!
+//! In two cases a file has a passing name that nobody can predict, `.naa-….partial`: for a moment when a complete result
+//! replaces a file, and all the time on file systems that have no files without names. If the process is killed then, the
+//! file stays. It is locked as long as its writer lives, so [`Folder::create`] and [`Folder::remove_abandoned`] know which
+//! ones are abandoned and remove them.
 //!
 //! Folders are opened once and files are named relative to them. A symbolic link at the place of a result or of an
 //! unfinished file is never written through.
@@ -36,6 +40,9 @@ fn remedy(why: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull => "; free space on its file system, or write to another one",
         io::ErrorKind::QuotaExceeded => "; remove files of yours there, or have your quota raised",
         io::ErrorKind::FileTooLarge => "; raise the limit with `ulimit -f`, or write to another file system",
+        _ if why.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
+            "; close files or raise `ulimit -n`"
+        }
         _ => "",
     }
 }

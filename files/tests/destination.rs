@@ -98,6 +98,28 @@ fn devices_and_descriptors_are_written_to() {
 }
 
 #[test]
+fn permissions_of_another_user_and_special_bits_are_not_taken_over() {
+    let there = Temporary::new("modes");
+    let path = there.path("result");
+    let replaced = |mode: u32, owner: Option<u32>| {
+        fs::write(&path, "old").unwrap();
+        let moved = owner.map_or(Ok(()), |owner| lchown(&path, Some(owner), None));
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        Destination::new(&path).unwrap().replace(b"new").unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+        fs::remove_file(&path).unwrap();
+        moved.is_ok().then_some(mode)
+    };
+    assert_eq!(replaced(0o6755, None), Some(0o755));
+    // Only root can give files away.
+    if let Some(mode) = replaced(0o4777, Some(65534)) {
+        fs::write(&path, "new").unwrap();
+        let usual = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode, usual, "{mode:o}");
+    }
+}
+
+#[test]
 fn a_refused_result_leaves_what_was_there() {
     let there = Temporary::new("kept");
     let path = there.path("result");
@@ -119,10 +141,24 @@ fn a_stream_of_results_is_on_disk_when_it_is_finished() {
         for at in 0..count {
             let mut file = folder.begin().unwrap();
             file.file().write_all(b"event").unwrap();
-            disk.add(&file).unwrap();
-            assert!(file.appear(format!("{count}-{at}").as_ref()).unwrap().is_none());
+            assert!(disk.appear(file, format!("{count}-{at}").as_ref()).unwrap().is_none());
         }
         disk.finish().unwrap();
     }
     assert_eq!(fs::read_dir(&there.0).unwrap().count(), 101);
+}
+
+#[test]
+fn a_stream_of_results_replaces_nothing() {
+    let there = Temporary::new("stream-taken");
+    let folder = Arc::new(Folder::open(&there.0).unwrap());
+    fs::write(there.path("taken"), "old").unwrap();
+    let mut disk = Background::start(folder.clone()).unwrap();
+    let mut file = folder.begin().unwrap();
+    file.file().write_all(b"event").unwrap();
+    let file = disk.appear(file, "taken".as_ref()).unwrap().expect("something has the name");
+    assert!(disk.appear(file, "free".as_ref()).unwrap().is_none());
+    disk.finish().unwrap();
+    let [taken, free] = ["taken", "free"].map(|name| fs::read(there.path(name)).unwrap());
+    assert_eq!((&*taken, &*free), (&b"old"[..], &b"event"[..]));
 }

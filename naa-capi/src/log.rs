@@ -17,6 +17,8 @@ pub(crate) fn start() {
         let writer = std::io::stderr.with_filter(|line| ulog::is_on(level_of(*line.level())));
         let colour = std::io::stderr().is_terminal();
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(writer);
+        // It would report a failed write to standard error there too, and panic when that fails.
+        let log = log.log_internal_errors(false);
         // Another log is the program's own.
         let _ = log.try_init();
     });

@@ -33,6 +33,9 @@ pub enum CallTimeout {
 }
 
 impl CallTimeout {
+    /// The longest time that `NAA_TIMEOUT` may say, a century: the clock cannot count to much longer ones.
+    pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
     /// The time, if there is a limit.
     ///
     /// # Errors
@@ -59,15 +62,18 @@ pub fn timeout_from_env() -> Result<Option<Duration>, Error> {
     let time = seconds(&text).ok_or_else(|| Error::Environment {
         name: TIMEOUT_VARIABLE,
         value: text,
-        problem: "this is no time; give seconds, such as 2.5, or unset it for calls without a limit".into(),
+        problem: "this is no time above 0 and up to a century; give seconds, such as 2.5, or unset it for calls without a \
+                  limit"
+            .into(),
     })?;
     Ok(Some(time))
 }
 
-/// Seconds as people write them, more than none.
+/// Seconds as people write them, more than none and at most [`CallTimeout::LONGEST`].
 fn seconds(text: &str) -> Option<Duration> {
     let seconds = text.trim().parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero())
+    let time = Duration::try_from_secs_f64(seconds).ok()?;
+    (!time.is_zero() && time <= CallTimeout::LONGEST).then_some(time)
 }
 
 /// Settings of a [`Session`](crate::Session). The defaults suit every accelerator known.
@@ -153,10 +159,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_more_than_none() {
+    fn times_are_more_than_none_and_at_most_a_century() {
         assert_eq!(seconds("0.5"), Some(Duration::from_millis(500)));
         assert_eq!(seconds(" 60 "), Some(Duration::from_secs(60)));
-        for bad in ["", "0", "-1", "x", "5s", "1,5", "inf", "NaN", "1e300"] {
+        assert_eq!(seconds("3153600000"), Some(CallTimeout::LONGEST));
+        for bad in ["", "0", "-1", "x", "5s", "1,5", "inf", "NaN", "3153600001", "1e19", "1e300"] {
             assert_eq!(seconds(bad), None, "{bad}");
         }
     }

@@ -68,7 +68,8 @@ pub enum Error {
     AnswerTimedOut { peer: SocketAddr, function: FunctionCode, limit: Duration },
     /// The call took longer than [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout). The session is over.
     #[error(
-        "{peer} did not finish the call of {} within {limit:?}; see its load, or allow more (--timeout, NAA_TIMEOUT)",
+        "{peer} did not finish the call of {} within {limit:?}; see its load, or allow more (--timeout, NAA_TIMEOUT, or \
+         the call timeout that the program sets)",
         function_name(*function)
     )]
     CallTimedOut { peer: SocketAddr, function: FunctionCode, limit: Duration },

@@ -22,7 +22,7 @@ pub enum ArenaError {
     Session { asked: u64, left: u64, limit: u64 },
     #[error(
         "a session asked for {asked} bytes, but {left} of the {limit} that its address may have are left; \
-         end other sessions of this address, or raise the server's limit per peer"
+         end other sessions of this address, or raise the server's memory limit per peer"
     )]
     Peer { asked: u64, left: u64, limit: u64 },
     #[error(

@@ -11,7 +11,7 @@ mod schedule;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt, io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -98,6 +98,9 @@ struct Shared {
     guests_work: Condvar,
     /// A thread ended or a call is done.
     progress: Condvar,
+    /// Takes calls that nobody waited for when they return, at a worker's priority. Giving gigabytes back while only idle
+    /// cores are used would hold up whoever maps memory meanwhile.
+    returns: mpsc::Sender<(Done, Peer)>,
 }
 
 #[derive(Debug)]
@@ -141,8 +144,8 @@ struct Open {
     peer: Peer,
     deadline: Instant,
     stop: Arc<Stop>,
-    /// Which thread runs it, once one does.
-    runs_on: Option<(Thread, Kind)>,
+    /// Which thread runs it since when, once one does.
+    runs_on: Option<(Thread, Kind, Instant)>,
     /// A kernel's process is killed at the deadline by the thread that waits for it. Only if that takes
     /// longer than this the call is given up.
     kill_time: Option<Duration>,
@@ -187,14 +190,18 @@ impl Pool {
             guests: Crew::default(),
             closed: false,
         };
+        let (returns, returned) = mpsc::channel();
         let shared = Arc::new(Shared {
             settings,
+            returns,
             wake: Box::new(wake),
             state: Mutex::new(state),
             work: Condvar::new(),
             guests_work: Condvar::new(),
             progress: Condvar::new(),
         });
+        let of = Arc::downgrade(&shared);
+        thread::Builder::new().name("naa-returns".into()).spawn(move || take_returned(&of, &returned))?;
         let mut state = shared.lock();
         while state.workers.threads < settings.workers {
             match shared.start(&mut state, Kind::Worker) {
@@ -408,7 +415,7 @@ impl Shared {
             if let Some(id) = state.schedule.next() {
                 let task = state.tasks.remove(&id).expect("a call that is due waits");
                 let open = state.open.get_mut(&id).expect("a call that waits is open");
-                open.runs_on = Some((own, kind));
+                open.runs_on = Some((own, kind, Instant::now()));
                 let job = Job { id, peer: open.peer, task, stop: open.stop.clone() };
                 state.crew(kind).running += 1;
                 // Whoever submitted several calls may have woken one thread only.
@@ -447,13 +454,9 @@ impl Shared {
     fn finish(&self, done: Done, peer: Peer, kind: Kind, time: Duration) -> bool {
         let mut state = self.lock();
         if state.quarantined.remove(&done.id).is_some() {
-            // Regions unregister when dropped, which is for outside the lock. They are gone before the call is.
             drop(state);
-            drop(done);
-            let mut state = self.lock();
-            state.schedule.returned(peer);
-            state.threads -= 1;
-            self.progress.notify_all();
+            // The other end lives as long as this pool.
+            let _ = self.returns.send((done, peer));
             return false;
         }
         if let Some(open) = state.open.remove(&done.id) {
@@ -464,6 +467,21 @@ impl Shared {
         state.done.push_back(done);
         self.progress.notify_all();
         true
+    }
+}
+
+/// The life of the thread that takes calls which nobody waited for.
+fn take_returned(pool: &Weak<Shared>, returned: &mpsc::Receiver<(Done, Peer)>) {
+    priority::become_worker();
+    while let Ok((done, peer)) = returned.recv() {
+        // Regions unregister when dropped, which is for outside the lock. They are gone before the call is.
+        drop(done);
+        let Some(shared) = pool.upgrade() else { return };
+        let mut state = shared.lock();
+        state.schedule.returned(peer);
+        state.threads -= 1;
+        shared.progress.notify_all();
+        shared.staff(&mut state);
     }
 }
 
@@ -502,7 +520,7 @@ impl State {
         let open = self.open.remove(&id)?;
         self.deadlines.remove(&(open.deadline, id));
         open.stop.abandon();
-        let Some((thread, kind)) = open.runs_on else {
+        let Some((thread, kind, since)) = open.runs_on else {
             self.schedule.withdraw(open.peer, id);
             return self.tasks.remove(&id).map(|task| task.regions);
         };
@@ -510,7 +528,7 @@ impl State {
         thread.demote();
         let crew = self.crew(kind);
         (crew.threads, crew.running) = (crew.threads - 1, crew.running - 1);
-        self.schedule.gave_up(open.peer);
+        self.schedule.gave_up(open.peer, since.elapsed());
         self.quarantined.insert(id, open.peer);
         None
     }

@@ -120,21 +120,22 @@ impl Reassembly {
         &self.addresses
     }
 
-    /// Ends it and waits for its sink, but not for one that waits for a reader. Why it ended by itself or lost events, if
-    /// it did.
+    /// Ends it and waits for its sink, but not for one that waits for a reader. Why it ended by itself, lost events or may
+    /// have lost some, if so.
     pub fn end(&self) -> Option<String> {
-        self.stop();
-        self.snapshot().ended
+        let left = self.stop();
+        self.snapshot().ended.or(left)
     }
 
     pub fn snapshot(&self) -> Snapshot {
         self.state.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn stop(&self) {
+    /// Why its thread was left behind, if it was.
+    fn stop(&self) -> Option<String> {
         self.state.stop.store(true, Relaxed);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(thread) = thread else { return };
+        let thread = thread?;
         let begin = Instant::now();
         let patience = || if self.state.finishing.load(Relaxed) { PATIENCE_WITH_DISK } else { PATIENCE };
         while !thread.is_finished() && begin.elapsed() < patience() {
@@ -143,9 +144,14 @@ impl Reassembly {
         if thread.is_finished() {
             // It does not panic; and if it did, it said so.
             let _ = thread.join();
-        } else {
-            tracing::warn!("whoever takes events holds reassembly up; it is left to end with the process");
+            return None;
         }
+        let why = format!(
+            "whoever takes events did not finish within {:?}; the last events may be lost",
+            patience()
+        );
+        tracing::warn!("{why}; reassembly is left to end with the process");
+        Some(why)
     }
 }
 

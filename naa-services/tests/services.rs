@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
     time::{Duration, Instant},
 };
 
@@ -172,6 +172,35 @@ fn reassembly_runs_beside_the_functions() {
     sender.send(99, 0, b"one too many").unwrap();
     let counters = until(|| Some(count()).filter(|counters| counters.ended.is_some()));
     assert_eq!(counters.ended.as_deref(), Some("the disk is full"));
+}
+
+/// Takes its first event and waits with it until the other end of the channel is dropped.
+struct Stalled {
+    begun: mpsc::Sender<()>,
+    go_on: mpsc::Receiver<()>,
+}
+
+impl Sink for Stalled {
+    fn event(&mut self, _: &Event<'_>) -> Result<(), SinkError> {
+        let _ = self.begun.send(());
+        let _ = self.go_on.recv();
+        Ok(())
+    }
+}
+
+#[test]
+fn reassembly_says_at_its_end_that_its_sink_still_has_an_event() {
+    let (begun, has_begun) = mpsc::channel();
+    let (held, go_on) = mpsc::channel();
+    let reassembly = ejfat::reassembly::Config { memory: 16 << 20, max_event: 1 << 20, ..Default::default() };
+    let listen = vec!["127.0.0.1:0".parse().unwrap()];
+    let config = ReceiverConfig { listen, buffer: None, by_source: true, reassembly };
+    let service = Reassembly::start(config, Box::new(Stalled { begun, go_on })).unwrap();
+    Sender::new(SenderConfig::new(service.addresses()[0])).unwrap().send(1, 0, b"event").unwrap();
+    has_begun.recv_timeout(Duration::from_secs(20)).unwrap();
+    let why = service.end().expect("an event may be lost");
+    assert!(why.contains("may be lost"), "{why}");
+    drop(held);
 }
 
 /// As many rules as the tables of destinations, sources, epochs, calendars and members hold, or a request does.

@@ -129,7 +129,10 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = tracing_subscriber::EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| "warn".into());
     let colour = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr);
+    // It would report a failed write to standard error there too, and panic when that fails.
+    log.log_internal_errors(false).init();
     signals::report_full_files();
     let result = match cli.command {
         Command::Demo(args) => demo::run(&args),

@@ -85,10 +85,11 @@ pub(crate) struct Patience {
     layout: LayoutChoice,
 }
 
-/// Seconds as people write them, more than none.
+/// Seconds as people write them, more than none and at most a century.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| !time.is_zero()).ok_or_else(|| "write a number of seconds, such as 2.5".into())
+    time.filter(|time| !time.is_zero() && *time <= CallTimeout::LONGEST)
+        .ok_or_else(|| "write a number of seconds above 0 and up to a century, such as 2.5".into())
 }
 
 impl Args {
@@ -145,9 +146,9 @@ mod tests {
     }
 
     #[test]
-    fn times_are_more_than_none() {
+    fn times_are_more_than_none_and_at_most_a_century() {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        for bad in ["0", "-1", "x", "inf", "NaN"] {
+        for bad in ["0", "-1", "x", "inf", "NaN", "1e19"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }
     }

@@ -274,6 +274,21 @@ fn what_cannot_work_is_refused_at_once() {
 }
 
 #[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let server = Server::start("127.0.5.34");
+    let list = |log: Stdio| {
+        let name = server.name();
+        let mut list = naa(&["functions", "--server", &name]);
+        list.env("NAA_LOG", "info").stderr(log).output().expect("the binary runs")
+    };
+    let logged = list(Stdio::piped());
+    assert!(stderr(&logged).contains("INFO"), "nothing is logged: {}", stderr(&logged));
+    let full = fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let output = list(full.into());
+    assert!(output.status.success() && output.stdout == logged.stdout, "{}", output.status);
+}
+
+#[test]
 fn hosts_share_an_address() {
     let server = Server::start("127.0.5.6");
     let folder = Folder::new("hosts");

@@ -74,6 +74,23 @@ static void tokens(void) {
   seat_close(&seat);
 }
 
+static void copy_arguments(void) {
+  naa_worker *worker = subscribed(&seat);
+  unsigned char copy[8] = {0};
+  FAILS(NAA_ERROR_ARGUMENT, "an event is needed", naa_event_copy(0, 0, copy, 1));
+  seat_put(&seat, 1, 4);
+  event = next_is(worker, 1, 4);
+  FAILS(NAA_ERROR_ARGUMENT, "an event is needed", naa_event_copy(event.token + 1, 0, copy, 1));
+  FAILS(NAA_ERROR_ARGUMENT, "5 bytes at 0", naa_event_copy(event.token, 0, copy, 5));
+  FAILS(NAA_ERROR_ARGUMENT, "which has 4", naa_event_copy(event.token, 4, copy, 1));
+  FAILS(NAA_ERROR_ARGUMENT, "which has 4", naa_event_copy(event.token, UINT64_MAX, copy, 2));
+  FAILS(NAA_ERROR_ARGUMENT, "to is NULL", naa_event_copy(event.token, 0, NULL, 1));
+  OK(naa_event_release(event.token));
+  FAILS(NAA_ERROR_ARGUMENT, "freed", naa_event_copy(event.token, 0, copy, 1));
+  OK(naa_worker_close(worker));
+  seat_close(&seat);
+}
+
 static void refuse(const char *words, const char *source, const naa_worker_options *own) {
   naa_worker *worker = (naa_worker *)(void *)&seat;
   FAILS(NAA_ERROR_ARGUMENT, words, naa_worker_open(source, own, &worker));
@@ -187,6 +204,7 @@ static const struct row rows[] = {
     {"naa_worker_get_stats", "arguments, pointers", stats_pointers, 20, false},
     {"naa_worker_describe", "arguments, pointers", describe_pointers, 20, false},
     {"naa_worker_close", "arguments, pointers", close_pointers, 20, false},
+    {"naa_event_copy", "arguments", copy_arguments, 20, false},
     {"naa_event_release", "arguments", tokens, 20, false},
     {"naa_worker_options_init", "arguments, and options", option_arguments, 20, false},
     {"naa_worker_open", "arguments", open_arguments, 30, false},

@@ -58,6 +58,24 @@ static void any_order(void) {
   seat_close(&seat);
 }
 
+static void copies(void) {
+  naa_worker *worker = subscribed(&seat);
+  unsigned char copy[SLOT_BYTES];
+  seat_put(&seat, 3, SLOT_BYTES);
+  const naa_event event = next_is(worker, 3, SLOT_BYTES);
+  memset(copy, 0xee, sizeof copy);
+  OK(naa_event_copy(event.token, 0, copy, event.length));
+  all_are(copy, SLOT_BYTES, 3);
+  memset(copy, 0xee, sizeof copy);
+  OK(naa_event_copy(event.token, event.length - 1, copy, 1));
+  all_are(copy, 1, 3);
+  CHECK(copy[1] == 0xee);
+  OK(naa_event_copy(event.token, event.length, NULL, 0));
+  OK(naa_event_release(event.token));
+  OK(naa_worker_close(worker));
+  seat_close(&seat);
+}
+
 static void *put_soon(void *unused) {
   (void)unused;
   pause_ms(30);
@@ -109,6 +127,7 @@ static const struct row rows[] = {
     {"naa_worker_next", "use, 200 events", events, 20, false},
     {"naa_worker_describe", "use", events, 20, false},
     {"naa_worker_get_stats", "use", events, 20, false},
+    {"naa_event_copy", "use, all of an event and a part", copies, 20, false},
     {"naa_event_release", "use, in any order", any_order, 20, false},
     {"naa_event_release", "use, events outlive worker and bridge", outliving, 20, false},
     {"naa_worker_fd", "use, in an event loop", by_descriptor, 20, false},

@@ -201,7 +201,8 @@ impl Process {
         if !by_itself {
             return CallError::Misbehaved("nothing but the end of its socket");
         }
-        let status = self.child.as_mut().and_then(|child| child.wait().ok());
+        // Nothing may be sent to the group of a child that was waited for: another process may get its number.
+        let status = self.child.take().and_then(|mut child| child.wait().ok());
         CallError::Died(status.map_or_else(|| "is gone".to_owned(), how_it_ended))
     }
 
@@ -227,8 +228,11 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(child) = self.child.take() {
+        // The group is that of a child that is still here.
+        if self.child.is_some() {
             self.kill();
+        }
+        if let Some(child) = self.child.take() {
             self.launcher.bury(child, self.lease.clone());
         }
     }

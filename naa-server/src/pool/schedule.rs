@@ -87,9 +87,9 @@ impl Schedule {
         if calls.waiting + calls.running + calls.abandoned >= per_peer {
             return Err(Refusal::Peer);
         }
-        // Half of the places of calls that nobody waits for is one peer's; others are not held up by them.
-        let quarantine = quarantine.max(1);
-        if calls.abandoned >= quarantine.div_ceil(2) || self.abandoned >= quarantine && calls.abandoned > 0 {
+        if calls.abandoned >= self.most_abandoned()
+            || self.abandoned >= quarantine.max(1) && calls.abandoned > 0
+        {
             return Err(Refusal::Quarantine);
         }
         if self.abandoned >= self.most_threads() {
@@ -147,7 +147,11 @@ impl Schedule {
             return None;
         }
         let waiting = self.peers.iter().filter(|(_, share)| !share.waiting.is_empty());
-        let may = waiting.filter(|(_, share)| free || share.running == 0);
+        // What a peer runs may be abandoned as well, so both count.
+        let most = self.most_abandoned();
+        let bounded =
+            waiting.filter(|(_, share)| share.abandoned == 0 || share.abandoned + share.running < most);
+        let may = bounded.filter(|(_, share)| free || share.running == 0);
         may.min_by_key(|(_, share)| (share.running, share.served)).map(|(peer, _)| *peer)
     }
 
@@ -160,10 +164,11 @@ impl Schedule {
         self.forget(peer);
     }
 
-    /// Nobody waits any more for a call that runs.
-    pub(super) fn gave_up(&mut self, peer: Peer) {
+    /// Nobody waits any more for a call that ran for `time` and goes on.
+    pub(super) fn gave_up(&mut self, peer: Peer, time: Duration) {
         let Some(share) = self.peers.get_mut(&peer) else { return };
         share.running -= 1;
+        share.served += time;
         share.abandoned += 1;
         self.running -= 1;
         self.abandoned += 1;
@@ -175,6 +180,11 @@ impl Schedule {
         share.abandoned -= 1;
         self.abandoned -= 1;
         self.forget(peer);
+    }
+
+    /// Calls of one peer that nobody waits for: half of the quarantine, so that others are not held up by them.
+    fn most_abandoned(&self) -> usize {
+        self.settings.quarantine.max(1).div_ceil(2)
     }
 
     /// Threads there may be at most.
@@ -289,7 +299,7 @@ mod tests {
         fill(&mut schedule, peer(1), 0..2);
         for _ in 0..2 {
             schedule.next().unwrap();
-            schedule.gave_up(peer(1));
+            schedule.gave_up(peer(1), MS);
         }
         // Half of the quarantine is one peer's.
         assert_eq!(schedule.admit(peer(1), TaskId(9), 0), Err(Refusal::Quarantine));
@@ -302,6 +312,23 @@ mod tests {
         schedule.returned(peer(1));
         fill(&mut schedule, peer(1), 30..31);
         assert_eq!(schedule.calls(peer(1)), Calls { waiting: 1, running: 0, abandoned: 1 });
+    }
+
+    #[test]
+    fn calls_that_waited_while_others_were_abandoned_take_no_more_threads() {
+        let mut schedule = Schedule::new(Settings { per_peer: 100, queue: 100, ..SETTINGS });
+        fill(&mut schedule, peer(1), 0..20);
+        let mut abandoned = 0;
+        while schedule.next().is_some() {
+            schedule.gave_up(peer(1), MS);
+            abandoned += 1;
+        }
+        assert_eq!(abandoned, SETTINGS.quarantine / 2);
+        fill(&mut schedule, peer(2), 30..31);
+        assert_eq!(schedule.next(), Some(TaskId(30)));
+        // They go on when one returns.
+        schedule.returned(peer(1));
+        assert!(schedule.is_due());
     }
 
     #[test]
@@ -341,7 +368,7 @@ mod tests {
                     }
                     4 => {
                         if let Some((of, id)) = pick(&mut running, &mut random) {
-                            schedule.gave_up(of);
+                            schedule.gave_up(of, MS);
                             abandoned.push((of, id));
                         } else if let Some((of, id)) = pick(&mut waiting, &mut random) {
                             assert!(schedule.withdraw(of, id), "seed {seed}");
@@ -357,10 +384,15 @@ mod tests {
                     let at = waiting.iter().position(|(_, waits)| *waits == id);
                     running.push(waiting.swap_remove(at.unwrap_or_else(|| panic!("seed {seed}"))));
                 }
-                assert!(
-                    running.len() >= SETTINGS.workers || waiting.is_empty(),
-                    "seed {seed}: a worker is idle"
-                );
+                let most = SETTINGS.quarantine / 2;
+                let of = |list: &[(Peer, TaskId)], peer| list.iter().filter(|(of, _)| *of == peer).count();
+                let may =
+                    |peer| of(&abandoned, peer) == 0 || of(&abandoned, peer) + of(&running, peer) < most;
+                let due = waiting.iter().any(|(peer, _)| may(*peer));
+                assert!(running.len() >= SETTINGS.workers || !due, "seed {seed}: a worker is idle");
+                for number in 0..4 {
+                    assert!(of(&abandoned, peer(number)) <= most, "seed {seed}: too many are abandoned");
+                }
                 for number in 0..4 {
                     let of =
                         |list: &[(Peer, TaskId)]| list.iter().filter(|(of, _)| *of == peer(number)).count();

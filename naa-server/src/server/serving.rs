@@ -42,6 +42,8 @@ impl From<Error> for SetupError {
 
 /// How often the loop looks after timers of sessions, at the least often.
 const TICK: Duration = Duration::from_millis(500);
+/// Bytes of regions that the loop copies for a call itself.
+const COPIED_INLINE: u64 = 64 << 10;
 /// How long after a session's work requests were flushed its host's goodbye may come: where events and completions
 /// reach a program on two ways, either may be first.
 const GRACE: Duration = Duration::from_millis(100);
@@ -275,7 +277,10 @@ impl Serving {
             None => session.process.clone().filter(|process| process.is_alive()),
         };
         // A process that must end first is not waited for here.
-        let execution = if process.is_some() { Execution::Pooled } else { function.execution(bytes) };
+        // Over a device that takes no access back the regions are copied first.
+        let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
+        let pooled = process.is_some() || copies;
+        let execution = if pooled { Execution::Pooled } else { function.execution(bytes) };
         let deadline = now + self.config.call_time;
         let mut task = Task { function, regions, peer, user: request.user, deadline, process };
         if execution == Execution::Inline && self.peers.may_inline(peer, now) {

@@ -62,10 +62,9 @@ impl Sink for Folder {
         let failed = |why| CannotWrite::new(self.folder.path().join(&name), why);
         let mut file = self.folder.begin().map_err(failed)?;
         file.file().write_all(event.bytes).map_err(failed)?;
-        self.disk.add(&file).map_err(failed)?;
         let mut free = name.clone();
         // Each time somebody else has just taken the name that was free.
-        while let Some(unnamed) = file.appear(OsStr::new(&free)).map_err(failed)? {
+        while let Some(unnamed) = self.disk.appear(file, OsStr::new(&free)).map_err(failed)? {
             file = unnamed;
             free = numbered(&self.folder, &name);
         }

@@ -211,7 +211,10 @@ fn log_flood(scene: &mut Scene) -> Result<Seen, String> {
         thread::sleep(Duration::from_millis(500));
         let mut peer = RawPeer::open(unlucky, seed)?;
         let mut wire = peer.connect(server, &Offer::default())?;
-        peer.send_message(&mut wire, &[9; 64])
+        peer.send_message(&mut wire, &[9; 64])?;
+        // The server refuses, and tells of it when the session is over.
+        peer.hear(&mut wire, Duration::from_secs(2))?;
+        peer.disconnect(&wire)
     };
     let judge = move |victim: &mut Program, counted: &str| {
         let (said, seconds) = (victim.said(), begin.elapsed().as_secs_f64());

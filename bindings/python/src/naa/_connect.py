@@ -20,10 +20,6 @@ class Options:
 
     setup_timeout: float | None = None
     """Connecting and agreeing on regions must be done by then. None: NAA_TIMEOUT, and if that is not set 10."""
-    call_timeout: float | None = None
-    """A call must be done by then, however it is waited for; else it ends with GoneError and the session is over. None:
-    NAA_TIMEOUT, and if that is not set no limit; math.inf: no limit whatever NAA_TIMEOUT says. A call that takes more than
-    10 s is reported once on standard error; NAA_LOG=off switches that off."""
     probe_interval: float | None = 1.0
     """While a call runs the accelerator is asked for a sign of life that often; None: never, and then its death during
     a call may go unnoticed for ever."""
@@ -41,6 +37,10 @@ class Options:
     """How regions lie on the accelerator and get there; one that takes no layouts gets the symmetric one."""
     packed_bytes: int = 65536
     """With the layout "packed", outputs of up to so many bytes are copied together, inputs of up to a sixteenth."""
+    call_timeout: float | None = None
+    """A call must be done by then, however it is waited for; else it ends with GoneError and the session is over. None:
+    NAA_TIMEOUT, and if that is not set no limit; math.inf: no limit whatever NAA_TIMEOUT says. A call that takes more than
+    10 s is reported once on standard error; NAA_LOG=off switches that off."""
 
 
 def connect(address: str, regions: Sequence[Region], options: Options = Options()) -> Session:

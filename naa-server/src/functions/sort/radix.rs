@@ -114,7 +114,7 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
         sum
     });
     let mut next: [usize; BUCKETS] = std::array::from_fn(|at| ends[at] - counts[at]);
-    let mut steps = 0;
+    let (mut steps, mut next_look) = (0, STRIDE);
     for at in 0..BUCKETS {
         while next[at] < ends[at] {
             // What lies here goes where it belongs, and so on, until something comes that belongs here.
@@ -125,17 +125,22 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
                 next[its] += 1;
                 its = bucket(held);
                 steps += 1;
-                if steps % STRIDE == 0
-                    && let Err(why) = stop.check()
-                {
-                    // The place of what is held is still free.
-                    data[next[at]] = held;
-                    return Err(why);
+                if steps >= next_look {
+                    next_look = steps + STRIDE;
+                    if let Err(why) = stop.check() {
+                        // The place of what is held is still free.
+                        data[next[at]] = held;
+                        return Err(why);
+                    }
                 }
             }
             data[next[at]] = held;
             next[at] += 1;
             steps += 1;
+            if steps >= next_look {
+                next_look = steps + STRIDE;
+                stop.check()?;
+            }
         }
         stop.check()?;
     }

@@ -77,11 +77,15 @@ impl Frame {
 /// [`Failure::Input`] if `data` is not one whole frame after the other; [`Stop::check`]'s.
 pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, Failure> {
     let mut sum = Some(0_u64);
-    for frames in 1.. {
-        if frames % STRIDE == 0 {
+    let mut read = 0;
+    loop {
+        let frame = Frame::first_of(data, stop)?;
+        // The frame itself is one step, as each of its blocks.
+        read += 1 + frame.blocks;
+        if read >= STRIDE {
+            read = 0;
             stop.check()?;
         }
-        let frame = Frame::first_of(data, stop)?;
         sum = sum.zip(frame.content).and_then(|(sum, size)| sum.checked_add(size));
         data = &data[frame.len..];
         if data.is_empty() {

@@ -1,0 +1,43 @@
+//! How many lines of the log a peer may cause (`verbs::lines`), with times of a clock.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::{Duration, Instant},
+};
+
+use verbs::{lines::Lines, peer::Peer};
+
+fn peer(number: u32) -> Peer {
+    IpAddr::from(Ipv4Addr::from_bits(number)).into()
+}
+
+#[test]
+fn a_flood_of_one_peer_is_a_line_a_second_and_leaves_the_lines_of_others() {
+    let (mut lines, start) = (Lines::default(), Instant::now());
+    let (mut told, mut left_out) = (0, 0);
+    for millisecond in 0..20_000 {
+        let now = start + Duration::from_millis(millisecond);
+        if let Some(before) = lines.take(peer(1), now) {
+            (told, left_out) = (told + 1, left_out + before);
+        }
+        if millisecond == 10_000 {
+            assert_eq!(lines.take(peer(2), now), Some(0));
+        }
+    }
+    // Eight at once, then one in each second.
+    assert_eq!(told, 8 + 19);
+    // What was left out since the last line is not told yet: less than a second's.
+    assert!((18_900..=20_000 - told).contains(&left_out), "{left_out}");
+}
+
+#[test]
+fn peers_that_are_too_many_to_be_told_apart_share_what_one_may_cause() {
+    let (mut lines, now) = (Lines::default(), Instant::now());
+    let count = |lines: &mut Lines, peers: std::ops::Range<u32>, now| {
+        peers.filter(|&number| lines.take(peer(number), now).is_some()).count()
+    };
+    assert_eq!(count(&mut lines, 0..100_000, now), 1024 + 8);
+    // A minute later all are whole again and forgotten, so there is room for others.
+    let later = now + Duration::from_secs(60);
+    assert_eq!(count(&mut lines, 100_000..101_024, later), 1024);
+}
