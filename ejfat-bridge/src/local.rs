@@ -196,7 +196,7 @@ impl Listener {
             let socket = match accept_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN | Errno::INTR) => break,
-                // There is no descriptor for another one: it is looked at later.
+                // The process has no descriptor for another connection; the connection waits until there is one.
                 Err(_) => {
                     bells.ignore(self.socket.as_fd());
                     self.ignored = true;

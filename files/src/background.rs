@@ -108,7 +108,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Whoever wants to know how it went calls `finish`.
+        // An error is lost here; a program that wants to know of it calls `finish` before.
         let _ = self.finish();
     }
 }

@@ -142,7 +142,7 @@ impl Destination {
     /// and so is its name when this returns. A device or pipe gets what `fill` writes as it comes, after `ready`.
     ///
     /// # Errors
-    /// Those of `fill` and `ready`, and what goes wrong with the file. What was there stays then.
+    /// Those of `fill` and `ready`, and what goes wrong with the file. After an error the former file is unchanged.
     pub fn write<E: From<CannotWrite>>(
         &self,
         sync: bool,
@@ -167,7 +167,7 @@ impl Destination {
     /// Has the bytes replace what is there, and brings them to disk.
     ///
     /// # Errors
-    /// If they cannot be written. What was there stays then.
+    /// If the bytes cannot be written. After an error the former file is unchanged.
     pub fn replace(&self, bytes: &[u8]) -> Result<(), CannotWrite> {
         let fill = |file: &mut File| {
             io::Write::write_all(file, bytes).map_err(|why| CannotWrite::new(&self.path, why))

@@ -88,7 +88,7 @@ fn free_of_subscribe(said: &[super::ends::Said]) -> Result<Vec<Free>, String> {
     Ok(all)
 }
 
-/// Runs today's programs as hosts of the relay, and waits for their end.
+/// Runs the programs of this version as hosts that connect to the relay, and waits until they have ended.
 fn host(wire: Wire) -> Result<(), String> {
     let server = HOST.to_string();
     let local = PROGRAM.to_string();

@@ -126,7 +126,7 @@ fn another_status_of_grpc_is_noticed() {
     }
 }
 
-/// All that a replay needs is in the folder, under the names that the page in docs tells.
+/// The folder holds every file that a replay needs, under the names that docs/compat.md gives.
 #[test]
 fn every_wire_has_a_recording() {
     let all = list(&recordings(), None).unwrap();

@@ -4,8 +4,8 @@ use rustfft::{FftDirection, num_complex::Complex64};
 
 use crate::call::Failure;
 
-/// e^(-2πi r/order) for any r below the order, or its conjugate for the inverse direction. The tables have about the
-/// square root of the order elements each.
+/// e^(-2πi r/order) for any r below the order, or its conjugate for the inverse direction. Each of the
+/// two tables has about as many elements as the square root of the order.
 #[derive(Debug)]
 pub(super) struct Roots {
     /// Bits of r that the second table is for.
