@@ -17,7 +17,7 @@ use std::{
 };
 
 use mrsp::plan::Prefix;
-use verbs::peer::Peer;
+use verbs::{lines::Lines, peer::Peer};
 
 use crate::{
     call::{Failed, Failure, Regions, Stop, Task},
@@ -120,15 +120,17 @@ struct State {
     workers: Crew,
     guests: Crew,
     closed: bool,
+    /// Lines of the log about threads that could not be replaced. Whoever calls and leaves can cause any number.
+    stuck: Lines<()>,
 }
 
 /// Threads of one kind that are not in quarantine.
 #[derive(Debug, Default)]
 struct Crew {
     threads: usize,
-    /// Those of them that sleep.
+    /// Threads that sleep.
     idle: usize,
-    /// Those of them that run a call. One that does neither is about to look for a call.
+    /// Threads that run a call. A thread that does neither is about to look for a call.
     running: usize,
 }
 
@@ -189,6 +191,7 @@ impl Pool {
             workers: Crew::default(),
             guests: Crew::default(),
             closed: false,
+            stuck: Lines::default(),
         };
         let (returns, returned) = mpsc::channel();
         let shared = Arc::new(Shared {
@@ -357,7 +360,9 @@ impl Shared {
             && state.threads < state.schedule.most_threads()
         {
             if let Err(error) = self.start(state, Kind::Worker) {
-                tracing::warn!(%error, "cannot replace a stuck worker thread; raise `ulimit -u`");
+                if let Some(left_out) = state.stuck.take((), Instant::now()) {
+                    tracing::warn!(%error, left_out, "cannot replace a stuck worker thread; raise `ulimit -u`");
+                }
                 break;
             }
         }
@@ -381,7 +386,7 @@ impl Shared {
         if state.threads < state.schedule.most_threads()
             && let Err(error) = self.start(state, kind)
         {
-            // The other threads do the work.
+            // The threads that there are do the work.
             tracing::debug!(%error, "cannot start a worker thread; raise `ulimit -u`");
         }
     }

@@ -6,10 +6,13 @@
 //!             └─► withdraw
 //! ```
 //!
-//! - While fewer calls run than there are workers, the next is one of the peer with the fewest running calls, among those
-//!   the peer that was served least.
-//! - When all workers are taken, a peer of whose calls none runs still gets a thread, a guest's: a call cannot be
-//!   interrupted in favour of another one.
+//! - While fewer calls run than there are workers, the next call belongs to the peer with the fewest running calls. Among
+//!   several such peers it is the one that was served for the shortest time, then the one whose last turn is longest ago.
+//! - Each peer has a time for which it was served. The clock is the time that a peer with exactly its equal share would
+//!   have. A new peer starts at the clock. A peer that was served for more or less than its share while others waited keeps
+//!   the difference, also while it has no call.
+//! - When all workers are taken, a peer without a running call still gets a thread, called a guest, because a running call
+//!   cannot be interrupted for another one.
 //! - When all places are taken, a peer with fewer calls takes the place of the newest waiting call of the peer with most.
 //! - The calls of one peer run in the order in which they came. A session has one call at a time, so its sessions take
 //!   turns.
@@ -17,7 +20,7 @@
 //! Time is an argument, so that every order of events can be tried again.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -30,6 +33,11 @@ pub(super) struct Schedule {
     settings: Settings,
     /// Peers that have a call.
     peers: BTreeMap<Peer, Share>,
+    /// The time for which a peer with exactly its equal share was served.
+    clock: Duration,
+    absent: Absent,
+    /// Counts turns, and arrivals of peers.
+    turns: u64,
     waiting: usize,
     running: usize,
     abandoned: usize,
@@ -42,15 +50,69 @@ struct Share {
     running: usize,
     /// Calls that run though nobody waits for them.
     abandoned: usize,
-    /// How long its calls ran. A peer begins with the least of those that are there, so that nobody saves up time by
-    /// staying away.
+    /// The time for which this peer was served: the clock at its arrival, plus the time that its calls ran while others
+    /// waited. It starts at the clock, so that nobody saves up time by staying away, and it stays within [`MOST_OWED`] of
+    /// the clock.
     served: Duration,
+    /// The number of its last turn, or of its arrival.
+    last_turn: u64,
 }
 
 impl Share {
     /// Calls that somebody waits for.
     fn wanted(&self) -> usize {
         self.waiting.len() + self.running
+    }
+}
+
+/// Peers without a call that were served for more or less than their share.
+#[derive(Debug, Default)]
+struct Absent {
+    /// For each peer the size of the difference when it left, and which way it goes.
+    peers: BTreeMap<Peer, (Duration, Difference)>,
+    by_size: BTreeSet<(Duration, Peer)>,
+}
+
+/// Whether an absent peer was served for more or for less than its share.
+#[derive(Clone, Copy, Debug)]
+enum Difference {
+    /// It was served for more; the value is its `served`. The difference ends when the clock has reached that.
+    More(Duration),
+    /// It was served for less. The difference stays the same while it is absent.
+    Less,
+}
+
+/// The number of absent peers that are remembered. When there are more, the one with the smallest difference is forgotten.
+const MOST_ABSENT: usize = 256;
+/// The largest difference that is kept. Most of a longer call may have run while nobody else wanted anything.
+const MOST_OWED: Duration = Duration::from_secs(10);
+/// Added to the time of each call, for what a worker does between two calls.
+const HAND_OVER: Duration = Duration::from_micros(1);
+
+impl Absent {
+    fn insert(&mut self, peer: Peer, served: Duration, clock: Duration) {
+        let size = served.abs_diff(clock);
+        if size.is_zero() {
+            return;
+        }
+        let difference = if served > clock { Difference::More(served) } else { Difference::Less };
+        self.peers.insert(peer, (size, difference));
+        self.by_size.insert((size, peer));
+        if self.by_size.len() > MOST_ABSENT
+            && let Some((_, peer)) = self.by_size.pop_first()
+        {
+            self.peers.remove(&peer);
+        }
+    }
+
+    /// The time for which a peer that comes again counts as served.
+    fn remove(&mut self, peer: Peer, clock: Duration) -> Duration {
+        let Some((size, difference)) = self.peers.remove(&peer) else { return clock };
+        self.by_size.remove(&(size, peer));
+        match difference {
+            Difference::More(served) => served.max(clock),
+            Difference::Less => clock.saturating_sub(size),
+        }
     }
 }
 
@@ -65,7 +127,16 @@ pub struct Calls {
 
 impl Schedule {
     pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, peers: BTreeMap::new(), waiting: 0, running: 0, abandoned: 0 }
+        Self {
+            settings,
+            peers: BTreeMap::new(),
+            clock: Duration::ZERO,
+            absent: Absent::default(),
+            turns: 0,
+            waiting: 0,
+            running: 0,
+            abandoned: 0,
+        }
     }
 
     pub(super) fn calls(&self, peer: Peer) -> Calls {
@@ -99,8 +170,12 @@ impl Schedule {
         if self.waiting + self.running + done >= workers.saturating_add(queue) {
             displaced = Some(self.displace(calls.waiting + calls.running).ok_or(Refusal::Busy)?);
         }
-        let least = self.peers.values().map(|share| share.served).min().unwrap_or_default();
-        let share = self.peers.entry(peer).or_insert_with(|| Share { served: least, ..Share::default() });
+        let share = self.peers.entry(peer).or_default();
+        if share.wanted() == 0 {
+            self.turns += 1;
+            share.last_turn = self.turns;
+            share.served = self.absent.remove(peer, self.clock);
+        }
         share.waiting.push_back(id);
         self.waiting += 1;
         Ok(displaced)
@@ -120,7 +195,7 @@ impl Schedule {
         let Some(at) = share.waiting.iter().position(|waiting| *waiting == id) else { return false };
         share.waiting.remove(at);
         self.waiting -= 1;
-        self.forget(peer);
+        self.wants_less(peer);
         true
     }
 
@@ -129,6 +204,8 @@ impl Schedule {
         let peer = self.turn()?;
         let share = self.peers.get_mut(&peer)?;
         let id = share.waiting.pop_front()?;
+        self.turns += 1;
+        share.last_turn = self.turns;
         share.running += 1;
         self.waiting -= 1;
         self.running += 1;
@@ -147,31 +224,33 @@ impl Schedule {
             return None;
         }
         let waiting = self.peers.iter().filter(|(_, share)| !share.waiting.is_empty());
-        // What a peer runs may be abandoned as well, so both count.
-        let most = self.most_abandoned();
-        let bounded =
-            waiting.filter(|(_, share)| share.abandoned == 0 || share.abandoned + share.running < most);
-        let may = bounded.filter(|(_, share)| free || share.running == 0);
-        may.min_by_key(|(_, share)| (share.running, share.served)).map(|(peer, _)| *peer)
+        let may = waiting.filter(|(_, share)| self.may_run(share) && (free || share.running == 0));
+        may.min_by_key(|(_, share)| (share.running, share.served, share.last_turn)).map(|(peer, _)| *peer)
+    }
+
+    /// Whether one more call of a peer may run. What it runs may be abandoned as well, so both count.
+    fn may_run(&self, share: &Share) -> bool {
+        share.abandoned == 0 || share.abandoned + share.running < self.most_abandoned()
     }
 
     /// A call that ran for `time` is over.
     pub(super) fn finished(&mut self, peer: Peer, time: Duration) {
+        self.served(peer, time);
         let Some(share) = self.peers.get_mut(&peer) else { return };
         share.running -= 1;
-        share.served += time;
         self.running -= 1;
-        self.forget(peer);
+        self.wants_less(peer);
     }
 
     /// Nobody waits any more for a call that ran for `time` and goes on.
     pub(super) fn gave_up(&mut self, peer: Peer, time: Duration) {
+        self.served(peer, time);
         let Some(share) = self.peers.get_mut(&peer) else { return };
         share.running -= 1;
-        share.served += time;
         share.abandoned += 1;
         self.running -= 1;
         self.abandoned += 1;
+        self.wants_less(peer);
     }
 
     /// A call that nobody waits for is over.
@@ -191,6 +270,40 @@ impl Schedule {
     pub(super) fn most_threads(&self) -> usize {
         let Settings { workers, guests, quarantine, .. } = self.settings;
         workers.saturating_add(guests).saturating_add(quarantine)
+    }
+
+    /// Counts a call of `peer` that ran for `time`, if others wait: the peer was served for that time, and the clock
+    /// advances by the equal share of each peer that has calls.
+    fn served(&mut self, peer: Peer, time: Duration) {
+        let waits =
+            |(of, share): (&Peer, &Share)| *of != peer && !share.waiting.is_empty() && self.may_run(share);
+        if !self.peers.iter().any(waits) {
+            return;
+        }
+        // The clamp below keeps no more than this: from the most behind the clock to the most ahead of it.
+        let time = (time + HAND_OVER).min(MOST_OWED * 2);
+        let wants = |share: &&Share| share.running > 0 || !share.waiting.is_empty() && self.may_run(share);
+        let number = self.peers.values().filter(wants).count();
+        self.clock += time / u32::try_from(number).unwrap_or(u32::MAX).max(1);
+        let (least, most) = (self.clock.saturating_sub(MOST_OWED), self.clock + MOST_OWED);
+        for (of, share) in &mut self.peers {
+            let more = if *of == peer { time } else { Duration::ZERO };
+            share.served = (share.served + more).clamp(least, most);
+        }
+    }
+
+    /// Follows when a peer has one wanted call less. After the last one the peer is absent, with the difference to its share.
+    fn wants_less(&mut self, peer: Peer) {
+        if let Some(share) = self.peers.get(&peer)
+            && share.wanted() == 0
+        {
+            self.absent.insert(peer, share.served, self.clock);
+        }
+        // When no peer has a call, the differences end: nobody waited for what is computed from here on.
+        if self.waiting + self.running == 0 {
+            self.absent = Absent::default();
+        }
+        self.forget(peer);
     }
 
     fn forget(&mut self, peer: Peer) {
@@ -281,6 +394,201 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_with_one_long_call_at_a_time_gets_no_more_than_its_share() {
+        let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 100, ..SETTINGS });
+        let (long, short) = (peer(1), peer(2));
+        let (mut id, mut served) = (0, [Duration::ZERO; 2]);
+        let mut admit = |schedule: &mut Schedule, of: Peer| {
+            id += 2;
+            assert_eq!(schedule.admit(of, TaskId(id + u64::from(of == short)), 0), Ok(None));
+        };
+        // The one with short calls has always some that wait; the other one sends the next when it has the answer.
+        admit(&mut schedule, long);
+        for _ in 0..4000 {
+            while schedule.calls(short).waiting < 2 {
+                admit(&mut schedule, short);
+            }
+            if schedule.calls(long).waiting == 0 {
+                admit(&mut schedule, long);
+            }
+            let TaskId(next) = schedule.next().unwrap();
+            let (of, time, at) = if next % 2 == 1 { (short, MS, 0) } else { (long, 1000 * MS, 1) };
+            served[at] += time;
+            schedule.finished(of, time);
+        }
+        assert!(served[0].abs_diff(served[1]) <= 1010 * MS, "{served:?}");
+    }
+
+    /// Closed loops: a peer sends its next call when the one before is answered.
+    fn time_of(honest: Peer, strangers: u32, outstanding: usize) -> Duration {
+        let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 1000, ..SETTINGS });
+        let (mut id, mut next, mut time, mut present) = (0, 0, Duration::ZERO, 0);
+        let mut of = BTreeMap::new();
+        for _ in 0..20_000 {
+            while present < outstanding {
+                next = (next + 1) % strangers;
+                id += 1;
+                assert_eq!(schedule.admit(peer(100 + next), TaskId(id), 0), Ok(None));
+                of.insert(id, peer(100 + next));
+                present += 1;
+            }
+            if schedule.calls(honest).waiting == 0 {
+                id += 1;
+                assert_eq!(schedule.admit(honest, TaskId(id), 0), Ok(None));
+                of.insert(id, honest);
+            }
+            let TaskId(ran) = schedule.next().unwrap();
+            let ran = of.remove(&ran).unwrap();
+            if ran == honest {
+                time += MS
+            } else {
+                present -= 1
+            }
+            schedule.finished(ran, MS);
+        }
+        time
+    }
+
+    #[test]
+    fn calls_from_ever_other_addresses_do_not_starve_a_peer() {
+        for strangers in [4, 200, 258, 300, 5000] {
+            let time = time_of(peer(1), strangers, 3);
+            assert!(time > 20_000 * MS / 8, "{strangers} addresses: {time:?} of 20 s");
+        }
+    }
+
+    #[test]
+    fn an_abandoned_call_gives_nobody_a_lead() {
+        let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 100, ..SETTINGS });
+        fill(&mut schedule, peer(1), 0..1);
+        schedule.next().unwrap();
+        schedule.gave_up(peer(1), MS);
+        // Two peers with calls for a minute.
+        let both = [peer(2), peer(3)];
+        for id in 0..60_000 {
+            for (at, of) in both.into_iter().enumerate() {
+                if schedule.calls(of).waiting == 0 {
+                    fill(&mut schedule, of, 10 + 2 * id + at as u64..11 + 2 * id + at as u64);
+                }
+            }
+            let TaskId(ran) = schedule.next().unwrap();
+            schedule.finished(both[(ran % 2) as usize], MS);
+        }
+        // Whoever comes now shares with them, whether it has an abandoned call or is new.
+        fill(&mut schedule, peer(1), 1_000_000..1_000_009);
+        fill(&mut schedule, peer(4), 2_000_000..2_000_009);
+        let mut turns = BTreeMap::<u64, u32>::new();
+        for _ in 0..8 {
+            for (at, of) in both.into_iter().enumerate() {
+                if schedule.calls(of).waiting == 0 {
+                    let id = 3_000_000 + 2 * schedule.turns + at as u64;
+                    fill(&mut schedule, of, id..id + 1);
+                }
+            }
+            let TaskId(ran) = schedule.next().unwrap();
+            let of = match ran / 1_000_000 {
+                1 => peer(1),
+                2 => peer(4),
+                _ => both[(ran % 2) as usize],
+            };
+            *turns.entry(ran / 1_000_000).or_default() += 1;
+            schedule.finished(of, MS);
+        }
+        assert!(turns[&1] <= 3 && turns[&2] <= 3, "{turns:?}");
+    }
+
+    #[test]
+    fn peers_that_were_served_alike_take_turns_whatever_their_addresses() {
+        let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 100, ..SETTINGS });
+        for number in [3, 1, 2] {
+            fill(&mut schedule, peer(number), u64::from(number) * 10..u64::from(number) * 10 + 3);
+        }
+        let order: Vec<_> = (0..9)
+            .map(|_| {
+                let TaskId(id) = schedule.next().unwrap();
+                schedule.finished(peer((id / 10) as u32), MS);
+                id / 10
+            })
+            .collect();
+        assert_eq!(order, [3, 1, 2, 3, 1, 2, 3, 1, 2]);
+    }
+
+    #[test]
+    fn differences_are_kept_while_others_have_calls_and_the_largest_of_so_many_peers() {
+        let mut schedule = Schedule::new(Settings { queue: 1000, per_peer: 1000, ..SETTINGS });
+        let present = peer(5000);
+        fill(&mut schedule, present, 0..3);
+        let running = schedule.next().unwrap();
+        assert_eq!(running, TaskId(0));
+        let most = MOST_ABSENT as u32;
+        for number in 1..=2 * most {
+            fill(&mut schedule, peer(number), 10 + u64::from(number)..11 + u64::from(number));
+            assert_eq!(schedule.next(), Some(TaskId(10 + u64::from(number))));
+            schedule.finished(peer(number), MS * number);
+        }
+        let Absent { peers, by_size } = &schedule.absent;
+        assert!(peers.len() <= MOST_ABSENT && by_size.len() == peers.len());
+        assert!(peers.contains_key(&peer(2 * most)), "the largest is kept");
+        for _ in 0..3 {
+            schedule.finished(present, MS);
+            schedule.next();
+        }
+        assert!(schedule.absent.peers.is_empty(), "nobody is there to be owed anything");
+    }
+
+    #[test]
+    fn a_peer_with_one_call_at_a_time_gets_its_share_beside_long_calls_and_many_calls() {
+        for (takes, least) in [(1000, 0.3), (60_000, 0.05)] {
+            let mut schedule = Schedule::new(Settings { workers: 1, guests: 0, queue: 100, ..SETTINGS });
+            // One call of 10 ms at a time, always two of 10 ms, one long call at a time.
+            let peers = [(peer(1), 1, 10 * MS), (peer(2), 2, 10 * MS), (peer(3), 1, takes * MS)];
+            let (mut id, mut served) = (0, [Duration::ZERO; 3]);
+            while served.iter().sum::<Duration>() < 1000 * takes * MS {
+                for (at, (of, most, _)) in peers.into_iter().enumerate() {
+                    while schedule.calls(of).waiting < most {
+                        id += 1;
+                        assert_eq!(schedule.admit(of, TaskId(id * 3 + at as u64), 0), Ok(None));
+                    }
+                }
+                let TaskId(ran) = schedule.next().unwrap();
+                let at = (ran % 3) as usize;
+                served[at] += peers[at].2;
+                schedule.finished(peers[at].0, peers[at].2);
+            }
+            let all = served.iter().sum::<Duration>().as_secs_f64();
+            let [one, two, _] = served.map(|time| time.as_secs_f64() / all);
+            assert!(one > least && (one / two - 1.0).abs() < 0.1, "{one} and {two} beside {takes} ms");
+        }
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_owed_to_nobody() {
+        let mut schedule = Schedule::new(Settings { queue: 100, ..SETTINGS });
+        // One peer computes for a long time, another one uses the second worker.
+        fill(&mut schedule, peer(1), 0..1);
+        schedule.next().unwrap();
+        for id in 10..20 {
+            fill(&mut schedule, peer(2), id..id + 1);
+            schedule.next().unwrap();
+            schedule.finished(peer(2), 1000 * MS);
+        }
+        // When others come it shares with them.
+        for number in 3..6 {
+            fill(&mut schedule, peer(number), u64::from(number) * 100..u64::from(number) * 100 + 2);
+        }
+        fill(&mut schedule, peer(2), 20..22);
+        let order: Vec<_> = (0..4)
+            .map(|_| {
+                let TaskId(id) = schedule.next().unwrap();
+                let of = if id < 100 { 2 } else { (id / 100) as u32 };
+                schedule.finished(peer(of), MS);
+                of
+            })
+            .collect();
+        assert!(order.contains(&2), "{order:?}");
+    }
+
+    #[test]
     fn a_full_queue_makes_room_for_a_peer_with_fewer_calls() {
         let settings = Settings { workers: 1, queue: 5, per_peer: 100, ..SETTINGS };
         let mut schedule = Schedule::new(settings);
@@ -304,7 +612,7 @@ mod tests {
         // Half of the quarantine is one peer's.
         assert_eq!(schedule.admit(peer(1), TaskId(9), 0), Err(Refusal::Quarantine));
         fill(&mut schedule, peer(2), 20..23);
-        // Nor does it hold workers of others.
+        // Abandoned calls do not take the workers of others.
         assert_eq!(
             (schedule.next(), schedule.next(), schedule.next()),
             (Some(TaskId(20)), Some(TaskId(21)), None)
@@ -326,7 +634,7 @@ mod tests {
         assert_eq!(abandoned, SETTINGS.quarantine / 2);
         fill(&mut schedule, peer(2), 30..31);
         assert_eq!(schedule.next(), Some(TaskId(30)));
-        // They go on when one returns.
+        // Waiting calls go on when an abandoned one returns.
         schedule.returned(peer(1));
         assert!(schedule.is_due());
     }
