@@ -8,7 +8,8 @@ use std::{
 /// Bits of an IPv6 address that name a peer: a site hands whole /64 networks to one machine.
 const IPV6_BITS: u32 = 64;
 
-/// An IPv4 address, or the /64 network of an IPv6 address. Everything behind it shares one budget.
+/// An IPv4 address, or the /64 network of an IPv6 address. Everything behind it shares one budget. So the link-local
+/// addresses of all neighbours are one peer: a machine can give itself as many of them as it likes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer(IpAddr);
 

@@ -124,9 +124,10 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
 
     /// Which seat, of those that `may` be lost, another source loses to a newcomer from `source`.
     ///
-    /// It is one of the source that has most seats, and no fewer than two more than `source` has; a source without any
-    /// displaces those with one, too. Of its seats the oldest without a request in progress goes. A request in progress is
-    /// cut off only if no seat is without one, and only for a source that has two seats fewer.
+    /// The seat belongs to the source with most seats, which must have at least two more than `source`; one more is enough
+    /// if `source` has none and the seat has no request in progress. The oldest seat without a request in progress goes
+    /// first. A seat with a request in progress goes last, unless its source has more than half of all seats: requests that
+    /// never end must not keep others out.
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
@@ -139,10 +140,12 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
             let busy = seat.standing == Standing::Busy;
             seat.source != source && loses(self.of(seat.source), busy) && may(**key)
         });
-        // Seats in use come last, whoever has them; then those of the source with most come first.
+        // Seats with a request in progress come last, except those of a source with more than half of all seats. Among
+        // the others, seats of the source with most come first.
         let order = |(key, seat): &(&K, &Seat<S>)| {
-            let busy = seat.standing == Standing::Busy;
-            (busy, Reverse(self.of(seat.source)), seat.standing, **key)
+            let number = self.of(seat.source);
+            let last = seat.standing == Standing::Busy && 2 * number <= self.len();
+            (last, Reverse(number), seat.standing, **key)
         };
         candidates.min_by_key(order).map(|(key, _)| *key)
     }
@@ -242,9 +245,9 @@ mod tests {
         keys.iter().for_each(|&key| server.seats.set(key, Standing::Busy));
         server.seats.set(keys[7], Standing::Idle);
         assert_eq!(server.arrive("10.0.0.2"), Room::InPlaceOf(keys[7]), "the one that is idle");
-        assert_eq!(server.arrive("10.0.0.3"), Room::InPlaceOf(200), "an idle one, though it is the only one");
-        server.seats.set(201, Standing::Busy);
-        assert_eq!(server.arrive("10.0.0.2"), Room::InPlaceOf(keys[0]), "the oldest of the source with most");
+        assert_eq!(server.arrive("10.0.0.3"), Room::InPlaceOf(keys[0]), "the oldest of the source with most");
+        (200..202).for_each(|key| server.seats.set(key, Standing::Busy));
+        assert_eq!(server.arrive("10.0.0.2"), Room::InPlaceOf(keys[1]), "the next one");
 
         let mut server = Server::default();
         for n in 0..MOST {
@@ -253,6 +256,50 @@ mod tests {
         assert_eq!(server.arrive("10.0.0.1"), Room::InPlaceOf(0), "each has one: the oldest goes");
         (0..64).for_each(|key| server.seats.set(key, Standing::Busy));
         assert_eq!(server.arrive("10.0.0.2"), Room::None, "each has one request in progress");
+    }
+
+    #[test]
+    fn requests_that_never_end_do_not_cost_others_their_idle_connections() {
+        let mut server = Server::default();
+        ["10.0.1.1", "10.0.1.2", "10.0.1.3"].iter().for_each(|of| _ = server.arrive(of));
+        (0..3).for_each(|key| server.seats.set(key, Standing::Idle));
+        (0..200).for_each(|_| _ = server.arrive("10.0.0.1"));
+        let hogs: Vec<_> = server.seats.keys().skip(3).collect();
+        hogs.iter().for_each(|&key| server.seats.set(key, Standing::Busy));
+        for (n, hog) in hogs.into_iter().take(13).enumerate() {
+            assert_eq!(server.arrive(&format!("10.0.2.{n}")), Room::InPlaceOf(hog));
+            server.seats.set(server.next - 1, Standing::Idle);
+        }
+        // Half of the seats are no more than anybody may have.
+        assert_eq!(server.arrive("10.0.3.1"), Room::InPlaceOf(0));
+    }
+
+    #[test]
+    fn connections_without_a_request_cut_off_none_in_half_of_the_seats() {
+        for requests in [3, 16, 20] {
+            let mut server = Server::default();
+            for key in 0..requests {
+                server.arrive("10.0.0.1");
+                server.seats.set(key, Standing::Busy);
+            }
+            for n in 0..200 {
+                server.arrive(&format!("10.0.{}.{}", n / 100 + 1, n % 100));
+            }
+            assert_eq!(server.of("10.0.0.1"), requests.min(16) as usize);
+        }
+    }
+
+    #[test]
+    fn requests_that_never_end_keep_nobody_out_with_the_help_of_another_address() {
+        let mut server = Server::flood("10.0.0.1");
+        let keys: Vec<_> = server.seats.keys().collect();
+        keys.into_iter().for_each(|key| server.seats.set(key, Standing::Busy));
+        server.arrive("10.0.0.2");
+        server.arrive("10.0.0.3");
+        for _ in 0..100 {
+            server.arrive("10.0.0.3");
+        }
+        assert_eq!(server.of("10.0.0.2"), 1);
     }
 
     #[test]
