@@ -29,23 +29,28 @@ use verbs::{Access, Memory, Mr, Pd, Sge};
 pub use crate::ledger::{ArenaError, Shares};
 use crate::ledger::{Charge, Ledger, Meter, Owner};
 
+/// Files by which the server knows a process that runs kernels: its socket and its descriptor.
+pub(crate) const FILES_OF_A_PROCESS: u64 = 2;
+
 /// The memory all sessions together may have. Cloning shares it.
 #[derive(Clone, Debug)]
 pub struct Arena {
     ledger: Arc<Ledger>,
-    in_files: bool,
+    /// The account of open files, where each allocation has a file.
+    files: Option<Arc<Ledger>>,
 }
 
 impl Arena {
     /// `limit` is in bytes of whole pages: a region of any size, also of 0 bytes, takes at least one. Any peer may
     /// have all of it.
     pub fn new(limit: u64) -> Self {
-        Self::divided(Shares::undivided(limit), false)
+        Self::divided(Shares::undivided(limit), None)
     }
 
-    /// Divided among peers. With `in_files` there is a file for each allocation, which other processes can map.
-    pub fn divided(shares: Shares, in_files: bool) -> Self {
-        Self { ledger: Ledger::new(shares), in_files }
+    /// Memory that peers share as `shares` says. With `files` each allocation is a file, which other processes can map;
+    /// `files` says how many open files there may be, and how many of them one peer may have.
+    pub fn divided(shares: Shares, files: Option<Shares>) -> Self {
+        Self { ledger: Ledger::new(shares), files: files.map(Ledger::new) }
     }
 
     /// Bytes in use by live allocations.
@@ -65,8 +70,9 @@ impl Arena {
     /// A session's share: at most `limit` bytes of this arena, and with the other sessions of its peer no more than a
     /// peer may have.
     pub fn quota_of(&self, peer: &Account, limit: u64) -> Quota {
-        let owner = Owner { session: Arc::default(), limit, peer: peer.0.clone() };
-        Quota { arena: self.clone(), owner, sends: Sends::default() }
+        let owner = Owner { session: Arc::default(), limit, peer: peer.bytes.clone() };
+        let files = Owner { session: Arc::default(), limit: u64::MAX, peer: peer.files.clone() };
+        Quota { arena: self.clone(), owner, files, sends: Sends::default() }
     }
 
     /// `len` zeroed bytes on no session's account.
@@ -77,14 +83,16 @@ impl Arena {
         self.map(len, None, Sends::default())
     }
 
-    fn map(&self, len: u64, owner: Option<&Owner>, sends: Sends) -> Result<Allocation, ArenaError> {
-        let charge = self.ledger.charge(owner, footprint(len)?)?;
+    /// Maps `len` bytes, charged to a session's bytes and files, or to the server alone.
+    fn map(&self, len: u64, of: Option<(&Owner, &Owner)>, sends: Sends) -> Result<Allocation, ArenaError> {
+        let charge = self.ledger.charge(of.map(|(bytes, _)| bytes), footprint(len)?)?;
         let len = usize::try_from(len).map_err(|_| no_such_size(len))?;
-        let (file, memory) = if self.in_files {
+        let (file, memory, file_charge) = if let Some(files) = &self.files {
+            let charge = files.charge(of.map(|(_, files)| files), 1).map_err(ArenaError::of_files)?;
             let (file, memory) = region::memfd("naa-region", len).map_err(ArenaError::File)?;
-            (Some(file), memory)
+            (Some(file), memory, Some(charge))
         } else {
-            (None, region::alloc(len)?)
+            (None, region::alloc(len)?, None)
         };
         Ok(Allocation {
             held: Held::Private,
@@ -94,19 +102,22 @@ impl Arena {
             in_reach: false,
             twin: None,
             sends,
-            _charge: charge,
+            _charges: (charge, file_charge),
         })
     }
 }
 
-/// The memory that all sessions of a peer have together. Cloning shares it.
+/// The bytes and the files that all sessions of a peer have together. Cloning shares the account.
 #[derive(Clone, Debug, Default)]
-pub struct Account(Arc<Meter>);
+pub struct Account {
+    bytes: Arc<Meter>,
+    files: Arc<Meter>,
+}
 
 impl Account {
     /// Bytes in use.
     pub fn used(&self) -> u64 {
-        self.0.used()
+        self.bytes.used()
     }
 }
 
@@ -115,6 +126,8 @@ impl Account {
 pub struct Quota {
     arena: Arena,
     owner: Owner,
+    /// The same account for files. A session may have all files of its peer.
+    files: Owner,
     sends: Sends,
 }
 
@@ -122,10 +135,10 @@ impl Quota {
     /// `len` zeroed bytes on the session's account.
     ///
     /// # Errors
-    /// [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] past a limit, [`ArenaError::Map`] if the
-    /// kernel refuses.
+    /// [`ArenaError::Session`], [`ArenaError::Peer`], [`ArenaError::Server`], [`ArenaError::Files`] or
+    /// [`ArenaError::ServersFiles`] past a limit, [`ArenaError::Map`] or [`ArenaError::File`] if the kernel refuses.
     pub fn allocate(&self, len: u64) -> Result<Allocation, ArenaError> {
-        self.arena.map(len, Some(&self.owner), self.sends.clone())
+        self.arena.map(len, Some((&self.owner, &self.files)), self.sends.clone())
     }
 
     /// Charges `bytes` for memory that a function takes beside the regions, without allocating any.
@@ -134,6 +147,16 @@ impl Quota {
     /// [`ArenaError::Session`], [`ArenaError::Peer`] or [`ArenaError::Server`] past a limit.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, ArenaError> {
         self.arena.ledger.charge(Some(&self.owner), bytes).map(Reservation)
+    }
+
+    /// Charges the files of the process that runs a session's kernels. Charges nothing where allocations have no files.
+    ///
+    /// # Errors
+    /// [`ArenaError::Files`] or [`ArenaError::ServersFiles`].
+    pub(crate) fn reserve_process(&self) -> Result<Option<Reservation>, ArenaError> {
+        let charge = |files: &Arc<Ledger>| files.charge(Some(&self.files), FILES_OF_A_PROCESS);
+        let charged = self.arena.files.as_ref().map(charge).transpose();
+        charged.map(|charge| charge.map(Reservation)).map_err(ArenaError::of_files)
     }
 
     /// The session's sends from its allocations.
@@ -236,7 +259,8 @@ pub struct Allocation {
     /// What functions work on while peers can reach the memory.
     twin: Option<Box<Allocation>>,
     sends: Sends,
-    _charge: Charge,
+    /// The charge for the bytes, and the one for the file.
+    _charges: (Charge, Option<Charge>),
 }
 
 impl fmt::Debug for Allocation {

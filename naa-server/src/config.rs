@@ -6,7 +6,11 @@ use mrsp::naa::Limits;
 use naa_provider::Choice;
 use verbs::WaitMode;
 
-use crate::{allow::AllowList, arena::Shares, pool};
+use crate::{
+    allow::AllowList,
+    arena::{FILES_OF_A_PROCESS, Shares},
+    pool,
+};
 
 /// The C library's port (SERVER_CONNECTION_PORT).
 pub const DEFAULT_PORT: u16 = 12_345;
@@ -86,17 +90,54 @@ impl Config {
     }
 }
 
+/// How many files the regions of all peers may be, and those of one peer: of the open files that the process may have,
+/// peers get the part that they get of `memory`. An eighth stays for sockets and other files of the server. The reserve
+/// lets a new peer open one session of `max_regions` regions, each of which may need a second file for its copy.
+pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
+    const MOST: u64 = 1 << 20;
+    let files = limit("Max open files").map_or(MOST, |files| files.min(MOST));
+    divided_as(memory, files - files / 8, 2 * u64::from(max_regions) + FILES_OF_A_PROCESS)
+}
+
+/// Divides `total` in the proportions of `memory`, but gives each peer at least `session`, which is what one session
+/// needs. A peer with no more than that may take it from the reserve.
+fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
+    let part = u128::from(total) * u128::from(memory.per_peer) / u128::from(memory.total.max(1));
+    let per_peer = u64::try_from(part).unwrap_or(total).max(session).min(total);
+    let shares = Shares::new(total, per_peer);
+    Shares { first: session.min(shares.reserve), ..shares }
+}
+
 /// 16 GiB, or half of what the machine has or `ulimit -v` permits: pages are mapped when touched, and too many end
 /// the process.
 pub fn default_memory() -> u64 {
     const MOST: u64 = 16 << 30;
-    let most = [region::physical_memory(), address_space()].into_iter().flatten().min();
+    let most = [region::physical_memory(), limit("Max address space")].into_iter().flatten().min();
     most.map_or(MOST, |bytes| MOST.min(bytes / 2))
 }
 
-/// Bytes of address space this process may have, where that is limited.
-fn address_space() -> Option<u64> {
+/// The soft limit of this process in the line of /proc/self/limits that begins with `of`; `None` if there is no limit.
+fn limit(of: &str) -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    let line = limits.lines().find_map(|line| line.strip_prefix(of))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_divided_as_memory_is_with_room_for_a_session() {
+        let gib = 1 << 30;
+        let shares = |per_peer| {
+            let Shares { per_peer, reserve, first, .. } =
+                divided_as(Shares::new(16 * gib, per_peer), 800, 66);
+            (per_peer, reserve, first)
+        };
+        assert_eq!(shares(8 * gib), (400, 100, 66));
+        assert_eq!(shares(16 * gib), (800, 100, 66));
+        assert_eq!(shares(gib / 16), (66, 100, 66));
+        assert_eq!(divided_as(Shares::new(gib, gib / 2), 40, 66).per_peer, 40, "there are no more");
+    }
 }

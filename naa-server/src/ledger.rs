@@ -34,36 +34,56 @@ pub enum ArenaError {
     Map(#[from] io::Error),
     #[error("the server's machine has no file for a region: {0}; raise the server's `ulimit -n`")]
     File(io::Error),
+    #[error(
+        "where the server has kernels, each region needs a file and each session's process two; one address may have {limit} \
+         files and {left} of them are left: map fewer regions, end other sessions of this address, or raise the server's \
+         `ulimit -n` or its memory limit per peer"
+    )]
+    Files { left: u64, limit: u64 },
+    #[error(
+        "where the server has kernels, each region needs a file and each session's process two; {left} of the server's \
+         {limit} files are left for your address: try again when other sessions have ended, or raise the server's `ulimit -n`"
+    )]
+    ServersFiles { left: u64, limit: u64 },
 }
 
-/// How a server's memory is divided.
+impl ArenaError {
+    /// Turns an error of a ledger that counts files into the one that speaks of files.
+    pub(crate) fn of_files(self) -> Self {
+        match self {
+            Self::Session { left, limit, .. } | Self::Peer { left, limit, .. } => Self::Files { left, limit },
+            Self::Server { left, limit, .. } => Self::ServersFiles { left, limit },
+            other => other,
+        }
+    }
+}
+
+/// How something that a server has is divided among its peers. The unit is bytes for memory, and files for open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Bytes of all peers together.
+    /// The most of all peers together.
     pub total: u64,
-    /// Bytes of one peer at most.
+    /// The most of one peer.
     pub per_peer: u64,
-    /// Bytes that only peers take which have no more than [`Self::first`] with what they ask for.
+    /// A part of `total` from which only those peers may take that have at most `first` in all.
     pub reserve: u64,
+    /// The most that a peer may have if it takes from the reserve.
+    pub first: u64,
 }
 
-/// Peers that the reserve is enough for.
+/// New peers for whom a reserve of memory is enough.
 const FIRST_PEERS: u64 = 16;
 
 impl Shares {
     /// With an eighth as the reserve.
     pub const fn new(total: u64, per_peer: u64) -> Self {
-        Self { total, per_peer, reserve: total / 8 }
+        let reserve = total / 8;
+        Self { total, per_peer, reserve, first: reserve / FIRST_PEERS }
     }
 
     /// Everything for anybody.
     pub const fn undivided(total: u64) -> Self {
-        Self { total, per_peer: total, reserve: 0 }
-    }
-
-    /// Bytes up to which a peer may take from the reserve.
-    pub const fn first(&self) -> u64 {
-        self.reserve / FIRST_PEERS
+        Self { total, per_peer: total, reserve: 0, first: 0 }
     }
 }
 
@@ -109,7 +129,7 @@ pub(crate) struct Owner {
 #[derive(Debug)]
 pub(crate) struct Charge {
     ledger: Arc<Ledger>,
-    /// `None`: of the server's own.
+    /// `None` for memory of the server itself.
     owner: Option<Owner>,
     bytes: u64,
 }
@@ -122,14 +142,14 @@ impl Ledger {
     /// # Errors
     /// The first account on which there is not enough; then nothing was taken from any.
     pub(crate) fn charge(self: &Arc<Self>, owner: Option<&Owner>, bytes: u64) -> Result<Charge, ArenaError> {
-        let Shares { total, per_peer, reserve } = self.shares;
+        let Shares { total, per_peer, reserve, first } = self.shares;
         let asked = bytes;
         let mut most = total;
         if let Some(Owner { session, limit, peer }) = owner {
             let limit = *limit;
             session.take(bytes, limit).map_err(|left| ArenaError::Session { asked, left, limit })?;
             match peer.take(bytes, per_peer) {
-                Ok(has) if has <= self.shares.first() => {}
+                Ok(has) if has <= first => {}
                 Ok(_) => most = total.saturating_sub(reserve),
                 Err(left) => {
                     session.give_back(bytes);
@@ -181,7 +201,7 @@ mod tests {
         let refused = ledger.charge(Some(&session(&other)), 1);
         assert!(matches!(refused, Err(ArenaError::Server { asked: 1, left: 0, limit: 1600 })));
         // The first bytes of a new peer come from the reserve.
-        assert_eq!(ledger.shares.first(), 12);
+        assert_eq!(ledger.shares.first, 12);
         held.push(ledger.charge(Some(&session(&newcomer)), 12).unwrap());
         assert!(ledger.charge(Some(&session(&newcomer)), 1).is_err());
         drop(held);

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use verbs::Sge;
 
 use crate::{
-    arena::{Allocation, Quota},
+    arena::{Allocation, Quota, Reservation},
     call::{RegionRef, direction},
 };
 
@@ -48,11 +48,13 @@ pub struct Regions {
     views: Option<Arc<Views>>,
     /// Pays for what a call takes beside its regions. Without one nothing limits that.
     quota: Option<Quota>,
+    /// The charge for the files of the session's process, which lives until the last call ends.
+    _process_files: Option<Reservation>,
 }
 
 impl From<Vec<Region>> for Regions {
     fn from(regions: Vec<Region>) -> Self {
-        Self { regions, views: None, quota: None }
+        Self { regions, ..Self::default() }
     }
 }
 
@@ -102,13 +104,18 @@ impl Regions {
             order.sort_by_key(|&at| (all[at].region, all[at].offset, all[at].len));
             Arc::new(Views { all, order })
         });
-        Self { regions, views, quota: None }
+        Self { regions, views, ..Self::default() }
     }
 
     /// Has `quota` pay for what calls take beside these regions.
     #[must_use]
     pub fn with_quota(self, quota: Quota) -> Self {
         Self { quota: Some(quota), ..self }
+    }
+
+    /// Keeps `process_files` charged until these regions are dropped.
+    pub(crate) fn with_process(self, process_files: Option<Reservation>) -> Self {
+        Self { _process_files: process_files, ..self }
     }
 
     /// What functions see, in their order.

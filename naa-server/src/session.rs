@@ -22,7 +22,7 @@ use verbs::{
 };
 
 use crate::{
-    arena::{ArenaError, Quota},
+    arena::{ArenaError, Quota, Reservation},
     call::{Region, Regions},
     config::Config,
     pool::TaskId,
@@ -101,8 +101,8 @@ pub struct Session {
     /// The owner sets it when it is told; the session does when the host's first message arrives.
     pub established: bool,
     pub(crate) since: Instant,
-    /// Of the host. Kernel soft-RoCE repeats a packet for ever where the host asked for seven retries, and reports
-    /// nothing, so every acknowledgement has its time.
+    /// Whether the host is alive. Kernel soft-RoCE repeats a packet for ever where the host asked for seven retries, and
+    /// reports nothing, so every acknowledgement has a deadline.
     pub liveness: Liveness,
     // Last: its buffers outlive its work requests.
     pub qp: Arc<Qp>,
@@ -270,28 +270,33 @@ impl Session {
                 return self.refuse(&reply, rejection.into());
             }
         };
-        let mut regions = Vec::with_capacity(asked.len());
-        for region in &asked {
-            match self.allocate(region.flags, region.host.size) {
-                Ok(region) => regions.push(region),
-                Err(End::Memory(error)) => {
-                    let reply = self.machine.allocation_failed(ErrorCode::Memory)?;
-                    return self.refuse(&reply, error.into());
-                }
-                Err(other) => return Err(other),
+        let (regions, process_files) = match self.allocate_all(&asked) {
+            Ok(allocated) => allocated,
+            Err(End::Memory(error)) => {
+                let reply = self.machine.allocation_failed(ErrorCode::Memory)?;
+                return self.refuse(&reply, error.into());
             }
-        }
+            Err(other) => return Err(other),
+        };
         let shared = regions.iter().filter(|r| !r.flags.contains(RegionFlags::INTERNAL));
         let placements: Vec<_> = shared
             .map(|r| Placement { addr: r.allocation.addr(), rkey: r.allocation.rkey().unwrap_or(0) })
             .collect();
         let answer = self.machine.allocated(&placements)?;
-        self.regions = Regions::of(regions, &self.machine).with_quota(self.quota.clone());
+        let regions = Regions::of(regions, &self.machine).with_quota(self.quota.clone());
+        self.regions = regions.with_process(process_files);
         self.grant()?;
         let longest = self.pd.context().attr().max_msg;
         self.plan = CallPlan::with_capacity(self.machine.regions().len()).with_longest_write(longest);
         self.post_receive()?;
         self.say(&answer)
+    }
+
+    /// Allocates the regions, and charges the files of the session's process.
+    fn allocate_all(&self, asked: &[RegionRequest]) -> Result<(Vec<Region>, Option<Reservation>), End> {
+        let process_files = self.quota.reserve_process()?;
+        let regions = asked.iter().map(|region| self.allocate(region.flags, region.host.size));
+        Ok((regions.collect::<Result<_, _>>()?, process_files))
     }
 
     fn allocate(&self, flags: RegionFlags, size: u32) -> Result<Region, End> {

@@ -30,7 +30,7 @@ pub struct Stats {
 /// What one peer has of a server, and had since it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerStats {
-    /// `None` only in a default value.
+    /// The address; `None` only in a default value.
     pub peer: Option<Peer>,
     pub sessions: usize,
     pub sessions_accepted: u64,

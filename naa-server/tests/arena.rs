@@ -9,7 +9,7 @@ use std::{
 
 use mrsp::{RegionFlags, U24};
 use naa_server::{
-    arena::{Allocation, Arena, ArenaError},
+    arena::{Account, Allocation, Arena, ArenaError, Shares},
     call::{Call, Failure, Region, Regions, Stop},
 };
 use verbs::{
@@ -38,6 +38,20 @@ fn accounts_are_of_whole_pages_and_end_with_the_allocation() {
     drop(quota);
     drop(one);
     assert_eq!(arena.used(), 0);
+}
+
+#[test]
+fn one_peer_leaves_files_of_regions_to_others() {
+    let arena = Arena::divided(Shares::undivided(1 << 20), Some(Shares::new(32, 16)));
+    let [hog, other] = [Account::default(), Account::default()];
+    let sessions = [arena.quota_of(&hog, 1 << 20), arena.quota_of(&hog, 1 << 20)];
+    let held: Vec<_> = (0..16).map(|at| sessions[at % 2].allocate(1).unwrap()).collect();
+    let refused = sessions[0].allocate(1).unwrap_err();
+    assert!(matches!(refused, ArenaError::Files { left: 0, limit: 16 }), "{refused}");
+    assert_eq!(hog.used(), 16 * 4096, "a refusal takes no bytes");
+    let _others = arena.quota_of(&other, 1 << 20).allocate(1).unwrap();
+    drop(held);
+    sessions[0].allocate(1).unwrap();
 }
 
 #[test]

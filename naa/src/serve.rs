@@ -50,7 +50,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     memory: Option<u64>,
     /// Memory of all sessions of one peer together, in MiB: of one IPv4 address, or of the /64 network of an IPv6
-    /// address. An eighth of --memory is kept for peers that have little [default: half of --memory]
+    /// address. An eighth of --memory is kept for peers that have little. With kernels, the open files that regions need
+    /// are divided alike [default: half of --memory]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     per_peer_memory: Option<u64>,
     /// Memory of one session, in MiB; over verbs, what its host can write counts twice

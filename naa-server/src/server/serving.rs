@@ -20,7 +20,7 @@ use super::{Ending, Orders, peers::Peers, queue::Queue, residence::Residence, si
 use crate::{
     arena::Arena,
     call::{Call, Failed, Failure, Stop, Task},
-    config::Config,
+    config::{Config, shares_of_files},
     function::{Execution, Registry},
     peer_line::peer_line,
     pool::{Done, Pool, TaskId},
@@ -99,7 +99,10 @@ impl Serving {
         };
         let pool = Pool::new(config.pool, wake).map_err(SetupError::Thread)?;
         let serving = Self {
-            arena: Arena::divided(config.shares(), registry.has_kernels()),
+            arena: Arena::divided(
+                config.shares(),
+                registry.has_kernels().then(|| shares_of_files(config.shares(), config.limits.max_regions)),
+            ),
             config,
             registry,
             stats,
