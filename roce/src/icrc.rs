@@ -117,6 +117,17 @@ impl Icrc {
         }
     }
 
+    /// Adds bytes that `fold` reads. It gets the register of the CRC, and returns 128 bytes in their place: a CRC that
+    /// starts with the register 0 and takes in these 128 bytes must end as one that starts with the given register and
+    /// takes in the bytes. Adds nothing, and returns false, if `fold` returns `None`.
+    pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
+        // A hasher keeps the register inverted.
+        let Some(folded) = fold(!self.0.clone().finalize()) else { return false };
+        self.0 = Hasher::new_with_initial(!0);
+        self.0.update(&folded);
+        true
+    }
+
     pub fn finish(self) -> [u8; ICRC_LEN] {
         self.0.finalize().to_le_bytes()
     }

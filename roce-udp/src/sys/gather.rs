@@ -9,6 +9,7 @@ use roce::{
 };
 use verbs::Memory;
 
+use super::fold::{BLOCK, fold};
 use crate::{
     memory::Regions,
     socket::{Segment, SendBatch},
@@ -47,25 +48,35 @@ pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow
     true
 }
 
-/// Bytes that are copied at a time for the ICRC: no packet has more of payload.
+/// Bytes that are copied at a time for the ICRC, where they are copied. No packet has a larger payload.
 const PIECE: usize = 4096;
+/// Fewer bytes than this are copied. Folding one block would only copy it as well.
+const LEAST_FOLDED: usize = 2 * BLOCK;
 
 /// Appends `len` bytes of `memory` to a datagram without copying, and to its ICRC.
 ///
-/// The kernel reads the bytes by their address. The ICRC is computed from a copy, piece by piece: the program, or another
-/// process that maps the memory, may write it at any time, so there is no slice of it. Whoever posted the request promised
-/// not to change the bytes until its completion. One that does so anyway makes a packet whose ICRC is wrong, which the
-/// peer drops, and harms nothing else.
+/// The kernel reads the bytes by their address. The program, or another process that maps the memory, may write it at any
+/// time, so there must be no slice of it. The ICRC is computed by raw loads where the processor can do that, and from a copy
+/// where it cannot.
+/// Whoever posted the request promised not to change the bytes until its completion. One that does so anyway makes a packet
+/// whose ICRC is wrong, which the peer drops, and harms nothing else.
 ///
 /// # Safety
 /// The memory must stay mapped until the segment is sent, dropped or cleared.
 unsafe fn gather(segment: &mut Segment<'_>, icrc: &mut Icrc, memory: &Memory, offset: u64, len: u32) {
     let (offset, len) = (offset as usize, len as usize);
-    // Panics if the range does not lie inside; the core checked the bounds.
-    let Ok(()) = memory.try_pieces::<PIECE, Infallible>(offset, len, |piece| {
+    let inside = offset.checked_add(len).is_some_and(|end| end <= memory.len());
+    assert!(inside, "the core checked the bounds");
+    // SAFETY: inside the memory.
+    let at = unsafe { memory.as_ptr().add(offset) };
+    let blocks = len / BLOCK;
+    // SAFETY: the blocks lie inside the memory, which is mapped.
+    let fold = |register| unsafe { fold(register, at, blocks) };
+    let folded = if len >= LEAST_FOLDED && icrc.update_folded(fold) { blocks * BLOCK } else { 0 };
+    let Ok(()) = memory.try_pieces::<PIECE, Infallible>(offset + folded, len - folded, |piece| {
         icrc.update(piece);
         Ok(())
     });
-    // SAFETY: inside the memory, since `try_pieces` did not panic; readable until sent, by the caller's contract.
-    unsafe { segment.gather(memory.as_ptr().add(offset), len) };
+    // SAFETY: inside the memory; readable until sent, by the caller's contract.
+    unsafe { segment.gather(at, len) };
 }

@@ -6,6 +6,7 @@
 
 pub(crate) mod address;
 mod arena;
+mod fold;
 pub(crate) mod fork;
 pub(crate) mod gather;
 pub(crate) mod interface;

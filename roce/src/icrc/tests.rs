@@ -157,3 +157,24 @@ fn renumbering_equals_computing_anew() {
         assert_eq!(icrc, compute(&flow, 0, &header, std::iter::empty()));
     }
 }
+
+#[test]
+fn folded_bytes_count_as_the_bytes_themselves() {
+    let flow = Flow::new("10.9.0.1:4791".parse().unwrap(), "10.9.0.2:4791".parse().unwrap()).unwrap();
+    let payload: Vec<u8> = (0..128 + 37).map(|n| (n * 7) as u8).collect();
+    let begin = || Icrc::begin(&flow, 0, 256, &[0x2a; Bth::LEN]);
+    let mut plain = begin();
+    plain.update(&payload);
+    let mut folded = begin();
+    // A register added to the first bytes does to what follows what it did as a register.
+    assert!(folded.update_folded(|register| {
+        let mut block: [u8; 128] = *payload.first_chunk()?;
+        block.iter_mut().zip(register.to_le_bytes()).for_each(|(byte, of_register)| *byte ^= of_register);
+        Some(block)
+    }));
+    folded.update(&payload[128..]);
+    let refused = folded.clone();
+    assert!(!folded.update_folded(|_| None), "nothing was folded");
+    let [plain, folded, refused] = [plain, folded, refused].map(Icrc::finish);
+    assert_eq!((folded, refused), (plain, plain));
+}
