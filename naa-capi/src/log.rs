@@ -2,7 +2,6 @@
 
 use std::{io::IsTerminal, sync::Once};
 
-use naa_host::LOG_VARIABLE;
 use tracing::Level;
 use tracing_subscriber::{EnvFilter, fmt::writer::MakeWriterExt};
 
@@ -13,14 +12,17 @@ use crate::ulog;
 pub(crate) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| "warn".into());
+        let (filter, ignored) = naa_host::log_filter::<EnvFilter>();
         let writer = std::io::stderr.with_filter(|line| ulog::is_on(level_of(*line.level())));
         let colour = std::io::stderr().is_terminal();
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(writer);
         // It would report a failed write to standard error there too, and panic when that fails.
         let log = log.log_internal_errors(false);
-        // Another log is the program's own.
-        let _ = log.try_init();
+        // This fails if the program has set up a log of its own, which is used then.
+        let started = log.try_init();
+        if let (Ok(()), Some(why)) = (started, ignored) {
+            tracing::warn!("{why}");
+        }
     });
 }
 

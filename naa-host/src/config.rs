@@ -1,6 +1,6 @@
 //! Settings of a session.
 
-use std::{env::VarError, time::Duration};
+use std::{env::VarError, fmt::Display, str::FromStr, time::Duration};
 
 use mrsp::{
     host::HostConfig,
@@ -15,6 +15,18 @@ use crate::{Error, overdue::Limits};
 /// What programs that log to standard error log: `naa` and the C library do, each in the grammar of tracing-subscriber's
 /// `EnvFilter`. This library only emits events.
 pub const LOG_VARIABLE: &str = "NAA_LOG";
+
+/// The filter that [`LOG_VARIABLE`] asks for: `warn` if it is not set or cannot be read. The text says why it cannot.
+pub fn log_filter<F: FromStr<Err: Display> + From<&'static str>>() -> (F, Option<String>) {
+    match std::env::var_os(LOG_VARIABLE).map(|text| text.to_string_lossy().parse()) {
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(error)) => {
+            let why = format!("{LOG_VARIABLE} is not used: {error}; write off, warn, info or debug");
+            ("warn".into(), Some(why))
+        }
+        None => ("warn".into(), None),
+    }
+}
 
 /// Seconds that a call, and setting a session up, may take.
 pub const TIMEOUT_VARIABLE: &str = "NAA_TIMEOUT";

@@ -57,7 +57,7 @@ mod writer;
 pub use any::{Any, wait_any};
 pub use arrange::{LAYOUT_RULE_VARIABLE, default_rule as default_layout_rule};
 pub use catalogue::functions;
-pub use config::{CallTimeout, LOG_VARIABLE, SessionConfig, TIMEOUT_VARIABLE, timeout_from_env};
+pub use config::{CallTimeout, LOG_VARIABLE, SessionConfig, TIMEOUT_VARIABLE, log_filter, timeout_from_env};
 pub use device::{Device, LOCAL_IP_VARIABLE};
 pub use error::{Error, Gone, Party};
 pub use lease::Buffer;

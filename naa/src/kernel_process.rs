@@ -5,6 +5,8 @@ use std::{ffi::OsString, process::ExitCode};
 use naa_kernels::{Launch, child};
 use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 
+use crate::show;
+
 const COMMAND: &str = "kernel-process";
 
 /// What the server that started this process wrote as its command line, if one did.
@@ -21,12 +23,12 @@ const NICER: i32 = 10;
 
 pub(crate) fn run(started: child::Started) -> ExitCode {
     if let Err(error) = nice(NICER) {
-        eprintln!("naa: kernels compete with the server for the cores: {error}");
+        show::error_line(&format!("naa: kernels compete with the server for the cores: {error}"));
     }
     match child::run(started) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("naa: a process for kernels ends: {error}");
+            show::error_line(&format!("naa: a process for kernels ends: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -26,7 +26,7 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use naa_host::LOG_VARIABLE;
+use tracing_subscriber::EnvFilter;
 use verbs::WaitMode;
 
 const EXAMPLES: &str = "\
@@ -127,12 +127,15 @@ fn main() -> ExitCode {
         return kernel_process::run(started);
     }
     let cli = Cli::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| "warn".into());
+    let (filter, ignored) = naa_host::log_filter::<EnvFilter>();
     let colour = std::io::stderr().is_terminal();
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr);
     // It would report a failed write to standard error there too, and panic when that fails.
     log.log_internal_errors(false).init();
+    if let Some(why) = ignored {
+        tracing::warn!("{why}");
+    }
     signals::report_full_files();
     let result = match cli.command {
         Command::Demo(args) => demo::run(&args),
@@ -155,7 +158,7 @@ fn main() -> ExitCode {
         // Whoever reads our output has had enough, as `head` does.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("naa: {}", told(&error));
+            show::error_line(&format!("naa: {}", told(&error)));
             ExitCode::from(if error.is::<Usage>() { USAGE } else { FAILURE })
         }
     }

@@ -17,6 +17,11 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
     written.map_err(|error| io::Error::new(error.kind(), format!("cannot write standard output: {error}")))
 }
 
+/// Prints a line to standard error, if that can be written: `eprintln!` would panic on a full disk.
+pub(crate) fn error_line(text: &str) {
+    let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
+
 /// Bytes in binary units, exact when a unit fits evenly.
 pub(crate) fn bytes(n: u64) -> String {
     scaled(n as f64, &["B", "KiB", "MiB", "GiB"])

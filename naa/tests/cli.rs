@@ -289,6 +289,25 @@ fn a_log_that_cannot_be_written_ends_nothing() {
 }
 
 #[test]
+fn an_error_that_cannot_be_written_is_still_an_exit_status() {
+    let full = fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let mut call = naa(&["call", "sha256", "--server", "127.0.5.35:1", "--in", "/nonexistent"]);
+    let output = call.stderr(full).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_filter_of_the_log_that_cannot_be_read_is_reported() {
+    let mut list = naa(&["completions", "bash"]);
+    let output = list.env("NAA_LOG", "naa=loud").output().expect("the binary runs");
+    assert!(
+        output.status.success() && stderr(&output).contains("NAA_LOG is not used: "),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
 fn hosts_share_an_address() {
     let server = Server::start("127.0.5.6");
     let folder = Folder::new("hosts");

@@ -20,7 +20,7 @@ use mrsp::{
     region::MAX_REGION_BYTES,
 };
 
-use crate::{Usage, provider};
+use crate::{Usage, provider, show};
 use files::Source;
 use offload::{Caller, Peer, Times, room_needed};
 use plan::Plan;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         single::run(args, function, &peer, &inputs)
     };
     if result.as_ref().is_err_and(|error| error.is::<stop::Interrupted>()) {
-        eprintln!("naa: interrupted");
+        show::error_line("naa: interrupted");
         std::process::exit(stop::EXIT_CODE);
     }
     result

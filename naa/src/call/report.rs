@@ -7,6 +7,7 @@ use std::{
     path::Path,
 };
 
+use anyhow::Context as _;
 use mrsp::{FunctionCode, builtin};
 
 use super::offload::Times;
@@ -68,7 +69,7 @@ impl Report {
     pub(super) fn print_json(&self, stdout_is_data: bool) -> anyhow::Result<()> {
         let text = serde_json::to_string(self)?;
         if stdout_is_data {
-            eprintln!("{text}");
+            writeln!(io::stderr(), "{text}").context("cannot write the report to standard error")?;
         } else {
             show::line(&text)?;
         }

@@ -105,7 +105,7 @@ impl<'a> Teller<'a> {
         } else if self.items.len() > 1 {
             let name = self.items[index].input.display().to_string();
             let text = if told.contains(&name) { told } else { format!("{name}: {told}") };
-            self.progress.suspend(|| eprintln!("naa: {text}"));
+            self.progress.suspend(|| show::error_line(&format!("naa: {text}")));
         }
         self.failed.push(index);
         self.first.get_or_insert(error);
@@ -136,7 +136,7 @@ impl<'a> Teller<'a> {
             self.print(index, &report)?;
         }
         if self.items.len() != 1 {
-            eprintln!("naa: {}", self.summary(not_tried));
+            show::error_line(&format!("naa: {}", self.summary(not_tried)));
         }
         stop::check()?;
         let all = self.items.len();

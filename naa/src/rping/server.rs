@@ -10,6 +10,7 @@ use super::{
     link::{Device, Link, Seen, conn_param, socket},
     printable,
 };
+use crate::show;
 
 /// A client that asked to connect confirms within this.
 const CONFIRM: Duration = Duration::from_secs(30);
@@ -18,7 +19,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let device = Device::open(args.address, args.provider.choice()?, true)?;
     let (listener, port) = device.channel.listen(args.port, 8)?;
     if args.verbose {
-        eprintln!("listening on {} ({})", socket(args.address, port), device.context.attr().name);
+        let listening = socket(args.address, port);
+        show::error_line(&format!("listening on {listening} ({})", device.context.attr().name));
     }
     loop {
         // Events of clients that are gone come in between.
@@ -29,7 +31,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             return served;
         }
         if let Err(error) = served {
-            eprintln!("naa: client {}: {error:#}", endpoints.remote);
+            show::error_line(&format!("naa: client {}: {error:#}", endpoints.remote));
         }
     }
 }
