@@ -33,7 +33,7 @@ impl Json {
             let file = destination.open_special().map_err(|why| CannotWrite::new(path, why))?;
             return Ok(Self::Special(file, path.into()));
         }
-        // What is there stays until there is something to replace it.
+        // The former file stays until the new one is complete.
         drop(destination.begin().map_err(|why| CannotWrite::new(path, why))?);
         Ok(Self::File(destination))
     }

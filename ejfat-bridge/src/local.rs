@@ -121,7 +121,7 @@ struct Pending {
 enum Said {
     Nothing(OwnedFd),
     Wants(Applicant),
-    /// It was refused, or went away.
+    /// The connection was refused, or the other end closed it.
     Over,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct Listener {
     path: PathBuf,
     /// In the order of arrival.
     pending: BTreeMap<u64, Pending>,
-    /// By the users whose programs they are: connections that say nothing keep nobody else out.
+    /// Seats are shared among users, so that connections that say nothing keep no other user out.
     seats: Seats<u64, u32>,
     arrived: u64,
     /// Subscriptions that are none.
@@ -245,7 +245,7 @@ impl Listener {
     }
 
     fn listen_to(&mut self, socket: OwnedFd) -> Said {
-        // One byte more tells what is too long.
+        // One byte more than allowed is read, so that a message that is too long is noticed.
         let mut bytes = [0; BLOCK + 1];
         let length = match recv(&socket, &mut bytes, RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN | Errno::INTR) => return Said::Nothing(socket),
@@ -256,7 +256,7 @@ impl Listener {
         match block.map(Subscription::decode) {
             Some(Ok(subscription)) => return Said::Wants(Applicant { socket, subscription }),
             Some(Err(malformed)) => self.refuse(&socket, malformed.into()),
-            // It went away again.
+            // The other end closed the connection before it said anything.
             None if length == 0 => {}
             None => self.refuse(&socket, Refusal::Malformed),
         }

@@ -64,7 +64,7 @@ struct Shared(Arc<Mutex<Table>>);
 
 impl Shared {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Whoever panicked with it is another thread; each change of the table is whole.
+        // If another thread panicked while it held the lock, the table is still whole: each change is one step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -76,7 +76,7 @@ impl Shared {
             Room::InPlaceOf(key) => {
                 table.seats.leave(key);
                 if let Some(seated) = table.connections.remove(&key) {
-                    // If nobody hears it, the connection has ended already.
+                    // Nobody receives this if the connection has ended already.
                     let _ = seated.lost.send(());
                 }
             }
@@ -149,18 +149,18 @@ pub struct Connection {
     seat: Seat,
     lost: Option<oneshot::Receiver<()>>,
     any_request: Arc<AtomicBool>,
-    /// Until when it waits for the first request.
+    /// The time at which a connection without a request ends.
     until: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
-    /// Where its requests are to be counted.
+    /// Counts the connection's requests.
     pub fn requests(&self) -> Requests {
         let Seat { key, shared } = &self.seat;
         Requests { key: *key, shared: shared.clone(), any: self.any_request.clone() }
     }
 
-    /// Looked at whenever something is read or written: a peer that takes no answers must not delay it.
+    /// Checked whenever something is read or written, so that a peer that takes no answers cannot delay the end.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         // A receiver that was ready once must not be polled again.
         let lost = self.lost.as_mut().is_none_or(|lost| Pin::new(lost).poll(context).is_ready());
@@ -183,7 +183,7 @@ pub async fn accept(listener: TcpListener, limits: Limits, taken: mpsc::Sender<i
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Once, until one is accepted again.
+                // This is reported once, until a connection is accepted again.
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!("cannot accept a connection: {error}; raise the limit of open files");
                 }
@@ -202,7 +202,7 @@ pub async fn accept(listener: TcpListener, limits: Limits, taken: mpsc::Sender<i
             );
             continue;
         };
-        // One that is broken already is found so when it is read.
+        // A connection that is broken already fails when it is read.
         let _ = stream.set_nodelay(true);
         let until = Some(Box::pin(sleep(limits.patience)));
         let connection = Connection { stream, seat, lost: Some(lost), any_request: Arc::default(), until };

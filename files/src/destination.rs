@@ -18,7 +18,7 @@ use rustix::{
 
 use crate::{CannotWrite, Folder, Unfinished, folder::kind, other};
 
-/// As many as the kernel follows.
+/// Symbolic links that are followed at most, as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
 /// The place of one result.
@@ -82,7 +82,7 @@ impl Destination {
         Err(Errno::LOOP.into())
     }
 
-    /// As it was named.
+    /// The path as the user named it.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -31,7 +31,7 @@ const POSTFIX: &str = ".partial";
 pub struct Folder {
     fd: OwnedFd,
     path: PathBuf,
-    /// Else its entries are synchronised with the whole file system.
+    /// Whether the folder may be opened for reading. If not, its entries are synchronised with the whole file system.
     readable: bool,
     /// Whether its file system has files without names, as far as known.
     nameless: AtomicBool,
@@ -102,7 +102,7 @@ impl Folder {
                 opened => File::from(opened?),
             };
             let locked = file.try_lock();
-            // Between the two somebody may have taken it for an abandoned one.
+            // Before the lock was taken, another process may have removed the file as an abandoned one.
             let taken = matches!(locked, Err(TryLockError::WouldBlock));
             if !taken && self.is_at(&file, &name) {
                 // Where there are no locks nobody can remove it either.
@@ -141,7 +141,7 @@ impl Folder {
         let entries = rustix::fs::Dir::read_from(&self.fd).into_iter().flatten().flatten();
         let names = entries.map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned());
         for name in names.filter(|name| is_unfinished(Path::new(name))) {
-            // In a shared folder it may be anything.
+            // In a folder that others use too, an entry of this name may be anything.
             let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::WRONLY | OFlags::CLOEXEC;
             let Ok(file) = openat(&self.fd, &name, flags, Mode::empty()).map(File::from) else { continue };
             let is_file = file.metadata().is_ok_and(|meta| meta.is_file());

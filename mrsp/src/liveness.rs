@@ -152,7 +152,7 @@ mod tests {
         assert_eq!((peer.next(), peer.deadline()), (Some(start + SECOND), None));
         assert!(!peer.is_probe_due(start + SECOND - Duration::from_nanos(1)));
         assert!(peer.is_probe_due(start + SECOND));
-        // The owner was late.
+        // The owner looked at the clock too late.
         let sent = start + 5 * SECOND;
         assert!(!peer.is_dead(sent), "it was not asked yet");
         peer.probed(sent);

@@ -8,7 +8,7 @@ use crate::ring::Ring;
 
 /// An event, where the bridge put it. When it is dropped it is given back, and the bridge uses its slots again.
 ///
-/// It keeps its ring, also when the bridge is gone and the worker has another one.
+/// An event keeps its ring mapped, also when the bridge is gone and the worker has another ring.
 ///
 /// # The bytes may change
 ///

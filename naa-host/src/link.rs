@@ -89,7 +89,7 @@ pub(crate) struct Link {
     waited: bool,
     generation: u64,
     pub(crate) clock: Clock,
-    /// Of the accelerator. The transport tells when it is dead.
+    /// Whether the accelerator is alive. The transport tells when it is dead.
     pub(crate) liveness: Liveness,
     taken: [Wc; BATCH],
     /// Completions in `taken` that are still to be looked at.

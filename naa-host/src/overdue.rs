@@ -40,7 +40,7 @@ pub(crate) enum Due {
 }
 
 impl Overdue {
-    /// Of a call posted at `now`.
+    /// The schedule of a call that is posted at `now`.
     pub(crate) fn new(limits: Limits, now: Instant) -> Self {
         let at = |time| now.checked_add(time);
         Self {
@@ -76,7 +76,7 @@ impl Overdue {
         if self.report_time(liveness).is_none_or(|at| now < at) {
             return Due::Nothing;
         }
-        // Nothing was heard since the call was posted, and nobody asked.
+        // Nothing was heard since the call was posted, and no probe was sent.
         if liveness.may_probe() && liveness.since() <= self.since {
             return Due::Probe;
         }

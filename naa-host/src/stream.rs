@@ -196,7 +196,7 @@ impl Stream {
                 return Ok(Some(immediate));
             }
             if self.alarm.is_some() {
-                // It may be the clock that rang.
+                // The wait may have ended because a deadline came.
                 self.link.clock.rang();
             }
             self.probe()?;

@@ -106,7 +106,7 @@ fn check(declared: &[Parameter], regions: &Regions) -> Result<(), String> {
     Ok(())
 }
 
-/// How much of each parameter is a result; else the code for the host, and what the kernel did.
+/// How much of each parameter is a result; after a failure the code for the host, and what the kernel did.
 fn judged(outcome: Outcome, sizes: &[(Direction, u64)]) -> Result<Vec<Prefix>, (ReturnCode, String)> {
     let Outcome { code, produced, text } = outcome;
     if code != 0 {

@@ -8,7 +8,7 @@ use tonic::Status;
 
 const SCHEME: &[u8] = b"Bearer ";
 
-/// A token that nobody can be asked for, or send.
+/// The token is empty, or has characters that no header can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
     #[error(

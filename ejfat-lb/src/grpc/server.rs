@@ -202,7 +202,7 @@ impl Service<http::Request<Body>> for Services {
         if let Err(refused) = self.token.check(request.headers()) {
             return Box::pin(std::future::ready(Ok(refused.into_http())));
         }
-        // Its connection is in use until the answer is sent.
+        // The connection counts as busy until the answer is sent.
         let in_progress = request.extensions().get::<Requests>().map(Requests::begin);
         let answer = self.answer(request);
         Box::pin(async { Ok(answer.await?.map(|body| until_sent(body, in_progress))) })

@@ -57,7 +57,7 @@ impl Child {
             let request = request.ok_or_else(|| io::Error::other("the server sent what is no request"))?;
             self.answer(&request, &files);
             if std::process::id() != own {
-                // The process that was called answers, or its end does.
+                // Only the process that the server called answers, or its end does. This one is a fork of it.
                 let why = "a process that a kernel forked returned from the kernel; leave it by _exit()";
                 return Err(io::Error::other(why));
             }

@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(Way::of(65_521), Way::Direct);
         assert_eq!(Way::of(1 << 17), Way::Staged([256, 512]));
         assert_eq!(Way::of(4 * 65_521), Way::Staged([4, 65_521]));
-        // Primes.
+        // A prime length has no factors.
         for n in [65_537, 16_777_259, 33_554_467, (1 << 27) - 39] {
             let Way::Chirp([columns, rows]) = Way::of(n) else { panic!("{n}") };
             assert!(columns * rows >= 2 * n - 1 && columns * rows <= 5 * n / 2, "{n}");

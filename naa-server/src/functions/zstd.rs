@@ -141,7 +141,7 @@ fn decompress_to(
     Ok(to.pos())
 }
 
-/// Feeds the decompressor what it asks for, which is a block at a time.
+/// Gives the decompressor as many bytes as it asks for, which is a block at a time.
 fn decompress_frame(
     context: &mut DCtx<'_>,
     frame: &Frame,

@@ -70,7 +70,7 @@ impl Host {
         spun
     }
 
-    /// `NAA_TIMEOUT` does not end a call meanwhile.
+    /// While `f` runs, `NAA_TIMEOUT` does not end a call.
     fn without_call_timeout<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
         let Phase::Session(session) = &mut self.phase else { return f(self) };
         let limit = session.call_timeout();

@@ -76,7 +76,7 @@ enum Ordered {
     Up,
     /// No element is smaller than the one after it.
     Down,
-    /// Nor both ways. Some elements differ in these bits.
+    /// The data is not in opposite order either, and some elements differ in these bits.
     No {
         differing: u64,
     },
@@ -151,7 +151,7 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
 /// [`Stop::check`]'s.
 pub(super) fn reverse<T: Copy>(data: &mut [T], stop: &Stop) -> Result<(), Failure> {
     let (front, back) = data.split_at_mut(data.len() / 2);
-    // Of an odd number the middle one stays.
+    // If the number of elements is odd, the middle one stays.
     for (front, back) in front.chunks_mut(STRIDE).zip(back.rchunks_mut(STRIDE)) {
         stop.check()?;
         let len = front.len();
