@@ -27,12 +27,12 @@ CONDITIONS = {
 class Library(BuildHookInterface):
     def initialize(self, version, build_data):
         checkout = Path(self.root).parents[1]
-        if not (checkout / "naa-capi").is_dir():
+        if not (checkout / "bindings/capi").is_dir():
             raise SystemExit("naa: libnaa is built from a checkout of the project: pip wheel CHECKOUT/bindings/python")
         library = cargo_build(checkout)
         work = library.parent / "python-wheel"
         work.mkdir(exist_ok=True)
-        declarations(checkout / "naa-capi/include", work / "_ffi.py")
+        declarations(checkout / "bindings/capi/include", work / "_ffi.py")
         files = {
             strip(library, work / "libnaa.so"): "naa/libnaa.so",
             work / "_ffi.py": "naa/_ffi.py",

@@ -28,7 +28,7 @@ fn compile(folder: &Folder, wrong: u32) -> String {
         .args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden"])
         .arg(format!("-DWRONG={wrong}"))
         .arg("-I")
-        .arg(root.join("../naa-capi/include"))
+        .arg(root.join("../bindings/capi/include"))
         .arg(root.join("tests/kernels/kernels.c"))
         .args(["-o", &library])
         .status();
@@ -44,7 +44,7 @@ fn compile_example(folder: &Folder, compiler: &str, language: &[&str]) -> String
         .args(language)
         .args(["-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden"])
         .arg("-I")
-        .arg(root.join("naa-capi/include"))
+        .arg(root.join("bindings/capi/include"))
         .arg(root.join("examples/kernels/example.c"))
         .args(["-o", &library])
         .status();

@@ -8,7 +8,7 @@ use std::{
 use naa_server::{Choice, Config, Server, functions};
 
 // The same as of the tests beside the library.
-#[path = "../../../naa-capi/tests/functions/mod.rs"]
+#[path = "../../../bindings/capi/tests/functions/mod.rs"]
 mod own;
 
 /// Enough for 200 handles twice.

@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_real_headers_are_read() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../naa-capi/include");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bindings/capi/include");
         let all = declared(&folder).unwrap();
         assert!(all["naaice.h"].contains("naaice_disconnect_and_cleanup"), "{all:?}");
         assert!(all["naa.h"].contains("naa_call_wait_any"), "{all:?}");

@@ -155,7 +155,7 @@ pub fn run(options: &Options, tell: &mut Tell<'_>) -> Result<Vec<Row>, String> {
         table.0.push(row);
     };
     if options.wants("headers", "") {
-        headers::check(&options.root.join("naa-capi/include"), &options.library, &listed)?
+        headers::check(&options.root.join("bindings/capi/include"), &options.library, &listed)?
             .into_iter()
             .for_each(&done);
     }

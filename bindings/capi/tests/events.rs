@@ -1,0 +1,137 @@
+//! Programs on naa_events.h, beside a bridge of this process.
+
+mod native_support;
+// The same as of the tests of workers.
+#[path = "../../../ejfat/events/tests/bridge/mod.rs"]
+mod bridge;
+
+use std::thread;
+
+use bridge::{Medium, Seat, content, local, remote, until};
+use native_support::{Library, Program};
+
+/// As the program wants it.
+const EVENTS: u64 = 601;
+
+/// Runs a program beside what the bridge does with the one worker that comes.
+fn beside<B, M: Medium>(
+    program: &Program,
+    arguments: &[&str],
+    bridge: &B,
+    accept: impl FnOnce(&B) -> Seat<M> + Send,
+    then: impl FnOnce(Seat<M>) + Send,
+) -> String
+where
+    B: Sync,
+{
+    thread::scope(|scope| {
+        scope.spawn(|| then(accept(bridge)));
+        program.run(arguments, &[])
+    })
+}
+
+/// Events of many sizes, as fast as they are given back.
+fn feed<M: Medium>(mut seat: Seat<M>) {
+    for event in 0..EVENTS {
+        let bytes = content(event, event as usize * 11 % 190);
+        until("no room", || seat.put(event, &bytes));
+    }
+    until("credit is missing", || {
+        seat.look();
+        seat.slots.outstanding() <= 1
+    });
+    assert_eq!(seat.wrong, 0);
+    // Until the program has its last event: one that is told before the end is given.
+}
+
+fn calls(standard: &str, library: Library, name: &str, ip: &str) {
+    let program = Program::build("tests/c/events_calls.c", standard, library);
+    let here = local::Bridge::start(name);
+    let source = format!("unix:{}", here.path.display());
+    beside(&program, &[&source], &here, local::Bridge::accept, feed);
+    let there = remote::Bridge::start(ip, 0);
+    beside(&program, &[&there.address.to_string()], &there, |bridge| bridge.accept(&[]), feed);
+}
+
+#[test]
+fn every_function_from_c() {
+    calls("c11", Library::Shared, "c11", "127.0.8.80");
+    calls("c17", Library::Static, "c17", "127.0.8.81");
+}
+
+#[test]
+fn every_function_from_cpp() {
+    calls("c++17", Library::Shared, "cpp", "127.0.8.82");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for standard in ["c11", "c++17"] {
+        let program = Program::build("tests/c/events_errors.c", standard, Library::Shared);
+        let here = local::Bridge::start(&format!("errors-{standard}"));
+        let source = format!("unix:{}", here.path.display());
+        beside(&program, &[&source, "127.0.8.83:9"], &here, local::Bridge::accept, |mut seat| {
+            assert!(seat.put(0, &content(0, 64)));
+            until("credit is missing", || {
+                seat.look();
+                seat.slots.outstanding() == 0
+            });
+        });
+    }
+}
+
+#[test]
+fn the_example_counts_what_was_sent() {
+    let program = Program::build("../../examples/c/histogram.c", "c11", Library::Shared);
+    let here = local::Bridge::start("histogram");
+    let source = format!("unix:{}", here.path.display());
+    let samples: Vec<u8> = (0..1000_u16).flat_map(|n| (n * 60).to_le_bytes()).collect();
+    let said = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut seat = here.accept();
+            (0..8).for_each(|event| assert!(seat.put(event, &samples)));
+            until("credit is missing", || {
+                seat.look();
+                seat.slots.outstanding() == 0
+            });
+        });
+        program.said(&[&source, "8"])
+    });
+    assert!(said.contains("8 events, 16000 bytes"), "{said}");
+    for data_id in 0..4 {
+        let line = format!("data id {data_id}: 2 events, 2000 samples, mean 29970.00, 0 to 59940");
+        assert!(said.contains(&line), "{said}");
+    }
+}
+
+/// The program in the comment at the top of naa_events.h.
+#[test]
+fn the_example_of_the_header_runs() {
+    let here = local::Bridge::start("header");
+    let header = include_str!("../include/naa_events.h");
+    let lines = header.lines().skip_while(|line| !line.contains("#include <naa_events.h>"));
+    let lines = lines.take_while(|line| !line.contains("Build:")).map(|line| line.trim_start_matches(" *"));
+    let program: String = lines.map(|line| format!("{line}\n")).collect();
+    let program = program.replace("10.9.0.1", &format!("unix:{}", here.path.display()));
+    // It has no end: a worker that looks for its bridge does not get it back here.
+    let program = program.replace("-1, &event", "500, &event").replace("return 1", "puts(\"ok\"); return 0");
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("events-header-{}.c", std::process::id()));
+    std::fs::write(&path, program).unwrap();
+    let program = Program::build(path.to_str().unwrap(), "c11", Library::Shared);
+    std::fs::remove_file(path).unwrap();
+    let said = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut seat = here.accept();
+            assert!(seat.put(7, &content(7, 100)));
+            until("credit is missing", || {
+                seat.look();
+                seat.slots.outstanding() == 0
+            });
+            // It would look for a bridge that is gone.
+            thread::sleep(std::time::Duration::from_secs(1));
+        });
+        program.run(&[], &[])
+    });
+    assert!(said.starts_with("event 7: 100 bytes\n"), "{said}");
+}

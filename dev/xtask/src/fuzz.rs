@@ -1,0 +1,183 @@
+//! `fuzz`: builds and runs the targets in `dev/fuzz/targets` with libFuzzer, on the stable toolchain.
+
+use crate::{
+    packages::{self, User},
+    repo, table,
+    tidy::Finding,
+};
+use anyhow::{Context, Result, bail, ensure};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Output},
+};
+
+/// What makes rustc record coverage the way libFuzzer reads it.
+const RUSTFLAGS: &[&str] = &[
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "--cfg=fuzzing",
+    "-Ccodegen-units=1",
+    "-Cdebug-assertions",
+    "-Coverflow-checks",
+    "-Copt-level=3",
+];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// How long each target runs
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    seconds: u64,
+    /// Run this target only
+    #[arg(long, value_name = "T")]
+    target: Option<String>,
+    /// Name the targets and stop
+    #[arg(long)]
+    list: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let all = targets(&repo::root())?;
+    if options.list {
+        all.iter().for_each(|target| println!("{target}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen: Vec<_> =
+        all.iter().filter(|t| options.target.as_ref().is_none_or(|wanted| wanted == *t)).collect();
+    ensure!(!chosen.is_empty(), "no such target; there are: {}", all.join(", "));
+    packages::ensure(User::Fuzz).map_err(anyhow::Error::msg)?;
+    let programs = build()?;
+    let mut rows = vec![["target", "execs", "exec/s", "result"].map(str::to_owned)];
+    let mut passed = true;
+    for target in chosen {
+        println!("fuzzing {target} for {} s", options.seconds);
+        let outcome = fuzz(&programs, target, options.seconds)?;
+        passed &= outcome.passed;
+        let result = if outcome.passed { "ok" } else { "FAILED" };
+        rows.push([target.clone(), outcome.execs, outcome.per_second, result.to_owned()]);
+    }
+    println!();
+    table::print(&rows);
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The names of `dev/fuzz/targets/*.rs`, sorted.
+fn targets(root: &Path) -> Result<Vec<String>> {
+    let folder = root.join("dev/fuzz/targets");
+    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "rs") {
+            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// For `tidy`: targets that Cargo would not build.
+pub(crate) fn unlisted_targets(root: &Path) -> Result<Vec<Finding>> {
+    let manifest =
+        fs::read_to_string(root.join("dev/fuzz/Cargo.toml")).context("cannot read dev/fuzz/Cargo.toml")?;
+    let listed = |name: &String| manifest.contains(&format!("path = \"targets/{name}.rs\""));
+    let finding = |name: String| Finding {
+        path: "dev/fuzz/Cargo.toml".to_owned(),
+        line: 1,
+        what: format!("fuzz target `{name}` is not built"),
+        remedy: format!("add [[bin]] with name = \"{name}\" and path = \"targets/{name}.rs\""),
+        warning: false,
+    };
+    Ok(targets(root)?.into_iter().filter(|name| !listed(name)).map(finding).collect())
+}
+
+/// Builds all targets and gives the folder they are in.
+fn build() -> Result<PathBuf> {
+    let triple = host_triple()?;
+    let built = repo::target_dir().join("fuzz");
+    let status = repo::cargo()
+        .args(["build", "--release", "--bins", "--manifest-path", "dev/fuzz/Cargo.toml"])
+        // Naming the target keeps the flags away from build scripts.
+        .args(["--target", &triple])
+        .env("CARGO_TARGET_DIR", &built)
+        .env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\x1f"))
+        .status()
+        .context("cannot run cargo")?;
+    ensure!(status.success(), "the fuzz targets do not build");
+    Ok(built.join(triple).join("release"))
+}
+
+fn host_triple() -> Result<String> {
+    let output =
+        Command::new("rustc").arg("-vV").current_dir(repo::root()).output().context("cannot run rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let triple = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(triple.context("rustc -vV names no host")?.to_owned())
+}
+
+struct Outcome {
+    execs: String,
+    per_second: String,
+    passed: bool,
+}
+
+fn fuzz(programs: &Path, target: &str, seconds: u64) -> Result<Outcome> {
+    let corpus = repo::target_dir().join("fuzz-corpus").join(target);
+    let failures = repo::target_dir().join("fuzz-failures").join(target);
+    for folder in [&corpus, &failures] {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let mut command = Command::new(programs.join(target));
+    command
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-artifact_prefix={}/", failures.display()))
+        .args(["-print_final_stats=1", "-timeout=10", "-rss_limit_mb=2048", "-max_len=8192"])
+        .arg(&corpus);
+    // Inputs kept with the sources; libFuzzer writes to the first folder only.
+    let kept = repo::root().join("dev/fuzz/seeds").join(target);
+    if kept.is_dir() {
+        command.arg(kept);
+    }
+    let output = command.output().with_context(|| format!("cannot run fuzz target {target}"))?;
+    outcome(programs, target, &output)
+}
+
+fn outcome(programs: &Path, target: &str, output: &Output) -> Result<Outcome> {
+    let log = String::from_utf8_lossy(&output.stderr);
+    let passed = output.status.success();
+    if !passed {
+        let lines: Vec<_> = log.lines().collect();
+        println!("{}", lines[lines.len().saturating_sub(40)..].join("\n"));
+        println!("run it again: {} PATH-OF-THE-INPUT", programs.join(target).display());
+    }
+    let (execs, per_second) =
+        (statistic(&log, "number_of_executed_units"), statistic(&log, "average_exec_per_sec"));
+    if passed && execs.is_none() {
+        bail!("{target} gave no statistics: is it a libFuzzer target?");
+    }
+    let or_unknown = |number: Option<&str>| number.unwrap_or("?").to_owned();
+    Ok(Outcome { execs: or_unknown(execs), per_second: or_unknown(per_second), passed })
+}
+
+/// A line `stat::NAME: NUMBER` of `-print_final_stats=1`.
+fn statistic<'a>(log: &'a str, name: &str) -> Option<&'a str> {
+    log.lines()
+        .find_map(|line| line.strip_prefix("stat::")?.strip_prefix(name)?.strip_prefix(':'))
+        .map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_are_read() {
+        let log = "Done 5 runs\nstat::number_of_executed_units: 12345\nstat::average_exec_per_sec:     617\n";
+        assert_eq!(statistic(log, "number_of_executed_units"), Some("12345"));
+        assert_eq!(statistic(log, "average_exec_per_sec"), Some("617"));
+        assert_eq!(statistic(log, "peak_rss_mb"), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! Captures of kernel peers (rxe, rdma_cm) decode, check and re-encode to the same bytes.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+};
+
+use roce::{
+    Entropy, Time,
+    cm::{Cm, CmConfig, CmOutput, embedded_guid},
+    icrc::{Checked, Flow, IdRule, Solver, compute},
+    wire::{
+        Bth, Packet,
+        mad::{CmaHeader, MAD_LEN, Mad, Message, gid, mtu_bytes, service_port},
+    },
+};
+
+const CAPTURES: [&str; 2] = ["rxe-rping-v4-v6-perftest-write.pcap", "naaice-library-calls.pcap"];
+
+struct Datagram {
+    src: SocketAddr,
+    dst: SocketAddr,
+    /// `None` on IPv6.
+    ip_id: Option<u16>,
+    payload: Vec<u8>,
+}
+
+/// Reads an Ethernet pcap of UDP packets, little-endian with microseconds.
+fn datagrams(name: &str) -> Vec<Datagram> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures").join(name);
+    let file = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    assert_eq!(file[..4], [0xd4, 0xc3, 0xb2, 0xa1], "pcap, little-endian");
+    let mut rest = &file[24..];
+    let mut all = Vec::new();
+    while !rest.is_empty() {
+        let len = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
+        all.push(datagram(&rest[16 + 14..16 + len]));
+        rest = &rest[16 + len..];
+    }
+    all
+}
+
+fn datagram(ip: &[u8]) -> Datagram {
+    let be16 = |b: &[u8]| u16::from_be_bytes([b[0], b[1]]);
+    let (src, dst, ip_id, udp): (IpAddr, IpAddr, _, _) = if ip[0] >> 4 == 4 {
+        let v4 = |at: usize| Ipv4Addr::from(<[u8; 4]>::try_from(&ip[at..at + 4]).unwrap()).into();
+        (v4(12), v4(16), Some(be16(&ip[4..])), &ip[20..be16(&ip[2..]).into()])
+    } else {
+        let v6 = |at: usize| Ipv6Addr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap()).into();
+        (v6(8), v6(24), None, &ip[40..40 + usize::from(be16(&ip[4..]))])
+    };
+    Datagram {
+        src: (src, be16(udp)).into(),
+        dst: (dst, be16(&udp[2..])).into(),
+        ip_id,
+        payload: udp[8..].to_vec(),
+    }
+}
+
+fn all() -> Vec<Datagram> {
+    CAPTURES.iter().flat_map(|name| datagrams(name)).collect()
+}
+
+#[test]
+fn every_icrc_is_right_and_every_identification_is_solved() {
+    let mut solver = Solver::new();
+    let (mut v4, mut v6) = (0, 0);
+    for (n, packet) in all().iter().enumerate() {
+        let flow = Flow::new(packet.src, packet.dst).unwrap();
+        let known = packet.ip_id.map_or(IdRule::Any, IdRule::Exact);
+        *if packet.ip_id.is_some() { &mut v4 } else { &mut v6 } += 1;
+        for rule in [known, IdRule::Any] {
+            let got = solver.verify(&flow, &packet.payload, rule, 0);
+            assert_eq!(got, Ok(Checked { ip_id: packet.ip_id }), "packet {n} {rule:?}");
+        }
+        let (body, icrc) = packet.payload.split_last_chunk::<4>().unwrap();
+        let (header, rest) = body.split_at(Bth::LEN);
+        assert_eq!(compute(&flow, packet.ip_id.unwrap_or(0), header, rest.chunks(7)), *icrc, "packet {n}");
+    }
+    assert!(v4 > 100 && v6 > 20, "{v4} IPv4 and {v6} IPv6 packets");
+}
+
+#[test]
+fn every_packet_reencodes_to_its_bytes() {
+    for (n, packet) in all().iter().enumerate() {
+        let decoded = Packet::decode(&packet.payload).unwrap_or_else(|e| panic!("packet {n}: {e}"));
+        let mut bytes = Vec::new();
+        decoded.encode(&mut bytes);
+        assert_eq!(bytes, packet.payload, "packet {n}");
+    }
+}
+
+/// The CM datagrams of all captures.
+fn mads() -> Vec<(Datagram, [u8; MAD_LEN])> {
+    let of = |packet: Datagram| {
+        let decoded = Packet::decode(&packet.payload).unwrap();
+        let mad = (decoded.bth.dest_qp == 1).then(|| <[u8; MAD_LEN]>::try_from(decoded.payload).unwrap())?;
+        Some((packet, mad))
+    };
+    all().into_iter().filter_map(of).collect()
+}
+
+#[test]
+fn every_cm_message_reencodes_to_its_bytes() {
+    let mut kinds = [0; 7];
+    for (n, (_, raw)) in mads().iter().enumerate() {
+        let mad = Mad::decode(raw).unwrap_or_else(|e| panic!("MAD {n}: {e}"));
+        kinds[usize::from(mad.message.attribute()) - 0x10] += 1;
+        assert_eq!(mad.encode(), *raw, "MAD {n}");
+        // REQ, REP and REJ have no bits outside their fields that a kernel sets.
+        if matches!(mad.message, Message::Req(_) | Message::Rep(_)) {
+            assert_eq!(Mad::new(mad.tid, mad.message).encode(), *raw, "MAD {n}");
+        }
+    }
+    let [req, _, _, rep, rtu, dreq, drep] = kinds;
+    assert!(req > 5 && rep > 5 && rtu > 5 && dreq > 5 && drep > 0, "{kinds:?}");
+}
+
+#[test]
+fn kernel_requests_mean_what_the_fields_say() {
+    for (packet, raw) in mads() {
+        let Message::Req(req) = Mad::decode(&raw).unwrap().message else { continue };
+        assert!(service_port(req.service_id).is_some());
+        assert_eq!((req.remote_cm_timeout, req.transport, req.max_cm_retries), (20, 0, 15));
+        assert_eq!((req.local_cm_timeout, req.retry_count, req.ack_timeout), (20, 7, 19));
+        assert_eq!((mtu_bytes(req.mtu), req.p_key, req.hop_limit), (Some(1024), 0xffff, 64));
+        assert_eq!((req.local_gid, req.remote_gid), (gid(packet.src.ip()), gid(packet.dst.ip())));
+        let header = CmaHeader::decode(req.private_data.first_chunk().unwrap()).unwrap();
+        assert_eq!((header.src, header.dst), (packet.src.ip(), packet.dst.ip()));
+        assert_eq!(header.encode(), req.private_data[..CmaHeader::LEN]);
+    }
+}
+
+/// The starting PSN in REQ and REP is the first that its sender receives.
+#[test]
+fn starting_psns_are_the_receivers() {
+    let mut expected = std::collections::HashMap::new();
+    let mut checked = 0;
+    for packet in all() {
+        let decoded = Packet::decode(&packet.payload).unwrap();
+        let Ok(raw) = <[u8; MAD_LEN]>::try_from(decoded.payload) else {
+            let first = expected.remove(&(packet.dst.ip(), decoded.bth.dest_qp));
+            let is_request = decoded.aeth.is_none();
+            checked += usize::from(first.is_some_and(|psn| is_request && psn == decoded.bth.psn));
+            continue;
+        };
+        match Mad::decode(&raw).map(|mad| mad.message) {
+            Ok(Message::Req(req)) => expected.insert((packet.src.ip(), req.qpn), req.starting_psn),
+            Ok(Message::Rep(rep)) => expected.insert((packet.src.ip(), rep.qpn), rep.starting_psn),
+            _ => None,
+        };
+    }
+    assert!(checked > 5, "{checked} first packets");
+}
+
+/// A kernel's whole conversation, as the passive side of it sees it.
+#[test]
+fn a_kernel_client_is_served() {
+    struct Counter(u32);
+    impl Entropy for Counter {
+        fn next_u32(&mut self) -> u32 {
+            self.0 += 1;
+            self.0
+        }
+    }
+    let (packet, raw) = mads().into_iter().find(|(_, raw)| raw[17] == 0x10).unwrap();
+    let Message::Req(req) = Mad::decode(&raw).unwrap().message else { panic!("a REQ") };
+    let (mut cm, mut entropy) = (Cm::new(CmConfig::new(embedded_guid(7), 4096)), Counter(0));
+    let now = Time::from_nanos(0);
+    cm.listen(service_port(req.service_id).unwrap(), 1, &mut entropy).unwrap();
+    cm.handle_mad(now, packet.src, packet.dst.ip(), &raw, &mut entropy);
+    let Some(CmOutput::Event(verbs::CmEvent::ConnectRequest { id, endpoints, .. })) = cm.poll_output() else {
+        panic!("a request");
+    };
+    assert_eq!(endpoints.remote.ip(), packet.src.ip());
+    cm.accept(now, id, 0x55, roce::psn::Psn::new(9), &verbs::ConnParam::default()).unwrap();
+    let Some(CmOutput::Bind(binding)) = cm.poll_output() else { panic!("a binding") };
+    assert_eq!((binding.remote_qpn, binding.sq_psn, binding.path_mtu), (req.qpn, req.starting_psn, 1024));
+    assert_eq!(binding.peer, (packet.src.ip(), 4791).into());
+    assert!(!binding.embedded_peer);
+    let (to, rep) = cm.poll_transmit().unwrap();
+    assert_eq!(to, binding.peer);
+    assert!(
+        matches!(Mad::decode(&rep).unwrap().message, Message::Rep(rep) if rep.ids.remote == req.local_comm_id)
+    );
+}
