@@ -4,7 +4,6 @@ pub mod bridge;
 pub mod capi;
 pub mod compat;
 pub mod hostile;
-pub mod sim;
 pub mod slow;
 pub mod suite;
 pub mod wire;

@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ejfat", &[]),
     ("simnet", &[]),
     ("naa-files", &[]),
+    ("sim", &["naa-verbs", "roce", "mrsp", "ejfat", "simnet"]),
     ("roce", &["naa-verbs"]),
     ("naa-region", &["naa-verbs"]),
     ("roce-udp", &["naa-verbs", "roce", "naa-region"]),

@@ -1,6 +1,6 @@
 //! A few seeds of the simulation; `cargo xtask sim` runs many.
 
-use naa_tests::sim::{self, Kind, Options};
+use sim::{Kind, Options};
 
 fn run(kind: Kind, seeds: std::ops::Range<u64>) {
     for seed in seeds {

@@ -6,7 +6,7 @@ use mrsp::layout::{ALIGNMENT, Placed};
 use simnet::Random;
 use verbs::{Access, Sge};
 
-use super::super::node::Node;
+use crate::node::Node;
 
 /// Where bytes lie: region of the node, and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Parser;
-use naa_tests::sim::{self, Failure, Kind, Options, Summary};
+use sim::{Failure, Kind, Options, Summary};
 
 const THREADS: u64 = 2;
 const GOODPUT_MESSAGES: usize = 5000;
