@@ -13,18 +13,18 @@ use verbs::{ConnParam, WaitMode};
 use crate::{Error, overdue::Limits};
 
 /// What programs that log to standard error log: `naa` and the C library do, each in the grammar of tracing-subscriber's
-/// `EnvFilter`. This library only emits events.
+/// `Targets`. This library only emits events.
 pub const LOG_VARIABLE: &str = "NAA_LOG";
 
-/// The filter that [`LOG_VARIABLE`] asks for: `warn` if it is not set or cannot be read. The text says why it cannot.
-pub fn log_filter<F: FromStr<Err: Display> + From<&'static str>>() -> (F, Option<String>) {
+/// The filter that [`LOG_VARIABLE`] asks for: `default` if it is not set or cannot be read. The text says why it cannot.
+pub fn log_filter<F: FromStr<Err: Display>>(default: F) -> (F, Option<String>) {
     match std::env::var_os(LOG_VARIABLE).map(|text| text.to_string_lossy().parse()) {
         Some(Ok(filter)) => (filter, None),
         Some(Err(error)) => {
             let why = format!("{LOG_VARIABLE} is not used: {error}; write off, warn, info or debug");
-            ("warn".into(), Some(why))
+            (default, Some(why))
         }
-        None => ("warn".into(), None),
+        None => (default, None),
     }
 }
 

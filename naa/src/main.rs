@@ -26,7 +26,11 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 use verbs::WaitMode;
 
 const EXAMPLES: &str = "\
@@ -127,12 +131,11 @@ fn main() -> ExitCode {
         return kernel_process::run(started);
     }
     let cli = Cli::parse();
-    let (filter, ignored) = naa_host::log_filter::<EnvFilter>();
+    let (filter, ignored) = naa_host::log_filter(Targets::new().with_default(LevelFilter::WARN));
     let colour = std::io::stderr().is_terminal();
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(std::io::stderr);
     // It would report a failed write to standard error there too, and panic when that fails.
-    log.log_internal_errors(false).init();
+    tracing_subscriber::registry().with(filter).with(log.log_internal_errors(false)).init();
     if let Some(why) = ignored {
         tracing::warn!("{why}");
     }

@@ -3,7 +3,12 @@
 use std::{io::IsTerminal, sync::Once};
 
 use tracing::Level;
-use tracing_subscriber::{EnvFilter, fmt::writer::MakeWriterExt};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt::writer::MakeWriterExt as _,
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 
 use crate::ulog;
 
@@ -12,12 +17,13 @@ use crate::ulog;
 pub(crate) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        let (filter, ignored) = naa_host::log_filter::<EnvFilter>();
+        let (filter, ignored) = naa_host::log_filter(Targets::new().with_default(LevelFilter::WARN));
         let writer = std::io::stderr.with_filter(|line| ulog::is_on(level_of(*line.level())));
         let colour = std::io::stderr().is_terminal();
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(writer);
+        let log = tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(writer);
         // It would report a failed write to standard error there too, and panic when that fails.
         let log = log.log_internal_errors(false);
+        let log = tracing_subscriber::registry().with(filter).with(log);
         // This fails if the program has set up a log of its own, which is used then.
         let started = log.try_init();
         if let (Ok(()), Some(why)) = (started, ignored) {
