@@ -40,7 +40,7 @@ impl Side {
     ) -> anyhow::Result<(Self, Ready)> {
         let name = format!("{role:?}");
         let mut command = Command::new(EXECUTABLE);
-        command.arg0("naa").args(["bench", "side", &serde_json::to_string(role)?]);
+        command.arg0("naa-bench").args(["side", &serde_json::to_string(role)?]);
         command.args(cpus.iter().map(usize::to_string)).envs(environment);
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.with_context(|| format!("cannot start the process of {name}"))?;

@@ -13,8 +13,8 @@ use verbs::{
     Access, CqId, Payload, PdId, QpCap, QpInit, QpNum, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc,
 };
 
-pub const MESSAGE: usize = 1 << 20;
-pub const MTU: usize = 4096;
+pub(crate) const MESSAGE: usize = 1 << 20;
+pub(crate) const MTU: usize = 4096;
 
 fn address(last: u8) -> SocketAddr {
     ([10, 0, 0, last], ROCE_PORT).into()
@@ -88,7 +88,7 @@ impl End {
 /// Two endpoints in one memory, without a network: every packet is gathered into a buffer, sealed by its ICRC,
 /// checked and placed.
 #[derive(Debug)]
-pub struct Pair {
+pub(crate) struct Pair {
     ends: [End; 2],
     now: u64,
     transmit: Transmit,
@@ -97,7 +97,7 @@ pub struct Pair {
 
 impl Pair {
     /// `None` if the engine refuses.
-    pub fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let [mut a, mut b] = [End::new(1)?, End::new(2)?];
         a.connect(&b.at, b.qp)?;
         b.connect(&a.at, a.qp)?;
@@ -105,7 +105,7 @@ impl Pair {
     }
 
     /// A WRITE of [`MESSAGE`] bytes until it is completed. `None` if it is not.
-    pub fn write(&mut self) -> Option<()> {
+    pub(crate) fn write(&mut self) -> Option<()> {
         let [a, b] = &mut self.ends;
         let target = RemoteAddr { addr: b.sge.addr, rkey: b.rkey };
         let (payload, flags) = (Payload::Sges(&[a.sge]), SendFlags::SIGNALED);
@@ -154,7 +154,7 @@ impl Pair {
 
 /// Decodes a packet of [`MTU`] bytes of a WRITE, and encodes it again.
 #[derive(Debug)]
-pub struct Codec {
+pub(crate) struct Codec {
     datagram: Vec<u8>,
     out: Vec<u8>,
 }
@@ -166,7 +166,7 @@ impl Default for Codec {
 }
 
 impl Codec {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let payload = vec![0x5a; MTU];
         let packet = Packet {
             bth: Bth {
@@ -188,12 +188,12 @@ impl Codec {
     }
 
     /// Bytes of the packet.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.datagram.len()
     }
 
     /// `None` if it is not the same afterwards.
-    pub fn run(&mut self) -> Option<()> {
+    pub(crate) fn run(&mut self) -> Option<()> {
         self.out.clear();
         let packet = Packet::decode(black_box(&self.datagram)).ok()?;
         black_box(&packet).encode(&mut self.out);
@@ -203,17 +203,17 @@ impl Codec {
 
 /// The ICRC of a packet of a WRITE with [`MTU`] bytes.
 #[derive(Debug)]
-pub struct Icrc {
+pub(crate) struct Icrc {
     flow: Flow,
     datagram: Vec<u8>,
 }
 
 impl Icrc {
-    pub fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         Some(Self { flow: Flow::new(address(1), address(2))?, datagram: Codec::new().datagram })
     }
 
-    pub fn run(&self) {
+    pub(crate) fn run(&self) {
         let (body, _) = self.datagram.split_at(self.datagram.len() - ICRC_LEN);
         let (header, payload) = black_box(body).split_at(Bth::LEN + Reth::LEN);
         black_box(compute(&self.flow, 0, header, std::iter::once(payload)));
@@ -222,17 +222,17 @@ impl Icrc {
 
 /// What all of it is held against: a copy of as many bytes.
 #[derive(Debug)]
-pub struct Copying {
+pub(crate) struct Copying {
     from: Vec<u8>,
     to: Vec<u8>,
 }
 
 impl Copying {
-    pub fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         Self { from: vec![0x5a; bytes], to: vec![0; bytes] }
     }
 
-    pub fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         self.to.copy_from_slice(black_box(&self.from));
         black_box(&self.to);
     }

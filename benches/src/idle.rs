@@ -1,12 +1,13 @@
 //! What sessions cost that do nothing.
 
+use naa_measure::row::{
+    Row,
+    Target::{AtMost, Report},
+};
+
 use crate::{
     child::Pair,
     cpu,
-    row::{
-        Row,
-        Target::{AtMost, Report},
-    },
     runner::{Progress, Settings},
     sides::{Far, Near, Wait},
 };

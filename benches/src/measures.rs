@@ -4,15 +4,14 @@ pub(crate) mod bridge;
 pub(crate) mod capi;
 pub(crate) mod ejfat;
 
-use crate::{
-    row::Target::{self, AtLeast, AtMost, Report},
-    sides::{
-        Beside, Far, Near, Wait,
-        call::Calls,
-        engine::What,
-        udp_stream::Packets,
-        write::{Device, MESSAGE, Messages},
-    },
+use naa_measure::row::Target::{self, AtLeast, AtMost, Report};
+
+use crate::sides::{
+    Beside, Far, Near, Wait,
+    call::Calls,
+    engine::What,
+    udp_stream::Packets,
+    write::{Device, MESSAGE, Messages},
 };
 
 /// Something that is measured: the processes of it.

@@ -3,15 +3,16 @@
 use std::{io::IsTerminal, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use naa_measure::{
+    Table, number,
+    row::{Row, Target},
+};
 
 use crate::{
-    Table,
     child::{Pair, Sample},
     idle,
     measures::{Comparison, Contender, Cpu, Measure, Turns},
-    output::number,
     placement::Placement,
-    row::{Row, Target},
     side::Effort,
 };
 

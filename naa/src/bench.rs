@@ -1,47 +1,67 @@
-//! `naa bench`: the figures, and what they are held against.
+//! `naa bench`: the measurements are a program of their own, `naa-bench`, but for `offload`, which computes what the demo does.
 
 mod local;
 mod offload;
 
-use clap::{ArgMatches, Command, Error, FromArgMatches};
+use std::{env, ffi::OsString, os::unix::process::CommandExt as _, path::PathBuf, process::Command};
 
-/// Of the network, or of one of the other benches.
-#[derive(Clone, Debug)]
-pub(crate) enum Args {
-    Network(naa_bench::Args),
+use anyhow::bail;
+
+const PROGRAM: &str = "naa-bench";
+const OFFLOAD: &str = "offload";
+
+const MORE: &str = "\
+Examples:
+  naa bench                       calls and WRITEs beside the limit and beside TCP and gRPC
+  naa bench --list                what there is to measure
+  naa bench offload               from which size on offloading a function pays
+
+Everything but `offload` is the program naa-bench, which naa looks for in its own folder; \
+`cargo build --release -p naa-benches` makes it. With it, `naa bench --help` lists the other measurements.";
+
+/// Measure naa beside the limit, and beside what else there is
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = MORE)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Measurement>,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Measurement {
     Offload(offload::Args),
 }
 
-const OFFLOAD: &str = "offload";
-
-impl clap::Args for Args {
-    fn augment_args(command: Command) -> Command {
-        let command = naa_bench::Args::augment_args(command);
-        command.subcommand(offload::Args::augment_args(Command::new(OFFLOAD)))
+/// Becomes `naa-bench` if the command line is for it and it is there. Returns otherwise.
+///
+/// # Errors
+/// If it cannot be run.
+pub(crate) fn become_program() -> anyhow::Result<()> {
+    let mut arguments = env::args_os().skip(1);
+    if arguments.next().is_none_or(|command| command != "bench") {
+        return Ok(());
     }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
+    let rest: Vec<OsString> = arguments.collect();
+    if rest.first().is_some_and(|argument| argument == OFFLOAD) {
+        return Ok(());
     }
+    let Some(program) = program().filter(|program| program.is_file()) else { return Ok(()) };
+    let error = Command::new(&program).args(rest).exec();
+    bail!("cannot run {}: {error}", program.display())
 }
 
-impl FromArgMatches for Args {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        match matches.subcommand() {
-            Some((OFFLOAD, matches)) => offload::Args::from_arg_matches(matches).map(Self::Offload),
-            _ => naa_bench::Args::from_arg_matches(matches).map(Self::Network),
-        }
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
+/// Where the program is to be.
+fn program() -> Option<PathBuf> {
+    Some(env::current_exe().ok()?.with_file_name(PROGRAM))
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    match args {
-        Args::Network(args) => naa_bench::run(args),
-        Args::Offload(args) => offload::run(args),
+    match &args.command {
+        Some(Measurement::Offload(args)) => offload::run(args),
+        None => bail!(
+            "these measurements are the program {PROGRAM}, and there is no {}; `cargo build --release -p naa-benches` \
+             makes it",
+            program().unwrap_or_else(|| PROGRAM.into()).display()
+        ),
     }
 }

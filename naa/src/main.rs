@@ -130,6 +130,10 @@ fn main() -> ExitCode {
     if let Some(started) = kernel_process::started() {
         return kernel_process::run(started);
     }
+    if let Err(error) = bench::become_program() {
+        show::error_line(&format!("naa: {error:#}"));
+        return ExitCode::from(FAILURE);
+    }
     let cli = Cli::parse();
     let (filter, ignored) = naa_host::log_filter(Targets::new().with_default(LevelFilter::WARN));
     let colour = std::io::stderr().is_terminal();

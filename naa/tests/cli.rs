@@ -5,7 +5,8 @@ mod common;
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
-    process::Stdio,
+    os::unix::fs::PermissionsExt,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -188,6 +189,46 @@ fn offloading_is_compared_with_computing_here() {
     }
     let unknown = run(&["bench", "offload", "--only", "nonsense"]);
     assert!(stderr(&unknown).contains("zstd-compress"), "{}", stderr(&unknown));
+}
+
+#[test]
+fn energy_is_compared_where_it_is_counted() {
+    let output = run(&["bench", "offload", "--quick", "--repeats", "2", "--json", "-", "--only", "crc32c"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let rows = report["rows"].as_array().expect("rows");
+    let table = stderr(&output);
+    let count = |unit: &str| rows.iter().filter(|row| row["unit"] == unit).count();
+    // Three sizes, each with connecting and without.
+    assert_eq!((count("us"), count("B")), (6, 1), "{table}");
+    let energy = rows.iter().find(|row| row["measure"] == "crc32c, 1 KiB, energy, offloaded vs local");
+    let told = (count("J"), energy.is_some(), table.contains("J/call local"));
+    let why = table.lines().find(|line| line.starts_with("no energy: "));
+    assert_eq!(told, if why.is_some() { (0, false, false) } else { (3, true, true) }, "{table}");
+}
+
+#[test]
+fn other_measurements_are_the_program_beside() {
+    let folder = Folder::new("beside");
+    let naa = folder.file("naa");
+    fs::hard_link(env!("CARGO_BIN_EXE_naa"), &naa)
+        .or_else(|_| fs::copy(env!("CARGO_BIN_EXE_naa"), &naa).map(drop))
+        .expect("a second name");
+    let bench = |arguments: &[&str]| {
+        let output = Command::new(&naa).arg("bench").args(arguments).output();
+        output.expect("the binary runs")
+    };
+    let output = bench(&["--quick"]);
+    assert_eq!(output.status.code(), Some(1));
+    for part in [&folder.file("naa-bench"), "cargo build --release -p naa-benches"] {
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    }
+    let program = folder.with("naa-bench", b"#!/bin/sh\necho \"$@\"\nexit 7\n");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("the program is ours");
+    let output = bench(&["--only", "a b", "--json", "-"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!((output.status.code(), said.as_str()), (Some(7), "--only a b --json -\n"));
+    let output = bench(&["offload", "--only", "nonsense"]);
+    assert!(stderr(&output).contains("zstd-compress"), "{}", stderr(&output));
 }
 
 #[test]

@@ -8,10 +8,10 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use naa_files::Destination;
+use naa_measure::row::Row;
 use serde::Serialize;
 
 use super::point::Run;
-use crate::row::Row;
 
 /// A run and what is said about it, in JSON.
 #[derive(Debug, Serialize)]

@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 use mrsp::layout::Rule;
 
 use super::point::{Point, Workload};
-pub use judge::{Gain, Judged, gains, judge};
+pub(crate) use judge::{Gain, Judged, gains, judge};
 
 /// A rule, and what it reaches at the points it was fitted to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fitted {
+pub(crate) struct Fitted {
     pub rule: Rule,
     /// Time of the best layout divided by that of the rule's, where this is least.
     pub worst: f64,
@@ -41,7 +41,7 @@ pub struct Fitted {
 /// Best is where the worst loss that noise does not explain is least, to a hundredth; of those, the mean of such losses;
 /// of those, the mean of all, to 0.003; of those, the simplest, which copies least. A layout that was not measured at a
 /// workload counts as the slowest that was.
-pub fn fit(points: &[Point]) -> BTreeMap<String, Fitted> {
+pub(crate) fn fit(points: &[Point]) -> BTreeMap<String, Fitted> {
     let providers = contest::by_provider(points).into_iter();
     providers.filter_map(|(provider, contests)| Some((provider, search::best(&contests)?))).collect()
 }

@@ -3,12 +3,13 @@
 use std::{fs, net::IpAddr};
 
 use anyhow::{Context as _, bail};
+use naa_measure::energy::Counters;
 use naa_provider::{Choice, Provider as Kind};
 use nix::ifaddrs::getifaddrs;
 use roce_udp::free_loopback;
 
 use super::grid::Provider;
-use crate::{energy::Counters, placement::Placement};
+use crate::placement::Placement;
 
 const EMBEDDED: &str = "embedded";
 const VERBS: &str = "verbs";

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, anyhow};
 use mrsp::layout::{Choice, Rule};
+use naa_measure::energy::Counters;
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -11,7 +12,6 @@ use super::{
 };
 use crate::{
     child::{Pair, Side},
-    energy::Counters,
     side,
     sides::layouts::{Opened, Order, Ran, Task},
 };

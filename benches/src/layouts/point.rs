@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What is measured: everything but the layout, in which the contenders of a point differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Workload {
+pub(crate) struct Workload {
     /// `embedded` or `verbs`.
     pub provider: String,
     /// `spin` or `block`.
@@ -20,7 +20,7 @@ pub struct Workload {
 /// How the bytes are spread over the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Sizes {
+pub(crate) enum Sizes {
     /// All have the same.
     Equal,
     /// Sizes from a sixteenth of the average up, most of the bytes in few parameters.
@@ -30,7 +30,7 @@ pub enum Sizes {
 /// Which way parameters go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Direction {
+pub(crate) enum Direction {
     /// All are inputs.
     In,
     /// All are outputs.
@@ -41,7 +41,7 @@ pub enum Direction {
 
 /// A layout at a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
+pub(crate) struct Point {
     #[serde(flatten)]
     pub workload: Workload,
     /// As asked for: `symmetric`, `asymmetric`, `gathered`, `packed:BYTES` or `auto`.
@@ -74,7 +74,7 @@ pub struct Point {
 
 /// What `--json` writes, and what a run that was broken off is resumed from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub(crate) struct Run {
     /// The machine in a line each: processor, cores, memory, kernel, version of naa.
     pub machine: Vec<String>,
     /// The command that made it.
@@ -85,7 +85,7 @@ pub struct Run {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProviderRule {
+pub(crate) struct ProviderRule {
     pub provider: String,
     /// As [`mrsp::layout::Rule`] prints it.
     pub rule: String,

@@ -28,7 +28,7 @@ use super::{
     fit::contest::Contest,
     point::{Direction, Run, Sizes},
 };
-pub use advice::advice;
+pub(crate) use advice::advice;
 use look::{Look, swatches};
 use page::section;
 use text::escape;
@@ -37,7 +37,7 @@ use view::View;
 const TITLE: &str = "Memory-region layouts: which is best when?";
 
 /// A document.
-pub fn html(run: &Run) -> String {
+pub(crate) fn html(run: &Run) -> String {
     let contests = Contest::all(&run.points);
     let views = View::all(&contests);
     let body = [

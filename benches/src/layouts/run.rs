@@ -5,6 +5,11 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use anyhow::{Context as _, bail, ensure};
 use mrsp::layout::{Choice, Rule};
 use naa_host::{LAYOUT_RULE_VARIABLE, default_layout_rule};
+use naa_measure::{
+    Json, Table,
+    energy::Counters,
+    row::{LEAST_REPEATS, Row},
+};
 
 use super::{
     args::Args,
@@ -22,10 +27,7 @@ use super::{
 };
 use crate::{
     child::Pair,
-    energy::Counters,
-    output::{Json, Table},
     placement::{self, Placement},
-    row::{LEAST_REPEATS, Row},
     sides::{Far, Near, Wait, layouts::Ends},
 };
 

@@ -1,12 +1,10 @@
 //! What was measured of a contender, and the point it comes to.
 
 use mrsp::layout::Choice;
+use naa_measure::stats::{median, quantile, spread};
 
 use super::point::{Point, Workload};
-use crate::{
-    sides::layouts::Opened,
-    stats::{median, quantile, spread},
-};
+use crate::sides::layouts::Opened;
 
 /// Calls that a session made without a pause.
 #[derive(Clone, Debug)]

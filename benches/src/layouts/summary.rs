@@ -2,6 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use naa_measure::{
+    number,
+    row::{
+        LEAST_REPEATS, Row,
+        Target::{self, AtLeast, AtMost, Report},
+    },
+};
+
 use super::{
     fit::{
         Gain, Judged,
@@ -10,13 +18,6 @@ use super::{
     },
     grid::TOGETHER,
     point::{Direction, Point, Sizes, Workload},
-};
-use crate::{
-    output::number,
-    row::{
-        LEAST_REPEATS, Row,
-        Target::{self, AtLeast, AtMost, Report},
-    },
 };
 
 /// What `auto` shall reach of the best layout everywhere.

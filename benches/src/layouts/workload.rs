@@ -8,12 +8,12 @@ use super::point::{Direction, Sizes, Workload};
 
 impl Workload {
     /// Bytes of all parameters.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         u64::from(self.params) * self.bytes
     }
 
     /// Of each parameter.
-    pub fn flags(&self) -> RegionFlags {
+    pub(crate) fn flags(&self) -> RegionFlags {
         match self.direction {
             Direction::In => RegionFlags::INPUT,
             Direction::Out => RegionFlags::OUTPUT,
@@ -28,7 +28,7 @@ impl Workload {
     }
 
     /// Bytes of payload that a call moves in both directions.
-    pub fn moved(&self) -> u64 {
+    pub(crate) fn moved(&self) -> u64 {
         self.total() * if self.direction == Direction::Both { 2 } else { 1 }
     }
 }

@@ -1,13 +1,12 @@
 //! `naa bench bridge`: events by a bridge into a worker's memory, beside what is left out there or taken instead.
 
+use naa_measure::row::Target::{AtLeast, AtMost, Report};
+
 use super::{Builder, Cpu, Measure, device};
-use crate::{
-    row::Target::{AtLeast, AtMost, Report},
-    sides::{
-        Beside, Far, Near,
-        ejfat::{Figure, Load, Part, Sink, Way},
-        write::{Device, Messages},
-    },
+use crate::sides::{
+    Beside, Far, Near,
+    ejfat::{Figure, Load, Part, Sink, Way},
+    write::{Device, Messages},
 };
 
 const LARGE: Load = Load { event: 1 << 20, mtu: 9000 };

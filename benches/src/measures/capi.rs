@@ -1,10 +1,9 @@
 //! `naa bench capi`: the C libraries beside the Rust API.
 
+use naa_measure::row::Target::{AtMost, Report};
+
 use super::{Builder, CALL_CPU, Measure};
-use crate::{
-    row::Target::{AtMost, Report},
-    sides::{Far, Near, Wait, call, capi::Calls},
-};
+use crate::sides::{Far, Near, Wait, call, capi::Calls};
 
 /// Of a library that only passes on what a program asks for.
 const PASSING_ON: f64 = 1.05;

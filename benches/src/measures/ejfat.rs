@@ -1,13 +1,12 @@
 //! `naa bench ejfat`: EJFAT's data path beside copies of the same bytes.
 
+use naa_measure::row::Target::{self, AtLeast, AtMost, Report};
+
 use super::{Builder, Cpu, Measure};
-use crate::{
-    row::Target::{self, AtLeast, AtMost, Report},
-    sides::{
-        Far, Near,
-        ejfat::{By, FLOODED_MEMORY, Figure, Load, Sink},
-        engine::What,
-    },
+use crate::sides::{
+    Far, Near,
+    ejfat::{By, FLOODED_MEMORY, Figure, Load, Sink},
+    engine::What,
 };
 
 const EVENT: usize = 1 << 20;

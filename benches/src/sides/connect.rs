@@ -44,7 +44,7 @@ impl Connecting {
 impl Measure for Connecting {
     fn run(&mut self, _: &Effort) -> anyhow::Result<Work> {
         let times = (0..SESSIONS).map(|_| self.once()).collect::<anyhow::Result<Vec<_>>>()?;
-        let value = crate::stats::median(&times).unwrap_or_default();
+        let value = naa_measure::stats::median(&times).unwrap_or_default();
         Ok(Work { value, amount: SESSIONS as f64 })
     }
 }

@@ -15,14 +15,14 @@ use mrsp::{
     FunctionCode,
     builtin::{self, Element, FftDirection},
 };
-use naa_bench::{
-    Json, Table,
-    energy::{Counters, NoneFound},
-    row::{MOST_SPREAD, Report, Row, Target},
-};
 use naa_host::{
     Choice, Device, Param, Session, SessionConfig,
     builtin::{Arguments, Job},
+};
+use naa_measure::{
+    Json, Table,
+    energy::{Counters, NoneFound},
+    row::{MOST_SPREAD, Report, Row, Target},
 };
 
 use super::local::local;

@@ -18,7 +18,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use naa_bench::Json;
+use naa_measure::Json;
 
 use crate::show;
 use cases::{Case, Extent};

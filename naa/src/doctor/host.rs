@@ -1,6 +1,6 @@
 //! What makes calls fast or slow on any provider: pages, clock, cores; and what counts their energy.
 
-use naa_bench::energy::{Counters, NoneFound};
+use naa_measure::energy::{Counters, NoneFound};
 
 use super::{
     check::{Check, Group::Machine as Heading, Level},

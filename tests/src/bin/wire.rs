@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand, ValueEnum};
-use naa_bench::{Json, Table, row};
+use naa_measure::{Json, Table, row};
 use naa_provider::Choice;
 use naa_tests::wire;
 use verbs::WaitMode;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use naa_bench::row::{
+use naa_measure::row::{
     Row,
     Target::{self, AtLeast, AtMost, Report},
 };

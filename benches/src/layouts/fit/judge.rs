@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use naa_measure::stats::median;
+
 use super::contest::{Contest, MOST_SPREAD, by_provider};
-use crate::{
-    layouts::point::{Point, Workload},
-    stats::median,
-};
+use crate::layouts::point::{Point, Workload};
 
 /// What `auto` is to reach of the best layout everywhere.
 pub(crate) const AIM: f64 = 0.95;
 
 /// `auto` beside the best layout: of the best one's time, `auto`'s share; 1 where `auto` itself was the fastest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub(crate) struct Judged {
     /// Workloads with `auto` and at least one layout.
     pub points: usize,
     pub worst: f64,
@@ -28,12 +27,12 @@ pub struct Judged {
 
 impl Judged {
     /// Points below 0.95.
-    pub fn below(&self) -> usize {
+    pub(crate) fn below(&self) -> usize {
         self.points - (self.share * self.points as f64).round() as usize
     }
 
     /// Whether 0.95 is reached everywhere; `None` where only noise says that it is not.
-    pub fn is_met(&self) -> Option<bool> {
+    pub(crate) fn is_met(&self) -> Option<bool> {
         match self.below() {
             0 => Some(true),
             below if below > self.noise => Some(false),
@@ -43,7 +42,7 @@ impl Judged {
 }
 
 /// For each provider with a workload at which `auto` was measured.
-pub fn judge(points: &[Point]) -> BTreeMap<String, Judged> {
+pub(crate) fn judge(points: &[Point]) -> BTreeMap<String, Judged> {
     let providers = by_provider(points).into_iter();
     providers.filter_map(|(provider, contests)| Some((provider, judged(&contests)?))).collect()
 }
@@ -77,7 +76,7 @@ fn is_noise(contest: &Contest<'_>) -> bool {
 
 /// The best layout beside symmetric.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gain {
+pub(crate) struct Gain {
     /// Workloads with symmetric and another layout.
     pub points: usize,
     /// Of them, those at which another is faster by more than 3 % and the spread.
@@ -91,7 +90,7 @@ pub struct Gain {
 }
 
 /// For each provider with a workload at which symmetric and another layout were measured.
-pub fn gains(points: &[Point]) -> BTreeMap<String, Gain> {
+pub(crate) fn gains(points: &[Point]) -> BTreeMap<String, Gain> {
     let providers = by_provider(points).into_iter();
     providers.filter_map(|(provider, contests)| Some((provider, gain(&contests)?))).collect()
 }

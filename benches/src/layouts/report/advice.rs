@@ -5,23 +5,22 @@ mod region;
 mod sentences;
 mod words;
 
+use naa_measure::stats::median;
+
 use super::text::us;
-use crate::{
-    layouts::{
-        fit::{
-            contest::{Contest, Kind, MOST_SPREAD, by_provider},
-            judge::{Judged, judge},
-        },
-        point::{Point, Sizes},
+use crate::layouts::{
+    fit::{
+        contest::{Contest, Kind, MOST_SPREAD, by_provider},
+        judge::{Judged, judge},
     },
-    stats::median,
+    point::{Point, Sizes},
 };
 use findings::Findings;
 use words::{of, sentence, workload};
 
 /// In plain text, a line for each provider. A layout is better where it is faster than symmetric by more than 3 % and the
 /// spread of both; where no layout is, symmetric is to be used as the simplest.
-pub fn advice(points: &[Point]) -> String {
+pub(crate) fn advice(points: &[Point]) -> String {
     let providers = by_provider(points);
     let several = providers.len() > 1;
     let paragraph = |(provider, contests): (&String, &Vec<Contest<'_>>)| {

@@ -12,22 +12,32 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) program: PathBuf,
+    /// Measurements: `naa bench` looks for it beside the program.
+    pub(super) bench: PathBuf,
     pub(super) shared: PathBuf,
     pub(super) archive: PathBuf,
 }
 
+const PACKAGES: &[&str] = &["naa", "naa-benches", "naa-capi"];
+
 pub(super) fn build(profile: &str) -> Result<Built> {
     let mut cargo = repo::cargo();
-    cargo.args(["build", "--package", "naa", "--package", "naa-capi", "--profile", profile]);
+    cargo.args(["build", "--profile", profile]);
+    PACKAGES.iter().for_each(|package| _ = cargo.args(["--package", package]));
     cargo.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
     let output = cargo.output().context("cannot run cargo")?;
-    ensure!(output.status.success(), "naa or naa-capi does not build");
+    ensure!(output.status.success(), "{} do not build", PACKAGES.join(", "));
     let artifacts = artifacts(&String::from_utf8_lossy(&output.stdout));
     let named = |name: &str| {
         let found = artifacts.iter().find(|path| path.file_name().is_some_and(|file| file == name));
         found.cloned().with_context(|| format!("cargo built no {name}"))
     };
-    Ok(Built { program: named("naa")?, shared: named("libnaa_c.so")?, archive: named("libnaa_c.a")? })
+    Ok(Built {
+        program: named("naa")?,
+        bench: named("naa-bench")?,
+        shared: named("libnaa_c.so")?,
+        archive: named("libnaa_c.a")?,
+    })
 }
 
 /// The files that cargo's messages name.

@@ -42,8 +42,10 @@ fn file(path: PathBuf, what: &'static str, from: PathBuf) -> Item {
 
 /// In the order in which they are told.
 pub(super) fn items(built: &Built, layout: &Layout) -> Result<Vec<Item>> {
-    let program = file("bin/naa".into(), "program", built.program.clone());
-    let mut items = vec![Item { mode: PROGRAM, ..program }];
+    let programs = [("bin/naa", &built.program), ("bin/naa-bench", &built.bench)];
+    let program = |(path, from): (&str, &PathBuf)| file(path.into(), "program", from.clone());
+    let mut items: Vec<_> =
+        programs.into_iter().map(|named| Item { mode: PROGRAM, ..program(named) }).collect();
     items.extend(libraries(built, layout));
     items.extend(headers(&repo::root().join("bindings/capi/include"))?);
     items.extend(for_builds(layout));

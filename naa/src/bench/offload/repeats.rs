@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use naa_bench::{
+use naa_measure::{
     energy::Counters,
     row::{Row, Target},
 };

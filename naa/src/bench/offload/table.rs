@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use naa_bench::{
+use naa_measure::{
     energy::{Counters, NoneFound},
     row::Row,
 };
@@ -109,7 +109,7 @@ pub(super) fn progress(steps: u64) -> ProgressBar {
 mod tests {
     use std::fs;
 
-    use naa_bench::row::Target;
+    use naa_measure::row::Target;
 
     use super::*;
 

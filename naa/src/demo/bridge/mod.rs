@@ -13,7 +13,7 @@ mod stage;
 use std::path::PathBuf;
 
 use anyhow::ensure;
-use naa_bench::Json;
+use naa_measure::Json;
 
 use super::Table;
 use crate::ejfat::values;

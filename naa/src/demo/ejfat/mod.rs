@@ -18,7 +18,7 @@ use std::{
 };
 
 use anyhow::ensure;
-use naa_bench::Json;
+use naa_measure::Json;
 
 use super::Table;
 use nodes::{Balancer, Sender, Worker};

@@ -1,17 +1,16 @@
 //! What was found, in sentences.
 
+use naa_measure::stats::median;
+
 use super::{
     findings::{Finding, Findings, gain},
     region::Region,
     words::{list, of, sentence, workload},
 };
-use crate::{
-    layouts::{
-        fit::contest::{Contest, Kind},
-        report::text::times,
-        workload::bytes,
-    },
-    stats::median,
+use crate::layouts::{
+    fit::contest::{Contest, Kind},
+    report::text::times,
+    workload::bytes,
 };
 
 impl Findings<'_> {

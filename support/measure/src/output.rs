@@ -99,7 +99,7 @@ impl Table {
 }
 
 /// Three digits.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let decimals = match value.abs() {
         v if v == 0.0 || v >= 100.0 => 0,
         v if v >= 10.0 => 1,

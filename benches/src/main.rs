@@ -10,27 +10,30 @@
 mod child;
 mod cpu;
 mod ejfat;
-pub mod energy;
-pub mod engine;
+mod engine;
 mod idle;
-pub mod layouts;
+mod layouts;
 mod measures;
-mod output;
 mod placement;
-pub mod row;
 mod runner;
 mod side;
 mod sides;
-pub mod stats;
 
-use std::path::PathBuf;
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use anyhow::ensure;
+use clap::Parser as _;
+use naa_measure::{
+    Json, Table,
+    row::{self, LEAST_REPEATS, Report},
+};
 
 use measures::Measure;
-pub use output::{Json, Table};
 use placement::Placement;
-use row::{LEAST_REPEATS, Report};
 use runner::Settings;
 use side::Effort;
 
@@ -41,6 +44,7 @@ Examples:
   naa bench --only 'MTU 4096'            what has this in its name
   naa bench --list                       what there is
   naa bench --quick                      a look in a minute, which is no verdict
+  naa bench offload                      from which size on offloading a function pays (a part of naa itself)
 
 Every figure is the median over the repeats of one run, the ratio that of the repeats' ratios. \
 In each repeat ours and what it is compared with run one after the other, in processes of their own. \
@@ -53,9 +57,9 @@ the distance between the quartiles divided by the median. Beyond 20 %, with fewe
 ///
 /// Writes between two processes on loopback, beside raw UDP and TCP; calls, beside a UDP ping-pong and gRPC; what
 /// connecting, lost packets and idle sessions cost.
-#[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub struct Args {
+#[derive(Clone, Debug, clap::Parser)]
+#[command(name = "naa-bench", bin_name = "naa bench", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -182,9 +186,18 @@ impl Suite {
     }
 }
 
-/// # Errors
-/// If something cannot be measured, or its results not written.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // On a full disk `eprintln!` would panic.
+            let _ = writeln!(io::stderr(), "naa: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Some(Command::Side(side)) => side::run(side),
         Some(Command::Capi(options)) => bench(options, Suite::capi()),
