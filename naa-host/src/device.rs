@@ -39,6 +39,7 @@ pub struct Device(Arc<Inner>);
 struct Inner {
     context: Context,
     why: String,
+    is_surprising: bool,
     description: String,
     // Last: by then the device is closed.
     _entry: Entry,
@@ -111,10 +112,10 @@ impl Device {
             // It is being closed.
             opened = CLOSED.wait(opened).unwrap_or_else(PoisonError::into_inner);
         }
-        let Opened { context, why } = chosen.open(&roce_udp::Options::default(), &KEEPING)?;
+        let Opened { context, why, is_surprising } = chosen.open(&roce_udp::Options::default(), &KEEPING)?;
         let description = describe(context.attr(), &why, reason);
         tracing::info!("opened {description}");
-        let inner = Arc::new(Inner { context, why, description, _entry: Entry(key) });
+        let inner = Arc::new(Inner { context, why, is_surprising, description, _entry: Entry(key) });
         opened.insert(key, Arc::downgrade(&inner));
         Ok(Self(inner))
     }
@@ -132,6 +133,12 @@ impl Device {
     /// The provider and why it was chosen, for people: "verbs: rxe0 has 10.9.0.1".
     pub fn why(&self) -> &str {
         &self.0.why
+    }
+
+    /// Whether people should be told [`Self::why`] without asking: the machine has an RDMA device that is not used, though
+    /// nobody asked for that.
+    pub fn is_surprising(&self) -> bool {
+        self.0.is_surprising
     }
 
     /// The local address.

@@ -86,7 +86,7 @@ impl Server {
         let listen = config.listen;
         let failed = |source| StartError::Device { addr: listen, source };
         let choice = config.provider.map_or_else(Choice::from_env, Ok)?;
-        let Opened { context, why } =
+        let Opened { context, why, .. } =
             naa_provider::open(listen.ip(), choice, &config.device).map_err(failed)?;
         let device = format!("{} ({why})", context.attr().name);
         tracing::info!("opened {device}");

@@ -1,7 +1,6 @@
 //! `naa events`: a worker of a bridge.
 
 use std::{
-    io::{Write as _, stderr},
     path::PathBuf,
     sync::{
         Arc,
@@ -150,15 +149,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stopped = Arc::new(AtomicBool::new(false));
     let stop = stopped.clone();
     signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
+    let waiting = show::waiting(format!("subscribing at {}", args.source));
     let mut worker = Worker::open(&args.source, &config)?;
-    let quiet = args.stdout || args.sums || args.list;
+    drop(waiting);
+    let quiet = args.stdout || args.sums || args.list || show::is_quiet();
     if args.json {
         let answer = worker.answer();
         let ready = json!({"event": "ready", "worker": answer.worker, "placing": answer.placing.name(),
             "why": worker.describe()});
         show::line(&ready.to_string())?;
     } else {
-        let _ = writeln!(stderr(), "{}; Ctrl-C ends it", worker.describe());
+        show::note(&format!("{}; Ctrl-C ends it", worker.describe()));
     }
     let (begin, mut line) = (Instant::now(), Line::new(args.json || quiet));
     let (mut taken, mut bytes) = (0, Vec::new());
@@ -188,7 +189,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             "bytes": stats.bytes, "reconnects": stats.reconnects, "numbered": numbered});
         return Ok(show::line(&end.to_string())?);
     }
-    let _ = writeln!(stderr(), "{}{}", told(&stats, begin.elapsed()), show::numbered(numbered));
+    show::note(&format!("{}{}", told(&stats, begin.elapsed()), show::numbered(numbered)));
     Ok(())
 }
 

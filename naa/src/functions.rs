@@ -22,8 +22,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (device, server) = args.peer.open()?;
-    provider::tell(device.why());
+    provider::tell(device.why(), device.is_surprising());
+    let waiting = show::waiting(format!("connecting to {server}"));
     let catalogue = naa_host::functions(&device, server)?;
+    drop(waiting);
     if args.json {
         let functions: Vec<_> = catalogue.functions.iter().map(json).collect();
         let all = serde_json::json!({"server": server.to_string(), "provider": device.provider(),

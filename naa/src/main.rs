@@ -48,6 +48,9 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "naa", version, after_help = EXAMPLES)]
 struct Cli {
+    /// Print results and errors only
+    #[arg(short, long, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -135,6 +138,9 @@ fn main() -> ExitCode {
         return ExitCode::from(FAILURE);
     }
     let cli = Cli::parse();
+    if cli.quiet {
+        show::be_quiet();
+    }
     let (filter, ignored) = naa_host::log_filter(Targets::new().with_default(LevelFilter::WARN));
     let colour = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(std::io::stderr);

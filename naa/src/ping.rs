@@ -72,8 +72,12 @@ fn pause(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (device, server, config) = args.patience.open(&args.peer)?;
     let size = usize::try_from(args.size)?;
-    provider::tell(device.why());
+    provider::tell(device.why(), device.is_surprising());
+    let waiting = show::waiting(format!("connecting to {server}"));
     let mut session = Session::connect(&device, server, &[Param::in_out(size)], &config)?;
+    drop(waiting);
+    let until = if args.count == 0 { ": Ctrl-C ends it" } else { "" };
+    let waiting = show::waiting(format!("calling {server}{until}"));
     let stopped = Arc::new(AtomicBool::new(false));
     let stop = stopped.clone();
     crate::signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
@@ -85,6 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         times.saturating_record(once(&mut session)?);
     }
+    drop(waiting);
     let path_mtu = session.path_mtu();
     session.finalize()?;
     let us = |quantile: f64| times.value_at_quantile(quantile) as f64 / 1e3;

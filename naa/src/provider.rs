@@ -1,15 +1,12 @@
 //! `--provider`: whose device a command opens, and telling whose it is.
 
-use std::{
-    io::Write,
-    net::{IpAddr, Ipv4Addr},
-};
+use std::net::{IpAddr, Ipv4Addr};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use naa_provider::{BadChoice, Choice, VARIABLE};
 use verbs_ibv::RdmaDevice;
 
-use crate::Usage;
+use crate::{Usage, show};
 
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(id = "provider_options")]
@@ -58,8 +55,11 @@ fn rdma_address(devices: &[RdmaDevice]) -> Option<IpAddr> {
     gids.find(|gid| !is_local(gid.address)).map(|gid| gid.address)
 }
 
-/// Says which provider it is and why, beside the output.
-pub(crate) fn tell(why: &str) {
-    // Who closed standard error does not want to know.
-    let _ = writeln!(std::io::stderr(), "naa: {why}");
+/// Says which provider it is and why, beside the output, if that is a surprise. The log has it always.
+pub(crate) fn tell(why: &str, is_surprising: bool) {
+    if is_surprising {
+        show::note(&format!("naa: {why}"));
+    } else {
+        tracing::info!("{why}");
+    }
 }

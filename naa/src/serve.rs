@@ -190,7 +190,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             "functions": count, "services": services.json(),
             "metrics": metrics.map(|at| at.to_string())});
         show::line(&ready.to_string())?;
-    } else {
+    } else if !show::is_quiet() {
         show::line(&format!("serving {count} functions at {}: {}", server.address(), server.device()))?;
         services.lines().iter().try_for_each(|line| show::line(line))?;
         metrics.iter().try_for_each(|at| show::line(&format!("metrics at {at}")))?;

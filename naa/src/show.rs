@@ -2,8 +2,23 @@
 
 use std::{
     io::{self, Write},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
     time::Duration,
 };
+
+/// Set by `--quiet`: results and errors only.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
 
 /// Prints a line to standard output.
 ///
@@ -20,6 +35,31 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
 /// Prints a line to standard error, if that can be written: `eprintln!` would panic on a full disk.
 pub(crate) fn error_line(text: &str) {
     let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Tells something beside the result, on standard error, unless `--quiet` is given.
+pub(crate) fn note(text: &str) {
+    if !is_quiet() {
+        error_line(text);
+    }
+}
+
+/// How long a command may wait for something before it tells.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Tells for what the command waits, if that takes longer than a second. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting(#[expect(dead_code, reason = "its end is the message")] mpsc::Sender<()>);
+
+pub(crate) fn waiting(what: String) -> Waiting {
+    let (end, ended) = mpsc::channel();
+    // Without a thread it is not told, and everything else works.
+    let _ = std::thread::Builder::new().name("naa-waiting".into()).spawn(move || {
+        if ended.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout) {
+            note(&format!("naa: {what}..."));
+        }
+    });
+    Waiting(end)
 }
 
 /// Bytes in binary units, exact when a unit fits evenly.

@@ -349,6 +349,35 @@ fn a_filter_of_the_log_that_cannot_be_read_is_reported() {
 }
 
 #[test]
+fn a_command_that_waits_says_for_what_unless_it_is_to_be_quiet() {
+    // A socket that answers nothing.
+    let silent = std::net::UdpSocket::bind("127.0.5.36:4791").expect("the address is ours");
+    let ping = ["ping", "--server", "127.0.5.36", "--local", "127.0.5.37", "--timeout", "1.6"];
+    let (waits, quiet) = (run(&ping), run(&[&ping[..], &["-q"]].concat()));
+    drop(silent);
+    let said = [&waits, &quiet].map(stderr);
+    assert_eq!((waits.status.code(), quiet.status.code()), (Some(1), Some(1)), "{said:?}");
+    assert!(
+        said[0].starts_with("naa: connecting to 127.0.5.36:12345...\nnaa: 127.0.5.36:12345 "),
+        "{said:?}"
+    );
+    assert!(said[1].starts_with("naa: 127.0.5.36:12345 ") && said[1].lines().count() == 1, "{said:?}");
+}
+
+#[test]
+fn quiet_leaves_results() {
+    let server = Server::start("127.0.5.38");
+    let folder = Folder::new("quiet");
+    folder.with("a", b"a");
+    folder.with("b", b"b");
+    let call = ["call", "sha256", "--server", &server.name(), "--in-dir", &folder.file("")];
+    let (told, quiet) = (run(&call), run(&[&["-q"], &call[..]].concat()));
+    assert_eq!(told.stdout, quiet.stdout);
+    assert!(quiet.stdout.iter().filter(|byte| **byte == b'\n').count() == 2);
+    assert!(stderr(&told).contains("2 files") && stderr(&quiet).is_empty(), "{}", stderr(&quiet));
+}
+
+#[test]
 fn hosts_share_an_address() {
     let server = Server::start("127.0.5.6");
     let folder = Folder::new("hosts");

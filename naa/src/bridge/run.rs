@@ -101,7 +101,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             "local": local, "device": server.device(), "provider": server.provider(), "why": server.why(),
             "metrics": metrics.map(|at| at.to_string())});
         show::line(&ready.to_string())?;
-    } else {
+    } else if !show::is_quiet() {
         let at = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         show::line(&format!("segments at {at}; workers at {}: {}", server.address(), server.device()))?;
         local.iter().try_for_each(|at| show::line(&format!("workers of this machine at {at}")))?;

@@ -25,7 +25,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let server = args.server.resolve()?;
     let device = Device::towards_with(server, args.provider.choice()?)?;
+    let waiting = show::waiting(format!("connecting to {server}"));
     let status = BridgeQueries::new(device, server).status()?;
+    drop(waiting);
     let text = if args.json { json(&status).to_string() } else { lines(&status) };
     Ok(show::line(&text)?)
 }

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let peer = Peer { device, server, config };
     // Where JSON goes to standard error it has nothing else.
     if !(args.json && args.out.iter().any(|path| output::is_stdout(path))) {
-        provider::tell(peer.device.why());
+        provider::tell(peer.device.why(), peer.device.is_surprising());
     }
     let function = number(&args.function, &peer)?;
     plan::check(args, function)?;
@@ -59,7 +59,9 @@ fn number(function: &str, peer: &Peer) -> anyhow::Result<FunctionCode> {
         Err(_) => match builtin::by_name(function) {
             Some(code) => code,
             None => {
+                let waiting = show::waiting(format!("connecting to {}", peer.server));
                 let catalogue = naa_host::functions(&peer.device, peer.server)?;
+                drop(waiting);
                 let found = catalogue.functions.iter().find(|offered| offered.name == function);
                 let server = peer.server;
                 found

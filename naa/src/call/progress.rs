@@ -15,6 +15,10 @@ const QUIET: Duration = Duration::from_millis(500);
 /// How often something must happen for the sign to move.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
+fn shows_progress() -> bool {
+    std::io::stderr().is_terminal() && !show::is_quiet()
+}
+
 /// Of one call.
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -27,7 +31,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn start() -> Self {
-        Self::new(!std::io::stderr().is_terminal())
+        Self::new(!shows_progress())
     }
 
     pub(super) fn hidden() -> Self {
@@ -44,6 +48,10 @@ impl Progress {
             bar.set_message(self.phase.clone());
         }
         self.show();
+    }
+
+    pub(super) fn is_hidden(&self) -> bool {
+        self.hidden
     }
 
     /// # Errors
@@ -86,7 +94,7 @@ pub(super) struct OfFiles {
 
 impl OfFiles {
     pub(super) fn new(files: usize, bytes: u64) -> Self {
-        let bar = if std::io::stderr().is_terminal() {
+        let bar = if shows_progress() {
             ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr())
         } else {
             ProgressBar::hidden()

@@ -136,7 +136,7 @@ impl<'a> Teller<'a> {
             self.print(index, &report)?;
         }
         if self.items.len() != 1 {
-            show::error_line(&format!("naa: {}", self.summary(not_tried)));
+            show::note(&format!("naa: {}", self.summary(not_tried)));
         }
         stop::check()?;
         let all = self.items.len();

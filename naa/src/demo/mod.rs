@@ -107,7 +107,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let server = Server::start(choice)?;
     let host = Host::start(server.address(), choice, extent)?;
     table.line(&format!("server {} at {}, host at {}", server.id(), server.address(), host.address()))?;
-    table.line(server.why())?;
     let why = server.why().to_owned();
     let rows = collect(host, &extent.cases(), &mut table);
     server.end();

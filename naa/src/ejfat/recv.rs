@@ -4,7 +4,6 @@ mod report;
 mod settings;
 
 use std::{
-    io::{Write as _, stderr},
     net::SocketAddr,
     path::PathBuf,
     sync::{
@@ -187,5 +186,5 @@ fn ready(args: &Args, addresses: &[SocketAddr], metrics: Option<SocketAddr>) -> 
 
 /// To standard error, whether anybody reads it or not.
 fn say(text: &str) {
-    let _ = writeln!(stderr(), "{text}");
+    show::note(text);
 }

@@ -7,6 +7,8 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::show;
+
 /// Of standard error; nothing if that is no terminal.
 pub(crate) struct Line {
     bar: Option<ProgressBar>,
@@ -15,7 +17,7 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(quiet: bool) -> Self {
-        let bar = (!quiet && stderr().is_terminal()).then(|| {
+        let bar = (!quiet && !show::is_quiet() && stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new_spinner();
             bar.set_style(ProgressStyle::with_template("{msg}").expect("a template"));
             bar

@@ -196,6 +196,9 @@ fn ready(
         }
         return Ok(show::line(&ready.to_string())?);
     }
+    if show::is_quiet() {
+        return Ok(());
+    }
     let at: Vec<_> = forwarder.addresses().iter().map(ToString::to_string).collect();
     let lbs = LbId::COUNT;
     show::line(&format!(

@@ -1,6 +1,7 @@
 //! Where tables are: in a file, or in a load balancer that is reached by gRPC or MRSP.
 
 use std::{
+    fmt,
     io::{Read as _, stdin},
     path::PathBuf,
     str::FromStr,
@@ -13,7 +14,11 @@ use naa_host::Device;
 use naa_services::LbTables;
 use proto::lb::v1::GetCountersReply;
 
-use crate::{Usage, peer::ServerName};
+use crate::{
+    Usage,
+    peer::ServerName,
+    show::{self, Waiting},
+};
 
 /// As people write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +27,16 @@ pub(super) enum Place {
     File(PathBuf),
     Grpc(String),
     Mrsp(ServerName),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Grpc(address) => write!(f, "grpc://{address}"),
+            Self::Mrsp(server) => write!(f, "mrsp://{server}"),
+        }
+    }
 }
 
 impl FromStr for Place {
@@ -54,39 +69,47 @@ enum Far {
 }
 
 impl Access {
-    fn far(&self, place: &Place) -> anyhow::Result<Far> {
-        match place {
-            Place::File(path) => Err(Usage::error(format!(
-                "{} is a file; write grpc://ADDR:PORT or mrsp://ADDR[:PORT]",
-                path.display()
-            ))),
-            Place::Grpc(address) => Ok(Far::Grpc(Box::new(Client::connect(address, self.token.as_deref())?))),
+    /// The far end, and what tells that it takes long.
+    fn far(&self, place: &Place) -> anyhow::Result<(Far, Waiting)> {
+        let waiting = show::waiting(format!("connecting to {place}"));
+        let far = match place {
+            Place::File(path) => {
+                return Err(Usage::error(format!(
+                    "{} is a file; write grpc://ADDR:PORT or mrsp://ADDR[:PORT]",
+                    path.display()
+                )));
+            }
+            Place::Grpc(address) => Far::Grpc(Box::new(Client::connect(address, self.token.as_deref())?)),
             Place::Mrsp(server) => {
                 let server = server.resolve()?;
-                Ok(Far::Mrsp(LbTables::new(Device::towards_with(server, self.provider.choice()?)?, server)))
+                Far::Mrsp(LbTables::new(Device::towards_with(server, self.provider.choice()?)?, server))
             }
-        }
+        };
+        Ok((far, waiting))
     }
 
     pub(super) fn sets(&self, place: &Place) -> anyhow::Result<Vec<TableSet>> {
         if let Place::File(path) = place {
             return Ok(vec![TableSet { from: 0, rules: read(path)?.into() }]);
         }
-        Ok(match self.far(place)? {
+        let (far, _waiting) = self.far(place)?;
+        Ok(match far {
             Far::Grpc(mut client) => client.get()?,
             Far::Mrsp(tables) => tables.sets()?,
         })
     }
 
     pub(super) fn load(&self, place: &Place, rules: &Rules, when: When) -> anyhow::Result<u64> {
-        Ok(match self.far(place)? {
+        let (far, _waiting) = self.far(place)?;
+        Ok(match far {
             Far::Grpc(mut client) => client.load(rules, when)?,
             Far::Mrsp(tables) => tables.load(rules, when)?,
         })
     }
 
     pub(super) fn counters(&self, place: &Place) -> anyhow::Result<GetCountersReply> {
-        Ok(match self.far(place)? {
+        let (far, _waiting) = self.far(place)?;
+        Ok(match far {
             Far::Grpc(mut client) => client.counters()?,
             Far::Mrsp(tables) => tables.counters()?,
         })

@@ -57,8 +57,8 @@ pub(super) struct Device {
 impl Device {
     pub(super) fn open(local: IpAddr, choice: Choice, must_listen: bool) -> anyhow::Result<Self> {
         let options = roce_udp::Options { must_listen, ..roce_udp::Options::default() };
-        let Opened { context, why } = naa_provider::open(local, choice, &options)?;
-        crate::provider::tell(&why);
+        let Opened { context, why, is_surprising } = naa_provider::open(local, choice, &options)?;
+        crate::provider::tell(&why, is_surprising);
         let (pd, channel) = (context.alloc_pd()?, context.create_channel()?);
         let current = Arc::new(Mutex::new(None));
         let (ours, told) = (current.clone(), channel.clone());

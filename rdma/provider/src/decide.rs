@@ -57,25 +57,48 @@ pub(crate) fn words(error: &Error) -> String {
     }
 }
 
+/// What was decided, and why.
+#[derive(Debug)]
+pub(crate) struct Decision {
+    pub(crate) provider: Provider,
+    pub(crate) why: String,
+    pub(crate) is_surprising: bool,
+}
+
+impl Decision {
+    fn expected(provider: Provider, why: String) -> Self {
+        Self { provider, why, is_surprising: false }
+    }
+}
+
 /// The provider of `local` and the reason, or why there is none.
-pub(crate) fn decide(local: IpAddr, choice: Choice, machine: &Machine) -> Result<(Provider, String), String> {
+pub(crate) fn decide(local: IpAddr, choice: Choice, machine: &Machine) -> Result<Decision, String> {
+    let expected = Decision::expected;
     match choice {
-        Choice::Embedded => Ok((Provider::Embedded, "as asked".into())),
+        Choice::Embedded => Ok(expected(Provider::Embedded, "as asked".into())),
         Choice::Verbs => match (&machine.owner, &machine.missing) {
-            (Some(owner), None) => Ok((Provider::Verbs, format!("as asked; {} has {local}", owner.device))),
+            (Some(owner), None) => {
+                Ok(expected(Provider::Verbs, format!("as asked; {} has {local}", owner.device)))
+            }
             (Some(owner), Some(missing)) => Err(format!("{} has {local}, but {missing}", owner.device)),
             (None, missing) => Err(no_owner(local, &machine.devices, missing.as_deref())),
         },
         Choice::Auto => match (&machine.owner, &machine.missing) {
-            (Some(owner), None) => Ok((Provider::Verbs, format!("{} has {local}", owner.device))),
+            (Some(owner), None) => Ok(expected(Provider::Verbs, format!("{} has {local}", owner.device))),
             (Some(owner), Some(missing)) if owner.is_soft => {
-                Ok((Provider::Embedded, format!("{} has {local}, but {missing}", owner.device)))
+                let why = format!("{} has {local}, but {missing}", owner.device);
+                Ok(Decision { provider: Provider::Embedded, why, is_surprising: true })
             }
             // A NIC takes RoCE packets off the wire before a socket sees them.
             (Some(owner), Some(missing)) => {
                 Err(format!("{} has {local}, but {missing}; or take --provider embedded", owner.device))
             }
-            (None, _) => Ok((Provider::Embedded, no_device(local, &machine.devices))),
+            (None, _) => Ok(Decision {
+                provider: Provider::Embedded,
+                why: no_device(local, &machine.devices),
+                // On loopback nobody expects one.
+                is_surprising: !machine.devices.is_empty() && !local.is_loopback(),
+            }),
         },
     }
 }
@@ -150,7 +173,7 @@ mod tests {
         RdmaDevice { name: "rxe0".into(), is_soft: true, ports: vec![port] }
     }
 
-    /// What is said for `local` on a machine with these devices and, maybe, without rdma-core.
+    /// What is said for `local` on a machine with these devices and, maybe, without rdma-core; `(!)` marks a surprise.
     fn said(local: &str, choice: Choice, devices: &[RdmaDevice], missing: bool) -> Result<String, String> {
         let local: IpAddr = local.parse().unwrap();
         let serves = |device: &&RdmaDevice| device.ports[0].is_active() && local.to_string() == "10.9.0.1";
@@ -163,7 +186,9 @@ mod tests {
         });
         let missing = missing.then(|| MISSING.to_owned());
         let machine = Machine { devices: devices.to_vec(), owner, missing };
-        decide(local, choice, &machine).map(|(provider, why)| format!("{provider}: {why}"))
+        let decision = decide(local, choice, &machine)?;
+        let mark = if decision.is_surprising { " (!)" } else { "" };
+        Ok(format!("{}: {}{mark}", decision.provider, decision.why))
     }
 
     #[test]
@@ -173,14 +198,15 @@ mod tests {
         assert_eq!(auto("10.9.0.1", &rxe, false), "verbs: rxe0 has 10.9.0.1");
         assert_eq!(auto("127.0.0.1", &rxe, false), "embedded: no RDMA device has 127.0.0.1");
         assert_eq!(auto("127.0.0.1", &[], false), "embedded: this machine has no RDMA device");
-        assert_eq!(auto("10.9.0.1", &rxe, true), format!("embedded: rxe0 has 10.9.0.1, but {MISSING}"));
+        assert_eq!(auto("10.9.0.1", &rxe, true), format!("embedded: rxe0 has 10.9.0.1, but {MISSING} (!)"));
+        assert_eq!(auto("10.9.0.7", &rxe, false), "embedded: no RDMA device has 10.9.0.7 (!)");
         assert_eq!(
             auto("10.9.0.1", &[rxe0("1: DOWN", "RoCE v2")], false),
-            "embedded: rxe0 has 10.9.0.1, but its port 1 is not active (1: DOWN)"
+            "embedded: rxe0 has 10.9.0.1, but its port 1 is not active (1: DOWN) (!)"
         );
         assert_eq!(
             auto("10.9.0.1", &[rxe0("4: ACTIVE", "IB/RoCE v1")], false),
-            "embedded: rxe0 has 10.9.0.1, but not for RoCE v2"
+            "embedded: rxe0 has 10.9.0.1, but not for RoCE v2 (!)"
         );
     }
 

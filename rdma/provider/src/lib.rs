@@ -14,7 +14,7 @@ pub use choice::{BadChoice, Choice, VARIABLE};
 pub use decide::Provider;
 pub use verbs_ibv::Options as VerbsOptions;
 
-use decide::{Machine, decide};
+use decide::{Decision, Machine, decide};
 use verbs_ibv::Owner;
 
 /// What was decided for a local address.
@@ -23,6 +23,9 @@ pub struct Chosen {
     pub provider: Provider,
     /// For people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
+    /// Whether people should be told without asking: the machine has an RDMA device, and nobody asked for the provider
+    /// that does without it.
+    pub is_surprising: bool,
     local: IpAddr,
     choice: Choice,
     owner: Option<Owner>,
@@ -34,6 +37,8 @@ pub struct Opened {
     pub context: Context,
     /// For people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
+    /// As in [`Chosen`].
+    pub is_surprising: bool,
 }
 
 /// Decides for `local`, a concrete address of this machine.
@@ -43,8 +48,10 @@ pub struct Opened {
 pub fn choose(local: IpAddr, choice: Choice) -> Result<Chosen, Error> {
     let local = local.to_canonical();
     let machine = Machine::look(local, choice);
-    let (provider, why) = decide(local, choice, &machine).map_err(Error::NoDevice)?;
-    Ok(Chosen { provider, why: format!("{provider}: {why}"), local, choice, owner: machine.owner })
+    let Decision { provider, why, is_surprising } =
+        decide(local, choice, &machine).map_err(Error::NoDevice)?;
+    let why = format!("{provider}: {why}");
+    Ok(Chosen { provider, why, is_surprising, local, choice, owner: machine.owner })
 }
 
 /// Decides and opens. `embedded` is how, where it is the embedded provider's.
@@ -69,7 +76,7 @@ impl Chosen {
                 opened.map_err(|error| self.failed(error))?
             }
         };
-        Ok(Opened { context, why: self.why })
+        Ok(Opened { context, why: self.why, is_surprising: self.is_surprising })
     }
 
     /// Who chose verbs chose it; who did not is told of the other provider.
@@ -108,7 +115,8 @@ mod tests {
 
     fn chosen(choice: Choice) -> Chosen {
         let why = "verbs: rxe0 has 10.9.0.1".into();
-        Chosen { provider: Provider::Verbs, why, local: "10.9.0.1".parse().unwrap(), choice, owner: None }
+        let local = "10.9.0.1".parse().unwrap();
+        Chosen { provider: Provider::Verbs, why, is_surprising: false, local, choice, owner: None }
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) fn open(local: IpAddr, choice: Choice) -> Result<(Context, String), E
         return Ok((context, name));
     }
     let options = roce_udp::Options { must_listen: true, ..roce_udp::Options::default() };
-    let Opened { context, why } = naa_provider::open(local, choice, &options)?;
+    let Opened { context, why, .. } = naa_provider::open(local, choice, &options)?;
     opened.retain(|_, driver| driver.strong_count() > 0);
     opened.insert(key, Arc::downgrade(context.driver()));
     let name = format!("{} ({why})", context.attr().name);
