@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "docs/compat.md tells what is recorded, what is compared, and what to do when a wire must change."
+    after_help = "docs/reference/compat.md tells what is recorded, what is compared, and what to do when a wire must change."
 )]
 pub(crate) struct Options {
     /// Replay the recordings whose names contain TEXT

@@ -5,11 +5,14 @@ use crate::{
     repo, table,
     tidy::Finding,
 };
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::{
     fs,
+    num::NonZero,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Output},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
 /// What makes rustc record coverage the way libFuzzer reads it.
@@ -50,18 +53,43 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     ensure!(!chosen.is_empty(), "no such target; there are: {}", all.join(", "));
     packages::ensure(User::Fuzz).map_err(anyhow::Error::msg)?;
     let programs = build()?;
+    let jobs = thread::available_parallelism().map_or(1, NonZero::get).min(chosen.len());
+    println!("fuzzing {} targets for {} s each, {jobs} at a time", chosen.len(), options.seconds);
+    let mut outcomes = side_by_side(&chosen, jobs, |target| fuzz(&programs, target, options.seconds))?;
+    outcomes.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut rows = vec![["target", "execs", "exec/s", "result"].map(str::to_owned)];
-    let mut passed = true;
-    for target in chosen {
-        println!("fuzzing {target} for {} s", options.seconds);
-        let outcome = fuzz(&programs, target, options.seconds)?;
-        passed &= outcome.passed;
+    let passed = outcomes.iter().all(|(_, outcome)| outcome.passed);
+    for (target, outcome) in outcomes {
         let result = if outcome.passed { "ok" } else { "FAILED" };
-        rows.push([target.clone(), outcome.execs, outcome.per_second, result.to_owned()]);
+        rows.push([target, outcome.execs, outcome.per_second, result.to_owned()]);
     }
     println!();
     table::print(&rows);
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs `run` for each target, some at a time.
+fn side_by_side(
+    targets: &[&String],
+    jobs: usize,
+    run: impl Fn(&str) -> Result<Outcome> + Sync,
+) -> Result<Vec<(String, Outcome)>> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<_>> {
+        let mut outcomes = Vec::new();
+        while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            outcomes.push(((*target).clone(), run(target)?));
+        }
+        Ok(outcomes)
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        let mut all = Vec::new();
+        for thread in threads {
+            all.extend(thread.join().map_err(|_| anyhow!("a thread panicked"))??);
+        }
+        Ok(all)
+    })
 }
 
 /// The names of `dev/fuzz/targets/*.rs`, sorted.

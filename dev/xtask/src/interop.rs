@@ -32,12 +32,30 @@ pub(crate) struct Options {
     /// Steps whose label contains TEXT
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Of N parts that take about as long as each other, the K-th only
+    #[arg(long, value_name = "K/N", value_parser = part)]
+    part: Option<Part>,
     /// Write all rows as JSON, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Say what would run
     #[arg(long)]
     list: bool,
+}
+
+/// The `number`-th of `of` parts, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    number: u32,
+    of: u32,
+}
+
+fn part(text: &str) -> Result<Part, String> {
+    let (number, of) = text.split_once('/').unwrap_or_default();
+    match (number.parse(), of.parse()) {
+        (Ok(number), Ok(of)) if (1..=of).contains(&number) => Ok(Part { number, of }),
+        _ => Err("write K/N, such as 2/4".to_owned()),
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -76,8 +94,25 @@ fn wanted(options: &Options) -> Result<Vec<Boot>> {
         }
         boots.retain(|boot| !boot.steps.is_empty());
     }
+    if let Some(part) = options.part {
+        keep_part(&mut boots, part);
+    }
     ensure!(!boots.is_empty(), "no step has that in its label; --list shows all");
     Ok(boots)
+}
+
+fn keep_part(boots: &mut Vec<Boot>, part: Part) {
+    let all: u32 = boots.iter().flat_map(|boot| &boot.steps).map(plan::Step::seconds).sum();
+    let mut before = 0;
+    for boot in boots.iter_mut() {
+        boot.steps.retain(|step| {
+            // A step belongs to the part in which its middle lies.
+            let middle = u64::from(before + step.seconds() / 2);
+            before += step.seconds();
+            middle * u64::from(part.of) / u64::from(all.max(1)) == u64::from(part.number - 1)
+        });
+    }
+    boots.retain(|boot| !boot.steps.is_empty());
 }
 
 fn folder() -> PathBuf {
@@ -149,4 +184,36 @@ fn judge(boot: &Boot, pcap: &Path) -> Result<Vec<Row>> {
     println!("{}: {report}", pcap.display());
     let result = if report.passed() { "ok".to_owned() } else { report.to_string() };
     Ok(vec![Row::ours(&format!("capture, {}", boot.name), "packets", result)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_every_step_once_and_take_about_as_long() {
+        let labels = |boots: &[Boot]| -> Vec<_> {
+            boots.iter().flat_map(|boot| &boot.steps).map(|step| (step.label(), step.seconds())).collect()
+        };
+        let whole = labels(&plan::whole());
+        let all: u32 = whole.iter().map(|(_, seconds)| seconds).sum();
+        let mut found = Vec::new();
+        for number in 1..=4 {
+            let mut boots = plan::whole();
+            keep_part(&mut boots, Part { number, of: 4 });
+            let part = labels(&boots);
+            let seconds: u32 = part.iter().map(|(_, seconds)| seconds).sum();
+            assert!((all / 5..all / 3).contains(&seconds), "part {number}: {seconds} of {all} s");
+            found.extend(part);
+        }
+        assert_eq!(found, whole);
+    }
+
+    #[test]
+    fn parts_are_written_with_a_slash() {
+        assert_eq!(part("2/4"), Ok(Part { number: 2, of: 4 }));
+        for bad in ["", "2", "0/4", "5/4", "a/b"] {
+            assert!(part(bad).is_err(), "{bad}");
+        }
+    }
 }

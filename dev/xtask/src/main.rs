@@ -4,6 +4,8 @@ mod bindings;
 mod capi;
 mod check_icrc;
 mod compat;
+mod deny;
+mod docs;
 mod fuzz;
 mod header;
 mod hostile;
@@ -29,7 +31,9 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo xtask test                       everything a change must pass, in about half an hour
+  cargo xtask test                       what a change must pass, in a quarter of an hour
+  cargo xtask test --list                its steps; --only STEP runs one, --long those before a release
+  cargo xtask docs --only first-call     the commands of a page
   cargo xtask sim --seed 42              the run of one seed again, after a failure
   cargo xtask hostile --only half-open   a part of the table of hostile peers
   cargo xtask compat --only subscribe    replays of recordings, where a wire may have changed
@@ -61,6 +65,10 @@ enum Command {
     Header(header::Options),
     /// Make the Rust of gRPC's messages and services, proto/src/generated, of proto/proto
     Proto(proto::Options),
+    /// Run the commands of README.md and docs/ in order, page by page, and look whether links lead somewhere
+    Docs(docs::Options),
+    /// Check licences, bans, sources and advisories of dependencies with cargo-deny
+    Deny,
     /// Attack a server in every way known: one table of answers, counters, and what others noticed
     Hostile(hostile::Options),
     /// Replay recordings of earlier versions' hosts against today's servers, and compare what the servers answer
@@ -102,6 +110,8 @@ fn main() -> ExitCode {
         Command::Sim(options) => sim::run(options),
         Command::Header(options) => header::run(options),
         Command::Proto(options) => proto::run(options),
+        Command::Docs(options) => docs::run(options),
+        Command::Deny => deny::run(),
         Command::Hostile(options) => hostile::run(options),
         Command::Compat(options) => compat::run(options),
         Command::Loom => loom::run(),

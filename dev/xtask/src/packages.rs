@@ -17,6 +17,7 @@ pub(crate) enum User {
     Fortran,
     Python,
     Capi,
+    Docs,
 }
 
 #[derive(Debug)]
@@ -32,7 +33,11 @@ const VM: &[User] = &[User::RxeVm, User::RpingMatrix, User::Interop];
 
 const INSTALL: &[User] = &[User::Install];
 
-const C_PROGRAMS: &[User] = &[User::Install, User::Capi];
+const BUILDS: &[User] = &[User::Install, User::Docs];
+
+const C_PROGRAMS: &[User] = &[User::Install, User::Capi, User::Docs];
+
+const PYTHON: &[User] = &[User::Python, User::Docs];
 
 const PACKAGES: &[Needed] = &[
     Needed { probe: "c++", package: "g++", why: "compiles libFuzzer", users: &[User::Fuzz] },
@@ -65,16 +70,11 @@ const PACKAGES: &[Needed] = &[
         users: &[User::Fortran],
     },
     Needed { probe: "make", package: "make", why: "builds its example", users: &[User::Fortran] },
-    Needed {
-        probe: "python3",
-        package: "python3-venv",
-        why: "the package of Python",
-        users: &[User::Python],
-    },
+    Needed { probe: "python3", package: "python3-venv", why: "the package of Python", users: PYTHON },
     Needed { probe: "cc", package: "gcc", why: "programs in C, and sanitizers", users: C_PROGRAMS },
     Needed { probe: "c++", package: "g++", why: "programs in C++", users: C_PROGRAMS },
     Needed { probe: "make", package: "make", why: "a project of make", users: INSTALL },
-    Needed { probe: "pkg-config", package: "pkg-config", why: "finds the libraries for it", users: INSTALL },
+    Needed { probe: "pkg-config", package: "pkg-config", why: "finds the libraries for it", users: BUILDS },
     Needed {
         probe: "cmake",
         package: "cmake",
@@ -85,7 +85,8 @@ const PACKAGES: &[Needed] = &[
     Needed { probe: "man", package: "man-db", why: "renders manual pages", users: INSTALL },
     Needed { probe: "zsh", package: "zsh", why: "reads its completions", users: INSTALL },
     Needed { probe: "fish", package: "fish", why: "reads its completions", users: INSTALL },
-    Needed { probe: "ip", package: "iproute2", why: "brings up a network for them", users: INSTALL },
+    Needed { probe: "ip", package: "iproute2", why: "brings up a network for them", users: BUILDS },
+    Needed { probe: "unshare", package: "util-linux", why: "sets a page apart", users: &[User::Docs] },
 ];
 
 fn missing(user: User) -> Vec<&'static Needed> {

@@ -1,7 +1,7 @@
-//! `sim`: the simulation suite, whose program lives in the test crate.
+//! `sim`: the simulation of protocols on faulty networks, which is a program of its own.
 
 use crate::repo;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::process::{Command, ExitCode};
 
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,8 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    repo::build_release()?;
+    let built = repo::cargo().args(["build", "--release", "--package", "sim"]).status();
+    ensure!(built.context("cannot run cargo")?.success(), "the simulation does not build");
     let mut suite = Command::new(repo::release_program("sim"));
     suite.current_dir(repo::root());
     if let Some(kind) = &options.kind {

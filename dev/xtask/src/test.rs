@@ -1,28 +1,48 @@
-//! `test`: every check and test in order, each with a limit, and a table at the end.
+//! `test`: checks and tests in order, each with a limit, and a table at the end.
 
-use crate::{
-    bindings,
-    packages::{self, User},
-    repo, table,
-};
-use anyhow::{Context, Result};
+mod processes;
+mod steps;
+
+use crate::{bindings, packages, repo, table};
+use anyhow::{Context, Result, bail, ensure};
+use processes::{Ended, Processes};
 use std::{
     env,
-    ffi::OsString,
+    path::Path,
     process::{Command, ExitCode},
-    time::{Duration, Instant},
+    time::Instant,
 };
+use steps::{CHECKS, LONG, SHORT, Step};
 
-/// What hangs ends then. On two idle cores, from a clean clone, a change is to be judged in 25 minutes; it takes 30.
-const SHORT_LIMIT: Duration = Duration::from_secs(75 * 60);
-const LONG_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask test                        what a change must pass
+  cargo xtask test --list                 the steps, what each protects, and how long it takes
+  cargo xtask test --only clippy --only sim
+  cargo xtask test --long --only sim      a step of the long run by itself
+  cargo xtask test --long                 before a release
+
+Tests of one crate need no xtask: `cargo test -p CRATE`. Ctrl-C ends everything that was started.";
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// More seeds, the demonstration in full size, longer fuzzing, the whole matrix: about an hour
+    /// More seeds, demonstrations in full size, longer fuzzing, the whole matrices: some hours
     #[arg(long)]
     long: bool,
+    /// Run the step of this name only; may be repeated
+    #[arg(long, value_name = "STEP")]
+    only: Vec<String>,
+    /// Name the steps
+    #[arg(long)]
+    list: bool,
+    /// Fail where a step is skipped, as where the variable CI is set
+    #[arg(long)]
+    strict: bool,
 }
+
+/// Steps that may be skipped in CI, and a part of the reason.
+const MAY_BE_SKIPPED: &[(&str, &str)] = &[];
 
 #[derive(Debug, Clone, Copy)]
 enum Program {
@@ -31,160 +51,158 @@ enum Program {
     Naa,
 }
 
-struct Step {
-    name: &'static str,
-    program: Program,
-    arguments: &'static [&'static str],
-    /// Packages it cannot do without.
-    user: Option<User>,
-    /// `NAA_LONG=1`: tests have their full numbers.
-    is_long: bool,
-}
-
-impl Step {
-    const fn new(name: &'static str, program: Program, arguments: &'static [&'static str]) -> Self {
-        Self { name, program, arguments, user: None, is_long: false }
-    }
-
-    const fn long(self) -> Self {
-        Self { is_long: true, ..self }
-    }
-
-    const fn needs(self, user: User) -> Self {
-        Self { user: Some(user), ..self }
-    }
-}
-
-use Program::{Cargo, Naa, Xtask};
-
-const CHECKS: &[Step] = &[
-    Step::new("tidy", Xtask, &["tidy"]),
-    Step::new("header", Xtask, &["header", "--check"]),
-    Step::new("proto", Xtask, &["proto", "--check"]),
-    // Release, as everything below, so that each crate is built once.
-    Step::new(
-        "clippy",
-        Cargo,
-        &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"],
-    ),
-    Step::new("test", Cargo, &["test", "--workspace", "--release"]).needs(User::Capi),
-    Step::new("build", Cargo, &["build", "--workspace", "--release"]),
-    Step::new("loom", Xtask, &["loom"]),
-    Step::new("deny", Cargo, &["deny", "check"]),
-];
-
-const SHORT: &[Step] = &[
-    Step::new("sim", Xtask, &["sim", "--seeds", "1000"]),
-    Step::new("hostile", Xtask, &["hostile", "--quick"]),
-    Step::new("compat", Xtask, &["compat"]),
-    Step::new("demo", Naa, &["demo"]),
-    Step::new("demo ejfat", Naa, &["demo", "ejfat"]),
-    Step::new("demo bridge", Naa, &["demo", "bridge"]),
-    Step::new("install-test", Xtask, &["install-test"]).needs(User::Install),
-    Step::new("capi", Xtask, &["capi"]).needs(User::Capi),
-    Step::new("fortran", Xtask, &["bindings", "fortran"]).needs(User::Fortran),
-    Step::new("python", Xtask, &["bindings", "python"]).needs(User::Python),
-    Step::new("fuzz", Xtask, &["fuzz", "--seconds", "5"]).needs(User::Fuzz),
-    Step::new("rping-matrix", Xtask, &["rping-matrix", "--quick"]).needs(User::RpingMatrix),
-    Step::new("interop", Xtask, &["interop", "--quick"]).needs(User::Interop),
-];
-
-const LONG: &[Step] = &[
-    // The fuzz step runs the seeds too; this does without libFuzzer.
-    Step::new("fuzz-seeds", Cargo, &["test", "--release", "--manifest-path", "dev/fuzz/Cargo.toml"])
-        .needs(User::Fuzz),
-    Step::new("sim", Xtask, &["sim", "--seeds", "10000"]),
-    Step::new("hostile", Xtask, &["hostile"]),
-    Step::new("compat", Xtask, &["compat"]),
-    Step::new("demo", Naa, &["demo", "--full"]),
-    Step::new("demo ejfat", Naa, &["demo", "ejfat", "--events", "1000000"]),
-    Step::new("demo bridge", Naa, &["demo", "bridge", "--events", "65000"]),
-    Step::new("demo bridge, segment by segment", Naa, &["demo", "bridge", "--placing", "cut"]),
-    Step::new("bridge", Cargo, &["test", "--release", "-p", "naa-tests", "--test", "bridge"]).long(),
-    Step::new("install-test", Xtask, &["install-test", "--verbs"]).needs(User::Install),
-    Step::new("capi", Xtask, &["capi", "--long", "--verbs"]).needs(User::Capi),
-    Step::new("fortran", Xtask, &["bindings", "fortran"]).needs(User::Fortran),
-    Step::new("python", Xtask, &["bindings", "python"]).needs(User::Python),
-    Step::new("fuzz", Xtask, &["fuzz", "--seconds", "60"]).needs(User::Fuzz),
-    Step::new("rping-matrix", Xtask, &["rping-matrix"]).needs(User::RpingMatrix),
-    Step::new("interop", Xtask, &["interop"]).needs(User::Interop),
-];
-
 #[derive(Debug)]
 enum Outcome {
     Passed,
     Failed(String),
     Skipped(String),
+    Interrupted,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let steps = chosen(options)?;
+    if options.list {
+        list(&steps);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let strict = options.strict || env::var_os("CI").is_some_and(|value| !value.is_empty());
     // Read before a build replaces this program.
     let xtask = env::current_exe().context("cannot tell this program's path")?;
-    let (rest, limit) = if options.long { (LONG, LONG_LIMIT) } else { (SHORT, SHORT_LIMIT) };
+    let processes = Processes::new()?;
     let start = Instant::now();
     let mut rows = vec![["step", "seconds", "result"].map(str::to_owned)];
     let mut failed = 0;
-    for step in CHECKS.iter().chain(rest) {
-        println!("\n== {}", step.name);
+    let mut interrupted = false;
+    for step in steps {
+        println!("\n== {}: {}", step.name, step.protects);
         let begin = Instant::now();
-        let outcome = perform(step, xtask.as_os_str().to_owned(), limit.saturating_sub(start.elapsed()))?;
+        let outcome = perform(step, &xtask, &processes)?;
         let time = table::seconds(begin.elapsed());
-        let result = match outcome {
-            Outcome::Passed => "ok".to_owned(),
-            Outcome::Skipped(why) => format!("SKIPPED: {why}"),
-            Outcome::Failed(why) => {
-                failed += 1;
-                format!("FAILED: {why}")
+        let (bad, result) = match outcome {
+            Outcome::Passed => (false, "ok".to_owned()),
+            Outcome::Skipped(why) => {
+                let may = MAY_BE_SKIPPED.iter().any(|(name, part)| *name == step.name && why.contains(part));
+                (strict && !may, format!("SKIPPED: {why}"))
+            }
+            Outcome::Failed(why) => (true, format!("FAILED: {why}")),
+            Outcome::Interrupted => {
+                interrupted = true;
+                (true, "interrupted".to_owned())
             }
         };
+        failed += u32::from(bad);
         println!("-- {}: {time} s, {result}", step.name);
         rows.push([step.name.to_owned(), time, result]);
+        if interrupted {
+            break;
+        }
     }
     println!();
     rows.push(["all".to_owned(), table::seconds(start.elapsed()), format!("{failed} failed")]);
     table::print(&rows);
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (interrupted, failed) {
+        (true, _) => ExitCode::from(processes::INTERRUPTED),
+        (false, 0) => ExitCode::SUCCESS,
+        (false, _) => ExitCode::FAILURE,
+    })
 }
 
-fn perform(step: &Step, xtask: OsString, left: Duration) -> Result<Outcome> {
-    if let Some(why) = missing(step) {
+/// The steps that the options name.
+fn chosen(options: &Options) -> Result<Vec<&'static Step>> {
+    let (rest, other) = if options.long { (LONG, SHORT) } else { (SHORT, LONG) };
+    let all: Vec<_> = CHECKS.iter().chain(rest).collect();
+    for name in &options.only {
+        if all.iter().any(|step| step.name == *name) {
+            continue;
+        }
+        let remedy = if options.long { "leave out --long" } else { "add --long" };
+        ensure!(!other.iter().any(|step| step.name == *name), "{name} is a step of the other run: {remedy}");
+        let names: Vec<_> = all.iter().map(|step| step.name).collect();
+        bail!("there is no step {name}; the steps are: {}", names.join(", "));
+    }
+    let wanted = |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| *name == step.name);
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+fn list(steps: &[&Step]) {
+    let mut rows = vec![["step", "seconds", "limit", "what it protects"].map(str::to_owned)];
+    let row = |step: &&Step| {
+        let limit = step.limit().as_secs().to_string();
+        [step.name.to_owned(), step.seconds.to_string(), limit, step.protects.to_owned()]
+    };
+    rows.extend(steps.iter().map(row));
+    let all: u32 = steps.iter().map(|step| step.seconds).sum();
+    rows.push(["all".to_owned(), all.to_string(), String::new(), String::new()]);
+    table::print(&rows);
+    println!("\nseconds: on two cores, when everything is built");
+}
+
+fn perform(step: &Step, xtask: &Path, processes: &Processes) -> Result<Outcome> {
+    if let Some(user) = step.user
+        && let Err(why) = packages::ensure(user)
+    {
         return Ok(Outcome::Skipped(why));
     }
-    if left < Duration::from_secs(1) {
-        return Ok(Outcome::Failed("no time left".to_owned()));
-    }
-    let program = match step.program {
-        Cargo => repo::cargo().get_program().to_owned(),
-        Xtask => xtask,
-        Naa => repo::release_program("naa").into_os_string(),
+    let mut command = match step.program {
+        Program::Cargo => repo::cargo(),
+        Program::Xtask => Command::new(xtask),
+        Program::Naa => {
+            repo::build_release()?;
+            Command::new(repo::release_program("naa"))
+        }
     };
-    let status = Command::new("timeout")
-        .args(["-k", "10", &left.as_secs().to_string()])
-        .arg(program)
+    command
         .args(step.arguments)
         .current_dir(repo::root())
         .env("CARGO_TARGET_DIR", repo::target_dir())
         // Of use to the next build only, and half as large again as all the rest.
         .env("CARGO_INCREMENTAL", "0")
-        .env("NAA_LONG", if step.is_long { "1" } else { "0" })
-        .status()
-        .context("cannot run timeout (Debian package coreutils)")?;
-    Ok(match status.code() {
-        Some(0) => Outcome::Passed,
-        Some(code) if code == i32::from(bindings::SKIPPED) => Outcome::Skipped("see above".to_owned()),
-        Some(124 | 137) => Outcome::Failed("time is up".to_owned()),
-        _ => Outcome::Failed(status.to_string()),
+        .envs(step.environment.iter().copied());
+    Ok(match processes.run(&mut command, step.limit())? {
+        Ended::By(status) => match status.code() {
+            Some(0) => Outcome::Passed,
+            Some(code) if code == i32::from(bindings::SKIPPED) => Outcome::Skipped("see above".to_owned()),
+            _ => Outcome::Failed(status.to_string()),
+        },
+        Ended::Late => Outcome::Failed(format!("it took more than {} s", step.limit().as_secs())),
+        Ended::Interrupted => Outcome::Interrupted,
     })
 }
 
-/// Why the step cannot run here.
-fn missing(step: &Step) -> Option<String> {
-    if step.name == "deny" && !has_cargo_deny() {
-        return Some("cargo-deny is not installed (cargo install --locked cargo-deny)".to_owned());
-    }
-    packages::ensure(step.user?).err()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn has_cargo_deny() -> bool {
-    repo::cargo().args(["deny", "--version"]).output().is_ok_and(|output| output.status.success())
+    fn names(long: bool, only: &[&str]) -> Result<Vec<&'static str>> {
+        let only = only.iter().map(|name| (*name).to_owned()).collect();
+        let options = Options { long, only, list: false, strict: false };
+        Ok(chosen(&options)?.iter().map(|step| step.name).collect())
+    }
+
+    #[test]
+    fn steps_are_chosen_by_name() {
+        assert_eq!(names(false, &["sim", "tidy"]).unwrap(), ["tidy", "sim"]);
+        assert_eq!(names(true, &["sim"]).unwrap(), ["sim"]);
+        assert!(names(false, &[]).unwrap().len() > 10);
+        let error = names(false, &["rping-matrix"]).unwrap_err().to_string();
+        assert!(error.contains("--long"), "{error}");
+        let error = names(false, &["simulation"]).unwrap_err().to_string();
+        assert!(error.contains("sim,") && error.contains("no step simulation"), "{error}");
+    }
+
+    #[test]
+    fn names_are_unique_and_no_step_takes_long() {
+        for long in [false, true] {
+            let names = names(long, &[]).unwrap();
+            let mut unique = names.clone();
+            unique.sort_unstable();
+            unique.dedup();
+            assert_eq!(unique.len(), names.len());
+        }
+        for step in CHECKS.iter().chain(SHORT).chain(LONG) {
+            assert!(step.seconds <= 20 * 60 && step.limit().as_secs() <= 25 * 60, "{}", step.name);
+        }
+        let seconds: u32 = CHECKS.iter().chain(SHORT).map(|step| step.seconds).sum();
+        assert!(seconds < 15 * 60, "{seconds} s");
+    }
 }

@@ -100,6 +100,18 @@ impl Step {
         }
     }
 
+    /// About what it takes on two idle cores.
+    pub(super) fn seconds(&self) -> u32 {
+        match self.what {
+            What::Suite { netem, .. } if !netem.is_empty() => 45,
+            What::Suite { set: Set::Bytes, .. } => 30,
+            What::Suite { set: Set::Rest, .. } => 60,
+            What::Suite { set: Set::Long, .. } => 120,
+            What::Rping { .. } => 5,
+            What::Bridge { events, .. } => 10 + events / 200,
+        }
+    }
+
     pub(super) fn line(&self) -> String {
         let Self { near, far, family, .. } = self;
         let label = self.label();

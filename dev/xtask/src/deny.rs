@@ -1,0 +1,42 @@
+//! `deny`: licences, bans, sources and advisories of dependencies, by cargo-deny, which is installed if it is not there.
+
+use crate::repo;
+use anyhow::{Context, Result, ensure};
+use std::{
+    path::PathBuf,
+    process::{Command, ExitCode, Stdio},
+};
+
+pub(crate) fn run() -> Result<ExitCode> {
+    let program = program()?;
+    let mut passed = true;
+    // The fuzz targets are a workspace of their own.
+    for manifest in ["Cargo.toml", "dev/fuzz/Cargo.toml"] {
+        println!("== {manifest}");
+        let mut deny = Command::new(&program);
+        deny.current_dir(repo::root()).args(["--manifest-path", manifest, "check", "--config", "deny.toml"]);
+        passed &= deny.status().with_context(|| format!("cannot run {}", program.display()))?.success();
+    }
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The one on the search path, or the one below `target/tools`.
+fn program() -> Result<PathBuf> {
+    let there = |program: &PathBuf| {
+        let mut version = Command::new(program);
+        version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        version.status().is_ok_and(|status| status.success())
+    };
+    let tools = repo::target_dir().join("tools");
+    let candidates = [PathBuf::from("cargo-deny"), tools.join("bin/cargo-deny")];
+    if let Some(found) = candidates.into_iter().find(there) {
+        return Ok(found);
+    }
+    println!("installing cargo-deny below {}, which takes some minutes", tools.display());
+    let mut cargo = repo::cargo();
+    cargo.args(["install", "--locked", "--root"]).arg(&tools).arg("cargo-deny");
+    // Its products are of no use to anything else.
+    cargo.env("CARGO_TARGET_DIR", tools.join("build"));
+    ensure!(cargo.status().context("cannot run cargo")?.success(), "cargo-deny cannot be installed");
+    Ok(tools.join("bin/cargo-deny"))
+}

@@ -1,0 +1,140 @@
+//! The shell that runs a page, apart from the rest of the machine.
+
+use super::{LIMIT, Page};
+use crate::{packages, repo};
+use anyhow::{Context, Result, ensure};
+use std::{
+    env,
+    ffi::OsString,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// Said before each block, so that a failure names its block.
+const MARK: &str = "::block at line ";
+/// Root in new namespaces needs no sudo, and what is made below /run goes with them.
+const BEFORE: &str = "set -eu -o pipefail\nip link set lo up\nmount -t tmpfs none /run\nsudo() { \"$@\"; }\n";
+/// The first failed command ends the page; servers that a page leaves running are a failure, too.
+const AFTER: &str = "left=$(jobs -r)\n[ -z \"$left\" ] || { echo \"still running: $left\"; exit 1; }\n";
+
+pub(super) struct Shell {
+    root: PathBuf,
+    /// Wheels for pip, which has no network.
+    wheels: PathBuf,
+}
+
+impl Shell {
+    /// Fetches what the pages' `pip install` wants.
+    pub(super) fn new(root: &Path) -> Result<Self> {
+        let wheels = repo::target_dir().join("docs/wheels");
+        fs::create_dir_all(&wheels).with_context(|| format!("cannot make {}", wheels.display()))?;
+        let shell = Self { root: root.to_owned(), wheels };
+        shell.fetch_wheels()?;
+        Ok(shell)
+    }
+
+    fn fetch_wheels(&self) -> Result<()> {
+        let build = fs::read_to_string(self.root.join("bindings/python/pyproject.toml"))?;
+        let wanted =
+            build.lines().find_map(|line| line.strip_prefix("requires = [")).context("no requires")?;
+        let wanted = wanted.split(',').map(|name| name.trim_matches(['"', ' ', ']']).to_owned());
+        let wanted: Vec<_> = wanted.chain(["numpy".to_owned()]).collect();
+        let note = self.wheels.join("fetched");
+        if fs::read_to_string(&note).is_ok_and(|fetched| fetched == wanted.join(" ")) {
+            return Ok(());
+        }
+        let venv = repo::target_dir().join("docs/venv");
+        let made = Command::new("python3").args(["-m", "venv"]).arg(&venv).status();
+        ensure!(made.context("cannot run python3")?.success(), "python3 -m venv failed");
+        let mut pip = Command::new(venv.join("bin/pip"));
+        pip.args(["download", "--quiet", "--disable-pip-version-check", "--dest"])
+            .arg(&self.wheels)
+            .args(&wanted);
+        ensure!(pip.status().context("cannot run pip")?.success(), "pip cannot fetch {}", wanted.join(", "));
+        fs::write(&note, wanted.join(" ")).with_context(|| format!("cannot write {}", note.display()))
+    }
+
+    /// Runs a page. What went wrong is the inner error.
+    pub(super) fn run(&self, page: &Page) -> Result<Result<(), String>> {
+        let before = self.changes()?;
+        let scratch = env::temp_dir().join(format!("naa-docs-{}", std::process::id()));
+        fs::create_dir_all(scratch.join("home"))
+            .with_context(|| format!("cannot make {}", scratch.display()))?;
+        let output = self.shell(&script(page, &scratch), &scratch).output().context("cannot run unshare")?;
+        fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))?;
+        if !output.status.success() {
+            return Ok(Err(failure(&output)));
+        }
+        let after = self.changes()?;
+        if before != after {
+            return Ok(Err(format!("it leaves files in the checkout:\n{after}")));
+        }
+        Ok(Ok(()))
+    }
+
+    fn shell(&self, script: &str, scratch: &Path) -> Command {
+        let mut shell = Command::new("timeout");
+        shell.args(["-k", "5", &LIMIT.as_secs().to_string(), "unshare"]);
+        if !packages::is_root() {
+            shell.arg("--map-root-user");
+        }
+        shell.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", script]);
+        let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+        // Cargo and rustup are the user's, the home folder is not.
+        for (variable, folder) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
+            shell.env(variable, env::var_os(variable).unwrap_or_else(|| home.join(folder).into()));
+        }
+        shell
+            .current_dir(&self.root)
+            .env("HOME", scratch.join("home"))
+            .env("PATH", path())
+            .env("CARGO_NET_OFFLINE", "true")
+            .env("PIP_NO_INDEX", "1")
+            .env("PIP_FIND_LINKS", &self.wheels)
+            .env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+        shell
+    }
+
+    /// What git sees beside the commit.
+    fn changes(&self) -> Result<String> {
+        let status = Command::new("git").args(["status", "--porcelain"]).current_dir(&self.root).output();
+        // A checkout may have come without git.
+        Ok(status
+            .map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).into_owned()))
+    }
+}
+
+fn path() -> OsString {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let release = repo::target_dir().join("release");
+    let all = [release].into_iter().chain(env::split_paths(&folders));
+    env::join_paths(all).unwrap_or(folders)
+}
+
+/// The page's commands for bash. Its /tmp is the folder `scratch`.
+fn script(page: &Page, scratch: &Path) -> String {
+    let mut script = BEFORE.to_owned();
+    for block in page.blocks.iter().filter(|block| block.not_run.is_none()) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(script, "echo '{MARK}{}'\n{}", block.line, block.commands);
+    }
+    script += AFTER;
+    script.replace("/tmp/", &format!("{}/", scratch.display()))
+}
+
+/// The block that failed, and the last lines it said.
+fn failure(output: &Output) -> String {
+    const LINES: usize = 30;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let (before, said) = said.rsplit_once(MARK).unwrap_or(("", &said));
+    let line =
+        if before.is_empty() && !said.contains('\n') { "?" } else { said.lines().next().unwrap_or("?") };
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    let last = |text: &str| {
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n")
+    };
+    format!("the block at line {line}: {}\n{}\n{}", output.status, last(said), last(&wrong))
+}

@@ -1,0 +1,167 @@
+//! The steps of `test`: what each runs, what it protects, how long it takes.
+
+use super::Program::{self, Cargo, Naa, Xtask};
+use crate::packages::User;
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub(super) name: &'static str,
+    /// What goes wrong unnoticed without the step.
+    pub(super) protects: &'static str,
+    /// Seconds on two cores when everything is built.
+    pub(super) seconds: u32,
+    pub(super) program: Program,
+    pub(super) arguments: &'static [&'static str],
+    /// Whose Debian packages it needs.
+    pub(super) user: Option<User>,
+    pub(super) environment: &'static [(&'static str, &'static str)],
+}
+
+const fn step(
+    name: &'static str,
+    seconds: u32,
+    program: Program,
+    arguments: &'static [&'static str],
+    protects: &'static str,
+) -> Step {
+    Step { name, protects, seconds, program, arguments, user: None, environment: &[] }
+}
+
+impl Step {
+    const fn needs(self, user: User) -> Self {
+        Self { user: Some(user), ..self }
+    }
+
+    const fn with(self, environment: &'static [(&'static str, &'static str)]) -> Self {
+        Self { environment, ..self }
+    }
+
+    /// After this time a step is ended. On a slow machine, and when it compiles, a step takes several times as long as
+    /// on two idle cores with everything built.
+    pub(super) fn limit(&self) -> Duration {
+        LEAST_LIMIT.max(Duration::from_secs(u64::from(self.seconds) * 3)).min(MOST_LIMIT)
+    }
+}
+
+const LEAST_LIMIT: Duration = Duration::from_secs(15 * 60);
+const MOST_LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// Steps of every run.
+pub(super) const CHECKS: &[Step] = &[
+    step("tidy", 5, Xtask, &["tidy"], "layers, purity, the fence around unsafe, leftovers, format"),
+    step("header", 1, Xtask, &["header", "--check"], "naa.h is what its Rust says"),
+    step("proto", 1, Xtask, &["proto", "--check"], "the Rust of gRPC is what its .proto files say"),
+    // Release, as everything below, so that each crate is built once.
+    step(
+        "clippy",
+        10,
+        Cargo,
+        &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"],
+        "mistakes that clippy knows",
+    ),
+    step(
+        "doc",
+        10,
+        Cargo,
+        &["doc", "--workspace", "--no-deps", "--release"],
+        "links and examples in the documentation",
+    )
+    .with(&[("RUSTDOCFLAGS", "-D warnings")]),
+    step("test", 200, Cargo, &["test", "--workspace", "--release"], "the behaviour of every crate")
+        .needs(User::Capi),
+    step("build", 2, Cargo, &["build", "--workspace", "--release"], "the programs that the next steps run"),
+];
+
+/// Steps of a run without `--long`: those that find most in their time.
+pub(super) const SHORT: &[Step] = &[
+    step("sim", 3, Xtask, &["sim", "--seeds", "1000"], "protocols on faulty networks, in virtual time"),
+    step("compat", 1, Xtask, &["compat"], "wires of earlier versions"),
+    step("demo", 35, Naa, &["demo"], "the first command of the README"),
+    step("demo ejfat", 8, Naa, &["demo", "ejfat"], "events through the load balancer"),
+    step("demo bridge", 11, Naa, &["demo", "bridge"], "events into memory of workers, one of which dies"),
+    step("docs", 60, Xtask, &["docs"], "the commands of the README and of docs/").needs(User::Docs),
+    step(
+        "hostile",
+        105,
+        Xtask,
+        &["hostile", "--quick"],
+        "hostile and unlucky peers, and who works beside them",
+    ),
+    step("capi", 90, Xtask, &["capi", "--quick"], "the C libraries from outside, under sanitizers")
+        .needs(User::Capi),
+    step("fortran", 2, Xtask, &["bindings", "fortran"], "the module of Fortran").needs(User::Fortran),
+    step("python", 60, Xtask, &["bindings", "python"], "the package of Python").needs(User::Python),
+    step("fuzz", 40, Xtask, &["fuzz", "--seconds", "2"], "decoders against random bytes").needs(User::Fuzz),
+    step("interop", 150, Xtask, &["interop", "--quick"], "each provider against the kernel's soft-RoCE")
+        .needs(User::Interop),
+];
+
+/// Steps of a run with `--long`, besides the checks.
+pub(super) const LONG: &[Step] = &[
+    step("deny", 30, Xtask, &["deny"], "licences, bans, sources and advisories of dependencies"),
+    step(
+        "package",
+        400,
+        Cargo,
+        &["package", "--workspace", "--allow-dirty"],
+        "each crate builds from what would be published",
+    ),
+    step("loom", 40, Xtask, &["loom"], "who drives a device, under every order of its steps"),
+    // The fuzz step runs the seeds too; this does without libFuzzer.
+    step(
+        "fuzz-seeds",
+        60,
+        Cargo,
+        &["test", "--release", "--manifest-path", "dev/fuzz/Cargo.toml"],
+        "inputs that were found once",
+    )
+    .needs(User::Fuzz),
+    step("sim", 40, Xtask, &["sim", "--seeds", "10000"], "protocols on faulty networks, in virtual time"),
+    step("compat", 1, Xtask, &["compat"], "wires of earlier versions"),
+    step("demo", 120, Naa, &["demo", "--full"], "every size of every function"),
+    step(
+        "demo ejfat",
+        60,
+        Naa,
+        &["demo", "ejfat", "--events", "1000000"],
+        "a million events through the load balancer",
+    ),
+    step("demo bridge", 60, Naa, &["demo", "bridge", "--events", "65000"], "events into memory of workers"),
+    step("demo bridge cut", 15, Naa, &["demo", "bridge", "--placing", "cut"], "the same, segment by segment"),
+    step("docs", 60, Xtask, &["docs"], "the commands of the README and of docs/").needs(User::Docs),
+    step(
+        "bridge",
+        160,
+        Cargo,
+        &["test", "--release", "-p", "naa-tests", "--test", "bridge"],
+        "a bridge whose workers and which itself are killed at random",
+    )
+    .with(&[("NAA_LONG", "1")]),
+    step("hostile 4", 1000, Xtask, &["hostile", "--ip", "4"], "hostile and unlucky peers over IPv4"),
+    step("hostile 6", 1000, Xtask, &["hostile", "--ip", "6"], "hostile and unlucky peers over IPv6"),
+    step("install-test", 100, Xtask, &["install-test"], "what is installed, and programs built against it")
+        .needs(User::Install),
+    step("install-test verbs", 200, Xtask, &["install-test", "--verbs"], "the same on kernel soft-RoCE")
+        .needs(User::Install),
+    step("capi", 600, Xtask, &["capi", "--long"], "the C libraries from outside, with many kills and cycles")
+        .needs(User::Capi),
+    step("capi verbs", 900, Xtask, &["capi", "--verbs"], "the same over rdma-core").needs(User::Capi),
+    step("fortran", 2, Xtask, &["bindings", "fortran"], "the module of Fortran").needs(User::Fortran),
+    step("python", 60, Xtask, &["bindings", "python"], "the package of Python").needs(User::Python),
+    step("fuzz", 700, Xtask, &["fuzz", "--seconds", "60"], "decoders against random bytes").needs(User::Fuzz),
+    step("rping-matrix", 600, Xtask, &["rping-matrix"], "rdma-core's rping, both ways")
+        .needs(User::RpingMatrix),
+    step(
+        "interop 1",
+        900,
+        Xtask,
+        &["interop", "--part", "1/5"],
+        "each provider against the kernel's soft-RoCE",
+    )
+    .needs(User::Interop),
+    step("interop 2", 900, Xtask, &["interop", "--part", "2/5"], "the same").needs(User::Interop),
+    step("interop 3", 900, Xtask, &["interop", "--part", "3/5"], "the same").needs(User::Interop),
+    step("interop 4", 900, Xtask, &["interop", "--part", "4/5"], "the same").needs(User::Interop),
+    step("interop 5", 900, Xtask, &["interop", "--part", "5/5"], "the same").needs(User::Interop),
+];
