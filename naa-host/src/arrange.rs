@@ -13,7 +13,7 @@ use crate::{Error, Param, SessionConfig};
 /// Holds the rule of `auto`, as `naa bench layouts --fit` prints it.
 pub const LAYOUT_RULE_VARIABLE: &str = "NAA_LAYOUT_RULE";
 
-/// The rule of a provider, fitted with `naa bench layouts` on the machines of docs/layouts.md.
+/// The rule of a provider, fitted with `naa bench layouts` on the machines of docs/explanation/layouts.md.
 pub fn default_rule(provider: &str) -> Rule {
     match provider {
         // Not measured on a NIC: WRITEs cost less there, and so do copies beside them.

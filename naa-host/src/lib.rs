@@ -78,3 +78,8 @@ pub use mrsp::{
 };
 pub use naa_provider::{Choice, VARIABLE as PROVIDER_VARIABLE};
 pub use verbs::WaitMode;
+
+/// Builds the program in Rust of the README at the root.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -3,7 +3,7 @@
 use mrsp::builtin;
 use naa_server::functions::bounds::{BOUNDS, Bounds};
 
-const PAGE: &str = include_str!("../../docs/functions.md");
+const PAGE: &str = include_str!("../../docs/reference/functions.md");
 
 fn line(bounds: &Bounds) -> String {
     let Bounds { code, memory, looks, inline_bytes } = bounds;
@@ -20,5 +20,9 @@ fn the_page_has_the_table_of_bounds() {
     let expected: Vec<_> = BOUNDS.iter().map(line).collect();
     let table: Vec<_> = PAGE.lines().skip_while(|line| !line.starts_with("|---")).skip(1).collect();
     let table: Vec<_> = table.into_iter().take_while(|line| line.starts_with('|')).collect();
-    assert!(table == expected, "docs/functions.md should have these lines:\n{}", expected.join("\n"));
+    assert!(
+        table == expected,
+        "docs/reference/functions.md should have these lines:\n{}",
+        expected.join("\n")
+    );
 }

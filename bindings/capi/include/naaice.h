@@ -24,7 +24,7 @@
  *   included. No input, or no output, is possible too, though not with the servers of NAAICE. Parameters may overlap:
  *   outputs arrive in the order of their indices, so where two overlap the one with the higher index is what remains.
  *
- * What differs from NAAICE: docs/from-naaice.md of naa. In short, pointers to structs of rdma-core
+ * What differs from NAAICE: docs/tutorials/from-naaice.md of naa. In short, pointers to structs of rdma-core
  * in the context are NULL, since there may be no rdma-core. */
 #ifndef NAAICE_H
 #define NAAICE_H

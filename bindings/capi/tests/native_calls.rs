@@ -51,3 +51,20 @@ fn the_example_of_the_header_runs() {
     std::fs::remove_file(path).unwrap();
     assert_eq!(said, "2 3 4 5\nok\n");
 }
+
+/// The program in C of the README at the root.
+#[test]
+fn the_example_of_the_readme_runs() {
+    let server = server("127.0.8.7");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, block) = readme.split_once("```c\n").expect("a block in C");
+    let (program, _) = block.split_once("```").expect("its end");
+    let program = program.replace("127.0.0.1", &server.address().ip().to_string());
+    let path =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("readme-{}.c", std::process::id()));
+    std::fs::write(&path, program).unwrap();
+    let said = Program::build(path.to_str().unwrap(), "c11", Library::Shared).said(&[]);
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(said, "2 3 4 5\n");
+}

@@ -170,3 +170,10 @@ def test_calls_take_as_long_as_they_may(server: Server, monkeypatch: pytest.Monk
 def test_examples_run(server: Server, example: str) -> None:
     path = Path(__file__).parents[1] / "examples" / example
     subprocess.run([sys.executable, "-W", "error", path, server.address], check=True, timeout=60)
+
+
+def test_the_example_of_the_readme_runs(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    program = readme.partition("```python\n")[2].partition("```")[0]
+    exec(program.replace("127.0.0.1", server.address), {})
+    assert capsys.readouterr().out == "2 3 4 5\n"

@@ -1,5 +1,5 @@
 //! Recordings of the wires, one and more of each, and their replay against today's servers: a host of an earlier version
-//! on the wire. docs/compat.md tells what is compared.
+//! on the wire. docs/reference/compat.md tells what is compared.
 
 mod catalogue;
 mod compare;

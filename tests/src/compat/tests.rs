@@ -126,7 +126,7 @@ fn another_status_of_grpc_is_noticed() {
     }
 }
 
-/// The folder holds every file that a replay needs, under the names that docs/compat.md gives.
+/// The folder holds every file that a replay needs, under the names that docs/reference/compat.md gives.
 #[test]
 fn every_wire_has_a_recording() {
     let all = list(&recordings(), None).unwrap();
