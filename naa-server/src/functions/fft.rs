@@ -9,8 +9,10 @@ mod direct;
 mod roots;
 mod staged;
 
+use std::sync::Arc;
+
 use mrsp::builtin::{self, Arguments};
-use rustfft::{FftDirection, num_complex::Complex64};
+use rustfft::{Fft, FftDirection, FftPlanner, num_complex::Complex64};
 
 use super::{
     blocks::{Data, foreign},
@@ -73,6 +75,11 @@ fn mapped(bytes: usize) -> usize {
 /// [`Failure::OverLimit`] if the machine has not that much memory.
 pub fn compute(direction: FftDirection, data: &mut [Complex64]) -> Result<(), Failure> {
     transform(direction, None, data, Purse::UNLIMITED, &Stop::never())
+}
+
+/// rustfft's own plan, for a comparison. Programs that use it need not compile rustfft's algorithms again.
+pub fn plan(len: usize, direction: FftDirection) -> Arc<dyn Fft<f64>> {
+    FftPlanner::new().plan_fft(len, direction)
 }
 
 /// Transforms `input`, or what is in `output` if there is none, into `output`.

@@ -3,8 +3,8 @@
 
 use anyhow::bail;
 use mrsp::builtin::{Arguments, FftDirection};
-use naa_server::functions::{crc32c, dgemm, histogram, lz4, naaice, sha256, sort, vector_add, zstd};
-use rustfft::{FftPlanner, num_complex::Complex64};
+use naa_server::functions::{crc32c, dgemm, fft, histogram, lz4, naaice, sha256, sort, vector_add, zstd};
+use rustfft::num_complex::Complex64;
 
 use crate::demo::prepare::{Prepared, Task};
 
@@ -126,7 +126,7 @@ fn transform(direction: FftDirection, signal: &[u8]) -> Local {
         FftDirection::Forward => rustfft::FftDirection::Forward,
         FftDirection::Inverse => rustfft::FftDirection::Inverse,
     };
-    let plan = FftPlanner::new().plan_fft(signal.len(), way);
+    let plan = fft::plan(signal.len(), way);
     let mut scratch = vec![Complex64::default(); plan.get_inplace_scratch_len()];
     let mut out = signal.clone();
     Box::new(move || {

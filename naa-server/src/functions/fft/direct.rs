@@ -2,9 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
-use rustfft::{Fft, FftDirection, FftPlanner, num_complex::Complex64};
+use rustfft::{Fft, FftDirection, num_complex::Complex64};
 
-use super::NUMBER;
+use super::{NUMBER, plan};
 use crate::{
     arena::Reservation,
     call::{Failure, Purse},
@@ -51,7 +51,7 @@ impl Direct {
     /// [`Failure::OverLimit`] if there is no memory for the tables.
     pub(super) fn new(len: usize, direction: FftDirection, purse: Purse<'_>) -> Result<Self, Failure> {
         let tables = purse.reserve_for_library(table_bytes(len))?;
-        Ok(Self { fft: FftPlanner::new().plan_fft(len, direction), _tables: tables })
+        Ok(Self { fft: plan(len, direction), _tables: tables })
     }
 
     /// Scratch space of one transform from the heap, which short lengths get faster than pages of their own.
