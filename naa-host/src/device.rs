@@ -183,7 +183,8 @@ impl Device {
         let context = roce_udp::open(local, &options).unwrap();
         let key = (std::process::id(), local, Provider::Embedded);
         let text = || "embedded, keeping access: for tests".to_owned();
-        Self(Arc::new(Inner { context, why: text(), description: text(), _entry: Entry(key) }))
+        let (why, description) = (text(), text());
+        Self(Arc::new(Inner { context, why, is_surprising: false, description, _entry: Entry(key) }))
     }
 }
 
