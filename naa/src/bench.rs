@@ -32,12 +32,13 @@ enum Measurement {
     Offload(offload::Args),
 }
 
-/// Becomes `naa-bench` if the command line is for it and it is there. Returns otherwise.
+/// Becomes `naa-bench` if the command line is for it. Returns if it is not, or asks for help and the program is not there.
 ///
 /// # Errors
-/// If it cannot be run.
+/// If the program is not there, or cannot be run.
 pub(crate) fn become_program() -> anyhow::Result<()> {
-    let mut arguments = env::args_os().skip(1);
+    let mut arguments =
+        env::args_os().skip(1).skip_while(|argument| argument == "-q" || argument == "--quiet");
     if arguments.next().is_none_or(|command| command != "bench") {
         return Ok(());
     }
@@ -45,9 +46,20 @@ pub(crate) fn become_program() -> anyhow::Result<()> {
     if rest.first().is_some_and(|argument| argument == OFFLOAD) {
         return Ok(());
     }
-    let Some(program) = program().filter(|program| program.is_file()) else { return Ok(()) };
+    let Some(program) = program().filter(|program| program.is_file()) else {
+        let asks = rest.iter().any(|argument| argument == "-h" || argument == "--help" || argument == "help");
+        return if asks { Ok(()) } else { missing() };
+    };
     let error = Command::new(&program).args(rest).exec();
     bail!("cannot run {}: {error}", program.display())
+}
+
+fn missing() -> anyhow::Result<()> {
+    bail!(
+        "these measurements are the program {PROGRAM}, and there is no {}; `cargo build --release -p naa-benches` \
+         makes it",
+        program().unwrap_or_else(|| PROGRAM.into()).display()
+    )
 }
 
 /// Where the program is to be.
@@ -58,10 +70,6 @@ fn program() -> Option<PathBuf> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Some(Measurement::Offload(args)) => offload::run(args),
-        None => bail!(
-            "these measurements are the program {PROGRAM}, and there is no {}; `cargo build --release -p naa-benches` \
-             makes it",
-            program().unwrap_or_else(|| PROGRAM.into()).display()
-        ),
+        None => missing(),
     }
 }

@@ -62,7 +62,7 @@ fn naa_runs_embedded_and_says_so() {
     if let Some((said, wrong, status)) = embedded {
         assert_eq!(status, Some(0), "{said}\n{wrong}");
         assert!(said.contains("\"provider\":\"embedded\""), "{said}");
-        assert!(wrong.contains("naa: embedded: "), "{wrong}");
+        assert!(said.contains("\"why\":\"embedded: "), "{said}\n{wrong}");
     }
     if let Some((said, wrong, status)) = verbs {
         assert_eq!(status, Some(1), "{said}\n{wrong}");
