@@ -62,6 +62,7 @@ impl Shell {
         let scratch = env::temp_dir().join(format!("naa-docs-{}", std::process::id()));
         fs::create_dir_all(scratch.join("home"))
             .with_context(|| format!("cannot make {}", scratch.display()))?;
+        println!("== {}", page.path);
         let output = self.shell(&script(page, &scratch), &scratch).output().context("cannot run unshare")?;
         fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))?;
         if !output.status.success() {
@@ -91,6 +92,8 @@ impl Shell {
             .env("HOME", scratch.join("home"))
             .env("PATH", path())
             .env("CARGO_NET_OFFLINE", "true")
+            // Without it pip would build the library once more, with other features.
+            .env("NAA_LIBRARY", repo::release_program("libnaa_c.so"))
             .env("PIP_NO_INDEX", "1")
             .env("PIP_FIND_LINKS", &self.wheels)
             .env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
