@@ -1,7 +1,7 @@
 //! Worker threads for calls too long for the server's loop.
 //!
 //! Everything is bounded: calls waiting, running and done but not collected; threads; and calls that nobody waits for.
-//! Which call runs next is the [schedule]'s decision. A call cannot be killed, so one that is past its time, or whose
+//! Which call runs next is the decision of `schedule`. A call cannot be killed, so one that is past its time, or whose
 //! session ended, is quarantined: it keeps its thread and its regions until it returns, runs only where a core has nothing
 //! else to do, and counts against its peer. Another thread takes over the work. The pool has no clock of its own for
 //! deadlines; the server's loop asks [`Pool::next_deadline`] and calls [`Pool::expire`].

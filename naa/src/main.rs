@@ -1,4 +1,6 @@
 //! `naa`: network-attached accelerators in one binary.
+// Comments of arguments are help texts, in which brackets mark what may be left out.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 mod bench;
 mod bridge;

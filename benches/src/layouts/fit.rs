@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the layouts of a workload beside each other | `contest` |
 //! | the search for a rule | `search` |
-//! | `auto`, and the best layout, judged | [`judge`], [`gains`] |
+//! | `auto`, and the best layout, judged | `judge`, `gains` |
 
 pub(crate) mod contest;
 pub(crate) mod judge;

@@ -3,6 +3,8 @@
 //! Every function here is called from C. None panics across the boundary, none ends the process, none takes a
 //! signal; what went wrong is text for the calling thread ([`last_error`]).
 #![allow(unsafe_code)]
+// Comments of functions are those of the C headers, where brackets are no links.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 mod boundary;
 pub mod events;

@@ -4,9 +4,9 @@
 //!
 //! - Traffic: a seed draws a [`Plan`] (connection, faults, scenario) and the work requests of both directions. Whatever
 //!   completes is compared at once with what was asked for, and all memory is compared at the end.
-//! - Calls: a session of MRSP between a host and an accelerator, with any layout ([`calls`]).
-//! - Events: senders of EJFAT and a worker's reassembler ([`events`]).
-//! - Bridge: senders of EJFAT, a bridge, and workers with rings ([`bridge`]).
+//! - Calls: a session of MRSP between a host and an accelerator, with any layout (module `calls`).
+//! - Events: senders of EJFAT and a worker's reassembler (module `events`).
+//! - Bridge: senders of EJFAT, a bridge, and workers with rings (module `bridge`).
 
 mod bridge;
 mod calls;

@@ -2,7 +2,7 @@
 //!
 //! rustfft transforms short lengths. Its memory grows with the length, cannot be refused, and a transform cannot be given
 //! up, so longer ones are composed here of short ones: of rows and columns where the length is a product of two short
-//! lengths ([`staged`]), and else by a convolution whose length is such a product ([`chirp`]).
+//! lengths (module `staged`), and else by a convolution whose length is such a product (module `chirp`).
 
 mod chirp;
 mod direct;

@@ -27,11 +27,11 @@ pub struct Options {
     pub seed: u64,
     /// Over which protocols. IPv6 needs a network namespace of this run's own.
     pub families: Vec<Family>,
-    /// Over IPv6 only the cases of [`V6_SAMPLE`].
+    /// Over IPv6 only the cases of `V6_SAMPLE`.
     pub sample: bool,
     /// Why there is no such namespace: the cases over IPv6 are skipped then.
     pub no_v6: Option<String>,
-    /// A skipped case fails unless it is one of [`MAY_SKIP`].
+    /// A skipped case fails unless it is one of `MAY_SKIP`.
     pub strict: bool,
 }
 

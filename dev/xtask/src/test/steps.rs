@@ -55,7 +55,7 @@ pub(super) const CHECKS: &[Step] = &[
     // Release, as everything below, so that each crate is built once.
     step(
         "clippy",
-        10,
+        5,
         Cargo,
         &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"],
         "mistakes that clippy knows",
@@ -68,7 +68,7 @@ pub(super) const CHECKS: &[Step] = &[
         "links and examples in the documentation",
     )
     .with(&[("RUSTDOCFLAGS", "-D warnings")]),
-    step("test", 200, Cargo, &["test", "--workspace", "--release"], "the behaviour of every crate")
+    step("test", 225, Cargo, &["test", "--workspace", "--release"], "the behaviour of every crate")
         .needs(User::Capi),
     step("build", 2, Cargo, &["build", "--workspace", "--release"], "the programs that the next steps run"),
 ];
@@ -77,22 +77,21 @@ pub(super) const CHECKS: &[Step] = &[
 pub(super) const SHORT: &[Step] = &[
     step("sim", 3, Xtask, &["sim", "--seeds", "1000"], "protocols on faulty networks, in virtual time"),
     step("compat", 1, Xtask, &["compat"], "wires of earlier versions"),
-    step("demo", 35, Naa, &["demo"], "the first command of the README"),
+    step("demo", 30, Naa, &["demo"], "the first command of the README"),
     step("demo ejfat", 8, Naa, &["demo", "ejfat"], "events through the load balancer"),
     step("demo bridge", 11, Naa, &["demo", "bridge"], "events into memory of workers, one of which dies"),
-    step("docs", 60, Xtask, &["docs"], "the commands of the README and of docs/").needs(User::Docs),
+    step("docs", 95, Xtask, &["docs"], "the commands of the README and of docs/").needs(User::Docs),
     step(
         "hostile",
-        105,
+        125,
         Xtask,
         &["hostile", "--quick"],
         "hostile and unlucky peers, and who works beside them",
     ),
-    step("capi", 90, Xtask, &["capi", "--quick"], "the C libraries from outside, under sanitizers")
-        .needs(User::Capi),
+    step("capi", 65, Xtask, &["capi"], "the C libraries from outside, under sanitizers").needs(User::Capi),
     step("fortran", 2, Xtask, &["bindings", "fortran"], "the module of Fortran").needs(User::Fortran),
-    step("python", 60, Xtask, &["bindings", "python"], "the package of Python").needs(User::Python),
-    step("fuzz", 40, Xtask, &["fuzz", "--seconds", "2"], "decoders against random bytes").needs(User::Fuzz),
+    step("python", 40, Xtask, &["bindings", "python"], "the package of Python").needs(User::Python),
+    step("fuzz", 30, Xtask, &["fuzz", "--seconds", "2"], "decoders against random bytes").needs(User::Fuzz),
     step("interop", 150, Xtask, &["interop", "--quick"], "each provider against the kernel's soft-RoCE")
         .needs(User::Interop),
 ];
