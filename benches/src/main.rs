@@ -20,7 +20,7 @@ mod side;
 mod sides;
 
 use std::{
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     path::PathBuf,
     process::ExitCode,
 };
@@ -30,6 +30,12 @@ use clap::Parser as _;
 use naa_measure::{
     Json, Table,
     row::{self, LEAST_REPEATS, Report},
+};
+
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
 };
 
 use measures::Measure;
@@ -60,6 +66,9 @@ the distance between the quartiles divided by the median. Beyond 20 %, with fewe
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "naa-bench", bin_name = "naa bench", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 struct Args {
+    /// Leave out what naa says beside the results; for `naa -q bench`
+    #[arg(short, long, hide = true)]
+    quiet: bool,
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -99,7 +108,7 @@ enum Command {
     /// Measure the bridge from EJFAT's events into workers' memory
     ///
     /// Segments by UDP into a worker's memory, shared or by RDMA, beside reassembly alone and RDMA WRITEs; and beside ZeroMQ in a build with
-    /// `--features zeromq`, which needs a C++ compiler.
+    /// `cargo build --release -p naa-benches --features zeromq`, which needs a C++ compiler.
     #[command(after_help = BRIDGE_EXAMPLES)]
     Bridge(Options),
     /// Measure EJFAT's data path
@@ -187,14 +196,28 @@ impl Suite {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    let args = Args::parse();
+    let (filter, ignored) = naa_host::log_filter(Targets::new().with_default(LevelFilter::WARN));
+    let log = tracing_subscriber::fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
+    tracing_subscriber::registry().with(filter).with(log.log_internal_errors(false)).init();
+    if let Some(why) = ignored {
+        tracing::warn!("{why}");
+    }
+    match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads the output has had enough, as `head` does.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+            let remedy = error.chain().find_map(|cause| Some(verbs::remedy(cause.downcast_ref()?)));
             // On a full disk `eprintln!` would panic.
-            let _ = writeln!(io::stderr(), "naa: {error:#}");
+            let _ = writeln!(io::stderr(), "naa: {error:#}{}", remedy.unwrap_or_default());
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {

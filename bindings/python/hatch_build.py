@@ -29,7 +29,7 @@ class Library(BuildHookInterface):
         checkout = Path(self.root).parents[1]
         if not (checkout / "bindings/capi").is_dir():
             raise SystemExit("naa: libnaa is built from a checkout of the project: pip wheel CHECKOUT/bindings/python")
-        built = os.environ.get("NAA_LIBRARY")
+        built = os.environ.get("NAA_BUILT_LIBRARY")
         library = Path(built) if built else cargo_build(checkout)
         work = library.parent / "python-wheel"
         work.mkdir(exist_ok=True)

@@ -135,8 +135,8 @@ impl Device {
         &self.0.why
     }
 
-    /// Whether people should be told [`Self::why`] without asking: the machine has an RDMA device that is not used, though
-    /// nobody asked for that.
+    /// Whether people should be told [`Self::why`] without asking: nobody asked for a provider, the embedded one was chosen
+    /// for an address that is not loopback's, and the machine has an RDMA device.
     pub fn is_surprising(&self) -> bool {
         self.0.is_surprising
     }

@@ -3,12 +3,23 @@
 mod local;
 mod offload;
 
-use std::{env, ffi::OsString, os::unix::process::CommandExt as _, path::PathBuf, process::Command};
+use std::{
+    env,
+    ffi::OsString,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use anyhow::bail;
 
+use crate::show;
+
 const PROGRAM: &str = "naa-bench";
 const OFFLOAD: &str = "offload";
+/// Programs that are built or installed together are written within this time.
+const STALE: Duration = Duration::from_secs(600);
 
 const MORE: &str = "\
 Examples:
@@ -37,21 +48,44 @@ enum Measurement {
 /// # Errors
 /// If the program is not there, or cannot be run.
 pub(crate) fn become_program() -> anyhow::Result<()> {
-    let mut arguments =
-        env::args_os().skip(1).skip_while(|argument| argument == "-q" || argument == "--quiet");
-    if arguments.next().is_none_or(|command| command != "bench") {
-        return Ok(());
-    }
-    let rest: Vec<OsString> = arguments.collect();
-    if rest.first().is_some_and(|argument| argument == OFFLOAD) {
-        return Ok(());
-    }
+    let Some(arguments) = for_program(env::args_os().skip(1).collect()) else { return Ok(()) };
     let Some(program) = program().filter(|program| program.is_file()) else {
-        let asks = rest.iter().any(|argument| argument == "-h" || argument == "--help" || argument == "help");
-        return if asks { Ok(()) } else { missing() };
+        let asks = |argument: &OsString| ["-h", "--help", "help"].iter().any(|help| argument == help);
+        return if arguments.iter().any(asks) { Ok(()) } else { missing() };
     };
-    let error = Command::new(&program).args(rest).exec();
+    if is_stale(&program) && !arguments.iter().any(is_quiet) {
+        show::error_line(&format!(
+            "naa: {} is older than naa; `cargo build --release -p naa-benches` makes it anew",
+            program.display()
+        ));
+    }
+    let error = Command::new(&program).args(arguments).exec();
     bail!("cannot run {}: {error}", program.display())
+}
+
+fn is_quiet(argument: &OsString) -> bool {
+    argument == "-q" || argument == "--quiet"
+}
+
+/// The arguments of the program, if the command line of naa is for it.
+fn for_program(arguments: Vec<OsString>) -> Option<Vec<OsString>> {
+    let bench = arguments.iter().position(|argument| !is_quiet(argument))?;
+    if arguments[bench] != "bench" {
+        return None;
+    }
+    let (before, rest) = (&arguments[..bench], &arguments[bench + 1..]);
+    let mut words = rest.iter().filter(|argument| !is_quiet(argument)).take(2);
+    let is_offload = words.next().is_some_and(|first| {
+        first == OFFLOAD || first == "help" && words.next().is_some_and(|second| second == OFFLOAD)
+    });
+    (!is_offload).then(|| before.iter().chain(rest).cloned().collect())
+}
+
+/// Whether the program was built well before this one, so that it measures other code.
+fn is_stale(program: &Path) -> bool {
+    let written = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
+    let own = env::current_exe().ok().and_then(|path| written(&path));
+    own.zip(written(program)).is_some_and(|(own, program)| program + STALE < own)
 }
 
 fn missing() -> anyhow::Result<()> {
@@ -71,5 +105,32 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
         Some(Measurement::Offload(args)) => offload::run(args),
         None => missing(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_program;
+
+    #[test]
+    fn everything_but_offload_is_for_the_program() {
+        let given = |line: &str| {
+            let found = for_program(line.split(' ').map(Into::into).collect())?;
+            Some(
+                found
+                    .iter()
+                    .map(|argument| argument.to_string_lossy().into_owned())
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            )
+        };
+        assert_eq!(given("bench --list").as_deref(), Some("--list"));
+        assert_eq!(given("-q bench capi --only x").as_deref(), Some("-q capi --only x"));
+        assert_eq!(given("bench -q ejfat").as_deref(), Some("-q ejfat"));
+        assert_eq!(given("bench help layouts").as_deref(), Some("help layouts"));
+        for line in ["bench offload --quick", "bench -q offload", "-q bench help offload", "ping bench", "-q"]
+        {
+            assert_eq!(given(line), None, "{line}");
+        }
     }
 }

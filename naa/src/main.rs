@@ -23,6 +23,7 @@ mod show;
 mod signals;
 
 use std::{
+    ffi::OsString,
     io::{IsTerminal, Write},
     process::ExitCode,
 };
@@ -135,11 +136,12 @@ fn main() -> ExitCode {
     if let Some(started) = kernel_process::started() {
         return kernel_process::run(started);
     }
+    // Before its arguments are parsed, which are not known here.
     if let Err(error) = bench::become_program() {
         show::error_line(&format!("naa: {error:#}"));
         return ExitCode::from(FAILURE);
     }
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(quiet_first(std::env::args_os().collect()));
     if cli.quiet {
         show::be_quiet();
     }
@@ -177,6 +179,14 @@ fn main() -> ExitCode {
             ExitCode::from(if error.is::<Usage>() { USAGE } else { FAILURE })
         }
     }
+}
+
+/// Moves `-q` behind a command in front of it: commands that take either arguments or a subcommand would refuse it there.
+fn quiet_first(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(2).is_some_and(|argument| argument == "-q" || argument == "--quiet") {
+        arguments.swap(1, 2);
+    }
+    arguments
 }
 
 /// The error and its causes, without those whose text an error above them already has.

@@ -374,6 +374,13 @@ fn quiet_leaves_results() {
     let (told, quiet) = (run(&call), run(&[&["-q"], &call[..]].concat()));
     assert_eq!(told.stdout, quiet.stdout);
     assert!(quiet.stdout.iter().filter(|byte| **byte == b'\n').count() == 2);
+    for command in [
+        &["demo", "-q", "bridge", "--help"][..],
+        &["bridge", "-q", "status", "--help"],
+        &["lb", "table", "-q", "--help"],
+    ] {
+        assert!(run(command).status.success(), "{command:?}");
+    }
     assert!(stderr(&told).contains("2 files") && stderr(&quiet).is_empty(), "{}", stderr(&quiet));
 }
 

@@ -26,7 +26,7 @@ A block behind a line `<!-- not run: REASON -->` is left out.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Pages whose path contains TEXT
+    /// Run the pages whose path contains TEXT
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Name the pages, and the blocks that are not run
@@ -48,6 +48,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let pages = pages(&root)?;
     let dead: Vec<_> = pages.iter().flat_map(|page| page.dead_links(&root)).collect();
     dead.iter().for_each(|link| println!("FAILED: {link}"));
+    let wrong: Vec<_> = pages.iter().flat_map(|page| &page.wrong).cloned().collect();
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     let has_blocks = |page: &Page| page.path == "README.md" || page.path.starts_with("docs/");
     let wanted = |page: &&Page| {
         has_blocks(page) && options.only.as_ref().is_none_or(|text| page.path.contains(text.as_str()))

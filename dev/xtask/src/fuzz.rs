@@ -58,10 +58,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut outcomes = side_by_side(&chosen, jobs, |target| fuzz(&programs, target, options.seconds))?;
     outcomes.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut rows = vec![["target", "execs", "exec/s", "result"].map(str::to_owned)];
-    let passed = outcomes.iter().all(|(_, outcome)| outcome.passed);
+    let passed = outcomes.iter().all(|(_, outcome)| outcome.as_ref().is_ok_and(|outcome| outcome.passed));
     for (target, outcome) in outcomes {
-        let result = if outcome.passed { "ok" } else { "FAILED" };
-        rows.push([target, outcome.execs, outcome.per_second, result.to_owned()]);
+        rows.push(match outcome {
+            Ok(Outcome { execs, per_second, passed: true }) => [target, execs, per_second, "ok".to_owned()],
+            Ok(Outcome { execs, per_second, .. }) => [target, execs, per_second, "FAILED".to_owned()],
+            Err(error) => [target, "?".to_owned(), "?".to_owned(), format!("FAILED: {error:#}")],
+        });
     }
     println!();
     table::print(&rows);
@@ -73,20 +76,20 @@ fn side_by_side(
     targets: &[&String],
     jobs: usize,
     run: impl Fn(&str) -> Result<Outcome> + Sync,
-) -> Result<Vec<(String, Outcome)>> {
+) -> Result<Vec<(String, Result<Outcome>)>> {
     let next = AtomicUsize::new(0);
-    let work = || -> Result<Vec<_>> {
+    let work = || {
         let mut outcomes = Vec::new();
         while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            outcomes.push(((*target).clone(), run(target)?));
+            outcomes.push(((*target).clone(), run(target)));
         }
-        Ok(outcomes)
+        outcomes
     };
     thread::scope(|scope| {
         let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
         let mut all = Vec::new();
         for thread in threads {
-            all.extend(thread.join().map_err(|_| anyhow!("a thread panicked"))??);
+            all.extend(thread.join().map_err(|_| anyhow!("a thread panicked"))?);
         }
         Ok(all)
     })

@@ -57,7 +57,7 @@ struct Cli {
 enum Command {
     /// Check the rules of the code base: layers, purity, the fence around unsafe, leftovers, format
     Tidy,
-    /// Run every check and test in order, and sum up
+    /// Run what a change must pass, in order, and sum up
     Test(test::Options),
     /// Run the simulation suite
     Sim(sim::Options),

@@ -27,8 +27,7 @@ pub(crate) fn release_program(name: &str) -> PathBuf {
     target_dir().join("release").join(name)
 }
 
-/// Builds the release programs and libraries. Always all of the workspace: of fewer packages cargo may choose other
-/// features for what they share, and build that again.
+/// Builds the release programs and libraries.
 pub(crate) fn build_release() -> Result<()> {
     let built = cargo().args(["build", "--release", "--workspace"]).status();
     ensure!(built.context("cannot run cargo")?.success(), "the workspace does not build");

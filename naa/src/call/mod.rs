@@ -31,8 +31,10 @@ pub(crate) use args::Args;
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (device, server, config) = args.patience.open(&args.peer)?;
     let peer = Peer { device, server, config };
-    // Where JSON goes to standard error it has nothing else.
-    if !(args.json && args.out.iter().any(|path| output::is_stdout(path))) {
+    if args.json && args.out.iter().any(|path| output::is_stdout(path)) {
+        // JSON goes to standard error, which then has nothing else.
+        show::be_quiet();
+    } else {
         provider::tell(peer.device.why(), peer.device.is_surprising());
     }
     let function = number(&args.function, &peer)?;

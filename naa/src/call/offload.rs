@@ -245,7 +245,7 @@ impl Peer {
             let _ = tell.send(Session::connect(&device, server, &params, &config));
         });
         connecting.context("cannot start a thread to connect; raise `ulimit -u`")?;
-        let _waiting = progress.is_hidden().then(|| show::waiting(format!("connecting to {server}")));
+        let _waiting = progress.is_silent().then(|| show::waiting(format!("connecting to {server}")));
         loop {
             match told.recv_timeout(TICK) {
                 Ok(session) => return Ok(session?),

@@ -25,21 +25,24 @@ pub(super) struct Progress {
     started: Instant,
     phase: String,
     shown: Option<ProgressBar>,
-    /// Others show what happens.
+    /// Nothing is shown: others show what happens, or there is no terminal.
     hidden: bool,
+    /// There is no terminal, and nobody else shows anything.
+    silent: bool,
 }
 
 impl Progress {
     pub(super) fn start() -> Self {
-        Self::new(!shows_progress())
+        let silent = !shows_progress();
+        Self::new(silent, silent)
     }
 
     pub(super) fn hidden() -> Self {
-        Self::new(true)
+        Self::new(true, false)
     }
 
-    fn new(hidden: bool) -> Self {
-        Self { started: Instant::now(), phase: String::new(), shown: None, hidden }
+    fn new(hidden: bool, silent: bool) -> Self {
+        Self { started: Instant::now(), phase: String::new(), shown: None, hidden, silent }
     }
 
     pub(super) fn phase(&mut self, phase: String) {
@@ -50,8 +53,9 @@ impl Progress {
         self.show();
     }
 
-    pub(super) fn is_hidden(&self) -> bool {
-        self.hidden
+    /// Whether a wait is to be told in a line of its own.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent
     }
 
     /// # Errors

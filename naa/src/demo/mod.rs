@@ -148,11 +148,12 @@ fn name(case: Case) -> &'static str {
 }
 
 fn progress(cases: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(cases), ProgressDrawTarget::stderr());
+    let target = if show::is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(Some(cases), target);
     // The template is a constant, so the default is never used.
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    if std::io::stderr().is_terminal() {
+    if std::io::stderr().is_terminal() && !show::is_quiet() {
         bar.enable_steady_tick(Duration::from_millis(200));
     }
     bar

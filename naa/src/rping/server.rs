@@ -20,7 +20,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (listener, port) = device.channel.listen(args.port, 8)?;
     if args.verbose {
         let listening = socket(args.address, port);
-        show::error_line(&format!("listening on {listening} ({})", device.context.attr().name));
+        show::note(&format!("listening on {listening} ({})", device.context.attr().name));
     }
     loop {
         // Events of clients that are gone come in between.

@@ -23,8 +23,8 @@ pub struct Chosen {
     pub provider: Provider,
     /// For people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
-    /// Whether people should be told without asking: the machine has an RDMA device, and nobody asked for the provider
-    /// that does without it.
+    /// Whether people should be told without asking: nobody asked for a provider, the embedded one was chosen for an
+    /// address that is not loopback's, and the machine has an RDMA device.
     pub is_surprising: bool,
     local: IpAddr,
     choice: Choice,

@@ -75,7 +75,7 @@ impl Venv {
     fn pip<'a>(&self, arguments: impl IntoIterator<Item = &'a OsStr>) -> Result<Option<String>> {
         let mut pip = self.program("pip");
         pip.args(["--quiet", "--disable-pip-version-check"]).args(arguments);
-        pip.env("NAA_LIBRARY", repo::release_program("libnaa_c.so"));
+        pip.env("NAA_BUILT_LIBRARY", repo::release_program("libnaa_c.so"));
         let output = pip.output().context("cannot run pip")?;
         if output.status.success() {
             return Ok(None);

@@ -20,7 +20,8 @@ pub(super) fn write(root: &Path) -> Result<()> {
 
 /// Whether the page is as the programs have it.
 pub(super) fn is_up_to_date(root: &Path) -> Result<bool> {
-    Ok(fs::read_to_string(root.join(PAGE)).is_ok_and(|text| made().is_ok_and(|made| made == text)))
+    let text = fs::read_to_string(root.join(PAGE)).unwrap_or_default();
+    Ok(made()? == text)
 }
 
 fn made() -> Result<String> {
@@ -30,11 +31,17 @@ fn made() -> Result<String> {
         let help = help(&command)?;
         let name =
             ["naa"].into_iter().chain(command.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
-        let mark = if command.first().is_some_and(|first| first == "bench") { " (naa-bench)" } else { "" };
+        let is_bench = command.first().is_some_and(|first| first == "bench");
+        let mark = if is_bench && command != ["bench", "offload"] { " (naa-bench)" } else { "" };
         // Writing to a string cannot fail.
         let _ = write!(page, "\n## {name}{mark}\n\n```text\n{}\n```\n", help.trim_end());
         // Depth first, in the order of the help.
-        for sub in subcommands(&help).into_iter().rev() {
+        let mut subs = subcommands(&help);
+        if command == ["bench"] {
+            // This one is a part of naa, so the help of naa-bench does not list it.
+            subs.push("offload".to_owned());
+        }
+        for sub in subs.into_iter().rev() {
             left.push_front([command.clone(), vec![sub]].concat());
         }
     }

@@ -9,6 +9,8 @@ pub(super) struct Page {
     pub(super) blocks: Vec<Block>,
     /// Targets of links with the lines they are in.
     links: Vec<(usize, String)>,
+    /// What is wrong with its marks.
+    pub(super) wrong: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +26,7 @@ const MARK: &str = "<!-- not run: ";
 
 impl Page {
     pub(super) fn read(path: String, text: &str) -> Self {
-        let mut page = Self { path, blocks: Vec::new(), links: Vec::new() };
+        let mut page = Self { path, blocks: Vec::new(), links: Vec::new(), wrong: Vec::new() };
         let mut lines = text.lines().enumerate();
         let mut mark = None;
         while let Some((number, line)) = lines.next() {
@@ -40,7 +42,11 @@ impl Page {
                 }
                 mark = None;
             } else if let Some(reason) = trimmed.strip_prefix(MARK) {
-                mark = Some(reason.trim_end().trim_end_matches("-->").trim_end().to_owned());
+                // A mark that goes on in the next line would be lost there, and its block would run.
+                match reason.trim_end().strip_suffix("-->") {
+                    Some(reason) => mark = Some(reason.trim_end().to_owned()),
+                    None => page.wrong.push(format!("{}:{}: a mark must be one line", page.path, number + 1)),
+                }
             } else if !trimmed.is_empty() {
                 mark = None;
                 page.links.extend(links(line).map(|link| (number + 1, link)));
@@ -108,6 +114,13 @@ mod tests {
         assert_eq!(page.blocks, expected);
         assert!(page.is_run());
         assert_eq!(page.left_out().collect::<Vec<_>>(), [(9, "another machine")]);
+    }
+
+    #[test]
+    fn a_mark_of_two_lines_is_refused() {
+        let page =
+            Page::read("a.md".into(), "<!-- not run: needs\nanother machine -->\n```sh\nrm -r /\n```\n");
+        assert_eq!(page.wrong, ["a.md:1: a mark must be one line"]);
     }
 
     #[test]

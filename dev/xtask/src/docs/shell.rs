@@ -7,7 +7,8 @@ use std::{
     env,
     ffi::OsString,
     fmt::Write as _,
-    fs,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -15,7 +16,7 @@ use std::{
 /// Said before each block, so that a failure names its block.
 const MARK: &str = "::block at line ";
 /// Root in new namespaces needs no sudo, and what is made below /run goes with them.
-const BEFORE: &str = "set -eu -o pipefail\nip link set lo up\nmount -t tmpfs none /run\nsudo() { \"$@\"; }\n";
+const BEFORE: &str = "set -eu -o pipefail\nip link set lo up\nmount -t tmpfs none /run\n";
 /// The first failed command ends the page; servers that a page leaves running are a failure, too.
 const AFTER: &str = "left=$(jobs -r)\n[ -z \"$left\" ] || { echo \"still running: $left\"; exit 1; }\n";
 
@@ -62,6 +63,9 @@ impl Shell {
         let scratch = env::temp_dir().join(format!("naa-docs-{}", std::process::id()));
         fs::create_dir_all(scratch.join("home"))
             .with_context(|| format!("cannot make {}", scratch.display()))?;
+        let sudo = scratch.join("home/sudo");
+        fs::write(&sudo, "#!/bin/sh\nexec \"$@\"\n").context("cannot write sudo")?;
+        fs::set_permissions(&sudo, Permissions::from_mode(0o755)).context("cannot make sudo a program")?;
         println!("== {}", page.path);
         let output = self.shell(&script(page, &scratch), &scratch).output().context("cannot run unshare")?;
         fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))?;
@@ -77,7 +81,7 @@ impl Shell {
 
     fn shell(&self, script: &str, scratch: &Path) -> Command {
         let mut shell = Command::new("timeout");
-        shell.args(["-k", "5", &LIMIT.as_secs().to_string(), "unshare"]);
+        shell.args(["--foreground", "-k", "5", &LIMIT.as_secs().to_string(), "unshare"]);
         if !packages::is_root() {
             shell.arg("--map-root-user");
         }
@@ -90,10 +94,10 @@ impl Shell {
         shell
             .current_dir(&self.root)
             .env("HOME", scratch.join("home"))
-            .env("PATH", path())
+            .env("PATH", path(&scratch.join("home")))
             .env("CARGO_NET_OFFLINE", "true")
             // Without it pip would build the library once more, with other features.
-            .env("NAA_LIBRARY", repo::release_program("libnaa_c.so"))
+            .env("NAA_BUILT_LIBRARY", repo::release_program("libnaa_c.so"))
             .env("PIP_NO_INDEX", "1")
             .env("PIP_FIND_LINKS", &self.wheels)
             .env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
@@ -109,10 +113,11 @@ impl Shell {
     }
 }
 
-fn path() -> OsString {
+/// The search path, with the programs of the release and `sudo`, which is in `home`, first.
+fn path(home: &Path) -> OsString {
     let folders = env::var_os("PATH").unwrap_or_default();
     let release = repo::target_dir().join("release");
-    let all = [release].into_iter().chain(env::split_paths(&folders));
+    let all = [home.to_owned(), release].into_iter().chain(env::split_paths(&folders));
     env::join_paths(all).unwrap_or(folders)
 }
 

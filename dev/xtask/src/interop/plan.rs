@@ -108,7 +108,7 @@ impl Step {
             What::Suite { set: Set::Rest, .. } => 60,
             What::Suite { set: Set::Long, .. } => 120,
             What::Rping { .. } => 5,
-            What::Bridge { events, .. } => 10 + events / 200,
+            What::Bridge { events, .. } => 10 + events / 400,
         }
     }
 

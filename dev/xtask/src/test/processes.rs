@@ -1,7 +1,7 @@
 //! Runs a program so that nothing of it outlives its limit, Ctrl-C or TERM.
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::{
     fs,
@@ -60,6 +60,8 @@ impl Processes {
                 return Ok(Ended::Interrupted);
             }
             if let Some(status) = child.try_wait().context("cannot wait")? {
+                // What a step leaves running would be in the way of the next ones.
+                end_all(&mut child);
                 return Ok(Ended::By(status));
             }
             if start.elapsed() > limit {
@@ -71,13 +73,14 @@ impl Processes {
     }
 }
 
-/// Ends the child and every process below this one: first by TERM, then by KILL, until there is none.
+/// Ends the child and every process below this one: first by TERM, then by KILL. Gives up after six seconds.
 fn end_all(child: &mut Child) {
     let start = Instant::now();
     let mut told = Vec::new();
     while start.elapsed() < 2 * GRACE {
-        // A process that nobody has waited for would be found again and again.
+        // Without this, adopted processes that have ended would stay.
         let _ = child.try_wait();
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
         let left = descendants(getpid());
         if left.is_empty() {
             return;
@@ -94,6 +97,7 @@ fn end_all(child: &mut Child) {
         }
         thread::sleep(TICK);
     }
+    eprintln!("processes that do not end are left: {:?}", descendants(getpid()));
 }
 
 /// Every running process whose parent, or the parent's parent and so on, is `root`.
@@ -152,7 +156,7 @@ mod tests {
         let processes = Processes::new().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "sh"]).arg(&note);
-        let ended = processes.run(&mut command, Duration::from_millis(500)).unwrap();
+        let ended = processes.run(&mut command, Duration::from_secs(3)).unwrap();
         assert!(matches!(ended, Ended::Late), "{ended:?}");
         let pid = fs::read_to_string(&note).unwrap();
         fs::remove_file(&note).unwrap();

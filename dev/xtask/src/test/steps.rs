@@ -28,6 +28,15 @@ const fn step(
     Step { name, protects, seconds, program, arguments, user: None, environment: &[] }
 }
 
+/// A part of the whole matrix. How many there are is in the arguments of each.
+const fn interop(name: &'static str, arguments: &'static [&'static str]) -> Step {
+    step(name, INTEROP_PART, Xtask, arguments, "each provider against the kernel's soft-RoCE")
+        .needs(User::Interop)
+}
+
+/// Seconds of a part of the whole matrix, with a boot and a half.
+pub(crate) const INTEROP_PART: u32 = 800;
+
 impl Step {
     const fn needs(self, user: User) -> Self {
         Self { user: Some(user), ..self }
@@ -37,8 +46,8 @@ impl Step {
         Self { environment, ..self }
     }
 
-    /// After this time a step is ended. On a slow machine, and when it compiles, a step takes several times as long as
-    /// on two idle cores with everything built.
+    /// After this time a step is ended: three times what it takes on two idle cores with everything built, because it may
+    /// have to compile, and 20 minutes at most.
     pub(super) fn limit(&self) -> Duration {
         LEAST_LIMIT.max(Duration::from_secs(u64::from(self.seconds) * 3)).min(MOST_LIMIT)
     }
@@ -60,14 +69,8 @@ pub(super) const CHECKS: &[Step] = &[
         &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"],
         "mistakes that clippy knows",
     ),
-    step(
-        "doc",
-        10,
-        Cargo,
-        &["doc", "--workspace", "--no-deps", "--release"],
-        "links and examples in the documentation",
-    )
-    .with(&[("RUSTDOCFLAGS", "-D warnings")]),
+    step("doc", 10, Cargo, &["doc", "--workspace", "--no-deps", "--release"], "links in the documentation")
+        .with(&[("RUSTDOCFLAGS", "-D warnings")]),
     step("test", 225, Cargo, &["test", "--workspace", "--release"], "the behaviour of every crate")
         .needs(User::Capi),
     step("build", 2, Cargo, &["build", "--workspace", "--release"], "the programs that the next steps run"),
@@ -128,7 +131,7 @@ pub(super) const LONG: &[Step] = &[
     ),
     step("demo bridge", 60, Naa, &["demo", "bridge", "--events", "65000"], "events into memory of workers"),
     step("demo bridge cut", 15, Naa, &["demo", "bridge", "--placing", "cut"], "the same, segment by segment"),
-    step("docs", 60, Xtask, &["docs"], "the commands of the README and of docs/").needs(User::Docs),
+    step("docs", 95, Xtask, &["docs"], "the commands of the README and of docs/").needs(User::Docs),
     step(
         "bridge",
         160,
@@ -147,20 +150,18 @@ pub(super) const LONG: &[Step] = &[
         .needs(User::Capi),
     step("capi verbs", 900, Xtask, &["capi", "--verbs"], "the same over rdma-core").needs(User::Capi),
     step("fortran", 2, Xtask, &["bindings", "fortran"], "the module of Fortran").needs(User::Fortran),
-    step("python", 60, Xtask, &["bindings", "python"], "the package of Python").needs(User::Python),
+    step("python", 40, Xtask, &["bindings", "python"], "the package of Python").needs(User::Python),
     step("fuzz", 700, Xtask, &["fuzz", "--seconds", "60"], "decoders against random bytes").needs(User::Fuzz),
     step("rping-matrix", 600, Xtask, &["rping-matrix"], "rdma-core's rping, both ways")
         .needs(User::RpingMatrix),
-    step(
-        "interop 1",
-        900,
-        Xtask,
-        &["interop", "--part", "1/5"],
-        "each provider against the kernel's soft-RoCE",
-    )
-    .needs(User::Interop),
-    step("interop 2", 900, Xtask, &["interop", "--part", "2/5"], "the same").needs(User::Interop),
-    step("interop 3", 900, Xtask, &["interop", "--part", "3/5"], "the same").needs(User::Interop),
-    step("interop 4", 900, Xtask, &["interop", "--part", "4/5"], "the same").needs(User::Interop),
-    step("interop 5", 900, Xtask, &["interop", "--part", "5/5"], "the same").needs(User::Interop),
+    interop("interop 1", &["interop", "--part", "1/10"]),
+    interop("interop 2", &["interop", "--part", "2/10"]),
+    interop("interop 3", &["interop", "--part", "3/10"]),
+    interop("interop 4", &["interop", "--part", "4/10"]),
+    interop("interop 5", &["interop", "--part", "5/10"]),
+    interop("interop 6", &["interop", "--part", "6/10"]),
+    interop("interop 7", &["interop", "--part", "7/10"]),
+    interop("interop 8", &["interop", "--part", "8/10"]),
+    interop("interop 9", &["interop", "--part", "9/10"]),
+    interop("interop 10", &["interop", "--part", "10/10"]),
 ];

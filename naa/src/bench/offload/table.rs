@@ -98,7 +98,8 @@ fn cells(cells: [&str; 9], energy: Option<[&str; 2]>) -> String {
 }
 
 pub(super) fn progress(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
+    let target = if show::is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(Some(steps), target);
     // The template is a constant, so the default is never used.
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
