@@ -1,6 +1,6 @@
 //! What a page of Markdown has for the shell, and where its links lead.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 #[derive(Debug)]
 pub(super) struct Page {
@@ -65,17 +65,34 @@ impl Page {
         self.blocks.iter().filter_map(|block| Some((block.line, block.not_run.as_deref()?)))
     }
 
-    /// Links to files of the checkout that are not there.
+    /// Links to files and headings of the checkout that are not there.
     pub(super) fn dead_links(&self, root: &Path) -> Vec<String> {
         let page = root.join(&self.path);
         let folder = page.parent().unwrap_or(root);
         let dead = |target: &str| {
-            let file = target.split('#').next().unwrap_or_default();
-            !target.contains("://") && !file.is_empty() && !folder.join(file).exists()
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let file = if file.is_empty() { page.clone() } else { folder.join(file) };
+            !target.contains("://") && (!file.exists() || !heading.is_empty() && !has_heading(&file, heading))
         };
         let dead = self.links.iter().filter(|(_, target)| dead(target));
         dead.map(|(line, target)| format!("{}:{line}: nothing is at {target}", self.path)).collect()
     }
+}
+
+/// Whether a page has the heading that `#part` of a link names. Files that are no pages have any.
+fn has_heading(file: &Path, part: &str) -> bool {
+    if file.extension().is_none_or(|kind| kind != "md") {
+        return true;
+    }
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().filter(|line| line.starts_with('#')).any(|line| anchor(line) == part)
+}
+
+/// What a heading is called in links.
+fn anchor(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = words.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 /// Targets of `[text](target)`, outside of code.
@@ -128,7 +145,8 @@ mod tests {
         let page = Page::read("docs/page.md".into(), TEXT);
         let dead = page.dead_links(Path::new("/nonexistent"));
         assert_eq!(dead, ["docs/page.md:12: nothing is at there.md#part"]);
-        let page = Page::read("a.md".into(), "[x](https://example.org) [y](#part)");
+        let page = Page::read("a.md".into(), "[x](https://example.org)");
         assert!(page.dead_links(Path::new("/nonexistent")).is_empty());
+        assert_eq!(anchor("## What `naa serve` is, and why"), "what-naa-serve-is-and-why");
     }
 }

@@ -91,6 +91,8 @@ pub(super) const SHORT: &[Step] = &[
         &["hostile", "--quick"],
         "hostile and unlucky peers, and who works beside them",
     ),
+    step("install-test", 15, Xtask, &["install-test"], "what is installed, and programs built against it")
+        .needs(User::Install),
     step("capi", 65, Xtask, &["capi"], "the C libraries from outside, under sanitizers").needs(User::Capi),
     step("fortran", 2, Xtask, &["bindings", "fortran"], "the module of Fortran").needs(User::Fortran),
     step("python", 40, Xtask, &["bindings", "python"], "the package of Python").needs(User::Python),
