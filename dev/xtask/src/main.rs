@@ -67,7 +67,7 @@ enum Command {
     Proto(proto::Options),
     /// Run the commands of README.md and docs/ in order, page by page, and look whether links lead somewhere
     Docs(docs::Options),
-    /// Check licences, bans, sources and advisories of dependencies with cargo-deny
+    /// Check licences, bans and sources of dependencies with cargo-deny
     Deny,
     /// Attack a server in every way known: one table of answers, counters, and what others noticed
     Hostile(hostile::Options),

@@ -103,7 +103,7 @@ pub(super) const SHORT: &[Step] = &[
 
 /// Steps of a run with `--long`, besides the checks.
 pub(super) const LONG: &[Step] = &[
-    step("deny", 30, Xtask, &["deny"], "licences, bans, sources and advisories of dependencies"),
+    step("deny", 30, Xtask, &["deny"], "licences, bans and sources of dependencies"),
     step(
         "package",
         400,
