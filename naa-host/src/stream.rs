@@ -196,7 +196,7 @@ impl Stream {
                 return Ok(Some(immediate));
             }
             if self.alarm.is_some() {
-                // The wait may have ended because a deadline came.
+                // A deadline may have ended the wait.
                 self.link.clock.rang();
             }
             self.probe()?;

@@ -96,7 +96,7 @@ fn missing() -> anyhow::Result<()> {
     )
 }
 
-/// Where the program is to be.
+/// The path at which the program is looked for.
 fn program() -> Option<PathBuf> {
     Some(env::current_exe().ok()?.with_file_name(PROGRAM))
 }

@@ -44,16 +44,16 @@ pub(crate) fn note(text: &str) {
     }
 }
 
-/// How long a command may wait for something before it tells.
+/// How long a command waits for something before it says so.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Tells for what the command waits, if that takes longer than a second. It ends when this is dropped.
+/// Prints what the command waits for, if the wait takes longer than a second. The wait ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting(#[expect(dead_code, reason = "its end is the message")] mpsc::Sender<()>);
+pub(crate) struct Waiting(#[expect(dead_code, reason = "dropping it ends the wait")] mpsc::Sender<()>);
 
 pub(crate) fn waiting(what: String) -> Waiting {
     let (end, ended) = mpsc::channel();
-    // Without a thread it is not told, and everything else works.
+    // If no thread can be started the wait is not told, and everything else works.
     let _ = std::thread::Builder::new().name("naa-waiting".into()).spawn(move || {
         if ended.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout) {
             note(&format!("naa: {what}..."));

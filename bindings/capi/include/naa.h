@@ -54,7 +54,7 @@
  *
  * Handles are no addresses: a debugger shows nothing behind them.
  *
- * Made by `cargo xtask header` from bindings/capi/src/native: change it there.
+ * `cargo xtask header` makes this file from bindings/capi/src/native. Change it there.
  */
 
 

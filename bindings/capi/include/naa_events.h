@@ -32,7 +32,7 @@
  * it, to memory that only the program writes: take that unless you trust the bridge. To read naa_event.data in place is
  * your promise that neither the bridge, nor who can act in its place, writes it meanwhile.
  *
- * Made by `cargo xtask header` from bindings/capi/src/events: change it there.
+ * `cargo xtask header` makes this file from bindings/capi/src/events. Change it there.
  */
 
 

@@ -24,7 +24,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The one on the search path, or the one below `target/tools`.
+/// The cargo-deny on the search path or below `target/tools`. It is installed there if there is none.
 fn program() -> Result<PathBuf> {
     let there = |program: &PathBuf| {
         let mut version = Command::new(program);
@@ -39,7 +39,7 @@ fn program() -> Result<PathBuf> {
     println!("installing cargo-deny below {}, which takes some minutes", tools.display());
     let mut cargo = repo::cargo();
     cargo.args(["install", "--locked", "--root"]).arg(&tools).arg("cargo-deny");
-    // Its products are of no use to anything else.
+    // In a folder of its own, because no other build can use what is compiled for it.
     cargo.env("CARGO_TARGET_DIR", tools.join("build"));
     ensure!(cargo.status().context("cannot run cargo")?.success(), "cargo-deny cannot be installed");
     Ok(tools.join("bin/cargo-deny"))

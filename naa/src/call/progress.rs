@@ -25,9 +25,9 @@ pub(super) struct Progress {
     started: Instant,
     phase: String,
     shown: Option<ProgressBar>,
-    /// Nothing is shown: others show what happens, or there is no terminal.
+    /// No progress is shown, because there is no terminal or because the batch shows it.
     hidden: bool,
-    /// There is no terminal, and nobody else shows anything.
+    /// There is no terminal, and no batch that shows progress, so a wait is told in a line of its own.
     silent: bool,
 }
 
@@ -53,7 +53,7 @@ impl Progress {
         self.show();
     }
 
-    /// Whether a wait is to be told in a line of its own.
+    /// Whether a wait is told in a line of its own.
     pub(super) fn is_silent(&self) -> bool {
         self.silent
     }

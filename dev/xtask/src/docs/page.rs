@@ -9,7 +9,7 @@ pub(super) struct Page {
     pub(super) blocks: Vec<Block>,
     /// Targets of links with the lines they are in.
     links: Vec<(usize, String)>,
-    /// What is wrong with its marks.
+    /// Marks of the page that cannot be read, with their lines.
     pub(super) wrong: Vec<String>,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Block {
     /// The line of its first command, from 1.
     pub(super) line: usize,
     pub(super) commands: String,
-    /// Why it is not run.
+    /// The reason for which the block is not run, if it is marked.
     pub(super) not_run: Option<String>,
 }
 

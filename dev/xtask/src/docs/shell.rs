@@ -13,21 +13,21 @@ use std::{
     process::{Command, Output},
 };
 
-/// Said before each block, so that a failure names its block.
+/// Printed before each block, with its line, so that a failure can name the block.
 const MARK: &str = "::block at line ";
-/// Root in new namespaces needs no sudo, and what is made below /run goes with them.
+/// The first command that fails ends the page. What is made below /run ends with the namespaces.
 const BEFORE: &str = "set -eu -o pipefail\nip link set lo up\nmount -t tmpfs none /run\n";
-/// The first failed command ends the page; servers that a page leaves running are a failure, too.
+/// Fails if the page leaves a program running.
 const AFTER: &str = "left=$(jobs -r)\n[ -z \"$left\" ] || { echo \"still running: $left\"; exit 1; }\n";
 
 pub(super) struct Shell {
     root: PathBuf,
-    /// Wheels for pip, which has no network.
+    /// The folder from which pip takes packages, because the pages have no network.
     wheels: PathBuf,
 }
 
 impl Shell {
-    /// Fetches what the pages' `pip install` wants.
+    /// Downloads the packages that `pip install` on the pages needs.
     pub(super) fn new(root: &Path) -> Result<Self> {
         let wheels = repo::target_dir().join("docs/wheels");
         fs::create_dir_all(&wheels).with_context(|| format!("cannot make {}", wheels.display()))?;
@@ -57,7 +57,10 @@ impl Shell {
         fs::write(&note, wanted.join(" ")).with_context(|| format!("cannot write {}", note.display()))
     }
 
-    /// Runs a page. What went wrong is the inner error.
+    /// Runs a page. The inner error says which block failed.
+    ///
+    /// # Errors
+    /// The outer one, if the page cannot be run at all.
     pub(super) fn run(&self, page: &Page) -> Result<Result<(), String>> {
         let before = self.changes()?;
         let scratch = env::temp_dir().join(format!("naa-docs-{}", std::process::id()));
@@ -104,10 +107,10 @@ impl Shell {
         shell
     }
 
-    /// What git sees beside the commit.
+    /// The files that differ from the commit, as `git status` lists them. Empty where there is no git.
     fn changes(&self) -> Result<String> {
         let status = Command::new("git").args(["status", "--porcelain"]).current_dir(&self.root).output();
-        // A checkout may have come without git.
+        // A checkout may have been copied without git.
         Ok(status
             .map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).into_owned()))
     }

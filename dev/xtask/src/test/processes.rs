@@ -14,11 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The exit status after Ctrl-C, as shells have it.
+/// The exit status after Ctrl-C, the same as that of shells.
 pub(super) const INTERRUPTED: u8 = 130;
-/// How often the program is looked at.
+/// The time between two looks at whether the program has ended.
 const TICK: Duration = Duration::from_millis(20);
-/// What a process has to end by itself after TERM.
+/// The time that a process has to end after TERM, before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
@@ -117,7 +117,7 @@ fn descendants(root: Pid) -> Vec<Pid> {
 fn parent(pid: &str) -> Option<(Pid, Pid)> {
     let number: i32 = pid.parse().ok()?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before may contain anything, brackets too.
+    // The name of the program comes first, in brackets, and may contain brackets itself.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;

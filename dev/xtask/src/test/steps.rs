@@ -7,13 +7,13 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub(super) name: &'static str,
-    /// What goes wrong unnoticed without the step.
+    /// What the step protects, for people.
     pub(super) protects: &'static str,
-    /// Seconds on two cores when everything is built.
+    /// How long the step takes, in seconds, on two cores when everything is built.
     pub(super) seconds: u32,
     pub(super) program: Program,
     pub(super) arguments: &'static [&'static str],
-    /// Whose Debian packages it needs.
+    /// The user, in the table of Debian packages, whose packages the step needs.
     pub(super) user: Option<User>,
     pub(super) environment: &'static [(&'static str, &'static str)],
 }
@@ -76,7 +76,7 @@ pub(super) const CHECKS: &[Step] = &[
     step("build", 2, Cargo, &["build", "--workspace", "--release"], "the programs that the next steps run"),
 ];
 
-/// Steps of a run without `--long`: those that find most in their time.
+/// Steps of a run without `--long`. These are the steps that find the most faults for the time they take.
 pub(super) const SHORT: &[Step] = &[
     step("sim", 3, Xtask, &["sim", "--seeds", "1000"], "protocols on faulty networks, in virtual time"),
     step("compat", 1, Xtask, &["compat"], "wires of earlier versions"),
@@ -101,7 +101,7 @@ pub(super) const SHORT: &[Step] = &[
         .needs(User::Interop),
 ];
 
-/// Steps of a run with `--long`, besides the checks.
+/// Steps of a run with `--long`, which has the checks too.
 pub(super) const LONG: &[Step] = &[
     step("deny", 30, Xtask, &["deny"], "licences, bans and sources of dependencies"),
     step(
