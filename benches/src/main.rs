@@ -195,14 +195,20 @@ impl Suite {
     }
 }
 
+/// The exit status where the command line or an environment variable makes no sense, as clap has it.
+const USAGE: u8 = 2;
+
 fn main() -> ExitCode {
     let args = Args::parse();
-    let (filter, ignored) = naa_host::log_filter(Targets::new().with_default(LevelFilter::WARN));
+    let filter = match naa_host::log_filter() {
+        Ok(filter) => filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN)),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "naa: {error}");
+            return ExitCode::from(USAGE);
+        }
+    };
     let log = tracing_subscriber::fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
     tracing_subscriber::registry().with(filter).with(log.log_internal_errors(false)).init();
-    if let Some(why) = ignored {
-        tracing::warn!("{why}");
-    }
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever reads the output has had enough, as `head` does.
@@ -211,7 +217,8 @@ fn main() -> ExitCode {
             let remedy = error.chain().find_map(|cause| Some(verbs::remedy(cause.downcast_ref()?)));
             // On a full disk `eprintln!` would panic.
             let _ = writeln!(io::stderr(), "naa: {error:#}{}", remedy.unwrap_or_default());
-            ExitCode::FAILURE
+            let is_usage = matches!(error.downcast_ref(), Some(naa_host::Error::Environment { .. }));
+            if is_usage { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
     }
 }

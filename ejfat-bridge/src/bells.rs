@@ -26,7 +26,7 @@ impl Bells {
         let new = || epoll::create(epoll::CreateFlags::CLOEXEC);
         let bells = Self { all: new()?, workers: new()? };
         add(&bells.all, bells.workers.as_fd())?;
-        ports.descriptors().try_for_each(|port| add(&bells.all, port))?;
+        add(&bells.all, ports.descriptor())?;
         if let Some(listener) = listener {
             bells.hear(listener.as_fd())?;
         }
@@ -46,10 +46,8 @@ impl Bells {
 
     /// The ports are not heard any more.
     pub(crate) fn silence(&self, ports: &Ports) {
-        for port in ports.descriptors() {
-            // One that is not there is not heard.
-            let _ = epoll::delete(&self.all, port);
-        }
+        // What is not there is not heard.
+        let _ = epoll::delete(&self.all, ports.descriptor());
     }
 
     pub(crate) fn all(&self) -> BorrowedFd<'_> {

@@ -74,8 +74,12 @@ pub struct Bridge {
     /// Lines of the log that applicants of this machine cause.
     lines: Lines<()>,
     failed: Option<String>,
+    /// It was told that the system has no addresses for an event.
+    told_of_addresses: bool,
     /// When all ports had nothing more.
     dry: Time,
+    /// Ports that may have something.
+    ready: Vec<usize>,
     /// The server shuts down.
     finishing: bool,
     /// When something came, or credit did.
@@ -111,7 +115,9 @@ impl Bridge {
             refused: 0,
             lines: Lines::default(),
             failed: None,
+            told_of_addresses: false,
             dry: Time::default(),
+            ready: Vec::new(),
             finishing: false,
             active: now,
             next_tick: now,
@@ -129,8 +135,13 @@ impl Bridge {
     }
 
     /// Where segments come, with the ports that the system chose.
-    pub fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
-        self.intake.ports.addresses().map_err(Error::io("read the address of a UDP socket"))
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.intake.ports.addresses()
+    }
+
+    /// Ports of ranges that were somebody else's.
+    pub fn skipped(&self) -> &[SocketAddr] {
+        self.intake.ports.skipped()
     }
 
     /// Bytes of a socket's receive buffer, as the system granted it.
@@ -167,7 +178,13 @@ impl Bridge {
     fn receive(&mut self) -> bool {
         let (mut something, mut dry) = (false, 0);
         let begin = self.intake.now();
-        for port in 0..self.intake.ports.len() {
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        let all = self.intake.ports.ready(|port| ready.push(port)).unwrap_or_else(|error| {
+            self.fail(&error);
+            false
+        });
+        for &port in &ready {
             for _ in 0..TURNS {
                 match self.intake.receive(port) {
                     Ok(0) => {
@@ -186,9 +203,10 @@ impl Bridge {
                 something = true;
             }
         }
-        if dry == self.intake.ports.len() {
+        if all && dry == ready.len() {
             self.dry = begin;
         }
+        self.ready = ready;
         something
     }
 
@@ -211,7 +229,7 @@ impl Bridge {
     fn batch(&mut self, used: usize) {
         for at in 0..used {
             let (buffer, received) = self.intake.batch(at);
-            let source = self.intake.source(&received);
+            let source = received.from;
             let mut from = 0;
             loop {
                 let to = received.len.min(from + received.stride);
@@ -227,10 +245,10 @@ impl Bridge {
     }
 
     /// A datagram, which lies in a receive buffer.
-    fn segment(&mut self, source: Option<std::net::IpAddr>, buffer: u32, from: usize, to: usize) {
+    fn segment(&mut self, source: std::net::IpAddr, buffer: u32, from: usize, to: usize) {
         let now = self.intake.now();
         let datagram = &self.intake.buffers.bytes(buffer)[from..to];
-        let Ok(place) = self.intake.reassembler.handle(now, source, datagram) else { return };
+        let Ok(place) = self.intake.reassembler.handle(now, Some(source), datagram) else { return };
         let home = if place.opened {
             let opened = self.intake.opened(&place, datagram);
             // Slots of events that made room are somebody else's by now.
@@ -251,7 +269,10 @@ impl Bridge {
         match home {
             Home::Spill => {
                 let Intake { arena, buffers, .. } = &mut self.intake;
-                arena.place(&place, &buffers.bytes(buffer)[payload]);
+                if let Err(error) = arena.place(&place, &buffers.bytes(buffer)[payload]) {
+                    self.give_up(place.id, &error);
+                    return;
+                }
             }
             Home::Ring { worker, offset } => {
                 self.place(worker, buffer, payload, offset + u64::from(place.offset));
@@ -317,12 +338,23 @@ impl Bridge {
                 }
             }
             Action::Rescue { id, length, worker, offset } => {
-                if let Some((_, ring)) = self.rings.get(worker.at()).and_then(Option::as_ref) {
-                    ring.memory.read(offset as usize, self.intake.arena.bytes_mut(id, length as usize));
+                let Some((_, ring)) = self.rings.get(worker.at()).and_then(Option::as_ref) else { return };
+                match self.intake.arena.bytes_mut(id, length as usize) {
+                    Ok(bytes) => ring.memory.read(offset as usize, bytes),
+                    Err(error) => self.give_up(id, &error),
                 }
             }
             Action::Drop { id } => self.release(id),
         }
+    }
+
+    /// An event for which the system has no addresses.
+    fn give_up(&mut self, id: EventId, error: &ejfat_udp::Error) {
+        if !std::mem::replace(&mut self.told_of_addresses, true) {
+            tracing::warn!("an event is given up: {error}");
+        }
+        self.dispatcher.gave_up(id);
+        self.release(id);
     }
 
     fn release(&mut self, id: EventId) {

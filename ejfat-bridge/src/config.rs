@@ -1,18 +1,16 @@
 //! What a bridge is told.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use ejfat::{bridge, reassembly, ring::Placing, wire::LbHeader};
+use ejfat::{bridge, listen::Listen, reassembly, ring::Placing, wire::LbHeader};
 
 /// Settings of a [`Bridge`](crate::Bridge).
 #[derive(Debug)]
 pub struct BridgeConfig {
     /// Where segments come.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// Bytes of each socket's receive buffer; `None`: the system's.
     pub buffer: Option<usize>,
-    /// The sender's address tells events apart. Off behind a load balancer, which puts its own.
-    pub by_source: bool,
     pub reassembly: reassembly::Config,
     pub dispatch: bridge::Config,
     /// Into rings of other machines.
@@ -29,11 +27,10 @@ pub struct BridgeConfig {
 }
 
 impl BridgeConfig {
-    pub fn new(listen: Vec<SocketAddr>) -> Self {
+    pub fn new(listen: Vec<Listen>) -> Self {
         Self {
             listen,
             buffer: None,
-            by_source: true,
             reassembly: reassembly::Config::default(),
             dispatch: bridge::Config::default(),
             placing: Placing::Store,

@@ -16,6 +16,8 @@ use ejfat::{
     reassembly,
 };
 
+use ejfat_udp::PortCounters;
+
 use crate::Level;
 
 /// A worker, at a moment.
@@ -49,6 +51,8 @@ pub struct Snapshot {
     pub memory: u64,
     /// Datagrams that the kernel dropped at the ports.
     pub kernel_drops: u64,
+    /// What came to each port, of those where something did.
+    pub ports: Vec<PortCounters>,
     /// Of all rings together, 0 to 1.
     pub fill: f64,
     /// Subscriptions that were refused.

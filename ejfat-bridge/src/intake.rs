@@ -1,9 +1,6 @@
 //! Segments in, and the memory they wait in.
 
-use std::{
-    net::IpAddr,
-    time::{Instant, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ejfat::{
     Time,
@@ -24,7 +21,6 @@ pub(crate) struct Intake {
     pub(crate) arena: Arena,
     pub(crate) buffers: Buffers,
     received: [Received; Ports::BATCH],
-    by_source: bool,
     route: Route,
     began: Instant,
 }
@@ -37,11 +33,10 @@ impl Intake {
         let buffers = Buffers::new(config.receive_buffers).map_err(Error::io("allocate receive buffers"))?;
         Ok(Self {
             ports: Ports::bind(&config.listen, config.buffer)?,
-            arena: Arena::new(reassembler.config())?,
+            arena: Arena::new(reassembler.config()),
             reassembler,
             buffers,
             received: [Received::NONE; Ports::BATCH],
-            by_source: config.by_source,
             route: config.route.clone(),
             began: Instant::now(),
         })
@@ -67,10 +62,6 @@ impl Intake {
 
     pub(crate) fn batch(&self, at: usize) -> (u32, Received) {
         (self.buffers.received(at), self.received[at])
-    }
-
-    pub(crate) fn source(&self, received: &Received) -> Option<IpAddr> {
-        self.by_source.then_some(received.from)
     }
 
     /// What the dispatcher is to know of an event whose first segment came.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use mrsp::layout::{Choice, Rule};
-use naa_host::{LAYOUT_RULE_VARIABLE, default_layout_rule};
+use naa_host::{LAYOUT_RULE_VARIABLE, default_layout_rule, layout_rule_from_env};
 use naa_measure::{
     Json, Table,
     energy::Counters,
@@ -120,10 +120,7 @@ fn list(steps: &[Step], table: &Table) -> anyhow::Result<()> {
 fn rules(asked: Option<Rule>, providers: &[Provider]) -> anyhow::Result<Vec<ProviderRule>> {
     let everywhere = match asked {
         Some(rule) => Some(rule),
-        None => std::env::var(LAYOUT_RULE_VARIABLE)
-            .ok()
-            .map(|text| text.parse().context(LAYOUT_RULE_VARIABLE))
-            .transpose()?,
+        None => layout_rule_from_env()?,
     };
     let rule = |provider: &Provider| ProviderRule {
         provider: provider.name.into(),

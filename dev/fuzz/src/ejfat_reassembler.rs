@@ -104,7 +104,8 @@ impl Watch {
         let (config, counters) = (self.reassembler.config(), self.reassembler.counters());
         assert!(self.reassembler.open_events() <= config.max_open);
         assert!(self.reassembler.touched_memory() <= config.memory);
-        let ended = counters.complete + counters.timed_out + counters.evicted + counters.abandoned;
+        let ended =
+            counters.complete + counters.timed_out + counters.evicted_for_any_reason() + counters.abandoned;
         assert_eq!(counters.opened, ended + u64::from(self.reassembler.open_events()));
         let dropped: u64 = Cause::ALL.iter().map(|&cause| counters.dropped(cause)).sum();
         assert_eq!(dropped, counters.dropped_of_any_cause());

@@ -201,7 +201,8 @@ impl World {
 
     fn finish(&self) -> Result<(), String> {
         let counters = self.reassembler.counters();
-        let ended = counters.complete + counters.timed_out + counters.evicted + counters.abandoned;
+        let ended =
+            counters.complete + counters.timed_out + counters.evicted_for_any_reason() + counters.abandoned;
         check(counters.opened == ended, || {
             format!("opened is not the sum of how events ended: {counters:?}")
         })?;

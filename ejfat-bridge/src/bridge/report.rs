@@ -34,6 +34,7 @@ impl Bridge {
             waiting: self.dispatcher.waiting(),
             memory: self.intake.reassembler.touched_memory(),
             kernel_drops: self.intake.ports.kernel_drops().unwrap_or(0),
+            ports: self.intake.ports.counters().unwrap_or_default(),
             fill: self.dispatcher.fill(),
             refused: self.refused + self.listener.as_ref().map_or(0, |listener| listener.refused),
             failed: self.failed.clone(),

@@ -15,6 +15,7 @@
 
 pub mod bridge;
 pub mod lb;
+pub mod listen;
 pub mod reassembly;
 pub mod ring;
 pub mod segment;

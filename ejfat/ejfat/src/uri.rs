@@ -209,21 +209,22 @@ impl FromStr for EjfatUri {
     }
 }
 
+/// E2SAR prints the brackets of an IPv6 address percent-encoded.
 fn host_and_port(text: &str) -> Result<(String, u16), UriError> {
     let wrong = || UriError::HostName(text.to_owned());
-    let (host, port) = match text.strip_prefix('[') {
+    let decoded = percent::decode(text)?;
+    let (host, port) = match decoded.strip_prefix('[') {
         Some(inside) => {
             let (host, rest) = inside.split_once(']').ok_or_else(wrong)?;
             let host: Ipv6Addr = host.parse().map_err(|_| wrong())?;
             (host.to_string(), rest.strip_prefix(':').unwrap_or_default())
         }
         None => {
-            let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
-            let host = percent::decode(host)?;
+            let (host, port) = decoded.rsplit_once(':').unwrap_or((&decoded, ""));
             if host.contains(['[', ']', ':']) {
                 return Err(wrong());
             }
-            (host, port)
+            (host.to_owned(), port)
         }
     };
     if host.is_empty() {

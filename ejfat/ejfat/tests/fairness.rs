@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ejfat::{
     Time,
-    reassembly::{Cause, Config, Place, Reassembler},
+    reassembly::{Cause, Config, Eviction, LimitsBy, Place, Reassembler},
     wire::ReHeader,
 };
 
@@ -12,7 +12,11 @@ const NOW: Time = Time(1);
 const HONEST: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
 
 fn segment(event: u64, offset: u32, length: u32, payload: &[u8]) -> Vec<u8> {
-    [&ReHeader { data_id: 1, offset, length, event }.encode()[..], payload].concat()
+    of_stream(1, event, offset, length, payload)
+}
+
+fn of_stream(data_id: u16, event: u64, offset: u32, length: u32, payload: &[u8]) -> Vec<u8> {
+    [&ReHeader { data_id, offset, length, event }.encode()[..], payload].concat()
 }
 
 fn attacker(n: u8) -> Option<IpAddr> {
@@ -102,4 +106,75 @@ fn memory_filled_by_many_made_up_senders_does_not_starve_a_proven_one() {
         flood(&mut reassembler, 20 + page);
     }
     assert!(complete);
+}
+
+/// Behind a load balancer, whose address all segments come from.
+fn behind_lb() -> Config {
+    Config {
+        slots: 2048,
+        max_open: 2048,
+        max_open_per_source: 8,
+        limits_by: LimitsBy::Stream,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn senders_behind_one_address_have_limits_of_their_own() {
+    let config = Config { max_sources: 1024, ..behind_lb() };
+    let mut reassembler = Reassembler::new(config).unwrap();
+    // Of each stream an event is open at the same time, and all have the same number.
+    let mut complete = 0;
+    for part in 0..2 {
+        for stream in 0..1000 {
+            let datagram = of_stream(stream, 7, part * 100, 200, &[1; 100]);
+            let placed = reassembler.handle(NOW, HONEST, &datagram).unwrap();
+            complete += usize::from(placed.complete && reassembler.release(placed.id));
+        }
+    }
+    assert_eq!((complete, reassembler.counters().evicted_for_any_reason()), (1000, 0));
+    let streams = reassembler.sources().filter(|source| source.data_id.is_some()).count();
+    assert_eq!(streams, 1000);
+    // A stream that opens more than its share evicts its own.
+    for event in 100..120 {
+        reassembler.handle(NOW, HONEST, &of_stream(3, event, 0, 200, &[1; 100])).unwrap();
+    }
+    let counters = reassembler.counters();
+    assert_eq!((counters.evicted(Eviction::Sender), counters.evicted_for_any_reason()), (12, 12));
+}
+
+#[test]
+fn made_up_streams_do_not_displace_proven_ones_of_the_same_address() {
+    let config = Config { max_sources: 64, ..behind_lb() };
+    let mut reassembler = Reassembler::new(config).unwrap();
+    known(&mut reassembler, HONEST);
+    let mut n = 0;
+    let complete = four_at_once(&mut reassembler, |reassembler| {
+        for _ in 0..1000 {
+            let _ = reassembler.handle(NOW, HONEST, &of_stream(2 + n % 60_000, 1, 0, 1000, &[6; 8]));
+            n += 1;
+        }
+    });
+    assert_eq!(complete, 4);
+    assert!(reassembler.sources().count() <= 65, "the number of streams is bounded");
+    // Those without a place share the limit of one.
+    let unknown = reassembler.sources().next().unwrap();
+    assert_eq!((unknown.address, unknown.data_id, unknown.open), (None, None, 8));
+}
+
+#[test]
+fn lengths_that_are_claimed_do_not_take_all_addresses() {
+    let config = Config { max_event: 1 << 20, memory: 1 << 20, ..Config::default() };
+    let most = config.max_claimed();
+    let mut reassembler = Reassembler::new(config).unwrap();
+    known(&mut reassembler, HONEST);
+    let complete = four_at_once(&mut reassembler, |reassembler| {
+        for event in 0..40 {
+            let _ = reassembler.handle(NOW, attacker(event as u8 % 3), &segment(event, 0, 1 << 20, &[6; 8]));
+        }
+        let claimed: u64 = u64::from(reassembler.open_events().saturating_sub(4)) << 20;
+        assert!(claimed <= most, "{claimed} bytes are claimed");
+    });
+    assert_eq!(complete, 4);
+    assert!(reassembler.counters().evicted(Eviction::Claimed) > 0);
 }

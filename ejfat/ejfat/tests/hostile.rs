@@ -95,8 +95,9 @@ fn changing_lengths_and_overlaps_complete_nothing() {
 }
 
 #[test]
-fn a_claim_reserves_nothing() {
-    let mut worker = Reassembler::new(Config { max_event: u32::MAX, ..small() }).unwrap();
+fn a_claim_reserves_no_memory() {
+    let config = Config { max_event: u32::MAX, memory: 2 << 30, ..small() };
+    let mut worker = Reassembler::new(config).unwrap();
     for event in 0..8 {
         worker.handle(NOW, HOSTILE, &segment(event, 0, u32::MAX, &[1; 8])).unwrap();
     }
@@ -105,10 +106,16 @@ fn a_claim_reserves_nothing() {
 
 #[test]
 fn touched_pages_are_bounded() {
-    let mut worker = Reassembler::new(Config { max_event: u32::MAX, ..small() }).unwrap();
+    // The longest that may be claimed once.
+    let length = small().max_claimed() as u32;
+    let mut worker = Reassembler::new(Config { max_event: length, ..small() }).unwrap();
     let mut refused = 0;
     for page in 0..10_000u32 {
-        match worker.handle(NOW, HOSTILE, &segment(u64::from(page / 4000), page * 8192, u32::MAX, &[1; 8])) {
+        match worker.handle(
+            NOW,
+            HOSTILE,
+            &segment(u64::from(page / 4000), page % 4000 * 8192, length, &[1; 8]),
+        ) {
             Err(Cause::Memory | Cause::Scattered) => refused += 1,
             other => assert!(other.is_ok()),
         }
@@ -150,7 +157,7 @@ fn a_million_event_numbers_displace_their_senders_only() {
     assert_eq!(delivered, 200);
     assert_eq!(worker.reassembler.open_events(), 8);
     for source in worker.reassembler.sources() {
-        let evicted = source.counters.evicted;
+        let evicted = source.counters.evicted_for_any_reason();
         assert_eq!(evicted > 0, source.address == HOSTILE, "{source:?}");
     }
 }

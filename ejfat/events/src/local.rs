@@ -64,7 +64,8 @@ impl Local {
         let bridge = format!("unix:{}", path.display());
         let until = Instant::now() + limit.min(Duration::from_secs(u32::MAX.into()));
         let socket = dial(path, until).map_err(|e| {
-            let remedy = "see whether a bridge serves that socket (`naa bridge`), and who may open it";
+            let remedy = "start a bridge that serves this socket with `naa bridge --listen ADDR --local PATH`, or see who \
+                          may open it";
             local(&bridge, "no connection", e, remedy)
         })?;
         let failed = |e: io::Error| local(&bridge, "no answer", e, "see the bridge's load and its log");

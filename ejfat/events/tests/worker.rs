@@ -221,7 +221,7 @@ fn a_refusal_says_why() {
     let mut config = config(8, 64);
     config.session.setup_timeout = Duration::from_millis(200);
     for (source, remedy) in
-        [("127.0.6.51:9", "see whether a program listens there"), ("unix:/nowhere", "`naa bridge`")]
+        [("127.0.6.51:9", "see whether a program listens there"), ("unix:/nowhere", "`naa bridge --listen")]
     {
         let nobody = Worker::open(&source.parse().unwrap(), &config).unwrap_err();
         assert!(nobody.to_string().contains(remedy), "{nobody}");

@@ -10,19 +10,22 @@
 //!     ticks: [all]                     # or FIRST-LAST, or a prefix such as 0x4000000000000000/2
 //!     slot_bits: 9                     # 2^9 slots, as unless told
 //!     xor: 0
-//!     calendar: (1 2)x256              # slots 0, 1, 2 ... lead to members 1, 2, 1 ...; -x8: eight without
+//!     calendar: (1 2)x256              # slots 0, 1, 2 ... lead to members 1, 2, 1 ...; -x8: eight without, on purpose
 //!   members:
 //!   - {id: 1, address: 10.0.0.9, port: 10000, port_bits: 2, keep_lb_header: false}
 //!   - {id: 2, drop: soft_evicted, ip: v4}
 //! ```
 
 mod calendar;
+mod gaps;
+mod ranges;
 mod read;
 mod write;
 
 use std::net::IpAddr;
 
 use ejfat::lb::{RuleError, Rules};
+use ranges::ranges;
 use serde::{Deserialize, Serialize};
 
 /// What no file of rules needs: with every rule there may be, some 20 bytes each.
@@ -118,6 +121,11 @@ pub enum Ip {
     V6,
 }
 
+/// Members of neighbouring calendar slots as a document has them; `None`: the slot has no member.
+pub fn calendar_text(slots: &[Option<u16>]) -> String {
+    calendar::print(slots)
+}
+
 fn nine() -> u8 {
     9
 }
@@ -138,6 +146,17 @@ impl Document {
     /// The rules it describes.
     pub fn rules(&self) -> Result<Rules, DocumentError> {
         read::rules(self)
+    }
+
+    /// The same of a document that is to leave nothing open.
+    ///
+    /// # Errors
+    /// Besides those of [`Document::rules`]: a calendar is shorter than its epochs' slots (a slot that is to have no member
+    /// is `-`), or names members that are not defined.
+    pub fn complete_rules(&self) -> Result<Rules, DocumentError> {
+        let rules = self.rules()?;
+        self.load_balancers.iter().try_for_each(gaps::check)?;
+        Ok(rules)
     }
 
     /// What describes rules, in their canonical order.

@@ -12,15 +12,18 @@ mod pass;
 use std::{
     cell::Cell,
     io,
-    net::SocketAddr,
+    net::{SocketAddr, UdpSocket},
+    os::fd::AsFd as _,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
+use ejfat::listen::{Listen, bind_all};
+use ejfat_udp::ReadySet;
 use roce_udp::socket::{Port, PortConfig, RecvBatch, Rest, SendBatch, Waker, wait};
 
 use crate::Plane;
@@ -34,9 +37,9 @@ const TIDY: Duration = Duration::from_millis(250);
 /// Where to listen.
 #[derive(Clone, Debug)]
 pub struct ForwarderConfig {
-    /// Concrete local addresses. Each has a thread.
-    pub listen: Vec<SocketAddr>,
-    /// Receive buffer of each, in bytes.
+    /// Ports of concrete local addresses. Each list has a thread.
+    pub listen: Vec<Vec<Listen>>,
+    /// Receive buffer of each port, in bytes.
     pub buffer: usize,
 }
 
@@ -55,6 +58,12 @@ pub enum ForwardError {
     },
 }
 
+/// Why a port was not bound.
+enum Refused {
+    Busy(SocketAddr),
+    Other(verbs::Error),
+}
+
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ForwardError {
     move |source| ForwardError::Io { what, source }
 }
@@ -66,10 +75,46 @@ struct Shared {
     ended: Mutex<Option<String>>,
 }
 
+/// What came to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortCounters {
+    pub at: SocketAddr,
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// What comes to a forwarder's ports. Clones tell of the same ports.
+#[derive(Clone, Debug)]
+pub struct PortsInUse {
+    addresses: Arc<[SocketAddr]>,
+    /// By address.
+    counted: Arc<[Counted]>,
+}
+
+impl PortsInUse {
+    /// Of those where something came.
+    pub fn counters(&self) -> Vec<PortCounters> {
+        let of = |(at, counted): (&SocketAddr, &Counted)| PortCounters {
+            at: *at,
+            packets: counted.packets.load(Relaxed),
+            bytes: counted.bytes.load(Relaxed),
+        };
+        self.addresses.iter().zip(self.counted.iter()).map(of).filter(|of| of.packets > 0).collect()
+    }
+}
+
 /// Forwards until it is dropped.
 #[derive(Debug)]
 pub struct Forwarder {
-    addresses: Vec<SocketAddr>,
+    ports: PortsInUse,
+    /// Ports of ranges that were somebody else's.
+    skipped: Vec<SocketAddr>,
     /// As the kernel accounts it.
     buffer: usize,
     threads: Vec<(JoinHandle<()>, Arc<Waker>)>,
@@ -79,23 +124,57 @@ pub struct Forwarder {
 impl Forwarder {
     pub fn start(config: &ForwarderConfig, plane: &Arc<Plane>) -> Result<Self, ForwardError> {
         let options = PortConfig { receive_buffer: config.buffer, ..PortConfig::default() };
-        let bind = |&address: &SocketAddr| Port::bind(address, &options);
-        let ports = config.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-        let addresses: Arc<[_]> = ports.iter().map(Port::local_addr).collect();
-        let buffer = ports.iter().map(Port::recv_buffer).min().ok_or(ForwardError::Nowhere)?;
+        // Who holds a port is looked for by `Port::bind`, which takes too long for each port of a range.
+        let bind = |address: SocketAddr| match UdpSocket::bind(address).map(drop) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Refused::Busy(address)),
+            _ => Port::bind(address, &options).map_err(Refused::Other),
+        };
+        let told = |refused| match refused {
+            Refused::Busy(addr) => {
+                let now = Port::bind(addr, &options).err();
+                now.unwrap_or(verbs::Error::AddressInUse {
+                    addr,
+                    holder: "nobody any more; try again".into(),
+                })
+            }
+            Refused::Other(error) => error,
+        };
+        let is_busy = |refused: &Refused| matches!(refused, Refused::Busy(_));
+        let (mut lanes, mut skipped) = (Vec::new(), Vec::new());
+        for listen in &config.listen {
+            let (ports, busy) = bind_all(listen, bind, is_busy).map_err(told)?;
+            lanes.push(ports);
+            skipped.extend(busy);
+        }
+        let all = || lanes.iter().flatten();
+        let addresses: Arc<[_]> = all().map(Port::local_addr).collect();
+        let counted: Arc<[_]> = all().map(|_| Counted::default()).collect();
+        let buffer = all().map(Port::recv_buffer).min().ok_or(ForwardError::Nowhere)?;
         let shared = Arc::<Shared>::default();
-        let mut forwarder = Self { addresses: addresses.to_vec(), buffer, threads: Vec::new(), shared };
-        for port in ports {
+        let ports = PortsInUse { addresses, counted };
+        let mut forwarder = Self { ports, skipped, buffer, threads: Vec::new(), shared };
+        let (own, counted) = (&forwarder.ports.addresses, &forwarder.ports.counted);
+        let mut first = 0;
+        for ports in lanes {
             let waker = Arc::new(Waker::new().map_err(failed("make an eventfd"))?);
+            let ready = ReadySet::new().map_err(failed("make an epoll"))?;
+            for (number, fd) in ports.iter().map(Port::as_fd).chain([waker.as_fd()]).enumerate() {
+                ready.add(fd, number).map_err(failed("watch a UDP socket"))?;
+            }
+            let count = ports.len();
             let mut lane = Lane {
-                port,
+                ports: ports.into_iter().map(|port| LanePort { port, overflows: 0 }).collect(),
+                ready,
+                with_something: Vec::new(),
                 waker: waker.clone(),
                 plane: plane.clone(),
-                own: addresses.clone(),
+                own: own.clone(),
+                counted: counted.clone(),
+                first,
                 shared: forwarder.shared.clone(),
-                overflows: 0,
                 told: Cell::new(None),
             };
+            first += count;
             let thread = std::thread::Builder::new().name("lb".into());
             let thread = thread.spawn(move || lane.run()).map_err(failed("start a thread"))?;
             forwarder.threads.push((thread, waker));
@@ -105,7 +184,17 @@ impl Forwarder {
 
     /// Where it listens, with the ports that the system chose.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+        &self.ports.addresses
+    }
+
+    /// Ports of ranges that were somebody else's.
+    pub fn skipped(&self) -> &[SocketAddr] {
+        &self.skipped
+    }
+
+    /// What comes to its ports.
+    pub fn ports(&self) -> PortsInUse {
+        self.ports.clone()
     }
 
     /// The smallest receive buffer as the kernel accounts it: twice what was asked for, or less where it refused.
@@ -130,27 +219,40 @@ impl Drop for Forwarder {
     }
 }
 
-/// One socket's thread.
+/// A thread's ports.
 #[derive(Debug)]
 struct Lane {
-    port: Port,
+    ports: Vec<LanePort>,
+    /// Ports by their number, and behind them the waker.
+    ready: ReadySet,
+    /// Ports that may have something.
+    with_something: Vec<usize>,
     waker: Arc<Waker>,
     plane: Arc<Plane>,
     /// Where packets would come back to us.
     own: Arc<[SocketAddr]>,
+    /// Of all ports of all threads; this thread's begin at `first`.
+    counted: Arc<[Counted]>,
+    first: usize,
     shared: Arc<Shared>,
-    overflows: u32,
     told: Cell<Option<io::ErrorKind>>,
+}
+
+#[derive(Debug)]
+struct LanePort {
+    port: Port,
+    /// Datagrams that found its receive buffer full, as the kernel counts them.
+    overflows: u32,
 }
 
 impl Lane {
     fn run(&mut self) {
         let mut batch = RecvBatch::new(MESSAGES);
-        let mut send = SendBatch::new(MESSAGES * MERGED, pass::ARENA, self.port.gso());
+        let mut send = SendBatch::new(MESSAGES * MERGED, pass::ARENA, self.ports[0].port.gso());
         let mut tidied = Instant::now();
         while !self.shared.stop.load(Relaxed) {
             if let Err(error) = self.turn(&mut batch, &mut send) {
-                let why = format!("forwarding at {} ended: {error}", self.port.local_addr());
+                let why = format!("forwarding at {} ended: {error}", self.ports[0].port.local_addr());
                 tracing::error!("{why}");
                 *self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
                 return;
@@ -164,20 +266,33 @@ impl Lane {
 
     /// A batch, or a wait for one.
     fn turn(&mut self, batch: &mut RecvBatch, send: &mut SendBatch) -> io::Result<()> {
-        if self.port.recv(batch)? == 0 {
-            wait(&[&self.port], Some(&self.waker), false, Some(TIDY))?;
+        let Some(number) = self.with_something.last().copied() else {
+            let (ports, with_something) = (self.ports.len(), &mut self.with_something);
+            self.ready.wait(TIDY, |at| with_something.extend((at < ports).then_some(at)))?;
+            return Ok(());
+        };
+        let LanePort { port, overflows } = &mut self.ports[number];
+        if port.recv(batch)? == 0 {
+            self.with_something.pop();
             return Ok(());
         }
-        let dropped = batch.overflows().wrapping_sub(self.overflows);
-        self.overflows = batch.overflows();
+        let dropped = batch.overflows().wrapping_sub(*overflows);
+        *overflows = batch.overflows();
         if dropped > 0 {
             self.plane.lost(dropped.into(), 0);
         }
+        // The other ports have their turn before this one again.
+        self.with_something.rotate_right(1);
 
-        let (at, own, mut looped) = (self.port.local_addr().ip(), &self.own, 0);
+        let LanePort { port, .. } = &self.ports[number];
+        let (at, own, mut looped) = (port.local_addr().ip(), &self.own, 0);
+        let (mut packets, mut bytes) = (0, 0);
         let (mut balancer, count) = (self.plane.balancer(), &mut looped);
+        let (packets_of, bytes_of) = (&mut packets, &mut bytes);
         // It holds the lock until the batch is routed.
         let route = move |from: SocketAddr, datagram: &[u8]| {
+            *packets_of += 1;
+            *bytes_of += datagram.len() as u64;
             let route = balancer.route(at, from.ip(), datagram).ok()?;
             // A member that keeps the LB header would send it round for ever.
             if own.contains(&route.to) {
@@ -186,7 +301,10 @@ impl Lane {
             }
             Some((route.to, route.keep_lb_header))
         };
-        pass::pass(batch, send, route, |send| self.flush(send))?;
+        pass::pass(batch, send, route, |send| self.flush(port, send))?;
+        let counted = &self.counted[self.first + number];
+        counted.packets.fetch_add(packets, Relaxed);
+        counted.bytes.fetch_add(bytes, Relaxed);
         if looped > 0 {
             self.plane.lost(0, looped);
         }
@@ -194,29 +312,29 @@ impl Lane {
     }
 
     /// Until all is gone, or refused.
-    fn flush(&self, send: &mut SendBatch) -> io::Result<()> {
+    fn flush(&self, port: &Port, send: &mut SendBatch) -> io::Result<()> {
         loop {
-            let outcome = send.flush(&self.port)?;
+            let outcome = send.flush(port)?;
             if outcome.dropped > 0 {
                 self.plane.lost(0, outcome.dropped as u64);
-                self.tell_refused(outcome.error.as_ref());
+                self.tell_refused(port, outcome.error.as_ref());
             }
             match outcome.rest {
                 Rest::Empty => return Ok(()),
                 Rest::GsoRefused => send.ungroup(|_, _, _| ()),
                 Rest::Blocked if self.shared.stop.load(Relaxed) => return Ok(()),
-                Rest::Blocked => drop(wait(&[&self.port], Some(&self.waker), true, Some(TIDY))?),
+                Rest::Blocked => drop(wait(&[port], Some(&self.waker), true, Some(TIDY))?),
             }
         }
     }
 
     /// Each kind of error once: there may be one for each packet.
-    fn tell_refused(&self, error: Option<&io::Error>) {
+    fn tell_refused(&self, port: &Port, error: Option<&io::Error>) {
         let kind = error.map(io::Error::kind);
         if self.told.replace(kind) != kind
             && let Some(error) = error
         {
-            let at = self.port.local_addr();
+            let at = port.local_addr();
             tracing::warn!(
                 "the system does not send what {at} forwards: {error}; look at members' addresses, routes and MTUs"
             );

@@ -14,5 +14,5 @@ pub mod message;
 mod plane;
 pub mod requests;
 
-pub use forward::{ForwardError, Forwarder, ForwarderConfig};
+pub use forward::{ForwardError, Forwarder, ForwarderConfig, PortCounters, PortsInUse};
 pub use plane::{Counters, Plane, TableSet, When};

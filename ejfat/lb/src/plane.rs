@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::lb::{Balancer, Drops, LbCounters, LbId, Rules, StageError, Tables, Traffic};
+use ejfat::{
+    Time,
+    lb::{Balancer, Drops, LbCounters, LbId, Rules, StageError, Tables, Traffic},
+};
 
 /// Segments of events come no later than this behind one another: a worker gives events up before.
 const STRAGGLERS: Duration = Duration::from_secs(2);
@@ -41,7 +44,7 @@ pub struct TableSet {
 pub struct Counters {
     /// By load balancer.
     pub lbs: [LbCounters; LbId::COUNT],
-    /// Sent to each member.
+    /// Sent to each member of the tables, and to those to which something was sent in the last minute.
     pub members: BTreeMap<(LbId, u16), Traffic>,
     /// Packets that were no load balancer's.
     pub unaddressed: Drops,
@@ -61,6 +64,7 @@ pub struct Plane {
     control: Mutex<Control>,
     overflows: AtomicU64,
     refused: AtomicU64,
+    started: Instant,
 }
 
 #[derive(Debug)]
@@ -98,6 +102,7 @@ impl Plane {
             control: Mutex::new(control),
             overflows: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            started: Instant::now(),
         }
     }
 
@@ -158,6 +163,7 @@ impl Plane {
         if now.saturating_duration_since(control.aged) >= STRAGGLERS {
             control.aged = now;
             balancer.age();
+            balancer.look_at_members(self.time(now));
         }
     }
 
@@ -183,7 +189,9 @@ impl Plane {
     }
 
     pub fn counters(&self) -> Counters {
-        let balancer = lock(&self.balancer);
+        let mut balancer = lock(&self.balancer);
+        // Where nobody forwards, nobody calls `tidy`.
+        balancer.look_at_members(self.time(Instant::now()));
         let lb = |id: LbId| *balancer.counters(id);
         let mut lbs = [LbCounters::default(); LbId::COUNT];
         lbs.iter_mut().zip(LbId::all()).for_each(|(place, id)| *place = lb(id));
@@ -195,6 +203,10 @@ impl Plane {
             overflows: self.overflows.load(Relaxed),
             refused: self.refused.load(Relaxed),
         }
+    }
+
+    fn time(&self, now: Instant) -> Time {
+        Time::default() + now.saturating_duration_since(self.started)
     }
 
     /// For a batch of packets.

@@ -54,6 +54,34 @@ fn any_rules_come_back_as_yaml_and_as_json() {
 }
 
 #[test]
+fn what_a_document_leaves_open_is_named() {
+    let complete =
+        |text: &str| Document::parse(text).unwrap().complete_rules().map_err(|error| error.to_string());
+    assert_eq!(complete(EXAMPLE), Ok(Document::parse(EXAMPLE).unwrap().rules().unwrap()));
+    let fewer = EXAMPLE.replace("(1 2)x256", "(1 2)x255");
+    let said = complete(&fewer).unwrap_err();
+    assert!(said.contains("epoch 0 has 510 of 512 slots, so slots 510 to 511 have no member"), "{said}");
+    assert!(said.contains("-x2"), "{said}");
+    assert!(complete(&EXAMPLE.replace("(1 2)x256", "(1 2)x255 -x2")).is_ok(), "they are meant to have none");
+    let none = EXAMPLE.replace("    calendar: (1 2)x256\n", "");
+    assert!(complete(&none).unwrap_err().contains("slots 0 to 511 have no member"), "{none}");
+    let strangers = EXAMPLE.replace("(1 2)x256", "(1 7)x255 9 8");
+    let said = complete(&strangers).unwrap_err();
+    assert!(said.contains("members that are not defined: 7 to 9;"), "{said}");
+    for text in [fewer, none, strangers] {
+        assert!(Document::parse(&text).unwrap().rules().is_ok(), "the wire takes them");
+    }
+}
+
+#[test]
+fn rules_with_gaps_are_written_with_gaps_that_are_meant() {
+    let text = EXAMPLE.replace("(1 2)x256", "-x2 1 2");
+    let written = Document::of(&Document::parse(&text).unwrap().rules().unwrap()).to_yaml().unwrap();
+    assert!(written.contains("-x2 1 2 -x508"), "{written}");
+    assert!(Document::parse(&written).unwrap().complete_rules().is_ok(), "{written}");
+}
+
+#[test]
 fn mistakes_are_named() {
     for (change, with, named) in [
         ("lb: 0", "lb: 9", "load balancer 9"),

@@ -9,6 +9,7 @@ use std::{
 
 use ejfat::{
     lb::{LbId, Rules},
+    listen::Listen,
     wire::{LbHeader, Select},
 };
 use ejfat_lb::{Forwarder, ForwarderConfig, Plane, When, document::Document};
@@ -54,7 +55,7 @@ struct Stand {
 impl Stand {
     fn new(ip: &str, sender: &str, members: usize, keep: bool) -> Self {
         let plane = Arc::new(Plane::new(Rules::default(), 1));
-        let listen = vec![SocketAddr::new(ip.parse().unwrap(), 0)];
+        let listen = vec![vec![Listen::Port(SocketAddr::new(ip.parse().unwrap(), 0))]];
         let forwarder = Forwarder::start(&ForwarderConfig { listen, buffer: 1 << 20 }, &plane).unwrap();
         let members: Vec<_> = (0..members).map(|_| socket(ip)).collect();
         let sender = socket(sender);

@@ -2,7 +2,7 @@
 
 mod grpc_common;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use ejfat::lb::{DropCause, Table};
 use ejfat_lb::{Plane, grpc::Server};
@@ -496,6 +496,31 @@ fn counters_have_the_names_that_udplbd2_reads_and_are_cleared() {
         let mut stream = control.client.get_stats(ask).await.unwrap().into_inner();
         assert!(stream.message().await.unwrap().unwrap().stats.unwrap().metrics.len() > 10);
     });
+}
+
+/// udplbd2 clears all counters, and stores none, when the counters of an answer are others than those of the one before.
+#[test]
+fn the_same_counters_are_told_before_a_member_exists_and_after_it_is_gone() {
+    let mut control = ControlPlane::start();
+    let names = |control: &mut ControlPlane| -> BTreeSet<String> {
+        control.stats(None).unwrap().into_iter().map(|(name, ..)| name).collect()
+    };
+    let before = names(&mut control);
+    for name in ["lb_mbr_tx_pkt_counter", "lb_mbr_tx_byte_counter"] {
+        assert!(before.contains(name), "{before:?}");
+        assert_eq!((control.stat(name, 0), control.stat(name, 1023)), (0, 0));
+    }
+    control.insert(defaults());
+    control.insert(vec![source(SENDER), member(2), member(40_000), epoch(0, 0, 0)]);
+    control.insert((0..512).map(|at| slot(0, at, [2, 40_000][at as usize % 2])).collect());
+    assert_eq!([0, 1].map(|tick| routed(&control.plane, tick)), [Ok(2), Ok(40_000)]);
+    assert_eq!((control.stat("lb_mbr_tx_pkt_counter", 2), control.stat("lb_mbr_tx_pkt_counter", 3)), (1, 0));
+    assert_eq!(control.stat("lb_mbr_tx_pkt_counter", 40_000), 1);
+    assert_eq!(names(&mut control), before);
+    assert_eq!(control.clear(""), ErrorCode::EcOk);
+    assert_eq!(names(&mut control), before);
+    // As udplbd2 does for a member that will come: its counters are there and stay.
+    assert_eq!(control.stats(Some(of_member(7))).unwrap().len(), 2);
 }
 
 #[test]

@@ -3,7 +3,10 @@
 #[path = "../../ejfat/tests/lb_common/mod.rs"]
 mod lb_common;
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use ejfat::{
     lb::{Epoch, Rule, RuleError, Rules, StageError, calendar},
@@ -102,6 +105,52 @@ fn one_wrong_tick_neither_retires_tables_nor_stands_in_the_way() {
     assert_eq!(froms(&plane), [0, 1 << 40]);
     assert_eq!(plane.load(to(2), When::Next), Ok(20));
     assert_eq!([19, 20, 1 << 40].map(|tick| route(&plane, tick)), [0, 2, 1]);
+}
+
+/// What was sent to the members that are told.
+fn told(plane: &Plane) -> BTreeMap<u16, u64> {
+    plane.counters().members.iter().map(|(&(_, id), sent)| (id, sent.packets)).collect()
+}
+
+#[test]
+fn members_that_are_long_gone_are_not_told_any_more() {
+    let minute = Duration::from_secs(61);
+    for when in [When::Now, When::Next] {
+        let plane = Plane::new(to(1), 1);
+        let mut now = Instant::now();
+        let mut later = |by| {
+            now += by;
+            plane.tidy(now);
+        };
+        route(&plane, 100);
+        plane.load(to(2), when).unwrap();
+        later(LATER);
+        route(&plane, 101);
+        later(LATER);
+        assert_eq!(told(&plane), [(1, 1), (2, 1)].into(), "{when:?}");
+
+        // One that is registered again within the minute goes on counting.
+        later(Duration::from_secs(50));
+        plane.load(to(1), when).unwrap();
+        route(&plane, 102);
+        assert_eq!(told(&plane), [(1, 2), (2, 1)].into(), "{when:?}");
+        later(LATER);
+        later(minute);
+        later(LATER);
+        assert_eq!(told(&plane), [(1, 2)].into(), "{when:?}");
+        later(minute);
+        later(LATER);
+        assert_eq!(told(&plane), [(1, 2)].into(), "the tables have it, {when:?}");
+        assert_eq!(plane.counters().lbs[0].sent.packets, 3, "what was sent to others stays counted");
+        assert_eq!(plane.counters().lbs[0].received.packets, 3);
+    }
+}
+
+#[test]
+fn a_member_of_the_tables_is_told_though_no_slot_leads_to_it() {
+    let mut rules = to(1);
+    rules.insert(member(lb(0), 2, (address(V4, 101), 10_000).into(), 0, false), false).unwrap();
+    assert_eq!(told(&Plane::new(rules, 1)), [(1, 0), (2, 0)].into());
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub fn bridge(handle: &Handle) -> [Arc<dyn Function>; 2] {
     let (status, trace) = (handle.clone(), handle.clone());
     [
         service(builtin::BRIDGE_STATUS, "what the bridge does", None, "BridgeStatus", move |_| {
-            Ok(message::encode(&of_snapshot(&status.snapshot())))
+            Ok(message::encode(&bridge_status(&status.snapshot())))
         }),
         service(
             builtin::BRIDGE_TRACE,
@@ -37,7 +37,8 @@ pub fn bridge(handle: &Handle) -> [Arc<dyn Function>; 2] {
     ]
 }
 
-fn of_snapshot(snapshot: &Snapshot) -> v1::BridgeStatus {
+/// What a bridge did, as its service tells it.
+pub fn bridge_status(snapshot: &Snapshot) -> v1::BridgeStatus {
     let events = &snapshot.events;
     let lost = Loss::ALL.map(|cause| (cause.name().to_owned(), events.lost(cause)));
     v1::BridgeStatus {

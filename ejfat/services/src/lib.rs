@@ -23,7 +23,7 @@ mod reassembly;
 mod service;
 
 pub use ask::HostError;
-pub use bridge::{BridgeQueries, bridge};
+pub use bridge::{BridgeQueries, bridge, bridge_status};
 pub use host::LbTables;
-pub use reassembly::{Reassembly, Sink, SinkError, Snapshot};
+pub use reassembly::{Reassembly, Sink, SinkError, Snapshot, message as reassembly_message};
 pub use service::{lb, reassembly_counters};

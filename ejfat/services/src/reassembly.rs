@@ -1,7 +1,6 @@
 //! Reassembly that runs beside everything else, and puts events where a [`Sink`] wants them.
 
 use std::{
-    io,
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
@@ -11,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::reassembly::{Cause, Counters};
+use ejfat::reassembly::{Cause, Counters, Eviction};
 use ejfat_udp::{Error, Event, Receiver, ReceiverConfig};
 
 /// Between two looks at whether it should end.
@@ -61,7 +60,8 @@ impl Snapshot {
     }
 }
 
-pub(crate) fn message(
+/// Counters as services tell them; `open` events are incomplete yet.
+pub fn message(
     counters: &Counters,
     open: u32,
     memory: u64,
@@ -76,7 +76,8 @@ pub(crate) fn message(
         opened: counters.opened,
         complete: counters.complete,
         timed_out: counters.timed_out,
-        evicted: counters.evicted,
+        evicted: counters.evicted_for_any_reason(),
+        evicted_by: Eviction::ALL.map(|by| (by.name().to_owned(), counters.evicted(by))).into(),
         abandoned: counters.abandoned,
         open,
         memory,
@@ -88,6 +89,8 @@ pub(crate) fn message(
 #[derive(Debug)]
 pub struct Reassembly {
     addresses: Vec<SocketAddr>,
+    /// Ports of ranges that were somebody else's.
+    skipped: Vec<SocketAddr>,
     state: Arc<State>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -103,21 +106,23 @@ struct State {
 impl Reassembly {
     pub fn start(config: ReceiverConfig, sink: Box<dyn Sink>) -> Result<Self, Error> {
         let receiver = Receiver::new(config)?;
-        let io = |what: &str| {
-            let what = what.to_owned();
-            move |source: io::Error| Error::Io { what, source }
-        };
-        let addresses = receiver.addresses().map_err(io("read the address of a UDP socket"))?;
+        let (addresses, skipped) = (receiver.addresses(), receiver.skipped().to_vec());
         let state = Arc::<State>::default();
         let own = state.clone();
         let thread = std::thread::Builder::new().name("reassembly".into());
-        let thread = thread.spawn(move || run(receiver, sink, &own)).map_err(io("start a thread"))?;
-        Ok(Self { addresses, state, thread: Mutex::new(Some(thread)) })
+        let thread = thread.spawn(move || run(receiver, sink, &own));
+        let thread = thread.map_err(|source| Error::Io { what: "start a thread".into(), source })?;
+        Ok(Self { addresses, skipped, state, thread: Mutex::new(Some(thread)) })
     }
 
     /// Where segments come, with the ports that the system chose.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Ports of ranges that were somebody else's.
+    pub fn skipped(&self) -> &[SocketAddr] {
+        &self.skipped
     }
 
     /// Ends it and waits for its sink, but not for one that waits for a reader. Why it ended by itself, lost events or may

@@ -8,6 +8,7 @@ use std::{
 
 use ejfat::{
     lb::{Epoch, Forward, LbId, Member, Rule, Rules, calendar, prefixes},
+    listen::Listen,
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
@@ -148,8 +149,8 @@ fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 fn reassembly_runs_beside_the_functions() {
     let kept = Kept::default();
     let reassembly = ejfat::reassembly::Config { memory: 16 << 20, max_event: 1 << 20, ..Default::default() };
-    let listen = vec!["127.0.0.1:0".parse().unwrap()];
-    let config = ReceiverConfig { listen, buffer: None, by_source: true, reassembly };
+    let listen = vec![Listen::Port("127.0.0.1:0".parse().unwrap())];
+    let config = ReceiverConfig { listen, buffer: None, reassembly };
     let service = Arc::new(Reassembly::start(config, Box::new(kept.clone())).unwrap());
     let (server, device) = serve([naa_services::reassembly_counters(service.clone())]);
     let mut sender = Sender::new(SenderConfig::new(service.addresses()[0])).unwrap();
@@ -193,8 +194,8 @@ fn reassembly_says_at_its_end_that_its_sink_still_has_an_event() {
     let (begun, has_begun) = mpsc::channel();
     let (held, go_on) = mpsc::channel();
     let reassembly = ejfat::reassembly::Config { memory: 16 << 20, max_event: 1 << 20, ..Default::default() };
-    let listen = vec!["127.0.0.1:0".parse().unwrap()];
-    let config = ReceiverConfig { listen, buffer: None, by_source: true, reassembly };
+    let listen = vec![Listen::Port("127.0.0.1:0".parse().unwrap())];
+    let config = ReceiverConfig { listen, buffer: None, reassembly };
     let service = Reassembly::start(config, Box::new(Stalled { begun, go_on })).unwrap();
     Sender::new(SenderConfig::new(service.addresses()[0])).unwrap().send(1, 0, b"event").unwrap();
     has_begun.recv_timeout(Duration::from_secs(20)).unwrap();

@@ -1,4 +1,4 @@
-//! Memory of events: a slot for each, reserved but not backed by pages until segments touch it.
+//! Memory of events: addresses for each from when it is opened, backed by pages where segments touch them.
 #![allow(unsafe_code, reason = "maps memory")]
 
 use std::{ffi::c_void, ptr, slice};
@@ -11,143 +11,219 @@ use crate::Error;
 
 /// Pages of a slot up to here may stay for the next event, however many there are.
 const SMALL: usize = 256 << 10;
+/// Addresses are mapped in multiples of it, so that slots of small events fit all of them.
+const GRAIN: usize = 64 << 10;
 
 /// Slots of a [`Reassembler`](ejfat::reassembly::Reassembler)'s events.
 ///
 /// Pages of events that are over stay for the next ones: at most half of [`Config::memory`], and what small events need.
-/// So with what the reassembler bounds, pages take about one and a half times that.
+/// So with what the reassembler bounds, pages take about one and a half times that. Addresses are mapped when an event
+/// begins, as many as it is long, and stay for the next event of the slot too; so before anything comes there are none,
+/// and there are never many more than two and a half times [`Config::max_claimed`].
 #[derive(Debug)]
 pub struct Arena {
-    at: *mut u8,
-    /// Bytes from slot to slot.
-    stride: usize,
-    /// Bytes at the beginning of each slot that pages may back.
-    touched: Vec<usize>,
-    in_use: Vec<Option<EventId>>,
-    /// Of all slots, and of those that are not in use.
+    slots: Vec<Slot>,
+    /// The longest event.
+    max_event: usize,
+    /// Bytes that pages may back: of all slots, and of those that are not in use.
     total: usize,
     idle: usize,
     most: usize,
+    /// Bytes of addresses: those mapped, and those that may be without looking at what an event needs.
+    mapped: usize,
+    ample: usize,
     copied: u64,
 }
 
-// SAFETY: the mapping is the arena's alone, and is written through `&mut self`.
-unsafe impl Send for Arena {}
+#[derive(Debug, Default)]
+struct Slot {
+    mapping: Option<Mapping>,
+    /// Bytes at the beginning that pages may back.
+    touched: usize,
+    used_by: Option<EventId>,
+}
 
-impl Arena {
-    pub fn new(config: &Config) -> Result<Self, Error> {
-        let (slots, bytes) = (config.slots, config.max_event);
-        let stride = (bytes as usize).next_multiple_of(page_size());
-        let too_large = Error::AddressSpace { slots, bytes };
-        let len =
-            stride.checked_mul(slots as usize).filter(|&len| len <= isize::MAX as usize).ok_or(too_large)?;
+/// A range of addresses that nothing else has.
+#[derive(Debug)]
+struct Mapping {
+    at: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the range is its owner's alone, and is written through `&mut` only.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    fn new(len: usize) -> Result<Self, Error> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: the kernel chooses a free range.
         let at = unsafe { mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) };
-        let at = at.map_err(|error| Error::io(format!("reserve {len} bytes for events"))(error.into()))?;
-        let slots = slots as usize;
-        let most = usize::try_from(config.memory).unwrap_or(usize::MAX);
-        let (touched, in_use) = (vec![0; slots], vec![None; slots]);
-        let arena = Self { at: at.cast(), stride, touched, in_use, total: 0, idle: 0, most, copied: 0 };
+        let at = at.map_err(|error| Error::Addresses { bytes: len, source: error.into() })?;
         // SAFETY: the mapping made above. A huge page would be backed for one byte; kernels without them refuse.
         let _ = unsafe { madvise(at, len, Advice::LinuxNoHugepage) };
-        Ok(arena)
+        Ok(Self { at: at.cast(), len })
+    }
+
+    /// Gives the pages of the first bytes back to the system; they read as zeros then.
+    fn trim(&mut self, bytes: usize) {
+        let len = bytes.next_multiple_of(page_size());
+        assert!(len <= self.len, "inside the mapping");
+        // SAFETY: inside the mapping, and nothing refers to its bytes while it is borrowed.
+        let trimmed = unsafe { madvise(self.at.cast::<c_void>(), len, Advice::LinuxDontNeed) };
+        debug_assert!(trimmed.is_ok(), "it cannot fail on a mapping of ours that is not locked");
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, which nothing refers to any more.
+        let unmapped = unsafe { munmap(self.at.cast(), self.len) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+impl Arena {
+    pub fn new(config: &Config) -> Self {
+        let in_memory = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Self {
+            slots: (0..config.slots).map(|_| Slot::default()).collect(),
+            max_event: config.max_event as usize,
+            total: 0,
+            idle: 0,
+            most: in_memory(config.memory),
+            mapped: 0,
+            ample: in_memory(config.max_claimed() / 2),
+            copied: 0,
+        }
     }
 
     /// Carries a command out: the one copy of a received byte.
     ///
-    /// # Panics
-    /// If the command is not of a reassembler with the same bounds, or `payload` is not the command's.
-    pub fn place(&mut self, place: &Place, payload: &[u8]) {
-        let (slot, offset) = (place.id.slot(), place.offset as usize);
-        let end = offset.checked_add(payload.len()).filter(|&end| end <= self.stride);
-        let end = end.expect("inside the slot");
-        self.touch(place.id, end);
-        self.copied += payload.len() as u64;
-        // SAFETY: the slot is inside the mapping, which nothing else refers to while `self` is borrowed.
-        unsafe {
-            ptr::copy_nonoverlapping(
-                payload.as_ptr(),
-                self.at.add(slot * self.stride + offset),
-                payload.len(),
-            )
-        }
-    }
-
-    /// The first `len` bytes of an event's slot, to be filled by other means. What they hold is some event's before.
+    /// # Errors
+    /// [`Error::Addresses`] if the system has no addresses for the event, which is then to be released.
     ///
     /// # Panics
-    /// If the slot is not that long.
-    pub fn bytes_mut(&mut self, id: EventId, len: usize) -> &mut [u8] {
-        assert!(id.slot() < self.touched.len() && len <= self.stride, "inside a slot");
-        self.touch(id, len);
-        // SAFETY: inside the mapping, initialised, and nothing else refers to it while `self` is borrowed.
-        unsafe { slice::from_raw_parts_mut(self.at.add(id.slot() * self.stride), len) }
+    /// If the command is not of a reassembler with the same bounds, or `payload` is not the command's.
+    pub fn place(&mut self, place: &Place, payload: &[u8]) -> Result<(), Error> {
+        let (length, offset) = (place.length as usize, place.offset as usize);
+        let end = offset.checked_add(payload.len()).filter(|&end| end <= length);
+        let end = end.expect("inside the event");
+        let at = self.touch(place.id, length, end)?;
+        self.copied += payload.len() as u64;
+        // SAFETY: `touch` says that the mapping has so many bytes, and nothing else refers to them while `self` is borrowed.
+        unsafe { ptr::copy_nonoverlapping(payload.as_ptr(), at.add(offset), payload.len()) }
+        Ok(())
     }
 
-    /// Pages may back the bytes up to `end` of an event's slot.
-    fn touch(&mut self, id: EventId, end: usize) {
+    /// All bytes of an event, to be filled by other means. What they hold is some event's before.
+    ///
+    /// # Errors
+    /// As [`Arena::place`].
+    ///
+    /// # Panics
+    /// If an event cannot be that long.
+    pub fn bytes_mut(&mut self, id: EventId, length: usize) -> Result<&mut [u8], Error> {
+        let at = self.touch(id, length, length)?;
+        // SAFETY: inside the mapping, initialised, and nothing else refers to it while `self` is borrowed.
+        Ok(unsafe { slice::from_raw_parts_mut(at, length) })
+    }
+
+    /// Pages may back the bytes up to `end` of an event, which is so long. Where they are; the mapping has all of them.
+    fn touch(&mut self, id: EventId, length: usize, end: usize) -> Result<*mut u8, Error> {
+        assert!(end <= length && length <= self.max_event, "inside the bounds");
         let slot = id.slot();
-        if self.in_use[slot] != Some(id) {
-            self.begin(slot, id);
+        if self.slots[slot].used_by != Some(id) {
+            self.begin(id, length)?;
         }
-        if end > self.touched[slot] {
-            self.total += end - self.touched[slot];
-            self.touched[slot] = end;
+        let its = &mut self.slots[slot];
+        if end > its.touched {
+            self.total += end - its.touched;
+            its.touched = end;
             if self.total > self.most && self.idle > 0 {
                 self.trim_idle();
             }
         }
+        let mapping = self.slots[slot].mapping.as_ref().filter(|mapping| mapping.len >= length);
+        Ok(mapping.expect("an event keeps its length").at)
     }
 
-    /// The first `len` bytes of a slot.
+    /// The first `len` bytes of an event that is in a slot.
     ///
     /// # Panics
-    /// If the slot is not that long.
+    /// If it is not that long.
     pub fn bytes(&self, slot: usize, len: usize) -> &[u8] {
-        assert!(slot < self.touched.len() && len <= self.stride, "inside a slot");
+        let mapping = self.slots[slot].mapping.as_ref().filter(|mapping| len <= mapping.len);
+        let at = mapping.expect("inside an event").at;
         // SAFETY: inside the mapping, initialised with zeros, and written through `&mut self` only.
-        unsafe { slice::from_raw_parts(self.at.add(slot * self.stride), len) }
+        unsafe { slice::from_raw_parts(at, len) }
     }
 
     /// An event is over. Its pages stay for the next one, as long as there are few enough.
     pub fn release(&mut self, id: EventId) {
-        if self.in_use[id.slot()] == Some(id) {
-            self.in_use[id.slot()] = None;
-            self.idle += self.touched[id.slot()];
+        let slot = &mut self.slots[id.slot()];
+        if slot.used_by == Some(id) {
+            slot.used_by = None;
+            self.idle += slot.touched;
         }
     }
 
     /// Another event has the slot, and with it pages of the one before.
-    fn begin(&mut self, slot: usize, id: EventId) {
-        if self.in_use[slot].replace(id).is_none() {
-            self.idle -= self.touched[slot];
+    fn begin(&mut self, id: EventId, length: usize) -> Result<(), Error> {
+        let needed = length.next_multiple_of(GRAIN);
+        let slot = &mut self.slots[id.slot()];
+        if slot.used_by.take().is_none() {
+            self.idle -= slot.touched;
         }
-        if self.touched[slot] > SMALL && self.total > self.most / 2 {
-            self.trim(slot);
+        let is_ample = self.mapped <= self.ample;
+        let fits = |len: usize| len >= needed && (is_ample || len <= 2 * needed);
+        if !slot.mapping.as_ref().is_some_and(|mapping| fits(mapping.len)) {
+            self.unmap(id.slot());
+            if self.mapped + needed > self.ample {
+                self.unmap_idle();
+            }
+            self.slots[id.slot()].mapping = Some(Mapping::new(needed)?);
+            self.mapped += needed;
+        }
+        self.slots[id.slot()].used_by = Some(id);
+        if self.slots[id.slot()].touched > SMALL && self.total > self.most / 2 {
+            self.trim(id.slot());
+        }
+        Ok(())
+    }
+
+    /// The addresses of a slot that no event has.
+    fn unmap(&mut self, slot: usize) {
+        let slot = &mut self.slots[slot];
+        self.mapped -= slot.mapping.take().map_or(0, |mapping| mapping.len);
+        self.total -= std::mem::take(&mut slot.touched);
+    }
+
+    fn unmap_idle(&mut self) {
+        for at in 0..self.slots.len() {
+            if self.slots[at].used_by.is_none() && self.slots[at].mapping.is_some() {
+                self.idle -= self.slots[at].touched;
+                self.unmap(at);
+            }
         }
     }
 
     /// Gives the pages of unused slots back to the system.
     fn trim_idle(&mut self) {
-        for slot in 0..self.touched.len() {
-            if self.in_use[slot].is_none() && self.touched[slot] > 0 {
-                self.idle -= self.touched[slot];
-                self.trim(slot);
+        for at in 0..self.slots.len() {
+            if self.slots[at].used_by.is_none() && self.slots[at].touched > 0 {
+                self.idle -= self.slots[at].touched;
+                self.trim(at);
             }
         }
     }
 
     fn trim(&mut self, slot: usize) {
-        let len = self.touched[slot].next_multiple_of(page_size());
-        // SAFETY: inside the mapping, and nothing refers to the slot's bytes.
-        let trimmed = unsafe { madvise(self.slot(slot), len, Advice::LinuxDontNeed) };
-        debug_assert!(trimmed.is_ok(), "it cannot fail on a mapping of ours that is not locked");
-        self.total -= std::mem::take(&mut self.touched[slot]);
-    }
-
-    fn slot(&self, slot: usize) -> *mut c_void {
-        self.at.wrapping_add(slot * self.stride).cast()
+        let slot = &mut self.slots[slot];
+        let touched = std::mem::take(&mut slot.touched);
+        self.total -= touched;
+        if let Some(mapping) = &mut slot.mapping {
+            mapping.trim(touched);
+        }
     }
 
     /// Bytes that were copied to events: each byte of payload that was placed, once.
@@ -159,12 +235,9 @@ impl Arena {
     pub fn touched(&self) -> usize {
         self.total
     }
-}
 
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, which nothing refers to any more.
-        let unmapped = unsafe { munmap(self.at.cast(), self.stride * self.touched.len()) };
-        debug_assert!(unmapped.is_ok());
+    /// Bytes of addresses that are mapped.
+    pub fn mapped(&self) -> usize {
+        self.mapped
     }
 }

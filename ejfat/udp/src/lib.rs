@@ -17,15 +17,21 @@ mod arena;
 mod drops;
 mod pace;
 mod ports;
+mod ready;
 mod receiver;
+mod refusals;
 mod sender;
 mod socket;
 
 pub use arena::Arena;
 pub use pace::Pace;
-pub use ports::{Ports, Received};
+pub use ports::{PortCounters, Ports, Received};
+pub use ready::ReadySet;
 pub use receiver::{Event, Receiver, ReceiverConfig};
+pub use refusals::{is_refusal, report_refusals, wait_for_refusals};
 pub use sender::{Sender, SenderConfig, SyncSender};
+
+use std::net::{IpAddr, SocketAddr};
 
 /// What went wrong with a socket or memory.
 #[derive(Debug, thiserror::Error)]
@@ -36,8 +42,23 @@ pub enum Error {
     Bounds(#[from] ejfat::reassembly::ConfigError),
     #[error(transparent)]
     Segment(#[from] ejfat::segment::SegmentError),
-    #[error("{slots} events of up to {bytes} bytes exceed the address space; allow fewer or smaller ones")]
-    AddressSpace { slots: u32, bytes: u32 },
+    #[error("nobody takes what is sent to {to}: its host answers that the port is closed")]
+    Refused { to: SocketAddr },
+    /// The holder is looked for when this is displayed: that takes long, and ports of ranges are skipped.
+    #[error("{at} is held by {}; or name another port", roce_udp::socket::holder_of(*at))]
+    Busy { at: SocketAddr },
+    #[error("{ip} is not an address of this machine; `ip addr` lists them{hint}")]
+    NotLocal { ip: IpAddr, hint: String },
+    #[error(
+        "cannot bind UDP {at}: a port takes an open file, and this process may have no more; raise it with \
+         `ulimit -n`, or listen to fewer ports"
+    )]
+    Files { at: SocketAddr, source: std::io::Error },
+    #[error(
+        "the system has no addresses for an event of {bytes} bytes ({source}); raise `ulimit -v`, or lower --max-event \
+         or --memory"
+    )]
+    Addresses { bytes: usize, source: std::io::Error },
 }
 
 impl Error {

@@ -5,12 +5,17 @@ use std::{
     io::{self, IoSliceMut},
     net::{IpAddr, SocketAddr, UdpSocket},
     os::fd::{AsFd, BorrowedFd},
+    time::Duration,
 };
 
+use ejfat::listen::{Listen, bind_all};
 use quinn_udp::{RecvMeta, UdpSocketState};
 use socket2::SockRef;
 
-use crate::{Error, drops, socket};
+use crate::{Error, ReadySet, drops, socket};
+
+/// Ports up to here are looked at one by one; of more, the kernel tells which have something.
+const FEW: usize = 4;
 
 /// Datagrams of one sender, merged by the kernel (GRO), as they lie in a buffer.
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +26,23 @@ pub struct Received {
     pub stride: usize,
 }
 
+/// What came to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortCounters {
+    pub at: SocketAddr,
+    pub datagrams: u64,
+    pub bytes: u64,
+    /// Datagrams that the kernel dropped at its socket; datagrams that were merged (GRO) count as one.
+    pub kernel_drops: u64,
+}
+
 #[derive(Debug)]
 struct Port {
     socket: UdpSocket,
     state: UdpSocketState,
+    at: SocketAddr,
+    datagrams: Cell<u64>,
+    bytes: Cell<u64>,
     /// So many were told of already.
     drops: Cell<u64>,
 }
@@ -32,8 +50,10 @@ struct Port {
 impl Port {
     fn new(at: SocketAddr, buffer: Option<usize>) -> Result<Self, Error> {
         let socket = socket::bound(at, buffer, None)?;
+        let at = socket.local_addr().map_err(Error::io("read the address of a UDP socket"))?;
         let state = UdpSocketState::new((&socket).into()).map_err(Error::io("prepare a UDP socket"))?;
-        Ok(Self { socket, state, drops: Cell::new(0) })
+        let [datagrams, bytes, drops] = [0; 3].map(Cell::new);
+        Ok(Self { socket, state, at, datagrams, bytes, drops })
     }
 
     fn kernel_drops(&self) -> Result<u64, Error> {
@@ -44,11 +64,20 @@ impl Port {
         self.drops.set(all);
         Ok(all)
     }
+
+    /// A port that dropped something had a full buffer, so something was received from it.
+    fn is_used(&self) -> bool {
+        self.datagrams.get() > 0
+    }
 }
 
 /// Bound ports.
 #[derive(Debug)]
-pub struct Ports(Vec<Port>);
+pub struct Ports {
+    ports: Vec<Port>,
+    skipped: Vec<SocketAddr>,
+    ready: ReadySet,
+}
 
 impl Ports {
     /// The longest datagram, merged or not, is shorter than an IP packet can be.
@@ -57,37 +86,77 @@ impl Ports {
     pub const BATCH: usize = quinn_udp::BATCH_SIZE;
 
     /// Binds them; `buffer` are bytes of each one's receive buffer, `None`: the system's.
-    pub fn bind(at: &[SocketAddr], buffer: Option<usize>) -> Result<Self, Error> {
-        at.iter().map(|&at| Port::new(at, buffer)).collect::<Result<_, _>>().map(Self)
+    ///
+    /// # Errors
+    /// If a port that was named, or each port of a range, is somebody else's; if the system refuses sockets.
+    pub fn bind(listen: &[Listen], buffer: Option<usize>) -> Result<Self, Error> {
+        let busy = |error: &Error| matches!(error, Error::Busy { .. });
+        let (ports, skipped) = bind_all(listen, |at| Port::new(at, buffer), busy)?;
+        let ready = ReadySet::new().map_err(Error::io("make an epoll"))?;
+        for (number, port) in ports.iter().enumerate() {
+            ready.add(port.socket.as_fd(), number).map_err(Error::io("watch a UDP socket"))?;
+        }
+        Ok(Self { ports, skipped, ready })
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.ports.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ports.is_empty()
     }
 
     /// The addresses, with the ports the system chose for 0.
-    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        self.0.iter().map(|port| port.socket.local_addr()).collect()
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.ports.iter().map(|port| port.at).collect()
+    }
+
+    /// Ports of ranges that were somebody else's.
+    pub fn skipped(&self) -> &[SocketAddr] {
+        &self.skipped
     }
 
     /// Bytes of a socket's receive buffer, as the system granted it: half of what it tells is its own overhead.
     pub fn buffer(&self) -> io::Result<usize> {
-        self.0.first().map_or(Ok(0), |port| Ok(SockRef::from(&port.socket).recv_buffer_size()? / 2))
+        self.ports.first().map_or(Ok(0), |port| Ok(SockRef::from(&port.socket).recv_buffer_size()? / 2))
     }
 
     /// Datagrams that the kernel dropped at the sockets since they were opened, mostly because they came faster than
     /// they were taken: a larger buffer holds longer bursts. Datagrams that were merged (GRO) count as one.
     pub fn kernel_drops(&self) -> Result<u64, Error> {
-        self.0.iter().map(Port::kernel_drops).sum()
+        let asked = self.ports.iter().filter(|port| self.ports.len() <= FEW || port.is_used());
+        asked.map(Port::kernel_drops).sum()
     }
 
-    /// Readable when something is there.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.0.iter().map(|port| port.socket.as_fd())
+    /// What came to each port, of those where something did.
+    pub fn counters(&self) -> Result<Vec<PortCounters>, Error> {
+        let of = |port: &Port| {
+            let (datagrams, bytes, kernel_drops) =
+                (port.datagrams.get(), port.bytes.get(), port.kernel_drops()?);
+            Ok(PortCounters { at: port.at, datagrams, bytes, kernel_drops })
+        };
+        self.ports.iter().filter(|port| port.is_used()).map(of).collect()
+    }
+
+    /// Readable when some port has something.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    /// Sleeps until a port has something, or the time is up, and calls `each` with those that do. False if there may be
+    /// more of them.
+    pub fn wait(&self, most: Duration, each: impl FnMut(usize)) -> Result<bool, Error> {
+        self.ready.wait(most, each).map_err(Error::io("wait for segments"))
+    }
+
+    /// Calls `each` with the ports that may have something now. False if there may be more of them.
+    pub fn ready(&self, each: impl FnMut(usize)) -> Result<bool, Error> {
+        if self.ports.len() <= FEW {
+            (0..self.ports.len()).for_each(each);
+            return Ok(true);
+        }
+        self.wait(Duration::ZERO, each)
     }
 
     /// One batch of a port, without waiting: a buffer of [`Self::BUFFER`] bytes for each one received, at most
@@ -98,16 +167,21 @@ impl Ports {
         buffers: &mut [IoSliceMut<'_>],
         received: &mut [Received; Self::BATCH],
     ) -> Result<usize, Error> {
-        let Port { socket, state, .. } = &self.0[port];
+        let port = &self.ports[port];
         let mut metas = [RecvMeta::default(); Self::BATCH];
-        let count = match state.recv(socket.into(), buffers, &mut metas) {
+        let count = match port.state.recv((&port.socket).into(), buffers, &mut metas) {
             Ok(count) => count,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
             Err(error) => return Err(Error::io("receive segments")(error)),
         };
+        let (mut datagrams, mut bytes) = (0, 0);
         for (received, meta) in received.iter_mut().zip(&metas[..count]) {
             *received = Received { from: meta.addr.ip(), len: meta.len, stride: meta.stride.max(1) };
+            datagrams += meta.len.div_ceil(received.stride).max(1) as u64;
+            bytes += meta.len as u64;
         }
+        port.datagrams.set(port.datagrams.get() + datagrams);
+        port.bytes.set(port.bytes.get() + bytes);
         Ok(count)
     }
 }

@@ -9,16 +9,13 @@ use std::{
 
 use ejfat::{
     Time,
+    listen::Listen,
     reassembly::{Config, Incomplete, Name, Reassembler},
 };
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-    param::page_size,
-};
+use rustix::param::page_size;
 
 use crate::{
-    Arena, Error,
+    Arena, Error, PortCounters,
     ports::{Ports, Received},
 };
 
@@ -30,12 +27,9 @@ const SPIN: Duration = Duration::from_micros(20);
 /// Where to listen, and what to keep.
 #[derive(Clone, Debug)]
 pub struct ReceiverConfig {
-    /// Each in a UDP port of its own.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// Of each socket; `None`: the system's.
     pub buffer: Option<usize>,
-    /// The sender's address tells events apart. Off behind a load balancer, which puts its own.
-    pub by_source: bool,
     pub reassembly: Config,
 }
 
@@ -43,6 +37,7 @@ pub struct ReceiverConfig {
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     pub name: Name,
+    /// Whose datagram completed it, if that is known: behind a load balancer that is the load balancer.
     pub from: Option<IpAddr>,
     pub bytes: &'a [u8],
 }
@@ -50,11 +45,14 @@ pub struct Event<'a> {
 /// Reassembles what arrives at some ports.
 pub struct Receiver {
     ports: Ports,
-    by_source: bool,
     reassembler: Reassembler,
     arena: Arena,
     buffers: Vec<u8>,
     received: [Received; Ports::BATCH],
+    /// Ports that may have something.
+    ready: Vec<usize>,
+    /// It was told that the system has no addresses for an event.
+    told: bool,
     began: Instant,
     /// Something came just now.
     lively: bool,
@@ -67,24 +65,39 @@ impl fmt::Debug for Receiver {
 }
 
 impl Receiver {
+    /// Binds the ports, and takes memory for the tables. The page size of the configuration is the system's.
+    ///
+    /// # Errors
+    /// If a port cannot be bound, or bounds exclude each other.
     pub fn new(mut config: ReceiverConfig) -> Result<Self, Error> {
         config.reassembly.page = u32::try_from(page_size()).unwrap_or(u32::MAX);
         let reassembler = Reassembler::new(config.reassembly)?;
         Ok(Self {
             ports: Ports::bind(&config.listen, config.buffer)?,
-            by_source: config.by_source,
-            arena: Arena::new(reassembler.config())?,
+            arena: Arena::new(reassembler.config()),
             reassembler,
             buffers: vec![0; Ports::BUFFER * Ports::BATCH],
             received: [Received::NONE; Ports::BATCH],
+            ready: Vec::new(),
+            told: false,
             began: Instant::now(),
             lively: false,
         })
     }
 
     /// The addresses, with the ports the system chose for 0.
-    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+    pub fn addresses(&self) -> Vec<SocketAddr> {
         self.ports.addresses()
+    }
+
+    /// As [`Ports::skipped`].
+    pub fn skipped(&self) -> &[SocketAddr] {
+        self.ports.skipped()
+    }
+
+    /// As [`Ports::counters`].
+    pub fn port_counters(&self) -> Result<Vec<PortCounters>, Error> {
+        self.ports.counters()
     }
 
     /// Bytes of a socket's receive buffer, as the system granted it: half of what it tells is its own overhead.
@@ -122,11 +135,10 @@ impl Receiver {
             now = clock(self.began);
             let due =
                 self.reassembler.next_timeout().map(|at| Duration::from_nanos(at.0.saturating_sub(now.0)));
-            let ready = self.wait(due.map_or(most, |due| due.min(most)))?;
+            self.ready.clear();
+            self.ports.wait(due.map_or(most, |due| due.min(most)), |port| self.ready.push(port))?;
             now = clock(self.began);
-            for port in ready {
-                received |= self.drain(port, &mut deliver)?;
-            }
+            received |= self.drain_ready(&mut deliver)?;
         }
         self.lively = received;
         while let Some(incomplete) = self.reassembler.poll_given_up(now) {
@@ -140,15 +152,23 @@ impl Receiver {
     fn look(&mut self, most: Duration, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
         let begin = Instant::now();
         loop {
-            let mut received = false;
-            for port in 0..self.ports.len() {
-                received |= self.drain(port, deliver)?;
-            }
+            self.ready.clear();
+            self.ports.ready(|port| self.ready.push(port))?;
+            let received = self.drain_ready(deliver)?;
             if received || begin.elapsed() >= most {
                 return Ok(received);
             }
             hint::spin_loop();
         }
+    }
+
+    /// What the ports have that were ready. False if they have nothing.
+    fn drain_ready(&mut self, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
+        let mut received = false;
+        for at in 0..self.ready.len() {
+            received |= self.drain(self.ready[at], deliver)?;
+        }
+        Ok(received)
     }
 
     /// What a port has, but not for ever. False if it has nothing.
@@ -160,21 +180,6 @@ impl Receiver {
         Ok(turns > 0)
     }
 
-    /// The ports that have something.
-    fn wait(&self, most: Duration) -> Result<Vec<usize>, Error> {
-        let mut fds: Vec<_> =
-            self.ports.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let most = Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
-        match poll(&mut fds, Some(&most)) {
-            Ok(_) => {
-                let has = |(at, fd): (usize, &PollFd<'_>)| (!fd.revents().is_empty()).then_some(at);
-                Ok(fds.iter().enumerate().filter_map(has).collect())
-            }
-            Err(Errno::INTR) => Ok(Vec::new()),
-            Err(error) => Err(Error::io("wait for segments")(error.into())),
-        }
-    }
-
     /// One batch; false if there was none.
     fn receive(&mut self, port: usize, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
         let mut now = clock(self.began);
@@ -184,11 +189,17 @@ impl Receiver {
         let count = self.ports.receive(port, &mut pieces, &mut self.received)?;
         for (received, buffer) in self.received[..count].iter().zip(self.buffers.chunks_exact(Ports::BUFFER))
         {
-            let from = self.by_source.then_some(received.from);
+            let from = Some(received.from);
             // One that is not even a header is counted.
             for datagram in received.datagrams(buffer) {
                 let Ok(place) = self.reassembler.handle(now, from, datagram) else { continue };
-                self.arena.place(&place, &datagram[place.payload.clone()]);
+                if let Err(error) = self.arena.place(&place, &datagram[place.payload.clone()]) {
+                    if !std::mem::replace(&mut self.told, true) {
+                        tracing::warn!("an event is given up: {error}");
+                    }
+                    self.reassembler.release(place.id);
+                    continue;
+                }
                 if place.complete {
                     let bytes = self.arena.bytes(place.id.slot(), place.length as usize);
                     deliver(Event { name: place.name, from, bytes });

@@ -1,6 +1,7 @@
 //! Sends events.
 
 use std::{
+    cell::Cell,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -13,7 +14,11 @@ use ejfat::{
 use quinn_udp::{Transmit, UdpSocketState};
 use rustix::io::Errno;
 
-use crate::{Error, Pace, socket};
+use crate::{
+    Error, Pace,
+    refusals::{is_refusal, wait_for_refusals},
+    socket,
+};
 
 /// The most one system call takes.
 const MOST: usize = 65_000;
@@ -66,6 +71,7 @@ pub struct Sender {
     pace: Pace,
     batch: Vec<u8>,
     sent: Sent,
+    refusals: Cell<u64>,
 }
 
 impl Sender {
@@ -93,6 +99,7 @@ impl Sender {
             pace: Pace::new(config.rate),
             batch: Vec::with_capacity(MOST + usize::from(u16::MAX)),
             sent: Sent::default(),
+            refusals: Cell::new(0),
             config,
         })
     }
@@ -146,8 +153,9 @@ impl Sender {
         let mut refused = 0;
         loop {
             match state.try_send(socket.into(), &transmit) {
-                // ICMP told of an earlier packet that nobody listens; this one was not sent.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                // It is about an earlier packet; this one was not sent.
+                Err(error) if is_refusal(&error) => {
+                    self.refusals.set(self.refusals.get() + 1);
                     refused += 1;
                     if refused > 2 {
                         return Ok(());
@@ -161,6 +169,21 @@ impl Sender {
 
     pub fn sent(&self) -> Sent {
         self.sent
+    }
+
+    /// How often a host answered that nobody takes what was sent (ICMP), so far: at least that many packets are lost.
+    pub fn refusals(&self) -> u64 {
+        self.refusals.get()
+    }
+
+    /// As [`Sender::refusals`], with those of the last packets, which may be on their way for so long.
+    pub fn wait_for_refusals(&self, most: Duration) -> Result<u64, Error> {
+        if self.refusals.get() == 0 && self.sent.segments > 0 {
+            let sockets = self.sockets.iter().map(|(socket, _)| socket);
+            let late = wait_for_refusals(sockets, most).map_err(Error::io("wait for refusals"))?;
+            self.refusals.set(late);
+        }
+        Ok(self.refusals.get())
     }
 }
 
@@ -180,9 +203,15 @@ impl SyncSender {
     pub fn new(to: SocketAddr, source: u32) -> Result<Self, Error> {
         let any: IpAddr =
             if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        Ok(Self { socket: socket::bound(SocketAddr::new(any, 0), None, None)?, source, to })
+        let socket = socket::bound(SocketAddr::new(any, 0), None, None)?;
+        socket.connect(to).map_err(Error::io(format!("reach {to}")))?;
+        Ok(Self { socket, source, to })
     }
 
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the host answered to an earlier message that nobody takes them; this one was sent.
     pub fn send(&self) -> Result<(), Error> {
         let now = unix();
         let sync = SyncHeader {
@@ -191,10 +220,14 @@ impl SyncSender {
             ticks_per_second: 1_000_000,
             unix_nanos: now.as_nanos() as u64,
         };
-        match self.socket.send_to(&sync.encode(), self.to) {
-            Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => {
-                Err(Error::io(format!("send to {}", self.to))(error))
-            }
+        let send = || self.socket.send(&sync.encode());
+        let (sent, refused) = match send() {
+            Err(error) if is_refusal(&error) => (send(), true),
+            sent => (sent, false),
+        };
+        match sent {
+            Err(error) if !is_refusal(&error) => Err(Error::io(format!("send to {}", self.to))(error)),
+            _ if refused => Err(Error::Refused { to: self.to }),
             _ => Ok(()),
         }
     }

@@ -1,6 +1,9 @@
 //! UDP sockets with large buffers.
 
-use std::{io, net::SocketAddr, net::UdpSocket};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, UdpSocket},
+};
 
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -27,5 +30,24 @@ pub(crate) fn bound(at: SocketAddr, receive: Option<usize>, send: Option<usize>)
         socket.bind(&at.into())?;
         Ok(socket)
     };
-    open().map(UdpSocket::from).map_err(Error::io(format!("bind UDP {at}")))
+    open().map(UdpSocket::from).map_err(|error| bind_error(at, error))
+}
+
+fn bind_error(at: SocketAddr, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => Error::Busy { at },
+        io::ErrorKind::AddrNotAvailable => Error::NotLocal { ip: at.ip(), hint: misread_port(at.ip()) },
+        _ if error.raw_os_error() == Some(libc::EMFILE) => Error::Files { at, source: error },
+        _ => Error::io(format!("bind UDP {at}"))(error),
+    }
+}
+
+/// `fd00::1:9100` is an address, and the end of it may have been meant for a port.
+fn misread_port(ip: IpAddr) -> String {
+    let text = ip.to_string();
+    let split = text.rsplit_once(':').filter(|(ip, _)| ip.parse::<std::net::Ipv6Addr>().is_ok());
+    match split.and_then(|(ip, port)| Some((ip, port.parse::<u16>().ok()?))) {
+        Some((ip, port)) => format!("; if {port} is meant for the port, write [{ip}]:{port}"),
+        None => String::new(),
+    }
 }

@@ -8,6 +8,7 @@ use std::{
 
 use ejfat::{
     Time,
+    listen::Listen,
     reassembly::{Config, Reassembler},
     segment::LbVersion,
     wire::ReHeader,
@@ -23,14 +24,14 @@ fn event(number: u64) -> Vec<u8> {
 
 fn receiver(ip: IpAddr) -> Receiver {
     let reassembly = Config { max_event: 1 << 20, memory: 64 << 20, ..Config::default() };
-    let listen = vec![SocketAddr::new(ip, 0)];
-    Receiver::new(ReceiverConfig { listen, buffer: Some(8 << 20), by_source: true, reassembly }).unwrap()
+    let listen = vec![Listen::Port(SocketAddr::new(ip, 0))];
+    Receiver::new(ReceiverConfig { listen, buffer: Some(8 << 20), reassembly }).unwrap()
 }
 
 /// Paced, so that socket buffers of any system hold what is on its way.
 fn all_arrive(ip: IpAddr, version: LbVersion, mtu: u16) {
     let mut receiver = receiver(ip);
-    let to = receiver.addresses().unwrap()[0];
+    let to = receiver.addresses()[0];
     let config = SenderConfig { mtu, version, data_id: 9, rate: Some(100e6), ..SenderConfig::new(to) };
     let sending = std::thread::spawn(move || {
         let mut sender = Sender::new(config).unwrap();
@@ -69,13 +70,13 @@ fn small_packets() {
 #[test]
 fn pages_of_events_that_are_over_are_given_back() {
     let bounds = Config { slots: 8, max_open: 8, max_event: 1 << 20, memory: 3 << 20, ..Config::default() };
-    let mut arena = Arena::new(&bounds).unwrap();
+    let mut arena = Arena::new(&bounds);
     let mut reassembler = Reassembler::new(Config { memory: 8 << 20, ..bounds }).unwrap();
     let mut open = |event: u64, arena: &mut Arena| {
         let header = ReHeader { data_id: 0, offset: 0, length: 1 << 20, event };
         let datagram = [&header.encode()[..], &vec![7; 1 << 19]].concat();
         let place = reassembler.handle(Time(0), None, &datagram).unwrap();
-        arena.place(&place, &datagram[ReHeader::LEN..]);
+        arena.place(&place, &datagram[ReHeader::LEN..]).unwrap();
         place.id
     };
     let ids: Vec<_> = (0..6).map(|event| open(event, &mut arena)).collect();
@@ -87,6 +88,77 @@ fn pages_of_events_that_are_over_are_given_back() {
     assert_eq!(arena.touched(), 1 << 20, "of the two events that are open");
     for (id, byte) in [(ids[0], 0), (ids[5], 7), (next, 7)] {
         assert!(arena.bytes(id.slot(), 1 << 19).iter().all(|&found| found == byte));
+    }
+}
+
+#[test]
+fn addresses_of_events_are_taken_when_they_begin() {
+    let bounds =
+        Config { slots: 1024, max_open: 1024, max_event: 64 << 20, memory: 64 << 20, ..Config::default() };
+    let mut arena = Arena::new(&bounds);
+    assert_eq!(arena.mapped(), 0);
+    let mut reassembler = Reassembler::new(Config { memory: u64::MAX, ..bounds.clone() }).unwrap();
+    let mut round = |first: u64, count: u64, length: u32, arena: &mut Arena| {
+        let ids: Vec<_> = (first..first + count)
+            .map(|event| {
+                let header = ReHeader { data_id: 0, offset: length - 8, length, event };
+                let datagram = [&header.encode()[..], &event.to_le_bytes()].concat();
+                let from = Some(IpAddr::from([10, 0, (event >> 8) as u8, event as u8]));
+                let place = reassembler.handle(Time(0), from, &datagram).unwrap();
+                arena.place(&place, &datagram[ReHeader::LEN..]).unwrap();
+                (event, place.id)
+            })
+            .collect();
+        let mapped = arena.mapped();
+        for (event, id) in ids {
+            assert_eq!(arena.bytes(id.slot(), length as usize)[length as usize - 8..], event.to_le_bytes());
+            arena.release(id);
+            reassembler.release(id);
+        }
+        mapped
+    };
+    assert_eq!(round(0, 100, 1000, &mut arena), 100 << 16);
+    // As many long events as may be claimed, and then short ones in the same slots.
+    let most = bounds.max_claimed() as usize;
+    assert!(round(1000, 16, 64 << 20, &mut arena) <= most * 5 / 2);
+    assert!(round(2000, 256, 1 << 20, &mut arena) <= most * 5 / 2);
+    assert!(round(3000, 256, 64 << 10, &mut arena) <= most * 5 / 2);
+}
+
+#[test]
+fn one_reader_has_a_whole_range_of_ports_without_those_that_are_taken() {
+    let ip: IpAddr = "127.0.33.1".parse().unwrap();
+    let (first, last) = (20_000, 20_099);
+    let taken = UdpSocket::bind((ip, 20_050)).unwrap();
+    let reassembly = Config { max_event: 1 << 20, memory: 64 << 20, ..Config::default() };
+    let config = ReceiverConfig { listen: vec![Listen::Range { ip, first, last }], buffer: None, reassembly };
+    let mut receiver = Receiver::new(config).unwrap();
+    assert_eq!((receiver.addresses().len(), receiver.skipped()), (99, &[taken.local_addr().unwrap()][..]));
+    let ports = [20_000, 20_049, 20_099];
+    for (event, port) in (0..).zip(ports) {
+        let config = SenderConfig { data_id: port, ..SenderConfig::new(SocketAddr::new(ip, port)) };
+        Sender::new(config).unwrap().send(event, 0, &[7; 5000]).unwrap();
+    }
+    assert_eq!(drain(&mut receiver), 15_000);
+    let counted = receiver.port_counters().unwrap();
+    let counted: Vec<_> = counted.iter().map(|of| (of.at.port(), of.datagrams, of.kernel_drops)).collect();
+    assert_eq!(counted, ports.map(|port| (port, 4, 0)));
+}
+
+#[test]
+fn a_named_port_that_is_taken_is_an_error_that_names_holder_and_remedy() {
+    let taken = UdpSocket::bind("127.0.33.2:0").unwrap();
+    let listen = vec![Listen::Port(taken.local_addr().unwrap())];
+    let config = ReceiverConfig { listen, buffer: None, reassembly: Config::default() };
+    let error = Receiver::new(config).unwrap_err().to_string();
+    let pid = format!("process {}", std::process::id());
+    assert!(error.contains(&pid) && error.contains("stop it, or use another address"), "{error}");
+    // 192.0.2.0/24 is of documentation only.
+    for (ip, hint) in [("192.0.2.1", ""), ("fd00::1:9100", "[fd00::1]:9100")] {
+        let listen = vec![Listen::Port(SocketAddr::new(ip.parse().unwrap(), 19_522))];
+        let config = ReceiverConfig { listen, buffer: None, reassembly: Config::default() };
+        let error = Receiver::new(config).unwrap_err().to_string();
+        assert!(error.contains("is not an address of this machine") && error.contains(hint), "{error}");
     }
 }
 
@@ -106,7 +178,7 @@ fn drain(receiver: &mut Receiver) -> u64 {
 #[test]
 fn a_received_byte_is_copied_once() {
     let mut receiver = receiver(Ipv4Addr::LOCALHOST.into());
-    let to = receiver.addresses().unwrap()[0];
+    let to = receiver.addresses()[0];
     let mut sender = Sender::new(SenderConfig::new(to)).unwrap();
     let mut delivered = 0;
     for number in 0..35 {
@@ -127,13 +199,12 @@ fn a_received_byte_is_copied_once() {
 
 #[test]
 fn what_the_kernel_drops_is_counted() {
-    let listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
-    let config =
-        ReceiverConfig { listen, buffer: Some(4096), by_source: true, reassembly: Config::default() };
+    let listen = vec![Listen::Port((Ipv4Addr::LOCALHOST, 0).into())];
+    let config = ReceiverConfig { listen, buffer: Some(4096), reassembly: Config::default() };
     let mut receiver = Receiver::new(config).unwrap();
     assert_eq!(receiver.kernel_drops().unwrap(), 0);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to = receiver.addresses().unwrap()[0];
+    let to = receiver.addresses()[0];
     for event in 0..200 {
         let header = ReHeader { data_id: 0, offset: 0, length: 1000, event };
         socket.send_to(&[&header.encode()[..], &[0; 1000]].concat(), to).unwrap();

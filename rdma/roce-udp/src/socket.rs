@@ -15,7 +15,7 @@ use std::{
 
 use verbs::Error;
 
-pub use holder::{Held, Holder, holders};
+pub use holder::{Held, Holder, holder_of, holders};
 
 use crate::sys::{interface, option, wait};
 pub use crate::sys::{
@@ -179,7 +179,7 @@ fn enlarge(socket: &impl AsRawFd, bytes: usize) -> io::Result<usize> {
 
 fn bind_error(local: SocketAddr, error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::AddrInUse => Error::AddressInUse { addr: local, holder: holder::of(local) },
+        io::ErrorKind::AddrInUse => Error::AddressInUse { addr: local, holder: holder_of(local) },
         io::ErrorKind::AddrNotAvailable => not_local(local.ip()),
         _ => Error::io(format!("cannot bind {local}"), error),
     }

@@ -15,7 +15,7 @@ mod background;
 mod destination;
 mod folder;
 
-use std::{io, path::PathBuf};
+use std::{env, io, path::PathBuf};
 
 pub use background::Background;
 pub use destination::Destination;
@@ -45,6 +45,12 @@ fn remedy(why: &io::Error) -> &'static str {
         }
         _ => "",
     }
+}
+
+/// The folder for temporary files: `TMPDIR`, and `/tmp` if it is not set, or empty.
+pub fn temporary() -> PathBuf {
+    let folder = env::temp_dir();
+    if folder.as_os_str().is_empty() { "/tmp".into() } else { folder }
 }
 
 fn other(text: impl Into<String>) -> io::Error {

@@ -12,6 +12,7 @@ use std::{
 use anyhow::Context as _;
 use ejfat::{
     bridge::{self, Histogram},
+    listen::Listen,
     reassembly,
     ring::Placing,
 };
@@ -37,7 +38,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 
 /// Where workers of this machine subscribe at the bridge with that address.
 pub(super) fn socket(bridge: SocketAddr) -> PathBuf {
-    std::env::temp_dir().join(format!("naa-bench-{bridge}"))
+    naa_files::temporary().join(format!("naa-bench-{bridge}"))
 }
 
 /// Segments come to the UDP port with the number of the TCP port that is returned, and workers to the service of that
@@ -80,7 +81,7 @@ fn config(address: SocketAddr, way: Way) -> BridgeConfig {
         dispatch,
         placing: if way == Way::Cut { Placing::Cut } else { Placing::Store },
         local: (way == Way::Shared).then(|| socket(address)),
-        ..BridgeConfig::new(vec![address])
+        ..BridgeConfig::new(vec![Listen::Port(address)])
     }
 }
 

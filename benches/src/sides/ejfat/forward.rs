@@ -8,6 +8,7 @@ use std::{
 use anyhow::Context as _;
 use ejfat::{
     lb::{Epoch, Forward, LbId, Member, Rule, Rules, calendar, prefixes},
+    listen::Listen,
     segment::IpVersion,
 };
 use ejfat_lb::{Forwarder, ForwarderConfig, Plane, When};
@@ -28,7 +29,7 @@ pub(in crate::sides) fn serve() -> anyhow::Result<(SocketAddr, Running)> {
         programmed.load(rules(own, to)?, When::Now)?;
         Ok(())
     })?;
-    let listen = vec![address];
+    let listen = vec![vec![Listen::Port(address)]];
     let forwarder = Forwarder::start(&ForwarderConfig { listen, buffer: BUFFER }, &plane)?;
     own.get_or_init(|| address.ip());
     Ok((address, Box::new(forwarder)))

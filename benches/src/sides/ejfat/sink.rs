@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::reassembly::Config;
+use ejfat::{listen::Listen, reassembly::Config};
 use ejfat_udp::{Event, Receiver, ReceiverConfig};
 use nix::{
     errno::Errno,
@@ -49,7 +49,7 @@ fn into_events(at: SocketAddr, sink: Sink, state: Arc<State>) -> anyhow::Result<
     } else {
         usual
     };
-    let config = ReceiverConfig { listen: vec![at], buffer: Some(BUFFER), by_source: true, reassembly };
+    let config = ReceiverConfig { listen: vec![Listen::Port(at)], buffer: Some(BUFFER), reassembly };
     let mut receiver = Receiver::new(config)?;
     thread::Builder::new().name("receiver".into()).spawn(move || {
         let mut events = 0;

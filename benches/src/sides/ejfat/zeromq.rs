@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, net::SocketAddr, sync::Arc, thread, time::Duration};
 
-use ejfat::reassembly::Config;
+use ejfat::{listen::Listen, reassembly::Config};
 use ejfat_udp::{Event, Receiver, ReceiverConfig};
 use zmq::{Context, Message, Socket, SocketType};
 
@@ -34,7 +34,7 @@ pub(in crate::sides) fn serve_push() -> anyhow::Result<(SocketAddr, Running)> {
     let state = Arc::new(State::default());
     let address = answer_at(state.clone(), |_| Ok(()))?;
     let reassembly = Config { timeout: TIMEOUT, ..Config::default() };
-    let config = ReceiverConfig { listen: vec![address], buffer: Some(BUFFER), by_source: true, reassembly };
+    let config = ReceiverConfig { listen: vec![Listen::Port(address)], buffer: Some(BUFFER), reassembly };
     let mut receiver = Receiver::new(config)?;
     let push = socket(SocketType::PUSH)?;
     push.bind(&at(address))?;

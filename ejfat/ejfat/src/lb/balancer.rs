@@ -12,7 +12,7 @@ use super::{
     tally::{Places, Tally},
     version,
 };
-use crate::{segment::IpVersion, wire::LbHeader};
+use crate::{Time, segment::IpVersion, wire::LbHeader};
 
 /// Why tables were not staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -249,8 +249,16 @@ impl Balancer {
         self.tally.lb(lb)
     }
 
-    /// What was sent to each member, in order. Members keep their counters when tables change, and for as long as
-    /// there is place when they are gone.
+    /// Looks which members are in use. [`Balancer::members`] leaves out those that the tables of new ticks do not have
+    /// when nothing was sent to them for a minute; those that no tables have lose their counters then. Call it every few
+    /// seconds. Earlier times than before count as the latest.
+    pub fn look_at_members(&mut self, now: Time) {
+        let all: Vec<_> = self.sets.iter().map(|set| &set.tables).collect();
+        self.tally.look(now, &all[self.upcoming()..], &all);
+    }
+
+    /// What was sent to each member, in order: those of the tables, and those to which something was sent in the last
+    /// minute. Members keep their counters when tables change.
     pub fn members(&self) -> BTreeMap<(LbId, u16), Traffic> {
         self.tally.members()
     }

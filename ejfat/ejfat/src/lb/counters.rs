@@ -41,19 +41,22 @@ pub struct LbCounters {
     /// From sources that are allowed, with an LB header of this version.
     pub v2: u64,
     pub v3: u64,
+    /// To all its members, those included that are gone.
+    pub sent: Traffic,
     pub dropped: Drops,
 }
 
 impl LbCounters {
-    /// A packet with an LB header of this version, if any, and what became of it.
-    pub(super) fn add(&mut self, bytes: usize, version: Option<u8>, dropped: Option<DropCause>) {
+    /// A packet with an LB header of this version, if any, and what became of it: its bytes when it was sent.
+    pub(super) fn add(&mut self, bytes: usize, version: Option<u8>, sent: Result<usize, DropCause>) {
         self.received.add(bytes);
-        if dropped != Some(DropCause::BlockedSrc) {
+        if sent != Err(DropCause::BlockedSrc) {
             self.v2 += u64::from(version == Some(2));
             self.v3 += u64::from(version == Some(3));
         }
-        if let Some(cause) = dropped {
-            self.dropped.add(cause);
+        match sent {
+            Ok(bytes) => self.sent.add(bytes),
+            Err(cause) => self.dropped.add(cause),
         }
     }
 }

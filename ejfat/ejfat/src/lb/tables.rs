@@ -21,6 +21,8 @@ pub struct Tables {
     /// Of all calendars, one behind the other, as [`Calendar::member`] reads them.
     slots: Vec<u16>,
     members: Vec<MemberEntry>,
+    /// Members that rules describe, whether a slot leads to them or not.
+    described: Vec<(LbId, u16)>,
 }
 
 /// Where a packet goes.
@@ -75,7 +77,15 @@ impl Tables {
         let (slots, members) = compiler.finish();
         let destinations: Vec<_> = rules.destinations.iter().map(|(&address, &lb)| (address, lb)).collect();
         let destinations = Addresses::new(&destinations);
-        Self { destinations, sources, begins, calendars, slots, members }
+        let mut described: Vec<_> = rules.members.keys().map(|&(lb, _, id)| (lb, id)).collect();
+        described.sort_unstable();
+        described.dedup();
+        Self { destinations, sources, begins, calendars, slots, members, described }
+    }
+
+    /// In order.
+    pub(super) fn described(&self) -> &[(LbId, u16)] {
+        &self.described
     }
 
     /// Those that some slot leads to; `None` where no rule describes one.

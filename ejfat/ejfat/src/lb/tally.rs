@@ -1,14 +1,15 @@
 //! What is counted while packets flow.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
     sync::Arc,
+    time::Duration,
 };
 
 use foldhash::quality::FixedState;
 
 use super::{DropCause, Drops, LbCounters, LbId, Tables, Traffic};
-use crate::wire::LbHeader;
+use crate::{Time, wire::LbHeader};
 
 /// Where the counters of the members of some tables are, by their place in these.
 pub(super) type Places = Vec<u32>;
@@ -22,10 +23,32 @@ pub(super) struct Tally {
     members: HashMap<(LbId, u16), u32, FixedState>,
     /// Of each member, where `members` says.
     traffic: Vec<Traffic>,
+    /// Places in `traffic` of members that were forgotten.
+    vacant: Vec<u32>,
+    /// Members that tables of new ticks do not have.
+    leaving: BTreeMap<(LbId, u16), Leaving>,
+    now: Time,
     pub(super) unaddressed: Drops,
 }
 
+/// Since when nothing was sent to a member.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    packets: u64,
+    since: Time,
+}
+
+impl Leaving {
+    fn is_over(&self, now: Time) -> bool {
+        now >= self.since + Tally::REMEMBERED
+    }
+}
+
 impl Tally {
+    /// How long a member is told that is not in the tables any more. One that is registered again in this time goes on
+    /// counting.
+    pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
+
     /// Members that are counted for: more than the tables of all sets have.
     const MOST_MEMBERS: usize = 1024 * LbId::COUNT;
 
@@ -34,6 +57,9 @@ impl Tally {
             lbs: Default::default(),
             members: HashMap::with_hasher(FixedState::with_seed(seed)),
             traffic: Vec::new(),
+            vacant: Vec::new(),
+            leaving: BTreeMap::new(),
+            now: Time::default(),
             unaddressed: Drops::default(),
         }
     }
@@ -41,13 +67,15 @@ impl Tally {
     /// Counters for the members of all tables there are; they keep those they have. Members of no table lose theirs when
     /// there are too many.
     pub(super) fn places(&mut self, all: &[&Arc<Tables>]) -> Vec<Places> {
-        let keys = || all.iter().flat_map(|tables| tables.members().flatten());
+        let keys = || all.iter().flat_map(|tables| tables.described().iter().copied());
         keys().for_each(|key| self.add(key, Traffic::default()));
         if self.members.len() > Self::MOST_MEMBERS {
-            let before = self.members();
-            self.members.clear();
+            let before: HashMap<_, _> =
+                self.members.drain().map(|(key, place)| (key, self.traffic[place as usize])).collect();
             self.traffic.clear();
+            self.vacant.clear();
             keys().for_each(|key| self.add(key, before.get(&key).copied().unwrap_or_default()));
+            self.leaving.retain(|key, _| self.members.contains_key(key));
         }
         let place = |key| self.members.get(&key).copied().unwrap_or(UNCOUNTED);
         let places = |tables: &Tables| tables.members().map(|key| key.map_or(UNCOUNTED, place)).collect();
@@ -55,9 +83,42 @@ impl Tally {
     }
 
     fn add(&mut self, key: (LbId, u16), traffic: Traffic) {
-        let next = self.traffic.len() as u32;
-        if *self.members.entry(key).or_insert(next) == next {
-            self.traffic.push(traffic);
+        let Entry::Vacant(entry) = self.members.entry(key) else { return };
+        let place = *entry.insert(self.vacant.pop().unwrap_or(self.traffic.len() as u32));
+        match self.traffic.get_mut(place as usize) {
+            Some(vacant) => *vacant = traffic,
+            None => self.traffic.push(traffic),
+        }
+    }
+
+    /// Notes to which members nothing is sent any more: those that tables of new ticks, `live`, do not have. Of them, those
+    /// that no tables have are forgotten when their time is over; stragglers may meet the others.
+    pub(super) fn look(&mut self, now: Time, live: &[&Arc<Tables>], all: &[&Arc<Tables>]) {
+        self.now = now.max(self.now);
+        let keys = |of: &[&Arc<Tables>]| -> HashSet<_> {
+            of.iter().flat_map(|tables| tables.described().iter().copied()).collect()
+        };
+        let (live, all) = (keys(live), keys(all));
+        let mut forgotten = Vec::new();
+        for (&key, &place) in &self.members {
+            if live.contains(&key) {
+                self.leaving.remove(&key);
+                continue;
+            }
+            let packets = self.traffic[place as usize].packets;
+            let fresh = Leaving { packets, since: self.now };
+            let leaving = self.leaving.entry(key).or_insert(fresh);
+            if leaving.packets != packets {
+                *leaving = fresh;
+            }
+            if leaving.is_over(self.now) && !all.contains(&key) {
+                forgotten.push((key, place));
+            }
+        }
+        for (key, place) in forgotten {
+            self.members.remove(&key);
+            self.leaving.remove(&key);
+            self.vacant.push(place);
         }
     }
 
@@ -72,7 +133,7 @@ impl Tally {
         sent: Result<(u32, usize), DropCause>,
     ) {
         let version = header.as_ref().map(LbHeader::version).ok();
-        self.lbs[lb.index()].add(bytes, version, sent.err());
+        self.lbs[lb.index()].add(bytes, version, sent.map(|(_, bytes)| bytes));
         if let Ok((place, bytes)) = sent
             && let Some(traffic) = self.traffic.get_mut(place as usize)
         {
@@ -85,6 +146,8 @@ impl Tally {
     }
 
     pub(super) fn members(&self) -> BTreeMap<(LbId, u16), Traffic> {
-        self.members.iter().map(|(&key, &place)| (key, self.traffic[place as usize])).collect()
+        let over = |key| self.leaving.get(key).is_some_and(|leaving| leaving.is_over(self.now));
+        let told = self.members.iter().filter(|(key, _)| !over(key));
+        told.map(|(&key, &place)| (key, self.traffic[place as usize])).collect()
     }
 }

@@ -5,6 +5,21 @@ use std::time::Duration;
 use super::Numbering;
 use crate::wire::Versions;
 
+/// Whose events the limits of one sender are for. Events of two of them are different events, whatever their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LimitsBy {
+    /// An address is a sender.
+    #[default]
+    Address,
+    /// A data id of an address is a sender. For segments that come through a load balancer, which puts its own address
+    /// in the place of all senders'.
+    Stream,
+}
+
+/// How many times [`Config::memory`] the lengths of all events together may be: what headers claim costs no memory, but
+/// addresses.
+const CLAIMED: u64 = 16;
+
 /// What a reassembler takes and keeps.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -15,6 +30,7 @@ pub struct Config {
     pub max_open: u32,
     /// Open events of one sender; one more gives up its stalest. Senders that are not known count as one.
     pub max_open_per_source: u32,
+    pub limits_by: LimitsBy,
     /// The longest event, in bytes.
     pub max_event: u32,
     /// The most memory that segments of events may touch, in bytes, in whole pages; the largest open
@@ -47,6 +63,7 @@ impl Default for Config {
             slots: 1024,
             max_open: 512,
             max_open_per_source: 256,
+            limits_by: LimitsBy::Address,
             max_event: 16 << 20,
             memory: 1 << 30,
             page: 4096,
@@ -74,6 +91,11 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// The most that the lengths of all events together may be, in bytes; open events make room as for memory.
+    pub fn max_claimed(&self) -> u64 {
+        self.memory.saturating_mul(CLAIMED)
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let fields = [
             ("slots", self.slots),

@@ -46,6 +46,12 @@ impl Links {
         }
     }
 
+    /// Its slots, the stalest first.
+    pub(super) fn of(&self, list: &List) -> impl Iterator<Item = u32> {
+        let present = |slot| (slot != NONE).then_some(slot);
+        std::iter::successors(present(list.first), move |&slot| present(self.0[slot as usize].1))
+    }
+
     /// The slot is the freshest now.
     #[inline]
     pub(super) fn touch(&mut self, list: &mut List, slot: u32) {

@@ -11,8 +11,8 @@
 //! bytes were accepted as it is long: no duplicate and no overlap completes one with a hole.
 //!
 //! The caller has memory for [`Config::slots`] events, each of up to [`Config::max_event`] bytes, best reserved only:
-//! what a header claims costs a slot and nothing else, and pages that segments touched are bounded by
-//! [`Config::memory`]. All tables here are made at the beginning.
+//! what a header claims costs a slot and addresses, whose sum is bounded by [`Config::max_claimed`], and pages that
+//! segments touched are bounded by [`Config::memory`]. All tables here are made at the beginning.
 //!
 //! Every segment is placed or counted under one [`Cause`]; every event that was opened ends in one way.
 
@@ -27,13 +27,13 @@ mod streams;
 
 use std::{collections::VecDeque, net::IpAddr, ops::Range};
 
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, LimitsBy};
 pub use sources::{Counters, SourceStats};
 pub use streams::{Numbering, StreamStats};
 
 use crate::{
     Time,
-    wire::{LbHeader, Malformed, ReHeader},
+    wire::{LbHeader, Malformed, ReHeader, Versions},
 };
 use chunks::Chunks;
 use ended::Ended;
@@ -78,6 +78,37 @@ pub struct Place {
     pub complete: bool,
 }
 
+/// Why an event made room for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum Eviction {
+    /// Its sender had [`Config::max_open_per_source`] open events.
+    Sender,
+    /// All senders together had [`Config::max_open`] open events.
+    Open,
+    /// [`Config::memory`] was full.
+    Memory,
+    /// The lengths of all events were more than [`Config::max_claimed`].
+    Claimed,
+}
+
+impl Eviction {
+    pub const ALL: [Self; 4] = [Self::Sender, Self::Open, Self::Memory, Self::Claimed];
+
+    /// As counters call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Open => "open",
+            Self::Memory => "memory",
+            Self::Claimed => "claimed",
+        }
+    }
+}
+
+/// Events that make room for the length of one, at most: a segment must not cost much.
+const MOST_EVICTED: usize = 16;
+
 /// An event that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incomplete {
@@ -111,7 +142,7 @@ pub enum Cause {
     Late,
     /// Neither on the stride of the event's segments nor next to others.
     Scattered,
-    /// [`Config::memory`] is full.
+    /// [`Config::memory`] is full, or what the lengths of events may claim.
     Memory,
     /// Every slot holds an event that is complete and not released.
     NoSlot,
@@ -161,6 +192,21 @@ impl From<Malformed> for Cause {
     }
 }
 
+/// The tick of the LB header, if there is one, the RE header, and the payload.
+type Headers<'a> = (Option<u64>, ReHeader, &'a [u8]);
+
+#[inline(always)]
+fn headers(datagram: &[u8], versions: Versions) -> Result<Headers<'_>, Cause> {
+    let (tick, segment) = if LbHeader::leads(datagram) {
+        let (header, segment) = LbHeader::decode(datagram)?;
+        (Some(header.tick), segment)
+    } else {
+        (None, datagram)
+    };
+    let (header, payload) = ReHeader::decode(segment, versions)?;
+    Ok((tick, header, payload))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     name: Name,
@@ -186,7 +232,7 @@ impl Reassembler {
         Ok(Self {
             slots: Slots::new(&config),
             chunks: Chunks::new(config.chunks, config.seed),
-            sources: Sources::new(config.max_sources, config.seed),
+            sources: Sources::new(config.limits_by, config.max_sources, config.seed),
             ended: Ended::new(config.remembered, config.timeout, config.seed),
             evicted: VecDeque::with_capacity(config.slots as usize),
             now: Time::default(),
@@ -201,21 +247,21 @@ impl Reassembler {
     /// A datagram from an address, if that is the sender's: a load balancer puts its own. With or without the LB header.
     pub fn handle(&mut self, now: Time, from: Option<IpAddr>, datagram: &[u8]) -> Result<Place, Cause> {
         self.now = now;
-        let source = self.sources.find(now, from);
-        let placed = self.place(source, datagram);
+        let headers = headers(datagram, self.config.versions);
+        let data_id = headers.as_ref().ok().map(|(_, header, _)| header.data_id);
+        let source = self.sources.find(now, from, data_id);
+        let placed = headers.and_then(|headers| self.place(source, headers, datagram.len()));
         self.sources.count(source, |counters| counters.add(datagram.len(), &placed));
         placed
     }
 
     #[inline(always)]
-    fn place(&mut self, source: SourceId, datagram: &[u8]) -> Result<Place, Cause> {
-        let (tick, segment) = if LbHeader::leads(datagram) {
-            let (header, segment) = LbHeader::decode(datagram)?;
-            (Some(header.tick), segment)
-        } else {
-            (None, datagram)
-        };
-        let (header, payload) = ReHeader::decode(segment, self.config.versions)?;
+    fn place(
+        &mut self,
+        source: SourceId,
+        (tick, header, payload): Headers<'_>,
+        datagram: usize,
+    ) -> Result<Place, Cause> {
         let ReHeader { data_id, offset, length, event } = header;
         if payload.is_empty() || length == 0 {
             return Err(Cause::Empty);
@@ -242,7 +288,7 @@ impl Reassembler {
             self.sources.closed(source, true);
             self.chunks.free(self.slots.take_cells(slot));
         }
-        let payload = datagram.len() - payload.len()..datagram.len();
+        let payload = datagram - payload.len()..datagram;
         Ok(Place { id: self.slots.id(slot), name: key.name, length, offset, payload, opened, complete })
     }
 
@@ -251,17 +297,19 @@ impl Reassembler {
         if let Some(cause) = self.ended.find(&key, tick, self.now) {
             return Err(cause);
         }
+        self.make_addresses(length)?;
         self.make_room(None, first, length)?;
         let own = self.sources.open_events(key.source) >= self.config.max_open_per_source;
         let victim = if own {
-            self.slots.stalest_of(key.source.at)
+            self.slots.stalest_of(key.source.at).map(|victim| (victim, Eviction::Sender))
         } else if self.slots.open_events() >= self.config.max_open {
-            self.slots.stalest_of(self.sources.with_most_open())
+            let stalest = self.slots.stalest_of(self.sources.with_most_open());
+            stalest.map(|victim| (victim, Eviction::Open))
         } else {
             None
         };
-        if let Some(victim) = victim {
-            self.evict(victim);
+        if let Some((victim, eviction)) = victim {
+            self.evict(victim, eviction);
         }
         let slot = self.slots.open(self.now, key, length, tick).ok_or(Cause::NoSlot)?;
         self.sources.opened(key.source);
@@ -269,6 +317,27 @@ impl Reassembler {
             self.sources.numbered(key.source, key.name);
         }
         Ok(slot)
+    }
+
+    /// Addresses for an event. The longest ones of the sender that has most have to go.
+    #[inline(always)]
+    fn make_addresses(&mut self, length: u32) -> Result<(), Cause> {
+        let fits = self.slots.claimed() + u64::from(length) <= self.config.max_claimed();
+        if fits { Ok(()) } else { self.evict_claims(length) }
+    }
+
+    #[cold]
+    fn evict_claims(&mut self, length: u32) -> Result<(), Cause> {
+        let most = self.config.max_claimed().checked_sub(length.into()).ok_or(Cause::Memory)?;
+        for _ in 0..MOST_EVICTED {
+            let source = self.sources.with_most_bytes(self.slots.claimed_of());
+            let longest = self.slots.longest_of(source);
+            self.evict(longest.ok_or(Cause::Memory)?, Eviction::Claimed);
+            if self.slots.claimed() <= most {
+                return Ok(());
+            }
+        }
+        Err(Cause::Memory)
     }
 
     /// Memory for a part of an event. The largest one of the sender that has most has to go, unless it is this one or
@@ -281,19 +350,19 @@ impl Reassembler {
 
     #[cold]
     fn evict_for(&mut self, slot: Option<u32>, lacks: u64) -> Result<(), Cause> {
-        let source = self.sources.with_most_memory(self.slots.memory_of());
+        let source = self.sources.with_most_bytes(self.slots.memory_of());
         let largest = self.slots.largest_of(source).filter(|&largest| slot != Some(largest));
         let victim = largest.filter(|&largest| self.slots.memory(largest) >= lacks);
-        self.evict(victim.ok_or(Cause::Memory)?);
+        self.evict(victim.ok_or(Cause::Memory)?, Eviction::Memory);
         Ok(())
     }
 
-    fn evict(&mut self, slot: u32) {
+    fn evict(&mut self, slot: u32, eviction: Eviction) {
         if self.evicted.len() == self.config.slots as usize {
             // Nobody asks for them.
             self.evicted.pop_front();
         }
-        let evicted = self.give_up(slot, |counters| counters.evicted += 1);
+        let evicted = self.give_up(slot, |counters| counters.evict(eviction));
         self.evicted.push_back(evicted);
     }
 

@@ -50,8 +50,11 @@ pub(super) struct Slots {
     /// By the segment accepted last, for each source.
     stale_of: Vec<List>,
     links_of: Links,
-    /// Memory of each source's open events.
+    /// Memory of each source's open events, and their lengths.
     memory_of: Vec<u64>,
+    claimed_of: Vec<u64>,
+    /// Lengths of all events.
+    claimed: u64,
     open: u32,
     memory: u64,
     most_memory: u64,
@@ -90,6 +93,8 @@ impl Slots {
             stale_of: vec![List::default(); config.max_sources as usize + 1],
             links_of: Links::new(config.slots),
             memory_of: vec![0; config.max_sources as usize + 1],
+            claimed_of: vec![0; config.max_sources as usize + 1],
+            claimed: 0,
             open: 0,
             memory: 0,
             most_memory: config.memory,
@@ -194,11 +199,28 @@ impl Slots {
         &self.memory_of
     }
 
+    /// Lengths of each source's open events.
+    pub(super) fn claimed_of(&self) -> &[u64] {
+        &self.claimed_of
+    }
+
+    /// Lengths of all events.
+    pub(super) fn claimed(&self) -> u64 {
+        self.claimed
+    }
+
     /// Of a source the open event with most memory, and of those with equal memory the one without news for longest.
     pub(super) fn largest_of(&self, source: u32) -> Option<u32> {
-        let its = |slot: &Slot| slot.state == State::Open && slot.key.source.at == source;
-        let open = (0u32..).zip(&self.slots).filter(|(_, slot)| its(slot));
-        open.max_by_key(|(_, slot)| (slot.memory, Reverse(slot.touched))).map(|(at, _)| at)
+        self.open_of(source).max_by_key(|&at| (self.at(at).memory, Reverse(self.at(at).touched)))
+    }
+
+    /// Of a source the longest open event, and of those with equal length the one without news for longest.
+    pub(super) fn longest_of(&self, source: u32) -> Option<u32> {
+        self.open_of(source).max_by_key(|&at| (self.at(at).length, Reverse(self.at(at).touched)))
+    }
+
+    fn open_of(&self, source: u32) -> impl Iterator<Item = u32> {
+        self.links_of.of(&self.stale_of[source as usize])
     }
 
     pub(super) fn memory(&self, slot: u32) -> u64 {
@@ -226,6 +248,8 @@ impl Slots {
         self.links_old.push(&mut self.old, at);
         self.links_of.push(&mut self.stale_of[key.source.at as usize], at);
         self.open += 1;
+        self.claimed += u64::from(length);
+        self.claimed_of[key.source.at as usize] += u64::from(length);
         Some(at)
     }
 
@@ -280,6 +304,7 @@ impl Slots {
 
     fn unlist(&mut self, at: u32, source: u32) {
         self.memory_of[source as usize] -= self.at(at).memory;
+        self.claimed_of[source as usize] -= u64::from(self.at(at).length);
         self.links.remove(&mut self.stale, at);
         self.links_old.remove(&mut self.old, at);
         self.links_of.remove(&mut self.stale_of[source as usize], at);
@@ -299,6 +324,7 @@ impl Slots {
             self.unlist(at, key.source.at);
         }
         self.memory -= mem::take(&mut self.slots[at as usize].memory);
+        self.claimed -= u64::from(self.at(at).length);
         self.index.remove(&key);
         self.free.push(at);
     }

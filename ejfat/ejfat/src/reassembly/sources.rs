@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::IpAddr, time::Duration};
 use foldhash::quality::FixedState;
 
 use super::{
-    Cause, Name, Place,
+    Cause, Eviction, LimitsBy, Name, Place,
     streams::{StreamStats, Streams},
 };
 use crate::Time;
@@ -26,8 +26,7 @@ pub struct Counters {
     pub complete: u64,
     /// No segment came for long.
     pub timed_out: u64,
-    /// They made room.
-    pub evicted: u64,
+    evicted: [u64; Eviction::ALL.len()],
     /// The caller released them before they were complete.
     pub abandoned: u64,
 }
@@ -39,6 +38,20 @@ impl Counters {
 
     pub fn dropped_of_any_cause(&self) -> u64 {
         self.dropped.iter().sum()
+    }
+
+    /// Events that made room for others, for this reason.
+    pub fn evicted(&self, eviction: Eviction) -> u64 {
+        self.evicted[eviction as usize]
+    }
+
+    /// Events that made room for others.
+    pub fn evicted_for_any_reason(&self) -> u64 {
+        self.evicted.iter().sum()
+    }
+
+    pub(super) fn evict(&mut self, eviction: Eviction) {
+        self.evicted[eviction as usize] += 1;
     }
 
     #[inline(always)]
@@ -67,11 +80,21 @@ pub(super) struct SourceId {
     era: u32,
 }
 
+/// Who a sender is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Party {
+    address: IpAddr,
+    /// With [`LimitsBy::Stream`] only.
+    data_id: Option<u16>,
+}
+
 /// One sender's.
 #[derive(Clone, Debug)]
 pub struct SourceStats {
     /// `None`: of senders not known, and of those that the table had no place for.
     pub address: Option<IpAddr>,
+    /// With [`LimitsBy::Stream`], of those that are known.
+    pub data_id: Option<u16>,
     pub last_heard: Time,
     pub open: u32,
     pub counters: Counters,
@@ -88,7 +111,7 @@ impl SourceStats {
 /// What is looked at for each datagram of an unknown sender, so it is small.
 #[derive(Clone, Debug, Default)]
 struct Seat {
-    address: Option<IpAddr>,
+    party: Option<Party>,
     last_heard: Time,
     open: u32,
     /// An event of it was complete.
@@ -101,43 +124,49 @@ struct Seat {
 pub(super) struct Sources {
     seats: Vec<Seat>,
     tallies: Vec<(Counters, Streams)>,
-    index: HashMap<IpAddr, u32, FixedState>,
+    index: HashMap<Party, u32, FixedState>,
+    limits_by: LimitsBy,
     most: u32,
     recent: u32,
     total: Counters,
 }
 
 impl Sources {
-    pub(super) fn new(most: u32, seed: u64) -> Self {
+    pub(super) fn new(limits_by: LimitsBy, most: u32, seed: u64) -> Self {
         let mut seats = Vec::with_capacity(most as usize + 1);
         let mut tallies = Vec::with_capacity(most as usize + 1);
         seats.push(Seat::default());
         tallies.push(Default::default());
         let hash = FixedState::with_seed(seed);
         let index = HashMap::with_capacity_and_hasher(2 * most as usize, hash);
-        Self { seats, tallies, index, most, recent: 0, total: Counters::default() }
+        Self { seats, tallies, index, limits_by, most, recent: 0, total: Counters::default() }
     }
 
-    /// The number of a sender.
+    /// The sender of a datagram; one whose data id cannot be read is of no known sender, if that belongs to it.
     #[inline]
-    pub(super) fn find(&mut self, now: Time, address: Option<IpAddr>) -> SourceId {
+    pub(super) fn find(&mut self, now: Time, address: Option<IpAddr>, data_id: Option<u16>) -> SourceId {
+        let party = match (self.limits_by, address, data_id) {
+            (LimitsBy::Address, Some(address), _) => Some(Party { address, data_id: None }),
+            (LimitsBy::Stream, Some(address), Some(_)) => Some(Party { address, data_id }),
+            (LimitsBy::Address | LimitsBy::Stream, ..) => None,
+        };
         let recent = &mut self.seats[self.recent as usize];
-        if recent.address == address {
+        if recent.party == party {
             recent.last_heard = now;
             return SourceId { at: self.recent, era: recent.era };
         }
-        self.recent = address.map_or(0, |address| self.known_or_new(now, address));
+        self.recent = party.map_or(0, |party| self.known_or_new(now, party));
         let seat = &mut self.seats[self.recent as usize];
         seat.last_heard = now;
         SourceId { at: self.recent, era: seat.era }
     }
 
-    fn known_or_new(&mut self, now: Time, address: IpAddr) -> u32 {
-        if let Some(&known) = self.index.get(&address) {
+    fn known_or_new(&mut self, now: Time, party: Party) -> u32 {
+        if let Some(&known) = self.index.get(&party) {
             return known;
         }
         let new = if self.seats.len() <= self.most as usize {
-            self.seats.push(Seat { address: Some(address), ..Seat::default() });
+            self.seats.push(Seat { party: Some(party), ..Seat::default() });
             self.tallies.push(Default::default());
             self.seats.len() - 1
         } else {
@@ -145,16 +174,14 @@ impl Sources {
             let (counters, _) = std::mem::take(&mut self.tallies[at]);
             self.tallies[0].0.absorb(&counters);
             let era = self.seats[at].era.wrapping_add(1);
-            let old = std::mem::replace(
-                &mut self.seats[at],
-                Seat { address: Some(address), era, ..Seat::default() },
-            );
-            if let Some(old) = old.address {
+            let old =
+                std::mem::replace(&mut self.seats[at], Seat { party: Some(party), era, ..Seat::default() });
+            if let Some(old) = old.party {
                 self.index.remove(&old);
             }
             at
         };
-        self.index.insert(address, new as u32);
+        self.index.insert(party, new as u32);
         new as u32
     }
 
@@ -196,9 +223,9 @@ impl Sources {
         self.with_most(self.seats.iter().map(|seat| u64::from(seat.open)))
     }
 
-    /// Who makes room for more bytes: the sender with most memory.
-    pub(super) fn with_most_memory(&self, memory_of: &[u64]) -> u32 {
-        self.with_most(memory_of.iter().copied())
+    /// Who makes room for more bytes: the sender with most of them.
+    pub(super) fn with_most_bytes(&self, bytes_of: &[u64]) -> u32 {
+        self.with_most(bytes_of.iter().copied())
     }
 
     /// Of those that never got an event through as long as these have more than half of all, else of all.
@@ -217,7 +244,8 @@ impl Sources {
 
     pub(super) fn stats(&self) -> impl Iterator<Item = SourceStats> + '_ {
         self.seats.iter().zip(&self.tallies).map(|(seat, (counters, streams))| SourceStats {
-            address: seat.address,
+            address: seat.party.map(|party| party.address),
+            data_id: seat.party.and_then(|party| party.data_id),
             last_heard: seat.last_heard,
             open: seat.open,
             counters: counters.clone(),
@@ -237,7 +265,9 @@ impl Counters {
         self.opened += other.opened;
         self.complete += other.complete;
         self.timed_out += other.timed_out;
-        self.evicted += other.evicted;
+        for (mine, other) in self.evicted.iter_mut().zip(other.evicted) {
+            *mine += other;
+        }
         self.abandoned += other.abandoned;
     }
 }

@@ -27,6 +27,12 @@ fn what_others_write_is_read_and_written_in_one_way() {
             "ejfat://useless@10.0.0.1:12345/lb/1?data=10.0.0.2:19522",
         ),
         ("ejfat://[::1]:18008/", "ejfat://[::1]:18008/"),
+        (
+            "ejfat://t@%5B::1%5D:18008/lb/36?data=%5B2001:db8::2%5D:19522",
+            "ejfat://t@[::1]:18008/lb/36?data=[2001:db8::2]:19522",
+        ),
+        ("ejfat://%5b2001%3Adb8%3A%3A1%5d:18008", "ejfat://[2001:db8::1]:18008/"),
+        ("ejfat://h:1/?sync=%5B::1%5D%3A5", "ejfat://h:1/?sync=[::1]:5"),
         ("ejfat://localhost:18008", "ejfat://localhost:18008/"),
         ("EJFAT://h:1/lb/", "ejfat://h:1/"),
         ("ejfat://h:1/lb/1&sessionid=9", "ejfat://h:1/lb/1?sessionid=9"),
@@ -56,7 +62,8 @@ fn what_is_wrong_is_named() {
         assert_eq!(refused(&format!("ejfat://h:{port}/")), UriError::Port(port.into()));
     }
     assert_eq!(refused("ejfat://h/"), UriError::Port(String::new()));
-    for host in ["[::1:1", "::1:1", "[name]:1", "a[b]:1", "a%3Ab:1"] {
+    assert_eq!(refused("ejfat://%5B::1%5D/"), UriError::Port(String::new()));
+    for host in ["[::1:1", "::1:1", "[name]:1", "a[b]:1", "a%3Ab:1", "%5B::1:1", "%5Bname%5D:1"] {
         assert!(matches!(refused(&format!("ejfat://{host}/")), UriError::HostName(_)), "{host}");
     }
     assert!(matches!(refused("ejfat://h:1/nb/1"), UriError::Path(_)));

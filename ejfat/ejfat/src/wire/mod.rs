@@ -17,6 +17,10 @@ pub use sync::SyncHeader;
 /// The customary UDP port of a load balancer's data address: "LB".
 pub const DATA_PORT: u16 = 0x4c42;
 
+/// Ports where segments come unless others are named: the customary one, and the first of those that the P4 data plane
+/// takes, which udplbd2 and E2SAR announce.
+pub const DATA_PORTS: [u16; 2] = [DATA_PORT, 16_384];
+
 /// Bytes that are no header of EJFAT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {

@@ -55,25 +55,41 @@ fn count(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("{text:?} is no repetition; write x and a number, as 1x256"))
 }
 
-/// The shorter of runs and one repeated pattern.
+/// Longer patterns are looked for in whole calendars only.
+const MOST_OF_PATTERN: usize = 16;
+
+/// One repeated pattern if there is one, or runs and short patterns, one behind the other.
 pub(super) fn print(slots: &[Option<u16>]) -> String {
-    let period = (1..=slots.len() / 2).find(|period| {
-        slots.len().is_multiple_of(*period)
-            && slots.iter().eq(slots[..*period].iter().cycle().take(slots.len()))
-    });
-    match period {
-        Some(period) if period > 1 => format!("({})x{}", runs(&slots[..period], false), slots.len() / period),
-        _ => runs(slots, true),
+    let whole = (1..=slots.len() / 2)
+        .find(|&period| slots.len().is_multiple_of(period) && repeated(slots, period) == slots.len());
+    if let Some(period) = whole {
+        return pattern(&slots[..period], slots.len() / period);
     }
+    let (mut items, mut rest) = (Vec::new(), slots);
+    while !rest.is_empty() {
+        let lengths = (1..=MOST_OF_PATTERN.min(rest.len())).map(|period| (period, repeated(rest, period)));
+        // The first of those that reach farthest, which is the shortest. What is not repeated goes slot by slot.
+        let repeats = lengths.filter(|(period, length)| length > period);
+        let best = repeats.rev().max_by_key(|(_, length)| *length).unwrap_or((1, 1));
+        items.push(pattern(&rest[..best.0], best.1 / best.0));
+        rest = &rest[best.1..];
+    }
+    items.join(" ")
 }
 
-fn runs(slots: &[Option<u16>], repeat: bool) -> String {
-    let chunks = slots.chunk_by(|a, b| repeat && a == b);
-    let one = |run: &[Option<u16>]| {
-        let id = run[0].map_or_else(|| "-".into(), |id| id.to_string());
-        if run.len() > 1 { format!("{id}x{}", run.len()) } else { id }
-    };
-    chunks.map(one).collect::<Vec<_>>().join(" ")
+/// How many slots the first `period` ones fill when they are repeated, whole times.
+fn repeated(slots: &[Option<u16>], period: usize) -> usize {
+    let same = slots.iter().zip(&slots[period..]).take_while(|(a, b)| a == b).count();
+    (same / period + 1) * period
+}
+
+fn pattern(slots: &[Option<u16>], times: usize) -> String {
+    let ids: Vec<_> = slots.iter().map(|id| id.map_or_else(|| "-".into(), |id| id.to_string())).collect();
+    match (&ids[..], times) {
+        (ids, 1) => ids.join(" "),
+        ([id], times) => format!("{id}x{times}"),
+        (ids, times) => format!("({})x{times}", ids.join(" ")),
+    }
 }
 
 #[cfg(test)]
@@ -82,11 +98,15 @@ mod tests {
 
     #[test]
     fn calendars_are_short_and_come_back() {
+        let squares = (0..40).map(|n: u16| (n * n).to_string()).collect::<Vec<_>>().join(" ");
         for (slots, text) in [
             (vec![], ""),
             (vec![Some(7); 512], "7x512"),
             ((0..512).map(|n| Some(n % 2 + 1)).collect(), "(1 2)x256"),
             (vec![Some(1), None, None, Some(3)], "1 -x2 3"),
+            ((0..510).map(|n| Some(n % 2 + 1)).chain([None; 2]).collect(), "(1 2)x255 -x2"),
+            ((0..401).map(|n| Some(n % 2 + 1)).chain([Some(1); 7]).collect(), "(1 2)x200 1x8"),
+            ((0..40).map(|n| Some(n * n)).collect(), &squares),
         ] {
             assert_eq!(print(&slots), text);
             assert_eq!(parse(text).unwrap(), slots);

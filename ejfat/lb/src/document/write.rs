@@ -50,19 +50,28 @@ impl Gathered {
 
     fn finish(mut self, lb: LbId) -> Lb {
         self.lb.lb = lb.get();
+        // Slots without a member are written, so that they are not taken for forgotten.
+        for &(id, slot_bits, _) in self.epochs.keys() {
+            fill(self.calendars.entry(id).or_default(), slot_bits);
+        }
         for ((id, slot_bits, xor), ticks) in self.epochs {
             let calendar = self.calendars.remove(&id).map(|slots| calendar::print(&slots));
             let calendar = calendar.unwrap_or_default();
             self.lb.epochs.push(EpochDocument { id, ticks, slot_bits, xor, calendar });
         }
         // Of epochs that no tick leads to.
-        for (id, slots) in self.calendars {
+        for (id, mut slots) in self.calendars {
             let Epoch { slot_bits, xor, .. } = Epoch::new(id);
+            fill(&mut slots, slot_bits);
             let calendar = calendar::print(&slots);
             self.lb.epochs.push(EpochDocument { id, ticks: Vec::new(), slot_bits, xor, calendar });
         }
         self.lb
     }
+}
+
+fn fill(slots: &mut Vec<Option<u16>>, slot_bits: u8) {
+    slots.resize(slots.len().max(1 << slot_bits), None);
 }
 
 fn member_document(ip: IpVersion, id: u16, member: Member) -> MemberDocument {

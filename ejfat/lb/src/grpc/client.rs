@@ -46,6 +46,16 @@ pub enum ClientError {
     Answer { address: String, source: MessageError },
 }
 
+impl ClientError {
+    /// The data plane that refused because the token was missing or not the right one.
+    pub fn wants_token(&self) -> Option<&str> {
+        match self {
+            Self::Refused { address, status } if status.code() == Code::Unauthenticated => Some(address),
+            _ => None,
+        }
+    }
+}
+
 fn remedy(status: &Status) -> &'static str {
     match status.code() {
         Code::Unimplemented => "; does it serve its tables on this port?",

@@ -134,13 +134,18 @@ fn run(
             .max_concurrent_streams(MOST_STREAMS)
             .http2_keepalive_interval(Some(KEEPALIVE))
             .serve_with_incoming(services, ReceiverStream::new(connections));
-        tokio::spawn(async {
-            if let Err(error) = server.await {
-                tracing::error!("gRPC is not served any more: {error}");
-            }
+        let serving = tokio::spawn(server);
+        let stop = serving.abort_handle();
+        tokio::spawn(async move {
+            // It says nothing; its end is the word.
+            let _ = stopped.await;
+            stop.abort();
         });
-        // It says nothing; its end is the word.
-        let _ = stopped.await;
+        match serving.await {
+            Err(error) if error.is_cancelled() => {}
+            Ok(Err(error)) => tracing::error!("gRPC is not served any more: {error}"),
+            Ok(Ok(())) | Err(_) => tracing::error!("gRPC is not served any more"),
+        }
     });
 }
 
@@ -148,6 +153,12 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Why it serves no longer, if it ended by itself.
+    pub fn ended(&self) -> Option<String> {
+        let over = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        over.then(|| format!("gRPC at {} ended; the log says why", self.address))
     }
 }
 

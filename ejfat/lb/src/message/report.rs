@@ -34,6 +34,8 @@ fn of_lb(id: LbId, lb: &LbCounters) -> v1::LbCounters {
         lb_rx_v2: lb.v2,
         lb_rx_v3: lb.v3,
         drops: of_drops(&lb.dropped),
+        lb_tx_pkt: lb.sent.packets,
+        lb_tx_byte: lb.sent.bytes,
     }
 }
 

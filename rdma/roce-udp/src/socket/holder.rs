@@ -6,19 +6,22 @@ use std::{
     path::Path,
 };
 
+use super::ROCE_PORT;
+
 const PROC: &str = "/proc";
 
 /// Where the kernel tells of its modules and RDMA devices.
 const SYS: &str = "/sys";
 
 /// The holder of `addr` and what helps, in words that fit after "is held by".
-pub(super) fn of(addr: SocketAddr) -> String {
+pub fn holder_of(addr: SocketAddr) -> String {
     let proc = Path::new(PROC);
     let holder = socket(proc, addr).map_or(Holder::Hidden, |inode| process(proc, &inode));
-    // It binds the wildcard addresses.
+    // It binds the wildcard addresses, of one port.
     let all =
         |table| sockets(&read_table(proc, table), addr.port()).iter().any(|(ip, _)| ip.is_unspecified());
-    let soft = if ["udp", "udp6"].into_iter().any(all) { soft_roce(Path::new(SYS)) } else { None };
+    let may_be_soft = addr.port() == ROCE_PORT && ["udp", "udp6"].into_iter().any(all);
+    let soft = if may_be_soft { soft_roce(Path::new(SYS)) } else { None };
     words(&holder, soft.as_deref())
 }
 

@@ -21,7 +21,8 @@ pub(crate) fn load() -> Result<&'static Library, Error> {
 }
 
 fn open() -> Result<Library, String> {
-    let path = std::env::var_os(VARIABLE).unwrap_or_else(|| OsString::from(NAME));
+    let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
+    let path = named.unwrap_or_else(|| OsString::from(NAME));
     // SAFETY: loading runs the initialisers of rdma-core, which any program linked to it runs; the declarations of
     // `bindings` are those of its headers, and its ABI is versioned by the file's name.
     let library = unsafe { Library::new(&path) }.map_err(|error| {

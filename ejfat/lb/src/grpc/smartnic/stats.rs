@@ -1,4 +1,7 @@
 //! Counters with the names that ESnet's P4 data plane gives them.
+//!
+//! The same counters are in each answer, 0 where nothing was counted: udplbd2 notes which there are, and when one comes or
+//! goes it clears all counters and stores none of them.
 
 use std::{
     collections::BTreeMap,
@@ -17,6 +20,9 @@ use crate::{Counters, Plane};
 
 /// Ids of members have 16 bits.
 const MEMBERS: u32 = 1 << 16;
+/// The P4 data plane counts for members below this one, whether they are there or not. So these are always told; members
+/// above are told while they have counters.
+const MEMBERS_OF_P4: u32 = 1024;
 
 /// Counters of a data plane, from when they were last cleared. The data plane itself goes on counting.
 pub(super) struct Counting {
@@ -39,15 +45,15 @@ impl Counting {
 
     pub(super) fn read(&self, filters: Option<&StatsFilters>) -> Result<Stats, Status> {
         filter::check(filters)?;
-        let cleared = self.cleared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cleared = self.cleared.lock().unwrap_or_else(PoisonError::into_inner);
+        let arrays = arrays(&self.plane.counters());
+        retain(&mut cleared, &arrays);
         let non_zero = filters.is_some_and(|filters| filters.non_zero);
         let now = SystemTime::now().into();
         let mut metrics = Vec::new();
-        for mut array in arrays(&self.plane.counters()) {
+        for mut array in arrays {
             for (index, value) in &mut array.values {
-                let off = cleared.get(&(array.name.clone(), *index)).copied().unwrap_or(0);
-                // Members that were forgotten count from 0 again.
-                *value = value.checked_sub(off).unwrap_or(*value);
+                *value -= cleared.get(&(array.name.clone(), *index)).copied().unwrap_or(0);
             }
             let values = array.wanted(filters)?;
             let values = values.into_iter().filter(|(_, value)| !non_zero || *value != 0);
@@ -73,17 +79,27 @@ impl Counting {
         let arrays = arrays(&self.plane.counters());
         let wanted = arrays.iter().map(|array| Ok((array, array.wanted(filters)?)));
         let wanted = wanted.collect::<Result<Vec<_>, Status>>()?;
-        // Those of members that are gone would pile up.
-        let there = |name: &str, index| {
-            let array = arrays.iter().find(|array| array.name == name);
-            array.is_some_and(|array| array.values.binary_search_by_key(&index, |value| value.0).is_ok())
-        };
-        cleared.retain(|(name, index), _| there(name, *index));
+        retain(&mut cleared, &arrays);
         for (array, values) in wanted {
-            cleared.extend(values.into_iter().map(|(index, value)| ((array.name.clone(), index), value)));
+            for (index, value) in values {
+                let key = (array.name.clone(), index);
+                match value {
+                    0 => cleared.remove(&key),
+                    value => cleared.insert(key, value),
+                };
+            }
         }
         Ok(())
     }
+}
+
+/// Drops what was noted of counters that count from 0 again, since their members were forgotten.
+fn retain(cleared: &mut BTreeMap<(String, u32), u64>, arrays: &[Array]) {
+    let value = |name: &str, index| {
+        let values = &arrays.iter().find(|array| array.name == name)?.values;
+        values.binary_search_by_key(&index, |value| value.0).ok().map(|at| values[at].1)
+    };
+    cleared.retain(|(name, index), off| value(name, *index).is_some_and(|value| value >= *off));
 }
 
 impl Array {
@@ -120,7 +136,7 @@ fn arrays(counters: &Counters) -> Vec<Array> {
         arrays.push(of_lbs(name, &|lb| lb.dropped.of(cause)));
     }
     // As in the P4 data plane, load balancers share them.
-    let mut members: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    let mut members: BTreeMap<u32, (u64, u64)> = (0..MEMBERS_OF_P4).map(|id| (id, (0, 0))).collect();
     for (&(_, id), sent) in &counters.members {
         let (packets, bytes) = members.entry(id.into()).or_default();
         *packets += sent.packets;

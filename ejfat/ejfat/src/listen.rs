@@ -1,0 +1,209 @@
+//! Where segments come: addresses and UDP ports, as command lines name them.
+//!
+//! ```text
+//! ADDR             both customary ports; each must be free
+//! ADDR:PORT        that port, which must be free; 0: any
+//! ADDR[:PORT], N   N ports from PORT, or 19522, on: the first must be free, others that are not are skipped
+//! ADDR, A-B        the ports from A to B that are free
+//! ```
+
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
+
+use crate::wire::DATA_PORTS;
+
+/// UDP ports of an address where segments come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// One port, which must be free; 0: any that the system chooses.
+    Port(SocketAddr),
+    /// The ports from the first to the last that are free.
+    Range { ip: IpAddr, first: u16, last: u16 },
+}
+
+/// Which ports of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortChoice {
+    /// So many, from the address's port on.
+    Count(u16),
+    /// From the first to the last.
+    Range { first: u16, last: u16 },
+}
+
+/// The most ports that are listened to at one address: what an EJFAT data plane takes.
+pub const MOST_PORTS: u16 = 16_384;
+
+/// Text that does not say where to listen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListenError {
+    #[error("{0:?} is no IP address, with or without a port")]
+    Address(String),
+    #[error(
+        "{text:?} is no IP address with a port: put brackets around the IPv6 address, as in [{ip}]:{port}"
+    )]
+    Brackets { text: String, ip: String, port: u16 },
+    #[error(
+        "write how many ports, from 1 to {MOST_PORTS}, or the first and the last one, such as 16384-16399"
+    )]
+    Ports,
+    #[error("{text} has a port, and so has the range {first}-{last}; write one of both")]
+    Both { text: String, first: u16, last: u16 },
+    #[error("there are no {count} ports from {first} on; the last one is 65535")]
+    Beyond { first: u16, count: u16 },
+}
+
+impl FromStr for PortChoice {
+    type Err = ListenError;
+
+    fn from_str(text: &str) -> Result<Self, ListenError> {
+        let number = |text: &str| text.trim().parse::<u16>().ok().filter(|&port| port > 0);
+        let choice = match text.split_once('-') {
+            None => number(text).map(Self::Count).filter(|_| number(text) <= Some(MOST_PORTS)),
+            Some((first, last)) => number(first).zip(number(last)).and_then(|(first, last)| {
+                let count = last.checked_sub(first)?;
+                (count < MOST_PORTS).then_some(Self::Range { first, last })
+            }),
+        };
+        choice.ok_or(ListenError::Ports)
+    }
+}
+
+impl fmt::Display for PortChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Range { first, last } => write!(f, "{first}-{last}"),
+        }
+    }
+}
+
+/// An IP address, in brackets or not, and its port, if there is one.
+pub fn ip_and_port(text: &str) -> Result<(IpAddr, Option<u16>), ListenError> {
+    if let Ok(at) = text.parse::<SocketAddr>() {
+        return Ok((at.ip(), Some(at.port())));
+    }
+    if let Ok(ip) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text).parse() {
+        return Ok((ip, None));
+    }
+    Err(without_brackets(text).unwrap_or_else(|| ListenError::Address(text.to_owned())))
+}
+
+/// `fd00::1:16384` is an address by itself; `fd00::1:19522:70000` and `fd00::1:99999` are nothing, and what is meant shows.
+fn without_brackets(text: &str) -> Option<ListenError> {
+    let (ip, port) = text.rsplit_once(':')?;
+    let port = port.parse().ok()?;
+    let ip: std::net::Ipv6Addr = ip.parse().ok()?;
+    Some(ListenError::Brackets { text: text.to_owned(), ip: ip.to_string(), port })
+}
+
+/// Where to listen, of an address with or without a port.
+pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, ListenError> {
+    let (ip, port) = ip_and_port(text)?;
+    match (ports, port) {
+        (None, None) => Ok(DATA_PORTS.map(|port| Listen::Port(SocketAddr::new(ip, port))).to_vec()),
+        (None, Some(port)) => Ok(vec![Listen::Port(SocketAddr::new(ip, port))]),
+        (Some(PortChoice::Range { first, last }), None) => Ok(vec![Listen::Range { ip, first, last }]),
+        (Some(PortChoice::Range { first, last }), Some(_)) => {
+            Err(ListenError::Both { text: text.to_owned(), first, last })
+        }
+        (Some(PortChoice::Count(count)), Some(0)) => {
+            Ok(vec![Listen::Port(SocketAddr::new(ip, 0)); count.into()])
+        }
+        (Some(PortChoice::Count(count)), port) => {
+            let first = port.unwrap_or(DATA_PORTS[0]);
+            let last = first.checked_add(count - 1).ok_or(ListenError::Beyond { first, count })?;
+            let rest = (count > 1).then(|| Listen::Range { ip, first: first + 1, last });
+            Ok([Listen::Port(SocketAddr::new(ip, first))].into_iter().chain(rest).collect())
+        }
+    }
+}
+
+/// Carries `bind` out for each port, and skips those of ranges that are somebody else's, as `is_busy` tells of the error.
+/// What was bound, and what was skipped.
+///
+/// # Errors
+/// Those of `bind`: for a port that was named, for all ports of a range, or of another kind.
+pub fn bind_all<T, E>(
+    listen: &[Listen],
+    mut bind: impl FnMut(SocketAddr) -> Result<T, E>,
+    is_busy: impl Fn(&E) -> bool,
+) -> Result<(Vec<T>, Vec<SocketAddr>), E> {
+    let (mut bound, mut skipped) = (Vec::new(), Vec::new());
+    for listen in listen {
+        match *listen {
+            Listen::Port(at) => bound.push(bind(at)?),
+            Listen::Range { ip, first, last } => {
+                let (before, mut busy) = (bound.len(), None);
+                for at in (first..=last).map(|port| SocketAddr::new(ip, port)) {
+                    match bind(at) {
+                        Ok(port) => bound.push(port),
+                        Err(error) if is_busy(&error) => {
+                            busy = Some(error);
+                            skipped.push(at);
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                if let Some(error) = busy.filter(|_| bound.len() == before) {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok((bound, skipped))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Listen {
+        Listen::Port(text.parse().unwrap())
+    }
+
+    #[test]
+    fn an_address_alone_has_both_customary_ports() {
+        assert_eq!(listen("10.0.0.1", None), Ok(vec![at("10.0.0.1:19522"), at("10.0.0.1:16384")]));
+        assert_eq!(listen("fd00::1", None), Ok(vec![at("[fd00::1]:19522"), at("[fd00::1]:16384")]));
+        assert_eq!(listen("[fd00::1]:9", None), Ok(vec![at("[fd00::1]:9")]));
+    }
+
+    #[test]
+    fn ports_are_a_number_or_a_range() {
+        let ip = "10.0.0.1".parse().unwrap();
+        let choice = |text: &str| Some(text.parse::<PortChoice>().unwrap());
+        let range = |first, last| Listen::Range { ip, first, last };
+        assert_eq!(listen("10.0.0.1:100", choice("4")), Ok(vec![at("10.0.0.1:100"), range(101, 103)]));
+        assert_eq!(listen("10.0.0.1", choice("2")), Ok(vec![at("10.0.0.1:19522"), range(19523, 19523)]));
+        assert_eq!(listen("10.0.0.1", choice("16384-32767")), Ok(vec![range(16384, 32767)]));
+        assert_eq!(listen("10.0.0.1:0", choice("2")), Ok(vec![at("10.0.0.1:0"); 2]));
+        for wrong in ["0", "16385", "2-1", "1-16385", "-", "1-", "a", "", "0-5"] {
+            assert_eq!(wrong.parse::<PortChoice>(), Err(ListenError::Ports), "{wrong}");
+        }
+        assert!(matches!(listen("10.0.0.1:7", choice("7-8")), Err(ListenError::Both { .. })));
+        assert!(matches!(listen("10.0.0.1:65535", choice("2")), Err(ListenError::Beyond { .. })));
+        assert_eq!(listen("10.0.0.1:65535", choice("1")), Ok(vec![at("10.0.0.1:65535")]));
+    }
+
+    #[test]
+    fn an_ipv6_address_with_a_port_and_no_brackets_is_told_where_they_go() {
+        let wrong = listen("fd00::1:16384", None).unwrap_err().to_string();
+        assert!(wrong.contains("[fd00::1]:16384"), "{wrong}");
+        assert!(matches!(listen("10.0.0.300", None), Err(ListenError::Address(_))));
+    }
+
+    #[test]
+    fn busy_ports_of_ranges_are_skipped_and_others_are_errors() {
+        let ip = "10.0.0.1".parse().unwrap();
+        let bind = |at: SocketAddr| if at.port().is_multiple_of(2) { Ok(at.port()) } else { Err("busy") };
+        let range = |first, last| Listen::Range { ip, first, last };
+        let (bound, skipped) = bind_all(&[at("10.0.0.1:2"), range(3, 6)], bind, |_| true).unwrap();
+        assert_eq!((bound, skipped.len()), (vec![2, 4, 6], 2));
+        assert_eq!(bind_all(&[at("10.0.0.1:1")], bind, |_| true), Err("busy"));
+        assert_eq!(bind_all(&[range(3, 3)], bind, |_| true), Err("busy"));
+        assert_eq!(bind_all(&[range(3, 6)], bind, |_| false), Err("busy"), "of another kind");
+    }
+}

@@ -1,0 +1,59 @@
+//! What hosts answer to datagrams that nobody takes: ICMP's "port unreachable".
+#![allow(unsafe_code, reason = "a socket option without a safe wrapper")]
+
+use std::{
+    ffi::c_int,
+    io,
+    net::UdpSocket,
+    os::fd::{AsFd as _, AsRawFd},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
+/// Has the kernel report refusals to a socket that is not connected; connected ones get them anyway.
+pub fn report_refusals(socket: &UdpSocket) -> io::Result<()> {
+    let (level, option) = match socket.local_addr()?.is_ipv4() {
+        true => (libc::IPPROTO_IP, libc::IP_RECVERR),
+        false => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    };
+    let on: c_int = 1;
+    // SAFETY: the kernel reads one integer, and the socket is open while it is borrowed.
+    let failed = unsafe {
+        let len = size_of_val(&on) as libc::socklen_t;
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), len)
+    };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// An error that a refusal is reported by; of another datagram than the one that is being sent.
+pub fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
+/// Waits for refusals of what was sent last, which may be on their way, and takes them. So many sockets got one.
+pub fn wait_for_refusals<'a>(
+    sockets: impl Iterator<Item = &'a UdpSocket> + Clone,
+    most: Duration,
+) -> io::Result<u64> {
+    let (begin, mut refused) = (Instant::now(), 0);
+    loop {
+        let errors = sockets.clone().map(UdpSocket::take_error).filter_map(Result::transpose);
+        refused += errors.filter(|error| error.as_ref().map_or_else(|_| false, is_refusal)).count() as u64;
+        let left = most.saturating_sub(begin.elapsed());
+        if refused > 0 || left.is_zero() {
+            return Ok(refused);
+        }
+        // Errors are reported whatever is waited for.
+        let mut fds: Vec<_> =
+            sockets.clone().map(|of| PollFd::from_borrowed_fd(of.as_fd(), PollFlags::empty())).collect();
+        let left = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos() as _ };
+        match poll(&mut fds, Some(&left)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
