@@ -49,6 +49,26 @@ pub struct Function {
     pub parameters: Vec<Parameter>,
 }
 
+impl Function {
+    /// The parameters as people read them, `<a:f64 <b:f64 >c:f64`: `<` marks inputs, `>` outputs, `=` both, `~` internal
+    /// regions. Argument and status blocks are left out; `any` if nothing is left.
+    pub fn signature(&self) -> String {
+        let shown = self.parameters.iter().filter(|it| !matches!(it.kind, Kind::Arguments | Kind::Status));
+        let shown: Vec<_> = shown
+            .map(|Parameter { direction, kind, name, .. }| {
+                let sign = match direction {
+                    Direction::Input => '<',
+                    Direction::Output => '>',
+                    Direction::InOut => '=',
+                    Direction::Internal => '~',
+                };
+                format!("{sign}{name}:{}", kind.name())
+            })
+            .collect();
+        if shown.is_empty() { "any".to_owned() } else { shown.join(" ") }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
     pub direction: Direction,
@@ -102,6 +122,20 @@ impl Kind {
         Self::F64,
         Self::ComplexF64,
     ];
+
+    /// What people, and programs that read JSON, call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Arguments => "arguments",
+            Self::Status => "status",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::ComplexF64 => "complex-f64",
+        }
+    }
 }
 
 fn is_printable(text: &str) -> bool {

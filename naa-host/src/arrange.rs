@@ -1,14 +1,12 @@
 //! Which layout a session gets.
 
-use std::env::{self, VarError};
-
 use mrsp::{
     RegionFlags,
     layout::{self, Choice, Layout, Placed, Rule},
     region::MAX_REGION_BYTES,
 };
 
-use crate::{Error, Param, SessionConfig};
+use crate::{Error, Param, SessionConfig, variable};
 
 /// Holds the rule of `auto`, as `naa bench layouts --fit` prints it.
 pub const LAYOUT_RULE_VARIABLE: &str = "NAA_LAYOUT_RULE";
@@ -44,13 +42,23 @@ pub(crate) fn arrange(
 }
 
 fn rule(config: &SessionConfig, provider: &str) -> Result<Rule, Error> {
-    if let Some(rule) = config.layout_rule {
-        return Ok(rule);
+    match config.layout_rule {
+        Some(rule) => Ok(rule),
+        None => Ok(rule_from_env()?.unwrap_or_else(|| default_rule(provider))),
     }
-    let wrong = |value: String, problem| Error::Environment { name: LAYOUT_RULE_VARIABLE, value, problem };
-    match env::var(LAYOUT_RULE_VARIABLE) {
-        Ok(value) => value.parse().map_err(|error: layout::ParseError| wrong(value, error.to_string())),
-        Err(VarError::NotPresent) => Ok(default_rule(provider)),
-        Err(VarError::NotUnicode(value)) => Err(wrong(value.to_string_lossy().into(), "no text".into())),
+}
+
+/// The rule that [`LAYOUT_RULE_VARIABLE`] holds; `None` if it is not set, or empty.
+///
+/// # Errors
+/// [`Error::Environment`] if it is no rule.
+pub fn rule_from_env() -> Result<Option<Rule>, Error> {
+    let Some(value) = variable(LAYOUT_RULE_VARIABLE)? else { return Ok(None) };
+    match value.parse() {
+        Ok(rule) => Ok(Some(rule)),
+        Err(error) => {
+            let problem = layout::ParseError::to_string(&error);
+            Err(Error::Environment { name: LAYOUT_RULE_VARIABLE, value, problem })
+        }
     }
 }

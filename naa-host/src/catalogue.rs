@@ -8,7 +8,7 @@ use mrsp::{
     catalogue::{Catalogue, Header, USUAL_BYTES},
 };
 
-use crate::{Device, Error, Param, Session, SessionConfig};
+use crate::{Device, Error, Layout, LayoutChoice, Param, Session, SessionConfig};
 
 /// No honest catalogue is larger: 127 functions of some 64 KiB each.
 const MAX_BYTES: usize = 16 << 20;
@@ -19,10 +19,19 @@ const MAX_BYTES: usize = 16 << 20;
 /// [`Error::Function`] with [`ReturnCode::UNKNOWN_FUNCTION`] or another code if it has no catalogue,
 /// [`Error::Catalogue`] if what it wrote is none; else as [`Session::connect`].
 pub fn functions(device: &Device, peer: SocketAddr) -> Result<Catalogue, Error> {
-    match query(device, peer, USUAL_BYTES)? {
+    functions_with(device, peer, &SessionConfig::default())
+}
+
+/// As [`functions`], over a session with the settings of `config`, but for the layout, which is the symmetric one.
+///
+/// # Errors
+/// As [`functions`].
+pub fn functions_with(device: &Device, peer: SocketAddr, config: &SessionConfig) -> Result<Catalogue, Error> {
+    let config = SessionConfig { layout: LayoutChoice::Fixed(Layout::Symmetric), ..config.clone() };
+    match query(device, peer, &config, USUAL_BYTES)? {
         Answer::Whole(catalogue) => Ok(catalogue),
         Answer::Larger { error, bytes } if bytes > MAX_BYTES => Err(error),
-        Answer::Larger { bytes, .. } => match query(device, peer, bytes)? {
+        Answer::Larger { bytes, .. } => match query(device, peer, &config, bytes)? {
             Answer::Whole(catalogue) => Ok(catalogue),
             Answer::Larger { error, .. } => Err(error),
         },
@@ -38,9 +47,9 @@ enum Answer {
     },
 }
 
-fn query(device: &Device, peer: SocketAddr, bytes: usize) -> Result<Answer, Error> {
+fn query(device: &Device, peer: SocketAddr, config: &SessionConfig, bytes: usize) -> Result<Answer, Error> {
     let params = [Param::output(bytes)];
-    let mut session = Session::connect(device, peer, &params, &SessionConfig::default())?;
+    let mut session = Session::connect(device, peer, &params, config)?;
     let called = session.call(CATALOGUE);
     let unusable = |source| Error::Catalogue { peer, source };
     let answer = match called {

@@ -1,6 +1,6 @@
 //! Settings of a session.
 
-use std::{env::VarError, fmt::Display, str::FromStr, time::Duration};
+use std::time::Duration;
 
 use mrsp::{
     host::HostConfig,
@@ -10,23 +10,7 @@ use mrsp::{
 };
 use verbs::{ConnParam, WaitMode};
 
-use crate::{Error, overdue::Limits};
-
-/// What programs that log to standard error log: `naa` and the C library do, each in the grammar of tracing-subscriber's
-/// `Targets`. This library only emits events.
-pub const LOG_VARIABLE: &str = "NAA_LOG";
-
-/// The filter that [`LOG_VARIABLE`] asks for: `default` if it is not set or cannot be read. The text says why it cannot.
-pub fn log_filter<F: FromStr<Err: Display>>(default: F) -> (F, Option<String>) {
-    match std::env::var_os(LOG_VARIABLE).map(|text| text.to_string_lossy().parse()) {
-        Some(Ok(filter)) => (filter, None),
-        Some(Err(error)) => {
-            let why = format!("{LOG_VARIABLE} is not used: {error}; write off, warn, info or debug");
-            (default, Some(why))
-        }
-        None => (default, None),
-    }
-}
+use crate::{Error, overdue::Limits, variable};
 
 /// Seconds that a call, and setting a session up, may take.
 pub const TIMEOUT_VARIABLE: &str = "NAA_TIMEOUT";
@@ -61,16 +45,12 @@ impl CallTimeout {
     }
 }
 
-/// What `NAA_TIMEOUT` says; `None` if it is not set.
+/// What `NAA_TIMEOUT` says; `None` if it is not set, or empty.
 ///
 /// # Errors
 /// [`Error::Environment`] if it is no time.
 pub fn timeout_from_env() -> Result<Option<Duration>, Error> {
-    let text = match std::env::var(TIMEOUT_VARIABLE) {
-        Ok(text) => text,
-        Err(VarError::NotPresent) => return Ok(None),
-        Err(VarError::NotUnicode(text)) => text.to_string_lossy().into_owned(),
-    };
+    let Some(text) = variable(TIMEOUT_VARIABLE)? else { return Ok(None) };
     let time = seconds(&text).ok_or_else(|| Error::Environment {
         name: TIMEOUT_VARIABLE,
         value: text,

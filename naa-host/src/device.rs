@@ -2,15 +2,15 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
-    net::{IpAddr, SocketAddr},
+    fmt, io,
+    net::{IpAddr, SocketAddr, UdpSocket},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use naa_provider::{BadChoice, Choice, Opened, Provider, VARIABLE as PROVIDER_VARIABLE, VerbsOptions};
 use verbs::{Context, DeviceAttr};
 
-use crate::Error;
+use crate::{Error, variable};
 
 /// Names the local address to use, whatever the route says.
 pub const LOCAL_IP_VARIABLE: &str = "NAA_LOCAL_IP";
@@ -87,16 +87,13 @@ impl Device {
     /// # Errors
     /// As [`Self::towards`].
     pub fn towards_with(peer: SocketAddr, choice: Choice) -> Result<Self, Error> {
-        match std::env::var(LOCAL_IP_VARIABLE) {
-            Ok(value) => Self::open_because(local_ip(&value, peer)?, choice, "which NAA_LOCAL_IP names"),
-            Err(std::env::VarError::NotPresent) => Self::open_because(
+        match variable(LOCAL_IP_VARIABLE)? {
+            Some(value) => Self::open_because(local_ip(&value, peer)?, choice, "which NAA_LOCAL_IP names"),
+            None => Self::open_because(
                 roce_udp::source_for(peer.ip())?,
                 choice,
                 &format!("where the route to {peer} begins"),
             ),
-            Err(std::env::VarError::NotUnicode(value)) => {
-                Err(bad_local_ip(&value.to_string_lossy(), "not an IP address"))
-            }
         }
     }
 
@@ -201,9 +198,17 @@ fn local_ip(value: &str, peer: SocketAddr) -> Result<IpAddr, Error> {
         Ok(local) if local.is_ipv4() != peer.is_ipv4() => {
             Err(bad_local_ip(value, &format!("not of the family of {peer}; unset it or choose another")))
         }
+        Ok(local) if is_elsewhere(local) => {
+            Err(bad_local_ip(value, "not an address of this machine; `ip addr` lists them"))
+        }
         Ok(local) => Ok(local),
         Err(_) => Err(bad_local_ip(value, "not an IP address; `ip addr` lists this machine's")),
     }
+}
+
+/// Whether this machine does not have the address. What else is wrong with it, its device says.
+fn is_elsewhere(local: IpAddr) -> bool {
+    UdpSocket::bind((local, 0)).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
 fn bad_local_ip(value: &str, problem: &str) -> Error {
@@ -218,7 +223,7 @@ mod tests {
     fn a_local_address_fits_the_peer() {
         let peer = "192.0.2.1:12345".parse().unwrap();
         assert_eq!(local_ip(" 127.0.3.200 ", peer).unwrap(), IpAddr::from([127, 0, 3, 200]));
-        for value in ["", "host", "::1", "127.0.0.1:1"] {
+        for value in ["host", "::1", "127.0.0.1:1", "192.0.2.77"] {
             let error = local_ip(value, peer).unwrap_err();
             assert!(error.to_string().starts_with("NAA_LOCAL_IP="), "{error}");
         }

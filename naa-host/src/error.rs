@@ -62,6 +62,11 @@ pub enum Error {
     /// `device` is the local side, for people.
     #[error("{peer} cannot be reached from {device}: {why}")]
     Unreachable { peer: SocketAddr, why: Unreachable, device: String },
+    #[error("the name {name} is not known here: {source}; correct it, or give an address")]
+    Name { name: String, source: std::io::Error },
+    /// Each address of a name, and why it cannot be used.
+    #[error("{name} cannot be used at any of its {} addresses: {}", tried.len(), each(tried))]
+    NoneReached { name: String, tried: Vec<(SocketAddr, Self)> },
     #[error("{peer} did not answer the request for regions within {limit:?}; see its load and its log")]
     SetupTimedOut { peer: SocketAddr, limit: Duration },
     #[error("{peer} did not answer the call of {} within {limit:?}; see its load and its log", function_name(*function))]
@@ -73,8 +78,9 @@ pub enum Error {
         function_name(*function)
     )]
     CallTimedOut { peer: SocketAddr, function: FunctionCode, limit: Duration },
-    #[error("lost the accelerator {peer}: {why}")]
-    PeerGone { peer: SocketAddr, why: Gone },
+    /// `function`: of the call that this cut.
+    #[error("lost the accelerator {peer}{}: {why}{}", during(*function), retry(*function))]
+    PeerGone { peer: SocketAddr, function: Option<FunctionCode>, why: Gone },
     /// It refuses the regions or breaks the protocol.
     #[error("{peer}: {source}{}", peer_remedy(source))]
     Peer { peer: SocketAddr, source: PeerError },
@@ -135,6 +141,7 @@ impl Error {
     pub fn party(&self) -> Party {
         match self {
             Self::Unreachable { .. } | Self::PeerGone { why: Gone::Silent, .. } => Party::Network,
+            Self::NoneReached { tried, .. } => tried.last().map_or(Party::Network, |(_, last)| last.party()),
             Self::ConnectionRefused { .. }
             | Self::SetupTimedOut { .. }
             | Self::AnswerTimedOut { .. }
@@ -153,7 +160,7 @@ impl Error {
                 _ => Party::Accelerator,
             },
             Self::Over { party, .. } => *party,
-            Self::Device(_) | Self::Memory(_) => Party::Machine,
+            Self::Device(_) | Self::Memory(_) | Self::Name { .. } => Party::Machine,
             Self::Setup(_)
             | Self::Call(_)
             | Self::InCall
@@ -176,6 +183,19 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// What is wrong with each address. Most errors begin with it.
+fn each(tried: &[(SocketAddr, Error)]) -> String {
+    let told = tried.iter().zip(1..).map(|((address, error), number)| {
+        let (address, error) = (address.to_string(), error.to_string());
+        if error.starts_with(&address) {
+            format!("({number}) {error}")
+        } else {
+            format!("({number}) {address}: {error}")
+        }
+    });
+    told.collect::<Vec<_>>().join("; ")
 }
 
 fn refusal(reason: RejectReason, said: Option<&str>) -> String {
@@ -209,10 +229,20 @@ pub(crate) fn function_name(function: FunctionCode) -> String {
     }
 }
 
+fn during(function: Option<FunctionCode>) -> String {
+    function.map_or(String::new(), |function| format!(" during the call of {}", function_name(function)))
+}
+
+fn retry(function: Option<FunctionCode>) -> &'static str {
+    if function.is_some() { "; its results are lost, so connect and call again" } else { "" }
+}
+
 /// What would help, after the text of a code.
 fn more(function: FunctionCode, code: ReturnCode, detail: u64) -> String {
     if code == ReturnCode::OUTPUT_TOO_SMALL && detail > 0 {
         format!("; {detail} bytes are needed")
+    } else if let (ReturnCode::MALFORMED_INPUT, Some(format)) = (code, format_of(function)) {
+        format!("; it is no {format}, or one that is cut off or damaged")
     } else if Group::of(function) == Group::PlugIn && RAN.contains(&code) || is_own(code) {
         // No text comes back with a call.
         "; the accelerator's log may say more".into()
@@ -220,6 +250,15 @@ fn more(function: FunctionCode, code: ReturnCode, detail: u64) -> String {
         format!("; the function needs {detail} bytes beside its regions, which its session may not have")
     } else {
         String::new()
+    }
+}
+
+/// What a decompressor reads.
+fn format_of(function: FunctionCode) -> Option<&'static str> {
+    match function {
+        builtin::ZSTD_DECOMPRESS => Some("zstd frame"),
+        builtin::LZ4_DECOMPRESS => Some("LZ4 frame"),
+        _ => None,
     }
 }
 

@@ -39,9 +39,12 @@ mod catalogue;
 mod clock;
 mod config;
 mod device;
+mod environment;
 mod error;
 mod lease;
 mod link;
+mod log;
+mod names;
 mod opening;
 mod overdue;
 mod param;
@@ -55,12 +58,17 @@ mod stream;
 mod writer;
 
 pub use any::{Any, wait_any};
-pub use arrange::{LAYOUT_RULE_VARIABLE, default_rule as default_layout_rule};
-pub use catalogue::functions;
-pub use config::{CallTimeout, LOG_VARIABLE, SessionConfig, TIMEOUT_VARIABLE, log_filter, timeout_from_env};
+pub use arrange::{
+    LAYOUT_RULE_VARIABLE, default_rule as default_layout_rule, rule_from_env as layout_rule_from_env,
+};
+pub use catalogue::{functions, functions_with};
+pub use config::{CallTimeout, SessionConfig, TIMEOUT_VARIABLE, timeout_from_env};
 pub use device::{Device, LOCAL_IP_VARIABLE};
+pub use environment::variable;
 pub use error::{Error, Gone, Party};
 pub use lease::Buffer;
+pub use log::{LOG_VARIABLE, log_filter};
+pub use names::{addresses_of, find, try_each};
 pub use opening::{Opening, Stage};
 pub use param::Param;
 pub use session::{Outcome, Session};
@@ -70,7 +78,7 @@ pub use writer::Writer;
 
 pub use mrsp::{
     FunctionCode, ReturnCode, U24,
-    catalogue::Catalogue,
+    catalogue::{Catalogue, Function},
     immediate::{Answer, Dialect},
     layout::{Choice as LayoutChoice, Layout, Rule as LayoutRule},
     plan::Part,

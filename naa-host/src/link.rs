@@ -315,7 +315,7 @@ impl Link {
 
     fn lost(&self) -> Error {
         let why = self.gone.unwrap_or(FLUSHED);
-        Error::PeerGone { peer: self.peer, why }
+        Error::PeerGone { peer: self.peer, function: None, why }
     }
 
     pub(crate) fn unreachable(&self, why: Unreachable) -> Error {

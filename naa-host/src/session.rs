@@ -228,9 +228,7 @@ impl Session {
         if self.running.is_some() {
             return Err(Error::InCall);
         }
-        if let Some((party, why)) = &self.over {
-            return Err(Error::Over { peer: self.link.peer, why: why.clone(), party: *party });
-        }
+        self.not_over()?;
         if self.machine.is_ready() {
             // An answer that nobody asked for must not be taken for this call's.
             self.drain().map_err(|error| self.fail(error))?;
@@ -553,6 +551,17 @@ impl Session {
         self.machine.is_failed()
     }
 
+    /// Refuses a session that is over.
+    ///
+    /// # Errors
+    /// [`Error::Over`] with what ended the session, if it is over.
+    pub fn not_over(&self) -> Result<(), Error> {
+        match &self.over {
+            None => Ok(()),
+            Some((party, why)) => Err(Error::Over { peer: self.link.peer, why: why.clone(), party: *party }),
+        }
+    }
+
     /// The accelerator.
     pub fn peer(&self) -> SocketAddr {
         self.link.peer
@@ -708,7 +717,10 @@ impl Session {
     }
 
     /// Ends the session. Its regions are the program's again, since the queue pair is gone.
-    fn fail(&mut self, error: Error) -> Error {
+    fn fail(&mut self, mut error: Error) -> Error {
+        if let (Error::PeerGone { function, .. }, Some(running)) = (&mut error, &self.running) {
+            *function = Some(running.function);
+        }
         self.over.get_or_insert_with(|| (error.party(), error.to_string()));
         self.machine.fail();
         self.running = None;

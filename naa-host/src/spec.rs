@@ -77,9 +77,10 @@ impl Spec {
     /// Reads `NAA_SPEC`. Keep the result: two that were read separately do not know of each other's sessions.
     ///
     /// # Errors
-    /// If it is not set, or an entry cannot be read.
+    /// If it is not set, or empty, or an entry cannot be read.
     pub fn from_env() -> Result<Self, SpecError> {
         match std::env::var(SPEC_VARIABLE) {
+            Ok(text) if text.trim().is_empty() => Err(SpecError::Unset),
             Ok(text) => text.parse(),
             Err(std::env::VarError::NotPresent) => Err(SpecError::Unset),
             Err(std::env::VarError::NotUnicode(_)) => Err(SpecError::NotUnicode),

@@ -100,7 +100,7 @@ impl Writer {
         }
         let parts = &parts[..parts.len().min(self.room())];
         let Some(qp) = self.qp.upgrade() else {
-            return Err(Error::PeerGone { peer: self.peer, why: Gone::Disconnected });
+            return Err(Error::PeerGone { peer: self.peer, function: None, why: Gone::Disconnected });
         };
         for parts in parts.chunks(CHUNK) {
             let mut wrs = [EMPTY; CHUNK];

@@ -82,6 +82,12 @@ impl Registry {
         self.0.get(&code)
     }
 
+    /// The name of a function, for people; its number if there is none.
+    pub(crate) fn name(&self, code: Option<FunctionCode>) -> String {
+        let Some(code) = code else { return "none".into() };
+        self.get(code).map_or_else(|| code.to_string(), |function| function.info().name.clone())
+    }
+
     /// In the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Function>> {
         self.0.values()

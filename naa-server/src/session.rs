@@ -7,7 +7,7 @@ use std::{
 };
 
 use mrsp::{
-    CallPlan, ErrorCode, Liveness, NaaSession, RegionFlags, RegionRequest, ReturnCode, Write,
+    CallPlan, ErrorCode, FunctionCode, Liveness, NaaSession, RegionFlags, RegionRequest, ReturnCode, Write,
     codec::encode_error,
     immediate::CallRequest,
     naa::{Failure, Placement},
@@ -83,6 +83,8 @@ pub struct Session {
     pub(crate) serial: u64,
     pub peer: SocketAddr,
     pub(crate) calling: Calling,
+    /// The function of the last call, until its answer is acknowledged.
+    pub(crate) function: Option<FunctionCode>,
     /// Where its kernels run, from the first call of one on.
     pub(crate) process: Option<Arc<SessionProcess>>,
     pub regions: Regions,
@@ -171,6 +173,7 @@ impl Session {
             serial,
             peer,
             calling: Calling::No,
+            function: None,
             process: None,
             regions: Regions::default(),
             machine: NaaSession::new(config.limits),
@@ -237,6 +240,7 @@ impl Session {
             return Next::Nothing;
         }
         self.liveness.acknowledged();
+        self.function = None;
         if self.closing {
             return Next::Close;
         }

@@ -18,10 +18,19 @@ pub struct Stats {
     pub sessions_rejected: Counter,
     /// Sessions that ended by an error rather than by the host's disconnect.
     pub sessions_failed: Counter,
+    /// Calls, look-ups of the catalogue left out.
     pub calls: Counter,
     /// Calls answered with another code than 0.
     pub calls_failed: Counter,
     pub calls_timed_out: Counter,
+    /// Calls whose host disconnected before they were answered.
+    pub calls_host_left: Counter,
+    /// Calls whose session ended by an error before the host had the answer.
+    pub calls_connection_failed: Counter,
+    /// Calls that the end of the server cut.
+    pub calls_server_ended: Counter,
+    /// Calls of function 127.
+    pub catalogue_lookups: Counter,
     pub bytes_in: Counter,
     pub bytes_out: Counter,
     peers: Mutex<Vec<PeerStats>>,
@@ -45,7 +54,44 @@ pub struct PeerStats {
     pub calls_refused: u64,
 }
 
+/// Why a call was cut: nobody got the result of its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// It took longer than a call may.
+    TimeUp,
+    /// The host disconnected.
+    HostLeft,
+    /// The session ended by an error: of the connection, or because the host broke the protocol.
+    ConnectionFailed,
+    /// The server ended.
+    ServerEnded,
+}
+
+impl Cut {
+    pub const ALL: [Self; 4] = [Self::TimeUp, Self::HostLeft, Self::ConnectionFailed, Self::ServerEnded];
+
+    /// As metrics and JSON have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TimeUp => "time_up",
+            Self::HostLeft => "host_left",
+            Self::ConnectionFailed => "connection_failed",
+            Self::ServerEnded => "server_ended",
+        }
+    }
+}
+
 impl Stats {
+    /// Calls that were cut for this cause.
+    pub fn calls_cut(&self, cause: Cut) -> &Counter {
+        match cause {
+            Cut::TimeUp => &self.calls_timed_out,
+            Cut::HostLeft => &self.calls_host_left,
+            Cut::ConnectionFailed => &self.calls_connection_failed,
+            Cut::ServerEnded => &self.calls_server_ended,
+        }
+    }
+
     /// Peers that have something, as of half a second ago at most.
     pub fn peers(&self) -> Vec<PeerStats> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone()

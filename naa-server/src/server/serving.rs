@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mrsp::{Abilities, ReturnCode, immediate::CallRequest};
+use mrsp::{Abilities, ReturnCode, builtin::CATALOGUE, immediate::CallRequest};
 use rustc_hash::FxHashMap as HashMap;
 use verbs::{
     Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitOn, Wc, WcOpcode, WcStatus,
@@ -26,7 +26,7 @@ use crate::{
     pool::{Done, Pool, TaskId},
     resident::{Asking, Resident, StreamId},
     session::{self, Calling, End, Next, Session},
-    stats::Stats,
+    stats::{Cut, Stats},
 };
 
 pub(super) enum SetupError {
@@ -69,6 +69,8 @@ pub(super) struct Serving {
     peers: Peers,
     lines: Lines,
     residence: Option<Residence>,
+    /// Sessions that end now do so because the server does.
+    ending: bool,
     context: Context,
 }
 
@@ -120,6 +122,7 @@ impl Serving {
             peers: Peers::default(),
             lines: Lines::default(),
             residence: resident.map(Residence::new),
+            ending: false,
             context: context.clone(),
         };
         Ok((serving, port))
@@ -196,6 +199,7 @@ impl Serving {
     }
 
     fn close_all(&mut self) {
+        self.ending = true;
         let all: Vec<_> = self.sessions.keys().copied().collect();
         all.into_iter().for_each(|id| self.close(id, None));
         self.pool.close();
@@ -257,11 +261,16 @@ impl Serving {
 
     fn call(&mut self, id: CmId, request: CallRequest) {
         let now = self.now;
-        self.stats.calls.add(1);
         let function = request.function.and_then(|code| self.registry.get(code)).cloned();
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let (address, peer) = (session.peer, Peer::from(session.peer.ip()));
-        self.peers.called(peer);
+        session.function = request.function;
+        if request.function == Some(CATALOGUE) {
+            self.stats.catalogue_lookups.add(1);
+        } else {
+            self.stats.calls.add(1);
+            self.peers.called(peer);
+        }
         let Some(function) = function else {
             peer_line!(self.lines, INFO, address, now, ?request, "unknown function");
             return self.respond(id, Err(Reply::Code(ReturnCode::UNKNOWN_FUNCTION)));
@@ -351,15 +360,24 @@ impl Serving {
     fn respond(&mut self, id: CmId, result: Result<Vec<mrsp::plan::Prefix>, Reply>) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Err(reply) = &result {
-            self.stats.calls_failed.add(1);
+            // A host that asks for the catalogue learns by a failure how much room it takes.
+            if session.function != Some(CATALOGUE) {
+                self.stats.calls_failed.add(1);
+            }
             if let Reply::Failed(Failed { why, .. }) = reply {
+                let function = self.registry.name(session.function);
                 if matches!(why, Failure::Refused(_)) {
                     self.peers.call_refused(session.peer.ip().into());
                 }
-                if why.is_for_the_log() {
-                    peer_line!(self.lines, WARN, session.peer, self.now, %why, "a call failed");
+                if why.code() == ReturnCode::KERNEL_TIMEOUT {
+                    let cause = Cut::TimeUp;
+                    self.stats.calls_cut(cause).add(1);
+                    let cause = cause.name();
+                    peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
+                } else if why.is_for_the_log() {
+                    peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");
                 } else {
-                    peer_line!(self.lines, INFO, session.peer, self.now, %why, "a call failed");
+                    peer_line!(self.lines, INFO, session.peer, self.now, function, %why, "a call failed");
                 }
             }
         }
@@ -384,12 +402,14 @@ impl Serving {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let Some(regions) = done.regions else {
             // The function still runs, and has the regions. The host is told, and the session is over.
+            let cause = Cut::TimeUp;
             self.stats.calls_failed.add(1);
-            self.stats.calls_timed_out.add(1);
+            self.stats.calls_cut(cause).add(1);
             if let Err(failed) = &done.result {
-                let why = &failed.why;
-                let text = "a call failed; the session ends with its function";
-                peer_line!(self.lines, WARN, session.peer, self.now, %why, "{text}");
+                let (function, cause, why) =
+                    (self.registry.name(session.function), cause.name(), &failed.why);
+                let text = "a call was cut; the session ends with its function";
+                peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "{text}");
             }
             if let Err(end) = session.respond_timed_out(self.now) {
                 self.close(id, Some(end));
@@ -397,9 +417,6 @@ impl Serving {
             return;
         };
         session.regions = regions;
-        if done.result.as_ref().is_err_and(|failed| failed.why.code() == ReturnCode::KERNEL_TIMEOUT) {
-            self.stats.calls_timed_out.add(1);
-        }
         self.respond(id, done.result.map_err(Reply::Failed));
     }
 
@@ -490,7 +507,9 @@ impl Serving {
             process.end();
         }
         let seconds = session.since.elapsed().as_secs_f64();
-        match session.refused.take().or(end) {
+        let end = session.refused.take().or(end);
+        self.count_cut(&session, end.as_ref());
+        match end {
             None => peer_line!(self.lines, INFO, session.peer, self.now, seconds, "session ends"),
             Some(end) => {
                 self.stats.sessions_failed.add(1);
@@ -502,6 +521,29 @@ impl Serving {
         }
         let _ = self.channel.destroy_id(id);
         self.stats.sessions.set(self.sessions.len() as u64);
+    }
+
+    /// Counts and tells of the call that the end of a session cuts, if it cuts one.
+    fn count_cut(&mut self, session: &Session, end: Option<&End>) {
+        let code = match (&session.calling, end) {
+            (Calling::Waiting(request), _) => request.function,
+            (Calling::Pooled(_), _) => session.function,
+            // The host did not acknowledge the answer. One that disconnects has it.
+            (Calling::No, Some(_)) => session.function,
+            _ => None,
+        };
+        let Some(code) = code.filter(|&code| code != CATALOGUE) else { return };
+        if matches!(session.calling, Calling::Waiting(_)) {
+            self.stats.calls.add(1);
+        }
+        let cause = match end {
+            Some(_) => Cut::ConnectionFailed,
+            None if self.ending => Cut::ServerEnded,
+            None => Cut::HostLeft,
+        };
+        self.stats.calls_cut(cause).add(1);
+        let (function, cause) = (self.registry.name(Some(code)), cause.name());
+        peer_line!(self.lines, WARN, session.peer, self.now, function, cause, "a call was cut");
     }
 
     /// What sessions are due now and then: probes of silent hosts, and the end of those that never began.

@@ -1,0 +1,73 @@
+//! What programs that log to standard error log.
+
+use std::{fmt::Display, str::FromStr};
+
+use tracing::level_filters::LevelFilter;
+
+use crate::{Error, variable};
+
+/// The filter of lines that programs write to standard error: `naa` and the C library have it in the grammar of
+/// tracing-subscriber's `Targets`. This library only emits events.
+pub const LOG_VARIABLE: &str = "NAA_LOG";
+
+/// The paths of all modules of this project begin with one of these.
+const OWN: [&str; 5] = ["naa", "roce", "verbs", "ejfat", "mrsp"];
+
+const REMEDY: &str = "write off, error, warn, info, debug or trace, or PART=LEVEL such as naa_server=debug, with commas \
+                      between several";
+
+/// The filter that [`LOG_VARIABLE`] asks for; `None` if it is not set, or empty.
+///
+/// # Errors
+/// [`Error::Environment`] if it cannot be read. A word that is no level is the beginning of a module's path of this
+/// project, or has a level behind `=`: `loud` would be taken for a module that does not exist, and nothing be logged.
+pub fn log_filter<F: FromStr<Err: Display>>() -> Result<Option<F>, Error> {
+    variable(LOG_VARIABLE)?.map(|text| read(&text)).transpose()
+}
+
+fn read<F: FromStr<Err: Display>>(text: &str) -> Result<F, Error> {
+    let wrong = |problem: String| Error::Environment {
+        name: LOG_VARIABLE,
+        value: text.into(),
+        problem: format!("{problem}; {REMEDY}"),
+    };
+    let directives: Vec<_> = text.split(',').map(str::trim).collect();
+    if let Some(word) = directives.iter().find(|directive| !is_understood(directive)) {
+        return Err(wrong(format!("{word:?} is no level and no part of naa")));
+    }
+    directives.join(",").parse().map_err(|error: F::Err| wrong(error.to_string()))
+}
+
+fn is_understood(directive: &str) -> bool {
+    let is_level = |text: &str| !text.is_empty() && text.parse::<LevelFilter>().is_ok();
+    match directive.rsplit_once('=') {
+        Some((part, level)) => !part.is_empty() && is_level(level),
+        None => is_level(directive) || OWN.iter().any(|own| directive.starts_with(own)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::filter::Targets;
+
+    use super::*;
+
+    #[test]
+    fn filters_are_levels_and_parts_of_this_project() {
+        for good in
+            ["off", "WARN", "3", "warn, naa_server=debug", "naa_host::device", "roce,h2=info", "naa=off"]
+        {
+            assert!(read::<Targets>(good).is_ok(), "{good}");
+        }
+        for (bad, word) in [
+            ("loud", "\"loud\""),
+            ("naa=loud", "\"naa=loud\""),
+            ("info,", "\"\""),
+            ("info,verbose", "\"verbose\""),
+        ] {
+            let error = read::<Targets>(bad).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("NAA_LOG={bad}: {word} is no level")), "{error}");
+            assert!(error.contains("debug or trace") && error.contains("naa_server=debug"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Accelerators whose name has several addresses.
+
+use std::{
+    io,
+    net::{SocketAddr, ToSocketAddrs as _},
+    time::{Duration, Instant},
+};
+
+use crate::{Device, Error, Opening, SessionConfig, Stage};
+
+/// The addresses that the system knows for a host's name and a port, in the order in which they are to be tried.
+///
+/// # Errors
+/// The system's, if it does not know the name.
+pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((host, port).to_socket_addrs()?.collect())
+}
+
+/// The accelerator at `port` of `host`, and the device from which it is reached, which `open` opens. `resolve` looks the
+/// name up: [`addresses_of`]. Of several addresses it is the first where the accelerator takes a connection, which ends at
+/// once.
+///
+/// # Errors
+/// [`Error::Name`] if the name is not known; as `open`, if it has one address; else as [`try_each`].
+pub fn find(
+    resolve: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>>,
+    (host, port): (&str, u16),
+    config: &SessionConfig,
+    open: impl Fn(SocketAddr) -> Result<Device, Error>,
+) -> Result<(Device, SocketAddr), Error> {
+    let unknown = |source| Error::Name { name: host.into(), source };
+    let addresses = resolve(host, port).map_err(unknown)?;
+    match addresses[..] {
+        [] => Err(unknown(io::Error::other("it has no address"))),
+        [only] => Ok((open(only)?, only)),
+        _ => try_each(host, &addresses, config.setup_timeout, |address, limit| {
+            let device = open(address)?;
+            let config = SessionConfig { setup_timeout: limit, ..config.clone() };
+            let mut opening = Opening::new(&device, address, &[], &config)?;
+            opening.connect()?;
+            opening.reach(Stage::Connected, Instant::now() + limit)?;
+            drop(opening);
+            Ok((device, address))
+        }),
+    }
+}
+
+/// Gives the addresses of the host `name` to `attempt` in turn, each with its share of the time, until it succeeds, or fails
+/// for what has nothing to do with the address.
+///
+/// # Errors
+/// That of `attempt` if there is one address, or the same is wrong with all; else [`Error::NoneReached`], which has that of
+/// each address. [`Error::Name`] if there is no address.
+pub fn try_each<T>(
+    name: &str,
+    addresses: &[SocketAddr],
+    limit: Duration,
+    mut attempt: impl FnMut(SocketAddr, Duration) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let deadline = Instant::now() + limit;
+    let mut tried = Vec::new();
+    for (number, &address) in addresses.iter().enumerate() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let share = left / u32::try_from(addresses.len() - number).unwrap_or(u32::MAX);
+        match attempt(address, share) {
+            Ok(reached) => return Ok(reached),
+            Err(error) if is_of_the_address(&error) => {
+                tracing::info!("{name}: {address} is not used: {error}");
+                tried.push((address, error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let is_environment = |(_, error): &(_, Error)| matches!(error, Error::Environment { .. });
+    let is_one = tried.len() == 1 || tried.iter().all(is_environment);
+    match tried.pop() {
+        Some((_, error)) if is_one => Err(error),
+        Some(last) => {
+            tried.push(last);
+            Err(Error::NoneReached { name: name.into(), tried })
+        }
+        None => Err(Error::Name { name: name.into(), source: io::Error::other("it has no address") }),
+    }
+}
+
+/// Whether another address may do.
+fn is_of_the_address(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::ConnectionRefused { .. }
+            | Error::Unreachable { .. }
+            | Error::SetupTimedOut { .. }
+            | Error::PeerGone { .. }
+            | Error::Device(_)
+            | Error::Environment { .. }
+    )
+}
