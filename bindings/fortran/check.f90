@@ -13,7 +13,10 @@ program check
     type(naa_outcome) :: outcome, outcomes(2)
     type(c_ptr) :: session, other, buffer, sessions(2)
     logical(c_bool) :: ended
-    integer(c_int32_t) :: state, fd
+    type(naa_function), pointer :: functions(:)
+    type(c_ptr) :: place
+    integer(c_size_t) :: count
+    integer(c_int32_t) :: state, fd, code
     integer(c_int64_t) :: index
     integer(c_size_t), parameter :: one = 1, two = 2, first = 0
 
@@ -68,6 +71,21 @@ program check
     end do
     call hold(all(numbers == 8), "tested for")
     call fails(naa_call_wait(session, 0), [NAA_ERROR_STATE], "no call")
+
+    ! What the accelerator has.
+    code = -1
+    call done(naa_find(session, "dgemm", code))
+    call hold(code == naa_code_of("dgemm"), "a function by its name")
+    call fails(naa_find(session, "none such", code), [NAA_ERROR_ARGUMENT], "a name that the accelerator does not have")
+    call hold(code == 0, "no code after an error")
+    call hold(has(naa_error_text(), "it has increment"), "the error names what there is")
+    call done(naa_session_functions(session, place, count))
+    call c_f_pointer(place, functions, [count])
+    call hold(functions(1)%code == 1, "codes of its functions")
+    call hold(naa_text_of(functions(1)%name) == "increment", "their names")
+    call hold(naa_text_of(functions(1)%parameters) == "any", "their parameters")
+    call hold(len(naa_text_of(functions(1)%description)) > 0, "what they do")
+
     call done(naa_session_set_range(other, first, 0_c_int64_t, 4_c_int64_t))
     call done(naa_session_set_range_all(other, first))
     call done(naa_session_close(session))
@@ -94,6 +112,14 @@ program check
     print '(a)', "check: ok"
 
 contains
+
+    function has(text, part)
+        character(*), intent(in) :: text, part
+        logical :: has
+        intrinsic :: index
+
+        has = index(text, part) > 0
+    end function
 
     subroutine hold(is, what)
         logical, intent(in) :: is

@@ -3,7 +3,9 @@
 !
 !   naa_connect(session, address, regions [, options])   naa_session_connect with a Fortran text and array
 !   naa_region_of(array, flags)                          a region of an array: NAA_INPUT, NAA_OUTPUT, NAA_INOUT ...
-!   naa_code_of(name)                                    the code of a function, 0 if there is none of that name
+!   naa_code_of(name)                                    the code of a function that NAAICE or naa serve has; 0: none
+!   naa_find(session, name, code)                        naa_session_find_function with a Fortran text: kernels too
+!   naa_text_of(address)                                 a text that C has, such as name of a naa_function
 !   naa_error_text()                                     what went wrong last on this thread
 !   naa_name_of(result)                                  "NAA_ERROR_GONE"
 !
@@ -94,6 +96,14 @@ module naa
         integer(c_int64_t) :: produced(6)
     end type
 
+    ! naa_session_functions gives an array of these: c_f_pointer(first, functions, [count]).
+    type, bind(c) :: naa_function
+        integer(c_int32_t) :: code
+        type(c_ptr) :: name
+        type(c_ptr) :: parameters
+        type(c_ptr) :: description
+    end type
+
     ! As in naa.h. Texts end with c_null_char. What is optional here may be NULL there.
     interface
         function naa_version() bind(c) result(text)
@@ -168,6 +178,22 @@ module naa
             import
             type(c_ptr), value :: session
             integer(c_int32_t), intent(inout) :: fd
+            integer(c_int32_t) :: done
+        end function
+
+        function naa_session_functions(session, functions, count) bind(c) result(done)
+            import
+            type(c_ptr), value :: session
+            type(c_ptr), intent(inout) :: functions
+            integer(c_size_t), intent(inout) :: count
+            integer(c_int32_t) :: done
+        end function
+
+        function naa_session_find_function(session, name, function_code) bind(c) result(done)
+            import
+            type(c_ptr), value :: session
+            character(kind=c_char), intent(in) :: name(*)
+            integer(c_int32_t), intent(inout) :: function_code
             integer(c_int32_t) :: done
         end function
 
@@ -287,7 +313,7 @@ module naa
     end interface
 
     private :: region_of_int8, region_of_int32, region_of_int64, region_of_float, region_of_double
-    private :: region_of_float_complex, region_of_double_complex, region_at, text_at
+    private :: region_of_float_complex, region_of_double_complex, region_at
 
 contains
 
@@ -308,21 +334,30 @@ contains
         code = naa_function_code(trim(name)//c_null_char)
     end function
 
+    function naa_find(session, name, code) result(done)
+        type(c_ptr), intent(in) :: session
+        character(*), intent(in) :: name
+        integer(c_int32_t), intent(inout) :: code
+        integer(c_int32_t) :: done
+
+        done = naa_session_find_function(session, trim(name)//c_null_char, code)
+    end function
+
     function naa_error_text() result(text)
         character(:), allocatable :: text
 
-        text = text_at(naa_last_error())
+        text = naa_text_of(naa_last_error())
     end function
 
     function naa_name_of(number) result(text)
         integer(c_int32_t), intent(in) :: number
         character(:), allocatable :: text
 
-        text = text_at(naa_result_name(number))
+        text = naa_text_of(naa_result_name(number))
     end function
 
     ! What C has at an address, up to its zero; "" where there is nothing.
-    function text_at(address) result(text)
+    function naa_text_of(address) result(text)
         type(c_ptr), intent(in) :: address
         character(:), allocatable :: text
         character(kind=c_char), pointer :: letters(:)

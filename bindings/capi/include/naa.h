@@ -357,6 +357,29 @@ typedef struct naa_region {
 } naa_region;
 
 /**
+ * A function of an accelerator, as the accelerator describes it. The texts are UTF-8 and stay until the session is closed.
+ */
+typedef struct naa_function {
+    /**
+     * 1 to 127: what naa_call() takes.
+     */
+    int32_t code;
+    /**
+     * "dgemm".
+     */
+    const char *name;
+    /**
+     * "<a:f64 <b:f64 >c:f64": the parameters in their order, where < marks inputs, > outputs, = both and ~ internal
+     * regions. The argument block and the status block are left out. "any": the function takes whatever it gets.
+     */
+    const char *parameters;
+    /**
+     * What it does, in one line.
+     */
+    const char *description;
+} naa_function;
+
+/**
  * How a call ended.
  */
 typedef struct naa_outcome {
@@ -414,7 +437,7 @@ const char *naa_result_name(int32_t result);
 
 /**
  * The code of the function that is called `name` by NAAICE or `naa serve`: "increment" is 1, "dgemm" is 18. 0 if
- * there is none. The functions of other accelerators: `naa functions --server ADDRESS`.
+ * there is none. naa_session_find_function() asks an accelerator, and so knows kernels too.
  */
 int32_t naa_function_code(const char *name);
 
@@ -508,6 +531,36 @@ naa_result naa_session_set_range(struct naa_session *session,
  * NAA_ERROR_ARGUMENT, NAA_ERROR_STATE as there.
  */
 naa_result naa_session_set_range_all(struct naa_session *session, size_t region);
+
+/**
+ * Asks the accelerator which functions it has. `functions` becomes the first of an array of `count`, which ascends by
+ * code and stays until the session is closed.
+ *
+ * The accelerator is asked once, over a connection of its own that lasts as long as that takes; later calls of this function
+ * and of naa_session_find_function() look at what it said. So both may be called while a call is under way, and
+ * what goes wrong with that connection leaves the session as it is. It has the session's options: setup_timeout_ms limits
+ * connecting, call_timeout_ms the response. `naa serve` can be asked; other accelerators may have no catalogue, or no
+ * place for another connection.
+ *
+ * NAA_ERROR_FUNCTION, NAA_ERROR_PEER or NAA_ERROR_GONE if the accelerator has no catalogue; NAA_ERROR_UNREACHABLE,
+ * NAA_ERROR_REFUSED, NAA_ERROR_TIMEOUT, NAA_ERROR_DEVICE, NAA_ERROR_MEMORY and NAA_ERROR_ENVIRONMENT as
+ * naa_session_connect(); NAA_ERROR_OVER if the session is over; NAA_ERROR_STATE if another thread is using the session;
+ * NAA_ERROR_ARGUMENT.
+ */
+naa_result naa_session_functions(struct naa_session *session,
+                                 const struct naa_function **functions,
+                                 size_t *count);
+
+/**
+ * Sets `function` to the code of the function that the accelerator calls `name`: of a kernel, or of any other function
+ * that it has. naa_function_code() knows the functions of NAAICE and of `naa serve` without asking.
+ *
+ * NAA_ERROR_ARGUMENT if the accelerator has none of that name: the text lists those that it has. `function` is 0 then. Else
+ * as naa_session_functions(), which also tells when the accelerator is asked.
+ */
+naa_result naa_session_find_function(struct naa_session *session,
+                                     const char *name,
+                                     int32_t *function);
 
 /**
  * Starts a call and returns: sends the inputs and has `function`, 1 to 127, run. `user` are 24 bits that the function

@@ -17,7 +17,12 @@ use crate::ulog;
 pub(crate) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        let (filter, ignored) = naa_host::log_filter(Targets::new().with_default(LevelFilter::WARN));
+        // The program is not this library's to end.
+        let (filter, wrong) = match naa_host::log_filter() {
+            Ok(filter) => (filter, None),
+            Err(error) => (None, Some(error)),
+        };
+        let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
         let writer = std::io::stderr.with_filter(|line| ulog::is_on(level_of(*line.level())));
         let colour = std::io::stderr().is_terminal();
         let log = tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(writer);
@@ -26,8 +31,8 @@ pub(crate) fn start() {
         let log = tracing_subscriber::registry().with(filter).with(log);
         // This fails if the program has set up a log of its own, which is used then.
         let started = log.try_init();
-        if let (Ok(()), Some(why)) = (started, ignored) {
-            tracing::warn!("{why}");
+        if let (Ok(()), Some(error)) = (started, wrong) {
+            tracing::warn!("{error}; until then the level is warn");
         }
     });
 }

@@ -70,8 +70,26 @@ fn the_environment_limits_connecting() {
 fn a_limit_that_is_no_time_is_an_error() {
     let server = server("127.0.8.123");
     let (ip, port) = (server.address().ip().to_string(), server.address().port().to_string());
-    for value in ["soon", "0", "-3", "5s", ""] {
+    for value in ["soon", "0", "-3", "5s"] {
         NATIVE.run(&[&*server.address().to_string(), "nonsense", ""], &[("NAA_TIMEOUT", value)]);
         NAAICE.run(&[&*ip, &port, "nonsense"], &[("NAA_TIMEOUT", value)]);
+    }
+}
+
+/// The program goes on with the default level, of which a call that takes long is a line.
+#[test]
+fn a_filter_of_the_log_that_cannot_be_read_is_told_once_and_ends_no_program() {
+    let server = server("127.0.8.124");
+    let (ip, port) = (server.address().ip().to_string(), server.address().port().to_string());
+    let environment = [("NAA_TIMEOUT", "0.5"), ("NAA_LOG", "loud")];
+    for lines in [
+        said(&NATIVE, &[&*server.address().to_string(), "limited", ""], &environment),
+        said(&NAAICE, &[&ip, &port, "limited"], &environment),
+    ] {
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert!(
+            line.contains("NAA_LOG=loud: ") && line.contains("error, warn, info, debug or trace"),
+            "{line}"
+        );
     }
 }

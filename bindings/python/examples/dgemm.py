@@ -12,7 +12,7 @@ random = numpy.random.default_rng()
 a, b = random.random((m, k)), random.random((k, n))
 c = numpy.empty((m, n))
 
-naa.offload(address, "dgemm", [m, n, k], [a, b], [c], timeout=10)
+naa.offload(address, "dgemm", a=a, b=b, c=c, timeout=10)
 
 difference = float(numpy.abs(c - a @ b).max())
 print(f"dgemm {m} x {k} by {k} x {n}: difference from NumPy at most {difference:.1e}")

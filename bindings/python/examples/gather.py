@@ -15,7 +15,7 @@ address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1"
 
 async def digests(blocks: list[bytes]) -> None:
     data, digest = bytearray(len(blocks[0])), bytearray(32)
-    with naa.connect(address, naa.regions_for("sha256", [len(data)], [data], [digest])) as session:
+    async with naa.connect_async(address, naa.regions_for("sha256", data=data, digest=digest)) as session:
         for block in blocks:
             data[:] = block
             await session.call_async("sha256", timeout=10)

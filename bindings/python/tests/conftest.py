@@ -28,9 +28,9 @@ PATIENT = naa.Options(silence=20.0)
 
 
 class Server:
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
         self.address = next(ADDRESSES)
-        command = [PROGRAM, "serve", "--bind", self.address, "--json", "--max-sessions-per-peer", "1000"]
+        command = [PROGRAM, "serve", "--bind", self.address, "--json", "--max-sessions-per-peer", "1000", *options]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self._output = self._process.stdout

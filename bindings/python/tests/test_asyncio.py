@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Coroutine
 from typing import Any
@@ -105,5 +106,92 @@ def test_a_server_that_dies_is_noticed(own_server: Server) -> None:
             with pytest.raises(naa.GoneError):
                 await call
             assert time.monotonic() - start < 5
+
+    run(test())
+
+
+def test_sessions_are_connected_and_closed_in_tasks(server: Server) -> None:
+    async def test() -> None:
+        numbers = bytearray(4)
+        async with naa.connect_async(server.address, [naa.InOut(numbers)]) as session:
+            await session.call_async("increment", timeout=10)
+        assert session.closed and numbers == bytes([1] * 4)
+        numbers.extend(b"free")
+        session = await naa.connect_async(server.address, [naa.InOut(numbers)])
+        async with session as same:
+            assert same is session
+            await same.call_async("increment", timeout=10)
+        assert session.closed and numbers[0] == 2
+        with pytest.raises(naa.UnreachableError):
+            async with naa.connect_async("127.7.255.254", [naa.InOut(numbers)], QUICK):
+                pass
+        numbers.extend(b"free")
+
+    run(test())
+
+
+def test_other_tasks_run_while_one_connects_and_few_threads_do(server: Server) -> None:
+    async def test() -> None:
+        beats = 0
+
+        async def beat() -> None:
+            nonlocal beats
+            while True:
+                await asyncio.sleep(0.02)
+                beats += 1
+
+        beating = asyncio.create_task(beat())
+        with pytest.raises(naa.UnreachableError):
+            await naa.connect_async("127.7.255.254", [naa.InOut(bytearray(1))], naa.Options(setup_timeout=0.5))
+        assert beats > 8
+        a, b = numpy.random.default_rng(3).random((2, 20, 20))
+        results = [numpy.zeros((20, 20)) for _ in range(60)]
+        await asyncio.gather(*(naa.offload_async(server.address, "dgemm", a=a, b=b, c=c, timeout=30) for c in results))
+        assert all(numpy.allclose(c, a @ b) for c in results)
+        threads = [thread for thread in threading.enumerate() if thread.name.startswith("naa")]
+        assert 1 <= len(threads) <= 8
+        beating.cancel()
+
+    run(test())
+
+
+def test_a_session_that_nobody_waits_for_any_more_is_closed(own_server: Server) -> None:
+    async def test() -> None:
+        numbers = bytearray(4)
+        own_server.pause()
+
+        async def connect() -> None:
+            async with naa.connect_async(own_server.address, [naa.InOut(numbers)], PATIENT):
+                raise AssertionError("it was cancelled before")
+
+        connecting = asyncio.create_task(connect())
+        await asyncio.sleep(0.1)
+        with pytest.raises(BufferError):
+            numbers.extend(b"more")
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        own_server.go_on()
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            try:
+                numbers.extend(b"more")
+                return
+            except BufferError:
+                pass
+        raise AssertionError("the memory is still in use")
+
+    run(test())
+
+
+def test_a_task_that_is_cancelled_while_it_asks_for_functions(own_server: Server) -> None:
+    async def test() -> None:
+        options = naa.Options(setup_timeout=0.3)
+        async with naa.connect_async(own_server.address, [naa.InOut(bytearray(4))], options) as session:
+            own_server.pause()
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(session.call_async("a-kernel"), 0.05)
+        assert session.closed
+        own_server.go_on()
 
     run(test())

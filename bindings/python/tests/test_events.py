@@ -326,3 +326,14 @@ def test_empty_events_are_events(subscribe: Callable[..., Pair]) -> None:
     assert event.array("<f8").size == 0 and event.array_in_place("<f8").size == 0
     del event
     assert seat.held() == 0
+
+
+def test_workers_are_closed_by_async_with(subscribe: Callable[..., Pair]) -> None:
+    async def test() -> None:
+        seat, worker = subscribe()
+        assert seat.put(b"abc")
+        async with worker as same:
+            assert same is worker and bytes(await worker.next_async(5)) == b"abc"
+        assert worker.closed
+
+    asyncio.run(asyncio.wait_for(test(), 60))

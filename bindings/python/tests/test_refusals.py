@@ -43,9 +43,9 @@ def test_arrays_must_be_said_to_be_regions(server: Server) -> None:
 @pytest.mark.parametrize(
     ("arrays", "text"),
     [
-        (("f4", "f8", "f8"), "input 0: its type is f4, the function's is f8; convert"),
-        (("f8", "f8", "i8"), "output 0: its type is i8"),
-        (("f8", ">f8", "f8"), "input 1: its type is >d"),
+        (("f4", "f8", "f8"), r"input 0 \(a\): its type is f4, dgemm's is f8; convert"),
+        (("f8", "f8", "i8"), r"output 0 \(c\): its type is i8"),
+        (("f8", ">f8", "f8"), r"input 1 \(b\): its type is >d"),
     ],
 )
 def test_arrays_of_another_type_than_the_functions(server: Server, arrays: tuple[str, ...], text: str) -> None:
@@ -54,11 +54,8 @@ def test_arrays_of_another_type_than_the_functions(server: Server, arrays: tuple
         naa.offload(server.address, "dgemm", [2, 2, 2], [a, b], [c], timeout=5)
 
 
-def test_values_that_are_not_the_functions(server: Server) -> None:
-    a = numpy.zeros((2, 2))
-    with pytest.raises(naa.FunctionError, match="do not fit"):
-        naa.offload(server.address, "dgemm", [3, 3, 3], [a, a], [a.copy()], timeout=5)
-    for function, values in (("sort", [1, 99, 0]), ("dgemm", [1] * 7), ("increment", [1])):
+def test_values_that_are_not_the_functions() -> None:
+    for function, values in (("sort", [1, 99, 0]), ("dgemm", [1] * 7), ("increment", [1]), ("sort", [1.5, 0, 0])):
         with pytest.raises(naa.ArgumentError):
             naa.arguments(function, values)
 
@@ -100,7 +97,7 @@ def test_outputs_that_are_too_small_tell_what_is_needed(server: Server) -> None:
 
 def test_names_and_numbers_of_no_function(connect: Connect) -> None:
     session = connect(naa.InOut(bytearray(1)))
-    with pytest.raises(naa.ArgumentError, match="no function is called 'frobnicate'"):
+    with pytest.raises(naa.ArgumentError, match="has no function \"frobnicate\"; it has increment, .*dgemm, .*sort"):
         session.call("frobnicate")
     with pytest.raises(naa.ArgumentError, match="300 is no function code"):
         session.call(300)

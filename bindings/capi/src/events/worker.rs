@@ -7,7 +7,8 @@ use std::{
     time::Instant,
 };
 
-use naa_events::{Event, Source};
+use naa_events::{Config, Event, Source};
+use naa_host::SessionConfig;
 
 use super::{
     event::naa_event,
@@ -82,19 +83,31 @@ pub unsafe extern "C" fn naa_worker_open(
         let text = text.map_err(|_| Problem::argument("source is not UTF-8"))?;
         let text =
             text.ok_or_else(|| Problem::argument("source is NULL; give the bridge's, \"10.9.0.1\""))?;
-        let opened = naa_events::Worker::open(&read_source(text)?, &config)?;
+        let opened = open(text, &config)?;
         let handle = WORKERS.insert(Worker { worker: opened, description: CString::default() })?;
         // SAFETY: the caller's contract.
         unsafe { give(worker, ptr::without_provenance_mut(handle), "worker") }
     })
 }
 
-fn read_source(text: &str) -> Result<Source, Problem> {
+/// Subscribes at the bridge that `text` names, at the first of its addresses that can be reached.
+fn open(text: &str, config: &Config) -> Result<naa_events::Worker, Problem> {
     if text.starts_with("unix:") {
-        return Ok(text.parse().map_err(naa_events::Error::from)?);
+        let source = text.parse().map_err(naa_events::Error::from)?;
+        return Ok(naa_events::Worker::open(&source, config)?);
     }
     let addresses = address::resolve(text)?;
-    addresses.first().map(|&first| Source::Remote(first)).ok_or_else(|| Problem::argument("source is empty"))
+    let opened =
+        naa_host::try_each(text.trim(), &addresses, config.session.setup_timeout, |address, limit| {
+            let session = SessionConfig { setup_timeout: limit, ..config.session.clone() };
+            match naa_events::Worker::open(&Source::Remote(address), &Config { session, ..config.clone() }) {
+                Ok(worker) => Ok(Ok(worker)),
+                Err(naa_events::Error::Session(error)) => Err(error),
+                // The bridge was reached.
+                Err(error) => Ok(Err(error)),
+            }
+        });
+    Ok(opened??)
 }
 
 /// Waits at most `timeout_ms` milliseconds for the next event; 0 only looks, a negative number is no limit. Release the

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use naa_host::LOCAL_IP_VARIABLE;
+use naa_host::{LOCAL_IP_VARIABLE, variable};
 
 use super::{
     context::{Layout, Public, State},
@@ -106,7 +106,7 @@ fn create(
     let code = naa_host::FunctionCode::new(function).ok_or(Error::FunctionCode(function_code))?;
     let regions = Regions::of(inputs, outputs);
     let claim = spec::claim(code, inputs.len())?;
-    let local = std::env::var(LOCAL_IP_VARIABLE).ok();
+    let local = variable(LOCAL_IP_VARIABLE)?;
     let peer = claim.entry().peer;
     let mut host = Host::create(Request {
         layout,

@@ -76,6 +76,11 @@ pub(crate) enum Problem {
     Which(usize, Misuse),
     #[error("{0}")]
     Argument(String),
+    #[error(
+        "the accelerator did not tell which functions it has: {0}; give the function's number, or of one that NAAICE or \
+         `naa serve` has what naa_function_code() returns"
+    )]
+    NoCatalogue(Error),
     #[error("{0} is NULL; give a place for the result")]
     NoPlace(&'static str),
     #[error("the call did not end within {0} ms; it goes on, wait for it again")]
@@ -95,7 +100,7 @@ impl Problem {
 
     pub(crate) fn result(&self) -> naa_result {
         match self {
-            Self::Host(error) => of_host(error),
+            Self::Host(error) | Self::NoCatalogue(error) => of_host(error),
             Self::Handle(Misuse::Busy(_)) | Self::Which(_, Misuse::Busy(_)) => NAA_ERROR_STATE,
             Self::Handle(_) | Self::Which(..) | Self::Argument(_) | Self::NoPlace(_) => NAA_ERROR_ARGUMENT,
             Self::Late(_) | Self::NoEvent(_) => NAA_ERROR_TIMEOUT,
@@ -108,7 +113,10 @@ impl Problem {
 fn of_host(error: &Error) -> naa_result {
     match error {
         Error::ConnectionRefused { .. } => NAA_ERROR_REFUSED,
-        Error::Unreachable { .. } => NAA_ERROR_UNREACHABLE,
+        Error::Unreachable { .. } | Error::Name { .. } => NAA_ERROR_UNREACHABLE,
+        Error::NoneReached { tried, .. } => {
+            tried.last().map_or(NAA_ERROR_UNREACHABLE, |(_, last)| of_host(last))
+        }
         Error::SetupTimedOut { .. } | Error::AnswerTimedOut { .. } => NAA_ERROR_TIMEOUT,
         // Not NAA_ERROR_TIMEOUT, after which the call goes on.
         Error::PeerGone { .. } | Error::CallTimedOut { .. } => NAA_ERROR_GONE,

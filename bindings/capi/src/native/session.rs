@@ -4,7 +4,6 @@ use std::{
     ffi::{CString, c_char},
     net::{IpAddr, SocketAddr},
     os::fd::AsRawFd,
-    time::Instant,
 };
 
 use naa_host::{Claim, Device, Error, FunctionCode, Part, SessionConfig};
@@ -12,6 +11,7 @@ use naa_host::{Claim, Device, Error, FunctionCode, Part, SessionConfig};
 use super::{
     address,
     call::function_code,
+    functions::Offered,
     naa_result,
     options::{Options, naa_options},
     regions::{Regions, naa_region},
@@ -43,6 +43,11 @@ pub(super) struct Session {
     pub(super) host: naa_host::Session,
     /// Of the last call.
     pub(super) function: Option<FunctionCode>,
+    /// What the accelerator is asked by for its functions.
+    pub(super) device: Device,
+    pub(super) config: SessionConfig,
+    /// `None`: the accelerator was not asked yet.
+    pub(super) offered: Option<Offered>,
     description: CString,
     /// Of each region, its number without internal ones.
     numbers: Vec<Option<usize>>,
@@ -82,14 +87,8 @@ pub unsafe extern "C" fn naa_session_connect(
             unsafe { boundary::text(address) }.map_err(|_| Problem::argument("address is not UTF-8"))?;
         let text =
             text.ok_or_else(|| Problem::argument("address is NULL; give the accelerator's, \"10.9.0.1\""))?;
-        let (host, description) = given.connect(&address::resolve(text)?)?;
-        place.fill(Session {
-            host,
-            function: None,
-            description,
-            numbers: given.regions.numbers,
-            _claim: None,
-        })
+        let connected = given.connect(text.trim(), &address::resolve(text)?)?;
+        place.fill(given.session(connected, None))
     })
 }
 
@@ -113,14 +112,8 @@ pub unsafe extern "C" fn naa_session_connect_spec(
         // SAFETY: the caller's contract.
         let (place, given) = unsafe { (Place::new(session)?, Given::read(regions, count, options)?) };
         let claim = spec::claim(function_code(function)?, given.inputs).map_err(Error::Spec)?;
-        let (host, description) = given.connect(&[claim.entry().peer])?;
-        place.fill(Session {
-            host,
-            function: None,
-            description,
-            numbers: given.regions.numbers,
-            _claim: Some(claim),
-        })
+        let connected = given.connect("", &[claim.entry().peer])?;
+        place.fill(given.session(connected, Some(claim)))
     })
 }
 
@@ -298,49 +291,57 @@ impl Given {
         Ok(Self { regions: Regions::read(regions)?, inputs: Regions::inputs(regions), options })
     }
 
-    /// Tries the addresses in turn, each for its share of the time.
-    fn connect(&self, addresses: &[SocketAddr]) -> Result<(naa_host::Session, CString), Problem> {
+    /// Tries the addresses of `name` in turn, each for its share of the time.
+    fn connect(&self, name: &str, addresses: &[SocketAddr]) -> Result<(naa_host::Session, Device), Problem> {
         log::start();
-        let deadline = Instant::now() + self.options.config.setup_timeout;
-        let mut last = None;
-        for (tried, &address) in addresses.iter().enumerate() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let share = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
-            let config = SessionConfig { setup_timeout: left / share, ..self.options.config.clone() };
-            match self.connect_to(address, &config) {
-                Ok(session) => return Ok(session),
-                Err(problem) => last = Some(problem),
-            }
+        let (all, local) = (&self.options.config, self.options.local);
+        let may_be = |peer: &SocketAddr| local.is_none_or(|local| same_family(local, *peer));
+        let near: Vec<_> = addresses.iter().copied().filter(may_be).collect();
+        if let (Some(local), Some(peer), []) = (local, addresses.first(), &near[..]) {
+            return Err(Problem::argument(format!(
+                "options, local_address: {local} is not of the family of {peer}; choose another"
+            )));
         }
-        Err(last.unwrap_or_else(|| Problem::argument("address is empty")))
+        let connected = naa_host::try_each(name, &near, all.setup_timeout, |address, setup_timeout| {
+            self.connect_to(address, &SessionConfig { setup_timeout, ..all.clone() })
+        });
+        Ok(connected?)
     }
 
     fn connect_to(
         &self,
         peer: SocketAddr,
         config: &SessionConfig,
-    ) -> Result<(naa_host::Session, CString), Problem> {
+    ) -> Result<(naa_host::Session, Device), Error> {
         let device = self.device(peer)?;
         let Regions { params, .. } = &self.regions;
         let session = naa_host::Session::connect_with(&device, peer, params, self.regions.buffers(), config)?;
-        // No text of ours has a zero byte.
-        let description = format!("{}; {} layout", device.describe(), session.layout());
-        Ok((session, CString::new(description).unwrap_or_default()))
+        Ok((session, device))
     }
 
-    fn device(&self, peer: SocketAddr) -> Result<Device, Problem> {
+    fn session(self, (host, device): (naa_host::Session, Device), claim: Option<Claim>) -> Session {
+        // No text of ours has a zero byte.
+        let description = format!("{}; {} layout", device.describe(), host.layout());
+        Session {
+            host,
+            function: None,
+            device,
+            config: self.options.config,
+            offered: None,
+            description: CString::new(description).unwrap_or_default(),
+            numbers: self.regions.numbers,
+            _claim: claim,
+        }
+    }
+
+    fn device(&self, peer: SocketAddr) -> Result<Device, Error> {
         let Options { local, provider, .. } = &self.options;
-        Ok(match (*local, *provider) {
-            (Some(local), _) if !same_family(local, peer) => {
-                return Err(Problem::argument(format!(
-                    "options, local_address: {local} is not of the family of {peer}; choose another"
-                )));
-            }
-            (Some(local), Some(provider)) => Device::open_with(local, provider)?,
-            (Some(local), None) => Device::open(local)?,
-            (None, Some(provider)) => Device::towards_with(peer, provider)?,
-            (None, None) => Device::towards(peer)?,
-        })
+        match (*local, *provider) {
+            (Some(local), Some(provider)) => Device::open_with(local, provider),
+            (Some(local), None) => Device::open(local),
+            (None, Some(provider)) => Device::towards_with(peer, provider),
+            (None, None) => Device::towards(peer),
+        }
     }
 }
 

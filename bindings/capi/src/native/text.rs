@@ -30,7 +30,7 @@ pub extern "C" fn naa_result_name(result: i32) -> *const c_char {
 }
 
 /// The code of the function that is called `name` by NAAICE or `naa serve`: "increment" is 1, "dgemm" is 18. 0 if
-/// there is none. The functions of other accelerators: `naa functions --server ADDRESS`.
+/// there is none. naa_session_find_function() asks an accelerator, and so knows kernels too.
 ///
 /// # Safety
 /// `name` is NULL or points to text that ends with a zero.

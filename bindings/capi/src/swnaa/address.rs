@@ -2,11 +2,9 @@
 
 use std::{fs, net::IpAddr};
 
+use naa_host::{Error, LOCAL_IP_VARIABLE, variable};
 use naa_provider::Choice;
 use roce_udp::socket::{self, InterfaceAddress};
-
-/// Names the local address.
-const VARIABLE: &str = "NAA_LOCAL_IP";
 
 /// A local address and why it was taken, for people.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,23 +13,16 @@ pub(crate) struct Chosen {
     pub(crate) why: String,
 }
 
-/// `NAA_LOCAL_IP` is no address.
-#[derive(Debug, thiserror::Error)]
-#[error("{VARIABLE}={0}: not an IP address; `ip addr` lists this machine's")]
-pub(crate) struct BadAddress(String);
-
 /// `NAA_LOCAL_IP`; else the first address of an RDMA device, unless the embedded provider is asked for; else the first
 /// global address of an interface that is up; else 127.0.0.1.
-pub(crate) fn choose(provider: Choice) -> Result<Chosen, BadAddress> {
-    match std::env::var(VARIABLE) {
-        Ok(value) if !value.trim().is_empty() => {
-            let address = value.trim().parse().map_err(|_| BadAddress(value))?;
-            return Ok(Chosen { address, why: format!("which {VARIABLE} names") });
-        }
-        Err(std::env::VarError::NotUnicode(value)) => {
-            return Err(BadAddress(value.to_string_lossy().into_owned()));
-        }
-        _ => {}
+pub(crate) fn choose(provider: Choice) -> Result<Chosen, Error> {
+    if let Some(value) = variable(LOCAL_IP_VARIABLE)? {
+        let address = value.trim().parse().map_err(|_| Error::Environment {
+            name: LOCAL_IP_VARIABLE,
+            value,
+            problem: "not an IP address; `ip addr` lists this machine's".into(),
+        })?;
+        return Ok(Chosen { address, why: format!("which {LOCAL_IP_VARIABLE} names") });
     }
     let addresses = socket::addresses().unwrap_or_default();
     let has_device = |address| provider != Choice::Embedded && is_of_device(address, provider);

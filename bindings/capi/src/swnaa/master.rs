@@ -39,8 +39,8 @@ const BACKLOG: u32 = 128;
 /// Why there is no master.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CannotServe {
-    #[error("{0}")]
-    Address(#[from] address::BadAddress),
+    #[error(transparent)]
+    Address(#[from] naa_host::Error),
     #[error("{VARIABLE}={}: no provider; {}", .0.value, BadChoice::REMEDY)]
     Provider(#[from] BadChoice),
     #[error("cannot serve on {at}: {source}")]

@@ -198,6 +198,39 @@ static void built_in_functions(void) {
     OK(naa_session_close(session));
 }
 
+/* By the names that the accelerator has for them, also while a call runs. */
+static void functions_by_name(void) {
+    unsigned char bytes[4] = {0, 0, 0, 0};
+    const naa_region regions[] = {region(bytes, sizeof bytes, NAA_INOUT)};
+    naa_session *session = connect_to(regions, 1);
+    int32_t code = -1;
+    OK(naa_call_start(session, SLEEP, 200));
+    OK(naa_session_find_function(session, "sum", &code));
+    CHECK(code == SUM);
+    OK(naa_session_find_function(session, "dgemm", &code));
+    CHECK(code == DGEMM && code == naa_function_code("dgemm"));
+    OK(naa_call_wait(session, 5000, NULL));
+    OK(naa_session_find_function(session, "sum", &code));
+    OK(naa_call(session, code, 7, 5000, NULL));
+    CHECK(bytes[0] == 7 && bytes[3] == 7);
+    const naa_function *functions = NULL, *again = NULL;
+    size_t count = 0, same = 0;
+    OK(naa_session_functions(session, &functions, &count));
+    OK(naa_session_functions(session, &again, &same));
+    CHECK(functions == again && count == same && count > 15);
+    for (size_t i = 0; i < count; i++) {
+        CHECK(i == 0 || functions[i].code > functions[i - 1].code);
+        OK(naa_session_find_function(session, functions[i].name, &code));
+        CHECK(code == functions[i].code);
+        if (code == DGEMM) {
+            CHECK(strcmp(functions[i].parameters, "<a:f64 <b:f64 >c:f64") == 0);
+            CHECK(strstr(functions[i].description, "product") != NULL);
+        }
+        CHECK(code != SLEEP || strcmp(functions[i].parameters, "any") == 0);
+    }
+    OK(naa_session_close(session));
+}
+
 static void too_small_an_output(void) {
     static unsigned char data[10000];
     unsigned char arguments[NAA_BLOCK_BYTES], status[NAA_BLOCK_BYTES], packed[200], unpacked[10];
@@ -339,6 +372,7 @@ int main(int count, char **arguments) {
     the_same_memory_twice();
     ranges();
     built_in_functions();
+    functions_by_name();
     too_small_an_output();
     buffers();
     options();

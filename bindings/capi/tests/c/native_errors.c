@@ -263,6 +263,8 @@ static void without_a_spec(void) {
     naa_session *session = NULL;
     REFUSED(NAA_ERROR_ENVIRONMENT, "NAA_SPEC is not set", naa_session_connect_spec(1, regions, 1, NULL, &session));
     REFUSED(NAA_ERROR_ARGUMENT, "1 to 127", naa_session_connect_spec(0, regions, 1, NULL, &session));
+    setenv("NAA_SPEC", "", 1);
+    REFUSED(NAA_ERROR_ENVIRONMENT, "NAA_SPEC is not set", naa_session_connect_spec(1, regions, 1, NULL, &session));
     setenv("NAA_SPEC", "10.9.0.1", 1);
     REFUSED(NAA_ERROR_ENVIRONMENT, "NAA_SPEC entry 1", naa_session_connect_spec(1, regions, 1, NULL, &session));
     unsetenv("NAA_SPEC");

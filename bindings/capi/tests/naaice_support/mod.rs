@@ -11,7 +11,7 @@ use std::{
 
 use naa_server::{Choice, Config, Server, functions};
 
-#[path = "../functions/mod.rs"]
+#[path = "../../../../tests/src/capi/own.rs"]
 mod own;
 
 /// Programs are ended after this.

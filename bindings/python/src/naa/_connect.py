@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Literal
 
-from ._errors import ArgumentError, check
+from ._blocking import in_thread
+from ._errors import ArgumentError, Error, check
 from ._library import ffi, lib
 from ._regions import Pinned, Region
 from ._session import Session, code_of
@@ -57,6 +60,55 @@ def connect_spec(function: int | str, regions: Sequence[Region], options: Option
     Raises: as connect()
     """
     return _connect(lib.naa_session_connect_spec, code_of(function), regions, options)
+
+
+class Connecting:
+    """A session to come: `async with` connects and closes the session at its end, `await` only connects."""
+
+    def __init__(self, by: Callable[[], Session]) -> None:
+        self._by = by
+        self._session: Session | None = None
+
+    def __await__(self) -> Generator[Any, None, Session]:
+        return in_thread(self._by, _give_up).__await__()
+
+    async def __aenter__(self) -> Session:
+        if self._session is not None:
+            raise RuntimeError("a session is connected by this already; call connect_async() again for another one")
+        self._session = await self
+        return self._session
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close_async()
+
+
+def connect_async(address: str, regions: Sequence[Region], options: Options = Options()) -> Connecting:
+    """As connect(), while other tasks run: `async with naa.connect_async(...) as session:`, which closes the session at its
+    end, or `session = await naa.connect_async(...)`.
+
+    One of at most 8 threads of the process connects; further tasks wait for one of them. A call takes no thread. A session
+    that is connected after its task was cancelled is closed.
+
+    Raises: as connect()
+    """
+    return Connecting(lambda: connect(address, regions, options))
+
+
+def connect_spec_async(function: int | str, regions: Sequence[Region], options: Options = Options()) -> Connecting:
+    """As connect_spec(), while other tasks run, in the way of connect_async().
+
+    Raises: as connect()
+    """
+    return Connecting(lambda: connect_spec(function, regions, options))
+
+
+def _give_up(session: Session) -> None:
+    # It is closed all the same.
+    with contextlib.suppress(Error):
+        session.close()
 
 
 def _connect(by: Any, whom: bytes | int, regions: Sequence[Region], options: Options) -> Session:

@@ -8,9 +8,11 @@ import functools
 import os
 import warnings
 import weakref
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from ._blocking import in_thread
 from ._errors import (
     ArgumentError,
     Error,
@@ -23,6 +25,7 @@ from ._errors import (
     new_outcome,
     outcome_of,
 )
+from ._functions import Function, functions_of
 from ._library import ffi, lib, text
 from ._regions import Pinned
 from ._time import Patience
@@ -38,27 +41,41 @@ class State(enum.IntEnum):
     """It ended by an error; close it."""
 
 
-@functools.lru_cache
+@functools.lru_cache(maxsize=256)
+def known_code(name: str) -> int:
+    """0 if neither NAAICE nor `naa serve` has a function that is called so."""
+    return int(lib.naa_function_code(name.encode()))
+
+
 def function_code(name: str) -> int:
     """The code of the function that is called `name` by NAAICE or `naa serve`: "increment" is 1, "dgemm" is 18.
 
     Raises: ArgumentError
     """
-    code = int(lib.naa_function_code(name.encode()))
+    code = known_code(name)
     if code == 0:
-        raise ArgumentError(f"no function is called {name!r}; `naa functions --server ADDRESS` lists codes and names")
+        raise ArgumentError(
+            f"neither NAAICE nor `naa serve` has a function {name!r}; Session.functions has those of an accelerator, "
+            "kernels too"
+        )
     return code
 
 
 class Session:
     """A connection to an accelerator with its regions, made by connect(). One call at a time runs on it.
 
-    Use it in a `with` statement, or close() it: until then the regions' memory cannot be resized or freed.
+    Use it in a `with` or `async with` statement, or close() it: until then the regions' memory cannot be resized or
+    freed.
+
+    Functions are given by code or by name. Names of functions that NAAICE or `naa serve` has are known; the accelerator is
+    asked for others, such as kernels, the first time that one is used: see `functions`.
     """
 
     def __init__(self, handle: Any, pinned: Pinned) -> None:
         self._handle = handle
         self._waiter: Waiter | None = None
+        self._functions: Mapping[str, Function] | None = None
+        self._asking: asyncio.Task[Mapping[str, Function]] | None = None
         self._free = weakref.finalize(self, _close, handle, pinned, os.getpid())
 
     # Calls.
@@ -67,16 +84,18 @@ class Session:
         """Calls `function`, a code or a name, and waits at most `timeout` seconds.
 
         Raises: FunctionError if the function failed; TimedOut, and the call goes on; GoneError, PeerError and
-        DeviceError if the session is over; StateError; ArgumentError
+        DeviceError if the session is over; StateError; ArgumentError, which for a name that the accelerator does not
+        have lists the names that it has
         """
+        code = self._code_of(function)
         patience = Patience(timeout)
         outcome = new_outcome()
-        result = lib.naa_call(self.handle(), code_of(function), user, patience.next(), outcome)
+        result = lib.naa_call(self.handle(), code, user, patience.next(), outcome)
         return self._ended(result, patience, outcome)
 
     def start(self, function: int | str, user: int = 0) -> None:
         """Starts a call and returns. Until its end was reported, do not write inputs nor touch outputs."""
-        check(lib.naa_call_start(self.handle(), code_of(function), user))
+        check(lib.naa_call_start(self.handle(), self._code_of(function), user))
 
     def test(self) -> Outcome | None:
         """How the call ended; None if it still runs. Raises as call()."""
@@ -103,9 +122,14 @@ class Session:
         return outcome_of(outcome)
 
     async def call_async(self, function: int | str, user: int = 0, *, timeout: float | None = None) -> Outcome:
-        """As call(), while other tasks run. If the task is cancelled, the call goes on."""
+        """As call(), while other tasks run. If the task is cancelled, the call goes on.
+
+        The task waits for a descriptor, so a call takes no thread. Only asking the accelerator for a name does, once for each
+        session: see functions_async().
+        """
+        code = await self._code_async(function)
         patience = Patience(timeout)
-        self.start(function, user)
+        self.start(code, user)
         return await self._wait_async(patience)
 
     async def wait_async(self, timeout: float | None = None) -> Outcome:
@@ -126,6 +150,49 @@ class Session:
             finally:
                 self._waiter = None
         return outcome
+
+    # Functions.
+
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        """The functions of the accelerator by name: `session.functions["dgemm"].code` is 18.
+
+        The accelerator is asked once, over a connection of its own, and the answer is kept. A call may be under way
+        meanwhile, and what goes wrong leaves the session as it is.
+
+        Raises: FunctionError, PeerError or GoneError if the accelerator has no catalogue; OverError; StateError if another
+        thread or task is using the session; as connect()
+        """
+        if self._functions is None:
+            self._functions = functions_of(self.handle())
+        return self._functions
+
+    async def functions_async(self) -> Mapping[str, Function]:
+        """As `functions`, while other tasks run. The accelerator is asked by one of a few threads; tasks that want to
+        know at once share the answer."""
+        if self._functions is None:
+            if self._asking is None or self._asking.done():
+                handle = self.handle()
+                self._asking = asyncio.create_task(in_thread(lambda: functions_of(handle), lambda _: None))
+            self._functions = await asyncio.shield(self._asking)
+        return self._functions
+
+    def _code_of(self, function: int | str) -> int:
+        if not isinstance(function, str):
+            return function
+        if (known := known_code(function)) != 0:
+            return known
+        if self._functions is not None and function in self._functions:
+            return self._functions[function].code
+        # This asks the accelerator too, and tells which names there are.
+        code = ffi.new("int32_t *")
+        check(lib.naa_session_find_function(self.handle(), function.encode(), code))
+        return int(code[0])
+
+    async def _code_async(self, function: int | str) -> int:
+        if isinstance(function, str) and known_code(function) == 0:
+            await self.functions_async()
+        return self._code_of(function)
 
     # Settings and state.
 
@@ -179,6 +246,14 @@ class Session:
         if result not in (Result.OK, Result.ARGUMENT):
             raise error_of(result)
 
+    async def close_async(self) -> None:
+        """As close(). If a task that was cancelled had asked for functions, waits until that has ended, while other tasks
+        run."""
+        if self._asking is not None:
+            # A failure is nobody's business any more.
+            await asyncio.gather(self._asking, return_exceptions=True)
+        self.close()
+
     @property
     def closed(self) -> bool:
         return not self._free.alive
@@ -197,6 +272,14 @@ class Session:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> Session:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close_async()
 
     def __del__(self) -> None:
         if hasattr(self, "_free") and self._free.alive:

@@ -12,7 +12,8 @@ it while it is read, but not the copy. `event.array_in_place()` and `event.view_
 them where you trust the bridge, and whoever else can write that memory.
 
 An event's memory is given back when nothing refers to it any more: neither the Event, nor an array or memoryview in
-place. Who keeps all of them gets no more. In an event loop: `async for event in worker`.
+place. Who keeps all of them gets no more. In an event loop: `async with Worker(...) as worker`, then `async for event in
+worker`. Worker(...) itself waits for the bridge; `await asyncio.to_thread(Worker, ...)` does so while other tasks run.
 
 A bridge that ends is looked for as long as `reconnect` says; events of the old one stay readable.
 """
@@ -324,6 +325,14 @@ class Worker:
         return self
 
     def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Worker:
+        return self.__enter__()
+
+    async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()

@@ -1,0 +1,151 @@
+//! Which functions an accelerator has.
+
+use std::ffi::{CString, c_char};
+
+use naa_host::{Catalogue, Error};
+
+use super::{
+    naa_result,
+    result::{Problem, guarded},
+    session::{Session, get, give, naa_session},
+};
+use crate::boundary;
+
+/// A function of an accelerator, as the accelerator describes it. The texts are UTF-8 and stay until the session is closed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct naa_function {
+    /// 1 to 127: what naa_call() takes.
+    pub code: i32,
+    /// "dgemm".
+    pub name: *const c_char,
+    /// "<a:f64 <b:f64 >c:f64": the parameters in their order, where < marks inputs, > outputs, = both and ~ internal
+    /// regions. The argument block and the status block are left out. "any": the function takes whatever it gets.
+    pub parameters: *const c_char,
+    /// What it does, in one line.
+    pub description: *const c_char,
+}
+
+/// The functions of an accelerator, with their texts for C.
+#[derive(Debug)]
+pub(super) struct Offered {
+    catalogue: Catalogue,
+    entries: Box<[naa_function]>,
+    /// What `entries` points to. The texts stay where they are while this object is moved.
+    _texts: Box<[CString]>,
+}
+
+// SAFETY: the pointers of `entries` lead to texts that this object owns and that nobody changes.
+unsafe impl Send for Offered {}
+
+impl Offered {
+    fn new(catalogue: Catalogue) -> Self {
+        // A decoded catalogue has no control characters in its texts, so no zero either.
+        let text = |text: &str| CString::new(text).unwrap_or_default();
+        let functions = &catalogue.functions;
+        let texts: Box<[_]> = functions
+            .iter()
+            .flat_map(|it| [text(&it.name), text(&it.signature()), text(&it.description)])
+            .collect();
+        let (of_each, _) = texts.as_chunks::<3>();
+        let entry =
+            |(it, [name, parameters, description]): (&naa_host::Function, &[CString; 3])| naa_function {
+                code: it.code.get().into(),
+                name: name.as_ptr(),
+                parameters: parameters.as_ptr(),
+                description: description.as_ptr(),
+            };
+        let entries = functions.iter().zip(of_each).map(entry).collect();
+        Self { catalogue, entries, _texts: texts }
+    }
+}
+
+/// Asks the accelerator which functions it has. `functions` becomes the first of an array of `count`, which ascends by
+/// code and stays until the session is closed.
+///
+/// The accelerator is asked once, over a connection of its own that lasts as long as that takes; later calls of this function
+/// and of naa_session_find_function() look at what it said. So both may be called while a call is under way, and
+/// what goes wrong with that connection leaves the session as it is. It has the session's options: setup_timeout_ms limits
+/// connecting, call_timeout_ms the response. `naa serve` can be asked; other accelerators may have no catalogue, or no
+/// place for another connection.
+///
+/// NAA_ERROR_FUNCTION, NAA_ERROR_PEER or NAA_ERROR_GONE if the accelerator has no catalogue; NAA_ERROR_UNREACHABLE,
+/// NAA_ERROR_REFUSED, NAA_ERROR_TIMEOUT, NAA_ERROR_DEVICE, NAA_ERROR_MEMORY and NAA_ERROR_ENVIRONMENT as
+/// naa_session_connect(); NAA_ERROR_OVER if the session is over; NAA_ERROR_STATE if another thread is using the session;
+/// NAA_ERROR_ARGUMENT.
+///
+/// # Safety
+/// `functions` points to a place for a pointer, `count` to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_session_functions(
+    session: *mut naa_session,
+    functions: *mut *const naa_function,
+    count: *mut usize,
+) -> naa_result {
+    guarded(|| {
+        let session = &mut *get(session)?;
+        // SAFETY: the caller's contract.
+        unsafe {
+            give(functions, std::ptr::null(), "functions")?;
+            give(count, 0, "count")?;
+            let Offered { entries, .. } = offered(session)?;
+            give(functions, entries.as_ptr(), "functions")?;
+            give(count, entries.len(), "count")
+        }
+    })
+}
+
+/// Sets `function` to the code of the function that the accelerator calls `name`: of a kernel, or of any other function
+/// that it has. naa_function_code() knows the functions of NAAICE and of `naa serve` without asking.
+///
+/// NAA_ERROR_ARGUMENT if the accelerator has none of that name: the text lists those that it has. `function` is 0 then. Else
+/// as naa_session_functions(), which also tells when the accelerator is asked.
+///
+/// # Safety
+/// `name` is NULL or points to text that ends with a zero, `function` points to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_session_find_function(
+    session: *mut naa_session,
+    name: *const c_char,
+    function: *mut i32,
+) -> naa_result {
+    guarded(|| {
+        let session = &mut *get(session)?;
+        // SAFETY: the caller's contract.
+        unsafe { give(function, 0, "function") }?;
+        // SAFETY: the caller's contract.
+        let name = unsafe { boundary::text(name) }.map_err(|_| Problem::argument("name is not UTF-8"))?;
+        let name =
+            name.ok_or_else(|| Problem::argument("name is NULL; give the function's, \"increment\""))?;
+        let peer = session.host.peer();
+        let functions = &offered(session)?.catalogue.functions;
+        let Some(found) = functions.iter().find(|it| it.name == name) else {
+            let names: Vec<_> = functions.iter().map(|it| it.name.as_str()).collect();
+            let names = names.join(", ");
+            return Err(Problem::argument(format!("{peer} has no function {name:?}; it has {names}")));
+        };
+        // SAFETY: the caller's contract.
+        unsafe { give(function, found.code.get().into(), "function") }
+    })
+}
+
+/// What the accelerator of a session offers. It is asked the first time.
+fn offered(session: &mut Session) -> Result<&Offered, Problem> {
+    session.host.not_over()?;
+    let offered = match session.offered.take() {
+        Some(offered) => offered,
+        None => Offered::new(ask(session)?),
+    };
+    Ok(session.offered.insert(offered))
+}
+
+fn ask(session: &Session) -> Result<Catalogue, Problem> {
+    let asked = naa_host::functions_with(&session.device, session.host.peer(), &session.config);
+    asked.map_err(|error| match error {
+        error @ (Error::Function { .. }
+        | Error::Catalogue { .. }
+        | Error::Peer { .. }
+        | Error::PeerGone { .. }) => Problem::NoCatalogue(error),
+        error => error.into(),
+    })
+}
