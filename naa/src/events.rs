@@ -15,7 +15,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Usage,
+    Usage, bridge,
     ejfat::{
         sink::{Folder, Nowhere, Pipe, Shell, Sink, StandardOutput},
         tell::Line,
@@ -150,7 +150,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stop = stopped.clone();
     signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
     let waiting = show::waiting(format!("subscribing at {}", args.source));
-    let mut worker = Worker::open(&args.source, &config)?;
+    let worker = Worker::open(&args.source, &config);
+    let mut worker = worker.map_err(|error| bridge::explained(error.into()))?;
     drop(waiting);
     let quiet = args.stdout || args.sums || args.list || show::is_quiet();
     if args.json {

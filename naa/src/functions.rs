@@ -1,6 +1,6 @@
 //! `naa functions`: what an accelerator offers.
 
-use mrsp::catalogue::{Direction, Function, Kind};
+use mrsp::catalogue::{Direction, Function};
 
 use crate::{peer, provider, show};
 
@@ -38,22 +38,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn row(function: &Function) -> Vec<String> {
-    let parameters: Vec<_> = function
-        .parameters
-        .iter()
-        .filter(|parameter| !matches!(parameter.kind, Kind::Arguments | Kind::Status))
-        .map(|parameter| {
-            let sign = match parameter.direction {
-                Direction::Input => "<",
-                Direction::Output => ">",
-                Direction::InOut => "=",
-                Direction::Internal => "~",
-            };
-            format!("{sign}{}:{}", parameter.name, kind(parameter.kind))
-        })
-        .collect();
-    let parameters = if parameters.is_empty() { "any".to_owned() } else { parameters.join(" ") };
-    vec![function.code.to_string(), function.name.clone(), parameters, function.description.clone()]
+    vec![function.code.to_string(), function.name.clone(), function.signature(), function.description.clone()]
 }
 
 fn json(function: &Function) -> serde_json::Value {
@@ -62,7 +47,7 @@ fn json(function: &Function) -> serde_json::Value {
         .iter()
         .map(|parameter| {
             serde_json::json!({
-                "direction": direction(parameter.direction), "kind": kind(parameter.kind),
+                "direction": direction(parameter.direction), "kind": parameter.kind.name(),
                 "name": parameter.name, "description": parameter.description,
             })
         })
@@ -79,18 +64,5 @@ fn direction(direction: Direction) -> &'static str {
         Direction::Output => "output",
         Direction::InOut => "in-out",
         Direction::Internal => "internal",
-    }
-}
-
-fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Bytes => "bytes",
-        Kind::Arguments => "arguments",
-        Kind::Status => "status",
-        Kind::U32 => "u32",
-        Kind::U64 => "u64",
-        Kind::F32 => "f32",
-        Kind::F64 => "f64",
-        Kind::ComplexF64 => "complex-f64",
     }
 }

@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod ejfat;
 mod events;
+mod exit;
 mod functions;
 mod kernel_process;
 mod lb;
@@ -21,6 +22,7 @@ mod rping;
 mod serve;
 mod show;
 mod signals;
+mod size;
 
 use std::{
     ffi::OsString,
@@ -109,10 +111,6 @@ impl From<Wait> for WaitMode {
     }
 }
 
-const FAILURE: u8 = 1;
-/// As clap's.
-const USAGE: u8 = 2;
-
 /// A command line that makes no sense, found after it was parsed.
 #[derive(Debug)]
 struct Usage(String);
@@ -139,20 +137,20 @@ fn main() -> ExitCode {
     // Before its arguments are parsed, which are not known here.
     if let Err(error) = bench::become_program() {
         show::error_line(&format!("naa: {error:#}"));
-        return ExitCode::from(FAILURE);
+        return exit::status(&error);
     }
     let cli = Cli::parse_from(quiet_first(std::env::args_os().collect()));
     if cli.quiet {
         show::be_quiet();
     }
-    let (filter, ignored) = naa_host::log_filter(Targets::new().with_default(LevelFilter::WARN));
+    let filter = match naa_host::log_filter() {
+        Ok(filter) => filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN)),
+        Err(error) => return failed(&error.into()),
+    };
     let colour = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(std::io::stderr);
     // It would report a failed write to standard error there too, and panic when that fails.
     tracing_subscriber::registry().with(filter).with(log.log_internal_errors(false)).init();
-    if let Some(why) = ignored {
-        tracing::warn!("{why}");
-    }
     signals::report_full_files();
     let result = match cli.command {
         Command::Demo(args) => demo::run(&args),
@@ -174,11 +172,14 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever reads our output has had enough, as `head` does.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            show::error_line(&format!("naa: {}", told(&error)));
-            ExitCode::from(if error.is::<Usage>() { USAGE } else { FAILURE })
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Tells of the error, and gives the exit status.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    show::error_line(&format!("naa: {}", told(error)));
+    exit::status(error)
 }
 
 /// Moves `-q` behind a command in front of it: commands that take either arguments or a subcommand would refuse it there.

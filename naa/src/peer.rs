@@ -2,13 +2,12 @@
 
 use std::{
     fmt,
-    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    net::{IpAddr, SocketAddr},
     str::FromStr,
     time::Duration,
 };
 
-use anyhow::Context as _;
-use naa_host::{CallTimeout, DEFAULT_PORT, Device, LayoutChoice, SessionConfig};
+use naa_host::{CallTimeout, Choice, DEFAULT_PORT, Device, LayoutChoice, SessionConfig};
 
 use crate::provider;
 
@@ -42,11 +41,24 @@ impl FromStr for ServerName {
 }
 
 impl ServerName {
-    pub(crate) fn resolve(&self) -> anyhow::Result<SocketAddr> {
-        let mut found = (self.host.as_str(), self.port).to_socket_addrs().with_context(|| {
-            format!("the name {} is not known here; correct --server or give an address", self.host)
-        })?;
-        found.next().with_context(|| format!("the name {} has no address", self.host))
+    /// The device to call from, at `local` or where the route begins, and the server's address: of several that its name
+    /// has, the first where it answers.
+    pub(crate) fn find(&self, local: Option<IpAddr>, choice: Choice) -> anyhow::Result<(Device, SocketAddr)> {
+        self.find_within(local, choice, &SessionConfig::default())
+    }
+
+    /// As [`find`](Self::find), with settings that say how long it may take.
+    fn find_within(
+        &self,
+        local: Option<IpAddr>,
+        choice: Choice,
+        config: &SessionConfig,
+    ) -> anyhow::Result<(Device, SocketAddr)> {
+        let open = |server| match local {
+            Some(local) => Device::open_with(local, choice),
+            None => Device::towards_with(server, choice),
+        };
+        Ok(naa_host::find(naa_host::addresses_of, (&self.host, self.port), config, open)?)
     }
 }
 
@@ -95,24 +107,27 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 impl Args {
     /// The device to call from, and the server's address.
     pub(crate) fn open(&self) -> anyhow::Result<(Device, SocketAddr)> {
-        let (choice, server) = (self.provider.choice()?, self.server.resolve()?);
-        let device = match self.local {
-            Some(local) => Device::open_with(local, choice)?,
-            None => Device::towards_with(server, choice)?,
-        };
-        Ok((device, server))
+        self.server.find(self.local, self.provider.choice()?)
     }
 }
 
 impl Patience {
     /// The device to call from, the server's address, and the settings of sessions with it.
     pub(crate) fn open(&self, peer: &Args) -> anyhow::Result<(Device, SocketAddr, SessionConfig)> {
-        let (device, server) = peer.open()?;
         let mut config = SessionConfig { wait: self.wait.into(), ..SessionConfig::default() };
         config.layout = self.layout;
-        if let Some(limit) = self.timeout {
-            (config.setup_timeout, config.call_timeout) = (limit, CallTimeout::After(limit));
+        match self.timeout {
+            Some(limit) => (config.setup_timeout, config.call_timeout) = (limit, CallTimeout::After(limit)),
+            // A variable that is wrong is told once, not for each call.
+            None => {
+                config.call_timeout =
+                    config.call_timeout.limit()?.map_or(CallTimeout::Never, CallTimeout::After)
+            }
         }
+        if self.layout == LayoutChoice::Auto {
+            config.layout_rule = naa_host::layout_rule_from_env()?;
+        }
+        let (device, server) = peer.server.find_within(peer.local, peer.provider.choice()?, &config)?;
         Ok((device, server, config))
     }
 }
@@ -141,7 +156,8 @@ mod tests {
 
     #[test]
     fn names_that_do_not_exist_are_named() {
-        let error = "no-such-host.invalid".parse::<ServerName>().unwrap().resolve().unwrap_err();
+        let server = "no-such-host.invalid".parse::<ServerName>().unwrap();
+        let error = server.find(None, Choice::Embedded).unwrap_err();
         assert!(error.to_string().contains("no-such-host.invalid"), "{error}");
     }
 

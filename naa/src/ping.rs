@@ -13,14 +13,14 @@ use hdrhistogram::Histogram;
 use mrsp::{U24, builtin, region::MAX_REGION_BYTES};
 use naa_host::{Param, Session};
 
-use crate::{peer, provider, show};
+use crate::{peer, provider, show, size};
 
 /// Measure round trips to an accelerator
 ///
 /// Calls the function that does nothing: a message out, computed on, a message back.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  naa ping --server 10.9.0.2\n  \
-    naa ping --server 10.9.0.2 -c 100000 -s 4096 --wait spin      lowest latency, takes a core\n  \
+    naa ping --server 10.9.0.2 -c 100000 -s 4K --wait spin      lowest latency, takes a core\n  \
     naa ping --server 10.9.0.2 -c 0 -i 1                          once a second until Ctrl-C")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -30,9 +30,8 @@ pub(crate) struct Args {
     /// Calls; 0: until Ctrl-C
     #[arg(short, long, default_value_t = 1000)]
     count: u64,
-    /// Bytes sent with each call, and received with its answer
-    #[arg(short, long, value_name = "BYTES", default_value_t = 64,
-          value_parser = clap::value_parser!(u64).range(1..=MAX_REGION_BYTES))]
+    /// Bytes sent with each call, and received with its answer; K, M and G are KiB, MiB and GiB; at most 2G
+    #[arg(short, long, value_name = "BYTES", default_value = "64", value_parser = size)]
     size: u64,
     /// Seconds between calls
     #[arg(short, long, value_name = "SECONDS", default_value = "0", value_parser = pause)]
@@ -62,6 +61,11 @@ struct Report {
     p99_us: f64,
     p999_us: f64,
     max_us: f64,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let bytes = size::bytes(text).filter(|bytes| (1..=MAX_REGION_BYTES).contains(bytes));
+    bytes.ok_or_else(|| "write a number of bytes from 1 to 2G, such as 4096, 64K or 1M".into())
 }
 
 fn pause(text: &str) -> Result<Duration, String> {

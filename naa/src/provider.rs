@@ -24,15 +24,20 @@ fn choices() -> impl TypedValueParser<Value = Choice> {
 
 impl Args {
     /// # Errors
-    /// [`Usage`] for a bad `NAA_PROVIDER`.
+    /// As [`from_env`], if no option says which.
     pub(crate) fn choice(self) -> anyhow::Result<Choice> {
-        if let Some(choice) = self.provider {
-            return Ok(choice);
-        }
-        Choice::from_env().map_err(|BadChoice { value }| {
-            Usage::error(format!("{VARIABLE}={value}: no provider; {}", BadChoice::REMEDY))
-        })
+        self.provider.map_or_else(from_env, Ok)
     }
+}
+
+/// What `NAA_PROVIDER` asks for.
+///
+/// # Errors
+/// [`Usage`] if it is no provider.
+pub(crate) fn from_env() -> anyhow::Result<Choice> {
+    Choice::from_env().map_err(|BadChoice { value }| {
+        Usage::error(format!("{VARIABLE}={value}: no provider; {}", BadChoice::REMEDY))
+    })
 }
 
 /// An address of this machine for a process of ours: free on loopback, or an RDMA device's.

@@ -148,17 +148,25 @@ impl Args {
     }
 }
 
-/// Waits until `told` says that the program is to end.
+/// Waits until `told` says that the program is to end, or a service ended by itself: why it did.
 ///
 /// # Errors
 /// If the server ended by itself, so that a supervisor starts the program again.
-pub(crate) fn wait(told: &mpsc::Receiver<()>, ended: impl Fn() -> Option<String>) -> anyhow::Result<()> {
+fn wait(
+    told: &mpsc::Receiver<()>,
+    server: &Server,
+    services: &services::Services,
+) -> anyhow::Result<Option<String>> {
     while told.recv_timeout(Duration::from_millis(200)) == Err(mpsc::RecvTimeoutError::Timeout) {
-        if let Some(why) = ended() {
+        if let Some(why) = server.ended() {
             anyhow::bail!("the server ended: {why}");
         }
+        let failed = services.ended();
+        if failed.is_some() {
+            return Ok(failed);
+        }
     }
-    Ok(())
+    Ok(None)
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -196,19 +204,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         metrics.iter().try_for_each(|at| show::line(&format!("metrics at {at}")))?;
         show::line(&format!("`naa functions --server {}` lists them; Ctrl-C ends", server.address()))?;
     }
-    wait(&ended, || server.ended())?;
-    let stats = server.stats();
-    let (sessions, calls, failed) =
-        (stats.sessions_accepted.get(), stats.calls.get(), stats.calls_failed.get());
-    let summary = if args.json {
-        let end = serde_json::json!({"event": "end", "sessions": sessions, "calls": calls, "calls_failed": failed,
-                "peers": exposed::json(&stats.peers())});
-        end.to_string()
-    } else {
-        format!("served {sessions} sessions, {calls} calls ({failed} failed)")
-    };
+    let why = wait(&ended, &server, &services)?;
+    let (stats, peers) = (server.stats().clone(), server.stats().peers());
+    // What this cuts is counted.
     server.shutdown(Duration::from_secs(5));
-    let ended = services.end();
+    let summary = if args.json { exposed::end(&stats, &peers).to_string() } else { exposed::summary(&stats) };
+    let ended = services.end(why);
     show::line(&summary)?;
     ended
 }

@@ -1,6 +1,9 @@
 //! What tells a process to end: Ctrl-C, SIGTERM, or the end of its standard input.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use signal_hook::{
@@ -8,14 +11,23 @@ use signal_hook::{
     iterator::Signals,
 };
 
-/// Runs `goodbye` when the process is told to end. A second signal ends it at once.
+/// How long a process may take to say what it did before another signal ends it: supervisors and terminals send several
+/// signals at once.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Runs `goodbye` when the process is told to end. A second signal ends it at once, if it comes a second later or more.
 pub(crate) fn on_terminate(goodbye: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
     std::thread::Builder::new().name("naa-signals".into()).spawn(move || {
         let mut goodbye = Some(goodbye);
+        let mut first = Instant::now();
         for signal in signals.forever() {
-            let Some(goodbye) = goodbye.take() else { std::process::exit(128 + signal) };
-            std::thread::spawn(goodbye);
+            if let Some(goodbye) = goodbye.take() {
+                first = Instant::now();
+                std::thread::spawn(goodbye);
+            } else if first.elapsed() >= GRACE {
+                std::process::exit(128 + signal);
+            }
         }
     })?;
     Ok(())

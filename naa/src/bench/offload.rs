@@ -16,7 +16,7 @@ use mrsp::{
     builtin::{self, Element, FftDirection},
 };
 use naa_host::{
-    Choice, Device, Param, Session, SessionConfig,
+    Device, Param, Session, SessionConfig,
     builtin::{Arguments, Job},
 };
 use naa_measure::{
@@ -34,7 +34,7 @@ use crate::{
         prepare::{Prepared, Task, prepare},
     },
     peer::ServerName,
-    show,
+    provider, show,
 };
 use repeats::{Repeats, cost};
 
@@ -104,19 +104,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     );
     let json = args.json.as_deref().map(Json::open).transpose()?;
     let table = Table { on_stderr: matches!(json, Some(Json::Stdout)) };
-    let (server, child) = match &args.server {
-        Some(server) => (server.resolve()?, None),
+    let choice = provider::from_env()?;
+    let (device, server, child) = match &args.server {
+        Some(server) => {
+            let (device, server) = server.find(None, choice)?;
+            (device, server, None)
+        }
         None => {
-            let child = Server::start(Choice::from_env()?)?;
-            (child.address(), Some(child))
+            let child = Server::start(choice)?;
+            (Device::towards_with(child.address(), choice)?, child.address(), Some(child))
         }
     };
-    let bench = Bench {
-        device: Device::towards(server)?,
-        server,
-        is_elsewhere: child.is_none(),
-        counters: Counters::open(),
-    };
+    let bench = Bench { device, server, is_elsewhere: child.is_none(), counters: Counters::open() };
     let sizes = if args.quick { &QUICK_SIZES[..] } else { &SIZES };
     let repeats = args.repeats.unwrap_or(if args.quick { 3 } else { 15 });
     let rows = bench.table(&named, sizes, repeats, &table)?;

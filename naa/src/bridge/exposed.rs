@@ -4,7 +4,7 @@ use std::fmt;
 
 use ejfat::{
     bridge::{Histogram, Loss},
-    reassembly::Cause,
+    reassembly::{Cause, Eviction},
 };
 use ejfat_bridge::{Handle, Snapshot, WorkerReport};
 use prometheus_client::{
@@ -13,6 +13,9 @@ use prometheus_client::{
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
     registry::{Registry, Unit},
 };
+
+use super::report;
+use crate::ejfat::losses;
 
 #[derive(Debug)]
 struct Shown(Handle);
@@ -70,7 +73,9 @@ fn events(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
     for cause in Loss::ALL {
         count(&mut ends, &[("end", cause.name())], events.lost(cause))?;
     }
+    let (lost_events, _) = report::lost(&naa_services::bridge_status(of));
     for (name, help, value) in [
+        ("lost_events", "Events that no worker got, whatever the cause", lost_events),
         ("opened_events", "Events of which a segment came", events.opened),
         ("sent_events", "Events that workers were told of", events.sent),
         ("sent_bytes", "Their bytes", events.sent_bytes),
@@ -98,6 +103,24 @@ fn segments(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
         ("kernel_drops", "Datagrams that the kernel dropped: the receive buffer was full", of.kernel_drops),
     ] {
         ConstCounter::new(value).encode(family(encoder, name, help, MetricType::Counter)?)?;
+    }
+    let status = naa_services::bridge_status(of);
+    let lost = losses::datagrams(&status.reassembly.unwrap_or_default(), of.kernel_drops);
+    let mut family_of_lost = family(
+        encoder,
+        "lost_datagrams",
+        "Datagrams lost before they were part of an event",
+        MetricType::Counter,
+    )?;
+    lost.into_iter().try_for_each(|(cause, value)| count(&mut family_of_lost, &[("cause", cause)], value))?;
+    let help = "Events that made room for others, by the limit";
+    let mut evicted = family(encoder, "evicted_events", help, MetricType::Counter)?;
+    Eviction::ALL
+        .into_iter()
+        .try_for_each(|by| count(&mut evicted, &[("by", by.name())], of.reassembly.evicted(by)))?;
+    let mut ports = family(encoder, "port_datagrams", "Datagrams received, by address", MetricType::Counter)?;
+    for port in &of.ports {
+        count(&mut ports, &[("address", port.at.to_string().as_str())], port.datagrams)?;
     }
     let mut dropped =
         family(encoder, "segments_dropped", "Datagrams not used, by cause", MetricType::Counter)?;

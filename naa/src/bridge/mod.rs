@@ -1,5 +1,6 @@
 //! `naa bridge`: EJFAT's events into memory of workers.
 
+mod absent;
 mod exposed;
 mod report;
 mod run;
@@ -9,6 +10,7 @@ mod trace;
 
 use clap::Subcommand;
 
+pub(crate) use absent::explained;
 pub(crate) use run::STREAM_SENDS;
 pub(crate) use settings::Settings;
 pub(crate) use settings::build;
@@ -49,8 +51,8 @@ enum Command {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
-        Some(Command::Trace(args)) => trace::run(args),
-        Some(Command::Status(args)) => status::run(args),
+        Some(Command::Trace(args)) => trace::run(args).map_err(explained),
+        Some(Command::Status(args)) => status::run(args).map_err(explained),
         None => run::run(&args.run),
     }
 }

@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use ejfat::{
     bridge::{Histogram, Loss},
-    reassembly::Cause,
+    reassembly::{Cause, Eviction},
 };
 use ejfat_bridge::{Snapshot, WorkerReport};
-use serde_json::{Map, Value, json};
+use proto::events::v1::{BridgeStatus, ReassemblyCounters};
+use serde_json::{Value, json};
 
-use crate::show;
+use crate::{
+    ejfat::{losses, recv::port},
+    show,
+};
 
 /// Since the snapshot before, which is a second older.
 pub(super) fn line(before: &Snapshot, now: &Snapshot) -> String {
@@ -22,8 +26,11 @@ pub(super) fn line(before: &Snapshot, now: &Snapshot) -> String {
     };
     let workers: Vec<_> = now.workers.iter().map(worker).collect();
     let workers = if workers.is_empty() { "no workers".into() } else { workers.join(", ") };
-    let (lost, waiting) = (now.events.lost_of_any_cause() + now.events.incomplete, now.waiting);
-    format!("{events} events/s, {rate}, {waiting} wait, {lost} lost; {workers}")
+    let (lost, waiting) = (lost(&naa_services::bridge_status(now)), now.waiting);
+    format!(
+        "{events} events/s, {rate}, {waiting} wait, {} events and {} datagrams lost; {workers}",
+        lost.0, lost.1
+    )
 }
 
 fn name(its: &WorkerReport) -> String {
@@ -33,22 +40,18 @@ fn name(its: &WorkerReport) -> String {
     }
 }
 
+/// Events and datagrams that were lost, whatever the cause.
+pub(super) fn lost(of: &BridgeStatus) -> (u64, u64) {
+    let usual = ReassemblyCounters::default();
+    let reassembly = of.reassembly.as_ref().unwrap_or(&usual);
+    (losses::sum(losses::events(of)), losses::sum(losses::datagrams(reassembly, of.kernel_drops)))
+}
+
 pub(super) fn end(of: &Snapshot) -> String {
     let events = &of.events;
-    let lost: Vec<_> = Loss::ALL
-        .iter()
-        .map(|&cause| (events.lost(cause), cause.name()))
-        .chain([(events.incomplete, "incomplete")])
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, cause)| format!("{count} {cause}"))
-        .collect();
-    let lost = if lost.is_empty() { "none lost".into() } else { format!("lost: {}", lost.join(", ")) };
-    let drops = match of.kernel_drops {
-        0 => String::new(),
-        drops => format!("; the kernel dropped {drops} datagrams: a larger --buffer holds longer bursts"),
-    };
+    let lost = losses::words(&naa_services::bridge_status(of));
     format!(
-        "{} events, {} to workers ({} given back, {} with workers that ended), {} still on their way; {lost}{drops}",
+        "{} events, {} to workers ({} given back, {} with workers that ended), {} still on their way; {lost}",
         events.opened, events.sent, events.released, events.held_by_ended, events.open
     )
 }
@@ -61,10 +64,10 @@ fn quantiles(of: &Histogram) -> Value {
 
 pub(super) fn json(what: &str, of: &Snapshot) -> Value {
     let (events, segments) = (&of.events, &of.reassembly);
-    let lost: Map<_, _> =
-        Loss::ALL.iter().map(|&cause| (cause.name().to_owned(), events.lost(cause).into())).collect();
-    let dropped: Map<_, _> =
-        Cause::ALL.iter().map(|&cause| (cause.name().to_owned(), segments.dropped(cause).into())).collect();
+    let (lost_events, lost_datagrams) = lost(&naa_services::bridge_status(of));
+    let lost = losses::json(Loss::ALL.map(|cause| (cause.name(), events.lost(cause))));
+    let dropped = losses::json(Cause::ALL.map(|cause| (cause.name(), segments.dropped(cause))));
+    let evicted = losses::json(Eviction::ALL.map(|by| (by.name(), segments.evicted(by))));
     let workers: Vec<_> = of.workers.iter().map(worker).collect();
     json!({
         "event": what,
@@ -72,6 +75,11 @@ pub(super) fn json(what: &str, of: &Snapshot) -> Value {
         "bytes": segments.bytes,
         "segments_dropped": dropped,
         "kernel_drops": of.kernel_drops,
+        "lost_events": lost_events,
+        "lost_datagrams": lost_datagrams,
+        "timed_out": segments.timed_out,
+        "evicted_by": evicted,
+        "ports": of.ports.iter().map(port).collect::<Vec<_>>(),
         "opened": events.opened,
         "open": events.open,
         "incomplete": events.incomplete,

@@ -29,7 +29,7 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "bridge_run")]
 pub(super) struct Args {
-    /// Where segments come; port 19522 unless told; repeat for more
+    /// Where segments come; ports 19522 and 16384 unless told; repeat for more
     #[arg(long, value_name = "ADDR[:PORT]", required = true)]
     listen: Vec<String>,
     /// Local address where workers connect; a concrete one of this machine
@@ -81,7 +81,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let plane = args.settings.uses_tables().then(|| tables(args)).transpose()?;
     let bridge = build(args.settings.config(&args.listen, plane.as_ref())?)?;
     warn_of_buffer(&bridge, args.settings.buffer())?;
-    let (handle, addresses) = (bridge.handle(), bridge.addresses()?);
+    let (handle, addresses, skipped) = (bridge.handle(), bridge.addresses(), bridge.skipped().to_vec());
+    values::tell_skipped(&skipped);
     let local = bridge.local().map(|path| format!("unix:{}", path.display()));
     let server = serve(args, bridge, plane.as_ref())?;
     let of = handle.clone();
@@ -97,12 +98,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let _ = told.send(());
     })?;
     if args.json {
-        let ready = json!({"event": "ready", "segments": addresses, "workers": server.address(),
+        let ready = json!({"event": "ready", "segments": addresses, "skipped": skipped, "workers": server.address(),
             "local": local, "device": server.device(), "provider": server.provider(), "why": server.why(),
             "metrics": metrics.map(|at| at.to_string())});
         show::line(&ready.to_string())?;
     } else if !show::is_quiet() {
-        let at = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let at = values::addresses(&addresses);
         show::line(&format!("segments at {at}; workers at {}: {}", server.address(), server.device()))?;
         local.iter().try_for_each(|at| show::line(&format!("workers of this machine at {at}")))?;
         metrics.iter().try_for_each(|at| show::line(&format!("metrics at http://{at}/metrics")))?;

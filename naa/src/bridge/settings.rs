@@ -1,15 +1,18 @@
 //! What a bridge is told, on the command lines of `naa bridge` and `naa serve`.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
-use ejfat::{bridge, lb::LbId, reassembly, ring::Placing, wire::LbHeader};
+use ejfat::{bridge, lb::LbId, listen::PortChoice, reassembly, ring::Placing, wire::LbHeader};
 use ejfat_bridge::{Bridge, BridgeConfig, Route as BridgeRoute, Steering};
 use ejfat_lb::Plane;
 
 use crate::{
     Usage,
-    ejfat::values::{self, memory, size},
+    ejfat::{
+        limits::Limits,
+        values::{self, memory, size},
+    },
 };
 
 /// How events are put into rings of other machines.
@@ -56,9 +59,11 @@ impl From<Pressure> for bridge::Pressure {
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "bridge_settings")]
 pub(crate) struct Settings {
-    /// So many ports from each --listen on
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16384))]
-    ports: u16,
+    /// So many ports from each --listen on, or the ports from A to B, up to 16384. Ports that are somebody else's are
+    /// skipped, and named; the first of a number must be free. A port costs an open file and a few KiB of the kernel's
+    /// memory
+    #[arg(long, value_name = "N|A-B")]
+    ports: Option<PortChoice>,
     /// Workers of this machine subscribe at this UNIX socket (unix:PATH), without a wire
     #[arg(long, value_name = "PATH")]
     local: Option<PathBuf>,
@@ -83,9 +88,8 @@ pub(crate) struct Settings {
     /// Workers at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_workers: u32,
-    /// Segments come from a load balancer, whose address says nothing about their sender
-    #[arg(long)]
-    behind_lb: bool,
+    #[command(flatten)]
+    limits: Limits,
     /// Give an event up when it got no segment for so long
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
@@ -120,11 +124,11 @@ fn seconds(seconds: f64, what: &str) -> anyhow::Result<Duration> {
 
 impl Settings {
     /// Without a command line of their own.
-    pub(crate) fn usual(local: Option<PathBuf>) -> Self {
+    pub(crate) fn usual(local: Option<PathBuf>, limits: Limits) -> Self {
         let command = <Self as clap::Args>::augment_args(clap::Command::new("bridge"));
         let usual = command.try_get_matches_from(["bridge"]).ok();
         let usual = usual.and_then(|matches| <Self as clap::FromArgMatches>::from_arg_matches(&matches).ok());
-        Self { local, ..usual.expect("every setting has a default") }
+        Self { local, limits, ..usual.expect("every setting has a default") }
     }
 
     pub(crate) fn uses_tables(&self) -> bool {
@@ -149,11 +153,9 @@ impl Settings {
                 "--max-event is more than --memory: such an event could never be complete",
             ));
         }
-        let max_open = 1024;
         let reassembly = reassembly::Config {
-            slots: max_open + self.waiting,
-            max_open,
-            max_open_per_source: max_open / 2,
+            max_open: 1024,
+            max_open_per_source: 512,
             max_event: self.max_event,
             memory: self.memory,
             timeout: Duration::from_millis(self.timeout),
@@ -179,8 +181,7 @@ impl Settings {
         };
         Ok(BridgeConfig {
             buffer: Some(self.buffer as usize),
-            by_source: !self.behind_lb,
-            reassembly,
+            reassembly: self.limits.apply(reassembly, self.waiting),
             dispatch,
             placing: match self.placing {
                 Some(RemotePlacing::Cut) => Placing::Cut,
@@ -188,7 +189,7 @@ impl Settings {
             },
             route,
             local: self.local.clone(),
-            ..BridgeConfig::new(ports(listen, self.ports)?)
+            ..BridgeConfig::new(values::listen(listen, self.ports)?.concat())
         })
     }
 }
@@ -196,17 +197,4 @@ impl Settings {
 /// Binds its ports.
 pub(crate) fn build(config: BridgeConfig) -> anyhow::Result<Bridge> {
     Ok(Bridge::new(config, values::seed())?)
-}
-
-fn ports(listen: &[String], ports: u16) -> anyhow::Result<Vec<SocketAddr>> {
-    let mut all = Vec::new();
-    for text in listen {
-        let first = values::address(text)?;
-        for n in 0..ports {
-            let port = if first.port() == 0 { Some(0) } else { first.port().checked_add(n) };
-            let port = port.ok_or_else(|| Usage::error("there are not so many ports"))?;
-            all.push(SocketAddr::new(first.ip(), port));
-        }
-    }
-    Ok(all)
 }

@@ -1,11 +1,11 @@
 //! `naa bridge status`.
 
-use naa_host::Device;
 use naa_services::BridgeQueries;
 use proto::events::v1::BridgeStatus;
 use serde_json::json;
 
-use crate::{peer::ServerName, provider, show};
+use super::report;
+use crate::{ejfat::losses, peer::ServerName, provider, show};
 
 /// Print a bridge's workers, and what became of events
 #[derive(Clone, Debug, clap::Args)]
@@ -23,8 +23,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let server = args.server.resolve()?;
-    let device = Device::towards_with(server, args.provider.choice()?)?;
+    let (device, server) = args.server.find(None, args.provider.choice()?)?;
     let waiting = show::waiting(format!("connecting to {server}"));
     let status = BridgeQueries::new(device, server).status()?;
     drop(waiting);
@@ -44,7 +43,11 @@ fn json(status: &BridgeStatus) -> serde_json::Value {
                 "wrong_credits": its.wrong_credits, "seconds": its.seconds})
         })
         .collect();
-    json!({"opened": status.opened, "open": status.open, "incomplete": status.incomplete,
+    let (lost_events, lost_datagrams) = report::lost(status);
+    let (dropped, evicted) =
+        status.reassembly.as_ref().map(|of| (json!(of.dropped), json!(of.evicted_by))).unwrap_or_default();
+    json!({"lost_events": lost_events, "lost_datagrams": lost_datagrams, "segments_dropped": dropped,
+        "evicted_by": evicted, "opened": status.opened, "open": status.open, "incomplete": status.incomplete,
         "sent": status.sent, "sent_bytes": status.sent_bytes, "delivered": status.delivered,
         "released": status.released, "held_by_ended": status.held_by_ended, "waiting": status.waiting,
         "lost": status.lost, "fill": status.fill, "kernel_drops": status.kernel_drops,
@@ -52,10 +55,7 @@ fn json(status: &BridgeStatus) -> serde_json::Value {
 }
 
 fn lines(status: &BridgeStatus) -> String {
-    let mut lost: Vec<_> = status.lost.iter().filter(|(_, count)| **count > 0).collect();
-    lost.sort();
-    let lost: Vec<_> = lost.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
-    let lost = if lost.is_empty() { "none lost".into() } else { format!("lost: {}", lost.join(", ")) };
+    let lost = losses::words(status);
     let mut rows = vec![
         ["worker", "name", "placing", "from", "slots", "fill", "events", "given back", "wrong credit"]
             .map(str::to_owned)
@@ -75,12 +75,11 @@ fn lines(status: &BridgeStatus) -> String {
         ]);
     }
     format!(
-        "{} events: {} to workers ({} given back, {} with workers that ended), {} incomplete, {} wait, {} on their way; {lost}\n{}",
+        "{} events: {} to workers ({} given back, {} with workers that ended), {} wait, {} on their way; {lost}\n{}",
         status.opened,
         status.sent,
         status.released,
         status.held_by_ended,
-        status.incomplete,
         status.waiting,
         status.open.saturating_sub(status.waiting),
         show::table(&rows)

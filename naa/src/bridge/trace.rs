@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use naa_host::Device;
 use naa_services::BridgeQueries;
 use proto::events::v1::TracedEvent;
 use serde_json::json;
@@ -28,8 +27,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let server = args.server.resolve()?;
-    let device = Device::towards_with(server, args.provider.choice()?)?;
+    let (device, server) = args.server.find(None, args.provider.choice()?)?;
     let events = BridgeQueries::new(device, server).trace(args.tick)?;
     if events.is_empty() {
         anyhow::bail!(

@@ -21,7 +21,8 @@ use crate::peer;
     naa call vector-add --server 10.9.0.2 --type f32 --in a.f32 b.f32 --out sum.f32\n  \
     naa call histogram --server 10.9.0.2 --type f64 --range 0:1 --bins 100 --in x.f64 --out counts.u64\n  \
     naa call sort --server 10.9.0.2 --type u64 --descending --in keys.u64 --out sorted.u64\n  \
-    naa call 96 --server 10.9.0.2 --in x.bin --out y.bin --out-size 64K     a plug-in, by number\n\n\
+    naa call axpy --server 10.9.0.2 --in a.f64 x.f64 y.f64 --out sum.f64    a plug-in, by its name in the catalogue\n  \
+    naa call 96 --server 10.9.0.2 --in x.bin --out y.bin --out-size 64K     by number: inputs, then outputs\n\n\
     Many files, over several sessions at once; again, with --resume, after an interruption:\n  \
     naa call zstd-compress --server 10.9.0.2 --in-dir data --out-dir packed --resume\n  \
     naa call zstd-decompress --server 10.9.0.2 --in-dir packed --out-dir data\n  \
@@ -43,7 +44,8 @@ pub(crate) struct Args {
     pub(super) peer: peer::Args,
     #[command(flatten)]
     pub(super) patience: peer::Patience,
-    /// Input files, in the order of the parameters, or patterns such as 'data/**/*.bin'; - is standard input.
+    /// Input files, in the order of the parameters, or patterns such as 'data/**/*.bin'; - is standard input. A parameter
+    /// that is input and output (= in `naa functions`) takes the next input, and its result goes to the next output.
     /// Checksums take any number of files, with --out-dir all functions of one input do
     #[arg(short, long = "in", value_name = "FILE", num_args = 1..)]
     pub(super) input: Vec<PathBuf>,
@@ -71,7 +73,8 @@ pub(crate) struct Args {
     /// Files at a time, each over a session of its own [default: 4, or one per core if there are fewer]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
     pub(super) sessions: Option<usize>,
-    /// Bytes of the outputs, such as 64K; only functions that are not built in need it
+    /// Bytes of the outputs, such as 64K; only functions that are not built in need it, for parameters that are no input
+    /// too
     #[arg(long, value_name = "BYTES", num_args = 1.., value_parser = plan::size)]
     pub(super) out_size: Vec<usize>,
     /// zstd: compression level

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use mrsp::{FunctionCode, builtin};
+use mrsp::builtin;
 use naa_host::Error;
 
 use super::{
@@ -20,17 +20,18 @@ use super::{
     progress::Progress,
     report::{Report, Status},
     stop,
+    target::Target,
     teller::Teller,
 };
 
 /// Files up to this size share sessions, whose regions fit the largest of them.
 const SMALL: u64 = 16 << 20;
 
-pub(super) fn run(args: &Args, function: FunctionCode, peer: &Peer, paths: &[PathBuf]) -> anyhow::Result<()> {
-    let items = names::items(args, function, paths)?;
+pub(super) fn run(args: &Args, target: &Target, peer: &Peer, paths: &[PathBuf]) -> anyhow::Result<()> {
+    let items = names::items(args, target.code, paths)?;
     let folders = prepare_folders(&items)?;
     let sessions = args.sessions.unwrap_or_else(usual_sessions).min(items.len());
-    let batch = Batch::new(args, function, peer, &items, sessions);
+    let batch = Batch::new(args, target, peer, &items, sessions);
     let mut teller = Teller::new(args, &items, &batch);
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -73,7 +74,7 @@ pub(super) struct Ended {
 /// What the sessions have in common.
 pub(super) struct Batch<'a> {
     args: &'a Args,
-    function: FunctionCode,
+    target: &'a Target,
     peer: &'a Peer,
     items: &'a [Item],
     shared: Option<Shared>,
@@ -87,13 +88,7 @@ struct Queue {
 }
 
 impl<'a> Batch<'a> {
-    fn new(
-        args: &'a Args,
-        function: FunctionCode,
-        peer: &'a Peer,
-        items: &'a [Item],
-        sessions: usize,
-    ) -> Self {
+    fn new(args: &'a Args, target: &'a Target, peer: &'a Peer, items: &'a [Item], sessions: usize) -> Self {
         // Large files first: what comes last should be short, and smaller files fit the sessions of larger ones.
         let mut files: Vec<_> = (0..items.len()).collect();
         files.sort_by_key(|&index| {
@@ -103,10 +98,10 @@ impl<'a> Batch<'a> {
         let small = items.iter().map(|item| item.bytes).filter(|&bytes| bytes <= SMALL).max();
         let shared = small.map(|bytes| {
             let input = bytes as usize;
-            Shared { input, room: plan::room_for(args, function, input) }
+            Shared { input, room: plan::room_for(args, target.code, input) }
         });
         let queue = Mutex::new(Queue { files: files.into(), sessions });
-        Self { args, function, peer, items, shared, queue }
+        Self { args, target, peer, items, shared, queue }
     }
 
     /// What one session does.
@@ -161,7 +156,7 @@ impl<'a> Batch<'a> {
         let Item { input, output, bytes, .. } = &self.items[index];
         let name = |path: &PathBuf| path.display().to_string();
         Report {
-            function: builtin::name(self.function).unwrap_or(&self.args.function).to_owned(),
+            function: builtin::name(self.target.code).unwrap_or(&self.args.function).to_owned(),
             inputs: vec![name(input)],
             outputs: output.iter().map(name).collect(),
             bytes_in: *bytes,
@@ -197,16 +192,16 @@ impl<'a> Batch<'a> {
         let mut inputs = [Source::open(&item.input)?];
         report.bytes_in = inputs[0].len() as u64;
         // What is printed has no place either.
-        let plan = Plan::new(self.args, self.function, &inputs, item.output.iter().len())?;
+        let plan = Plan::new(self.args, self.target, &inputs, item.output.iter().len())?;
         let mut progress = Progress::hidden();
-        call(self.args, self.function, caller, plan, &mut inputs, times, &mut progress)?;
+        call(self.args, self.target.code, caller, plan, &mut inputs, times, &mut progress)?;
         let results = caller.results()?;
         report.bytes_out = results.iter().map(|result| result.len() as u64).sum();
         if let Some((output, result)) = item.output.as_ref().zip(results.first()) {
             let sink = Sink::new(output, !self.args.no_sync)?;
             sink.write(result, || progress.tick(), || inputs[0].check_not_replaced())?;
         }
-        report.conclude(self.function, &results);
+        report.conclude(self.target.code, &results);
         Ok(())
     }
 }

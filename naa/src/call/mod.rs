@@ -11,20 +11,19 @@ mod progress;
 mod report;
 mod single;
 mod stop;
+mod target;
 mod teller;
 
-use anyhow::Context as _;
-use mrsp::{
-    FunctionCode,
-    builtin::{self, Group},
-    region::MAX_REGION_BYTES,
-};
+use std::path::Path;
+
+use mrsp::{FunctionCode, ReturnCode, region::MAX_REGION_BYTES};
 
 use crate::{Usage, provider, show};
 use files::Source;
 use offload::{Caller, Peer, Times, room_needed};
 use plan::Plan;
 use progress::Progress;
+use target::Target;
 
 pub(crate) use args::Args;
 
@@ -37,14 +36,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     } else {
         provider::tell(peer.device.why(), peer.device.is_surprising());
     }
-    let function = number(&args.function, &peer)?;
-    plan::check(args, function)?;
+    let target = Target::find(&args.function, &peer)?;
+    plan::check(args, target.code)?;
     let inputs = names::expand(&args.input)?;
     stop::listen()?;
-    let result = if is_batch(args, function)? {
-        batch::run(args, function, &peer, &inputs)
+    let result = if is_batch(args, &target)? {
+        batch::run(args, &target, &peer, &inputs)
     } else {
-        single::run(args, function, &peer, &inputs)
+        single::run(args, &target, &peer, &inputs)
     };
     if result.as_ref().is_err_and(|error| error.is::<stop::Interrupted>()) {
         show::error_line("naa: interrupted");
@@ -53,46 +52,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     result
 }
 
-/// The number of a function; names that are not built in are the accelerator's to know.
-fn number(function: &str, peer: &Peer) -> anyhow::Result<FunctionCode> {
-    let code = match function.parse::<u8>() {
-        Ok(number) => FunctionCode::new(number)
-            .ok_or_else(|| Usage::error(format!("functions are numbered 1 to {}", FunctionCode::MAX)))?,
-        Err(_) => match builtin::by_name(function) {
-            Some(code) => code,
-            None => {
-                let waiting = show::waiting(format!("connecting to {}", peer.server));
-                let catalogue = naa_host::functions(&peer.device, peer.server)?;
-                drop(waiting);
-                let found = catalogue.functions.iter().find(|offered| offered.name == function);
-                let server = peer.server;
-                found
-                    .with_context(|| {
-                        format!("{server} has no function {function}; `naa functions --server {server}` lists them")
-                    })?
-                    .code
-            }
-        },
-    };
-    if code == builtin::CATALOGUE {
-        return Err(Usage::error("use `naa functions`, which prints the catalogue"));
-    }
-    Ok(code)
-}
-
 /// Whether each input is a call of its own.
-fn is_batch(args: &Args, function: FunctionCode) -> anyhow::Result<bool> {
-    let printed = plan::is_checksum(function) && args.out.is_empty() && args.out_dir.is_none();
+fn is_batch(args: &Args, target: &Target) -> anyhow::Result<bool> {
+    let printed = plan::is_checksum(target.code) && args.out.is_empty() && args.out_dir.is_none();
     let folders = !args.in_dir.is_empty() || args.out_dir.is_some();
     if args.input.is_empty() && args.in_dir.is_empty() {
         return Ok(false);
     }
     if folders {
-        let takes_one = match plan::inputs_of(function) {
-            Some(count) => count == 1,
-            None => Group::of(function) == Group::Naaice || args.out_size.len() == 1,
-        };
-        if !takes_one {
+        if !target.takes_one(args.out_size.len()) {
             return Err(Usage::error(
                 "--in-dir and --out-dir are for functions of one input and one output; those that are not built in \
                  need one --out-size",
@@ -126,10 +94,22 @@ fn call(
                     Some(needed) if *room < MAX_REGION_BYTES as usize => {
                         *room = needed.min(MAX_REGION_BYTES as usize);
                     }
-                    _ => return Err(error),
+                    _ => return Err(of_file(error, inputs)),
                 }
             }
-            _ => return Err(error),
+            _ => return Err(of_file(error, inputs)),
         }
+    }
+}
+
+/// The error of a call, which names its file if it is the file's content that cannot be read.
+fn of_file(error: anyhow::Error, inputs: &[Source]) -> anyhow::Error {
+    let code = error.downcast_ref().and_then(naa_host::Error::return_code);
+    match inputs {
+        [input] if code == Some(ReturnCode::MALFORMED_INPUT) => match input.path() {
+            path if path == Path::new("-") => error.context("standard input"),
+            path => error.context(path.display().to_string()),
+        },
+        _ => error,
     }
 }

@@ -3,7 +3,6 @@
 use std::{
     borrow::Cow,
     net::SocketAddr,
-    ops::Range,
     sync::mpsc,
     time::{Duration, Instant},
 };
@@ -17,7 +16,7 @@ use naa_host::{Device, Error, Param, Session, SessionConfig};
 
 use super::{
     files::Source,
-    plan::Plan,
+    plan::{Listed, Plan},
     progress::{Progress, TICK},
     report::Report,
 };
@@ -72,8 +71,9 @@ struct Open {
 #[derive(Debug)]
 struct Layout {
     lens: Vec<(Kind, usize)>,
-    inputs: Range<usize>,
-    outputs: Range<usize>,
+    /// Which parameters get the input files, and which have the results, each in the order of the files.
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
     /// Argument and status block.
     blocks: Option<(usize, usize)>,
 }
@@ -98,19 +98,39 @@ impl Layout {
                 let room = small.map_or(*room, |shared| shared.room.max(*room));
                 lens.extend([(Kind::Output, BLOCK_BYTES), (Kind::Output, room)]);
                 let status = 1 + count;
-                Self { lens, inputs: 1..status, outputs: status + 1..status + 2, blocks: Some((0, status)) }
+                Self {
+                    lens,
+                    inputs: (1..status).collect(),
+                    outputs: vec![status + 1],
+                    blocks: Some((0, status)),
+                }
             }
-            Plan::InOut => {
-                let lens = ins.map(of(Kind::InOut)).collect();
-                Self { lens, inputs: 0..count, outputs: 0..count, blocks: None }
-            }
-            Plan::Raw { rooms } => {
-                let lens: Vec<_> =
-                    ins.map(of(Kind::Input)).chain(rooms.iter().copied().map(of(Kind::Output))).collect();
-                let all = lens.len();
-                Self { lens, inputs: 0..count, outputs: count..all, blocks: None }
+            Plan::InOut => Self::of(ins.map(of(Kind::InOut)).collect()),
+            Plan::Raw { rooms } => Self::of(
+                ins.map(of(Kind::Input)).chain(rooms.iter().copied().map(of(Kind::Output))).collect(),
+            ),
+            Plan::Listed(parameters) => {
+                let mut ins = ins;
+                // The plan has as many parameters that are sent as there are files.
+                let mut next = || ins.next().unwrap_or(0);
+                let len = |parameter: &Listed| match parameter {
+                    Listed::Input => (Kind::Input, next()),
+                    Listed::Output(room) => (Kind::Output, *room),
+                    Listed::InOut => (Kind::InOut, next()),
+                };
+                Self::of(parameters.iter().map(len).collect())
             }
         }
+    }
+
+    /// Of a function without blocks: each parameter has its file, or one for each way that it goes.
+    fn of(lens: Vec<(Kind, usize)>) -> Self {
+        let those = |but: Kind| {
+            let of_kind = lens.iter().enumerate().filter(move |(_, (kind, _))| *kind != but);
+            of_kind.map(|(index, _)| index).collect()
+        };
+        let (inputs, outputs) = (those(Kind::Output), those(Kind::Input));
+        Self { lens, inputs, outputs, blocks: None }
     }
 
     fn params(&self) -> Vec<Param<'static>> {
@@ -188,8 +208,8 @@ impl<'a> Caller<'a> {
     /// Of the last call: in place, or copies where the accelerator could change them while they are written to files.
     pub(super) fn results(&self) -> Result<Vec<Cow<'_, [u8]>>, Error> {
         let Some(open) = &self.open else { return Ok(Vec::new()) };
-        let outputs = open.layout.outputs.clone().zip(&open.produced);
-        outputs.map(|(index, &bytes)| open.session.bytes(index, ..bytes)).collect()
+        let outputs = open.layout.outputs.iter().zip(&open.produced);
+        outputs.map(|(&index, &bytes)| open.session.bytes(index, ..bytes)).collect()
     }
 
     pub(super) fn finalize(self) -> Result<(), Error> {
@@ -209,7 +229,7 @@ impl Open {
     ) -> anyhow::Result<()> {
         let Self { session, layout, produced } = self;
         produced.clear();
-        for (source, index) in inputs.iter_mut().zip(layout.inputs.clone()) {
+        for (source, &index) in inputs.iter_mut().zip(&layout.inputs) {
             progress.phase(format!("reading {}", source.path().display()));
             let len = source.len();
             source.fill(session, index, || progress.tick())?;
@@ -274,13 +294,13 @@ impl Peer {
     /// Built-in functions say how much they produced; of others the last WRITE's length is known.
     fn produced(&self, session: &Session, layout: &Layout, last: usize) -> Result<Vec<usize>, Error> {
         let status = layout.blocks.map(|_| session.status_block()).transpose()?;
-        let all = layout.outputs.clone().enumerate();
-        all.map(|(output, index)| {
+        let all = layout.outputs.iter().enumerate();
+        all.map(|(output, &index)| {
             let size = session.param_len(index)?;
             let produced = match &status {
                 // The block counts itself as output 0.
                 Some(status) => status.produced.get(output + 1).copied().unwrap_or(0),
-                None if index + 1 == layout.outputs.end => last as u64,
+                None if Some(&index) == layout.outputs.last() => last as u64,
                 None => size as u64,
             };
             let fits = usize::try_from(produced).ok().filter(|&bytes| bytes <= size);

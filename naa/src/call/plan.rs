@@ -3,12 +3,14 @@
 use mrsp::{
     FunctionCode,
     builtin::{self, Arguments, Element, FftDirection, Group, SortOrder},
+    catalogue::Direction,
     region::MAX_REGION_BYTES,
 };
 
 use super::{
     args::{Args, Range},
     files::Source,
+    target::Target,
 };
 use crate::{Usage, room};
 
@@ -21,6 +23,19 @@ pub(super) enum Plan {
     InOut,
     /// Inputs, then outputs of so many bytes.
     Raw { rooms: Vec<usize> },
+    /// The parameters that the catalogue has, in its order.
+    Listed(Vec<Listed>),
+}
+
+/// A parameter of a function that is not built in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listed {
+    /// The next input.
+    Input,
+    /// The next result, of up to so many bytes.
+    Output(usize),
+    /// The next input, which becomes the next result.
+    InOut,
 }
 
 /// Whether the result is printed unless a file is named.
@@ -65,10 +80,16 @@ impl Plan {
     /// For one call that has `outputs` places for its results.
     pub(super) fn new(
         args: &Args,
-        function: FunctionCode,
+        target: &Target,
         inputs: &[Source],
         outputs: usize,
     ) -> anyhow::Result<Self> {
+        let function = target.code;
+        if let Some(files) = target.files() {
+            let given = (inputs.len(), outputs);
+            return listed(&args.function, &target.directions, files, given, &args.out_size)
+                .map(Self::Listed);
+        }
         if Group::of(function) == Group::Naaice {
             return Self::in_out(inputs.len(), outputs);
         }
@@ -127,9 +148,48 @@ impl Plan {
     pub(super) fn arguments(&self) -> Option<&Arguments> {
         match self {
             Self::Builtin { arguments, .. } => Some(arguments),
-            Self::InOut | Self::Raw { .. } => None,
+            Self::InOut | Self::Raw { .. } | Self::Listed(_) => None,
         }
     }
+}
+
+/// The parameters of the function `name`. `takes` and `given`: files for inputs, and for results. An output has a size of
+/// its own; what is input and output is as long as its file.
+fn listed(
+    name: &str,
+    directions: &[Direction],
+    takes: (usize, usize),
+    given: (usize, usize),
+    sizes: &[usize],
+) -> anyhow::Result<Vec<Listed>> {
+    let wanted = directions.iter().filter(|&&direction| direction == Direction::Output).count();
+    if directions.contains(&Direction::Internal) {
+        let text = format!(
+            "{name} has memory of its own at the accelerator, whose size the catalogue does not say; call it from a \
+             program, with an internal region"
+        );
+        return Err(Usage::error(text));
+    }
+    if takes != given || sizes.len() != wanted {
+        let text = format!(
+            "{name} takes {} files at --in, {} at --out and {wanted} sizes at --out-size, for those that are no input too; \
+             there are {}, {} and {}. `naa functions` lists its parameters",
+            takes.0,
+            takes.1,
+            given.0,
+            given.1,
+            sizes.len()
+        );
+        return Err(Usage::error(text));
+    }
+    let mut sizes = sizes.iter();
+    let parameters = directions.iter().filter_map(|direction| match direction {
+        Direction::Input => Some(Listed::Input),
+        Direction::Output => sizes.next().map(|&room| Listed::Output(room)),
+        Direction::InOut => Some(Listed::InOut),
+        Direction::Internal => None,
+    });
+    Ok(parameters.collect())
 }
 
 /// Room for the result of a built-in function of one input, or two of equal size, of `len` bytes.
@@ -241,17 +301,10 @@ fn product(args: &Args, inputs: &[Source]) -> anyhow::Result<Plan> {
     Ok(Plan::Builtin { arguments: Arguments::Dgemm { m, n, k }, room })
 }
 
-/// Bytes as people write them: a number, with K, M or G for binary multiples.
+/// Bytes of a region.
 pub(super) fn size(text: &str) -> Result<usize, String> {
-    let (digits, shift) = match text.as_bytes().last() {
-        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
-        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
-        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    let bytes =
-        bytes.filter(|&bytes| bytes <= MAX_REGION_BYTES).and_then(|bytes| usize::try_from(bytes).ok());
+    let bytes = crate::size::bytes(text).filter(|&bytes| bytes <= MAX_REGION_BYTES);
+    let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
     bytes.ok_or_else(|| "write a number of bytes up to 2G, such as 65536, 64K or 16M".into())
 }
 
@@ -260,12 +313,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_units() {
-        assert_eq!(size("65536"), Ok(65536));
+    fn parameters_are_those_of_the_catalogue_in_its_order() {
+        use Direction::{InOut, Input, Internal, Output};
+        let plan = |directions: &[Direction], takes, given, sizes: &[usize]| {
+            listed("axpy", directions, takes, given, sizes).map_err(|error| error.to_string())
+        };
+        let both = plan(&[Output, Input, InOut], (2, 2), (2, 2), &[5]);
+        assert_eq!(both, Ok(vec![Listed::Output(5), Listed::Input, Listed::InOut]));
+        for (given, sizes) in [((1, 2), &[5][..]), ((2, 1), &[5]), ((2, 2), &[]), ((2, 2), &[5, 5])] {
+            let refused = plan(&[Output, Input, InOut], (2, 2), given, sizes).unwrap_err();
+            assert!(refused.contains("2 files at --in, 2 at --out and 1 sizes"), "{refused}");
+        }
+        assert!(plan(&[Input, Internal], (1, 0), (1, 0), &[]).unwrap_err().contains("internal region"));
+    }
+
+    #[test]
+    fn sizes_are_those_of_regions() {
         assert_eq!(size("64K"), Ok(65536));
         assert_eq!(size("2G"), Ok(2 << 30));
-        for bad in ["", "K", "3G", "-1", "1.5M", "99999999999999999999", "1\u{e9}"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
+        assert!(size("3G").unwrap_err().contains("up to 2G"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use mrsp::{FunctionCode, builtin};
+use mrsp::builtin;
 
 use super::{
     Args, call,
@@ -12,16 +12,19 @@ use super::{
     plan::Plan,
     progress::Progress,
     report::{Report, Status},
+    stop::Interrupted,
+    target::Target,
 };
 use crate::show;
 
-pub(super) fn run(args: &Args, function: FunctionCode, peer: &Peer, paths: &[PathBuf]) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args, target: &Target, peer: &Peer, paths: &[PathBuf]) -> anyhow::Result<()> {
+    let function = target.code;
     let sinks =
         args.out.iter().map(|path| Sink::new(path, !args.no_sync)).collect::<anyhow::Result<Vec<_>>>()?;
     output::check_distinct(&sinks)?;
     sinks.iter().for_each(Sink::remove_abandoned);
     let mut inputs = paths.iter().map(|path| Source::open(path)).collect::<anyhow::Result<Vec<_>>>()?;
-    let plan = Plan::new(args, function, &inputs, sinks.len())?;
+    let plan = Plan::new(args, target, &inputs, sinks.len())?;
     let mut times = Times::default();
     let mut progress = Progress::start();
     let names = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect();
@@ -39,7 +42,8 @@ pub(super) fn run(args: &Args, function: FunctionCode, peer: &Peer, paths: &[Pat
     if let Err(error) = called {
         drop(progress);
         report.fail(Status::Failed, &error);
-        if args.json && report.code.is_some() {
+        // Also of a call that was cut, or could not begin, but of none that the user gave up.
+        if args.json && !error.is::<Interrupted>() {
             report.print_json(stdout_is_data)?;
         }
         return Err(error);

@@ -68,7 +68,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.json {
         show::line(&serde_json::to_string(&report)?)?;
     } else {
-        let colour = Colour(std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+        let colour = Colour(
+            std::io::stdout().is_terminal()
+                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        );
         show::line(&print::report(&report.checks, &report.providers, colour))?;
     }
     if report.providers.iter().any(|provider| provider.ready) {

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use mrsp::builtin::INCREMENT;
-use naa_host::{Choice, Device, Param, Session, SessionConfig};
+use naa_host::{CallTimeout, Choice, Device, Param, Session, SessionConfig};
 use naa_server::{Config, Server, functions};
 use serde::Serialize;
 
@@ -76,7 +76,9 @@ fn session(address: IpAddr, choice: Choice) -> anyhow::Result<Vec<Size>> {
 fn size(device: &Device, server: SocketAddr, bytes: usize, calls: u32) -> anyhow::Result<Size> {
     let input: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
     let params = [Param::in_out(bytes).holding(&input)];
-    let config = SessionConfig { setup_timeout: Duration::from_secs(5), ..SessionConfig::default() };
+    // What NAA_TIMEOUT allows the calls of programs says nothing of this machine.
+    let (setup_timeout, call_timeout) = (Duration::from_secs(5), CallTimeout::Never);
+    let config = SessionConfig { setup_timeout, call_timeout, ..SessionConfig::default() };
     let mut session = Session::connect(device, server, &params, &config)?;
     let mut times = Vec::new();
     // The region holds the last call's result.

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::reassembly::{Cause, Counters};
-use ejfat_udp::Receiver;
+use ejfat::reassembly::{Cause, Counters, Eviction};
+use ejfat_udp::{PortCounters, Receiver};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder, text},
@@ -19,12 +19,16 @@ use prometheus_client::{
 /// What is shown is as old at most, while the worker runs.
 const EVERY: Duration = Duration::from_millis(100);
 
+/// An address, and a data id of it where streams are told apart. `None`: all others.
+type Sender = (Option<IpAddr>, Option<u16>);
+
 /// Copied from the worker's loop, read by whoever asks.
 #[derive(Debug, Default)]
 struct Snapshot {
     total: Counters,
-    /// Of senders, as many as the reassembler tells apart. `None`: all others.
-    senders: Vec<(Option<IpAddr>, Counters)>,
+    /// Of senders, as many as the reassembler tells apart.
+    senders: Vec<(Sender, Counters)>,
+    ports: Vec<PortCounters>,
     missing: u64,
     kernel_drops: u64,
     delivered: u64,
@@ -69,6 +73,7 @@ impl Exposed {
         let mut snapshot = Snapshot {
             total: reassembler.counters().clone(),
             kernel_drops: receiver.kernel_drops()?,
+            ports: receiver.port_counters()?,
             delivered,
             open: reassembler.open_events(),
             memory: reassembler.touched_memory(),
@@ -77,7 +82,7 @@ impl Exposed {
         };
         for source in heard {
             snapshot.missing += source.streams().map(|stream| stream.missing).sum::<u64>();
-            snapshot.senders.push((source.address, source.counters));
+            snapshot.senders.push(((source.address, source.data_id), source.counters));
         }
         *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
         Ok(())
@@ -124,7 +129,13 @@ fn totals(encoder: &mut DescriptorEncoder<'_>, shown: &Snapshot) -> fmt::Result 
         value(&mut dropped, &[("cause", cause.name())], total.dropped(cause))?;
     }
     let mut events = family(encoder, "events", "Events that were begun and ended, by how")?;
-    ends(total).into_iter().try_for_each(|(end, count)| value(&mut events, &[("end", end)], count))
+    ends(total).into_iter().try_for_each(|(end, count)| value(&mut events, &[("end", end)], count))?;
+    let mut evicted = family(encoder, "evicted_events", "Events that made room for others, by the limit")?;
+    Eviction::ALL
+        .into_iter()
+        .try_for_each(|by| value(&mut evicted, &[("by", by.name())], total.evicted(by)))?;
+    let mut ports = family(encoder, "port_datagrams", "Datagrams received, by address")?;
+    shown.ports.iter().try_for_each(|of| value(&mut ports, &[("address", &of.at.to_string())], of.datagrams))
 }
 
 fn by_sender(encoder: &mut DescriptorEncoder<'_>, shown: &Snapshot) -> fmt::Result {
@@ -170,11 +181,15 @@ fn ends(counters: &Counters) -> [(&'static str, u64); 4] {
     [
         ("complete", counters.complete),
         ("timed_out", counters.timed_out),
-        ("evicted", counters.evicted),
+        ("evicted", counters.evicted_for_any_reason()),
         ("abandoned", counters.abandoned),
     ]
 }
 
-fn name(address: &Option<IpAddr>) -> String {
-    address.map_or("unknown".into(), |address| address.to_string())
+fn name((address, data_id): &Sender) -> String {
+    match (address, data_id) {
+        (None, _) => "unknown".into(),
+        (Some(address), None) => address.to_string(),
+        (Some(address), Some(data_id)) => format!("{address}/{data_id}"),
+    }
 }

@@ -13,15 +13,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ejfat::listen::PortChoice;
 use ejfat_udp::{Event, Receiver};
 
 use super::{
     exposed::Exposed,
+    limits::Limits,
     sink::{Folder, Nowhere, Pipe, Shell, Sink, StandardOutput},
     tell::Line,
-    values::{memory, size},
+    values::{addresses, memory, size, tell_skipped},
 };
 use crate::{Usage, metrics, show, signals};
+pub(crate) use report::port;
 use report::{report, told};
 
 /// Receive events, and write them to files, standard output, a named pipe or a command
@@ -38,16 +41,20 @@ use report::{report, told};
   naa ejfat recv --listen 10.9.0.2 --out events        an event is a file: events/DATA_ID-EVENT
   naa ejfat recv --listen 10.9.0.2 --events 1 --stdout > event
   naa ejfat recv --listen 10.9.0.2:10000 --ports 4 --exec 'sha256sum > sums/$EJFAT_EVENT'
+  naa ejfat recv --listen 10.9.0.2 --ports 16384-32767 --behind-lb --out events
+                                                       all ports of a data plane, of any number of senders
   naa ejfat recv --listen 10.9.0.2 --pipe events.fifo & analyse < events.fifo
   naa ejfat recv --listen 10.9.0.2 --ini reassembler_config.ini --metrics 9100
                                                        and: curl http://127.0.0.1:9100/metrics")]
 pub(crate) struct Args {
-    /// Where segments come; port 19522 unless told, 0: any
+    /// Where segments come; ports 19522 and 16384 unless told, 0: any
     #[arg(long, alias = "ip", value_name = "ADDR[:PORT]")]
     listen: String,
-    /// So many ports from that one on; 1 unless told
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16384))]
-    ports: Option<u16>,
+    /// So many ports from that one on, or the ports from A to B, up to 16384. Ports that are somebody else's are skipped,
+    /// and named; the first of a number must be free. One thread reads all. A port costs an open file and a few KiB of
+    /// the kernel's memory
+    #[arg(long, value_name = "N|A-B")]
+    ports: Option<PortChoice>,
     /// Settings as E2SAR's reassembler has them. The command line is stronger; a key that is unknown is an error
     #[arg(short, long, value_name = "FILE")]
     ini: Option<PathBuf>,
@@ -82,6 +89,8 @@ pub(crate) struct Args {
     /// The most memory for events; G are GiB
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = memory)]
     memory: u64,
+    #[command(flatten)]
+    limits: Limits,
     /// Each sender numbers its events one by one and all come here: count those of which nothing came
     #[arg(long)]
     consecutive: bool,
@@ -107,12 +116,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut sink = sink(args)?;
     let wanted = config.buffer.unwrap_or_default() as u64;
     let mut receiver = Receiver::new(config)?;
+    tell_skipped(receiver.skipped());
     tell_buffer(receiver.buffer()? as u64, wanted);
     let mut exposed = expose(args)?;
-    ready(args, &receiver.addresses()?, exposed.as_ref().map(|(_, at)| *at))?;
     let stopped = Arc::new(AtomicBool::new(false));
     let stop = stopped.clone();
     signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
+    ready(args, &receiver, exposed.as_ref().map(|(_, at)| *at))?;
     let begin = Instant::now();
     let mut line = Line::new(args.json || args.stdout);
     let (mut delivered, mut problem) = (0, None);
@@ -170,15 +180,16 @@ fn tell_buffer(granted: u64, wanted: u64) {
     }
 }
 
-fn ready(args: &Args, addresses: &[SocketAddr], metrics: Option<SocketAddr>) -> anyhow::Result<()> {
+fn ready(args: &Args, receiver: &Receiver, metrics: Option<SocketAddr>) -> anyhow::Result<()> {
     if args.json && !args.stdout {
-        let mut ready = serde_json::json!({ "event": "ready", "addresses": addresses });
+        let (at, skipped) = (receiver.addresses(), receiver.skipped());
+        let mut ready = serde_json::json!({ "event": "ready", "addresses": at, "skipped": skipped });
         if let Some(at) = metrics {
             ready["metrics"] = at.to_string().into();
         }
         return Ok(show::line(&ready.to_string())?);
     }
-    let all = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let all = addresses(&receiver.addresses());
     let metrics = metrics.map_or(String::new(), |at| format!(", metrics at http://{at}/metrics"));
     say(&format!("receiving at {all}{metrics}; Ctrl-C ends it"));
     Ok(())

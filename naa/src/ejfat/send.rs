@@ -10,12 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use ejfat::{
     segment::LbVersion,
     uri::{EjfatUri, VARIABLE},
 };
-use ejfat_udp::{Sender, SenderConfig, SyncSender};
+use ejfat_udp::{Error, Sender, SenderConfig, SyncSender};
 
 use super::{
     tell::Line,
@@ -108,7 +108,12 @@ struct Report {
     bytes: u64,
     seconds: f64,
     gbits_per_second: f64,
+    /// Answers of the host that nobody takes what was sent.
+    refused: u64,
 }
+
+/// How long an answer to the last packet may take.
+pub(super) const LATE: Duration = Duration::from_millis(100);
 
 fn version(text: &str) -> Result<LbVersion, String> {
     match text {
@@ -122,9 +127,9 @@ fn destination(args: &Args, v6: bool) -> anyhow::Result<(SocketAddr, Vec<SocketA
     if let Some(to) = &args.to {
         return Ok((address(to)?, Vec::new()));
     }
-    let text =
-        args.uri.as_ref().ok_or_else(|| Usage::error(format!("say where to: --to, --uri or {VARIABLE}")))?;
-    let uri: EjfatUri = text.parse().context("the EJFAT URI")?;
+    let text = args.uri.as_ref().filter(|uri| !uri.trim().is_empty());
+    let text = text.ok_or_else(|| Usage::error(format!("say where to: --to, --uri or {VARIABLE}")))?;
+    let uri = text.parse::<EjfatUri>().map_err(|why| Usage::error(format!("--uri or {VARIABLE}: {why}")))?;
     let to =
         uri.data(v6).context("the EJFAT URI has no data address; reserve a load balancer, or use --to")?;
     Ok((to, uri.sync))
@@ -159,15 +164,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     args.files.iter().try_for_each(|file| send(&read(file)?))?;
     let (sent, time) = (out.sent(), begin.elapsed());
     drop(line);
+    let refused = out.wait_for_refusals(LATE)?;
     let seconds = time.as_secs_f64();
     if args.json {
         let gbits_per_second = sent.bytes as f64 * 8e-9 / seconds.max(1e-9);
         let (events, segments, bytes) = (sent.events, sent.segments, sent.bytes);
-        let report = Report { to, events, segments, bytes, seconds, gbits_per_second };
-        return Ok(show::line(&serde_json::to_string(&report)?)?);
+        let report = Report { to, events, segments, bytes, seconds, gbits_per_second, refused };
+        show::line(&serde_json::to_string(&report)?)?;
+        return check_taken(to, refused);
     }
     let (bytes, rate) = (show::bytes(sent.bytes), show::rate(sent.bytes, time));
-    Ok(show::line(&format!("{} events to {to}: {bytes} in {} segments, {rate}", sent.events, sent.segments))?)
+    show::line(&format!("{} events to {to}: {bytes} in {} segments, {rate}", sent.events, sent.segments))?;
+    check_taken(to, refused)
+}
+
+/// # Errors
+/// If the host answered that nobody takes what was sent.
+pub(super) fn check_taken(to: impl std::fmt::Display, refused: u64) -> anyhow::Result<()> {
+    ensure!(
+        refused == 0,
+        "nobody takes what is sent to {to}: its host answered so {refused} times, so at least as many packets are lost; \
+         start the receiver first, or look at the port"
+    );
+    Ok(())
 }
 
 /// A URI may name an IPv4 and an IPv6 address where there is one of the two only.
@@ -205,10 +224,18 @@ fn entropy(event: u64) -> u16 {
 }
 
 fn keep_in_sync(to: &[SyncSender], period: Duration) {
+    let mut refused = vec![false; to.len()];
     loop {
-        for sync in to {
-            if let Err(error) = sync.send() {
-                tracing::warn!("{error}");
+        for (sync, refused) in to.iter().zip(&mut refused) {
+            match sync.send() {
+                Ok(()) => {}
+                // Once, and not each second.
+                Err(error @ Error::Refused { .. }) => {
+                    if !std::mem::replace(refused, true) {
+                        tracing::warn!("sync messages: {error}");
+                    }
+                }
+                Err(error) => tracing::warn!("{error}"),
             }
         }
         std::thread::sleep(period);

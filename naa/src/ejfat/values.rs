@@ -1,8 +1,10 @@
 //! Numbers and addresses on the command line and in INI files.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use crate::Usage;
+use ejfat::listen::{self, Listen, PortChoice};
+
+use crate::{Usage, kernel_process::raise_file_limit};
 
 pub(crate) fn size(text: &str) -> Result<u32, String> {
     let wrong = || "write a number of bytes below 4G, such as 65536, 64K or 1M".to_owned();
@@ -13,15 +15,8 @@ pub(crate) fn memory(text: &str) -> Result<u64, String> {
     bytes(text).ok_or_else(|| "write a number of bytes, such as 512M or 8G".into())
 }
 
-/// With K, M or G for the binary units.
 fn bytes(text: &str) -> Option<u64> {
-    let (digits, shift) = match text.bytes().last()? {
-        b'K' => (&text[..text.len() - 1], 10),
-        b'M' => (&text[..text.len() - 1], 20),
-        b'G' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
+    crate::size::bytes(text).filter(|&bytes| bytes > 0)
 }
 
 pub(crate) fn gigabits(text: &str) -> Result<f64, String> {
@@ -35,16 +30,54 @@ pub(crate) fn address(text: &str) -> anyhow::Result<SocketAddr> {
     Ok(SocketAddr::new(ip, port.unwrap_or(ejfat::wire::DATA_PORT)))
 }
 
-pub(crate) fn ip_and_port(text: &str) -> anyhow::Result<(std::net::IpAddr, Option<u16>)> {
-    let with_port = text.parse().ok().map(|at: SocketAddr| (at.ip(), Some(at.port())));
-    let plain = || Some((text.trim_matches(['[', ']']).parse().ok()?, None));
-    with_port
-        .or_else(plain)
-        .ok_or_else(|| Usage::error(format!("{text:?} is no IP address, with or without a port")))
+pub(crate) fn ip_and_port(text: &str) -> anyhow::Result<(IpAddr, Option<u16>)> {
+    listen::ip_and_port(text).map_err(|error| Usage::error(error.to_string()))
+}
+
+/// Where to listen for segments: each address's ports, all of which one reader looks after.
+pub(crate) fn listen(addresses: &[String], ports: Option<PortChoice>) -> anyhow::Result<Vec<Vec<Listen>>> {
+    let of = |text: &String| listen::listen(text, ports).map_err(|error| Usage::error(error.to_string()));
+    let listen = addresses.iter().map(of).collect::<anyhow::Result<Vec<_>>>()?;
+    if ports.is_some() {
+        // Each port is an open file.
+        raise_file_limit();
+    }
+    Ok(listen)
+}
+
+/// Tells of ports that are not listened to although they are in a range that is.
+pub(crate) fn tell_skipped(skipped: &[SocketAddr]) {
+    if !skipped.is_empty() {
+        let (count, at) = (skipped.len(), addresses(skipped));
+        tracing::warn!("{count} ports are somebody else's, and segments to them do not come here: {at}");
+    }
+}
+
+/// Addresses in few words: consecutive ports of one IP address as a range.
+pub(crate) fn addresses(all: &[SocketAddr]) -> String {
+    let follows =
+        |a: &SocketAddr, b: &SocketAddr| a.ip() == b.ip() && a.port().checked_add(1) == Some(b.port());
+    let run = |run: &[SocketAddr]| match run {
+        [first, .., last] => format!("{first}-{}", last.port()),
+        run => run.iter().map(ToString::to_string).collect(),
+    };
+    all.chunk_by(follows).map(run).collect::<Vec<_>>().join(", ")
 }
 
 /// For hash tables: from the system, by way of the standard library's hash tables.
 pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consecutive_ports_are_told_as_a_range() {
+        let all = ["10.0.0.1:19522", "10.0.0.1:16384", "10.0.0.1:16385", "[fd00::1]:16386"];
+        let all = all.map(|at| at.parse().unwrap());
+        assert_eq!(addresses(&all), "10.0.0.1:19522, 10.0.0.1:16384-16385, [fd00::1]:16386");
+    }
 }

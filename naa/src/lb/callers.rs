@@ -54,8 +54,17 @@ fn is_own(address: IpAddr) -> bool {
 
 /// A token of a command line or of its environment variable.
 pub(super) fn token(text: &str) -> Result<String, String> {
-    ejfat_lb::grpc::check_token(text).map_err(|error| error.to_string())?;
+    ejfat_lb::grpc::check_token(text)
+        .map_err(|error| format!("{error}; correct --token or {TOKEN_VARIABLE}"))?;
     Ok(text.to_owned())
+}
+
+/// Whether the command line has the token. It is stronger there than in the environment.
+pub(super) fn has_option() -> bool {
+    std::env::args_os().any(|argument| {
+        let argument = argument.to_string_lossy();
+        argument == "--token" || argument.starts_with("--token=")
+    })
 }
 
 #[cfg(test)]

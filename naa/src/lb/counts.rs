@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use ejfat_lb::PortCounters;
 use proto::lb::v1::{GetCountersReply as Counters, LbCounters, MemberCounters};
 use serde_json::{Value, json};
 
@@ -21,8 +22,7 @@ pub(super) fn json(counters: &Counters) -> Value {
         json!({
             "lb": lb.lb, "received_packets": lb.lb_rx_pkt, "received_bytes": lb.lb_rx_byte,
             "v2": lb.lb_rx_v2, "v3": lb.lb_rx_v3,
-            "sent_packets": sent(counters, lb).map(|member| member.mbr_tx_pkt).sum::<u64>(),
-            "sent_bytes": sent(counters, lb).map(|member| member.mbr_tx_byte).sum::<u64>(),
+            "sent_packets": lb.lb_tx_pkt, "sent_bytes": lb.lb_tx_byte,
             "dropped": lb.drops,
         })
     });
@@ -42,7 +42,9 @@ pub(super) fn json(counters: &Counters) -> Value {
 pub(super) fn table(counters: &Counters) -> String {
     let header = ["", "packets", "bytes", "dropped"].map(str::to_owned).to_vec();
     let mut rows = vec![header];
-    for lb in active(counters) {
+    // One that has members is told before it gets anything, as its members are in JSON and metrics.
+    let told = |lb: &&LbCounters| lb.lb_rx_pkt > 0 || sent(counters, lb).next().is_some();
+    for lb in counters.lbs.iter().filter(told) {
         let cells = [lb.lb_rx_pkt.to_string(), show::bytes(lb.lb_rx_byte), causes(&lb.drops)];
         rows.push([format!("load balancer {}", lb.lb)].into_iter().chain(cells).collect());
         rows.extend(sent(counters, lb).map(|of| {
@@ -72,7 +74,7 @@ fn causes(drops: &BTreeMap<String, u64>) -> String {
 /// For a live line.
 pub(super) fn line(counters: &Counters) -> String {
     let received: u64 = counters.lbs.iter().map(|lb| lb.lb_rx_pkt).sum();
-    let sent: u64 = counters.members.iter().map(|member| member.mbr_tx_pkt).sum();
+    let sent: u64 = counters.lbs.iter().map(|lb| lb.lb_tx_pkt).sum();
     let dropped: u64 = counters.lbs.iter().flat_map(|lb| lb.drops.values()).sum();
     let Counters { overflows, refused, .. } = counters;
     format!(
@@ -81,7 +83,7 @@ pub(super) fn line(counters: &Counters) -> String {
 }
 
 /// OpenMetrics text.
-pub(super) fn metrics(counters: &Counters) -> String {
+pub(super) fn metrics(counters: &Counters, ports: &[PortCounters]) -> String {
     let mut text = String::new();
     let mut metric = |name: &str, help: &str, samples: Vec<(String, u64)>| {
         let _ = writeln!(text, "# HELP naa_lb_{name} {help}\n# TYPE naa_lb_{name} counter");
@@ -103,12 +105,47 @@ pub(super) fn metrics(counters: &Counters) -> String {
         let label = |to: &MemberCounters| format!("{{lb=\"{}\",member=\"{}\"}}", to.lb, to.member);
         counters.members.iter().map(|to| (label(to), of(to))).collect()
     };
-    metric("sent_packets", "Packets sent, by member.", by_member(|member| member.mbr_tx_pkt));
+    metric(
+        "sent_packets",
+        "Packets sent, by member; a member that the tables lost is left out a minute after its last packet.",
+        by_member(|member| member.mbr_tx_pkt),
+    );
     metric("sent_bytes", "Their bytes.", by_member(|member| member.mbr_tx_byte));
     let nobody = counters.unaddressed.iter().map(|(cause, n)| (format!("{{cause=\"{cause}\"}}"), *n));
     metric("unaddressed_packets", "Packets to no load balancer.", nobody.collect());
+    let by_port = ports.iter().map(|of| (format!("{{address=\"{}\"}}", of.at), of.packets));
+    metric("port_packets", "Packets received, by address.", by_port.collect());
     let one = |n| vec![(String::new(), n)];
     metric("overflowed_packets", "Packets that found a receive buffer full.", one(counters.overflows));
     metric("refused_packets", "Packets that the system did not send.", one(counters.refused));
     text + "# EOF\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_json_and_metrics_tell_the_same_members_and_sums() {
+        let lb =
+            |lb, packets| LbCounters { lb, lb_rx_pkt: packets, lb_tx_pkt: packets, ..Default::default() };
+        let member = |lb, member, packets| MemberCounters { lb, member, mbr_tx_pkt: packets, mbr_tx_byte: 0 };
+        // Three packets went to a member that is gone, and load balancer 4 got none yet.
+        let members = vec![member(3, 7, 9), member(4, 8, 0)];
+        let counters = Counters { lbs: vec![lb(3, 12), lb(4, 0), lb(5, 0)], members, ..Default::default() };
+        let (text, json, metrics) = (table(&counters), json(&counters), metrics(&counters, &[]));
+        for (id, packets) in [(7, 9), (8, 0)] {
+            let row = text.lines().find(|row| row.contains(&format!("to member {id}"))).expect(&text);
+            assert!(row.split_whitespace().any(|word| word == packets.to_string()), "{text}");
+            let members = json["members"].as_array().unwrap();
+            assert!(members.iter().any(|of| of["member"] == id && of["packets"] == packets), "{json}");
+            let sample = format!("member=\"{id}\"}} {packets}\n");
+            assert!(
+                metrics.contains(&format!("naa_lb_sent_packets_total{{lb=\"{}\",{sample}", id - 4)),
+                "{metrics}"
+            );
+        }
+        assert_eq!(json["load_balancers"][0]["sent_packets"], 12);
+        assert!(line(&counters).contains("12 to members") && !text.contains("load balancer 5"), "{text}");
+    }
 }

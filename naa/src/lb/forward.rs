@@ -10,8 +10,11 @@ use std::{
     time::Duration,
 };
 
-use ejfat::lb::{LbId, Rules};
-use ejfat_lb::{Forwarder, ForwarderConfig, Plane, grpc, message};
+use ejfat::{
+    lb::{LbId, Rules},
+    listen::PortChoice,
+};
+use ejfat_lb::{Forwarder, ForwarderConfig, Plane, PortCounters, grpc, message};
 use naa_server::{
     Config, Server,
     allow::{AllowList, Network},
@@ -43,9 +46,14 @@ The token covers each request over gRPC, to read or to change, and nothing else:
 --metrics, and not segments, whose senders the tables name. Nothing is encrypted, so who reads the network can read the
 token. --allow goes by source addresses.")]
 pub(super) struct Args {
-    /// Where segments come; port 19522 unless told; repeat for more, each has a thread
+    /// Where segments come; ports 19522 and 16384 unless told; repeat for more, each has a thread
     #[arg(long, value_name = "ADDR[:PORT]", required = true)]
     listen: Vec<String>,
+    /// So many ports from each --listen on, or the ports from A to B, up to 16384: 16384-32767 are those of the P4 data
+    /// plane. Ports that are somebody else's are skipped, and named; the first of a number must be free. A port costs an
+    /// open file and a few KiB of the kernel's memory
+    #[arg(long, value_name = "N|A-B")]
+    ports: Option<PortChoice>,
     /// Rules to begin with
     #[arg(long, value_name = "FILE")]
     tables: Option<PathBuf>,
@@ -90,10 +98,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         callers::check_grpc(at.ip(), &args.allow, args.token.is_some())?;
     }
     let rules = args.tables.as_ref().map(place::read).transpose()?.unwrap_or_default();
-    let listen = args.listen.iter().map(|text| values::address(text)).collect::<anyhow::Result<Vec<_>>>()?;
-    warn_of_gaps(&rules, &listen, args);
+    let listen = values::listen(&args.listen, args.ports)?;
+    warn_of_gaps(&rules, args)?;
     let plane = Arc::new(Plane::new(rules, values::seed()));
     let forwarder = Forwarder::start(&ForwarderConfig { listen, buffer: args.buffer as usize }, &plane)?;
+    values::tell_skipped(forwarder.skipped());
     if forwarder.buffer() / 2 < args.buffer as usize {
         tracing::warn!(
             "the receive buffer is {} instead of {}: bursts may be lost; raise it with \
@@ -105,8 +114,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let grpc = args.grpc.map(|at| grpc::serve_to(grpc_callers(args), at, plane.clone())).transpose()?;
     let server = mrsp.map(|at| serve(args, at, &plane)).transpose()?;
-    let of = plane.clone();
-    let text = move || counts::metrics(&message::of_counters(&of.counters()));
+    let (of, ports) = (plane.clone(), forwarder.ports());
+    let text = move || counts::metrics(&message::of_counters(&of.counters()), &ports.counters());
     let metrics = args.metrics.map(|at| metrics::serve(at, text)).transpose()?;
 
     let (told, ended) = mpsc::channel();
@@ -126,6 +135,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         if let Some(why) = forwarder.ended() {
             anyhow::bail!(why);
         }
+        if let Some(why) = grpc.as_ref().and_then(grpc::Server::ended) {
+            anyhow::bail!(why);
+        }
         if let Some(why) = server.as_ref().and_then(Server::ended) {
             anyhow::bail!("the MRSP server ended: {why}");
         }
@@ -139,6 +151,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if args.json {
         let mut end = counts::json(&counters);
         end["event"] = "end".into();
+        let port = |of: &PortCounters| json!({"address": of.at, "datagrams": of.packets, "bytes": of.bytes});
+        end["ports"] = forwarder.ports().counters().iter().map(port).collect();
         return Ok(show::line(&end.to_string())?);
     }
     show::line(&counts::line(&counters))?;
@@ -146,17 +160,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// What would be dropped although it was meant to work.
-fn warn_of_gaps(rules: &Rules, listen: &[SocketAddr], args: &Args) {
-    let own = |at: &SocketAddr| rules.get(&ejfat::lb::RuleKey::Destination { address: at.ip() }).is_some();
-    if let Some(at) = listen.iter().find(|at| args.tables.is_some() && !own(at)) {
-        tracing::warn!(
-            "no rule gives {} to a load balancer: its packets are dropped until one does",
-            at.ip()
-        );
+fn warn_of_gaps(rules: &Rules, args: &Args) -> anyhow::Result<()> {
+    for text in args.listen.iter().filter(|_| args.tables.is_some()) {
+        let (address, _) = values::ip_and_port(text)?;
+        if rules.get(&ejfat::lb::RuleKey::Destination { address }).is_none() {
+            tracing::warn!(
+                "no rule gives {address} to a load balancer: its packets are dropped until one does"
+            );
+        }
     }
     if args.tables.is_none() && args.grpc.is_none() && args.serve.is_none() {
         tracing::warn!("there are no rules and no way to load any; add --tables, --grpc or --serve");
     }
+    Ok(())
 }
 
 fn grpc_callers(args: &Args) -> grpc::Callers {
@@ -190,7 +206,7 @@ fn ready(
 ) -> anyhow::Result<()> {
     if args.json {
         let addresses: Vec<_> = forwarder.addresses().iter().map(ToString::to_string).collect();
-        let mut ready = json!({ "event": "ready", "addresses": addresses });
+        let mut ready = json!({ "event": "ready", "addresses": addresses, "skipped": forwarder.skipped() });
         for (name, at) in [("grpc", grpc), ("mrsp", mrsp), ("metrics", metrics)] {
             ready[name] = at.map_or(Value::Null, |at| at.to_string().into());
         }
@@ -199,12 +215,9 @@ fn ready(
     if show::is_quiet() {
         return Ok(());
     }
-    let at: Vec<_> = forwarder.addresses().iter().map(ToString::to_string).collect();
+    let at = values::addresses(forwarder.addresses());
     let lbs = LbId::COUNT;
-    show::line(&format!(
-        "forwarding at {} by the tables of up to {lbs} load balancers; Ctrl-C ends",
-        at.join(", ")
-    ))?;
+    show::line(&format!("forwarding at {at} by the tables of up to {lbs} load balancers; Ctrl-C ends"))?;
     for (what, at) in [("gRPC", grpc), ("MRSP", mrsp), ("metrics", metrics)] {
         if let Some(at) = at {
             show::line(&format!("{what} at {at}"))?;

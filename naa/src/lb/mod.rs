@@ -3,6 +3,7 @@
 mod callers;
 mod counters;
 mod counts;
+mod differences;
 mod forward;
 mod place;
 mod table;

@@ -7,13 +7,17 @@ use std::{
     str::FromStr,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use ejfat::lb::Rules;
-use ejfat_lb::{TableSet, When, document::Document, grpc::Client};
-use naa_host::Device;
+use ejfat_lb::{
+    TableSet, When,
+    document::{Document, DocumentError},
+    grpc::{Client, ClientError},
+};
 use naa_services::LbTables;
 use proto::lb::v1::GetCountersReply;
 
+use super::callers::{self, TOKEN_VARIABLE};
 use crate::{
     Usage,
     peer::ServerName,
@@ -81,20 +85,42 @@ impl Access {
             }
             Place::Grpc(address) => Far::Grpc(Box::new(Client::connect(address, self.token.as_deref())?)),
             Place::Mrsp(server) => {
-                let server = server.resolve()?;
-                Far::Mrsp(LbTables::new(Device::towards_with(server, self.provider.choice()?)?, server))
+                let (device, server) = server.find(None, self.provider.choice()?)?;
+                Far::Mrsp(LbTables::new(device, server))
             }
         };
         Ok((far, waiting))
     }
 
-    pub(super) fn sets(&self, place: &Place) -> anyhow::Result<Vec<TableSet>> {
+    /// A refusal for want of the token, in words of the command line.
+    fn told(&self, error: ClientError) -> anyhow::Error {
+        let Some(address) = error.wants_token() else { return error.into() };
+        if self.token.is_none() {
+            return anyhow!(
+                "the load balancer at {address} wants a token; give the one that it was started with by --token or \
+                 {TOKEN_VARIABLE}"
+            );
+        }
+        let from =
+            if callers::has_option() { "--token".into() } else { format!("the variable {TOKEN_VARIABLE}") };
+        anyhow!(
+            "the token of {from} is wrong: the load balancer at {address} was started with another one; give that one by \
+             --token or {TOKEN_VARIABLE}"
+        )
+    }
+
+    /// `read` takes the rules of a file.
+    pub(super) fn sets(
+        &self,
+        place: &Place,
+        read: fn(&PathBuf) -> anyhow::Result<Rules>,
+    ) -> anyhow::Result<Vec<TableSet>> {
         if let Place::File(path) = place {
             return Ok(vec![TableSet { from: 0, rules: read(path)?.into() }]);
         }
         let (far, _waiting) = self.far(place)?;
         Ok(match far {
-            Far::Grpc(mut client) => client.get()?,
+            Far::Grpc(mut client) => client.get().map_err(|error| self.told(error))?,
             Far::Mrsp(tables) => tables.sets()?,
         })
     }
@@ -102,7 +128,7 @@ impl Access {
     pub(super) fn load(&self, place: &Place, rules: &Rules, when: When) -> anyhow::Result<u64> {
         let (far, _waiting) = self.far(place)?;
         Ok(match far {
-            Far::Grpc(mut client) => client.load(rules, when)?,
+            Far::Grpc(mut client) => client.load(rules, when).map_err(|error| self.told(error))?,
             Far::Mrsp(tables) => tables.load(rules, when)?,
         })
     }
@@ -110,20 +136,29 @@ impl Access {
     pub(super) fn counters(&self, place: &Place) -> anyhow::Result<GetCountersReply> {
         let (far, _waiting) = self.far(place)?;
         Ok(match far {
-            Far::Grpc(mut client) => client.counters()?,
+            Far::Grpc(mut client) => client.counters().map_err(|error| self.told(error))?,
             Far::Mrsp(tables) => tables.counters()?,
         })
     }
 }
 
-/// Rules of a file.
+/// Rules of a file, to be used or checked: they leave nothing open.
 pub(crate) fn read(path: &PathBuf) -> anyhow::Result<Rules> {
+    read_by(path, Document::complete_rules)
+}
+
+/// Rules of a file, to be compared.
+pub(super) fn read_any(path: &PathBuf) -> anyhow::Result<Rules> {
+    read_by(path, Document::rules)
+}
+
+fn read_by(path: &PathBuf, rules: fn(&Document) -> Result<Rules, DocumentError>) -> anyhow::Result<Rules> {
     let text = if path.as_os_str() == "-" {
         let mut text = String::new();
         stdin().read_to_string(&mut text).map(|_| text)
     } else {
         std::fs::read_to_string(path)
     };
-    let read = || -> anyhow::Result<Rules> { Ok(Document::parse(&text?)?.rules()?) };
+    let read = || -> anyhow::Result<Rules> { Ok(rules(&Document::parse(&text?)?)?) };
     read().with_context(|| format!("cannot take rules from {}", path.display()))
 }

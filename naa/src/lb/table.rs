@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use ejfat::lb::{Changes, Rule, diff};
 use ejfat_lb::{TableSet, When, document::Document};
 
-use super::place::{Access, Place, read};
+use super::{
+    differences,
+    place::{Access, Place, read, read_any},
+};
 use crate::{Usage, show};
 
 /// Show, load and compare tables
@@ -27,7 +29,9 @@ use crate::{Usage, show};
     - {id: 1, address: 10.9.0.11, port: 10000, port_bits: 2}
     - {id: 2, address: 10.9.0.12, port: 10000}
 
-Member 1 listens on 2^2 ports from 10000 on.
+Member 1 listens on 2^2 ports from 10000 on. A calendar has a member, or -, for each slot of its epoch: (1 2)x255 -x2 leaves
+two slots without, whose events are dropped. Files whose calendars are shorter, or name members that the file does not have,
+are refused by show, load and naa lb forward; diff takes them.
 
 Examples:
   naa lb table show lb.yaml                                      check a file
@@ -87,7 +91,7 @@ fn when(text: &str) -> Result<When, String> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
-        Command::Show { place, json, all } => print(&args.access.sets(place)?, *json, *all),
+        Command::Show { place, json, all } => print(&args.access.sets(place, read)?, *json, *all),
         Command::Load { file, place, from, force } => {
             let when = match (from, force) {
                 (When::Tick(tick), true) => When::Force(*tick),
@@ -99,11 +103,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         }
         Command::Diff { before, after } => {
             let newest = |place| -> anyhow::Result<_> {
-                Ok(args.access.sets(place)?.pop().map(|set| set.rules).unwrap_or_default())
+                Ok(args.access.sets(place, read_any)?.pop().map(|set| set.rules).unwrap_or_default())
             };
-            let changes = diff(&*newest(before)?, &*newest(after)?);
-            tell(&changes)?;
-            if changes.is_empty() { Ok(()) } else { std::process::exit(1) }
+            let differences = differences::lines(&*newest(before)?, &*newest(after)?);
+            differences.iter().try_for_each(|line| show::line(line))?;
+            if differences.is_empty() { Ok(()) } else { std::process::exit(1) }
         }
     }
 }
@@ -124,49 +128,4 @@ fn print(sets: &[TableSet], json: bool, all: bool) -> anyhow::Result<()> {
         show::line(Document::of(&set.rules).to_yaml()?.trim_end())?;
     }
     Ok(())
-}
-
-fn tell(changes: &Changes) -> anyhow::Result<()> {
-    let line =
-        |sign: &str, rule: &Rule| show::line(&format!("{sign} {}  {}", rule.key().table(), text(rule)));
-    changes.removed.iter().try_for_each(|rule| line("-", rule))?;
-    for (before, after) in &changes.changed {
-        line("-", before)?;
-        line("+", after)?;
-    }
-    Ok(changes.inserted.iter().try_for_each(|rule| line("+", rule))?)
-}
-
-/// A rule in one line.
-fn text(rule: &Rule) -> String {
-    use ejfat::lb::{Forward, Member};
-    match rule {
-        Rule::Destination { address, lb } => format!("{address} is load balancer {}", lb.get()),
-        Rule::Source { lb, address } => format!("load balancer {} takes packets from {address}", lb.get()),
-        Rule::Epoch { lb, ticks, epoch } => format!(
-            "load balancer {}, ticks {:#x}/{}: epoch {}, {} slot bits, xor {}",
-            lb.get(),
-            ticks.first(),
-            ticks.length(),
-            epoch.id,
-            epoch.slot_bits,
-            epoch.xor
-        ),
-        Rule::Slot { lb, epoch, slot, member } => {
-            format!("load balancer {}, epoch {epoch}, slot {slot}: member {member}", lb.get())
-        }
-        Rule::Member { lb, id, member, .. } => {
-            let what = match member {
-                Member::SoftEvicted => "dropped, soft-evicted".into(),
-                Member::Deregistered => "dropped, deregistered".into(),
-                Member::Forward(Forward { address, port, port_bits, keep_lb_header, mac }) => {
-                    let at = std::net::SocketAddr::new(*address, *port);
-                    let keep = if *keep_lb_header { ", keeps the LB header" } else { "" };
-                    let mac = mac.map_or(String::new(), |mac| format!(", MAC {mac:02x?}"));
-                    format!("{at}, {port_bits} port bits{keep}{mac}")
-                }
-            };
-            format!("load balancer {}, member {id}: {what}", lb.get())
-        }
-    }
 }

@@ -10,6 +10,7 @@ use super::{
     link::{Device, Link, Seen, conn_param, socket},
     message, printable,
 };
+use crate::show;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let local = match args.source {
@@ -81,7 +82,7 @@ fn round(link: &Link, args: &Args, n: u32) -> anyhow::Result<()> {
         bail!("round {n}: what came back differs from what was sent");
     }
     if args.verbose {
-        println!("ping data: {}", printable(&came));
+        show::line(&format!("ping data: {}", printable(&came)))?;
     }
     Ok(())
 }

@@ -12,6 +12,8 @@ use std::net::IpAddr;
 
 use clap::ArgGroup;
 
+use crate::{show, size};
+
 /// Ping over RDMA, compatible with rdma-core's rping.
 #[derive(Clone, Debug, clap::Args)]
 #[command(group(ArgGroup::new("role").required(true).args(["server", "client"])))]
@@ -33,9 +35,8 @@ pub(crate) struct Args {
     /// Rounds; 0 is for ever
     #[arg(short = 'C', value_name = "COUNT", default_value_t = 0)]
     count: u32,
-    /// Bytes per message, 24 to 65536
-    #[arg(short = 'S', value_name = "SIZE", default_value_t = 64,
-          value_parser = clap::value_parser!(u32).range(24..=65536))]
+    /// Bytes per message, 24 to 64K
+    #[arg(short = 'S', value_name = "SIZE", default_value = "64", value_parser = size)]
     size: u32,
     /// Client: compare what comes back with what was sent
     #[arg(short = 'V')]
@@ -70,10 +71,9 @@ struct Report {
 
 impl Report {
     fn print(&self, json: bool) -> anyhow::Result<()> {
-        if json {
-            println!("{}", serde_json::to_string(self)?);
-        } else {
-            println!(
+        let text = match json {
+            true => serde_json::to_string(self)?,
+            false => format!(
                 "rping {}: {} rounds of {} bytes with {} in {:.3} s, path MTU {} ({}){}",
                 self.role,
                 self.rounds,
@@ -83,10 +83,16 @@ impl Report {
                 self.path_mtu,
                 self.device,
                 if self.validated { ", validated" } else { "" }
-            );
-        }
-        Ok(())
+            ),
+        };
+        Ok(show::line(&text)?)
     }
+}
+
+fn size(text: &str) -> Result<u32, String> {
+    let bytes = size::bytes(text).and_then(|bytes| u32::try_from(bytes).ok());
+    let bytes = bytes.filter(|bytes| (24..=65536).contains(bytes));
+    bytes.ok_or_else(|| "write a number of bytes from 24 to 64K, such as 4096 or 4K".into())
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {

@@ -31,6 +31,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             return served;
         }
         if let Err(error) = served {
+            if crate::is_closed_pipe(&error) {
+                return Err(error);
+            }
             show::error_line(&format!("naa: client {}: {error:#}", endpoints.remote));
         }
     }
@@ -66,7 +69,8 @@ fn round(link: &Link, args: &Args) -> anyhow::Result<Option<u32>> {
     }
     link.transfer(SendOp::Read(remote), size)?;
     if args.verbose {
-        println!("server ping data: {}", printable(&link.buffer.memory().to_vec(0, size as usize)));
+        let read = link.buffer.memory().to_vec(0, size as usize);
+        show::line(&format!("server ping data: {}", printable(&read)))?;
     }
     link.advertise(0)?;
     let Seen::Advertised { remote, size: sink } = link.receive()? else { return Ok(None) };

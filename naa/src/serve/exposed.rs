@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use naa_server::stats::{PeerStats, Stats};
+use naa_server::stats::{Cut, PeerStats, Stats};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _, text},
@@ -26,8 +26,32 @@ pub(super) fn text(stats: Arc<Stats>) -> impl Fn() -> String + Send + Sync + 'st
     }
 }
 
-/// Peers that have something of the server.
-pub(super) fn json(peers: &[PeerStats]) -> Value {
+/// What a server served, in JSON. `peers`: those that have something of it.
+pub(super) fn end(of: &Stats, peers: &[PeerStats]) -> Value {
+    let cut: serde_json::Map<_, _> =
+        Cut::ALL.into_iter().map(|cause| (cause.name().into(), of.calls_cut(cause).get().into())).collect();
+    json!({"event": "end", "sessions": of.sessions_accepted.get(), "calls": of.calls.get(),
+        "calls_failed": of.calls_failed.get(), "calls_cut": cut,
+        "catalogue_lookups": of.catalogue_lookups.get(), "peers": peers_json(peers)})
+}
+
+/// The same for people.
+pub(super) fn summary(of: &Stats) -> String {
+    let (sessions, calls, failed) = (of.sessions_accepted.get(), of.calls.get(), of.calls_failed.get());
+    // Those whose time was up are answered, and so failed.
+    let cut = [Cut::HostLeft, Cut::ConnectionFailed, Cut::ServerEnded];
+    let cut = match cut.map(|cause| of.calls_cut(cause).get()).iter().sum() {
+        0_u64 => String::new(),
+        cut => format!(", {cut} cut"),
+    };
+    let lookups = match of.catalogue_lookups.get() {
+        0 => String::new(),
+        lookups => format!(", {lookups} look-ups of the catalogue"),
+    };
+    format!("served {sessions} sessions, {calls} calls ({failed} failed{cut}){lookups}")
+}
+
+fn peers_json(peers: &[PeerStats]) -> Value {
     let row = |of: &PeerStats| {
         json!({"peer": of.peer.map(|peer| peer.to_string()), "sessions": of.sessions,
             "sessions_accepted": of.sessions_accepted, "memory": of.memory, "memory_refused": of.memory_refused,
@@ -44,7 +68,8 @@ impl Collector for Shown {
             ("sessions_accepted", "Sessions that began", &of.sessions_accepted),
             ("sessions_rejected", "Hosts that were refused", &of.sessions_rejected),
             ("sessions_failed", "Sessions that ended by an error", &of.sessions_failed),
-            ("calls", "Calls", &of.calls),
+            ("calls", "Calls, look-ups of the catalogue left out", &of.calls),
+            ("catalogue_lookups", "Look-ups of the catalogue", &of.catalogue_lookups),
             ("calls_failed", "Calls answered with another code than 0", &of.calls_failed),
             ("calls_timed_out", "Calls that did not end in time", &of.calls_timed_out),
             ("received_bytes", "Bytes of calls' regions", &of.bytes_in),
@@ -52,6 +77,12 @@ impl Collector for Shown {
         ] {
             let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(value.get()).encode(family)?;
+        }
+        let help = "Calls that were cut: nobody got the result of their function";
+        let mut family = encoder.encode_descriptor("calls_cut", help, None, MetricType::Counter)?;
+        for cause in Cut::ALL {
+            let labels = [("cause", cause.name())];
+            ConstCounter::new(of.calls_cut(cause).get()).encode(family.encode_family(&labels)?)?;
         }
         let family = encoder.encode_descriptor("sessions", "Sessions now", None, MetricType::Gauge)?;
         ConstGauge::new(of.sessions.get()).encode(family)?;

@@ -3,7 +3,7 @@
 use std::{os::unix::fs::FileTypeExt as _, path::PathBuf, sync::Arc};
 
 use ejfat::lb::Rules;
-use ejfat_bridge::Bridge;
+use ejfat_bridge::{Bridge, Handle};
 use ejfat_lb::{Forwarder, ForwarderConfig, Plane};
 use ejfat_udp::{Event, ReceiverConfig};
 use naa_server::function::Function;
@@ -11,32 +11,34 @@ use naa_services::{Reassembly, Sink, SinkError};
 
 use crate::{
     bridge,
-    ejfat::{sink, values},
+    ejfat::{limits::Limits, sink, values},
 };
 
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "service_options")]
 pub(super) struct Args {
-    /// Reassemble EJFAT's events that come to this address; port 19522 unless told. Function 72 tells the counters
+    /// Reassemble EJFAT's events that come to this address; ports 19522 and 16384 unless told. Function 72 tells the counters
     #[arg(long, value_name = "ADDR[:PORT]", requires = "events")]
     reassemble: Option<String>,
     /// Where they go: a folder or a named pipe, for whose reader the server waits first. In a folder an event is a file
     /// DATA_ID-EVENT, or DATA_ID-EVENT.2 and so on if anything has that name; it appears when it is complete, and is on
-    /// disk about a second later. When events cannot be written, reassembly ends; the exit status of the server is 1 then
+    /// disk about a second later. When events cannot be written, the server ends with exit status 1, so that a supervisor starts it again
     #[arg(long, value_name = "DIR|PIPE", requires = "reassemble")]
     events: Option<PathBuf>,
     /// Forward EJFAT's segments that come to this address to workers, by tables that hosts load (functions 64 to 67,
-    /// `naa lb table load FILE mrsp://...`); port 19522 unless told. Unless --bind is a loopback address, --allow has to name
+    /// `naa lb table load FILE mrsp://...`); ports 19522 and 16384 unless told. Unless --bind is a loopback address, --allow has to name
     /// the networks of these hosts
     #[arg(long, value_name = "ADDR[:PORT]")]
     forward: Vec<String>,
     /// Put EJFAT's events that come to this address into memory of workers that subscribe (function 80), as `naa bridge`
-    /// does, which has more settings; port 19522 unless told
+    /// does, which has more settings; ports 19522 and 16384 unless told
     #[arg(long, value_name = "ADDR[:PORT]")]
     bridge: Vec<String>,
     /// Workers of this machine subscribe at this UNIX socket
     #[arg(long, value_name = "PATH", requires = "bridge")]
     bridge_local: Option<PathBuf>,
+    #[command(flatten)]
+    limits: Limits,
 }
 
 /// They run until this is dropped.
@@ -46,6 +48,7 @@ pub(super) struct Services {
     forwarder: Option<Forwarder>,
     /// Where segments come.
     bridge: Vec<std::net::SocketAddr>,
+    bridge_handle: Option<Handle>,
 }
 
 /// What the server is to have.
@@ -70,20 +73,23 @@ impl Args {
         let (mut services, mut functions) = (Services::default(), Vec::new());
         let bridge = (!self.bridge.is_empty()).then(|| self.bridge()).transpose()?;
         if let Some(bridge) = &bridge {
-            services.bridge = bridge.addresses()?;
+            services.bridge = bridge.addresses();
+            services.bridge_handle = Some(bridge.handle());
+            values::tell_skipped(bridge.skipped());
             functions.extend(naa_services::bridge(&bridge.handle()));
             functions.push(Bridge::function());
         }
         if let Some((at, events)) = self.reassemble.as_ref().zip(self.events.as_ref()) {
-            let reassembly = ejfat::reassembly::Config { seed: values::seed(), ..Default::default() };
-            let listen = vec![values::address(at)?];
-            let config = ReceiverConfig { listen, buffer: Some(BUFFER), by_source: true, reassembly };
+            let usual = ejfat::reassembly::Config { seed: values::seed(), ..Default::default() };
+            let reassembly = self.limits.apply(usual, 1);
+            let listen = values::listen(std::slice::from_ref(at), None)?.concat();
+            let config = ReceiverConfig { listen, buffer: Some(BUFFER), reassembly };
             let service = Arc::new(Reassembly::start(config, Box::new(Events(open(events)?)))?);
             functions.push(naa_services::reassembly_counters(service.clone()));
             services.reassembly = Some(service);
         }
         if !self.forward.is_empty() {
-            let listen = self.forward.iter().map(|at| values::address(at)).collect::<anyhow::Result<_>>()?;
+            let listen = values::listen(&self.forward, None)?;
             let plane = Arc::new(Plane::new(Rules::default(), values::seed()));
             services.forwarder = Some(Forwarder::start(&ForwarderConfig { listen, buffer: BUFFER }, &plane)?);
             functions.extend(naa_services::lb(&plane));
@@ -92,7 +98,8 @@ impl Args {
     }
 
     fn bridge(&self) -> anyhow::Result<Bridge> {
-        let config = bridge::Settings::usual(self.bridge_local.clone()).config(&self.bridge, None)?;
+        let settings = bridge::Settings::usual(self.bridge_local.clone(), self.limits.clone());
+        let config = settings.config(&self.bridge, None)?;
         bridge::build(config)
     }
 }
@@ -110,10 +117,26 @@ impl Services {
         reassembly.chain(forwarder).chain(bridge).collect()
     }
 
-    /// Ends what writes, and waits until that is on disk. Why it ended before, if it did.
-    pub(super) fn end(&self) -> anyhow::Result<()> {
-        match self.reassembly.as_ref().and_then(|of| of.end()) {
-            Some(why) => anyhow::bail!("reassembly ended: {why}"),
+    /// Why a service ended by itself, if one did. The program is to end then, with a failure, so that a supervisor starts
+    /// it again.
+    pub(super) fn ended(&self) -> Option<String> {
+        let reassembly = || self.reassembly.as_ref()?.snapshot().ended.map(reassembly_ended);
+        let forwarder = || self.forwarder.as_ref()?.ended();
+        let bridge = || {
+            let why = self.bridge_handle.as_ref()?.snapshot().failed?;
+            Some(format!("the bridge ended: segments cannot be received any more: {why}"))
+        };
+        reassembly().or_else(forwarder).or_else(bridge)
+    }
+
+    /// Ends what writes, and waits until that is on disk.
+    ///
+    /// # Errors
+    /// If a service ended by itself: for `failed`, which was noticed, or since then.
+    pub(super) fn end(&self, failed: Option<String>) -> anyhow::Result<()> {
+        let late = self.reassembly.as_ref().and_then(|of| of.end()).map(reassembly_ended);
+        match failed.or(late).or_else(|| self.ended()) {
+            Some(why) => Err(anyhow::anyhow!(why)),
             None => Ok(()),
         }
     }
@@ -125,6 +148,10 @@ impl Services {
             "forwarding": self.forwarder.as_ref().map(|of| of.addresses()),
         })
     }
+}
+
+fn reassembly_ended(why: String) -> String {
+    format!("reassembly ended: {why}")
 }
 
 struct Events(Box<dyn sink::Sink + Send>);

@@ -21,6 +21,8 @@ use stage::Stage;
 
 /// Stream events from two senders through a bridge to three workers, kill one of them, and check each event
 ///
+/// Beside them come events of 1000 streams at the same time, all from one address, as through a load balancer.
+///
 /// Every node is a process, in a network namespace of its own where this machine permits that without root, else on loopback
 /// addresses. Two workers take events by RDMA, one in memory that it shares with the bridge. One of the two is killed while
 /// events stream, and another started in its place later. Senders and workers tell the SHA-256 of each event; exit status is 0

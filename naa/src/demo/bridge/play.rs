@@ -43,8 +43,9 @@ pub(super) fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Res
     let per_sender = |n: usize| args.events / 2 + u64::from((n as u64) < args.events % 2);
     let senders = (0..SENDERS)
         .map(|n| Sender::start(stage, &bridge, n, per_sender(n), args))
+        .chain([Sender::crowd(stage, &bridge, args)])
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let watch = Watch { args, senders: &senders, begin };
+    let watch = Watch { args, senders: &senders[..SENDERS], begin };
     watch.until(KILLED, &[&stays, &dies, &local]);
     let killed = Worked { name: dies.name, ready: dies.ready.clone(), ended: dies.kill()? };
     let at = Instant::now();

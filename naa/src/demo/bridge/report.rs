@@ -1,6 +1,6 @@
 //! What was sent beside what came, and what the bridge says of the rest.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use proto::events::v1::BridgeStatus;
 use serde::Serialize;
@@ -11,7 +11,9 @@ use crate::{demo::Table, show};
 /// A sender's events.
 #[derive(Debug, Default, Serialize)]
 struct Row {
+    /// The data id, or the first one.
     sender: u16,
+    streams: usize,
     events: u64,
     bytes: u64,
     segments: u64,
@@ -125,11 +127,14 @@ impl Report {
     pub(super) fn print(&self, table: &mut Table) -> anyhow::Result<()> {
         let yes = |verified| if verified { "yes" } else { "NO" }.to_owned();
         let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
-        let head =
-            ["sender", "events", "bytes", "segments", "taken", "repeated", "wrong", "missing", "verified"];
+        let head = [
+            "sender", "streams", "events", "bytes", "segments", "taken", "repeated", "wrong", "missing",
+            "verified",
+        ];
         let rows = self.rows.iter().map(|row| {
-            let Row { sender, events, segments, taken, repeated, wrong, missing, .. } = row;
-            let mut cells = vec![sender.to_string(), events.to_string(), show::bytes(row.bytes)];
+            let Row { sender, streams, events, segments, taken, repeated, wrong, missing, .. } = row;
+            let mut cells =
+                vec![sender.to_string(), streams.to_string(), events.to_string(), show::bytes(row.bytes)];
             cells.extend([segments, taken, repeated, wrong, missing].map(ToString::to_string));
             cells.push(yes(row.verified));
             cells
@@ -191,7 +196,8 @@ impl Gathered {
 fn row(ended: &Ended, came: &Came<'_>) -> Row {
     let sums = ended.sums.clone().unwrap_or_default();
     let sender = ended.told.first().map_or(0, |event| event.data_id);
-    let mut row = Row { sender, segments: sums.segments, ..Row::default() };
+    let streams = ended.told.iter().map(|event| event.data_id).collect::<HashSet<_>>().len();
+    let mut row = Row { sender, streams, segments: sums.segments, ..Row::default() };
     for told in &ended.told {
         row.events += 1;
         row.bytes += told.bytes;
@@ -282,6 +288,7 @@ fn sums(gathered: &Gathered, rows: &[Row], losses: &[LossRow]) -> Vec<Sum> {
     let Gathered { sent, status, .. } = gathered;
     let sender_sums = || sent.iter().filter_map(|ended| ended.sums.as_ref());
     let segments = status.reassembly.as_ref().map_or(0, |counters| counters.segments);
+    let evicted = status.reassembly.as_ref().map_or(0, |counters| counters.evicted);
     let lost: u64 = status.lost.values().sum();
     let events = sender_sums().map(|sums| sums.events).sum();
     let mut all = Vec::new();
@@ -290,6 +297,7 @@ fn sums(gathered: &Gathered, rows: &[Row], losses: &[LossRow]) -> Vec<Sum> {
     sum("segments sent = received, or dropped by the kernel", sent_segments, segments + status.kernel_drops);
     sum("events sent = opened by the bridge", events, status.opened);
     sum("opened = to workers + incomplete + lost", status.opened, status.sent + status.incomplete + lost);
+    sum("events evicted = none", evicted, 0);
     sum(
         "to workers = given back + held by the killed one",
         status.sent,

@@ -184,7 +184,7 @@ impl Stage {
             }
             None => Command::new(this_program()?),
         };
-        if std::env::var_os(naa_host::LOG_VARIABLE).is_none() {
+        if naa_host::variable(naa_host::LOG_VARIABLE)?.is_none() {
             // That a worker which was killed is gone is no news.
             command.env(naa_host::LOG_VARIABLE, "error");
         }

@@ -1,5 +1,7 @@
 //! Contents and sizes of events, by their numbers.
 
+use std::ops::Range;
+
 use rand_chacha::{
     ChaCha8Rng,
     rand_core::{RngCore as _, SeedableRng as _},
@@ -35,6 +37,13 @@ impl Events {
         let at = self.random.next_u32() as usize % (self.noise.len() - len);
         // No two events are the same for long.
         self.noise[at..][..len.min(8)].copy_from_slice(&self.random.next_u64().to_le_bytes()[..len.min(8)]);
+        &self.noise[at..][..len]
+    }
+
+    /// One of so many bytes.
+    pub(super) fn of_bytes(&mut self, len: Range<usize>) -> &[u8] {
+        let len = len.start + self.random.next_u32() as usize % (len.end - len.start);
+        let at = self.random.next_u32() as usize % (self.noise.len() - len);
         &self.noise[at..][..len]
     }
 

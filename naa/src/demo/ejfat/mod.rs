@@ -6,7 +6,7 @@
 //! ```
 
 mod events;
-mod nodes;
+pub(super) mod nodes;
 mod report;
 mod stage;
 mod steer;
@@ -27,6 +27,9 @@ use stage::Stage;
 
 /// Stream events from three senders through the load balancer to four workers, and check each
 ///
+/// Beside them come events of 1000 streams at the same time, all from one address: workers behind a load balancer tell
+/// streams apart, and evict none.
+///
 /// Every node is a process, in a network namespace of its own where this machine permits that without root, else on loopback
 /// addresses. Tables change all the while, over gRPC and MRSP in turn. Senders and workers tell the SHA-256 of each event;
 /// exit status is 0 only if every event arrived once and whole, and all counters add up.
@@ -36,7 +39,7 @@ use stage::Stage;
   naa demo ejfat --events 3000      within seconds
   naa demo ejfat --json rows.json   the table for programs; - is standard output")]
 pub(crate) struct Args {
-    /// Of all senders together
+    /// Of the three senders together
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(3..))]
     events: u64,
     /// Gbit/s of each sender; lower it where packets are lost
@@ -99,7 +102,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         json.write(&report)?;
     }
     ensure!(verified, "not every event was delivered once and whole with sums that add up; see the table");
-    table.line("every event arrived once, whole and at one worker; all sums add up")
+    table.line("every event arrived once, whole and at one worker; none was evicted; all sums add up")
 }
 
 /// Everything, from the first process to the last counter.
@@ -119,6 +122,7 @@ fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Result<Report>
     let per_sender = |n: u64| args.events / 3 + u64::from(n < args.events % 3);
     let senders = (0..stage::SENDERS)
         .map(|n| Sender::start(stage, &balancer, n, per_sender(n as u64), args))
+        .chain([Sender::crowd(stage, &balancer, args)])
         .collect::<anyhow::Result<Vec<_>>>()?;
     let pause = Duration::from_secs_f64(1.0 / args.changes);
     while senders.iter().any(Sender::is_busy) {

@@ -1,10 +1,12 @@
 //! The processes, from both sides: what they do, and how they are started and heard.
 
 mod child;
+mod crowd;
 mod sender;
 mod worker;
 
 pub(super) use child::{Balancer, Sender, Worker};
+pub(in crate::demo) use crowd::CROWD;
 pub(super) use sender::{Args as SenderArgs, run as send};
 pub(super) use worker::{Args as WorkerArgs, run as work};
 
@@ -38,6 +40,9 @@ pub(super) struct Sums {
     /// Of workers: dropped segments and lost events, by cause.
     pub(super) dropped: u64,
     pub(super) incomplete: u64,
+    /// Of workers: events that made room for others.
+    #[serde(default)]
+    pub(super) evicted: u64,
     /// Segments of events that are not complete.
     pub(super) placed_bytes: u64,
 }

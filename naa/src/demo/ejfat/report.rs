@@ -1,6 +1,6 @@
 //! What was sent beside what came.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use proto::lb::v1::GetCountersReply as Counters;
 use serde::Serialize;
@@ -15,7 +15,9 @@ use crate::{demo::Table, show};
 /// A sender's events.
 #[derive(Debug, Default, Serialize)]
 struct Row {
+    /// The data id, or the first one.
     sender: u16,
+    streams: usize,
     events: u64,
     bytes: u64,
     segments: u64,
@@ -38,6 +40,7 @@ struct WorkerRow {
     segments: u64,
     dropped: u64,
     incomplete: u64,
+    evicted: u64,
 }
 
 /// Two counters that should be the same.
@@ -78,8 +81,8 @@ impl Report {
         let rows = rows(&sent, &worked, steer.dealt());
         let table_changes = steer.changes();
         let workers = worked.iter().enumerate().map(|(worker, (_, sums))| {
-            let Sums { events, segments, dropped, incomplete, .. } = *sums;
-            WorkerRow { worker, events, segments, dropped, incomplete }
+            let Sums { events, segments, dropped, incomplete, evicted, .. } = *sums;
+            WorkerRow { worker, events, segments, dropped, incomplete, evicted }
         });
         let workers = workers.collect();
         let verified = rows.iter().all(|row| row.verified) && sums.iter().all(|sum| sum.verified);
@@ -94,6 +97,7 @@ impl Report {
         let yes = |verified| if verified { "yes" } else { "NO" }.to_owned();
         let mut rows = vec![texts(&[
             "sender",
+            "streams",
             "events",
             "bytes",
             "segments",
@@ -105,6 +109,7 @@ impl Report {
         rows.extend(self.rows.iter().map(|row| {
             let numbers = [
                 row.sender.into(),
+                row.streams as u64,
                 row.events,
                 row.bytes,
                 row.segments,
@@ -113,14 +118,15 @@ impl Report {
                 row.missing,
             ];
             let mut cells: Vec<_> = numbers.iter().map(ToString::to_string).collect();
-            cells[2] = show::bytes(row.bytes);
+            cells[3] = show::bytes(row.bytes);
             cells.push(yes(row.verified));
             cells
         }));
         table.line(&show::table(&rows))?;
-        let mut rows = vec![texts(&["worker", "events", "segments", "dropped", "incomplete"])];
+        let mut rows = vec![texts(&["worker", "events", "segments", "dropped", "incomplete", "evicted"])];
         rows.extend(self.workers.iter().map(|row| {
-            let numbers = [row.worker as u64, row.events, row.segments, row.dropped, row.incomplete];
+            let WorkerRow { worker, events, segments, dropped, incomplete, evicted } = *row;
+            let numbers = [worker as u64, events, segments, dropped, incomplete, evicted];
             numbers.iter().map(ToString::to_string).collect()
         }));
         table.line(&show::table(&rows))?;
@@ -156,7 +162,8 @@ fn rows(sent: &[Ended], worked: &[Ended], dealt: &Dealt) -> Vec<Row> {
     }
     let row = |(events, sums): &Ended| {
         let sender = events.first().map_or(0, |event| event.told.data_id);
-        let mut row = Row { sender, segments: sums.segments, ..Row::default() };
+        let streams = events.iter().map(|event| event.told.data_id).collect::<HashSet<_>>().len();
+        let mut row = Row { sender, streams, segments: sums.segments, ..Row::default() };
         for Ticked { told, tick } in events {
             row.events += 1;
             row.bytes += told.bytes;
@@ -201,6 +208,7 @@ fn sums(sent: &[Ended], worked: &[Ended], counters: &Counters) -> Vec<Sum> {
         total(sent, |sums| sums.events),
         total(worked, |sums| sums.events),
     );
+    sum("events evicted at workers = none", total(worked, |sums| sums.evicted), 0);
     sum("complete at workers = delivered", total(worked, |sums| sums.events), told);
     sum(
         "bytes of events = bytes placed",

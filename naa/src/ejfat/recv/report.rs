@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use ejfat::reassembly::{Cause, Counters};
-use ejfat_udp::Receiver;
+use ejfat::reassembly::{Cause, Counters, Eviction};
+use ejfat_udp::{PortCounters, Receiver};
 
 use super::{Args, say};
-use crate::show;
+use crate::{ejfat::losses, show};
 
 pub(super) fn told(counters: &Counters, time: Duration) -> String {
-    let lost = counters.timed_out + counters.evicted;
+    let lost = counters.timed_out + counters.evicted_for_any_reason();
     let (rate, dropped) = (show::rate(counters.placed_bytes, time), counters.dropped_of_any_cause());
     format!("{} events, {lost} incomplete, {dropped} segments dropped, {rate}", counters.complete)
 }
@@ -29,13 +29,12 @@ pub(super) fn report(
         .sum();
     let senders = reassembler.sources().map(|source| {
         let missing: u64 = source.streams().map(|stream| stream.missing).sum();
-        serde_json::json!({ "address": source.address, "missing": args.consecutive.then_some(missing) })
+        serde_json::json!({ "address": source.address, "data_id": source.data_id,
+            "events": source.counters.complete, "missing": args.consecutive.then_some(missing) })
     });
     let senders: Vec<_> = senders.collect();
     let dropped = Cause::ALL.map(|cause| (cause.name(), counters.dropped(cause)));
     if args.json && !args.stdout {
-        let dropped: serde_json::Map<_, _> =
-            dropped.map(|(name, n)| (name.to_owned(), n.into())).into_iter().collect();
         let report = serde_json::json!({
             "event": "end",
             "seconds": time.as_secs_f64(),
@@ -45,12 +44,14 @@ pub(super) fn report(
             "events": delivered,
             "numbered": numbered,
             "timed_out": counters.timed_out,
-            "evicted": counters.evicted,
+            "evicted": counters.evicted_for_any_reason(),
+            "evicted_by": losses::json(Eviction::ALL.map(|by| (by.name(), counters.evicted(by)))),
             "open": reassembler.open_events(),
             "kernel_drops": receiver.kernel_drops()?,
             "missing": args.consecutive.then_some(missing),
             "senders": senders,
-            "dropped": dropped,
+            "dropped": losses::json(dropped),
+            "ports": receiver.port_counters()?.iter().map(port).collect::<Vec<_>>(),
         });
         return Ok(show::line(&report.to_string())?);
     }
@@ -63,7 +64,22 @@ pub(super) fn report(
         drops => format!(", {drops} datagrams dropped by the kernel: a larger --buffer holds longer bursts"),
     };
     let (told, open) = (told(counters, time), reassembler.open_events());
+    let why = losses::why_incomplete(&naa_services::reassembly_message(counters, open, 0, None));
     let numbered = show::numbered(numbered);
     say(&format!("{told}{causes}, {open} still incomplete{missing}{numbered}{drops}"));
+    if !why.is_empty() {
+        say(&format!("incomplete:{why}"));
+    }
+    let ports = receiver.port_counters()?;
+    if receiver.addresses().len() > 1 && !ports.is_empty() {
+        let ports: Vec<_> = ports.iter().map(|of| format!("{} {}", of.datagrams, of.at)).collect();
+        say(&format!("datagrams by port: {}", ports.join(", ")));
+    }
     Ok(())
+}
+
+/// A port's counters as JSON.
+pub(crate) fn port(of: &PortCounters) -> serde_json::Value {
+    let PortCounters { at, datagrams, bytes, kernel_drops } = of;
+    serde_json::json!({ "address": at, "datagrams": datagrams, "bytes": bytes, "kernel_drops": kernel_drops })
 }

@@ -1,8 +1,11 @@
 //! What the command line says, or else an INI file, or else what is usual.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
-use ejfat::reassembly::{Config, Numbering};
+use ejfat::{
+    listen::PortChoice,
+    reassembly::{Config, Numbering},
+};
 use ejfat_udp::ReceiverConfig;
 
 use super::Args;
@@ -10,7 +13,7 @@ use crate::{
     Usage,
     ejfat::{
         ini::{Ini, Role, number},
-        values::{address, seed},
+        values::{listen, seed},
     },
 };
 
@@ -33,25 +36,18 @@ pub(super) fn config(args: &Args) -> anyhow::Result<ReceiverConfig> {
         seed: seed(),
         ..Config::default()
     };
+    // Complete events are given back at once.
+    let reassembly = args.limits.apply(reassembly, 1);
+    let listen = listen(std::slice::from_ref(&args.listen), args.ports.or(ports))?;
     Ok(ReceiverConfig {
-        listen: listen(&args.listen, args.ports.or(ports).unwrap_or(1))?,
+        listen: listen.concat(),
         buffer: Some(args.buffer.or(buffer).unwrap_or(3 << 20) as usize),
-        by_source: true,
         reassembly,
     })
 }
 
 /// E2SAR's exponent; -1: as many as there are threads.
-fn ports(exponent: i8) -> Option<u16> {
-    u32::try_from(exponent).ok().and_then(|exponent| 1_u16.checked_shl(exponent))
-}
-
-fn listen(first: &str, ports: u16) -> anyhow::Result<Vec<SocketAddr>> {
-    let first = address(first)?;
-    let port = |n: u16| match first.port() {
-        0 => Some(0),
-        port => port.checked_add(n),
-    };
-    let listen = (0..ports).map(|n| port(n).map(|port| SocketAddr::new(first.ip(), port)));
-    listen.collect::<Option<_>>().ok_or_else(|| Usage::error("there are not so many ports"))
+fn ports(exponent: i8) -> Option<PortChoice> {
+    let ports = u32::try_from(exponent).ok().and_then(|exponent| 1_u16.checked_shl(exponent));
+    ports.map(PortChoice::Count)
 }

@@ -13,9 +13,11 @@ use std::{
 };
 
 use anyhow::Context as _;
+use ejfat_udp::{is_refusal, report_refusals, wait_for_refusals};
 
 use super::{
     capture::{Datagram, Kind, Packets, Source, look, parts},
+    send::{LATE, check_taken},
     tell::Line,
     values::{gigabits, ip_and_port},
 };
@@ -97,6 +99,8 @@ struct Replay {
     scratch: Vec<u8>,
     sent: Sent,
     left_out: LeftOut,
+    /// Answers of hosts that nobody takes what was sent.
+    refused: u64,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -121,7 +125,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         rounds += 1;
     }
     drop(line);
-    report(args, &replay, packets, rounds, begin.elapsed())
+    let time = begin.elapsed();
+    if replay.refused == 0 {
+        replay.refused = wait_for_refusals(replay.sockets.iter().chain(&replay.sync_socket), LATE)?;
+    }
+    report(args, &replay, packets, rounds, time)?;
+    check_taken(&args.to, replay.refused)
 }
 
 impl Replay {
@@ -143,6 +152,7 @@ impl Replay {
             scratch: Vec::new(),
             sent: Sent::default(),
             left_out: LeftOut::default(),
+            refused: 0,
         })
     }
 
@@ -187,7 +197,16 @@ impl Replay {
         };
         let to = SocketAddr::new(ip, port.unwrap_or(part.to.port()));
         let len = self.scratch.len();
-        socket.send_to(&self.scratch, to).with_context(|| format!("cannot send {len} bytes to {to}"))?;
+        let mut sent = socket.send_to(&self.scratch, to);
+        // It is about an earlier datagram; this one was not sent.
+        if sent.as_ref().is_err_and(is_refusal) {
+            self.refused += 1;
+            sent = socket.send_to(&self.scratch, to);
+        }
+        match sent {
+            Err(error) if is_refusal(&error) => self.refused += 1,
+            sent => drop(sent.with_context(|| format!("cannot send {len} bytes to {to}"))?),
+        }
         if is_sync {
             self.sent.sync += 1;
         } else {
@@ -203,7 +222,12 @@ fn socket(to: IpAddr) -> anyhow::Result<UdpSocket> {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    UdpSocket::bind((any, 0)).context("cannot open a UDP socket")
+    let open = || {
+        let socket = UdpSocket::bind((any, 0))?;
+        report_refusals(&socket)?;
+        Ok::<_, std::io::Error>(socket)
+    };
+    open().context("cannot open a UDP socket")
 }
 
 fn report(args: &Args, replay: &Replay, packets: Packets, rounds: u64, time: Duration) -> anyhow::Result<()> {
@@ -219,6 +243,7 @@ fn report(args: &Args, replay: &Replay, packets: Packets, rounds: u64, time: Dur
             "bytes": bytes,
             "seconds": seconds,
             "gbits_per_second": bytes as f64 * 8e-9 / seconds.max(1e-9),
+            "refused": replay.refused,
             "left_out": left_out,
             "capture": packets,
         });

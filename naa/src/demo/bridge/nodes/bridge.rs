@@ -38,11 +38,12 @@ struct Ready {
 impl Bridge {
     pub(in crate::demo::bridge) fn start(stage: &Stage, placing: &str) -> anyhow::Result<Self> {
         let bind = stage.ip(Node::Bridge).to_string();
-        let path = std::env::temp_dir().join(format!("naa-demo-bridge-{}.sock", std::process::id()));
+        let path = naa_files::temporary().join(format!("naa-demo-bridge-{}.sock", std::process::id()));
         let path = path.to_str().context("the folder for temporary files has a name that is no text")?;
         let words =
             ["bridge", "--json", "--until-eof", "--provider", "embedded", "--buffer", "4M", "--port", "0"];
-        let words = words.into_iter().chain(["--bind", &bind, "--local", path, "--placing", placing]);
+        let words =
+            words.into_iter().chain(["--bind", &bind, "--local", path, "--placing", placing, "--behind-lb"]);
         let listen = stage.segments().map(|at| ["--listen".to_owned(), at.to_string()]);
         let arguments: Vec<_> = words.map(str::to_owned).chain(listen.into_iter().flatten()).collect();
         let (process, mut out) = Process::start(stage, Node::Bridge, "bridge", &arguments)?;

@@ -13,10 +13,16 @@ use std::{
 use anyhow::{Context as _, anyhow, ensure};
 
 use super::{Bridge, Line, Ready, Sums, Told};
-use crate::demo::bridge::{
-    Args,
-    stage::{Node, Stage},
+use crate::demo::{
+    bridge::{
+        Args,
+        stage::{Node, Stage},
+    },
+    ejfat::nodes::CROWD,
 };
+
+/// So that a segment of each stream comes within the time that an event may be without one.
+const CROWD_GIGABITS: &str = "0.05";
 
 /// Ends with this value at the latest.
 #[derive(Debug)]
@@ -195,6 +201,19 @@ impl Sender {
             args.seed.to_string(),
         ];
         let (process, out) = Process::start(stage, Node::Sender(n), "sender", &arguments)?;
+        Ok(Self { process, heard: Heard::listen(out) })
+    }
+
+    /// Many streams at once, from the address of the first sender.
+    pub(in crate::demo::bridge) fn crowd(
+        stage: &Stage,
+        bridge: &Bridge,
+        args: &Args,
+    ) -> anyhow::Result<Self> {
+        let to = bridge.segments[0].to_string();
+        let words = CROWD.words(&to, CROWD_GIGABITS, &args.seed.to_string());
+        let arguments = [&["demo", "ejfat", "sender"].map(str::to_owned)[..], &words].concat();
+        let (process, out) = Process::start(stage, Node::Sender(0), "sender", &arguments)?;
         Ok(Self { process, heard: Heard::listen(out) })
     }
 

@@ -14,11 +14,14 @@ use std::{
 use anyhow::{Context as _, anyhow, ensure};
 use serde_json::Value;
 
-use super::{Line, Sums, Ticked};
+use super::{CROWD, Line, Sums, Ticked};
 use crate::demo::ejfat::{
     Args,
     stage::{Node, Stage},
 };
+
+/// So that a segment of each stream comes within the time that an event may be without one.
+const CROWD_GIGABITS: f64 = 0.05;
 
 type Out = Lines<BufReader<ChildStdout>>;
 
@@ -160,8 +163,24 @@ impl Sender {
             args.rate.to_string(),
             args.seed.to_string(),
         ];
-        let arguments = [&texts(&["demo", "ejfat", "sender"])[..], &words].concat();
-        let (process, out) = Process::start(stage, Node::Sender(n), &arguments)?;
+        Self::spawn(stage, Node::Sender(n), &words)
+    }
+
+    /// Many streams at once, from the address of the first sender.
+    pub(in crate::demo::ejfat) fn crowd(
+        stage: &Stage,
+        balancer: &Balancer,
+        args: &Args,
+    ) -> anyhow::Result<Self> {
+        let to = balancer.at[0].to_string();
+        let (rate, seed) = (args.rate.max(CROWD_GIGABITS).to_string(), args.seed.to_string());
+        let words = CROWD.words(&to, &rate, &seed);
+        Self::spawn(stage, Node::Sender(0), &words)
+    }
+
+    fn spawn(stage: &Stage, node: Node, words: &[String]) -> anyhow::Result<Self> {
+        let arguments = [&texts(&["demo", "ejfat", "sender"])[..], words].concat();
+        let (process, out) = Process::start(stage, node, &arguments)?;
         Ok(Self { process, heard: Heard::listen(out) })
     }
 

@@ -8,7 +8,7 @@ use std::{
 use ejfat::segment::LbVersion;
 use ejfat_udp::{Sender, SenderConfig};
 
-use super::{Line, Sums, Ticked, Told, sha256};
+use super::{Line, Sums, Ticked, Told, crowd, sha256};
 use crate::demo::ejfat::events::Events;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -20,19 +20,29 @@ pub(in crate::demo::ejfat) struct Args {
     lb_version: u8,
     rate: f64,
     seed: u64,
+    /// Of so many streams an event each, all at the same time, instead of one stream's
+    #[arg(long)]
+    streams: Option<u16>,
 }
 
 /// Sends all events, and tells each.
 pub(in crate::demo::ejfat) fn run(args: &Args) -> anyhow::Result<()> {
-    let version = if args.lb_version == 3 { LbVersion::V3 } else { LbVersion::V2 };
-    let (mtu, data_id, rate) = (args.mtu, args.data_id, Some(args.rate * 1e9));
-    let mut sender = Sender::new(SenderConfig { mtu, data_id, rate, version, ..SenderConfig::new(args.to) })?;
-    let mut events = Events::new(args.seed, data_id);
     let mut out = BufWriter::new(stdout().lock());
     let mut tell = |line: &Line| -> anyhow::Result<()> {
         serde_json::to_writer(&mut out, line)?;
         Ok(out.write_all(b"\n")?)
     };
+    if let Some(streams) = args.streams {
+        let streams = args.data_id..args.data_id.saturating_add(streams);
+        let sums =
+            crowd::send(args.to, streams, (args.rate * 1e9, args.seed), |told| tell(&Line::Event(told)))?;
+        tell(&Line::End(sums))?;
+        return Ok(out.flush()?);
+    }
+    let version = if args.lb_version == 3 { LbVersion::V3 } else { LbVersion::V2 };
+    let (mtu, data_id, rate) = (args.mtu, args.data_id, Some(args.rate * 1e9));
+    let mut sender = Sender::new(SenderConfig { mtu, data_id, rate, version, ..SenderConfig::new(args.to) })?;
+    let mut events = Events::new(args.seed, data_id);
     for event in 0..args.events {
         let entropy = events.entropy();
         let bytes = events.next();

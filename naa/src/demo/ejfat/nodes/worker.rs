@@ -10,11 +10,14 @@ use std::{
     time::Duration,
 };
 
-use ejfat::reassembly::Config;
+use ejfat::{listen::Listen, reassembly::Config};
 use ejfat_udp::{Event, Receiver, ReceiverConfig};
 
 use super::{Line, Sums, Ticked, Told, sha256};
-use crate::{ejfat::values, signals};
+use crate::{
+    ejfat::{limits::Limits, values},
+    signals,
+};
 
 /// What the system grants without privileges in most places.
 const BUFFER: usize = 4 << 20;
@@ -28,15 +31,16 @@ pub(in crate::demo::ejfat) struct Args {
 pub(in crate::demo::ejfat) fn run(args: &Args) -> anyhow::Result<()> {
     let reassembly =
         Config { max_event: 1 << 20, memory: 256 << 20, seed: values::seed(), ..Config::default() };
-    // Behind a load balancer: all segments come from its address.
-    let config =
-        ReceiverConfig { listen: args.listen.clone(), buffer: Some(BUFFER), by_source: false, reassembly };
+    // All segments come from the load balancer's address.
+    let reassembly = Limits::behind_lb().apply(reassembly, 1);
+    let listen = args.listen.iter().copied().map(Listen::Port).collect();
+    let config = ReceiverConfig { listen, buffer: Some(BUFFER), reassembly };
     let mut receiver = Receiver::new(config)?;
     let ended = Arc::new(AtomicBool::new(false));
     let end = ended.clone();
     signals::on_stdin_end(move || end.store(true, Relaxed))?;
     let mut out = BufWriter::new(stdout().lock());
-    writeln!(out, "{}", serde_json::to_string(&receiver.addresses()?)?)?;
+    writeln!(out, "{}", serde_json::to_string(&receiver.addresses())?)?;
     out.flush()?;
     let mut problem = Ok(());
     while !ended.load(Relaxed) && problem.is_ok() {
@@ -69,7 +73,8 @@ fn sums(receiver: &Receiver) -> Sums {
         segments: counters.segments,
         bytes: counters.bytes,
         dropped: counters.dropped_of_any_cause(),
-        incomplete: counters.timed_out + counters.evicted + u64::from(open),
+        incomplete: counters.timed_out + u64::from(open),
+        evicted: counters.evicted_for_any_reason(),
         placed_bytes: counters.placed_bytes,
     }
 }

@@ -1,0 +1,88 @@
+//! Many streams at once from one address: what a worker sees of many senders behind a load balancer.
+
+use std::{
+    net::{SocketAddr, UdpSocket},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::Context as _;
+use ejfat::segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments, Ticks};
+use ejfat_udp::Pace;
+
+use super::{Sums, Ticked, Told, sha256};
+use crate::demo::ejfat::events::Events;
+
+/// Events of so many bytes, or up to twice that: several segments each, so that all are incomplete at the same time.
+const BYTES: usize = 3000;
+/// Of Ethernet.
+const MTU: u16 = 1500;
+
+/// Streams of a crowd, the first of which has a data id that no sender has.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::demo) struct Crowd {
+    first: u16,
+    streams: u16,
+}
+
+/// More than one address may have open events where addresses are told apart, and fewer than the streams that have limits
+/// of their own.
+pub(in crate::demo) const CROWD: Crowd = Crowd { first: 1000, streams: 1000 };
+
+impl Crowd {
+    /// The arguments of its process, behind `naa demo ejfat sender`.
+    pub(in crate::demo) fn words(self, to: &str, rate: &str, seed: &str) -> Vec<String> {
+        let (first, streams) = (self.first.to_string(), self.streams.to_string());
+        let (mtu, version) = (MTU.to_string(), "2");
+        let words = [to, &first, &streams, &mtu, version, rate, seed, "--streams", &streams];
+        words.map(str::to_owned).to_vec()
+    }
+}
+
+/// Sends an event of each stream, one segment of each stream after the other, and tells all of them.
+pub(super) fn send(
+    to: SocketAddr,
+    streams: std::ops::Range<u16>,
+    (bits_per_second, seed): (f64, u64),
+    mut tell: impl FnMut(Ticked) -> anyhow::Result<()>,
+) -> anyhow::Result<Sums> {
+    let (ip, any) = match to {
+        SocketAddr::V4(_) => (IpVersion::V4, "0.0.0.0:0"),
+        SocketAddr::V6(_) => (IpVersion::V6, "[::]:0"),
+    };
+    let socket = UdpSocket::bind(any).context("cannot open a UDP socket")?;
+    socket.connect(to).with_context(|| format!("cannot reach {to}"))?;
+    let mut events = Events::new(seed, streams.start);
+    let (size, mut ticks) = (SegmentSize::of_mtu(MTU, ip)?, Ticks::default());
+    let (mut sums, mut all) = (Sums::default(), Vec::new());
+    for data_id in streams {
+        let bytes = events.of_bytes(BYTES..2 * BYTES).to_vec();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let tick = ticks.next(now.as_micros() as u64);
+        let name = EventName { tick, event: 0, data_id, entropy: events.entropy() };
+        let segments = Segments::new(LbVersion::V2, size, name, bytes.len() as u64)?;
+        tell(Ticked {
+            told: Told { data_id, event: 0, bytes: bytes.len() as u64, sha256: sha256(&bytes) },
+            tick,
+        })?;
+        sums.events += 1;
+        sums.bytes += bytes.len() as u64;
+        all.push((segments, bytes));
+    }
+    let (mut pace, mut datagram) = (Pace::new(Some(bits_per_second)), Vec::new());
+    loop {
+        let mut sent = false;
+        for (segments, bytes) in &mut all {
+            let Some(segment) = segments.next() else { continue };
+            datagram.clear();
+            datagram.extend_from_slice(&segment.headers);
+            datagram.extend_from_slice(&bytes[segment.payload]);
+            pace.wait(datagram.len());
+            socket.send(&datagram).with_context(|| format!("cannot send to {to}"))?;
+            sums.segments += 1;
+            sent = true;
+        }
+        if !sent {
+            return Ok(sums);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What was lost on the way of segments and events, summed up in one place for text, JSON and metrics.
+
+use ejfat::reassembly::{Cause, Eviction};
+use proto::events::v1::{BridgeStatus, ReassemblyCounters};
+use serde_json::{Map, Value};
+
+/// Datagrams that nothing was wrong with, and that were lost before they became part of an event, by cause: the kernel
+/// dropped them, or there was no memory or place for their event.
+pub(crate) fn datagrams(of: &ReassemblyCounters, kernel_drops: u64) -> [(&'static str, u64); 3] {
+    let no_room = |cause: Cause| (cause.name(), of.dropped.get(cause.name()).copied().unwrap_or(0));
+    [("kernel_drops", kernel_drops), no_room(Cause::Memory), no_room(Cause::NoSlot)]
+}
+
+/// Events that a bridge lost, by cause.
+pub(crate) fn events(of: &BridgeStatus) -> Vec<(&str, u64)> {
+    let mut lost: Vec<_> = of.lost.iter().map(|(cause, count)| (cause.as_str(), *count)).collect();
+    lost.sort();
+    lost.push(("incomplete", of.incomplete));
+    lost
+}
+
+pub(crate) fn sum<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> u64 {
+    counts.into_iter().map(|(_, count)| count).sum()
+}
+
+/// What a bridge lost, in words.
+pub(crate) fn words(of: &BridgeStatus) -> String {
+    let usual = ReassemblyCounters::default();
+    let reassembly = of.reassembly.as_ref().unwrap_or(&usual);
+    let why = |(cause, count): (&str, u64)| match cause {
+        "incomplete" => format!("{count} incomplete{}", why_incomplete(reassembly)),
+        cause => format!("{count} {cause}"),
+    };
+    let some = |counts: Vec<(&str, u64)>| {
+        let some: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).map(why).collect();
+        some.join(", ")
+    };
+    let (events, datagrams) = (events(of), datagrams(reassembly, of.kernel_drops).to_vec());
+    let remedy = if of.kernel_drops > 0 { "; a larger --buffer holds longer bursts" } else { "" };
+    match (sum(events.clone()), sum(datagrams.clone())) {
+        (0, 0) => "none lost".into(),
+        (lost, 0) => format!("lost: {lost} events: {}", some(events)),
+        (0, lost) => format!("lost: {lost} datagrams: {}{remedy}", some(datagrams)),
+        (lost, before) => {
+            let (events, datagrams) = (some(events), some(datagrams));
+            format!("lost: {lost} events: {events}; {before} datagrams: {datagrams}{remedy}")
+        }
+    }
+}
+
+/// Why events were given up before they were complete, in words, or nothing if none was.
+pub(crate) fn why_incomplete(of: &ReassemblyCounters) -> String {
+    let evicted =
+        Eviction::ALL.map(|by| (of.evicted_by.get(by.name()).copied().unwrap_or(0), evicted_by(by)));
+    let all = [(of.timed_out, "timed out"), (of.abandoned, "not taken any more")];
+    let some = all.into_iter().chain(evicted).filter(|(count, _)| *count > 0);
+    let some: Vec<_> = some.map(|(count, why)| format!("{count} {why}")).collect();
+    if some.is_empty() { String::new() } else { format!(" ({})", some.join(", ")) }
+}
+
+fn evicted_by(eviction: Eviction) -> &'static str {
+    match eviction {
+        Eviction::Sender => "evicted by their sender's limit, --max-open-per-sender",
+        Eviction::Open => "evicted by --max-open",
+        Eviction::Memory => "evicted by --memory",
+        Eviction::Claimed => "evicted because lengths were beyond 16 times --memory",
+    }
+}
+
+/// Counts by cause as JSON.
+pub(crate) fn json<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> Map<String, Value> {
+    counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect()
+}
