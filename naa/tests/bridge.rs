@@ -23,12 +23,15 @@ fn demo_bridge_accounts_for_each_event() {
     let columns: [(&str, usize, &[&str]); 4] = [
         (
             "rows",
-            2,
-            &["bytes", "events", "missing", "repeated", "segments", "sender", "taken", "verified", "wrong"],
+            3,
+            &[
+                "bytes", "events", "missing", "repeated", "segments", "sender", "streams", "taken",
+                "verified", "wrong",
+            ],
         ),
         ("workers", 4, &["bytes", "given_back", "killed", "placing", "sent", "taken", "verified", "worker"]),
         ("losses", 9, &["cause", "counted", "missing", "taken", "verified"]),
-        ("sums", 6, &["left", "right", "verified", "what"]),
+        ("sums", 7, &["left", "right", "verified", "what"]),
     ];
     for (part, count, columns) in columns {
         let rows = report[part].as_array().expect("rows");
@@ -43,7 +46,8 @@ fn demo_bridge_accounts_for_each_event() {
     assert_eq!(placings, ["store", "store", "store", "shared"]);
     let sent: u64 =
         report["rows"].as_array().into_iter().flatten().filter_map(|row| row["events"].as_u64()).sum();
-    assert_eq!(sent, 1000);
+    // Of both senders, and of the streams behind one address.
+    assert_eq!(sent, 2000);
 }
 
 #[test]

@@ -338,17 +338,6 @@ fn an_error_that_cannot_be_written_is_still_an_exit_status() {
 }
 
 #[test]
-fn a_filter_of_the_log_that_cannot_be_read_is_reported() {
-    let mut list = naa(&["completions", "bash"]);
-    let output = list.env("NAA_LOG", "naa=loud").output().expect("the binary runs");
-    assert!(
-        output.status.success() && stderr(&output).contains("NAA_LOG is not used: "),
-        "{}",
-        stderr(&output)
-    );
-}
-
-#[test]
 fn a_command_that_waits_says_for_what_unless_it_is_to_be_quiet() {
     // A socket that answers nothing.
     let silent = std::net::UdpSocket::bind("127.0.5.36:4791").expect("the address is ours");
@@ -453,7 +442,7 @@ fn the_environment_limits_calls() {
         naa(&arguments).env("NAA_TIMEOUT", value).output().expect("the binary runs")
     };
     let nonsense = call("soon", &[]);
-    assert_eq!(nonsense.status.code(), Some(1));
+    assert_eq!(nonsense.status.code(), Some(2));
     assert!(stderr(&nonsense).contains("NAA_TIMEOUT=soon: "), "{}", stderr(&nonsense));
     let explicit = call("soon", &["--timeout", "20"]);
     assert!(explicit.status.success(), "{}", stderr(&explicit));
@@ -486,6 +475,53 @@ fn pings_are_measured() {
         text.contains(", path MTU ") && text.contains("10 calls of 64 B") && text.contains("p99.9"),
         "{text}"
     );
+}
+
+#[test]
+fn sizes_of_pings_have_units_and_a_limit_that_is_told() {
+    let server = Server::start("127.0.5.64");
+    let ping = |size: &str| run(&["ping", "--server", &server.name(), "-c", "2", "--json", "--size", size]);
+    let report: Value = serde_json::from_slice(&ping("1M").stdout).expect("one JSON object");
+    assert_eq!(report["size"].as_u64(), Some(1 << 20));
+    for bad in ["3G", "2147483649", "0", "many"] {
+        let refused = ping(bad);
+        assert!(refused.status.code() == Some(2) && stderr(&refused).contains("from 1 to 2G"), "{bad}");
+    }
+    let refused = run(&["rping", "-c", "-a", "127.0.5.64", "-S", "65K"]);
+    assert!(refused.status.code() == Some(2) && stderr(&refused).contains("from 24 to 64K"));
+}
+
+#[test]
+fn rping_ends_quietly_when_nobody_reads_its_output() {
+    let mut server = naa(&["rping", "-s", "-a", "127.0.5.65", "-v"]);
+    let mut server = server.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("a server");
+    let mut line = String::new();
+    let mut told = BufReader::new(server.stderr.take().expect("piped"));
+    told.read_line(&mut line).expect("the server listens");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let client = naa(&["rping", "-c", "-a", "127.0.5.65", "-I", "127.0.5.66", "-S", "1K", "-C", "3", "-v"])
+        .stdout(writer)
+        .output()
+        .expect("the binary runs");
+    let ended = wait_at_most(&mut server, Duration::from_secs(5));
+    let _ = server.kill();
+    assert!(client.status.success() && stderr(&client).is_empty(), "{}: {}", client.status, stderr(&client));
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+}
+
+#[test]
+fn what_cannot_be_decompressed_is_named_and_said_to_be_no_frame() {
+    let server = Server::start("127.0.5.67");
+    let folder = Folder::new("no-frame");
+    let (file, out) = (folder.with("plain.txt", b"this is no frame"), folder.file("out"));
+    for (function, format) in [("zstd-decompress", "zstd"), ("lz4-decompress", "LZ4")] {
+        let call = ["call", function, "--server", &server.name(), "--in", &file, "--out", &out];
+        let failed = run(&call);
+        let said = stderr(&failed);
+        assert_eq!(failed.status.code(), Some(1), "{said}");
+        assert!(said.contains("plain.txt") && said.contains(&format!("no {format} frame")), "{said}");
+    }
 }
 
 #[test]

@@ -55,6 +55,18 @@ fn what_is_ready_has_tested_itself() {
 }
 
 #[test]
+fn a_limit_for_the_calls_of_programs_is_none_of_the_self_test() {
+    for value in ["0.000001", "soon"] {
+        let output = naa(&["doctor", "--json"]).env("NAA_TIMEOUT", value).output().expect("the binary runs");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        let providers = report["providers"].as_array().expect("providers");
+        let tested: Vec<_> = providers.iter().map(|provider| &provider["self_test"]).collect();
+        let tested: Vec<_> = tested.into_iter().filter(|test| !test.is_null()).collect();
+        assert!(!tested.is_empty() && tested.iter().all(|test| test["ok"] == true), "{value}: {tested:?}");
+    }
+}
+
+#[test]
 fn without_a_self_test_there_is_none() {
     let report = doctor(&["--no-self-test"]);
     for provider in report["providers"].as_array().expect("providers") {

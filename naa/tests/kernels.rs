@@ -272,6 +272,42 @@ fn the_example_compiles_as_c_and_cpp_and_computes() {
 }
 
 #[test]
+fn files_are_mapped_to_parameters_as_the_catalogue_says() {
+    let folder = Folder::new("kernels-files");
+    let server = serve("127.0.71.13", &compile_example(&folder, "cc", &["-std=c11"]), &[]);
+    let bytes = |numbers: &[f64]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
+    let (a, x) = (folder.with("a", &bytes(&[2.0])), folder.with("x", &bytes(&[1.0, 2.0, 3.0])));
+    let (y, sum) = (folder.with("y", &bytes(&[10.0, 20.0, 30.0])), folder.file("sum"));
+    let name = server.name();
+    let call = |function: &str, files: &[&str]| {
+        run(&[&["call", function, "--server", &name, "--in"], files].concat())
+    };
+    let called = call("axpy", &[&a, &x, &y, "--out", &sum]);
+    assert!(called.status.success(), "{}", stderr(&called));
+    assert_eq!(fs::read(&sum).expect("the result"), bytes(&[12.0, 24.0, 36.0]));
+    assert_eq!(fs::read(&y).expect("an input"), bytes(&[10.0, 20.0, 30.0]), "inputs stay as they are");
+    let called = call("axpy", &[&a, &x, &y, "--out", &y]);
+    assert!(called.status.success(), "{}", stderr(&called));
+    assert_eq!(
+        fs::read(&y).expect("the result"),
+        bytes(&[12.0, 24.0, 36.0]),
+        "the result may take its place"
+    );
+    for files in
+        [&[&*a, &x, "--out", &sum][..], &[&a, &x, &y], &[&a, &x, &y, "--out", &sum, "--out-size", "24"]]
+    {
+        let refused = call("axpy", files);
+        let said = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains("axpy takes 3 files at --in, 1 at --out and 0 sizes"), "{said}");
+    }
+    let values = folder.with("values", &bytes(&[1.0, f64::NAN, 3.0]));
+    let called = call("drop-nan", &[&values, "--out", &sum, "--out-size", "24"]);
+    assert!(called.status.success(), "{}", stderr(&called));
+    assert_eq!(fs::read(&sum).expect("the result"), bytes(&[1.0, 3.0]));
+}
+
+#[test]
 fn what_goes_wrong_costs_its_call() {
     let folder = Folder::new("kernels-harm");
     let server = serve("127.0.71.3", &compile(&folder, 0), &["--call-time", "1.5", "--kernel-memory", "64"]);
@@ -334,10 +370,10 @@ fn the_log_says_at_its_usual_level_what_a_kernel_said() {
     fs::write(&input, [1]).expect("a file");
     let crashed = stderr(&run(&call));
     assert!(crashed.contains("0x14") && crashed.contains("its log says more"), "{crashed}");
-    // It has an output where `multiply` wants an input.
+    // It has an output where `multiply` wants an input, which `naa call` does not know of a function that a number names.
     let wrong = stderr(&run(&[
         "call",
-        "multiply",
+        "96",
         "--server",
         &server_name,
         "--in",

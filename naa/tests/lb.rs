@@ -239,6 +239,131 @@ fn tables_are_checked_shown_and_compared() {
 }
 
 #[test]
+fn a_missing_and_a_wrong_token_are_told_in_words_of_the_command_line() {
+    let forward = ["lb", "forward", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--token", "secret"];
+    let lb = Process::start(&[&forward[..], &["--json", "--until-eof"]].concat());
+    let grpc = format!("grpc://{}", lb.text("grpc"));
+    let folder = Folder::new("lb-token");
+    let file = folder.with("lb.yaml", tables("127.0.0.1:7000").as_bytes());
+    let said = |arguments: &[&str], variable: Option<&str>| {
+        let output = naa(arguments).envs(variable.map(|token| ("NAA_LB_TOKEN", token))).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = stderr(&output);
+        assert!(!said.contains("Bearer") && !said.contains("secret"), "{said}");
+        said
+    };
+    for arguments in [
+        &["lb", "counters", &grpc][..],
+        &["lb", "table", "show", &grpc],
+        &["lb", "table", "load", &file, &grpc],
+    ] {
+        let missing = said(arguments, None);
+        assert!(
+            missing.contains("wants a token") && missing.contains("--token or NAA_LB_TOKEN"),
+            "{missing}"
+        );
+        let wrong = said(arguments, Some("other"));
+        assert!(wrong.contains("the token of the variable NAA_LB_TOKEN is wrong"), "{wrong}");
+        let option = [arguments, &["--token", "another"]].concat();
+        let wrong = said(&option, Some("other"));
+        assert!(wrong.contains("the token of --token is wrong"), "{wrong}");
+    }
+    stdout_of(&["lb", "counters", &grpc, "--token=secret"]);
+}
+
+#[test]
+fn a_file_that_leaves_slots_or_members_open_is_refused() {
+    let folder = Folder::new("lb-gaps");
+    let short = folder.with("short.yaml", tables("127.0.0.1:7000").replace("5x512", "5x510").as_bytes());
+    let stranger =
+        folder.with("stranger.yaml", tables("127.0.0.1:7000").replace("5x512", "5x511 6").as_bytes());
+    for (file, named) in [(&short, "slots 510 to 511 have no member"), (&stranger, "not defined: 6;")] {
+        for arguments in [
+            &["lb", "table", "show", file][..],
+            &["lb", "table", "load", file, "grpc://127.0.0.1:9"],
+            &["lb", "forward", "--listen", "127.0.0.1:0", "--tables", file, "--until-eof"],
+        ] {
+            let refused = run(arguments);
+            assert_eq!(refused.status.code(), Some(1), "{arguments:?}: {}", stderr(&refused));
+            assert!(stderr(&refused).contains(named), "{}", stderr(&refused));
+        }
+    }
+    // Slots that are meant to have no member.
+    let meant = folder.with("meant.yaml", tables("127.0.0.1:7000").replace("5x512", "5x510 -x2").as_bytes());
+    assert!(stdout_of(&["lb", "table", "show", &meant]).contains("calendar: 5x510 -x2"));
+}
+
+#[test]
+fn a_shifted_calendar_differs_in_two_lines() {
+    let folder = Folder::new("lb-shifted");
+    let of = |name: &str, calendar: &str| {
+        folder.with(name, tables("127.0.0.1:7000").replace("5x512", calendar).as_bytes())
+    };
+    let calendars = [("a", "(5 6)x256"), ("b", "(6 5)x256"), ("c", "7x512"), ("d", "(5 7)x256")];
+    let [a, b, c, d] = calendars.map(|(name, is)| of(name, is));
+    let diff = |a: &str, b: &str| String::from_utf8(run(&["lb", "table", "diff", a, b]).stdout).unwrap();
+    let slots = "load_balance_calendar_table  load balancer 2, epoch 0, slots 0 to 511:";
+    assert_eq!(diff(&a, &b), format!("- {slots} members (5 6)x256\n+ {slots} members (6 5)x256\n"));
+    assert_eq!(diff(&b, &c), format!("- {slots} members (6 5)x256\n+ {slots} member 7\n"));
+    // Every other slot.
+    let slots = slots.replace("0 to 511", "0 to 510");
+    assert_eq!(diff(&c, &d), format!("- {slots} member 7\n+ {slots} members (5 7)x255 5\n"));
+    assert_eq!(diff(&a, &a), "");
+}
+
+#[test]
+fn where_no_bridge_runs_it_is_told_how_to_start_one() {
+    let server = common::Server::start("127.88.0.7");
+    let with = server.name();
+    let port = with.rsplit_once(':').unwrap().1;
+    let commands = |at: &str| {
+        let status = ["bridge", "status", "--server", at].map(str::to_owned).to_vec();
+        let trace = ["bridge", "trace", "1", "--server", at].map(str::to_owned).to_vec();
+        [status, trace, ["events", at].map(str::to_owned).to_vec()]
+    };
+    let said = |arguments: &[String]| {
+        let output = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        stderr(&output)
+    };
+    for arguments in commands(&with) {
+        let said = said(&arguments);
+        assert!(said.contains(&format!("the server at {with} has no bridge")), "{arguments:?}: {said}");
+        assert!(
+            said.contains(&format!("naa bridge --listen 127.88.0.7 --bind 127.88.0.7 --port {port}")),
+            "{said}"
+        );
+    }
+    for arguments in commands("127.88.0.7:9") {
+        let said = said(&arguments);
+        assert!(said.contains("naa bridge --listen 127.88.0.7 --bind 127.88.0.7 --port 9`"), "{said}");
+        assert!(!said.contains("naa serve"), "{said}");
+    }
+    let local = said(&["events".to_owned(), "unix:/no/such.sock".to_owned()]);
+    assert!(local.contains("naa bridge --listen ADDR --local PATH"), "{local}");
+}
+
+/// A supervisor is to start it again.
+#[test]
+fn a_server_whose_reassembly_ends_ends_with_a_failure() {
+    let folder = Folder::new("serve-ends");
+    let out = folder.0.join("events");
+    let mut command =
+        naa(&["serve", "--bind", "127.88.0.6", "--port", "0", "--json", "--reassemble", "127.0.0.1:0"]);
+    command.args(["--events", out.to_str().unwrap()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let ready = Process::read(&mut BufReader::new(child.stdout.as_mut().unwrap()));
+    let to = ready["services"]["reassembling"][0].as_str().expect("an address").to_owned();
+    fs::remove_dir_all(&out).unwrap();
+    stdout_of(&["ejfat", "send", "--to", &to, "Cargo.toml"]);
+    let ended = common::wait_at_most(&mut child, std::time::Duration::from_secs(10));
+    let _ = child.kill();
+    let said = stderr(&child.wait_with_output().unwrap());
+    assert_eq!(ended.and_then(|status| status.code()), Some(1), "{said}");
+    assert!(said.contains("naa: reassembly ended: "), "{said}");
+}
+
+#[test]
 fn an_accelerator_reassembles_and_forwards_beside_its_functions() {
     let folder = Folder::new("serve-services");
     let out = folder.0.join("events");
@@ -278,7 +403,8 @@ fn the_demonstration_verifies_each_event() {
         assert!(output.status.success(), "{}", stderr(&output));
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let rows = report["rows"].as_array().expect("rows");
-        assert_eq!(rows.len(), 3);
+        let streams: Vec<_> = rows.iter().map(|row| row["streams"].as_u64()).collect();
+        assert_eq!(streams, [1, 1, 1, 1000].map(Some));
         assert!(rows.iter().all(|row| row["verified"] == true), "{report}");
         assert!(
             report["sums"].as_array().expect("sums").iter().all(|sum| sum["verified"] == true),

@@ -28,6 +28,8 @@ static void pointers(with_session *call) {
 static bool done;
 static int32_t number;
 static int64_t place;
+static size_t many;
+static const naa_function *listed;
 static naa_outcome outcome;
 
 static int32_t described(naa_session *session) {
@@ -58,6 +60,8 @@ POINTERS(state, naa_session_state(session, &number))
 POINTERS(describe, described(session))
 POINTERS(fd, naa_session_fd(session, &number))
 POINTERS(range, naa_session_set_range(session, 0, 0, 1))
+POINTERS(functions, naa_session_functions(session, &listed, &many))
+POINTERS(find, naa_session_find_function(session, "sum", &number))
 POINTERS(range_all, naa_session_set_range_all(session, 0))
 POINTERS(closes, close_of(session))
 
@@ -259,6 +263,25 @@ static void buffer_arguments(void) {
   OK(naa_session_close(session));
 }
 
+static void names_of_functions(void) {
+  naa_session *session = connected();
+  char name[5000];
+  memset(name, 'a', sizeof name - 1);
+  name[sizeof name - 1] = '\0';
+  const char *const none[] = {"", "Sum", "sum ", "%s%n", "sum\n", name};
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+    FAILS(NAA_ERROR_ARGUMENT, "has no function", naa_session_find_function(session, none[i], &number));
+    CHECK(number == 0);
+  }
+  FAILS(NAA_ERROR_ARGUMENT, "UTF-8", naa_session_find_function(session, "\xff\xfe", &number));
+  FAILS(NAA_ERROR_ARGUMENT, "name is NULL", naa_session_find_function(session, NULL, &number));
+  FAILS(NAA_ERROR_ARGUMENT, "function is NULL", naa_session_find_function(session, "sum", NULL));
+  FAILS(NAA_ERROR_ARGUMENT, "functions is NULL", naa_session_functions(session, NULL, &many));
+  FAILS(NAA_ERROR_ARGUMENT, "count is NULL", naa_session_functions(session, &listed, NULL));
+  calls(session);
+  OK(naa_session_close(session));
+}
+
 static void block_arguments(void) {
   unsigned char block[NAA_BLOCK_BYTES];
   const int64_t values[8] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -303,6 +326,9 @@ static const struct row rows[] = {
     {"naa_session_state", "arguments, places for results, also of others", places_for_results, 10, false},
     {"naa_session_describe", "arguments, pointers", describe, 10, false},
     {"naa_session_fd", "arguments, pointers", fd, 10, false},
+    {"naa_session_functions", "arguments, pointers", functions, 10, false},
+    {"naa_session_find_function", "arguments, pointers", find, 10, false},
+    {"naa_session_find_function", "arguments, also of naa_session_functions", names_of_functions, 10, false},
     {"naa_session_set_range", "arguments, pointers", range, 10, false},
     {"naa_session_set_range", "arguments, numbers, also of naa_session_set_range_all", ranges, 10, false},
     {"naa_session_set_range_all", "arguments, pointers", range_all, 10, false},

@@ -177,6 +177,14 @@ static int32_t closes(naa_session *session) {
   return result;
 }
 
+static int32_t functions_of(naa_session *session) {
+  const naa_function *functions = NULL;
+  size_t count = 77;
+  const int32_t result = naa_session_functions(session, &functions, &count);
+  CHECK((result == NAA_OK) == (functions != NULL));
+  return result;
+}
+
 /*                                                           I R E T O C E */
 STATES(start, naa_call_start(session, SLEEP, 1),             "OSSOVAS")
 STATES(call_of, naa_call(session, SLEEP, 1, 20000, NULL),    "OSSOVAS")
@@ -191,6 +199,8 @@ STATES(state, naa_session_state(session, &number),           "OOOOOAS")
 STATES(describe, describes(session),                         "OOOOOAS")
 STATES(fd, naa_session_fd(session, &number),                 "OOOOOAS")
 STATES(range, naa_session_set_range(session, 0, 3, 5),       "OOOOOAS")
+STATES(functions, functions_of(session),                     "OOOOVAS")
+STATES(find, naa_session_find_function(session, "sum", &number), "OOOOVAS")
 STATES(range_all, naa_session_set_range_all(session, 0),     "OOOOOAS")
 
 /* Closed in every state. */
@@ -203,6 +213,21 @@ static void close_row(void) {
     CHECK(result == (stage == CLOSED ? NAA_ERROR_ARGUMENT : stage == ELSEWHERE ? NAA_ERROR_STATE : NAA_OK));
     ends(session, stage == ELSEWHERE ? ELSEWHERE : CLOSED);
   }
+  kill(server, SIGKILL);
+  waitpid(server, NULL, 0);
+}
+
+/* It ends the connection that it is asked over, and the session is as before. */
+static void no_catalogue(void) {
+  const pid_t server = child(serve);
+  await();
+  naa_session *session = connected_to_spare();
+  int32_t code = 77;
+  FAILS(NAA_ERROR_GONE, "did not tell which functions", naa_session_find_function(session, "sum", &code));
+  CHECK(code == 0);
+  OK(naa_session_state(session, &code));
+  CHECK(code == NAA_SESSION_IDLE);
+  OK(naa_session_close(session));
   kill(server, SIGKILL);
   waitpid(server, NULL, 0);
 }
@@ -220,6 +245,9 @@ static const struct row rows[] = {
     {"naa_session_state", "states", state, 30, false},
     {"naa_session_describe", "states", describe, 30, false},
     {"naa_session_fd", "states", fd, 30, false},
+    {"naa_session_functions", "states", functions, 30, false},
+    {"naa_session_find_function", "states", find, 30, false},
+    {"naa_session_find_function", "errors, no catalogue", no_catalogue, 30, false},
     {"naa_session_set_range", "states", range, 30, false},
     {"naa_session_set_range_all", "states", range_all, 30, false},
     {"naa_session_close", "states", close_row, 30, false},

@@ -274,6 +274,39 @@ static void arguments_block(void) {
   OK(naa_session_close(session));
 }
 
+static void functions(void) {
+  naa_session *session = connected();
+  const naa_function *functions = NULL;
+  size_t count = 0, found = 0;
+  OK(naa_session_functions(session, &functions, &count));
+  for (size_t i = 0; i < count; i++) {
+    CHECK(functions[i].code >= 1 && functions[i].code <= 127 && (i == 0 || functions[i].code > functions[i - 1].code));
+    CHECK(strlen(functions[i].name) > 0 && strlen(functions[i].parameters) > 0 && functions[i].description != NULL);
+    found += functions[i].code == SUM && strcmp(functions[i].name, "sum") == 0;
+  }
+  CHECK(found == 1);
+  calls(session);
+  OK(naa_session_close(session));
+}
+
+static void function_of_a_name(void) {
+  naa_session *session = connected();
+  char name[] = "sum";
+  int32_t code = 0;
+  OK(naa_session_find_function(session, name, &code));
+  memset(name, 'x', sizeof name - 1);
+  CHECK(code == SUM);
+  memset(in, 1, BYTES);
+  OK(naa_call(session, code, 3, 10000 * slowness(), NULL));
+  all_are(out, BYTES, BYTES + 3);
+  OK(naa_session_find_function(session, "sleep", &code));
+  CHECK(code == SLEEP);
+  FAILS(NAA_ERROR_ARGUMENT, "it has increment", naa_session_find_function(session, "frobnicate", &code));
+  CHECK(code == 0 && strstr(naa_last_error(), "sleep") != NULL && strstr(naa_last_error(), "frobnicate") != NULL);
+  calls(session);
+  OK(naa_session_close(session));
+}
+
 /* More regions than a message has, and results to each. */
 static void layouts(void) {
   enum { REGIONS = 40 };
@@ -311,6 +344,8 @@ static const struct row rows[] = {
     {"naa_session_state", "use, and naa_session_describe", states_are_told, 10, false},
     {"naa_session_fd", "use", descriptor, 20, false},
     {"naa_session_set_range", "use, and naa_session_set_range_all", ranges, 10, false},
+    {"naa_session_functions", "use", functions, 10, false},
+    {"naa_session_find_function", "use", function_of_a_name, 10, false},
     {"naa_call", "use", call_and_outcome, 10, false},
     {"naa_call_wait", "use, and naa_call_start, naa_call_test", waits, 10, false},
     {"naa_call_wait_any", "use, and naa_call_wait_all", several, 20, false},

@@ -61,11 +61,20 @@ fn killed_hosts_cost_their_session_only() {
         host.kill();
         witness.call(INCREMENT).unwrap();
     }
+    let (host, said) = Actor::start(&["waiting-host", &address, "127.0.6.3"]);
+    assert_eq!(said, "calling");
+    let begun = Instant::now();
+    let calls = server.stats().calls.get();
+    while server.stats().calls.get() == calls && begun.elapsed() < Duration::from_millis(500) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    host.kill();
     let start = Instant::now();
     while server.stats().sessions.get() > 1 {
         assert!(start.elapsed() < NOTICED, "{} sessions are left", server.stats().sessions.get());
         thread::sleep(Duration::from_millis(100));
     }
+    assert!(server.stats().calls_connection_failed.get() > 0, "the call of a killed host is counted as cut");
     witness.call(INCREMENT).unwrap();
     assert_eq!(witness.lease(0).unwrap()[4095], 13);
 }

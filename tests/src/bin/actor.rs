@@ -1,12 +1,13 @@
 //! A host or a server as a process of its own, for tests that kill it.
 //!
 //! `actor host SERVER LOCAL` calls without end and prints `calling` once the first call succeeded.
+//! `actor waiting-host SERVER LOCAL` prints `calling` and waits for a call that takes ten minutes.
 //! `actor server ADDR` prints `ready ADDR` and serves until it is killed.
 //! `actor draw-keys LOCAL COUNT` and `actor draw-connections LOCAL PEER COUNT` open a device and draw its secrets.
 
 use std::{io::Write, net::SocketAddr};
 
-use naa_host::{Device, FunctionCode, Param, Session, SessionConfig};
+use naa_host::{Device, FunctionCode, Param, Session, SessionConfig, U24};
 use naa_server::{Config, Server, functions};
 use naa_tests::{hostile, slow};
 
@@ -32,6 +33,16 @@ fn host(server: SocketAddr, local: &str) {
     }
 }
 
+fn waiting_host(server: SocketAddr, local: &str) {
+    let device = Device::open(local.parse().expect("an address")).expect("a device");
+    let params = [Param::in_out(LEN)];
+    let mut session =
+        Session::connect(&device, server, &params, &SessionConfig::default()).expect("a session");
+    session.invoke(slow::SLOW, U24::new(600_000).expect("small")).expect("a call");
+    say("calling");
+    let _ = session.wait();
+}
+
 fn server(address: SocketAddr) {
     let registry = functions::registry([slow::function()]).expect("a registry");
     let server = Server::start(Config::new(address), registry).expect("a server");
@@ -46,6 +57,7 @@ fn main() {
     let args: Vec<_> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["host", address, local] => host(address.parse().expect("an address"), local),
+        ["waiting-host", address, local] => waiting_host(address.parse().expect("an address"), local),
         ["server", address] => server(address.parse().expect("an address")),
         ["draw-keys", local, count] => {
             hostile::draw_keys(local.parse().expect("an address"), count.parse().expect("a number"))
@@ -55,6 +67,6 @@ fn main() {
             let (local, peer) = (local.parse().expect("an address"), peer.parse().expect("an address"));
             hostile::draw_connections(local, peer, count.parse().expect("a number")).expect("connections");
         }
-        _ => panic!("actor host SERVER LOCAL | actor server ADDR"),
+        _ => panic!("actor host SERVER LOCAL | actor waiting-host SERVER LOCAL | actor server ADDR"),
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use ejfat::{bridge, reassembly, ring::Placing};
+use ejfat::{bridge, listen::Listen, reassembly, ring::Placing};
 use ejfat_bridge::{Bridge, BridgeConfig, Handle};
 use naa_provider::Choice;
 use naa_server::{Config, Server, functions};
@@ -69,7 +69,7 @@ impl Serving {
             dispatch,
             placing: settings.placing,
             local: Some(settings.local.clone()),
-            ..BridgeConfig::new(vec![settings.segments()])
+            ..BridgeConfig::new(vec![Listen::Port(settings.segments())])
         };
         let bridge = Bridge::new(bridge, settings.instance).map_err(|e| e.to_string())?;
         let handle = bridge.handle();

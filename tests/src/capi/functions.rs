@@ -7,12 +7,13 @@ use std::{
 
 use naa_server::{Choice, Config, Server, functions};
 
-// The same as of the tests beside the library.
-#[path = "../../../bindings/capi/tests/functions/mod.rs"]
-mod own;
+use super::own;
 
 /// Enough for 200 handles twice.
 const SESSIONS: usize = 1024;
+/// Over soft-RoCE a completion queue has some 32 000 entries; a server with more sessions takes no layouts of many
+/// parameters.
+const VERBS_SESSIONS: usize = 64;
 /// Calls that sleep need a thread each.
 const WORKERS: usize = 32;
 /// More than the largest session of the programs.
@@ -25,8 +26,8 @@ const MEMORY: u64 = 12 << 30;
 pub fn serve(ip: IpAddr, port: u16, choice: Choice) -> Result<(), String> {
     let mut config = Config::new(SocketAddr::new(ip, port));
     config.provider = Some(choice);
-    config.max_sessions = SESSIONS;
-    config.max_sessions_per_peer = SESSIONS;
+    config.max_sessions = if choice == Choice::Verbs { VERBS_SESSIONS } else { SESSIONS };
+    config.max_sessions_per_peer = config.max_sessions;
     config.memory = MEMORY;
     config.pool.workers = WORKERS;
     let registry = functions::registry(own::all()).map_err(|e| e.to_string())?;

@@ -6,6 +6,7 @@ mod captured;
 mod functions;
 mod headers;
 mod kills;
+mod own;
 mod process;
 mod programs;
 mod replay_host;

@@ -108,12 +108,12 @@ fn insert(what: &str, rules: Vec<TableRule>) -> Step {
     batches(what, vec![batch(BatchOperation::BopInsert, rules)])
 }
 
-/// A response with statistics: metrics may be more, in any order, and have times.
+/// A response with statistics: metrics and their elements may be more, in any order, and metrics have times.
 fn statistics(what: &str, name: &str, request: Vec<u8>) -> Step {
     // PipelineStatsResponse has them in field 4, StatsResponse in field 3.
     let metrics = if name == "GetStats" { "3.1" } else { "4.1" };
-    let time = format!("{metrics}.6");
-    with_rules(call(what, &method(name), vec![request]), &[&time], &[metrics])
+    let (elements, time) = (format!("{metrics}.5"), format!("{metrics}.6"));
+    with_rules(call(what, &method(name), vec![request]), &[&time], &[metrics, &elements])
 }
 
 pub(super) fn steps() -> Vec<Step> {

@@ -81,8 +81,8 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "regions of nobody",
         "an advertisement of another RKey, of another address",
-        "lost the accelerator PEER: the connection failed: the peer refused access: wrong RKey, bounds or permission; \
-         its log may say why",
+        "lost the accelerator PEER during the call of function 1 (increment): the connection failed: the peer refused \
+         access: wrong RKey, bounds or permission; its log may say why; its results are lost, so connect and call again",
         [
             |liar| answered(liar, |region| spoiled(RemoteRegion { rkey: region.rkey ^ 1, ..region })),
             |liar| answered(liar, |region| spoiled(RemoteRegion { addr: region.addr + 1, ..region })),
@@ -177,8 +177,8 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "results beyond the region",
         "WRITEs of one byte more, one byte before, far outside, with immediate and without",
-        "lost the accelerator PEER: it sent what this side refuses, such as a WRITE outside a call's outputs; its \
-         log may say why",
+        "lost the accelerator PEER during the call of function 1 (increment): it sent what this side refuses, such as a \
+         WRITE outside a call's outputs; its log may say why; its results are lost, so connect and call again",
         [
             |liar| outside(liar, 0, REGION + 1, None),
             |liar| outside(liar, u64::MAX, 8, None),

@@ -1,0 +1,296 @@
+//! `naa ejfat`, `naa bridge` and `naa lb forward` as EJFAT's sites run them: behind a load balancer, on ranges of ports.
+
+mod common;
+mod ejfat_common;
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    net::{SocketAddr, UdpSocket},
+    process::{Child, Command, Stdio},
+};
+
+use common::{Folder, naa, run, stderr};
+use ejfat_common::Worker;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Segments of one half of an event of 200 bytes each, of so many streams.
+fn halves(streams: u16, half: u32) -> impl Iterator<Item = Vec<u8>> {
+    (0..streams).map(move |data_id| {
+        let mut segment = [&b"\x10\0"[..], &data_id.to_be_bytes(), &(half * 100).to_be_bytes()].concat();
+        segment.extend([&200u32.to_be_bytes()[..], &7u64.to_be_bytes(), &[data_id as u8; 100]].concat());
+        segment
+    })
+}
+
+/// Sends them from one address, as a load balancer does, slowly enough for the system's receive buffers.
+fn from_one_address(to: SocketAddr, streams: u16) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for half in 0..2 {
+        for (n, segment) in halves(streams, half).enumerate() {
+            socket.send_to(&segment, to).unwrap();
+            if n % 50 == 49 {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+fn signal(child: &Child) {
+    kill_process(Pid::from_child(child), Signal::TERM).unwrap();
+}
+
+#[test]
+fn many_senders_behind_a_load_balancer_evict_nothing() {
+    for (extra, complete) in [(&["--behind-lb"][..], true), (&[], false)] {
+        let arguments = [&["--timeout", "3000"], extra].concat();
+        let worker = Worker::start(&arguments);
+        from_one_address(worker.address.parse().unwrap(), 600);
+        signal(&worker.child);
+        let report = worker.end();
+        let evicted = &report["evicted_by"]["sender"];
+        assert_eq!((report["events"] == 600, *evicted == 0), (complete, complete), "{report}");
+        assert_eq!(report["senders"].as_array().unwrap().len(), if complete { 601 } else { 2 });
+    }
+}
+
+#[test]
+fn a_bridge_behind_a_load_balancer_evicts_nothing() {
+    let bridge =
+        naa(&["bridge", "--listen", "127.0.34.1:0", "--bind", "127.0.34.1", "--port", "0", "--json"])
+            .args(["--behind-lb", "--provider", "embedded", "--pressure", "drop-newest"])
+            .args(["--timeout", "3000"])
+            .stdout(Stdio::piped())
+            .spawn();
+    let (ready, mut child, mut out) = ready(bridge.unwrap());
+    from_one_address(ready["segments"][0].as_str().unwrap().parse().unwrap(), 600);
+    signal(&child);
+    let end = last(&mut out);
+    assert!(child.wait().unwrap().success());
+    // Without a worker the complete ones are lost, and counted so.
+    assert_eq!(
+        (&end["opened"], &end["incomplete"], &end["lost_events"]),
+        (&600.into(), &0.into(), &600.into())
+    );
+    assert_eq!(end["evicted_by"]["sender"], 0);
+}
+
+fn ready(mut child: Child) -> (Value, Child, BufReader<std::process::ChildStdout>) {
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    (serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}")), child, out)
+}
+
+fn last(out: &mut impl std::io::BufRead) -> Value {
+    let line = out.lines().map(Result::unwrap).last().unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
+#[test]
+fn limits_are_options_and_the_report_names_what_evicted() {
+    let mut child = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--max-open-per-sender", "3"])
+        .args(["--max-open", "8", "--max-senders", "4", "--timeout", "3000", "--for", "2"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let first = lines.next().unwrap();
+    let at = first.split_once("receiving at ").unwrap().1.split(';').next().unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    halves(10, 0).for_each(|segment| assert_eq!(socket.send_to(&segment, at).unwrap(), segment.len()));
+    signal(&child);
+    let report = lines.collect::<Vec<_>>().join("\n");
+    assert!(child.wait().unwrap().success());
+    assert!(report.contains("7 evicted by their sender's limit, --max-open-per-sender"), "{report}");
+}
+
+#[test]
+fn both_customary_ports_are_listened_to() {
+    let commands: [(&[&str], &str); 3] = [
+        (&["ejfat", "recv", "--listen", "127.0.34.2", "--json"], "addresses"),
+        (
+            &["bridge", "--listen", "127.0.34.2", "--bind", "127.0.34.2", "--provider", "embedded", "--json"],
+            "segments",
+        ),
+        (&["lb", "forward", "--listen", "127.0.34.2", "--grpc", "127.0.34.2:0", "--json"], "addresses"),
+    ];
+    for (arguments, field) in commands {
+        let (ready, mut child, _out) = ready(naa(arguments).stdout(Stdio::piped()).spawn().unwrap());
+        assert_eq!(
+            ready[field],
+            serde_json::json!(["127.0.34.2:19522", "127.0.34.2:16384"]),
+            "{arguments:?}"
+        );
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_customary_port_that_is_taken_names_holder_and_remedy() {
+    let taken = UdpSocket::bind("127.0.34.3:16384").unwrap();
+    for command in [&["ejfat", "recv"][..], &["bridge", "--provider", "embedded"], &["lb", "forward"]] {
+        let output = run(&[command, &["--listen", "127.0.34.3"]].concat());
+        let text = stderr(&output);
+        let holder = format!("process {}", std::process::id());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text.contains("127.0.34.3:16384 is held by") && text.contains(&holder), "{text}");
+        assert!(text.contains("stop it"), "{text}");
+    }
+    drop(taken);
+}
+
+#[test]
+fn a_range_of_ports_has_one_grammar_and_skips_what_is_taken() {
+    let taken = UdpSocket::bind("127.0.34.4:16386").unwrap();
+    let commands: [(&[&str], &str); 3] = [
+        (&["ejfat", "recv"], "addresses"),
+        (&["bridge", "--bind", "127.0.34.4", "--port", "0", "--provider", "embedded"], "segments"),
+        (&["lb", "forward"], "addresses"),
+    ];
+    for (command, field) in commands {
+        let range = ["--listen", "127.0.34.4", "--ports", "16384-16388", "--json"];
+        let child = naa(&[command, &range].concat()).stdout(Stdio::piped()).spawn().unwrap();
+        let (ready, mut child, mut out) = ready(child);
+        assert_eq!(ready[field].as_array().unwrap().len(), 4, "{ready}");
+        assert_eq!(ready["skipped"], serde_json::json!(["127.0.34.4:16386"]));
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for port in [16384, 16388, 16388] {
+            socket.send_to(b"segment", ("127.0.34.4", port)).unwrap();
+        }
+        signal(&child);
+        let end = last(&mut out);
+        assert!(child.wait().unwrap().success());
+        let ports: Vec<_> = end["ports"].as_array().unwrap().iter().map(|of| &of["datagrams"]).collect();
+        assert_eq!(ports, [1, 2], "{command:?}: {end}");
+        let count = [command, &["--listen", "127.0.34.4:16385", "--ports", "1-2"]].concat();
+        assert_eq!(run(&count).status.code(), Some(2), "a port and a range");
+        let count = [command, &["--listen", "127.0.34.4", "--ports", "0"]].concat();
+        let refused = run(&count);
+        assert!(stderr(&refused).contains("such as 16384-16399"), "{}", stderr(&refused));
+    }
+    drop(taken);
+}
+
+/// All ports of a data plane, and what comes to the last of them.
+#[test]
+fn one_reader_has_all_ports_of_a_data_plane() {
+    let arguments = ["--listen", "127.0.34.5", "--ports", "16384-32767", "--json", "--events", "1"];
+    let child = naa(&[&["ejfat", "recv"][..], &arguments].concat()).stdout(Stdio::piped()).spawn();
+    let (ready, mut child, mut out) = ready(child.unwrap());
+    assert_eq!(ready["addresses"].as_array().unwrap().len(), 16_384);
+    let sent = run(&["ejfat", "send", "--to", "127.0.34.5:32767", "--size", "9000", "--events", "1"]);
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    assert_eq!(last(&mut out)["events"], 1);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn sending_to_a_closed_port_fails() {
+    let closed = UdpSocket::bind("127.0.34.6:0").unwrap().local_addr().unwrap().to_string();
+    for events in ["1", "20"] {
+        let send = ["ejfat", "send", "--to", &closed, "--size", "1K", "--events", events, "--json"];
+        let output = run(&send);
+        assert_eq!(output.status.code(), Some(1));
+        let text = stderr(&output);
+        assert!(text.contains(&format!("nobody takes what is sent to {closed}")), "{text}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(report["refused"].as_u64().unwrap() > 0, "{report}");
+    }
+}
+
+#[test]
+fn address_space_goes_with_what_comes_and_not_with_what_could() {
+    let worker = Worker::start(&["--memory", "64M"]);
+    let status = fs::read_to_string(format!("/proc/{}/status", worker.child.id())).unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    let kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kib < 512 << 10, "{kib} KiB of addresses before anything came");
+    // 64 MiB are claimed by each of many.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for event in 0..200u64 {
+        let header = [&b"\x10\0\0\x01\0\0\0\0"[..], &(64u32 << 20).to_be_bytes(), &event.to_be_bytes()];
+        socket.send_to(&[&header.concat()[..], &[1; 100]].concat(), &worker.address).unwrap();
+    }
+    signal(&worker.child);
+    assert!(worker.end()["evicted_by"]["claimed"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_receiver_without_addresses_gives_up_events_and_goes_on() {
+    let mut command = Command::new("prlimit");
+    command.args(["--as=400000000", env!("CARGO_BIN_EXE_naa"), "ejfat", "recv", "--listen", "127.0.0.1:0"]);
+    let child = command.args(["--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let (ready, child, mut out) = ready(child.unwrap());
+    let to: SocketAddr = ready["addresses"][0].as_str().unwrap().parse().unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for event in 0..20u64 {
+        let header = [&b"\x10\0\0\x01\0\0\0\0"[..], &(64u32 << 20).to_be_bytes(), &event.to_be_bytes()];
+        socket.send_to(&[&header.concat()[..], &[1; 100]].concat(), to).unwrap();
+    }
+    halves(1, 0)
+        .chain(halves(1, 1))
+        .for_each(|segment| assert_eq!(socket.send_to(&segment, to).unwrap(), segment.len()));
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    signal(&child);
+    let end = last(&mut out);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(end["events"], 1, "{end}");
+    let text = stderr(&output);
+    assert_eq!(text.matches("the system has no addresses for an event").count(), 1, "{text}");
+}
+
+#[test]
+fn a_second_signal_right_behind_the_first_does_not_lose_the_report() {
+    let worker = Worker::start(&[]);
+    signal(&worker.child);
+    // It may have ended already.
+    let _ = kill_process(Pid::from_child(&worker.child), Signal::INT);
+    let _ = kill_process(Pid::from_child(&worker.child), Signal::TERM);
+    assert_eq!(worker.end()["events"], 0);
+}
+
+#[test]
+fn an_ipv6_address_without_brackets_is_told_where_they_go() {
+    for command in
+        [&["ejfat", "recv", "--listen"][..], &["bridge", "--listen"], &["lb", "forward", "--listen"]]
+    {
+        let output = run(&[command, &["fd00::1:16384"]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("[fd00::1]:16384"), "{}", stderr(&output));
+    }
+    let output = run(&["ejfat", "send", "--to", "fd00::1:16384", "--size", "1"]);
+    assert!(stderr(&output).contains("[fd00::1]:16384"), "{}", stderr(&output));
+}
+
+/// A bridge that drops at its socket does not say that nothing is lost.
+#[test]
+fn what_the_kernel_drops_is_in_the_sum_of_what_a_bridge_lost() {
+    let folder = Folder::new("bridge-drops");
+    let local = folder.file("sock");
+    let child = naa(&["bridge", "--listen", "127.0.34.7:0", "--bind", "127.0.34.7", "--port", "0", "--json"])
+        .args(["--buffer", "4K", "--provider", "embedded", "--local", &local, "--metrics", "127.0.34.7:0"])
+        .stdout(Stdio::piped())
+        .spawn();
+    let (ready, mut child, mut out) = ready(child.unwrap());
+    let to: SocketAddr = ready["segments"][0].as_str().unwrap().parse().unwrap();
+    let server = ready["workers"].as_str().unwrap().to_owned();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..20 {
+        halves(200, 0).for_each(|segment| drop(socket.send_to(&segment, to)));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let text = run(&["bridge", "status", "--server", &server, "--provider", "embedded"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains(" datagrams: ") && text.contains(" kernel_drops"), "{text}");
+    assert!(!text.contains("none lost"), "{text}");
+    let json = run(&["bridge", "status", "--server", &server, "--provider", "embedded", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(json["lost_datagrams"].as_u64().unwrap() > 0, "{json}");
+    signal(&child);
+    assert!(last(&mut out)["lost_datagrams"].as_u64().unwrap() > 0);
+    assert!(child.wait().unwrap().success());
+}
