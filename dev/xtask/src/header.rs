@@ -24,6 +24,7 @@ const HEADERS: [Header; 2] = [
             "options",
             "outcome",
             "session",
+            "functions",
             "call",
             "buffer",
             "arguments",

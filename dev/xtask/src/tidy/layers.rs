@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("naa-region", &["naa-verbs"]),
     ("roce-udp", &["naa-verbs", "roce", "naa-region"]),
     ("verbs-ibv", &["naa-verbs"]),
-    ("ejfat-udp", &["ejfat"]),
+    ("ejfat-udp", &["ejfat", "roce-udp"]),
     ("naa-proto", &[]),
     ("ejfat-lb", &["naa-verbs", "ejfat", "ejfat-udp", "roce-udp", "naa-proto"]),
     ("naa-provider", &["naa-verbs", "naa-region", "roce", "roce-udp", "verbs-ibv"]),

@@ -20,6 +20,7 @@ const ALLOWED: &[&str] = &[
     "ejfat/udp/src/arena.rs",
     "ejfat/lb/src/forward/pass.rs",
     "ejfat/udp/src/drops.rs",
+    "ejfat/udp/src/refusals.rs",
     "kernels/src/child/",
     "bindings/capi/src/",
     "benches/src/sides/capi.rs",
