@@ -353,7 +353,7 @@ fn what_goes_wrong_costs_its_call() {
 #[test]
 fn the_log_says_at_its_usual_level_what_a_kernel_said() {
     let folder = Folder::new("kernels-log");
-    let mut command = naa(&["serve", "--bind", "127.0.71.11", "--port", "0", "--json", "--kernels"]);
+    let mut command = naa(&["serve", "--bind", "127.0.71.14", "--port", "0", "--json", "--kernels"]);
     command.arg(compile(&folder, 0)).env_remove("NAA_LOG").stderr(Stdio::piped());
     let server = Server::spawn(&mut command);
     let input = folder.with("sort", &[7]);
@@ -409,7 +409,7 @@ fn orphans_of(started: u32) -> Vec<u32> {
 #[test]
 fn a_kernel_that_forks_and_exits_costs_its_call_at_once() {
     let folder = Folder::new("kernels-fork");
-    let server = serve("127.0.71.10", &compile(&folder, 0), &["--call-time", "60"]);
+    let server = serve("127.0.71.15", &compile(&folder, 0), &["--call-time", "60"]);
     let mut session = Harmed::new(server.address);
     for sort in [16, 17] {
         let before = session.process();

@@ -1,5 +1,6 @@
 //! `tidy`: the rules of the code base that a compiler does not know.
 
+mod addresses;
 mod layers;
 mod purity;
 mod slices;
@@ -59,6 +60,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     }
     for file in &files {
         findings.extend(text::check(&file.path, &file.text, file.code.as_deref()));
+        findings.extend(addresses::check(&file.path, &file.text));
         if let Some(code) = &file.code {
             findings.extend(unsafe_fence::check_code(&file.path, code));
             findings.extend(slices::check_code(&file.path, code));
