@@ -46,7 +46,7 @@ impl Bells {
 
     /// The ports are not heard any more.
     pub(crate) fn silence(&self, ports: &Ports) {
-        // What is not there is not heard.
+        // A descriptor that is not there never becomes readable.
         let _ = epoll::delete(&self.all, ports.descriptor());
     }
 

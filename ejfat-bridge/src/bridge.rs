@@ -74,11 +74,11 @@ pub struct Bridge {
     /// Lines of the log that applicants of this machine cause.
     lines: Lines<()>,
     failed: Option<String>,
-    /// It was told that the system has no addresses for an event.
+    /// Whether the log has a line that the system has no addresses for an event.
     told_of_addresses: bool,
     /// When all ports had nothing more.
     dry: Time,
-    /// Ports that may have something.
+    /// The numbers of ports that may have something to receive.
     ready: Vec<usize>,
     /// The server shuts down.
     finishing: bool,
@@ -139,7 +139,7 @@ impl Bridge {
         self.intake.ports.addresses()
     }
 
-    /// Ports of ranges that were somebody else's.
+    /// The ports of ranges that another process holds, and that are left out.
     pub fn skipped(&self) -> &[SocketAddr] {
         self.intake.ports.skipped()
     }
@@ -348,7 +348,7 @@ impl Bridge {
         }
     }
 
-    /// An event for which the system has no addresses.
+    /// Gives up an event for which the system has no addresses.
     fn give_up(&mut self, id: EventId, error: &ejfat_udp::Error) {
         if !std::mem::replace(&mut self.told_of_addresses, true) {
             tracing::warn!("an event is given up: {error}");

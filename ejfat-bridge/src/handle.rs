@@ -51,7 +51,7 @@ pub struct Snapshot {
     pub memory: u64,
     /// Datagrams that the kernel dropped at the ports.
     pub kernel_drops: u64,
-    /// What came to each port, of those where something did.
+    /// The counters of the ports to which something came.
     pub ports: Vec<PortCounters>,
     /// Of all rings together, 0 to 1.
     pub fill: f64,

@@ -27,14 +27,15 @@ impl Bridge {
             wrong_credits: its.wrong_credits,
             seconds: Duration::from_nanos(now.0.saturating_sub(its.since.0)).as_secs_f64(),
         });
+        let ports = self.intake.ports.counters().unwrap_or_default();
         let snapshot = Snapshot {
             workers: workers.collect(),
             reassembly: self.intake.reassembler.counters().clone(),
             events: self.dispatcher.counters().clone(),
             waiting: self.dispatcher.waiting(),
             memory: self.intake.reassembler.touched_memory(),
-            kernel_drops: self.intake.ports.kernel_drops().unwrap_or(0),
-            ports: self.intake.ports.counters().unwrap_or_default(),
+            kernel_drops: ports.iter().map(|port| port.kernel_drops).sum(),
+            ports,
             fill: self.dispatcher.fill(),
             refused: self.refused + self.listener.as_ref().map_or(0, |listener| listener.refused),
             failed: self.failed.clone(),

@@ -24,12 +24,12 @@ pub enum Listen {
     Range { ip: IpAddr, first: u16, last: u16 },
 }
 
-/// Which ports of an address.
+/// Which ports of an address to listen to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortChoice {
-    /// So many, from the address's port on.
+    /// This number of ports, beginning with the address's own.
     Count(u16),
-    /// From the first to the last.
+    /// All ports from the first to the last.
     Range { first: u16, last: u16 },
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for PortChoice {
     }
 }
 
-/// An IP address, in brackets or not, and its port, if there is one.
+/// Reads an IP address, with or without brackets, and its port if it has one.
 pub fn ip_and_port(text: &str) -> Result<(IpAddr, Option<u16>), ListenError> {
     if let Ok(at) = text.parse::<SocketAddr>() {
         return Ok((at.ip(), Some(at.port())));
@@ -91,7 +91,8 @@ pub fn ip_and_port(text: &str) -> Result<(IpAddr, Option<u16>), ListenError> {
     Err(without_brackets(text).unwrap_or_else(|| ListenError::Address(text.to_owned())))
 }
 
-/// `fd00::1:16384` is an address by itself; `fd00::1:19522:70000` and `fd00::1:99999` are nothing, and what is meant shows.
+/// Reads an IPv6 address and a port that lack the brackets, to name the right spelling in the error. `fd00::1:16384` is a
+/// valid address of its own; `fd00::1:19522:70000` and `fd00::1:99999` are not.
 fn without_brackets(text: &str) -> Option<ListenError> {
     let (ip, port) = text.rsplit_once(':')?;
     let port = port.parse().ok()?;
@@ -99,7 +100,7 @@ fn without_brackets(text: &str) -> Option<ListenError> {
     Some(ListenError::Brackets { text: text.to_owned(), ip: ip.to_string(), port })
 }
 
-/// Where to listen, of an address with or without a port.
+/// Where to listen, if the command line names an address and perhaps a port.
 pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, ListenError> {
     let (ip, port) = ip_and_port(text)?;
     match (ports, port) {
@@ -121,11 +122,11 @@ pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, List
     }
 }
 
-/// Carries `bind` out for each port, and skips those of ranges that are somebody else's, as `is_busy` tells of the error.
-/// What was bound, and what was skipped.
+/// Calls `bind` for each port. A port of a range is skipped if `is_busy` says of the error that another process holds it.
+/// Returns what was bound, and the addresses that were skipped.
 ///
 /// # Errors
-/// Those of `bind`: for a port that was named, for all ports of a range, or of another kind.
+/// The error of `bind` for a port that must be free, for a range without a free port, or if `is_busy` denies it.
 pub fn bind_all<T, E>(
     listen: &[Listen],
     mut bind: impl FnMut(SocketAddr) -> Result<T, E>,

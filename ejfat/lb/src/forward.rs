@@ -60,6 +60,7 @@ pub enum ForwardError {
 
 /// Why a port was not bound.
 enum Refused {
+    /// Another process holds it.
     Busy(SocketAddr),
     Other(verbs::Error),
 }
@@ -89,16 +90,16 @@ struct Counted {
     bytes: AtomicU64,
 }
 
-/// What comes to a forwarder's ports. Clones tell of the same ports.
+/// The ports of a forwarder, and what came to each of them. Clones share the counters.
 #[derive(Clone, Debug)]
 pub struct PortsInUse {
     addresses: Arc<[SocketAddr]>,
-    /// By address.
+    /// The counters of each port, in the order of `addresses`.
     counted: Arc<[Counted]>,
 }
 
 impl PortsInUse {
-    /// Of those where something came.
+    /// The counters of the ports to which something came.
     pub fn counters(&self) -> Vec<PortCounters> {
         let of = |(at, counted): (&SocketAddr, &Counted)| PortCounters {
             at: *at,
@@ -113,7 +114,7 @@ impl PortsInUse {
 #[derive(Debug)]
 pub struct Forwarder {
     ports: PortsInUse,
-    /// Ports of ranges that were somebody else's.
+    /// The ports of ranges that another process holds, and that are left out.
     skipped: Vec<SocketAddr>,
     /// As the kernel accounts it.
     buffer: usize,
@@ -124,7 +125,7 @@ pub struct Forwarder {
 impl Forwarder {
     pub fn start(config: &ForwarderConfig, plane: &Arc<Plane>) -> Result<Self, ForwardError> {
         let options = PortConfig { receive_buffer: config.buffer, ..PortConfig::default() };
-        // Who holds a port is looked for by `Port::bind`, which takes too long for each port of a range.
+        // `Port::bind` looks for the process that holds a port, which takes too long for each port of a range.
         let bind = |address: SocketAddr| match UdpSocket::bind(address).map(drop) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Refused::Busy(address)),
             _ => Port::bind(address, &options).map_err(Refused::Other),
@@ -187,12 +188,12 @@ impl Forwarder {
         &self.ports.addresses
     }
 
-    /// Ports of ranges that were somebody else's.
+    /// The ports of ranges that another process holds, and that are left out.
     pub fn skipped(&self) -> &[SocketAddr] {
         &self.skipped
     }
 
-    /// What comes to its ports.
+    /// Its ports, and what came to each of them.
     pub fn ports(&self) -> PortsInUse {
         self.ports.clone()
     }
@@ -219,19 +220,19 @@ impl Drop for Forwarder {
     }
 }
 
-/// A thread's ports.
+/// The ports that one thread forwards from.
 #[derive(Debug)]
 struct Lane {
     ports: Vec<LanePort>,
-    /// Ports by their number, and behind them the waker.
+    /// The ports, numbered as in `ports`, and then the waker.
     ready: ReadySet,
-    /// Ports that may have something.
+    /// The numbers of ports that may have something to receive.
     with_something: Vec<usize>,
     waker: Arc<Waker>,
     plane: Arc<Plane>,
-    /// Where packets would come back to us.
+    /// The addresses of all threads' ports: a packet sent there would come back.
     own: Arc<[SocketAddr]>,
-    /// Of all ports of all threads; this thread's begin at `first`.
+    /// The counters of all threads' ports; those of this thread begin at `first`.
     counted: Arc<[Counted]>,
     first: usize,
     shared: Arc<Shared>,

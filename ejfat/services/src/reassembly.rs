@@ -89,7 +89,7 @@ pub fn message(
 #[derive(Debug)]
 pub struct Reassembly {
     addresses: Vec<SocketAddr>,
-    /// Ports of ranges that were somebody else's.
+    /// The ports of ranges that another process holds, and that are left out.
     skipped: Vec<SocketAddr>,
     state: Arc<State>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -120,7 +120,7 @@ impl Reassembly {
         &self.addresses
     }
 
-    /// Ports of ranges that were somebody else's.
+    /// The ports of ranges that another process holds, and that are left out.
     pub fn skipped(&self) -> &[SocketAddr] {
         &self.skipped
     }

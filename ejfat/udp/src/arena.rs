@@ -1,4 +1,5 @@
-//! Memory of events: addresses for each from when it is opened, backed by pages where segments touch them.
+//! Memory of events. A range of addresses is mapped for each event when it begins; pages back it where segments were
+//! written.
 #![allow(unsafe_code, reason = "maps memory")]
 
 use std::{ffi::c_void, ptr, slice};
@@ -11,26 +12,30 @@ use crate::Error;
 
 /// Pages of a slot up to here may stay for the next event, however many there are.
 const SMALL: usize = 256 << 10;
-/// Addresses are mapped in multiples of it, so that slots of small events fit all of them.
+/// Ranges of addresses are multiples of it, so that the range of one small event fits the next one of the slot as well.
 const GRAIN: usize = 64 << 10;
 
 /// Slots of a [`Reassembler`](ejfat::reassembly::Reassembler)'s events.
 ///
-/// Pages of events that are over stay for the next ones: at most half of [`Config::memory`], and what small events need.
-/// So with what the reassembler bounds, pages take about one and a half times that. Addresses are mapped when an event
-/// begins, as many as it is long, and stay for the next event of the slot too; so before anything comes there are none,
-/// and there are never many more than two and a half times [`Config::max_claimed`].
+/// Pages of events that are over stay for later events: at most half of [`Config::memory`], and what small events need.
+/// The reassembler bounds the pages of open events by [`Config::memory`], so all pages take about one and a half times
+/// that. A range of addresses is mapped when an event begins, as long as the event, and stays for the next event of the
+/// slot. So nothing is mapped before the first segment, and never much more than two and a half times
+/// [`Config::max_claimed`].
 #[derive(Debug)]
 pub struct Arena {
     slots: Vec<Slot>,
     /// The longest event.
     max_event: usize,
-    /// Bytes that pages may back: of all slots, and of those that are not in use.
+    /// Bytes of all slots that pages may back.
     total: usize,
+    /// The part of `total` in slots that no event has.
     idle: usize,
+    /// [`Config::memory`].
     most: usize,
-    /// Bytes of addresses: those mapped, and those that may be without looking at what an event needs.
+    /// Bytes of addresses that are mapped.
     mapped: usize,
+    /// Up to this value of `mapped`, an event may have a range of any length that is long enough.
     ample: usize,
     copied: u64,
 }
@@ -38,7 +43,7 @@ pub struct Arena {
 #[derive(Debug, Default)]
 struct Slot {
     mapping: Option<Mapping>,
-    /// Bytes at the beginning that pages may back.
+    /// Bytes from the beginning of the mapping that pages may back.
     touched: usize,
     used_by: Option<EventId>,
 }
@@ -97,7 +102,7 @@ impl Arena {
         }
     }
 
-    /// Carries a command out: the one copy of a received byte.
+    /// Copies payload to its event. No other copy is made of it.
     ///
     /// # Errors
     /// [`Error::Addresses`] if the system has no addresses for the event, which is then to be released.
@@ -115,7 +120,7 @@ impl Arena {
         Ok(())
     }
 
-    /// All bytes of an event, to be filled by other means. What they hold is some event's before.
+    /// All bytes of an event, for a caller that fills them itself. They may hold bytes of an earlier event.
     ///
     /// # Errors
     /// As [`Arena::place`].
@@ -128,7 +133,8 @@ impl Arena {
         Ok(unsafe { slice::from_raw_parts_mut(at, length) })
     }
 
-    /// Pages may back the bytes up to `end` of an event, which is so long. Where they are; the mapping has all of them.
+    /// Prepares the bytes up to `end` of an event of `length` bytes to be written. Returns the address of the event's first
+    /// byte; all `length` bytes are mapped.
     fn touch(&mut self, id: EventId, length: usize, end: usize) -> Result<*mut u8, Error> {
         assert!(end <= length && length <= self.max_event, "inside the bounds");
         let slot = id.slot();
@@ -158,7 +164,7 @@ impl Arena {
         unsafe { slice::from_raw_parts(at, len) }
     }
 
-    /// An event is over. Its pages stay for the next one, as long as there are few enough.
+    /// Frees the slot of an event that is over. The slot keeps its pages until there are too many.
     pub fn release(&mut self, id: EventId) {
         let slot = &mut self.slots[id.slot()];
         if slot.used_by == Some(id) {
@@ -167,7 +173,7 @@ impl Arena {
         }
     }
 
-    /// Another event has the slot, and with it pages of the one before.
+    /// Gives a slot to an event. It keeps the slot's range of addresses if that is long enough and not far too long.
     fn begin(&mut self, id: EventId, length: usize) -> Result<(), Error> {
         let needed = length.next_multiple_of(GRAIN);
         let slot = &mut self.slots[id.slot()];
@@ -191,13 +197,14 @@ impl Arena {
         Ok(())
     }
 
-    /// The addresses of a slot that no event has.
+    /// Unmaps the addresses of a slot that no event has.
     fn unmap(&mut self, slot: usize) {
         let slot = &mut self.slots[slot];
         self.mapped -= slot.mapping.take().map_or(0, |mapping| mapping.len);
         self.total -= std::mem::take(&mut slot.touched);
     }
 
+    /// Unmaps the addresses of all slots that no event has.
     fn unmap_idle(&mut self) {
         for at in 0..self.slots.len() {
             if self.slots[at].used_by.is_none() && self.slots[at].mapping.is_some() {

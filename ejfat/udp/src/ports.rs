@@ -65,7 +65,7 @@ impl Port {
         Ok(all)
     }
 
-    /// A port that dropped something had a full buffer, so something was received from it.
+    /// Whether something was received from it. Only such a port can have dropped something: its buffer was full before.
     fn is_used(&self) -> bool {
         self.datagrams.get() > 0
     }

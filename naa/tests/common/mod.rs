@@ -54,10 +54,10 @@ impl Server {
         let mut line = String::new();
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         stdout.read_line(&mut line).expect("the server speaks");
-        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| {
+        let Ok(ready) = serde_json::from_str::<Value>(&line) else {
             let output = child.wait_with_output().expect("a server that ended");
-            panic!("the server is not ready: {error}: {line}{}", stderr(&output))
-        });
+            panic!("the server is not ready: {line}{}", stderr(&output))
+        };
         assert_eq!(ready["event"], "ready");
         let address = ready["address"].as_str().and_then(|text| text.parse().ok()).expect("an address");
         Self { child, address }

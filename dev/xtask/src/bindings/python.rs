@@ -22,9 +22,9 @@ pub(super) fn run() -> Result<ExitCode> {
         println!("skipped: {why}");
         return Ok(ExitCode::from(SKIPPED));
     }
-    let mut mypy = venv.program("mypy");
+    let mut mypy = venv.module("mypy");
     mypy.arg(format!("--cache-dir={}", folder("mypy")?.display()));
-    for command in [&mut mypy, &mut venv.program("pytest")] {
+    for command in [&mut mypy, &mut venv.module("pytest")] {
         command.current_dir(&package).env("NAA_PROGRAM", repo::release_program("naa"));
         succeeds(command)?;
     }
@@ -65,15 +65,17 @@ impl Venv {
         Ok(venv)
     }
 
-    fn program(&self, name: &str) -> Command {
-        let mut command = Command::new(self.0.join("bin").join(name));
-        command.env("PYTHONDONTWRITEBYTECODE", "1");
+    /// A module that is run as a program. The scripts in `bin` name the folder where they were installed, which is another
+    /// one if the checkout was copied or moved.
+    fn module(&self, name: &str) -> Command {
+        let mut command = Command::new(self.0.join("bin/python"));
+        command.args(["-m", name]).env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
 
     /// If no package index can be reached, why.
     fn pip<'a>(&self, arguments: impl IntoIterator<Item = &'a OsStr>) -> Result<Option<String>> {
-        let mut pip = self.program("pip");
+        let mut pip = self.module("pip");
         pip.args(["--quiet", "--disable-pip-version-check"]).args(arguments);
         pip.env("NAA_BUILT_LIBRARY", repo::release_program("libnaa_c.so"));
         let output = pip.output().context("cannot run pip")?;

@@ -1,7 +1,7 @@
 //! Tests of one file run at the same time, so no two of them listen at one loopback address.
 
 use super::Finding;
-use std::collections::HashMap;
+use std::{collections::HashMap, net::Ipv4Addr};
 
 /// Every test may use the addresses that start with this: programs that listen there ask for any free port.
 const SHARED: &str = "127.0.0.";
@@ -34,12 +34,11 @@ fn function_of(line: &str) -> Option<&str> {
     begins.then(|| after.split(['(', '<']).next().unwrap_or(after))
 }
 
+/// The whole addresses on a line: a format string may hold the beginning of one.
 fn addresses_of(line: &str) -> impl Iterator<Item = &str> {
-    line.match_indices("127.").map(|(at, _)| {
-        let rest = &line[at..];
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        &rest[..end]
-    })
+    let from = line.match_indices("127.").map(|(at, _)| &line[at..]);
+    let numbers = from.filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit() && c != '.').next());
+    numbers.filter(|text| text.parse::<Ipv4Addr>().is_ok())
 }
 
 #[cfg(test)]
@@ -49,8 +48,8 @@ mod tests {
     #[test]
     fn an_address_of_two_tests_is_found() {
         let text = "fn one() {\n    serve(\"127.0.71.10\");\n    call(\"127.0.71.10:4791\");\n}\n\
-                    pub(crate) async fn two<T>() {\n    serve(\"127.0.71.10\");\n    serve(\"127.0.0.1\");\n}\n\
-                    fn three() {\n    serve(\"127.0.0.1\");\n}\n";
+                    pub(crate) async fn two<T>() {\n    serve(\"127.0.71.10\");\n    serve(\"127.0.0.1\");\n    format!(\"127.0.71.{n}\");\n}\n\
+                    fn three() {\n    format!(\"127.0.71.{n}\");\n    serve(\"127.0.0.1\");\n}\n";
         let findings = check("naa/tests/kernels.rs", text);
         assert_eq!(findings.iter().map(|f| f.line).collect::<Vec<_>>(), [6]);
         assert_eq!(findings[0].what, "`one` and `two` both name 127.0.71.10");

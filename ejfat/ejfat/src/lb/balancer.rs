@@ -251,7 +251,8 @@ impl Balancer {
 
     /// Looks which members are in use. [`Balancer::members`] leaves out those that the tables of new ticks do not have
     /// when nothing was sent to them for a minute; those that no tables have lose their counters then. Call it every few
-    /// seconds. Earlier times than before count as the latest.
+    /// seconds; calls within a second of one another cost nothing while the tables stay. A time earlier than that of a call
+    /// before counts as that one.
     pub fn look_at_members(&mut self, now: Time) {
         let all: Vec<_> = self.sets.iter().map(|set| &set.tables).collect();
         self.tally.look(now, &all[self.upcoming()..], &all);

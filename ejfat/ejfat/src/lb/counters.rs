@@ -41,13 +41,13 @@ pub struct LbCounters {
     /// From sources that are allowed, with an LB header of this version.
     pub v2: u64,
     pub v3: u64,
-    /// To all its members, those included that are gone.
+    /// What was sent to all its members, also to those that are gone.
     pub sent: Traffic,
     pub dropped: Drops,
 }
 
 impl LbCounters {
-    /// A packet with an LB header of this version, if any, and what became of it: its bytes when it was sent.
+    /// Counts a packet. `version`: of its LB header, if it has one. `sent`: its bytes as they were sent, or why it was not.
     pub(super) fn add(&mut self, bytes: usize, version: Option<u8>, sent: Result<usize, DropCause>) {
         self.received.add(bytes);
         if sent != Err(DropCause::BlockedSrc) {

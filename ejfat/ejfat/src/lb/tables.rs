@@ -21,7 +21,7 @@ pub struct Tables {
     /// Of all calendars, one behind the other, as [`Calendar::member`] reads them.
     slots: Vec<u16>,
     members: Vec<MemberEntry>,
-    /// Members that rules describe, whether a slot leads to them or not.
+    /// The members that rules describe, also those to which no slot leads.
     described: Vec<(LbId, u16)>,
 }
 

@@ -14,24 +14,26 @@ use crate::{Time, wire::LbHeader};
 /// Where the counters of the members of some tables are, by their place in these.
 pub(super) type Places = Vec<u32>;
 
-/// Of a member that no rule describes: nothing is sent to it.
+/// The place of a member that no rule describes. Nothing is sent to such a member.
 const UNCOUNTED: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(super) struct Tally {
     lbs: [LbCounters; LbId::COUNT],
     members: HashMap<(LbId, u16), u32, FixedState>,
-    /// Of each member, where `members` says.
+    /// The counters of members; `members` has their places.
     traffic: Vec<Traffic>,
-    /// Places in `traffic` of members that were forgotten.
+    /// Places in `traffic` that no member has any more.
     vacant: Vec<u32>,
     /// Members that tables of new ticks do not have.
     leaving: BTreeMap<(LbId, u16), Leaving>,
     now: Time,
+    /// When [`Tally::look`] last compared members with tables. `None`: not since the tables changed.
+    looked: Option<Time>,
     pub(super) unaddressed: Drops,
 }
 
-/// Since when nothing was sent to a member.
+/// A member that tables of new ticks do not have: the packets that were sent to it, and since when there were no more.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     packets: u64,
@@ -45,9 +47,12 @@ impl Leaving {
 }
 
 impl Tally {
-    /// How long a member is told that is not in the tables any more. One that is registered again in this time goes on
-    /// counting.
+    /// How long the counters of a member are reported after tables stopped to have it and nothing was sent to it. A member
+    /// that is registered again within this time keeps its counters.
     pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
+
+    /// The least time between two comparisons of members with the same tables, as each one takes time for every member.
+    const LOOK_EVERY: Duration = Duration::from_secs(1);
 
     /// Members that are counted for: more than the tables of all sets have.
     const MOST_MEMBERS: usize = 1024 * LbId::COUNT;
@@ -60,6 +65,7 @@ impl Tally {
             vacant: Vec::new(),
             leaving: BTreeMap::new(),
             now: Time::default(),
+            looked: None,
             unaddressed: Drops::default(),
         }
     }
@@ -67,6 +73,7 @@ impl Tally {
     /// Counters for the members of all tables there are; they keep those they have. Members of no table lose theirs when
     /// there are too many.
     pub(super) fn places(&mut self, all: &[&Arc<Tables>]) -> Vec<Places> {
+        self.looked = None;
         let keys = || all.iter().flat_map(|tables| tables.described().iter().copied());
         keys().for_each(|key| self.add(key, Traffic::default()));
         if self.members.len() > Self::MOST_MEMBERS {
@@ -91,10 +98,15 @@ impl Tally {
         }
     }
 
-    /// Notes to which members nothing is sent any more: those that tables of new ticks, `live`, do not have. Of them, those
-    /// that no tables have are forgotten when their time is over; stragglers may meet the others.
+    /// Notes which members the tables of new ticks, `live`, do not have. Such a member is forgotten when nothing was sent to
+    /// it for [`Tally::REMEMBERED`] and none of `all` tables has it; a late packet of an earlier tick may still meet the
+    /// tables that do. Does nothing if the same tables were looked at less than a second ago.
     pub(super) fn look(&mut self, now: Time, live: &[&Arc<Tables>], all: &[&Arc<Tables>]) {
         self.now = now.max(self.now);
+        if self.looked.is_some_and(|looked| self.now < looked + Self::LOOK_EVERY) {
+            return;
+        }
+        self.looked = Some(self.now);
         let keys = |of: &[&Arc<Tables>]| -> HashSet<_> {
             of.iter().flat_map(|tables| tables.described().iter().copied()).collect()
         };
@@ -122,8 +134,8 @@ impl Tally {
         }
     }
 
-    /// A load balancer's packet of so many bytes, and what became of it: where the counters of its member are, and its
-    /// bytes then.
+    /// Counts a packet of `bytes` bytes for a load balancer. `sent`: the place of its member's counters and its bytes as they
+    /// were sent, or why it was not.
     #[inline(always)]
     pub(super) fn count(
         &mut self,
