@@ -11,6 +11,7 @@ mod pass;
 
 use std::{
     cell::Cell,
+    collections::VecDeque,
     io,
     net::{SocketAddr, UdpSocket},
     os::fd::AsFd as _,
@@ -33,6 +34,8 @@ const MESSAGES: usize = 32;
 const MERGED: usize = 64;
 /// Between two looks at tables that are over.
 const TIDY: Duration = Duration::from_millis(250);
+/// Batches of a thread's ports before it asks the kernel which ports have something, unless more ports than that had.
+const TURNS: usize = 16;
 
 /// Where to listen.
 #[derive(Clone, Debug)]
@@ -154,7 +157,9 @@ impl Forwarder {
         let shared = Arc::<Shared>::default();
         let ports = PortsInUse { addresses, counted };
         let mut forwarder = Self { ports, skipped, buffer, threads: Vec::new(), shared };
-        let (own, counted) = (&forwarder.ports.addresses, &forwarder.ports.counted);
+        let mut own = forwarder.ports.addresses.to_vec();
+        own.sort_unstable();
+        let (own, counted): (Arc<[_]>, _) = (own.into(), &forwarder.ports.counted);
         let mut first = 0;
         for ports in lanes {
             let waker = Arc::new(Waker::new().map_err(failed("make an eventfd"))?);
@@ -166,7 +171,8 @@ impl Forwarder {
             let mut lane = Lane {
                 ports: ports.into_iter().map(|port| LanePort { port, overflows: 0 }).collect(),
                 ready,
-                with_something: Vec::new(),
+                with_something: VecDeque::new(),
+                turns: 0,
                 waker: waker.clone(),
                 plane: plane.clone(),
                 own: own.clone(),
@@ -226,11 +232,13 @@ struct Lane {
     ports: Vec<LanePort>,
     /// The ports, numbered as in `ports`, and then the waker.
     ready: ReadySet,
-    /// The numbers of ports that may have something to receive.
-    with_something: Vec<usize>,
+    /// The numbers of ports that may have something to receive, in the order of their turns.
+    with_something: VecDeque<usize>,
+    /// Batches that are left before the kernel is asked again.
+    turns: usize,
     waker: Arc<Waker>,
     plane: Arc<Plane>,
-    /// The addresses of all threads' ports: a packet sent there would come back.
+    /// The addresses of all threads' ports in ascending order: a packet sent there would come back.
     own: Arc<[SocketAddr]>,
     /// The counters of all threads' ports; those of this thread begin at `first`.
     counted: Arc<[Counted]>,
@@ -265,25 +273,35 @@ impl Lane {
         }
     }
 
+    /// Asks the kernel which ports have something, and waits for one if none is known to. Ports that have more than their
+    /// turns took are among them again, behind those that waited.
+    fn look(&mut self) -> io::Result<()> {
+        let most = if self.with_something.is_empty() { TIDY } else { Duration::ZERO };
+        let (ports, with_something) = (self.ports.len(), &mut self.with_something);
+        with_something.clear();
+        // The number behind those of the ports is the waker's.
+        self.ready.wait(most, |at| with_something.extend((at < ports).then_some(at)))?;
+        self.turns = with_something.len().max(TURNS);
+        Ok(())
+    }
+
     /// A batch, or a wait for one.
     fn turn(&mut self, batch: &mut RecvBatch, send: &mut SendBatch) -> io::Result<()> {
-        let Some(number) = self.with_something.last().copied() else {
-            let (ports, with_something) = (self.ports.len(), &mut self.with_something);
-            self.ready.wait(TIDY, |at| with_something.extend((at < ports).then_some(at)))?;
-            return Ok(());
-        };
+        if self.turns == 0 {
+            return self.look();
+        }
+        self.turns -= 1;
+        let Some(number) = self.with_something.pop_front() else { return self.look() };
         let LanePort { port, overflows } = &mut self.ports[number];
         if port.recv(batch)? == 0 {
-            self.with_something.pop();
             return Ok(());
         }
-        let dropped = batch.overflows().wrapping_sub(*overflows);
-        *overflows = batch.overflows();
-        if dropped > 0 {
-            self.plane.lost(dropped.into(), 0);
+        // All other ports of the list have their turns before this one has another.
+        self.with_something.push_back(number);
+        if let Some(now) = batch.overflows() {
+            let before = std::mem::replace(overflows, now);
+            self.plane.lost(now.wrapping_sub(before).into(), 0);
         }
-        // The other ports have their turn before this one again.
-        self.with_something.rotate_right(1);
 
         let LanePort { port, .. } = &self.ports[number];
         let (at, own, mut looped) = (port.local_addr().ip(), &self.own, 0);
@@ -296,7 +314,7 @@ impl Lane {
             *bytes_of += datagram.len() as u64;
             let route = balancer.route(at, from.ip(), datagram).ok()?;
             // A member that keeps the LB header would send it round for ever.
-            if own.contains(&route.to) {
+            if own.binary_search(&route.to).is_ok() {
                 *count += 1;
                 return None;
             }

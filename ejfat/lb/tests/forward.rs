@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     net::{SocketAddr, UdpSocket},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -100,6 +103,40 @@ fn segments_go_where_their_tick_leads() {
             assert_eq!([of(0), of(1), of(2)], [30; 3]);
         }
     }
+}
+
+/// A port that always has something must not keep the others of its thread waiting.
+#[test]
+fn a_flooded_port_leaves_the_others_their_turns() {
+    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let at = Listen::Port("127.0.0.1:0".parse().unwrap());
+    let config = ForwarderConfig { listen: vec![vec![at, at]], buffer: 1 << 20 };
+    let forwarder = Forwarder::start(&config, &plane).unwrap();
+    let (flooded, quiet) = (forwarder.addresses()[0], forwarder.addresses()[1]);
+    let (member, sender) = (socket("127.0.0.1"), socket("127.0.0.2"));
+    let to_member = rules(quiet, sender.local_addr().unwrap(), &[member.local_addr().unwrap()], false);
+    plane.load(to_member, When::Next).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let stranger = socket("127.0.0.3");
+            while !stop.load(Relaxed) {
+                let _ = stranger.send_to(&datagram(0, b"of nobody"), flooded);
+            }
+        });
+        let counted = || forwarder.ports().counters();
+        while !counted().iter().any(|port| port.at == flooded && port.packets > 1000) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for tick in 0..20 {
+            sender.send_to(&datagram(tick, b"own"), quiet).unwrap();
+            let mut buffer = [0; 99];
+            let got = member.recv(&mut buffer).map(|len| buffer[..len].to_vec());
+            stop.store(got.is_err(), Relaxed);
+            assert_eq!(got.unwrap(), b"own");
+        }
+        stop.store(true, Relaxed);
+    });
 }
 
 #[test]

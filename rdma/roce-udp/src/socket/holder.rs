@@ -17,7 +17,7 @@ const SYS: &str = "/sys";
 pub fn holder_of(addr: SocketAddr) -> String {
     let proc = Path::new(PROC);
     let holder = socket(proc, addr).map_or(Holder::Hidden, |inode| process(proc, &inode));
-    // It binds the wildcard addresses, of one port.
+    // Soft-RoCE binds the wildcard addresses, and no other port than that of RoCE.
     let all =
         |table| sockets(&read_table(proc, table), addr.port()).iter().any(|(ip, _)| ip.is_unspecified());
     let may_be_soft = addr.port() == ROCE_PORT && ["udp", "udp6"].into_iter().any(all);

@@ -28,7 +28,7 @@ pub struct RecvBatch {
     /// Messages to ask for next: asking for more than there are costs a little each time.
     ask: usize,
     received: Vec<Received>,
-    overflows: u32,
+    overflows: Option<u32>,
 }
 
 /// Where the kernel puts what it tells about a message.
@@ -90,7 +90,7 @@ impl RecvBatch {
             headers: vec![empty_header(); messages],
             ask: 1,
             received: Vec::with_capacity(messages),
-            overflows: 0,
+            overflows: None,
         }
     }
 
@@ -109,14 +109,16 @@ impl RecvBatch {
         self.ask > 1
     }
 
-    /// Datagrams that found the socket's receive buffer full, in all, as of the last message received; wraps.
-    pub fn overflows(&self) -> u32 {
+    /// Datagrams that found the socket's receive buffer full since it was opened, as of the last message received; wraps.
+    /// `None` if the last call received nothing, or the kernel said nothing because the number is 0.
+    pub fn overflows(&self) -> Option<u32> {
         self.overflows
     }
 
     /// One `recvmmsg`. Returns how many messages there are now.
     pub(crate) fn fill(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.received.clear();
+        self.overflows = None;
         let buffers = self.buffers.chunks_mut(BUFFER);
         let count = std::mem::replace(&mut self.ask, 1);
         for ((header, slot), buffer) in self.headers.iter_mut().zip(&mut self.slots).zip(buffers).take(count)
@@ -157,7 +159,7 @@ impl RecvBatch {
                     ecn = (value & 3) as u8;
                 }
                 (libc::SOL_UDP, libc::UDP_GRO) => segment_len = value as usize,
-                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.overflows = value,
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.overflows = Some(value),
                 _ => {}
             }
         }
