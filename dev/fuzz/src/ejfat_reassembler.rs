@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use ejfat::{
     Time,
-    reassembly::{Cause, Config, EventId, Incomplete, Numbering, Reassembler},
+    reassembly::{Cause, Config, EventId, Incomplete, LimitsBy, Numbering, Reassembler},
     wire::ReHeader,
 };
 
@@ -25,7 +25,9 @@ pub fn run(data: &[u8]) {
         max_open: program.below(5) as u32 + 1,
         max_open_per_source: program.below(5) as u32 + 1,
         max_event: MOST_BYTES,
-        memory: program.pick(&[8192, 1 << 20]),
+        memory: program.pick(&[8192, 1 << 20, 128]),
+        page: program.pick(&[4096, 1]),
+        limits_by: program.pick(&[LimitsBy::Address, LimitsBy::Stream]),
         timeout: Duration::from_nanos(50),
         numbering: program.pick(&[Numbering::Sparse, Numbering::Consecutive]),
         max_sources: 2,
@@ -96,14 +98,18 @@ impl Watch {
 
     fn release(&mut self, slot: usize) {
         let Some((id, _)) = self.events.remove(&slot) else { return };
-        assert!(self.reassembler.release(id));
-        assert!(!self.reassembler.release(id));
+        let is_abandoned = slot % 2 == 1;
+        let ends = |by: &mut Reassembler| if is_abandoned { by.abandon(id) } else { by.release(id) };
+        assert!(ends(&mut self.reassembler));
+        assert!(!ends(&mut self.reassembler));
     }
 
     fn check(&self) {
         let (config, counters) = (self.reassembler.config(), self.reassembler.counters());
         assert!(self.reassembler.open_events() <= config.max_open);
         assert!(self.reassembler.touched_memory() <= config.memory);
+        let claimed: u64 = self.events.values().map(|(_, there)| there.len() as u64).sum();
+        assert!(claimed <= config.max_claimed());
         let ended =
             counters.complete + counters.timed_out + counters.evicted_for_any_reason() + counters.abandoned;
         assert_eq!(counters.opened, ended + u64::from(self.reassembler.open_events()));

@@ -123,7 +123,7 @@ fn behind_lb() -> Config {
 fn senders_behind_one_address_have_limits_of_their_own() {
     let config = Config { max_sources: 1024, ..behind_lb() };
     let mut reassembler = Reassembler::new(config).unwrap();
-    // Of each stream an event is open at the same time, and all have the same number.
+    // Every stream has an event open at the same time, all with the same number.
     let mut complete = 0;
     for part in 0..2 {
         for stream in 0..1000 {
@@ -157,7 +157,7 @@ fn made_up_streams_do_not_displace_proven_ones_of_the_same_address() {
     });
     assert_eq!(complete, 4);
     assert!(reassembler.sources().count() <= 65, "the number of streams is bounded");
-    // Those without a place share the limit of one.
+    // Streams without an entry of their own share the limit of one sender.
     let unknown = reassembler.sources().next().unwrap();
     assert_eq!((unknown.address, unknown.data_id, unknown.open), (None, None, 8));
 }
@@ -177,4 +177,66 @@ fn lengths_that_are_claimed_do_not_take_all_addresses() {
     });
     assert_eq!(complete, 4);
     assert!(reassembler.counters().evicted(Eviction::Claimed) > 0);
+}
+
+#[test]
+fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
+    let config = Config {
+        slots: 512,
+        max_open: 512,
+        max_open_per_source: 512,
+        memory: 64 << 10,
+        page: 1,
+        ..Config::default()
+    };
+    let mut reassembler = Reassembler::new(config).unwrap();
+    known(&mut reassembler, HONEST);
+    // All that may be claimed, in pieces of which sixteen are less than the hostile event needs.
+    for event in 0..260 {
+        reassembler.handle(NOW, HONEST, &segment(event, 0, 4032, &[1; 8])).unwrap();
+    }
+    for event in 0..100 {
+        let claim = segment(event, 0, 64 << 10, &[6; 8]);
+        assert_eq!(reassembler.handle(NOW, attacker(0), &claim).unwrap_err(), Cause::Memory);
+    }
+    assert_eq!((reassembler.open_events(), reassembler.counters().evicted_for_any_reason()), (260, 0));
+}
+
+#[test]
+fn a_stream_gets_a_seat_as_soon_as_one_is_free() {
+    let config = Config { max_sources: 2, ..behind_lb() };
+    let mut reassembler = Reassembler::new(config).unwrap();
+    let open = |reassembler: &mut Reassembler, at: u64, stream: u16| {
+        reassembler.handle(Time(at), HONEST, &of_stream(stream, at, 0, 200, &[1; 100])).unwrap().id
+    };
+    let has_seat = |reassembler: &Reassembler, stream| {
+        reassembler.sources().any(|source| source.data_id == Some(stream))
+    };
+    let first = open(&mut reassembler, 1, 1);
+    open(&mut reassembler, 2, 2);
+    open(&mut reassembler, 3, 3);
+    assert!(!has_seat(&reassembler, 3));
+    reassembler.release(first);
+    open(&mut reassembler, 4, 3);
+    assert!(has_seat(&reassembler, 3) && !has_seat(&reassembler, 1));
+    // One that got an event through keeps its seat for a minute.
+    let minute = 60_000_000_000;
+    let proven = reassembler.handle(Time(5), HONEST, &of_stream(2, 2, 100, 200, &[1; 100])).unwrap();
+    assert!(proven.complete && reassembler.release(proven.id));
+    open(&mut reassembler, 5 + minute - 1, 4);
+    assert!(!has_seat(&reassembler, 4));
+    open(&mut reassembler, 5 + minute, 4);
+    assert!(has_seat(&reassembler, 4) && !has_seat(&reassembler, 2));
+}
+
+#[test]
+fn an_event_that_is_abandoned_is_not_among_the_complete_ones() {
+    let mut reassembler = Reassembler::new(Config::default()).unwrap();
+    let complete = reassembler.handle(NOW, HONEST, &segment(1, 0, 8, &[1; 8])).unwrap();
+    let open = reassembler.handle(NOW, HONEST, &segment(2, 0, 16, &[1; 8])).unwrap();
+    assert!(complete.complete && !open.complete);
+    assert_eq!([complete.id, open.id].map(|id| reassembler.abandon(id)), [true, true]);
+    assert!(!reassembler.abandon(open.id), "it is gone");
+    let counters = reassembler.counters();
+    assert_eq!((counters.opened, counters.complete, counters.abandoned), (2, 0, 2));
 }

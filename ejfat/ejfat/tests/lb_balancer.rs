@@ -264,7 +264,7 @@ fn thousand(first: u16) -> Arc<Tables> {
         put(Rule::Slot { lb: of, epoch: 0, slot, member: first + slot });
         put(member(of, first + slot, (address(V4, 100), 10_000).into(), 0, true));
     }
-    // Nobody's, and one that no slot leads to: it is of the tables.
+    // A slot whose member nobody describes, and a member to which no slot leads; the latter is in the tables.
     put(Rule::Slot { lb: of, epoch: 0, slot: 1000, member: u16::MAX });
     put(Rule::Member { lb: of, ip: V6, id: u16::MAX - 1, member: Member::SoftEvicted });
     Arc::new(Tables::new(&all))

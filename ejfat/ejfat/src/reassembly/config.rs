@@ -5,19 +5,20 @@ use std::time::Duration;
 use super::Numbering;
 use crate::wire::Versions;
 
-/// Whose events the limits of one sender are for. Events of two of them are different events, whatever their names.
+/// Whether one sender, for the limits, is an address or a stream. Events of different senders are different events, even
+/// under the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitsBy {
     /// An address is a sender.
     #[default]
     Address,
-    /// A data id of an address is a sender. For segments that come through a load balancer, which puts its own address
-    /// in the place of all senders'.
+    /// One data id of one address is a sender. This is for segments that come through a load balancer, which replaces the
+    /// senders' addresses by its own.
     Stream,
 }
 
-/// How many times [`Config::memory`] the lengths of all events together may be: what headers claim costs no memory, but
-/// addresses.
+/// The lengths of all events together may be this many times [`Config::memory`]. A claimed length costs addresses, but no
+/// memory.
 const CLAIMED: u64 = 16;
 
 /// What a reassembler takes and keeps.
@@ -31,7 +32,7 @@ pub struct Config {
     /// Open events of one sender; one more gives up its stalest. Senders that are not known count as one.
     pub max_open_per_source: u32,
     pub limits_by: LimitsBy,
-    /// The longest event, in bytes.
+    /// The longest event, in bytes; at most `memory`.
     pub max_event: u32,
     /// The most memory that segments of events may touch, in bytes, in whole pages; the largest open
     /// event of the sender that has most makes room, chosen among senders in the same way.
@@ -91,7 +92,8 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The most that the lengths of all events together may be, in bytes; open events make room as for memory.
+    /// The most that the lengths of all events together may be, in bytes. If a new event does not fit, the longest open events
+    /// of the sender with most bytes are given up.
     pub fn max_claimed(&self) -> u64 {
         self.memory.saturating_mul(CLAIMED)
     }

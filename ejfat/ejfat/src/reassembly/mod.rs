@@ -11,8 +11,8 @@
 //! bytes were accepted as it is long: no duplicate and no overlap completes one with a hole.
 //!
 //! The caller has memory for [`Config::slots`] events, each of up to [`Config::max_event`] bytes, best reserved only:
-//! what a header claims costs a slot and addresses, whose sum is bounded by [`Config::max_claimed`], and pages that
-//! segments touched are bounded by [`Config::memory`]. All tables here are made at the beginning.
+//! a header that claims a length costs a slot and addresses. [`Config::max_claimed`] bounds the addresses, and
+//! [`Config::memory`] the pages that segments touched. All tables here are made at the beginning.
 //!
 //! Every segment is placed or counted under one [`Cause`]; every event that was opened ends in one way.
 
@@ -95,7 +95,7 @@ pub enum Eviction {
 impl Eviction {
     pub const ALL: [Self; 4] = [Self::Sender, Self::Open, Self::Memory, Self::Claimed];
 
-    /// As counters call it.
+    /// The name of this cause in counters.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sender => "sender",
@@ -106,7 +106,7 @@ impl Eviction {
     }
 }
 
-/// Events that make room for the length of one, at most: a segment must not cost much.
+/// At most this many events are given up for the length of one. A single segment must not cost much.
 const MOST_EVICTED: usize = 16;
 
 /// An event that was given up.
@@ -142,7 +142,8 @@ pub enum Cause {
     Late,
     /// Neither on the stride of the event's segments nor next to others.
     Scattered,
-    /// [`Config::memory`] is full, or what the lengths of events may claim.
+    /// [`Config::memory`] is full, or the event's length does not fit into [`Config::max_claimed`], or no block of
+    /// [`Config::chunks`] is free.
     Memory,
     /// Every slot holds an event that is complete and not released.
     NoSlot,
@@ -164,7 +165,7 @@ impl Cause {
         Self::NoSlot,
     ];
 
-    /// As counters call it.
+    /// The name of this cause in counters.
     pub fn name(self) -> &'static str {
         match self {
             Self::Short => "short",
@@ -227,8 +228,11 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
-    pub fn new(config: Config) -> Result<Self, ConfigError> {
+    pub fn new(mut config: Config) -> Result<Self, ConfigError> {
         config.check()?;
+        // A longer event could never be complete.
+        config.max_event =
+            u32::try_from(config.memory).map_or(config.max_event, |most| config.max_event.min(most));
         Ok(Self {
             slots: Slots::new(&config),
             chunks: Chunks::new(config.chunks, config.seed),
@@ -297,19 +301,18 @@ impl Reassembler {
         if let Some(cause) = self.ended.find(&key, tick, self.now) {
             return Err(cause);
         }
-        self.make_addresses(length)?;
+        let has_most = self.sources.open_events(key.source) >= self.config.max_open_per_source;
+        let is_full = self.slots.open_events() >= self.config.max_open;
+        if !has_most && !is_full && !self.slots.has_free() {
+            return Err(Cause::NoSlot);
+        }
         self.make_room(None, first, length)?;
-        let own = self.sources.open_events(key.source) >= self.config.max_open_per_source;
-        let victim = if own {
-            self.slots.stalest_of(key.source.at).map(|victim| (victim, Eviction::Sender))
+        self.make_addresses(length)?;
+        // Events that made room for memory or addresses may have been those that were too many.
+        if self.sources.open_events(key.source) >= self.config.max_open_per_source {
+            self.evict_stalest(key.source.at, Eviction::Sender);
         } else if self.slots.open_events() >= self.config.max_open {
-            let stalest = self.slots.stalest_of(self.sources.with_most_open());
-            stalest.map(|victim| (victim, Eviction::Open))
-        } else {
-            None
-        };
-        if let Some((victim, eviction)) = victim {
-            self.evict(victim, eviction);
+            self.evict_stalest(self.sources.with_most_open(), Eviction::Open);
         }
         let slot = self.slots.open(self.now, key, length, tick).ok_or(Cause::NoSlot)?;
         self.sources.opened(key.source);
@@ -319,7 +322,8 @@ impl Reassembler {
         Ok(slot)
     }
 
-    /// Addresses for an event. The longest ones of the sender that has most have to go.
+    /// Makes room for the length of a new event. The longest open events of the sender with most bytes are given up, if they
+    /// are enough.
     #[inline(always)]
     fn make_addresses(&mut self, length: u32) -> Result<(), Cause> {
         let fits = self.slots.claimed() + u64::from(length) <= self.config.max_claimed();
@@ -329,15 +333,14 @@ impl Reassembler {
     #[cold]
     fn evict_claims(&mut self, length: u32) -> Result<(), Cause> {
         let most = self.config.max_claimed().checked_sub(length.into()).ok_or(Cause::Memory)?;
-        for _ in 0..MOST_EVICTED {
-            let source = self.sources.with_most_bytes(self.slots.claimed_of());
-            let longest = self.slots.longest_of(source);
-            self.evict(longest.ok_or(Cause::Memory)?, Eviction::Claimed);
-            if self.slots.claimed() <= most {
-                return Ok(());
-            }
+        let lacks = self.slots.claimed().saturating_sub(most);
+        let source = self.sources.with_most_bytes(self.slots.claimed_of());
+        let (longest, freed) = self.slots.longest_of(source, lacks);
+        if freed < lacks {
+            return Err(Cause::Memory);
         }
-        Err(Cause::Memory)
+        longest.into_iter().for_each(|victim| self.evict(victim, Eviction::Claimed));
+        Ok(())
     }
 
     /// Memory for a part of an event. The largest one of the sender that has most has to go, unless it is this one or
@@ -355,6 +358,12 @@ impl Reassembler {
         let victim = largest.filter(|&largest| self.slots.memory(largest) >= lacks);
         self.evict(victim.ok_or(Cause::Memory)?, Eviction::Memory);
         Ok(())
+    }
+
+    fn evict_stalest(&mut self, source: u32, eviction: Eviction) {
+        if let Some(stalest) = self.slots.stalest_of(source) {
+            self.evict(stalest, eviction);
+        }
     }
 
     fn evict(&mut self, slot: u32, eviction: Eviction) {
@@ -405,6 +414,18 @@ impl Reassembler {
             self.give_up(slot, |counters| counters.abandoned += 1);
         }
         true
+    }
+
+    /// The caller has no use for an event, complete or not. A complete one is counted as abandoned and not as complete. False
+    /// if there is no such event any more.
+    pub fn abandon(&mut self, id: EventId) -> bool {
+        if let Some(slot) = self.slots.slot(id).filter(|&slot| self.slots.is_complete(slot)) {
+            self.sources.count(self.slots.key(slot).source, |counters| {
+                counters.complete -= 1;
+                counters.abandoned += 1;
+            });
+        }
+        self.release(id)
     }
 
     fn give_up(&mut self, slot: u32, count: impl Fn(&mut Counters)) -> Incomplete {

@@ -2,10 +2,11 @@
 
 use std::{cmp::Reverse, collections::HashMap, mem, ops::Range};
 
+use arrayvec::ArrayVec;
 use foldhash::quality::FixedState;
 
 use super::{
-    Cause, Config, EventId, Incomplete, Key, Name,
+    Cause, Config, EventId, Incomplete, Key, MOST_EVICTED, Name,
     chunks::{Chain, Chunks},
     cover::{Cover, Gap},
     lists::{Links, List, NONE},
@@ -50,10 +51,11 @@ pub(super) struct Slots {
     /// By the segment accepted last, for each source.
     stale_of: Vec<List>,
     links_of: Links,
-    /// Memory of each source's open events, and their lengths.
+    /// The memory of each source's open events.
     memory_of: Vec<u64>,
+    /// The sum of the lengths of each source's open events.
     claimed_of: Vec<u64>,
-    /// Lengths of all events.
+    /// The sum of the lengths of all events, open or complete.
     claimed: u64,
     open: u32,
     memory: u64,
@@ -199,12 +201,12 @@ impl Slots {
         &self.memory_of
     }
 
-    /// Lengths of each source's open events.
+    /// The sum of the lengths of each source's open events.
     pub(super) fn claimed_of(&self) -> &[u64] {
         &self.claimed_of
     }
 
-    /// Lengths of all events.
+    /// The sum of the lengths of all events, open or complete.
     pub(super) fn claimed(&self) -> u64 {
         self.claimed
     }
@@ -214,9 +216,25 @@ impl Slots {
         self.open_of(source).max_by_key(|&at| (self.at(at).memory, Reverse(self.at(at).touched)))
     }
 
-    /// Of a source the longest open event, and of those with equal length the one without news for longest.
-    pub(super) fn longest_of(&self, source: u32) -> Option<u32> {
-        self.open_of(source).max_by_key(|&at| (self.at(at).length, Reverse(self.at(at).touched)))
+    /// As many of the longest open events of a source as have `bytes` together, but at most [`MOST_EVICTED`]; and their sum. Of
+    /// those with equal lengths, the ones without news for longest come first.
+    pub(super) fn longest_of(&self, source: u32, bytes: u64) -> (ArrayVec<u32, MOST_EVICTED>, u64) {
+        let rank = |at: u32| (self.at(at).length, Reverse(self.at(at).touched));
+        let mut longest = ArrayVec::<u32, MOST_EVICTED>::new();
+        for at in self.open_of(source) {
+            let place = longest.partition_point(|&other| rank(other) >= rank(at));
+            if place < MOST_EVICTED {
+                longest.truncate(MOST_EVICTED - 1);
+                longest.insert(place, at);
+            }
+        }
+        let mut sum = 0;
+        longest.retain(|at| {
+            let is_needed = sum < bytes;
+            sum += if is_needed { u64::from(self.at(*at).length) } else { 0 };
+            is_needed
+        });
+        (longest, sum)
     }
 
     fn open_of(&self, source: u32) -> impl Iterator<Item = u32> {
@@ -233,6 +251,10 @@ impl Slots {
 
     pub(super) fn opened(&self, slot: u32) -> Time {
         self.at(slot).opened
+    }
+
+    pub(super) fn has_free(&self) -> bool {
+        !self.free.is_empty()
     }
 
     /// A slot for an event that is not there, if one is free.

@@ -27,7 +27,7 @@ pub struct Counters {
     /// No segment came for long.
     pub timed_out: u64,
     evicted: [u64; Eviction::ALL.len()],
-    /// The caller released them before they were complete.
+    /// The caller released them before they were complete, or had no use for them.
     pub abandoned: u64,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct SourceId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Party {
     address: IpAddr,
-    /// With [`LimitsBy::Stream`] only.
+    /// `None` with [`LimitsBy::Address`].
     data_id: Option<u16>,
 }
 
@@ -93,7 +93,7 @@ struct Party {
 pub struct SourceStats {
     /// `None`: of senders not known, and of those that the table had no place for.
     pub address: Option<IpAddr>,
-    /// With [`LimitsBy::Stream`], of those that are known.
+    /// The data id of the stream, with [`LimitsBy::Stream`]. `None` in the entry of unknown senders.
     pub data_id: Option<u16>,
     pub last_heard: Time,
     pub open: u32,
@@ -119,6 +119,14 @@ struct Seat {
     era: u32,
 }
 
+impl Seat {
+    /// From when on another sender may have it, if nothing is open. Anybody can send from made-up addresses, so a sender that
+    /// got an event through keeps its seat for a while.
+    fn free_from(&self) -> Time {
+        if self.proven { self.last_heard + KEPT } else { Time::default() }
+    }
+}
+
 /// All of them; the first is that of unknown ones.
 #[derive(Debug)]
 pub(super) struct Sources {
@@ -129,6 +137,8 @@ pub(super) struct Sources {
     most: u32,
     recent: u32,
     total: Counters,
+    /// No seat is free before this time, as long as none loses its last open event.
+    none_free_until: Time,
 }
 
 impl Sources {
@@ -139,10 +149,20 @@ impl Sources {
         tallies.push(Default::default());
         let hash = FixedState::with_seed(seed);
         let index = HashMap::with_capacity_and_hasher(2 * most as usize, hash);
-        Self { seats, tallies, index, limits_by, most, recent: 0, total: Counters::default() }
+        Self {
+            seats,
+            tallies,
+            index,
+            limits_by,
+            most,
+            recent: 0,
+            total: Counters::default(),
+            none_free_until: Time::default(),
+        }
     }
 
-    /// The sender of a datagram; one whose data id cannot be read is of no known sender, if that belongs to it.
+    /// Finds the sender of a datagram. With [`LimitsBy::Stream`], a datagram whose data id cannot be read counts for the
+    /// unknown senders.
     #[inline]
     pub(super) fn find(&mut self, now: Time, address: Option<IpAddr>, data_id: Option<u16>) -> SourceId {
         let party = match (self.limits_by, address, data_id) {
@@ -185,12 +205,19 @@ impl Sources {
         new as u32
     }
 
-    /// Of a sender with nothing open. Anybody can send from made-up addresses, so one that got an event through keeps
-    /// its seat for a while.
-    fn free_seat(&self, now: Time) -> Option<usize> {
-        let free = |seat: &Seat| seat.open == 0 && (!seat.proven || seat.last_heard + KEPT <= now);
-        let seats = self.seats.iter().enumerate().skip(1).filter(|(_, seat)| free(seat));
-        seats.min_by_key(|(_, seat)| (seat.proven, seat.last_heard)).map(|(at, _)| at)
+    /// The seat of a sender with nothing open that another sender may have. Each datagram of a sender without a seat asks for
+    /// one, so all seats are looked at only if there may be one.
+    fn free_seat(&mut self, now: Time) -> Option<usize> {
+        if now < self.none_free_until {
+            return None;
+        }
+        let seats = || self.seats.iter().enumerate().skip(1).filter(|(_, seat)| seat.open == 0);
+        let free = seats().filter(|(_, seat)| seat.free_from() <= now);
+        let found = free.min_by_key(|(_, seat)| (seat.proven, seat.last_heard)).map(|(at, _)| at);
+        if found.is_none() {
+            self.none_free_until = seats().map(|(_, seat)| seat.free_from()).min().unwrap_or(Time(u64::MAX));
+        }
+        found
     }
 
     #[inline(always)]
@@ -212,18 +239,21 @@ impl Sources {
         seat.open -= 1;
         // The first is that of many.
         seat.proven |= complete && source.at != 0;
+        if seat.open == 0 {
+            self.none_free_until = self.none_free_until.min(seat.free_from());
+        }
     }
 
     pub(super) fn open_events(&self, source: SourceId) -> u32 {
         self.seats[source.at as usize].open
     }
 
-    /// Who makes room for another event: the sender with most open ones.
+    /// Chooses the sender that makes room for another event: the one with most open events.
     pub(super) fn with_most_open(&self) -> u32 {
         self.with_most(self.seats.iter().map(|seat| u64::from(seat.open)))
     }
 
-    /// Who makes room for more bytes: the sender with most of them.
+    /// Chooses the sender that makes room for more bytes: the one with most of them.
     pub(super) fn with_most_bytes(&self, bytes_of: &[u64]) -> u32 {
         self.with_most(bytes_of.iter().copied())
     }
