@@ -46,6 +46,8 @@ pub struct Counters {
     pub lbs: [LbCounters; LbId::COUNT],
     /// Sent to each member of the tables, and to those to which something was sent in the last minute.
     pub members: BTreeMap<(LbId, u16), Traffic>,
+    /// What was sent to members that are gone, by the id that they had, of all load balancers.
+    pub gone: BTreeMap<u16, Traffic>,
     /// Packets that were no load balancer's.
     pub unaddressed: Drops,
     /// Lately.
@@ -198,6 +200,7 @@ impl Plane {
         Counters {
             lbs,
             members: balancer.members(),
+            gone: balancer.gone(),
             unaddressed: *balancer.unaddressed(),
             newest_tick: balancer.newest_tick(),
             overflows: self.overflows.load(Relaxed),

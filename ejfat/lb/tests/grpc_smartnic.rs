@@ -2,7 +2,12 @@
 
 mod grpc_common;
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ejfat::lb::{DropCause, Table};
 use ejfat_lb::{Plane, grpc::Server};
@@ -519,6 +524,14 @@ fn the_same_counters_are_told_before_a_member_exists_and_after_it_is_gone() {
     assert_eq!(names(&mut control), before);
     assert_eq!(control.clear(""), ErrorCode::EcOk);
     assert_eq!(names(&mut control), before);
+    // Minutes later the data plane has forgotten both members, and their counters have not fallen.
+    for minute in 1..4 {
+        control.plane.tidy(Instant::now() + Duration::from_secs(minute * 61));
+    }
+    assert!(control.plane.counters().members.is_empty());
+    for member in [2, 40_000] {
+        assert_eq!(control.stat("lb_mbr_tx_pkt_counter", member), 1, "of member {member}");
+    }
     // As udplbd2 does for a member that will come: its counters are there and stay.
     assert_eq!(control.stats(Some(of_member(7))).unwrap().len(), 2);
 }

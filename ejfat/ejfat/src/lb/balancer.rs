@@ -264,6 +264,11 @@ impl Balancer {
         self.tally.members()
     }
 
+    /// What was sent to members that [`Balancer::members`] leaves out, by the id that they had, of all load balancers.
+    pub fn gone(&self) -> BTreeMap<u16, Traffic> {
+        self.tally.gone()
+    }
+
     /// Packets that were no load balancer's: [`DropCause::NotIp`] and [`DropCause::BadIp`].
     pub fn unaddressed(&self) -> &Drops {
         &self.tally.unaddressed

@@ -14,6 +14,11 @@ impl Traffic {
         self.packets += 1;
         self.bytes += bytes as u64;
     }
+
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
 }
 
 /// Packets dropped, by cause.

@@ -25,6 +25,8 @@ pub(super) struct Tally {
     traffic: Vec<Traffic>,
     /// Places in `traffic` that no member has any more.
     vacant: Vec<u32>,
+    /// What was sent to members that were forgotten, by the id that they had, of all load balancers.
+    forgotten: BTreeMap<u16, Traffic>,
     /// Members that tables of new ticks do not have.
     leaving: BTreeMap<(LbId, u16), Leaving>,
     now: Time,
@@ -63,6 +65,7 @@ impl Tally {
             members: HashMap::with_hasher(FixedState::with_seed(seed)),
             traffic: Vec::new(),
             vacant: Vec::new(),
+            forgotten: BTreeMap::new(),
             leaving: BTreeMap::new(),
             now: Time::default(),
             looked: None,
@@ -77,11 +80,12 @@ impl Tally {
         let keys = || all.iter().flat_map(|tables| tables.described().iter().copied());
         keys().for_each(|key| self.add(key, Traffic::default()));
         if self.members.len() > Self::MOST_MEMBERS {
-            let before: HashMap<_, _> =
+            let mut before: HashMap<_, _> =
                 self.members.drain().map(|(key, place)| (key, self.traffic[place as usize])).collect();
             self.traffic.clear();
             self.vacant.clear();
-            keys().for_each(|key| self.add(key, before.get(&key).copied().unwrap_or_default()));
+            keys().for_each(|key| self.add(key, before.remove(&key).unwrap_or_default()));
+            before.into_iter().for_each(|(key, traffic)| self.forget(key, traffic));
             self.leaving.retain(|key, _| self.members.contains_key(key));
         }
         let place = |key| self.members.get(&key).copied().unwrap_or(UNCOUNTED);
@@ -131,7 +135,12 @@ impl Tally {
             self.members.remove(&key);
             self.leaving.remove(&key);
             self.vacant.push(place);
+            self.forget(key, self.traffic[place as usize]);
         }
+    }
+
+    fn forget(&mut self, (_, id): (LbId, u16), traffic: Traffic) {
+        self.forgotten.entry(id).or_default().absorb(traffic);
     }
 
     /// Counts a packet of `bytes` bytes for a load balancer. `sent`: the place of its member's counters and its bytes as they
@@ -157,9 +166,20 @@ impl Tally {
         &self.lbs[lb.index()]
     }
 
+    fn is_gone(&self, key: &(LbId, u16)) -> bool {
+        self.leaving.get(key).is_some_and(|leaving| leaving.is_over(self.now))
+    }
+
     pub(super) fn members(&self) -> BTreeMap<(LbId, u16), Traffic> {
-        let over = |key| self.leaving.get(key).is_some_and(|leaving| leaving.is_over(self.now));
-        let told = self.members.iter().filter(|(key, _)| !over(key));
+        let told = self.members.iter().filter(|(key, _)| !self.is_gone(key));
         told.map(|(&key, &place)| (key, self.traffic[place as usize])).collect()
+    }
+
+    pub(super) fn gone(&self) -> BTreeMap<u16, Traffic> {
+        let mut gone = self.forgotten.clone();
+        for (key, &place) in self.members.iter().filter(|(key, _)| self.is_gone(key)) {
+            gone.entry(key.1).or_default().absorb(self.traffic[place as usize]);
+        }
+        gone
     }
 }

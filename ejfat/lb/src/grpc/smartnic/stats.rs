@@ -1,7 +1,7 @@
 //! Counters with the names that ESnet's P4 data plane gives them.
 //!
-//! The same counters are in each answer, 0 where nothing was counted: udplbd2 notes which there are, and when one comes or
-//! goes it clears all counters and stores none of them.
+//! Every answer has the same counters, 0 where nothing was counted. When the set of counters changes, udplbd2 clears all of
+//! them and stores none. Counters never fall, so those of a member that is gone stay.
 
 use std::{
     collections::BTreeMap,
@@ -20,8 +20,8 @@ use crate::{Counters, Plane};
 
 /// Ids of members have 16 bits.
 const MEMBERS: u32 = 1 << 16;
-/// The P4 data plane counts for members below this one, whether they are there or not. So these are always told; members
-/// above are told while they have counters.
+/// The P4 data plane has counters for all member ids below this one, so every answer has them. A member with a higher id is
+/// in the answers from when it is in the tables.
 const MEMBERS_OF_P4: u32 = 1024;
 
 /// Counters of a data plane, from when they were last cleared. The data plane itself goes on counting.
@@ -45,15 +45,15 @@ impl Counting {
 
     pub(super) fn read(&self, filters: Option<&StatsFilters>) -> Result<Stats, Status> {
         filter::check(filters)?;
-        let mut cleared = self.cleared.lock().unwrap_or_else(PoisonError::into_inner);
+        let cleared = self.cleared.lock().unwrap_or_else(PoisonError::into_inner);
         let arrays = arrays(&self.plane.counters());
-        retain(&mut cleared, &arrays);
         let non_zero = filters.is_some_and(|filters| filters.non_zero);
         let now = SystemTime::now().into();
         let mut metrics = Vec::new();
         for mut array in arrays {
             for (index, value) in &mut array.values {
-                *value -= cleared.get(&(array.name.clone(), *index)).copied().unwrap_or(0);
+                let off = cleared.get(&(array.name.clone(), *index)).copied().unwrap_or(0);
+                *value = value.saturating_sub(off);
             }
             let values = array.wanted(filters)?;
             let values = values.into_iter().filter(|(_, value)| !non_zero || *value != 0);
@@ -79,7 +79,6 @@ impl Counting {
         let arrays = arrays(&self.plane.counters());
         let wanted = arrays.iter().map(|array| Ok((array, array.wanted(filters)?)));
         let wanted = wanted.collect::<Result<Vec<_>, Status>>()?;
-        retain(&mut cleared, &arrays);
         for (array, values) in wanted {
             for (index, value) in values {
                 let key = (array.name.clone(), index);
@@ -91,15 +90,6 @@ impl Counting {
         }
         Ok(())
     }
-}
-
-/// Drops what was noted of counters that count from 0 again, since their members were forgotten.
-fn retain(cleared: &mut BTreeMap<(String, u32), u64>, arrays: &[Array]) {
-    let value = |name: &str, index| {
-        let values = &arrays.iter().find(|array| array.name == name)?.values;
-        values.binary_search_by_key(&index, |value| value.0).ok().map(|at| values[at].1)
-    };
-    cleared.retain(|(name, index), off| value(name, *index).is_some_and(|value| value >= *off));
 }
 
 impl Array {
@@ -137,7 +127,12 @@ fn arrays(counters: &Counters) -> Vec<Array> {
     }
     // As in the P4 data plane, load balancers share them.
     let mut members: BTreeMap<u32, (u64, u64)> = (0..MEMBERS_OF_P4).map(|id| (id, (0, 0))).collect();
-    for (&(_, id), sent) in &counters.members {
+    let sent = counters
+        .members
+        .iter()
+        .map(|(&(_, id), sent)| (id, sent))
+        .chain(counters.gone.iter().map(|(&id, sent)| (id, sent)));
+    for (id, sent) in sent {
         let (packets, bytes) = members.entry(id.into()).or_default();
         *packets += sent.packets;
         *bytes += sent.bytes;
