@@ -17,7 +17,7 @@ use ejfat::{
     reassembly::EventId,
     ring::{Geometry, Placing},
 };
-use ejfat_udp::Ports;
+use ejfat_udp::{PortCounters, Ports};
 use naa_server::{function::Function, resident::StreamId};
 use verbs::lines::Lines;
 
@@ -86,6 +86,9 @@ pub struct Bridge {
     active: Instant,
     next_tick: Instant,
     next_told: Instant,
+    /// The counters of the ports as they were told last, and when they are told again.
+    ports: Arc<[PortCounters]>,
+    next_ports: Time,
 }
 
 impl Bridge {
@@ -122,6 +125,8 @@ impl Bridge {
             active: now,
             next_tick: now,
             next_told: now,
+            ports: Arc::default(),
+            next_ports: Time::default(),
         })
     }
 
@@ -354,7 +359,8 @@ impl Bridge {
             tracing::warn!("an event is given up: {error}");
         }
         self.dispatcher.gave_up(id);
-        self.release(id);
+        self.intake.reassembler.abandon(id);
+        self.intake.arena.release(id);
     }
 
     fn release(&mut self, id: EventId) {

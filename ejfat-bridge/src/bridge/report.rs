@@ -7,6 +7,9 @@ use ejfat::{Time, bridge::WorkerId};
 use super::Bridge;
 use crate::{Level, Snapshot, WorkerReport, ring::Way};
 
+/// How often the counters of each port are told: there may be thousands.
+const PORTS_TOLD: Duration = Duration::from_secs(1);
+
 impl Bridge {
     pub(super) fn tell(&mut self, now: Time) {
         let peer = |worker: WorkerId| match &self.rings.get(worker.at())?.as_ref()?.1.way {
@@ -27,15 +30,20 @@ impl Bridge {
             wrong_credits: its.wrong_credits,
             seconds: Duration::from_nanos(now.0.saturating_sub(its.since.0)).as_secs_f64(),
         });
-        let ports = self.intake.ports.counters().unwrap_or_default();
+        let ports = &self.intake.ports;
+        let drops = if self.finishing { ports.all_kernel_drops() } else { ports.kernel_drops() };
+        if self.finishing || now >= self.next_ports {
+            self.next_ports = now + PORTS_TOLD;
+            self.ports = ports.counters().into();
+        }
         let snapshot = Snapshot {
             workers: workers.collect(),
             reassembly: self.intake.reassembler.counters().clone(),
             events: self.dispatcher.counters().clone(),
             waiting: self.dispatcher.waiting(),
             memory: self.intake.reassembler.touched_memory(),
-            kernel_drops: ports.iter().map(|port| port.kernel_drops).sum(),
-            ports,
+            kernel_drops: drops.unwrap_or(0),
+            ports: self.ports.clone(),
             fill: self.dispatcher.fill(),
             refused: self.refused + self.listener.as_ref().map_or(0, |listener| listener.refused),
             failed: self.failed.clone(),

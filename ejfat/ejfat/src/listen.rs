@@ -91,8 +91,8 @@ pub fn ip_and_port(text: &str) -> Result<(IpAddr, Option<u16>), ListenError> {
     Err(without_brackets(text).unwrap_or_else(|| ListenError::Address(text.to_owned())))
 }
 
-/// Reads an IPv6 address and a port that lack the brackets, to name the right spelling in the error. `fd00::1:16384` is a
-/// valid address of its own; `fd00::1:19522:70000` and `fd00::1:99999` are not.
+/// Recognises an IPv6 address and a port that lack brackets, such as `fd00::1:16384`, to name the right spelling.
+/// `fd00::1:9100` does not come here, since it is a valid address.
 fn without_brackets(text: &str) -> Option<ListenError> {
     let (ip, port) = text.rsplit_once(':')?;
     let port = port.parse().ok()?;

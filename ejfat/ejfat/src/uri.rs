@@ -209,7 +209,7 @@ impl FromStr for EjfatUri {
     }
 }
 
-/// E2SAR prints the brackets of an IPv6 address percent-encoded.
+/// Reads a host and a port. The text is percent-decoded first, since E2SAR encodes the brackets of an IPv6 address.
 fn host_and_port(text: &str) -> Result<(String, u16), UriError> {
     let wrong = || UriError::HostName(text.to_owned());
     let decoded = percent::decode(text)?;

@@ -44,7 +44,8 @@ pub enum Error {
     Segment(#[from] ejfat::segment::SegmentError),
     #[error("nobody takes what is sent to {to}: its host answers that the port is closed")]
     Refused { to: SocketAddr },
-    /// The holder is looked for when this is displayed: that takes long, and ports of ranges are skipped.
+    /// The process that holds the port is looked for only when the error is displayed. That takes long, and busy ports of
+    /// ranges are skipped without it.
     #[error("{at} is held by {}; or name another port", roce_udp::socket::holder_of(*at))]
     Busy { at: SocketAddr },
     #[error("{ip} is not an address of this machine; `ip addr` lists them{hint}")]

@@ -14,8 +14,10 @@ use socket2::SockRef;
 
 use crate::{Error, ReadySet, drops, socket};
 
-/// Ports up to here are looked at one by one; of more, the kernel tells which have something.
+/// Up to this many ports, each one is tried. With more, epoll tells which of them can be read.
 const FEW: usize = 4;
+/// Ports that are asked for their drops at a time, a system call each.
+const ASKED: usize = 256;
 
 /// Datagrams of one sender, merged by the kernel (GRO), as they lie in a buffer.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +45,7 @@ struct Port {
     at: SocketAddr,
     datagrams: Cell<u64>,
     bytes: Cell<u64>,
-    /// So many were told of already.
+    /// Datagrams that the kernel dropped, as of when it was last asked.
     drops: Cell<u64>,
 }
 
@@ -56,18 +58,13 @@ impl Port {
         Ok(Self { socket, state, at, datagrams, bytes, drops })
     }
 
-    fn kernel_drops(&self) -> Result<u64, Error> {
+    /// Asks the kernel how much it dropped.
+    fn ask(&self) -> Result<(), Error> {
         let now = drops::of(&self.socket).map_err(Error::io("read what a socket dropped"))?;
         // The kernel's counter has 32 bits.
         let before = self.drops.get();
-        let all = before + u64::from(now.wrapping_sub(before as u32));
-        self.drops.set(all);
-        Ok(all)
-    }
-
-    /// Whether something was received from it. Only such a port can have dropped something: its buffer was full before.
-    fn is_used(&self) -> bool {
-        self.datagrams.get() > 0
+        self.drops.set(before + u64::from(now.wrapping_sub(before as u32)));
+        Ok(())
     }
 }
 
@@ -77,6 +74,8 @@ pub struct Ports {
     ports: Vec<Port>,
     skipped: Vec<SocketAddr>,
     ready: ReadySet,
+    /// The port that is asked next for its drops.
+    next_asked: Cell<usize>,
 }
 
 impl Ports {
@@ -88,7 +87,7 @@ impl Ports {
     /// Binds them; `buffer` are bytes of each one's receive buffer, `None`: the system's.
     ///
     /// # Errors
-    /// If a port that was named, or each port of a range, is somebody else's; if the system refuses sockets.
+    /// If another process holds a port that must be free, or every port of a range, or if the system refuses a socket.
     pub fn bind(listen: &[Listen], buffer: Option<usize>) -> Result<Self, Error> {
         let busy = |error: &Error| matches!(error, Error::Busy { .. });
         let (ports, skipped) = bind_all(listen, |at| Port::new(at, buffer), busy)?;
@@ -96,7 +95,7 @@ impl Ports {
         for (number, port) in ports.iter().enumerate() {
             ready.add(port.socket.as_fd(), number).map_err(Error::io("watch a UDP socket"))?;
         }
-        Ok(Self { ports, skipped, ready })
+        Ok(Self { ports, skipped, ready, next_asked: Cell::new(0) })
     }
 
     pub fn len(&self) -> usize {
@@ -112,7 +111,7 @@ impl Ports {
         self.ports.iter().map(|port| port.at).collect()
     }
 
-    /// Ports of ranges that were somebody else's.
+    /// The ports of ranges that another process holds, and that are left out.
     pub fn skipped(&self) -> &[SocketAddr] {
         &self.skipped
     }
@@ -123,29 +122,44 @@ impl Ports {
     }
 
     /// Datagrams that the kernel dropped at the sockets since they were opened, mostly because they came faster than
-    /// they were taken: a larger buffer holds longer bursts. Datagrams that were merged (GRO) count as one.
+    /// they were taken: a larger buffer holds longer bursts. Datagrams that were merged (GRO) count as one. Of more than 256
+    /// ports, each call asks the kernel about the next 256 and takes what it knows of the others.
     pub fn kernel_drops(&self) -> Result<u64, Error> {
-        let asked = self.ports.iter().filter(|port| self.ports.len() <= FEW || port.is_used());
-        asked.map(Port::kernel_drops).sum()
+        self.ask(ASKED)
     }
 
-    /// What came to each port, of those where something did.
-    pub fn counters(&self) -> Result<Vec<PortCounters>, Error> {
-        let of = |port: &Port| {
-            let (datagrams, bytes, kernel_drops) =
-                (port.datagrams.get(), port.bytes.get(), port.kernel_drops()?);
-            Ok(PortCounters { at: port.at, datagrams, bytes, kernel_drops })
+    /// As [`Ports::kernel_drops`], but asks the kernel about every port: for the end, and not for each second.
+    pub fn all_kernel_drops(&self) -> Result<u64, Error> {
+        self.ask(self.ports.len())
+    }
+
+    fn ask(&self, most: usize) -> Result<u64, Error> {
+        let first = self.next_asked.get();
+        for at in (0..most.min(self.ports.len())).map(|next| (first + next) % self.ports.len()) {
+            self.ports[at].ask()?;
+            self.next_asked.set(at + 1);
+        }
+        Ok(self.ports.iter().map(|port| port.drops.get()).sum())
+    }
+
+    /// The counters of the ports to which something came; their drops as of the last [`Ports::kernel_drops`].
+    pub fn counters(&self) -> Vec<PortCounters> {
+        let of = |port: &Port| PortCounters {
+            at: port.at,
+            datagrams: port.datagrams.get(),
+            bytes: port.bytes.get(),
+            kernel_drops: port.drops.get(),
         };
-        self.ports.iter().filter(|port| port.is_used()).map(of).collect()
+        self.ports.iter().map(of).filter(|port| port.datagrams > 0 || port.kernel_drops > 0).collect()
     }
 
-    /// Readable when some port has something.
+    /// A descriptor that is readable when some port has something.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
 
-    /// Sleeps until a port has something, or the time is up, and calls `each` with those that do. False if there may be
-    /// more of them.
+    /// Sleeps for `most` or until a port has something, and calls `each` with the number of each port that has. Returns false
+    /// if there may be more such ports.
     pub fn wait(&self, most: Duration, each: impl FnMut(usize)) -> Result<bool, Error> {
         self.ready.wait(most, each).map_err(Error::io("wait for segments"))
     }

@@ -11,10 +11,10 @@ use rustix::{
     io::Errno,
 };
 
-/// Descriptors that one look tells of, at most; the others have their turn at the next.
+/// One call of `wait` reports at most this many descriptors. The next call reports others.
 const AT_ONCE: usize = 64;
 
-/// Numbered descriptors, of which the kernel tells those that can be read: waiting costs no more for more of them.
+/// Descriptors with numbers. The kernel tells which of them can be read, at a cost that does not grow with their number.
 #[derive(Debug)]
 pub struct ReadySet(OwnedFd);
 
@@ -23,13 +23,13 @@ impl ReadySet {
         Ok(Self(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// A descriptor that stays open as long as the set is used; when it is closed, it is not told of any more.
+    /// Adds a descriptor, which has to stay open while the set is used. The kernel removes one that is closed.
     pub fn add(&self, fd: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         Ok(epoll::add(&self.0, fd, epoll::EventData::new_u64(number as u64), epoll::EventFlags::IN)?)
     }
 
-    /// Sleeps until one can be read, or the time is up or a signal comes, and calls `each` with those that can. False if
-    /// there may be more of them.
+    /// Sleeps for `most` or until a descriptor can be read, and calls `each` with the numbers of those that can. Returns false
+    /// if there may be more, or if a signal came.
     pub fn wait(&self, most: Duration, mut each: impl FnMut(usize)) -> io::Result<bool> {
         let mut events = [const { std::mem::MaybeUninit::uninit() }; AT_ONCE];
         let most = Timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };

@@ -21,6 +21,9 @@ use crate::{
 
 /// Batches of one socket before the others have their turn.
 const TURNS: usize = 16;
+/// Looks in a row that did not find all that was there, before events are given up all the same: as many as a whole range
+/// of ports may need.
+const LOOKS: usize = 264;
 /// So long it looks for more after something came, before it sleeps: to sleep and to be woken costs both ends more.
 const SPIN: Duration = Duration::from_micros(20);
 
@@ -49,12 +52,18 @@ pub struct Receiver {
     arena: Arena,
     buffers: Vec<u8>,
     received: [Received; Ports::BATCH],
-    /// Ports that may have something.
+    /// The numbers of ports that may have something to receive.
     ready: Vec<usize>,
-    /// It was told that the system has no addresses for an event.
+    /// Whether `ready` has all such ports.
+    is_all: bool,
+    /// What came before this time was looked at, unless [`LOOKS`] were not enough for that.
+    seen: Time,
+    /// Looks since the one that began at `seen`.
+    looks: usize,
+    /// Whether the log has a line that the system has no addresses for an event.
     told: bool,
     began: Instant,
-    /// Something came just now.
+    /// Whether something came the last time.
     lively: bool,
 }
 
@@ -65,7 +74,7 @@ impl fmt::Debug for Receiver {
 }
 
 impl Receiver {
-    /// Binds the ports, and takes memory for the tables. The page size of the configuration is the system's.
+    /// Binds the ports and allocates the tables. The page size is always the system's, whatever the configuration says.
     ///
     /// # Errors
     /// If a port cannot be bound, or bounds exclude each other.
@@ -79,6 +88,9 @@ impl Receiver {
             buffers: vec![0; Ports::BUFFER * Ports::BATCH],
             received: [Received::NONE; Ports::BATCH],
             ready: Vec::new(),
+            is_all: false,
+            seen: Time::default(),
+            looks: 0,
             told: false,
             began: Instant::now(),
             lively: false,
@@ -96,7 +108,7 @@ impl Receiver {
     }
 
     /// As [`Ports::counters`].
-    pub fn port_counters(&self) -> Result<Vec<PortCounters>, Error> {
+    pub fn port_counters(&self) -> Vec<PortCounters> {
         self.ports.counters()
     }
 
@@ -114,6 +126,11 @@ impl Receiver {
         &self.arena
     }
 
+    /// As [`Ports::all_kernel_drops`].
+    pub fn all_kernel_drops(&self) -> Result<u64, Error> {
+        self.ports.all_kernel_drops()
+    }
+
     /// As [`Ports::kernel_drops`].
     pub fn kernel_drops(&self) -> Result<u64, Error> {
         self.ports.kernel_drops()
@@ -129,19 +146,18 @@ impl Receiver {
         mut lost: impl FnMut(Incomplete),
     ) -> Result<(), Error> {
         // What came in time is looked at before anything is given up, however long this process stood still.
-        let mut now = clock(self.began);
         let mut received = self.lively && self.look(most.min(SPIN), &mut deliver)?;
         if !received {
-            now = clock(self.began);
+            let now = clock(self.began);
             let due =
                 self.reassembler.next_timeout().map(|at| Duration::from_nanos(at.0.saturating_sub(now.0)));
             self.ready.clear();
-            self.ports.wait(due.map_or(most, |due| due.min(most)), |port| self.ready.push(port))?;
-            now = clock(self.began);
+            let most = due.map_or(most, |due| due.min(most));
+            self.is_all = self.ports.wait(most, |port| self.ready.push(port))?;
             received |= self.drain_ready(&mut deliver)?;
         }
         self.lively = received;
-        while let Some(incomplete) = self.reassembler.poll_given_up(now) {
+        while let Some(incomplete) = self.reassembler.poll_given_up(self.seen) {
             self.arena.release(incomplete.id);
             lost(incomplete);
         }
@@ -153,7 +169,7 @@ impl Receiver {
         let begin = Instant::now();
         loop {
             self.ready.clear();
-            self.ports.ready(|port| self.ready.push(port))?;
+            self.is_all = self.ports.ready(|port| self.ready.push(port))?;
             let received = self.drain_ready(deliver)?;
             if received || begin.elapsed() >= most {
                 return Ok(received);
@@ -162,22 +178,23 @@ impl Receiver {
         }
     }
 
-    /// What the ports have that were ready. False if they have nothing.
+    /// Receives what the ports in `ready` have, but not for ever. Returns false if nothing came.
     fn drain_ready(&mut self, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
-        let mut received = false;
+        let begin = clock(self.began);
+        let (mut received, mut is_dry) = (false, self.is_all);
         for at in 0..self.ready.len() {
-            received |= self.drain(self.ready[at], deliver)?;
+            let mut turns = 0;
+            while turns < TURNS && self.receive(self.ready[at], deliver)? {
+                turns += 1;
+            }
+            received |= turns > 0;
+            is_dry &= turns < TURNS;
+        }
+        self.looks += 1;
+        if is_dry || self.looks >= LOOKS {
+            (self.seen, self.looks) = (begin, 0);
         }
         Ok(received)
-    }
-
-    /// What a port has, but not for ever. False if it has nothing.
-    fn drain(&mut self, port: usize, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
-        let mut turns = 0;
-        while turns < TURNS && self.receive(port, deliver)? {
-            turns += 1;
-        }
-        Ok(turns > 0)
     }
 
     /// One batch; false if there was none.
@@ -197,7 +214,7 @@ impl Receiver {
                     if !std::mem::replace(&mut self.told, true) {
                         tracing::warn!("an event is given up: {error}");
                     }
-                    self.reassembler.release(place.id);
+                    self.reassembler.abandon(place.id);
                     continue;
                 }
                 if place.complete {

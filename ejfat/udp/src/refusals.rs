@@ -1,4 +1,4 @@
-//! What hosts answer to datagrams that nobody takes: ICMP's "port unreachable".
+//! Refusals: ICMP's "port unreachable", by which a host answers a datagram to a port where nobody listens.
 #![allow(unsafe_code, reason = "a socket option without a safe wrapper")]
 
 use std::{
@@ -14,7 +14,8 @@ use rustix::{
     io::Errno,
 };
 
-/// Has the kernel report refusals to a socket that is not connected; connected ones get them anyway.
+/// Makes the kernel report ICMP errors, refusals among them, to a socket that is not connected. A connected socket gets
+/// refusals without it.
 pub fn report_refusals(socket: &UdpSocket) -> io::Result<()> {
     let (level, option) = match socket.local_addr()?.is_ipv4() {
         true => (libc::IPPROTO_IP, libc::IP_RECVERR),
@@ -29,12 +30,12 @@ pub fn report_refusals(socket: &UdpSocket) -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// An error that a refusal is reported by; of another datagram than the one that is being sent.
+/// Whether an error is a refusal. It is about an earlier datagram, and the present one was not sent.
 pub fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// Waits for refusals of what was sent last, which may be on their way, and takes them. So many sockets got one.
+/// Waits for refusals of what was sent last, at most so long. Returns how many sockets had one.
 pub fn wait_for_refusals<'a>(
     sockets: impl Iterator<Item = &'a UdpSocket> + Clone,
     most: Duration,
@@ -47,12 +48,14 @@ pub fn wait_for_refusals<'a>(
         if refused > 0 || left.is_zero() {
             return Ok(refused);
         }
-        // Errors are reported whatever is waited for.
+        // `poll` reports errors even if no event is asked for.
         let mut fds: Vec<_> =
             sockets.clone().map(|of| PollFd::from_borrowed_fd(of.as_fd(), PollFlags::empty())).collect();
         let left = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos() as _ };
         match poll(&mut fds, Some(&left)) {
-            Ok(_) | Err(Errno::INTR) => {}
+            // The kernel goes on to report an error of another kind, which was taken above.
+            Ok(1..) => std::thread::sleep(Duration::from_millis(1)),
+            Ok(0) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }

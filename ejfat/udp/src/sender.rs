@@ -153,7 +153,7 @@ impl Sender {
         let mut refused = 0;
         loop {
             match state.try_send(socket.into(), &transmit) {
-                // It is about an earlier packet; this one was not sent.
+                // The refusal is about an earlier packet, and this one was not sent.
                 Err(error) if is_refusal(&error) => {
                     self.refusals.set(self.refusals.get() + 1);
                     refused += 1;
@@ -171,12 +171,12 @@ impl Sender {
         self.sent
     }
 
-    /// How often a host answered that nobody takes what was sent (ICMP), so far: at least that many packets are lost.
+    /// How many refusals came so far. At least as many packets are lost.
     pub fn refusals(&self) -> u64 {
         self.refusals.get()
     }
 
-    /// As [`Sender::refusals`], with those of the last packets, which may be on their way for so long.
+    /// As [`Sender::refusals`], but if there is none yet, it waits up to `most` for refusals of the last packets.
     pub fn wait_for_refusals(&self, most: Duration) -> Result<u64, Error> {
         if self.refusals.get() == 0 && self.sent.segments > 0 {
             let sockets = self.sockets.iter().map(|(socket, _)| socket);
@@ -211,7 +211,8 @@ impl SyncSender {
     /// Sends a message.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the host answered to an earlier message that nobody takes them; this one was sent.
+    /// [`Error::Refused`] if the host refused an earlier message. This message was sent, unless a second refusal came in
+    /// between.
     pub fn send(&self) -> Result<(), Error> {
         let now = unix();
         let sync = SyncHeader {

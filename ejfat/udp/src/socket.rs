@@ -42,7 +42,7 @@ fn bind_error(at: SocketAddr, error: io::Error) -> Error {
     }
 }
 
-/// `fd00::1:9100` is an address, and the end of it may have been meant for a port.
+/// A hint if the end of an IPv6 address may be meant as a port, as in `fd00::1:9100`; otherwise empty.
 fn misread_port(ip: IpAddr) -> String {
     let text = ip.to_string();
     let split = text.rsplit_once(':').filter(|(ip, _)| ip.parse::<std::net::Ipv6Addr>().is_ok());

@@ -119,7 +119,7 @@ fn segments(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
         .into_iter()
         .try_for_each(|by| count(&mut evicted, &[("by", by.name())], of.reassembly.evicted(by)))?;
     let mut ports = family(encoder, "port_datagrams", "Datagrams received, by address", MetricType::Counter)?;
-    for port in &of.ports {
+    for port in of.ports.iter() {
         count(&mut ports, &[("address", port.at.to_string().as_str())], port.datagrams)?;
     }
     let mut dropped =

@@ -73,7 +73,7 @@ impl Exposed {
         let mut snapshot = Snapshot {
             total: reassembler.counters().clone(),
             kernel_drops: receiver.kernel_drops()?,
-            ports: receiver.port_counters()?,
+            ports: receiver.port_counters(),
             delivered,
             open: reassembler.open_events(),
             memory: reassembler.touched_memory(),

@@ -17,8 +17,8 @@ pub use sync::SyncHeader;
 /// The customary UDP port of a load balancer's data address: "LB".
 pub const DATA_PORT: u16 = 0x4c42;
 
-/// Ports where segments come unless others are named: the customary one, and the first of those that the P4 data plane
-/// takes, which udplbd2 and E2SAR announce.
+/// The ports where segments are received unless others are named. The second is the lowest port of the P4 data plane;
+/// udplbd2 and E2SAR announce it.
 pub const DATA_PORTS: [u16; 2] = [DATA_PORT, 16_384];
 
 /// Bytes that are no header of EJFAT.

@@ -51,7 +51,7 @@ pub(super) fn report(
             "missing": args.consecutive.then_some(missing),
             "senders": senders,
             "dropped": losses::json(dropped),
-            "ports": receiver.port_counters()?.iter().map(port).collect::<Vec<_>>(),
+            "ports": receiver.port_counters().iter().map(port).collect::<Vec<_>>(),
         });
         return Ok(show::line(&report.to_string())?);
     }
@@ -70,7 +70,7 @@ pub(super) fn report(
     if !why.is_empty() {
         say(&format!("incomplete:{why}"));
     }
-    let ports = receiver.port_counters()?;
+    let ports = receiver.port_counters();
     if receiver.addresses().len() > 1 && !ports.is_empty() {
         let ports: Vec<_> = ports.iter().map(|of| format!("{} {}", of.datagrams, of.at)).collect();
         say(&format!("datagrams by port: {}", ports.join(", ")));
