@@ -63,7 +63,12 @@ fn nobody_at(peer: SocketAddr) -> String {
 /// Why each address cannot be used, without the advice to start a server that is no bridge.
 fn each(tried: &[(SocketAddr, Error)]) -> String {
     let why = |(peer, error): &(SocketAddr, Error)| {
-        if is_nobody(error) { nobody_at(*peer) } else { format!("{peer}: {error}") }
+        let (at, text) = (peer.to_string(), error.to_string());
+        match error {
+            error if is_nobody(error) => nobody_at(*peer),
+            _ if text.starts_with(&at) => text,
+            _ => format!("{at}: {text}"),
+        }
     };
     tried.iter().map(why).collect::<Vec<_>>().join("; ")
 }
