@@ -1,7 +1,7 @@
 //! What tells a process to end: Ctrl-C, SIGTERM, or the end of its standard input.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
@@ -18,15 +18,21 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Runs `goodbye` when the process is told to end. A second signal ends it at once, if it comes a second later or more.
 pub(crate) fn on_terminate(goodbye: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
+    let (told, ended) = mpsc::channel();
+    // This thread waits from the beginning: when the signal comes, there may be no memory to start one.
+    let say_goodbye = move || ended.recv().is_ok().then(goodbye);
+    std::thread::Builder::new().name("naa-end".into()).spawn(say_goodbye)?;
     std::thread::Builder::new().name("naa-signals".into()).spawn(move || {
-        let mut goodbye = Some(goodbye);
-        let mut first = Instant::now();
+        let mut first: Option<Instant> = None;
         for signal in signals.forever() {
-            if let Some(goodbye) = goodbye.take() {
-                first = Instant::now();
-                std::thread::spawn(goodbye);
-            } else if first.elapsed() >= GRACE {
-                std::process::exit(128 + signal);
+            match first {
+                None => {
+                    first = Some(Instant::now());
+                    // Fails if the other thread has ended only, which it does after a signal.
+                    let _ = told.send(());
+                }
+                Some(first) if first.elapsed() >= GRACE => std::process::exit(128 + signal),
+                Some(_) => {}
             }
         }
     })?;

@@ -10,12 +10,15 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use common::{Folder, naa, run, stderr};
-use ejfat_common::Worker;
+use common::{Folder, naa, run, stderr, wait_at_most};
+use ejfat_common::{
+    Worker,
+    counters::{LIMIT, wait_for, wait_until, wait_until_read},
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Segments of one half of an event of 200 bytes each, of so many streams.
+/// One segment for each data id: one half of an event of 200 bytes.
 fn halves(streams: u16, half: u32) -> impl Iterator<Item = Vec<u8>> {
     (0..streams).map(move |data_id| {
         let mut segment = [&b"\x10\0"[..], &data_id.to_be_bytes(), &(half * 100).to_be_bytes()].concat();
@@ -24,14 +27,15 @@ fn halves(streams: u16, half: u32) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// Sends them from one address, as a load balancer does, slowly enough for the system's receive buffers.
+/// Sends all segments from one address, with pauses so that no receive buffer overflows.
 fn from_one_address(to: SocketAddr, streams: u16) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     for half in 0..2 {
         for (n, segment) in halves(streams, half).enumerate() {
             socket.send_to(&segment, to).unwrap();
-            if n % 50 == 49 {
-                std::thread::sleep(std::time::Duration::from_millis(2));
+            // So many fit into the smallest receive buffer. An event may be open for 20 s, so there are few pauses.
+            if n % 100 == 99 {
+                wait_until_read(to);
             }
         }
     }
@@ -44,9 +48,10 @@ fn signal(child: &Child) {
 #[test]
 fn many_senders_behind_a_load_balancer_evict_nothing() {
     for (extra, complete) in [(&["--behind-lb"][..], true), (&[], false)] {
-        let arguments = [&["--timeout", "3000"], extra].concat();
+        let arguments = [&["--timeout", "60000", "--metrics", "127.0.0.1:0"], extra].concat();
         let worker = Worker::start(&arguments);
         from_one_address(worker.address.parse().unwrap(), 600);
+        wait_for(&worker.ready, "naa_ejfat_segments_total", 1200);
         signal(&worker.child);
         let report = worker.end();
         let evicted = &report["evicted_by"]["sender"];
@@ -60,15 +65,16 @@ fn a_bridge_behind_a_load_balancer_evicts_nothing() {
     let bridge =
         naa(&["bridge", "--listen", "127.0.34.1:0", "--bind", "127.0.34.1", "--port", "0", "--json"])
             .args(["--behind-lb", "--provider", "embedded", "--pressure", "drop-newest"])
-            .args(["--timeout", "3000"])
+            .args(["--timeout", "60000", "--metrics", "127.0.34.1:0"])
             .stdout(Stdio::piped())
             .spawn();
     let (ready, mut child, mut out) = ready(bridge.unwrap());
     from_one_address(ready["segments"][0].as_str().unwrap().parse().unwrap(), 600);
+    wait_for(&ready, "naa_bridge_lost_events_total", 600);
     signal(&child);
     let end = last(&mut out);
     assert!(child.wait().unwrap().success());
-    // Without a worker the complete ones are lost, and counted so.
+    // No worker is there, so complete events count as lost.
     assert_eq!(
         (&end["opened"], &end["incomplete"], &end["lost_events"]),
         (&600.into(), &0.into(), &600.into())
@@ -91,15 +97,18 @@ fn last(out: &mut impl std::io::BufRead) -> Value {
 #[test]
 fn limits_are_options_and_the_report_names_what_evicted() {
     let mut child = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--max-open-per-sender", "3"])
-        .args(["--max-open", "8", "--max-senders", "4", "--timeout", "3000", "--for", "2"])
+        .args(["--max-open", "8", "--max-senders", "4", "--timeout", "60000", "--metrics", "127.0.0.1:0"])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let first = lines.next().unwrap();
-    let at = first.split_once("receiving at ").unwrap().1.split(';').next().unwrap();
+    let (at, metrics) =
+        first.split_once("receiving at ").unwrap().1.split_once(", metrics at http://").unwrap();
+    let metrics = serde_json::json!({ "metrics": metrics.split('/').next() });
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     halves(10, 0).for_each(|segment| assert_eq!(socket.send_to(&segment, at).unwrap(), segment.len()));
+    wait_for(&metrics, "naa_ejfat_segments_total", 10);
     signal(&child);
     let report = lines.collect::<Vec<_>>().join("\n");
     assert!(child.wait().unwrap().success());
@@ -145,13 +154,15 @@ fn a_customary_port_that_is_taken_names_holder_and_remedy() {
 #[test]
 fn a_range_of_ports_has_one_grammar_and_skips_what_is_taken() {
     let taken = UdpSocket::bind("127.0.34.4:16386").unwrap();
-    let commands: [(&[&str], &str); 3] = [
-        (&["ejfat", "recv"], "addresses"),
-        (&["bridge", "--bind", "127.0.34.4", "--port", "0", "--provider", "embedded"], "segments"),
-        (&["lb", "forward"], "addresses"),
+    let bridge = &["bridge", "--bind", "127.0.34.4", "--port", "0", "--provider", "embedded"];
+    let commands: [(&[&str], _, _); 3] = [
+        (&["ejfat", "recv"], "addresses", "naa_ejfat_port_datagrams_total"),
+        (bridge, "segments", "naa_bridge_port_datagrams_total"),
+        (&["lb", "forward"], "addresses", "naa_lb_port_packets_total"),
     ];
-    for (command, field) in commands {
-        let range = ["--listen", "127.0.34.4", "--ports", "16384-16388", "--json"];
+    for (command, field, counter) in commands {
+        let range =
+            ["--listen", "127.0.34.4", "--ports", "16384-16388", "--json", "--metrics", "127.0.34.4:0"];
         let child = naa(&[command, &range].concat()).stdout(Stdio::piped()).spawn().unwrap();
         let (ready, mut child, mut out) = ready(child);
         assert_eq!(ready[field].as_array().unwrap().len(), 4, "{ready}");
@@ -160,6 +171,7 @@ fn a_range_of_ports_has_one_grammar_and_skips_what_is_taken() {
         for port in [16384, 16388, 16388] {
             socket.send_to(b"segment", ("127.0.34.4", port)).unwrap();
         }
+        wait_for(&ready, counter, 3);
         signal(&child);
         let end = last(&mut out);
         assert!(child.wait().unwrap().success());
@@ -174,14 +186,22 @@ fn a_range_of_ports_has_one_grammar_and_skips_what_is_taken() {
     drop(taken);
 }
 
-/// All ports of a data plane, and what comes to the last of them.
+/// One reader has all ports of a data plane, and gets what comes to the last of them.
 #[test]
 fn one_reader_has_all_ports_of_a_data_plane() {
-    let arguments = ["--listen", "127.0.34.5", "--ports", "16384-32767", "--json", "--events", "1"];
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    if limit.is_some_and(|files| files < 17_000) {
+        eprintln!("skipped: a port takes an open file; raise the hard limit, `ulimit -Hn`, to 17000");
+        return;
+    }
+    let ports = ["--listen", "127.0.34.5", "--ports", "16384-32767"];
+    let arguments = [&ports[..], &["--json", "--events", "1", "--timeout", "60000"]].concat();
     let child = naa(&[&["ejfat", "recv"][..], &arguments].concat()).stdout(Stdio::piped()).spawn();
     let (ready, mut child, mut out) = ready(child.unwrap());
-    assert_eq!(ready["addresses"].as_array().unwrap().len(), 16_384);
-    let sent = run(&["ejfat", "send", "--to", "127.0.34.5:32767", "--size", "9000", "--events", "1"]);
+    let [addresses, skipped] = ["addresses", "skipped"].map(|field| ready[field].as_array().unwrap());
+    assert_eq!(addresses.len() + skipped.len(), 16_384);
+    let to = addresses.last().unwrap().as_str().unwrap();
+    let sent = run(&["ejfat", "send", "--to", to, "--size", "9000", "--events", "1"]);
     assert!(sent.status.success(), "{}", stderr(&sent));
     assert_eq!(last(&mut out)["events"], 1);
     assert!(child.wait().unwrap().success());
@@ -203,44 +223,76 @@ fn sending_to_a_closed_port_fails() {
 
 #[test]
 fn address_space_goes_with_what_comes_and_not_with_what_could() {
-    let worker = Worker::start(&["--memory", "64M"]);
-    let status = fs::read_to_string(format!("/proc/{}/status", worker.child.id())).unwrap();
+    // Otherwise each thread may reserve 64 MiB for `malloc`.
+    let mut command = Command::new("env");
+    command.args([
+        "MALLOC_ARENA_MAX=1",
+        env!("CARGO_BIN_EXE_naa"),
+        "ejfat",
+        "recv",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    command.args(["--memory", "64M", "--timeout", "60000", "--json", "--metrics", "127.0.0.1:0"]);
+    let (ready, mut child, mut out) = ready(command.stdout(Stdio::piped()).spawn().unwrap());
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
     let kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(kib < 512 << 10, "{kib} KiB of addresses before anything came");
-    // 64 MiB are claimed by each of many.
+    // Each of 200 events claims 64 MiB.
+    claim(ready["addresses"][0].as_str().unwrap().parse().unwrap(), 0..200, 64 << 20);
+    wait_for(&ready, "naa_ejfat_segments_total", 200);
+    signal(&child);
+    let end = last(&mut out);
+    assert!(child.wait().unwrap().success());
+    assert!(end["evicted_by"]["claimed"].as_u64().unwrap() > 0, "{end}");
+}
+
+/// Sends the first 100 bytes of events that claim to have `bytes`.
+fn claim(to: SocketAddr, events: std::ops::Range<u64>, bytes: u32) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    for event in 0..200u64 {
-        let header = [&b"\x10\0\0\x01\0\0\0\0"[..], &(64u32 << 20).to_be_bytes(), &event.to_be_bytes()];
-        socket.send_to(&[&header.concat()[..], &[1; 100]].concat(), &worker.address).unwrap();
+    for event in events {
+        let header = [&b"\x10\0\0\x01\0\0\0\0"[..], &bytes.to_be_bytes(), &event.to_be_bytes()];
+        socket.send_to(&[&header.concat()[..], &[1; 100]].concat(), to).unwrap();
     }
-    signal(&worker.child);
-    assert!(worker.end()["evicted_by"]["claimed"].as_u64().unwrap() > 0);
+    wait_until_read(to);
+}
+
+/// `naa ejfat recv` with 400 MB of addresses.
+fn without_addresses(arguments: &[&str]) -> Command {
+    let mut command = Command::new("prlimit");
+    command.args(["--as=400000000", env!("CARGO_BIN_EXE_naa"), "ejfat", "recv", "--listen", "127.0.0.1:0"]);
+    command.args(["--json", "--timeout", "60000"]).args(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 #[test]
 fn a_receiver_without_addresses_gives_up_events_and_goes_on() {
-    let mut command = Command::new("prlimit");
-    command.args(["--as=400000000", env!("CARGO_BIN_EXE_naa"), "ejfat", "recv", "--listen", "127.0.0.1:0"]);
-    let child = command.args(["--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let (ready, child, mut out) = ready(child.unwrap());
+    let (ready, child, mut out) = ready(without_addresses(&["--events", "1"]).spawn().unwrap());
     let to: SocketAddr = ready["addresses"][0].as_str().unwrap().parse().unwrap();
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    for event in 0..20u64 {
-        let header = [&b"\x10\0\0\x01\0\0\0\0"[..], &(64u32 << 20).to_be_bytes(), &event.to_be_bytes()];
-        socket.send_to(&[&header.concat()[..], &[1; 100]].concat(), to).unwrap();
-    }
-    halves(1, 0)
-        .chain(halves(1, 1))
-        .for_each(|segment| assert_eq!(socket.send_to(&segment, to).unwrap(), segment.len()));
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    signal(&child);
+    claim(to, 0..20, 64 << 20);
+    from_one_address(to, 1);
     let end = last(&mut out);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     assert_eq!(end["events"], 1, "{end}");
     let text = stderr(&output);
     assert_eq!(text.matches("the system has no addresses for an event").count(), 1, "{text}");
+}
+
+/// A thread takes 2 MiB of addresses, and so many are not left.
+#[test]
+fn a_signal_ends_a_receiver_that_can_start_no_thread() {
+    let (ready, mut child, mut out) = ready(without_addresses(&[]).spawn().unwrap());
+    let to: SocketAddr = ready["addresses"][0].as_str().unwrap().parse().unwrap();
+    claim(to, 0..20, 64 << 20);
+    claim(to, 20..120, 1 << 20);
+    signal(&child);
+    let status = wait_at_most(&mut child, LIMIT);
+    let _ = child.kill();
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    assert!(last(&mut out)["open"].as_u64().unwrap() > 0);
 }
 
 #[test]
@@ -264,9 +316,29 @@ fn an_ipv6_address_without_brackets_is_told_where_they_go() {
     }
     let output = run(&["ejfat", "send", "--to", "fd00::1:16384", "--size", "1"]);
     assert!(stderr(&output).contains("[fd00::1]:16384"), "{}", stderr(&output));
+    // This is an address of its own, but not of this machine.
+    for command in
+        [&["ejfat", "recv", "--listen"][..], &["bridge", "--listen"], &["lb", "forward", "--listen"]]
+    {
+        let output = run(&[command, &["fd00::1:9100"]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("[fd00::1]:9100"), "{}", stderr(&output));
+    }
 }
 
-/// A bridge that drops at its socket does not say that nothing is lost.
+#[test]
+fn ports_beyond_the_limit_of_open_files_name_the_remedy() {
+    for command in [&["ejfat", "recv"][..], &["bridge"], &["lb", "forward"]] {
+        let mut limited = Command::new("prlimit");
+        limited.args(["--nofile=64:64", env!("CARGO_BIN_EXE_naa")]).args(command);
+        let output = limited.args(["--listen", "127.0.34.8", "--ports", "16384-16500"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let text = stderr(&output);
+        assert!(text.contains("`ulimit -n`, or listen to fewer ports"), "{text}");
+    }
+}
+
+/// When the bridge's socket overflows, it must not say "none lost".
 #[test]
 fn what_the_kernel_drops_is_in_the_sum_of_what_a_bridge_lost() {
     let folder = Folder::new("bridge-drops");
@@ -282,15 +354,23 @@ fn what_the_kernel_drops_is_in_the_sum_of_what_a_bridge_lost() {
     for _ in 0..20 {
         halves(200, 0).for_each(|segment| drop(socket.send_to(&segment, to)));
     }
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let status = || {
+        let json = run(&["bridge", "status", "--server", &server, "--provider", "embedded", "--json"]);
+        let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+        json["lost_datagrams"].as_u64().unwrap()
+    };
+    wait_until("datagrams were lost", || status() > 0);
     let text = run(&["bridge", "status", "--server", &server, "--provider", "embedded"]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains(" datagrams: ") && text.contains(" kernel_drops"), "{text}");
     assert!(!text.contains("none lost"), "{text}");
-    let json = run(&["bridge", "status", "--server", &server, "--provider", "embedded", "--json"]);
-    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert!(json["lost_datagrams"].as_u64().unwrap() > 0, "{json}");
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let second: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&second["event"], &second["ports"]), (&"status".into(), &Value::Null));
     signal(&child);
-    assert!(last(&mut out)["lost_datagrams"].as_u64().unwrap() > 0);
+    let end = last(&mut out);
+    assert!(end["lost_datagrams"].as_u64().unwrap() > 0, "{end}");
+    assert_eq!(end["ports"].as_array().unwrap().len(), 1, "{end}");
     assert!(child.wait().unwrap().success());
 }

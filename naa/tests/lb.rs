@@ -305,7 +305,7 @@ fn a_shifted_calendar_differs_in_two_lines() {
     let slots = "load_balance_calendar_table  load balancer 2, epoch 0, slots 0 to 511:";
     assert_eq!(diff(&a, &b), format!("- {slots} members (5 6)x256\n+ {slots} members (6 5)x256\n"));
     assert_eq!(diff(&b, &c), format!("- {slots} members (6 5)x256\n+ {slots} member 7\n"));
-    // Every other slot.
+    // Only every other slot changed.
     let slots = slots.replace("0 to 511", "0 to 510");
     assert_eq!(diff(&c, &d), format!("- {slots} member 7\n+ {slots} members (5 7)x255 5\n"));
     assert_eq!(diff(&a, &a), "");
@@ -343,7 +343,7 @@ fn where_no_bridge_runs_it_is_told_how_to_start_one() {
     assert!(local.contains("naa bridge --listen ADDR --local PATH"), "{local}");
 }
 
-/// A supervisor is to start it again.
+/// The exit status is a failure, so that a supervisor starts the server again.
 #[test]
 fn a_server_whose_reassembly_ends_ends_with_a_failure() {
     let folder = Folder::new("serve-ends");

@@ -10,7 +10,7 @@
 //!     ticks: [all]                     # or FIRST-LAST, or a prefix such as 0x4000000000000000/2
 //!     slot_bits: 9                     # 2^9 slots, as unless told
 //!     xor: 0
-//!     calendar: (1 2)x256              # slots 0, 1, 2 ... lead to members 1, 2, 1 ...; -x8: eight without, on purpose
+//!     calendar: (1 2)x256              # slots 0, 1, 2 ... lead to members 1, 2, 1 ...; -x8: eight slots that have no member, on purpose
 //!   members:
 //!   - {id: 1, address: 10.0.0.9, port: 10000, port_bits: 2, keep_lb_header: false}
 //!   - {id: 2, drop: soft_evicted, ip: v4}
@@ -121,7 +121,7 @@ pub enum Ip {
     V6,
 }
 
-/// Members of neighbouring calendar slots as a document has them; `None`: the slot has no member.
+/// Writes the members of consecutive calendar slots as a document does. `None` is a slot without a member.
 pub fn calendar_text(slots: &[Option<u16>]) -> String {
     calendar::print(slots)
 }
@@ -148,7 +148,7 @@ impl Document {
         read::rules(self)
     }
 
-    /// The same of a document that is to leave nothing open.
+    /// The rules of a document that must be complete.
     ///
     /// # Errors
     /// Besides those of [`Document::rules`]: a calendar is shorter than its epochs' slots (a slot that is to have no member

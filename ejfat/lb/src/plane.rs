@@ -44,7 +44,7 @@ pub struct TableSet {
 pub struct Counters {
     /// By load balancer.
     pub lbs: [LbCounters; LbId::COUNT],
-    /// Sent to each member of the tables, and to those to which something was sent in the last minute.
+    /// What was sent to each member of the tables, and to each other member that got something in the last minute.
     pub members: BTreeMap<(LbId, u16), Traffic>,
     /// What was sent to members that are gone, by the id that they had, of all load balancers.
     pub gone: BTreeMap<u16, Traffic>,
@@ -192,7 +192,7 @@ impl Plane {
 
     pub fn counters(&self) -> Counters {
         let mut balancer = lock(&self.balancer);
-        // Where nobody forwards, nobody calls `tidy`.
+        // Only forwarders call `tidy`, and there may be none.
         balancer.look_at_members(self.time(Instant::now()));
         let lb = |id: LbId| *balancer.counters(id);
         let mut lbs = [LbCounters::default(); LbId::COUNT];

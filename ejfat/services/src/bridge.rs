@@ -37,7 +37,7 @@ pub fn bridge(handle: &Handle) -> [Arc<dyn Function>; 2] {
     ]
 }
 
-/// What a bridge did, as its service tells it.
+/// A bridge's counters as the message of its service.
 pub fn bridge_status(snapshot: &Snapshot) -> v1::BridgeStatus {
     let events = &snapshot.events;
     let lost = Loss::ALL.map(|cause| (cause.name().to_owned(), events.lost(cause)));

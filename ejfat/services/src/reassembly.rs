@@ -60,7 +60,7 @@ impl Snapshot {
     }
 }
 
-/// Counters as services tell them; `open` events are incomplete yet.
+/// Counters as the message of a service. `open` is the number of incomplete events.
 pub fn message(
     counters: &Counters,
     open: u32,

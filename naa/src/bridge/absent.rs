@@ -1,19 +1,26 @@
-//! Where no bridge runs: how to start one.
+//! Tells how to start a bridge, for commands that found none.
 
 use std::net::SocketAddr;
 
 use anyhow::anyhow;
 use mrsp::ReturnCode;
-use naa_host::Error;
+use naa_host::{Error, Party};
 use naa_services::HostError;
 use verbs::RejectReason;
 
-/// An error of a command that wants a bridge. Where nothing answers, or a server without a bridge, it says how to start one.
+/// Adds how to start a bridge to an error if nothing answered or the server has no bridge. Other errors stay as they are.
 pub(crate) fn explained(error: anyhow::Error) -> anyhow::Error {
     match of_host(&error) {
         Some(&Error::ConnectionRefused { peer, reason: RejectReason::INVALID_SERVICE_ID, said: None }) => {
-            anyhow!("no program serves at {peer}; {}, or correct the address", start(peer))
+            anyhow!("{}; {}, or correct the address", nobody_at(peer), start(peer))
         }
+        Some(Error::NoneReached { name, tried }) => match absent_everywhere(tried) {
+            Some(peer) => {
+                let start = start(peer);
+                anyhow!("no bridge answers at {name}; {start}, or correct the name: {}", each(tried))
+            }
+            None => error,
+        },
         Some(&Error::Unreachable { peer, .. }) => {
             error.context(format!("no bridge answers at {peer}; {}, or correct the address", start(peer)))
         }
@@ -27,12 +34,43 @@ pub(crate) fn explained(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Those of calls and of subscriptions stand for it, so it is not among their causes.
+/// The error of a host: as it is, or the session's inside an error of a call or subscription. Such errors are displayed as
+/// the session's, so it is not in their chain of causes.
 fn of_host(error: &anyhow::Error) -> Option<&Error> {
     match (error.downcast_ref(), error.downcast_ref()) {
         (Some(HostError::Session(error)), _) | (_, Some(naa_events::Error::Session(error))) => Some(error),
-        _ => None,
+        _ => error.downcast_ref(),
     }
+}
+
+/// The first of a name's addresses where nothing answers. `None` if there is none, or if an accelerator answers at another.
+fn absent_everywhere(tried: &[(SocketAddr, Error)]) -> Option<SocketAddr> {
+    let is_absent =
+        |(_, error): &&(SocketAddr, Error)| is_nobody(error) || matches!(error, Error::Unreachable { .. });
+    let answers = tried.iter().any(|of| !is_absent(&of) && of.1.party() == Party::Accelerator);
+    tried.iter().find(is_absent).filter(|_| !answers).map(|(peer, _)| *peer)
+}
+
+/// Whether no program listens at the port.
+fn is_nobody(error: &Error) -> bool {
+    matches!(error, Error::ConnectionRefused { reason: RejectReason::INVALID_SERVICE_ID, said: None, .. })
+}
+
+fn nobody_at(peer: SocketAddr) -> String {
+    format!("no program serves at {peer}")
+}
+
+/// Why each address cannot be used, without the advice to start a server that is no bridge.
+fn each(tried: &[(SocketAddr, Error)]) -> String {
+    let why = |(peer, error): &(SocketAddr, Error)| {
+        let (at, text) = (peer.to_string(), error.to_string());
+        match error {
+            error if is_nobody(error) => nobody_at(*peer),
+            _ if text.starts_with(&at) => text,
+            _ => format!("{at}: {text}"),
+        }
+    };
+    tried.iter().map(why).collect::<Vec<_>>().join("; ")
 }
 
 /// Segments usually come to the address at which workers connect.
@@ -60,6 +98,30 @@ mod tests {
             let said = format!("{:#}", explained(HostError::Session(error).into()));
             assert!(said.contains(command) && said.contains("nothing answers"), "{said}");
         }
+    }
+
+    #[test]
+    fn a_name_with_several_addresses_gets_a_bridge_too() {
+        let [first, second] = ["[::1]:7000", "127.0.0.1:7000"].map(|at| at.parse().unwrap());
+        let refused = |peer| {
+            let reason = RejectReason::INVALID_SERVICE_ID;
+            (peer, Error::ConnectionRefused { peer, reason, said: None })
+        };
+        let silent = Error::Unreachable { peer: second, why: Unreachable::NoAnswer, device: "lo".into() };
+        for last in [refused(second), (second, silent)] {
+            let error = Error::NoneReached { name: "localhost".into(), tried: vec![refused(first), last] };
+            let said = format!("{:#}", explained(error.into()));
+            assert!(said.contains("naa bridge --listen [::1] --bind ::1 --port 7000`"), "{said}");
+            assert!(said.contains("localhost") && said.contains("127.0.0.1:7000"), "{said}");
+            assert!(!said.contains("naa serve"), "{said}");
+        }
+        let gone = Error::PeerGone { peer: second, why: naa_host::Gone::Disconnected, function: None };
+        let error =
+            Error::NoneReached { name: "localhost".into(), tried: vec![refused(first), (second, gone)] };
+        let said = error.to_string();
+        assert_eq!(explained(error.into()).to_string(), said, "something answers");
+        let alone = format!("{:#}", explained(refused(first).1.into()));
+        assert!(alone.contains("naa bridge --listen [::1] --bind ::1 --port 7000`"), "{alone}");
     }
 
     #[test]

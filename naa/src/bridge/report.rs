@@ -79,7 +79,6 @@ pub(super) fn json(what: &str, of: &Snapshot) -> Value {
         "lost_datagrams": lost_datagrams,
         "timed_out": segments.timed_out,
         "evicted_by": evicted,
-        "ports": of.ports.iter().map(port).collect::<Vec<_>>(),
         "opened": events.opened,
         "open": events.open,
         "incomplete": events.incomplete,
@@ -98,6 +97,13 @@ pub(super) fn json(what: &str, of: &Snapshot) -> Value {
         "held_seconds": quantiles(&events.held),
         "workers": workers,
     })
+}
+
+/// The last object of JSON. It alone has the counters of ports, of which there may be thousands.
+pub(super) fn end_json(of: &Snapshot) -> Value {
+    let mut end = json("end", of);
+    end["ports"] = of.ports.iter().map(port).collect();
+    end
 }
 
 fn worker(its: &WorkerReport) -> Value {

@@ -112,11 +112,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     watch(args, (&server, &handle), &ended, end)?;
     server.shutdown(Duration::from_secs(1));
     let snapshot = handle.snapshot();
-    Ok(show::line(&if args.json {
-        report::json("end", &snapshot).to_string()
-    } else {
-        report::end(&snapshot)
-    })?)
+    Ok(show::line(&if args.json { report::end_json(&snapshot).to_string() } else { report::end(&snapshot) })?)
 }
 
 /// A line each second, for people or programs, until it is over.

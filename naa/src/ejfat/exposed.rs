@@ -3,7 +3,7 @@
 use std::{
     fmt,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -19,14 +19,14 @@ use prometheus_client::{
 /// What is shown is as old at most, while the worker runs.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// An address, and a data id of it where streams are told apart. `None`: all others.
+/// An address, and its data id if streams are told apart. An address of `None` stands for all other senders.
 type Sender = (Option<IpAddr>, Option<u16>);
 
 /// Copied from the worker's loop, read by whoever asks.
 #[derive(Debug, Default)]
 struct Snapshot {
     total: Counters,
-    /// Of senders, as many as the reassembler tells apart.
+    /// The counters of each sender that the reassembler tells apart.
     senders: Vec<(Sender, Counters)>,
     ports: Vec<PortCounters>,
     missing: u64,
@@ -38,7 +38,18 @@ struct Snapshot {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Shared(Arc<Mutex<Snapshot>>);
+struct Shared(Arc<Mutex<Arc<Snapshot>>>);
+
+impl Shared {
+    /// The lock is held so briefly that the worker, which shows a new snapshot under it, does not wait for a scrape.
+    fn latest(&self) -> Arc<Snapshot> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Snapshot>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The worker's side.
 pub(super) struct Exposed {
@@ -84,14 +95,14 @@ impl Exposed {
             snapshot.missing += source.streams().map(|stream| stream.missing).sum::<u64>();
             snapshot.senders.push(((source.address, source.data_id), source.counters));
         }
-        *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+        *self.shared.lock() = Arc::new(snapshot);
         Ok(())
     }
 }
 
 impl Collector for Shared {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let shown = &*self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = &*self.latest();
         totals(&mut encoder, shown)?;
         by_sender(&mut encoder, shown)?;
         let gauges = [
@@ -191,5 +202,27 @@ fn name((address, data_id): &Sender) -> String {
         (None, _) => "unknown".into(),
         (Some(address), None) => address.to_string(),
         (Some(address), Some(data_id)) => format!("{address}/{data_id}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes the text of a scrape, and fails where it keeps the worker from showing more.
+    struct Scraper(Shared);
+
+    impl fmt::Write for Scraper {
+        fn write_str(&mut self, _: &str) -> fmt::Result {
+            self.0.0.try_lock().map(drop).map_err(|_| fmt::Error)
+        }
+    }
+
+    #[test]
+    fn a_scrape_does_not_hold_up_the_worker() {
+        let shared = Shared::default();
+        let mut registry = Registry::with_prefix("naa_ejfat");
+        registry.register_collector(Box::new(shared.clone()));
+        text::encode(&mut Scraper(shared), &registry).expect("the lock is free while text is written");
     }
 }

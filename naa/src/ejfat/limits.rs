@@ -26,7 +26,7 @@ pub(crate) struct Limits {
     max_senders: Option<u32>,
 }
 
-/// Behind a load balancer memory is the limit, rather than the number of events.
+/// So many events may be open behind a load balancer that memory is the limit in practice.
 const OPEN_BEHIND_LB: u32 = 16_384;
 const STREAMS: u32 = 1024;
 
@@ -35,7 +35,8 @@ impl Limits {
         Self { behind_lb: true, ..Self::default() }
     }
 
-    /// Sets them, with what `usual` has where the command line says nothing. `complete` events are kept beside.
+    /// Puts the limits into a configuration; those that the command line does not name stay as in `usual`, or as --behind-lb
+    /// has them. `complete` slots are added for complete events.
     pub(crate) fn apply(&self, usual: Config, complete: u32) -> Config {
         let (open, senders) =
             if self.behind_lb { (OPEN_BEHIND_LB, STREAMS) } else { (usual.max_open, usual.max_sources) };

@@ -1,11 +1,11 @@
-//! What was lost on the way of segments and events, summed up in one place for text, JSON and metrics.
+//! Sums of lost datagrams and events, for text, JSON and metrics.
 
 use ejfat::reassembly::{Cause, Eviction};
 use proto::events::v1::{BridgeStatus, ReassemblyCounters};
 use serde_json::{Map, Value};
 
-/// Datagrams that nothing was wrong with, and that were lost before they became part of an event, by cause: the kernel
-/// dropped them, or there was no memory or place for their event.
+/// Valid datagrams that were lost before they became part of an event, by cause. The kernel dropped them, or there was no
+/// memory or slot for their event.
 pub(crate) fn datagrams(of: &ReassemblyCounters, kernel_drops: u64) -> [(&'static str, u64); 3] {
     let no_room = |cause: Cause| (cause.name(), of.dropped.get(cause.name()).copied().unwrap_or(0));
     [("kernel_drops", kernel_drops), no_room(Cause::Memory), no_room(Cause::NoSlot)]
@@ -20,7 +20,12 @@ pub(crate) fn events(of: &BridgeStatus) -> Vec<(&str, u64)> {
 }
 
 pub(crate) fn sum<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> u64 {
-    counts.into_iter().map(|(_, count)| count).sum()
+    total(counts.into_iter().map(|(_, count)| count))
+}
+
+/// Adds counters, which may be a peer's and as large as it likes. A sum beyond `u64::MAX` is `u64::MAX`.
+pub(crate) fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
 }
 
 /// What a bridge lost, in words.
@@ -48,7 +53,7 @@ pub(crate) fn words(of: &BridgeStatus) -> String {
     }
 }
 
-/// Why events were given up before they were complete, in words, or nothing if none was.
+/// Tells in words why events were given up. Empty if none was.
 pub(crate) fn why_incomplete(of: &ReassemblyCounters) -> String {
     let evicted =
         Eviction::ALL.map(|by| (of.evicted_by.get(by.name()).copied().unwrap_or(0), evicted_by(by)));
@@ -70,4 +75,30 @@ fn evicted_by(eviction: Eviction) -> &'static str {
 /// Counts by cause as JSON.
 pub(crate) fn json<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> Map<String, Value> {
     counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_a_peer_may_be_as_large_as_they_like() {
+        let dropped = [Cause::Memory, Cause::NoSlot].map(|cause| (cause.name().to_owned(), u64::MAX));
+        let reassembly = ReassemblyCounters { dropped: dropped.into(), ..Default::default() };
+        let status = BridgeStatus {
+            reassembly: Some(reassembly.clone()),
+            kernel_drops: u64::MAX,
+            incomplete: u64::MAX,
+            lost: [("overrun".to_owned(), u64::MAX)].into(),
+            ..Default::default()
+        };
+        let all = u64::MAX.to_string();
+        let text = words(&status);
+        assert!(
+            text.contains(&format!("{all} events")) && text.contains(&format!("{all} datagrams")),
+            "{text}"
+        );
+        assert_eq!(sum(events(&status)), u64::MAX);
+        assert_eq!(sum(datagrams(&reassembly, u64::MAX)), u64::MAX);
+    }
 }

@@ -108,7 +108,7 @@ struct Report {
     bytes: u64,
     seconds: f64,
     gbits_per_second: f64,
-    /// Answers of the host that nobody takes what was sent.
+    /// How many refusals (ICMP "port unreachable") came.
     refused: u64,
 }
 
@@ -229,7 +229,7 @@ fn keep_in_sync(to: &[SyncSender], period: Duration) {
         for (sync, refused) in to.iter().zip(&mut refused) {
             match sync.send() {
                 Ok(()) => {}
-                // Once, and not each second.
+                // A refusal is logged once, and not for each message.
                 Err(error @ Error::Refused { .. }) => {
                     if !std::mem::replace(refused, true) {
                         tracing::warn!("sync messages: {error}");

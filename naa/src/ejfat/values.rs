@@ -34,7 +34,7 @@ pub(crate) fn ip_and_port(text: &str) -> anyhow::Result<(IpAddr, Option<u16>)> {
     listen::ip_and_port(text).map_err(|error| Usage::error(error.to_string()))
 }
 
-/// Where to listen for segments: each address's ports, all of which one reader looks after.
+/// Where to listen for segments. Each address has a list of its own, which one reader serves.
 pub(crate) fn listen(addresses: &[String], ports: Option<PortChoice>) -> anyhow::Result<Vec<Vec<Listen>>> {
     let of = |text: &String| listen::listen(text, ports).map_err(|error| Usage::error(error.to_string()));
     let listen = addresses.iter().map(of).collect::<anyhow::Result<Vec<_>>>()?;
@@ -45,7 +45,7 @@ pub(crate) fn listen(addresses: &[String], ports: Option<PortChoice>) -> anyhow:
     Ok(listen)
 }
 
-/// Tells of ports that are not listened to although they are in a range that is.
+/// Warns of ports of a range that another process holds: segments to them are not received.
 pub(crate) fn tell_skipped(skipped: &[SocketAddr]) {
     if !skipped.is_empty() {
         let (count, at) = (skipped.len(), addresses(skipped));
@@ -53,7 +53,7 @@ pub(crate) fn tell_skipped(skipped: &[SocketAddr]) {
     }
 }
 
-/// Addresses in few words: consecutive ports of one IP address as a range.
+/// Writes addresses briefly: consecutive ports of one IP address become a range.
 pub(crate) fn addresses(all: &[SocketAddr]) -> String {
     let follows =
         |a: &SocketAddr, b: &SocketAddr| a.ip() == b.ip() && a.port().checked_add(1) == Some(b.port());

@@ -59,7 +59,7 @@ pub(super) fn token(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Whether the command line has the token. It is stronger there than in the environment.
+/// Whether the command line has a token. It then overrides the environment variable.
 pub(super) fn has_option() -> bool {
     std::env::args_os().any(|argument| {
         let argument = argument.to_string_lossy();

@@ -6,10 +6,20 @@ use ejfat_lb::PortCounters;
 use proto::lb::v1::{GetCountersReply as Counters, LbCounters, MemberCounters};
 use serde_json::{Value, json};
 
-use crate::show;
+use crate::{ejfat::losses::total, show};
 
 fn sent<'a>(counters: &'a Counters, lb: &'a LbCounters) -> impl Iterator<Item = &'a MemberCounters> {
     counters.members.iter().filter(move |member| member.lb == lb.lb)
+}
+
+/// Packets and bytes that a load balancer sent to members. A server of an older version does not tell its sum, and the
+/// counters of members that are gone are missing from theirs, so it is the greater one of both.
+fn sent_by(counters: &Counters, lb: &LbCounters) -> (u64, u64) {
+    let of_members = |of: fn(&MemberCounters) -> u64| total(sent(counters, lb).map(of));
+    (
+        lb.lb_tx_pkt.max(of_members(|member| member.mbr_tx_pkt)),
+        lb.lb_tx_byte.max(of_members(|member| member.mbr_tx_byte)),
+    )
 }
 
 /// Those of load balancers that got anything.
@@ -19,10 +29,11 @@ fn active(counters: &Counters) -> impl Iterator<Item = &LbCounters> {
 
 pub(super) fn json(counters: &Counters) -> Value {
     let lbs = active(counters).map(|lb| {
+        let (packets, bytes) = sent_by(counters, lb);
         json!({
             "lb": lb.lb, "received_packets": lb.lb_rx_pkt, "received_bytes": lb.lb_rx_byte,
             "v2": lb.lb_rx_v2, "v3": lb.lb_rx_v3,
-            "sent_packets": lb.lb_tx_pkt, "sent_bytes": lb.lb_tx_byte,
+            "sent_packets": packets, "sent_bytes": bytes,
             "dropped": lb.drops,
         })
     });
@@ -42,7 +53,7 @@ pub(super) fn json(counters: &Counters) -> Value {
 pub(super) fn table(counters: &Counters) -> String {
     let header = ["", "packets", "bytes", "dropped"].map(str::to_owned).to_vec();
     let mut rows = vec![header];
-    // One that has members is told before it gets anything, as its members are in JSON and metrics.
+    // A load balancer with members has a row even if it got nothing, since JSON and metrics have its members.
     let told = |lb: &&LbCounters| lb.lb_rx_pkt > 0 || sent(counters, lb).next().is_some();
     for lb in counters.lbs.iter().filter(told) {
         let cells = [lb.lb_rx_pkt.to_string(), show::bytes(lb.lb_rx_byte), causes(&lb.drops)];
@@ -52,7 +63,7 @@ pub(super) fn table(counters: &Counters) -> String {
             [format!("  to member {}", of.member)].into_iter().chain(cells).collect()
         }));
     }
-    let nobody: u64 = counters.unaddressed.values().sum();
+    let nobody = total(counters.unaddressed.values().copied());
     if nobody > 0 {
         let cells = [nobody.to_string(), String::new(), causes(&counters.unaddressed)];
         rows.push(["to no load balancer".to_owned()].into_iter().chain(cells).collect());
@@ -73,9 +84,9 @@ fn causes(drops: &BTreeMap<String, u64>) -> String {
 
 /// For a live line.
 pub(super) fn line(counters: &Counters) -> String {
-    let received: u64 = counters.lbs.iter().map(|lb| lb.lb_rx_pkt).sum();
-    let sent: u64 = counters.lbs.iter().map(|lb| lb.lb_tx_pkt).sum();
-    let dropped: u64 = counters.lbs.iter().flat_map(|lb| lb.drops.values()).sum();
+    let received = total(counters.lbs.iter().map(|lb| lb.lb_rx_pkt));
+    let sent = total(counters.lbs.iter().map(|lb| sent_by(counters, lb).0));
+    let dropped = total(counters.lbs.iter().flat_map(|lb| lb.drops.values().copied()));
     let Counters { overflows, refused, .. } = counters;
     format!(
         "{received} packets, {sent} to members, {dropped} dropped, {overflows} overflowed, {refused} refused"
@@ -147,5 +158,34 @@ mod tests {
         }
         assert_eq!(json["load_balancers"][0]["sent_packets"], 12);
         assert!(line(&counters).contains("12 to members") && !text.contains("load balancer 5"), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_counts_members_only_has_sent_what_they_got() {
+        let lbs = vec![LbCounters { lb: 3, lb_rx_pkt: 12, ..Default::default() }];
+        let member = |member| MemberCounters { lb: 3, member, mbr_tx_pkt: 5, mbr_tx_byte: 50 };
+        let counters = Counters { lbs, members: vec![member(7), member(8)], ..Default::default() };
+        let of = &json(&counters)["load_balancers"][0];
+        assert_eq!((&of["sent_packets"], &of["sent_bytes"]), (&10.into(), &100.into()));
+        assert!(line(&counters).contains("10 to members"), "{}", line(&counters));
+    }
+
+    #[test]
+    fn counters_of_a_peer_may_be_as_large_as_they_like() {
+        let drops: BTreeMap<_, _> = ["a", "b"].map(|cause| (cause.to_owned(), u64::MAX)).into();
+        let lb = |lb| LbCounters {
+            lb,
+            lb_rx_pkt: u64::MAX,
+            lb_tx_pkt: 1,
+            drops: drops.clone(),
+            ..Default::default()
+        };
+        let member = |member| MemberCounters { lb: 3, member, mbr_tx_pkt: u64::MAX, mbr_tx_byte: u64::MAX };
+        let members = vec![member(7), member(8)];
+        let counters =
+            Counters { lbs: vec![lb(3), lb(4)], members, unaddressed: drops.clone(), ..Default::default() };
+        assert_eq!(json(&counters)["load_balancers"][0]["sent_packets"], u64::MAX);
+        assert!(line(&counters).contains(&format!("{} to members", u64::MAX)));
+        assert!(table(&counters).contains(&u64::MAX.to_string()));
     }
 }

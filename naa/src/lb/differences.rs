@@ -1,15 +1,15 @@
-//! Changes of rules, in lines.
+//! Differences between two sets of rules, as lines of text.
 
 use ejfat::lb::{Forward, LbId, Member, Rule, RuleKey, Rules, Table, diff};
 use ejfat_lb::document::calendar_text;
 
-/// Slots that changed share a line if so few others are between them; these are told with them.
+/// Changed slots share a line if their numbers differ by no more than this. The slots between them are printed as well.
 const BETWEEN: u16 = 8;
 
 /// Slots of a calendar: load balancer, epoch, the first and the last.
 type Span = (LbId, u32, u16, u16);
 
-/// What makes other rules of rules: `-` what was there, `+` what is there now. None if they are alike.
+/// The differences: `-` before what `before` has, `+` before what `after` has. Empty if they are alike.
 pub(super) fn lines(before: &Rules, after: &Rules) -> Vec<String> {
     let changes = diff(before, after);
     let line = |sign: &str, table: Table, text: &str| format!("{sign} {table}  {text}");
@@ -33,7 +33,7 @@ fn is_slot(rule: &Rule) -> bool {
     matches!(rule, Rule::Slot { .. })
 }
 
-/// Of the slots among some rules.
+/// The ranges of calendar slots that these rules are about.
 fn spans<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<Span> {
     let slot = |rule: &Rule| match *rule {
         Rule::Slot { lb, epoch, slot, .. } => Some((lb, epoch, slot)),

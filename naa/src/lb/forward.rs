@@ -12,9 +12,10 @@ use std::{
 
 use ejfat::{
     lb::{LbId, Rules},
-    listen::PortChoice,
+    listen::{Listen, PortChoice},
 };
-use ejfat_lb::{Forwarder, ForwarderConfig, Plane, PortCounters, grpc, message};
+use ejfat_lb::{ForwardError, Forwarder, ForwarderConfig, Plane, PortCounters, grpc, message};
+use ejfat_udp::Ports;
 use naa_server::{
     Config, Server,
     allow::{AllowList, Network},
@@ -101,7 +102,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let listen = values::listen(&args.listen, args.ports)?;
     warn_of_gaps(&rules, args)?;
     let plane = Arc::new(Plane::new(rules, values::seed()));
-    let forwarder = Forwarder::start(&ForwarderConfig { listen, buffer: args.buffer as usize }, &plane)?;
+    let config = ForwarderConfig { listen, buffer: args.buffer as usize };
+    let forwarder = Forwarder::start(&config, &plane).map_err(|error| explained(error, &config.listen))?;
     values::tell_skipped(forwarder.skipped());
     if forwarder.buffer() / 2 < args.buffer as usize {
         tracing::warn!(
@@ -157,6 +159,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     show::line(&counts::line(&counters))?;
     Ok(show::line(&counts::table(&counters))?)
+}
+
+/// Explains why ports cannot be bound in the words of the receivers, which name what helps if an IPv6 address lacks its
+/// brackets, or if there are more ports than files may be open. To find out, the ports are bound once more.
+fn explained(error: ForwardError, listen: &[Vec<Listen>]) -> anyhow::Error {
+    let again = listen.iter().map(|listen| Ports::bind(listen, None)).collect::<Result<Vec<_>, _>>();
+    match again {
+        Err(why @ (ejfat_udp::Error::NotLocal { .. } | ejfat_udp::Error::Files { .. })) => why.into(),
+        _ => error.into(),
+    }
 }
 
 /// What would be dropped although it was meant to work.

@@ -92,7 +92,7 @@ impl Access {
         Ok((far, waiting))
     }
 
-    /// A refusal for want of the token, in words of the command line.
+    /// Explains a refusal because of the token, and names the options that give one.
     fn told(&self, error: ClientError) -> anyhow::Error {
         let Some(address) = error.wants_token() else { return error.into() };
         if self.token.is_none() {
@@ -109,7 +109,7 @@ impl Access {
         )
     }
 
-    /// `read` takes the rules of a file.
+    /// `read` reads the rules if the place is a file.
     pub(super) fn sets(
         &self,
         place: &Place,
@@ -142,12 +142,12 @@ impl Access {
     }
 }
 
-/// Rules of a file, to be used or checked: they leave nothing open.
+/// Reads a file of rules that is to be used or checked. One with gaps is refused.
 pub(crate) fn read(path: &PathBuf) -> anyhow::Result<Rules> {
     read_by(path, Document::complete_rules)
 }
 
-/// Rules of a file, to be compared.
+/// Reads a file of rules that is only compared. It may have gaps.
 pub(super) fn read_any(path: &PathBuf) -> anyhow::Result<Rules> {
     read_by(path, Document::rules)
 }

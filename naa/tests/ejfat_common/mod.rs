@@ -1,7 +1,8 @@
-//! A worker, captures.
+//! A worker, captures, counters of running processes.
 #![allow(dead_code, reason = "each suite uses its own part")]
 
 pub(crate) mod capture;
+pub(crate) mod counters;
 
 use std::{
     io::{BufRead, BufReader},

@@ -33,7 +33,7 @@ pub struct ReassemblyCounters {
     /// Why reassembly ended by itself, if it did.
     #[prost(string, optional, tag = "12")]
     pub ended: ::core::option::Option<::prost::alloc::string::String>,
-    /// Of the evicted events, for which reason: the limit of their sender, of open events, of memory, of lengths.
+    /// Evicted events by reason: the limit of their sender, of open events, of memory or of lengths.
     #[prost(btree_map = "string, uint64", tag = "13")]
     pub evicted_by: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,

@@ -253,7 +253,7 @@ pub struct LbCounters {
         ::prost::alloc::string::String,
         u64,
     >,
-    /// To all its members, those included that are gone.
+    /// Packets and bytes sent to all its members, also to those that are gone.
     #[prost(uint64, tag = "7")]
     pub lb_tx_pkt: u64,
     #[prost(uint64, tag = "8")]
@@ -277,7 +277,7 @@ pub struct GetCountersReply {
     /// Of every load balancer.
     #[prost(message, repeated, tag = "1")]
     pub lbs: ::prost::alloc::vec::Vec<LbCounters>,
-    /// Of the tables, and those to which something was sent in the last minute.
+    /// The members of the tables, and others that got something in the last minute.
     #[prost(message, repeated, tag = "2")]
     pub members: ::prost::alloc::vec::Vec<MemberCounters>,
     /// Packets that were no load balancer's, by the cause's name.

@@ -55,10 +55,10 @@ fn count(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("{text:?} is no repetition; write x and a number, as 1x256"))
 }
 
-/// Longer patterns are looked for in whole calendars only.
+/// A longer pattern is found only if the whole calendar repeats it.
 const MOST_OF_PATTERN: usize = 16;
 
-/// One repeated pattern if there is one, or runs and short patterns, one behind the other.
+/// Writes one repeated pattern if the calendar is one, and otherwise runs and short patterns one after another.
 pub(super) fn print(slots: &[Option<u16>]) -> String {
     let whole = (1..=slots.len() / 2)
         .find(|&period| slots.len().is_multiple_of(period) && repeated(slots, period) == slots.len());
@@ -68,7 +68,8 @@ pub(super) fn print(slots: &[Option<u16>]) -> String {
     let (mut items, mut rest) = (Vec::new(), slots);
     while !rest.is_empty() {
         let lengths = (1..=MOST_OF_PATTERN.min(rest.len())).map(|period| (period, repeated(rest, period)));
-        // The first of those that reach farthest, which is the shortest. What is not repeated goes slot by slot.
+        // Takes the pattern that covers most slots, and of several the shortest. A slot that is not repeated is written
+        // alone.
         let repeats = lengths.filter(|(period, length)| length > period);
         let best = repeats.rev().max_by_key(|(_, length)| *length).unwrap_or((1, 1));
         items.push(pattern(&rest[..best.0], best.1 / best.0));
@@ -77,7 +78,7 @@ pub(super) fn print(slots: &[Option<u16>]) -> String {
     items.join(" ")
 }
 
-/// How many slots the first `period` ones fill when they are repeated, whole times.
+/// How many slots from the beginning are whole repetitions of the first `period` slots.
 fn repeated(slots: &[Option<u16>], period: usize) -> usize {
     let same = slots.iter().zip(&slots[period..]).take_while(|(a, b)| a == b).count();
     (same / period + 1) * period

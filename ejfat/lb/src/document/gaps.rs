@@ -1,10 +1,10 @@
-//! What a document leaves open: events that lead there are dropped.
+//! Finds what a document forgot. Events that meet such a slot or member are dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{DocumentError, Lb, calendar, ranges};
 
-/// Calendar slots that the document says nothing of, and members of calendars that it does not define.
+/// Refuses calendars that are too short, and members of calendars that the document does not define.
 pub(super) fn check(of: &Lb) -> Result<(), DocumentError> {
     let problem = |problem| DocumentError::Text { lb: of.lb, problem };
     let mut calendars: BTreeMap<u32, Slots> = BTreeMap::new();
@@ -13,7 +13,7 @@ pub(super) fn check(of: &Lb) -> Result<(), DocumentError> {
             .map_err(|why| problem(format!("calendar of epoch {}: {why}", epoch.id)))?;
         let calendar = calendars.entry(epoch.id).or_default();
         calendar.given = calendar.given.max(slots.len());
-        // Slots that no tick leads to may be missing, unless some of them are there.
+        // An epoch without ticks may have no calendar, but not a part of one.
         if !epoch.ticks.is_empty() || !slots.is_empty() {
             calendar.wanted = calendar.wanted.max(1 << epoch.slot_bits.min(ejfat::lb::Epoch::MOST_BITS));
         }

@@ -1,6 +1,6 @@
-//! Ascending numbers in few words.
+//! Writes ascending numbers as ranges.
 
-/// As `3, 7 to 9`. The first of many ranges are told, and how many numbers there are besides.
+/// Writes numbers such as `3, 7 to 9`. After 16 ranges it writes how many numbers are left.
 pub(super) fn ranges(numbers: &[usize]) -> String {
     const MOST: usize = 16;
     let mut told = Vec::new();

@@ -50,7 +50,7 @@ impl Gathered {
 
     fn finish(mut self, lb: LbId) -> Lb {
         self.lb.lb = lb.get();
-        // Slots without a member are written, so that they are not taken for forgotten.
+        // Slots without a member are written as `-`. Otherwise a reader would take them for forgotten.
         for &(id, slot_bits, _) in self.epochs.keys() {
             fill(self.calendars.entry(id).or_default(), slot_bits);
         }

@@ -47,7 +47,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The data plane that refused because the token was missing or not the right one.
+    /// The address of the data plane, if it refused because the token was missing or wrong.
     pub fn wants_token(&self) -> Option<&str> {
         match self {
             Self::Refused { address, status } if status.code() == Code::Unauthenticated => Some(address),

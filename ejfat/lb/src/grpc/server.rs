@@ -137,7 +137,7 @@ fn run(
         let serving = tokio::spawn(server);
         let stop = serving.abort_handle();
         tokio::spawn(async move {
-            // It says nothing; its end is the word.
+            // No message comes; the end of the channel tells that the server is to stop.
             let _ = stopped.await;
             stop.abort();
         });
@@ -155,7 +155,7 @@ impl Server {
         self.address
     }
 
-    /// Why it serves no longer, if it ended by itself.
+    /// A message if the server stopped by itself.
     pub fn ended(&self) -> Option<String> {
         let over = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
         over.then(|| format!("gRPC at {} ended; the log says why", self.address))

@@ -40,7 +40,7 @@ impl Events {
         &self.noise[at..][..len]
     }
 
-    /// One of so many bytes.
+    /// The bytes of an event whose length is in this range.
     pub(super) fn of_bytes(&mut self, len: Range<usize>) -> &[u8] {
         let len = len.start + self.random.next_u32() as usize % (len.end - len.start);
         let at = self.random.next_u32() as usize % (self.noise.len() - len);

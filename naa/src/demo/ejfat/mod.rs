@@ -39,7 +39,7 @@ use stage::Stage;
   naa demo ejfat --events 3000      within seconds
   naa demo ejfat --json rows.json   the table for programs; - is standard output")]
 pub(crate) struct Args {
-    /// Of the three senders together
+    /// Events of the three senders together
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(3..))]
     events: u64,
     /// Gbit/s of each sender; lower it where packets are lost

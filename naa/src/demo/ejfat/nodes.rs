@@ -6,7 +6,7 @@ mod sender;
 mod worker;
 
 pub(super) use child::{Balancer, Sender, Worker};
-pub(in crate::demo) use crowd::CROWD;
+pub(in crate::demo) use crowd::{CROWD, CROWD_GIGABITS};
 pub(super) use sender::{Args as SenderArgs, run as send};
 pub(super) use worker::{Args as WorkerArgs, run as work};
 
@@ -40,7 +40,7 @@ pub(super) struct Sums {
     /// Of workers: dropped segments and lost events, by cause.
     pub(super) dropped: u64,
     pub(super) incomplete: u64,
-    /// Of workers: events that made room for others.
+    /// Events that a worker gave up to make room for others. 0 for senders.
     #[serde(default)]
     pub(super) evicted: u64,
     /// Segments of events that are not complete.

@@ -15,7 +15,7 @@ use crate::{demo::Table, show};
 /// A sender's events.
 #[derive(Debug, Default, Serialize)]
 struct Row {
-    /// The data id, or the first one.
+    /// The sender's data id, or the first one if it has several.
     sender: u16,
     streams: usize,
     events: u64,

@@ -72,14 +72,40 @@ pub(super) fn report(
     }
     let ports = receiver.port_counters();
     if receiver.addresses().len() > 1 && !ports.is_empty() {
-        let ports: Vec<_> = ports.iter().map(|of| format!("{} {}", of.datagrams, of.at)).collect();
-        say(&format!("datagrams by port: {}", ports.join(", ")));
+        say(&format!("datagrams by port: {}", ports_text(&ports)));
     }
     Ok(())
+}
+
+/// Writes what came to the first 16 ports, and how many others got something.
+fn ports_text(ports: &[PortCounters]) -> String {
+    const MOST: usize = 16;
+    let first: Vec<_> = ports.iter().take(MOST).map(|of| format!("{} {}", of.datagrams, of.at)).collect();
+    let more = if ports.len() > MOST { format!(" and {} more", ports.len() - MOST) } else { String::new() };
+    first.join(", ") + &more
 }
 
 /// A port's counters as JSON.
 pub(crate) fn port(of: &PortCounters) -> serde_json::Value {
     let PortCounters { at, datagrams, bytes, kernel_drops } = of;
     serde_json::json!({ "address": at, "datagrams": datagrams, "bytes": bytes, "kernel_drops": kernel_drops })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_thousands_of_ports_the_first_are_named() {
+        let of = |port| PortCounters {
+            at: ([10, 0, 0, 1], port).into(),
+            datagrams: 3,
+            bytes: 300,
+            kernel_drops: 0,
+        };
+        let ports: Vec<_> = (16_384..32_768).map(of).collect();
+        assert_eq!(ports_text(&ports[..2]), "3 10.0.0.1:16384, 3 10.0.0.1:16385");
+        let text = ports_text(&ports);
+        assert!(text.ends_with("3 10.0.0.1:16399 and 16368 more"), "{text}");
+    }
 }

@@ -36,7 +36,7 @@ pub(super) fn config(args: &Args) -> anyhow::Result<ReceiverConfig> {
         seed: seed(),
         ..Config::default()
     };
-    // Complete events are given back at once.
+    // A complete event is released at once, so one slot for it is enough.
     let reassembly = args.limits.apply(reassembly, 1);
     let listen = listen(std::slice::from_ref(&args.listen), args.ports.or(ports))?;
     Ok(ReceiverConfig {

@@ -99,7 +99,7 @@ struct Replay {
     scratch: Vec<u8>,
     sent: Sent,
     left_out: LeftOut,
-    /// Answers of hosts that nobody takes what was sent.
+    /// How many refusals (ICMP "port unreachable") came.
     refused: u64,
 }
 

@@ -18,11 +18,8 @@ use crate::demo::{
         Args,
         stage::{Node, Stage},
     },
-    ejfat::nodes::CROWD,
+    ejfat::nodes::{CROWD, CROWD_GIGABITS},
 };
-
-/// So that a segment of each stream comes within the time that an event may be without one.
-const CROWD_GIGABITS: &str = "0.05";
 
 /// Ends with this value at the latest.
 #[derive(Debug)]
@@ -211,7 +208,7 @@ impl Sender {
         args: &Args,
     ) -> anyhow::Result<Self> {
         let to = bridge.segments[0].to_string();
-        let words = CROWD.words(&to, CROWD_GIGABITS, &args.seed.to_string());
+        let words = CROWD.words(&to, &CROWD_GIGABITS.to_string(), &args.seed.to_string());
         let arguments = [&["demo", "ejfat", "sender"].map(str::to_owned)[..], &words].concat();
         let (process, out) = Process::start(stage, Node::Sender(0), "sender", &arguments)?;
         Ok(Self { process, heard: Heard::listen(out) })

@@ -14,14 +14,11 @@ use std::{
 use anyhow::{Context as _, anyhow, ensure};
 use serde_json::Value;
 
-use super::{CROWD, Line, Sums, Ticked};
+use super::{CROWD, CROWD_GIGABITS, Line, Sums, Ticked};
 use crate::demo::ejfat::{
     Args,
     stage::{Node, Stage},
 };
-
-/// So that a segment of each stream comes within the time that an event may be without one.
-const CROWD_GIGABITS: f64 = 0.05;
 
 type Out = Lines<BufReader<ChildStdout>>;
 

@@ -12,24 +12,27 @@ use ejfat_udp::Pace;
 use super::{Sums, Ticked, Told, sha256};
 use crate::demo::ejfat::events::Events;
 
-/// Events of so many bytes, or up to twice that: several segments each, so that all are incomplete at the same time.
+/// Events have at least this many bytes and less than twice as many. So each has several segments, and all can be
+/// incomplete at the same time.
 const BYTES: usize = 3000;
-/// Of Ethernet.
+/// The MTU of Ethernet.
 const MTU: u16 = 1500;
+/// The rate of the crowd in Gbit/s. At this rate each stream gets its next segment before its event times out: 60 ms after
+/// the last one, and events time out after 500 ms.
+pub(in crate::demo) const CROWD_GIGABITS: f64 = 0.2;
 
-/// Streams of a crowd, the first of which has a data id that no sender has.
+/// Streams with consecutive data ids that no other sender has.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::demo) struct Crowd {
     first: u16,
     streams: u16,
 }
 
-/// More than one address may have open events where addresses are told apart, and fewer than the streams that have limits
-/// of their own.
+/// More streams than the events that one address may have open, and fewer than the streams that get limits of their own.
 pub(in crate::demo) const CROWD: Crowd = Crowd { first: 1000, streams: 1000 };
 
 impl Crowd {
-    /// The arguments of its process, behind `naa demo ejfat sender`.
+    /// The arguments of the process, after `naa demo ejfat sender`.
     pub(in crate::demo) fn words(self, to: &str, rate: &str, seed: &str) -> Vec<String> {
         let (first, streams) = (self.first.to_string(), self.streams.to_string());
         let (mtu, version) = (MTU.to_string(), "2");
@@ -38,7 +41,8 @@ impl Crowd {
     }
 }
 
-/// Sends an event of each stream, one segment of each stream after the other, and tells all of them.
+/// Sends one event of each stream: first one segment of every stream, then the next of every stream. Calls `tell` for each
+/// event.
 pub(super) fn send(
     to: SocketAddr,
     streams: std::ops::Range<u16>,

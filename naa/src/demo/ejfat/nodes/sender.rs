@@ -20,7 +20,7 @@ pub(in crate::demo::ejfat) struct Args {
     lb_version: u8,
     rate: f64,
     seed: u64,
-    /// Of so many streams an event each, all at the same time, instead of one stream's
+    /// Send one event of each of so many streams, all at the same time, instead of the events of one stream
     #[arg(long)]
     streams: Option<u16>,
 }
