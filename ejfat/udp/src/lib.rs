@@ -28,7 +28,7 @@ pub use pace::Pace;
 pub use ports::{PortCounters, Ports, Received};
 pub use ready::ReadySet;
 pub use receiver::{Event, Receiver, ReceiverConfig};
-pub use refusals::{is_refusal, report_refusals, wait_for_refusals};
+pub use refusals::{is_refusal, may_be_earlier, report_refusals, wait_for_refusals};
 pub use sender::{Sender, SenderConfig, SyncSender};
 
 use std::net::{IpAddr, SocketAddr};

@@ -35,6 +35,12 @@ pub fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
 
+/// Whether an error may be an ICMP error about an earlier datagram. The present one was not sent then, and can be sent again.
+pub fn may_be_earlier(error: &io::Error) -> bool {
+    use io::ErrorKind::{HostUnreachable, NetworkUnreachable};
+    is_refusal(error) || matches!(error.kind(), HostUnreachable | NetworkUnreachable)
+}
+
 /// Waits for refusals of what was sent last, at most so long. Returns how many sockets had one.
 pub fn wait_for_refusals<'a>(
     sockets: impl Iterator<Item = &'a UdpSocket> + Clone,

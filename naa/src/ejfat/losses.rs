@@ -33,7 +33,11 @@ pub(crate) fn words(of: &BridgeStatus) -> String {
     let usual = ReassemblyCounters::default();
     let reassembly = of.reassembly.as_ref().unwrap_or(&usual);
     let why = |(cause, count): (&str, u64)| match cause {
-        "incomplete" => format!("{count} incomplete{}", why_incomplete(reassembly)),
+        // What a bridge abandoned is counted as lost, by the cause that the bridge had for that.
+        "incomplete" => {
+            let reassembly = ReassemblyCounters { abandoned: 0, ..reassembly.clone() };
+            format!("{count} incomplete{}", why_incomplete(&reassembly))
+        }
         cause => format!("{count} {cause}"),
     };
     let some = |counts: Vec<(&str, u64)>| {
@@ -57,7 +61,7 @@ pub(crate) fn words(of: &BridgeStatus) -> String {
 pub(crate) fn why_incomplete(of: &ReassemblyCounters) -> String {
     let evicted =
         Eviction::ALL.map(|by| (of.evicted_by.get(by.name()).copied().unwrap_or(0), evicted_by(by)));
-    let all = [(of.timed_out, "timed out"), (of.abandoned, "not taken any more")];
+    let all = [(of.timed_out, "timed out"), (of.abandoned, "for which the system had no addresses")];
     let some = all.into_iter().chain(evicted).filter(|(count, _)| *count > 0);
     let some: Vec<_> = some.map(|(count, why)| format!("{count} {why}")).collect();
     if some.is_empty() { String::new() } else { format!(" ({})", some.join(", ")) }

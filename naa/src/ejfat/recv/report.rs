@@ -9,7 +9,7 @@ use super::{Args, say};
 use crate::{ejfat::losses, show};
 
 pub(super) fn told(counters: &Counters, time: Duration) -> String {
-    let lost = counters.timed_out + counters.evicted_for_any_reason();
+    let lost = counters.timed_out + counters.evicted_for_any_reason() + counters.abandoned;
     let (rate, dropped) = (show::rate(counters.placed_bytes, time), counters.dropped_of_any_cause());
     format!("{} events, {lost} incomplete, {dropped} segments dropped, {rate}", counters.complete)
 }
@@ -45,9 +45,10 @@ pub(super) fn report(
             "numbered": numbered,
             "timed_out": counters.timed_out,
             "evicted": counters.evicted_for_any_reason(),
+            "abandoned": counters.abandoned,
             "evicted_by": losses::json(Eviction::ALL.map(|by| (by.name(), counters.evicted(by)))),
             "open": reassembler.open_events(),
-            "kernel_drops": receiver.kernel_drops()?,
+            "kernel_drops": receiver.all_kernel_drops()?,
             "missing": args.consecutive.then_some(missing),
             "senders": senders,
             "dropped": losses::json(dropped),
@@ -59,7 +60,7 @@ pub(super) fn report(
         dropped.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>();
     let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
     let missing = if args.consecutive { format!(", {missing} of which nothing came") } else { String::new() };
-    let drops = match receiver.kernel_drops()? {
+    let drops = match receiver.all_kernel_drops()? {
         0 => String::new(),
         drops => format!(", {drops} datagrams dropped by the kernel: a larger --buffer holds longer bursts"),
     };

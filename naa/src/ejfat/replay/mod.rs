@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use ejfat_udp::{is_refusal, report_refusals, wait_for_refusals};
+use ejfat_udp::{is_refusal, may_be_earlier, report_refusals, wait_for_refusals};
 
 use super::{
     capture::{Datagram, Kind, Packets, Source, look, parts},
@@ -198,8 +198,7 @@ impl Replay {
         let to = SocketAddr::new(ip, port.unwrap_or(part.to.port()));
         let len = self.scratch.len();
         let mut sent = socket.send_to(&self.scratch, to);
-        // It is about an earlier datagram; this one was not sent.
-        if sent.as_ref().is_err_and(is_refusal) {
+        if sent.as_ref().is_err_and(may_be_earlier) {
             self.refused += 1;
             sent = socket.send_to(&self.scratch, to);
         }
