@@ -66,7 +66,7 @@ pub(crate) enum Patience {
 }
 
 /// The time that a thread waits for another one that only looks at an object.
-const BRIEF: Duration = Duration::from_millis(50);
+const BRIEF: Duration = Duration::from_millis(10);
 /// The pause between two looks at a lock that another thread has.
 const PAUSE: Duration = Duration::from_micros(50);
 
