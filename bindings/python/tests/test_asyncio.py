@@ -185,18 +185,24 @@ def test_a_session_that_nobody_waits_for_any_more_is_closed(own_server: Server) 
 
 
 def test_a_task_awaits_a_call_while_another_asks_for_functions(own_server: Server) -> None:
+    data = numpy.random.default_rng(5).integers(0, 16, 4 << 20, dtype="u1")
+    packed = numpy.zeros(5 << 20, "u1")
+    # Takes seconds.
+    regions = naa.regions_for("zstd-compress", data=data, compressed=packed, level=19)
+
     async def test() -> None:
-        numbers = bytearray(4)
-        async with naa.connect_async(own_server.address, [naa.InOut(numbers)], PATIENT) as session:
+        async with naa.connect_async(own_server.address, regions, PATIENT) as session:
+            call = asyncio.create_task(session.call_async("zstd-compress", timeout=50))
+            await asyncio.sleep(0.3)
             own_server.pause()
-            both = asyncio.gather(session.call_async("increment", timeout=30), session.functions_async())
-            # The call is tested meanwhile: a running call asks for a sign of life once a second.
-            await asyncio.sleep(1.5)
-            assert not both.done()
+            asking = asyncio.create_task(session.functions_async())
+            # The call is tested meanwhile: once a second the server is asked for a sign of life.
+            await asyncio.sleep(2)
+            assert not call.done() and not asking.done()
             own_server.go_on()
-            await both
+            await asyncio.gather(call, asking)
             assert session.functions["increment"].code == 1
-        assert numbers == bytes([1] * 4)
+        assert packed.any()
 
     run(test())
 
