@@ -8,7 +8,7 @@ use mrsp::{
     catalogue::{Catalogue, Header, USUAL_BYTES},
 };
 
-use crate::{Device, Error, Layout, LayoutChoice, Param, Session, SessionConfig};
+use crate::{Device, Dialect, Error, Layout, LayoutChoice, Param, Session, SessionConfig};
 
 /// No honest catalogue is larger: 127 functions of some 64 KiB each.
 const MAX_BYTES: usize = 16 << 20;
@@ -22,12 +22,17 @@ pub fn functions(device: &Device, peer: SocketAddr) -> Result<Catalogue, Error> 
     functions_with(device, peer, &SessionConfig::default())
 }
 
-/// As [`functions`], over a session with the settings of `config`, but for the layout, which is the symmetric one.
+/// As [`functions`], over a session with the settings of `config`, but for layout and dialect: the layout is the symmetric
+/// one, and answers are return codes.
 ///
 /// # Errors
 /// As [`functions`].
 pub fn functions_with(device: &Device, peer: SocketAddr, config: &SessionConfig) -> Result<Catalogue, Error> {
-    let config = SessionConfig { layout: LayoutChoice::Fixed(Layout::Symmetric), ..config.clone() };
+    let config = SessionConfig {
+        layout: LayoutChoice::Fixed(Layout::Symmetric),
+        dialect: Dialect::Main,
+        ..config.clone()
+    };
     match query(device, peer, &config, USUAL_BYTES)? {
         Answer::Whole(catalogue) => Ok(catalogue),
         Answer::Larger { error, bytes } if bytes > MAX_BYTES => Err(error),

@@ -206,7 +206,7 @@ fn local_ip(value: &str, peer: SocketAddr) -> Result<IpAddr, Error> {
     }
 }
 
-/// Whether this machine does not have the address. What else is wrong with it, its device says.
+/// Whether the address is not one of this machine. Other problems are reported when its device is opened.
 fn is_elsewhere(local: IpAddr) -> bool {
     UdpSocket::bind((local, 0)).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }

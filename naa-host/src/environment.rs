@@ -1,4 +1,4 @@
-//! Environment variables that set what a program does not.
+//! Environment variables: settings for what the program leaves open.
 
 use std::env::{self, VarError};
 

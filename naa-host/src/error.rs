@@ -78,7 +78,7 @@ pub enum Error {
         function_name(*function)
     )]
     CallTimedOut { peer: SocketAddr, function: FunctionCode, limit: Duration },
-    /// `function`: of the call that this cut.
+    /// `function` is the one whose call was cut, if a call was running.
     #[error("lost the accelerator {peer}{}: {why}{}", during(*function), retry(*function))]
     PeerGone { peer: SocketAddr, function: Option<FunctionCode>, why: Gone },
     /// It refuses the regions or breaks the protocol.
@@ -185,7 +185,7 @@ impl Error {
     }
 }
 
-/// What is wrong with each address. Most errors begin with it.
+/// The errors of all addresses, numbered. The address is put before an error that does not begin with it.
 fn each(tried: &[(SocketAddr, Error)]) -> String {
     let told = tried.iter().zip(1..).map(|((address, error), number)| {
         let (address, error) = (address.to_string(), error.to_string());
@@ -253,7 +253,7 @@ fn more(function: FunctionCode, code: ReturnCode, detail: u64) -> String {
     }
 }
 
-/// What a decompressor reads.
+/// The format that a decompression function reads.
 fn format_of(function: FunctionCode) -> Option<&'static str> {
     match function {
         builtin::ZSTD_DECOMPRESS => Some("zstd frame"),

@@ -24,6 +24,7 @@
 //! | setting a session up without waiting | [`Opening`] |
 //! | functions 16 to 63 with their argument and status blocks | [`builtin`] |
 //! | what an accelerator offers | [`functions`] |
+//! | how many calls were cut | [`calls_cut`] |
 //! | accelerators a job was given (`NAA_SPEC`) | [`Spec`] |
 //!
 //! A region belongs to the program between calls, to the device and the accelerator during one: they get
@@ -38,6 +39,7 @@ pub mod builtin;
 mod catalogue;
 mod clock;
 mod config;
+mod cut;
 mod device;
 mod environment;
 mod error;
@@ -63,6 +65,7 @@ pub use arrange::{
 };
 pub use catalogue::{functions, functions_with};
 pub use config::{CallTimeout, SessionConfig, TIMEOUT_VARIABLE, timeout_from_env};
+pub use cut::calls_cut;
 pub use device::{Device, LOCAL_IP_VARIABLE};
 pub use environment::variable;
 pub use error::{Error, Gone, Party};

@@ -1,4 +1,4 @@
-//! What programs that log to standard error log.
+//! The variable NAA_LOG, which filters log lines on standard error.
 
 use std::{fmt::Display, str::FromStr};
 
@@ -19,8 +19,8 @@ const REMEDY: &str = "write off, error, warn, info, debug or trace, or PART=LEVE
 /// The filter that [`LOG_VARIABLE`] asks for; `None` if it is not set, or empty.
 ///
 /// # Errors
-/// [`Error::Environment`] if it cannot be read. A word that is no level is the beginning of a module's path of this
-/// project, or has a level behind `=`: `loud` would be taken for a module that does not exist, and nothing be logged.
+/// [`Error::Environment`] if it cannot be read. A word without `=` must be a level or begin like a module of this project,
+/// because another word would silently switch all lines off.
 pub fn log_filter<F: FromStr<Err: Display>>() -> Result<Option<F>, Error> {
     variable(LOG_VARIABLE)?.map(|text| read(&text)).transpose()
 }

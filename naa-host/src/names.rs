@@ -16,9 +16,12 @@ pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// The accelerator at `port` of `host`, and the device from which it is reached, which `open` opens. `resolve` looks the
-/// name up: [`addresses_of`]. Of several addresses it is the first where the accelerator takes a connection, which ends at
-/// once.
+/// Finds the address of `host` to use, and opens a device for it by `open`. `resolve` looks the name up: [`addresses_of`]. Of
+/// several addresses each gets a connection that is closed at once, and the first that accepts is taken.
+///
+/// So an accelerator whose name has several addresses counts and logs one session more, and one that has room for a single
+/// session may refuse the next connection until it has noticed the end of this one. Finding the address takes up to the
+/// `setup_timeout` of `config`, and connecting takes up to as long again.
 ///
 /// # Errors
 /// [`Error::Name`] if the name is not known; as `open`, if it has one address; else as [`try_each`].
@@ -45,8 +48,8 @@ pub fn find(
     }
 }
 
-/// Gives the addresses of the host `name` to `attempt` in turn, each with its share of the time, until it succeeds, or fails
-/// for what has nothing to do with the address.
+/// Calls `attempt` with one address after the other, each with a share of the time left, until one succeeds. An error that
+/// is not about the address ends it at once. `name` is that of the host.
 ///
 /// # Errors
 /// That of `attempt` if there is one address, or the same is wrong with all; else [`Error::NoneReached`], which has that of
@@ -83,7 +86,7 @@ pub fn try_each<T>(
     }
 }
 
-/// Whether another address may do.
+/// Whether the error is about this address, so that another one may work.
 fn is_of_the_address(error: &Error) -> bool {
     matches!(
         error,

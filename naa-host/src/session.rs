@@ -9,7 +9,7 @@ use std::{
 };
 
 use mrsp::{
-    CallPlan, FunctionCode, HostSession, RegionFlags, U24,
+    CallPlan, FunctionCode, HostSession, RegionFlags, ReturnCode, U24,
     builtin::{BLOCK_BYTES, StatusBlock},
     host::CallOutcome,
     immediate::Answer,
@@ -21,6 +21,7 @@ use verbs::{RemoteAddr, Sge, WaitMode, Wake};
 use crate::{
     Device, Error, Param, SessionConfig,
     alarm::Alarm,
+    cut,
     error::Party,
     lease::{Buffer, Region},
     link::{Event, Link},
@@ -713,13 +714,22 @@ impl Session {
 
     fn outcome(&self, answer: CallOutcome) -> Outcome {
         let CallOutcome { function, answer, last_write_bytes } = answer;
-        Outcome { peer: self.link.peer, function, answer, last_write_bytes }
+        let peer = self.link.peer;
+        if answer == Answer::Failure(ReturnCode::KERNEL_TIMEOUT) {
+            cut::cut(peer, function, &ReturnCode::KERNEL_TIMEOUT);
+        }
+        Outcome { peer, function, answer, last_write_bytes }
     }
 
     /// Ends the session. Its regions are the program's again, since the queue pair is gone.
     fn fail(&mut self, mut error: Error) -> Error {
         if let (Error::PeerGone { function, .. }, Some(running)) = (&mut error, &self.running) {
             *function = Some(running.function);
+        }
+        if let Some(Running { function, answer: None, .. }) = self.running
+            && !matches!(error, Error::CallTimedOut { .. })
+        {
+            cut::cut(self.link.peer, function, &error);
         }
         self.over.get_or_insert_with(|| (error.party(), error.to_string()));
         self.machine.fail();

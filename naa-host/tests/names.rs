@@ -15,16 +15,16 @@ fn look_up(addresses: &[SocketAddr]) -> Result<(Device, SocketAddr), Error> {
         _ => Err(io::Error::other("unknown")),
     };
     find(resolve, ("node7", 12345), &config, |peer| {
-        let local = if peer.is_ipv4() { "127.0.3.141" } else { "::1" };
+        let local = if peer.is_ipv4() { "127.0.3.211" } else { "::1" };
         Device::open_with(local.parse().unwrap(), Choice::Embedded)
     })
 }
 
 #[test]
 fn every_address_of_a_name_is_tried_in_the_resolvers_order() {
-    let server = Fake::start("127.0.3.41", mrsp::naa::Limits::default(), |_, _| Action::Disconnect);
+    let server = Fake::start("127.0.3.210", mrsp::naa::Limits::default(), |_, _| Action::Disconnect);
     let closed = SocketAddr::new(server.address.ip(), server.address.port() ^ 1);
-    // Nobody has this address on most machines.
+    // On most machines no server listens there.
     let other: SocketAddr = "[::1]:12345".parse().unwrap();
     for addresses in [
         &[server.address][..],

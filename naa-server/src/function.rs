@@ -82,7 +82,7 @@ impl Registry {
         self.0.get(&code)
     }
 
-    /// The name of a function, for people; its number if there is none.
+    /// The name of a function for log lines: its number if it is not registered, `none` if there is no number.
     pub(crate) fn name(&self, code: Option<FunctionCode>) -> String {
         let Some(code) = code else { return "none".into() };
         self.get(code).map_or_else(|| code.to_string(), |function| function.info().name.clone())

@@ -18,16 +18,16 @@ pub struct Stats {
     pub sessions_rejected: Counter,
     /// Sessions that ended by an error rather than by the host's disconnect.
     pub sessions_failed: Counter,
-    /// Calls, look-ups of the catalogue left out.
+    /// Calls, without those of the catalogue.
     pub calls: Counter,
-    /// Calls answered with another code than 0.
+    /// Calls answered with another code than 0, without those of the catalogue.
     pub calls_failed: Counter,
     pub calls_timed_out: Counter,
     /// Calls whose host disconnected before they were answered.
     pub calls_host_left: Counter,
     /// Calls whose session ended by an error before the host had the answer.
     pub calls_connection_failed: Counter,
-    /// Calls that the end of the server cut.
+    /// Calls that were not answered when the server ended.
     pub calls_server_ended: Counter,
     /// Calls of function 127.
     pub catalogue_lookups: Counter,
@@ -54,7 +54,7 @@ pub struct PeerStats {
     pub calls_refused: u64,
 }
 
-/// Why a call was cut: nobody got the result of its function.
+/// Why a call was cut, so that its host did not get the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// It took longer than a call may.
@@ -70,7 +70,7 @@ pub enum Cut {
 impl Cut {
     pub const ALL: [Self; 4] = [Self::TimeUp, Self::HostLeft, Self::ConnectionFailed, Self::ServerEnded];
 
-    /// As metrics and JSON have it.
+    /// Its name in metrics, JSON and log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TimeUp => "time_up",

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::Usage;
 
 const FAILURE: u8 = 1;
-/// As clap's.
+/// The status that clap uses for wrong command lines.
 const USAGE: u8 = 2;
 
 /// 2 if the command line or an environment variable makes no sense, else 1.
@@ -14,7 +14,8 @@ pub(crate) fn status(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if is_usage { USAGE } else { FAILURE })
 }
 
-/// Whether an environment variable is wrong. Errors that only pass on the text of a session's error hide it in the chain.
+/// Whether an environment variable is wrong. Two error types show a session's error but do not name it as their source, so
+/// it is taken out of them here.
 fn is_environment(cause: &(dyn std::error::Error + 'static)) -> bool {
     let of_session = match (cause.downcast_ref(), cause.downcast_ref()) {
         (Some(naa_events::Error::Session(error)), _) => Some(error),

@@ -41,8 +41,8 @@ impl FromStr for ServerName {
 }
 
 impl ServerName {
-    /// The device to call from, at `local` or where the route begins, and the server's address: of several that its name
-    /// has, the first where it answers.
+    /// Opens the device to call from, at `local` or where the route begins, and finds the server's address. Of several
+    /// addresses the first that answers is taken.
     pub(crate) fn find(&self, local: Option<IpAddr>, choice: Choice) -> anyhow::Result<(Device, SocketAddr)> {
         self.find_within(local, choice, &SessionConfig::default())
     }
@@ -118,7 +118,7 @@ impl Patience {
         config.layout = self.layout;
         match self.timeout {
             Some(limit) => (config.setup_timeout, config.call_timeout) = (limit, CallTimeout::After(limit)),
-            // A variable that is wrong is told once, not for each call.
+            // Read here, so that a wrong value is reported once and not for each call.
             None => {
                 config.call_timeout =
                     config.call_timeout.limit()?.map_or(CallTimeout::Never, CallTimeout::After)

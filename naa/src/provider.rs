@@ -30,7 +30,7 @@ impl Args {
     }
 }
 
-/// What `NAA_PROVIDER` asks for.
+/// The provider that `NAA_PROVIDER` names.
 ///
 /// # Errors
 /// [`Usage`] if it is no provider.

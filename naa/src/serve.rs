@@ -148,7 +148,7 @@ impl Args {
     }
 }
 
-/// Waits until `told` says that the program is to end, or a service ended by itself: why it did.
+/// Waits until `told` asks the program to end, or a service ends by itself. Returns why the service ended.
 ///
 /// # Errors
 /// If the server ended by itself, so that a supervisor starts the program again.
@@ -206,7 +206,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let why = wait(&ended, &server, &services)?;
     let (stats, peers) = (server.stats().clone(), server.stats().peers());
-    // What this cuts is counted.
+    // Before the summary, so that calls which this cuts are in it.
     server.shutdown(Duration::from_secs(5));
     let summary = if args.json { exposed::end(&stats, &peers).to_string() } else { exposed::summary(&stats) };
     let ended = services.end(why);

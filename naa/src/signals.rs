@@ -11,8 +11,8 @@ use signal_hook::{
     iterator::Signals,
 };
 
-/// How long a process may take to say what it did before another signal ends it: supervisors and terminals send several
-/// signals at once.
+/// Signals this soon after the first one are ignored, so that the report can be printed. Supervisors and terminals often send
+/// several at once.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Runs `goodbye` when the process is told to end. A second signal ends it at once, if it comes a second later or more.

@@ -307,6 +307,14 @@ fn what_cannot_work_is_refused_at_once() {
         let refused = run(&["serve", option[0], option[1]]);
         assert!(refused.status.code() == Some(2) && stderr(&refused).contains(option[0]), "{option:?}");
     }
+    for limit in
+        [&["--behind-lb"][..], &["--max-open", "5"], &["--max-open-per-sender", "5"], &["--max-senders", "5"]]
+    {
+        let refused = run(&[&["serve", "--forward", "127.0.5.74"], limit].concat());
+        let said = stderr(&refused);
+        assert!(refused.status.code() == Some(2), "{limit:?}: {said}");
+        assert!(said.contains("--reassemble") && said.contains("--bridge"), "{limit:?}: {said}");
+    }
     let refused = run(&["demo", "--quick", "--json", "/nonexistent/rows.json"]);
     assert!(refused.status.code() == Some(1) && refused.stdout.is_empty(), "{}", stderr(&refused));
     let full = fs::File::options().write(true).open("/dev/full").expect("/dev/full");

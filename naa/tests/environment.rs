@@ -2,7 +2,12 @@
 
 mod common;
 
-use std::{os::unix::net::UnixListener, process::Output};
+use std::{
+    net::UdpSocket,
+    os::unix::net::UnixListener,
+    process::Output,
+    time::{Duration, Instant},
+};
 
 use common::{Folder, Server, naa, stderr};
 
@@ -14,18 +19,18 @@ fn with(variable: &str, value: &str, arguments: &[&str]) -> Output {
 fn a_wrong_variable_is_a_usage_error_that_names_it_and_what_is_allowed() {
     let folder = Folder::new("environment");
     let data = folder.with("data", b"abc");
-    let functions: &[&str] = &["functions", "--server", "127.0.5.60"];
-    let call: &[&str] = &["call", "sha256", "--server", "127.0.5.60", "--in", &data];
-    let many: &[&str] = &["call", "sha256", "--server", "127.0.5.60", "--in", &data, &data];
-    let laid_out: &[&str] = &["ping", "--server", "127.0.5.60", "--layout", "auto"];
-    let status: &[&str] = &["bridge", "status", "--server", "127.0.5.60"];
-    let counters: &[&str] = &["lb", "counters", "mrsp://127.0.5.60"];
+    let functions: &[&str] = &["functions", "--server", "127.0.5.70"];
+    let call: &[&str] = &["call", "sha256", "--server", "127.0.5.70", "--in", &data];
+    let many: &[&str] = &["call", "sha256", "--server", "127.0.5.70", "--in", &data, &data];
+    let laid_out: &[&str] = &["ping", "--server", "127.0.5.70", "--layout", "auto"];
+    let status: &[&str] = &["bridge", "status", "--server", "127.0.5.70"];
+    let counters: &[&str] = &["lb", "counters", "mrsp://127.0.5.70"];
     let send: &[&str] = &["ejfat", "send", &data];
     let bench: &[&str] = &["bench", "offload", "--quick"];
     for (variable, value, arguments, allowed) in [
         ("NAA_LOCAL_IP", "nowhere", functions, "ip addr"),
         ("NAA_LOCAL_IP", "192.0.2.77", functions, "ip addr"),
-        ("NAA_LOCAL_IP", "::1", call, "127.0.5.60"),
+        ("NAA_LOCAL_IP", "::1", call, "127.0.5.70"),
         ("NAA_LOCAL_IP", "nowhere", status, "ip addr"),
         ("NAA_LOCAL_IP", "nowhere", counters, "ip addr"),
         ("NAA_LOG", "loud", &["completions", "bash"], "error, warn, info, debug or trace"),
@@ -52,7 +57,7 @@ fn a_wrong_variable_is_a_usage_error_that_names_it_and_what_is_allowed() {
 
 #[test]
 fn an_empty_variable_is_as_one_that_is_not_set() {
-    let server = Server::start("127.0.5.61");
+    let server = Server::start("127.0.5.71");
     for variable in [
         "NAA_LOCAL_IP",
         "NAA_LOG",
@@ -79,4 +84,17 @@ fn an_empty_variable_is_as_one_that_is_not_set() {
     let call = ["call", "sha256", "--server", &server.name(), "--in-dir", &files.file("")];
     let said = stderr(&with("NAA_LOG", "", &call));
     assert!(said.contains("WARN") && said.contains("is no regular file"), "no warning is logged: {said}");
+}
+
+#[test]
+fn the_time_limit_of_a_call_also_holds_while_its_function_is_looked_up() {
+    // Takes what comes and says nothing.
+    let _silent = UdpSocket::bind("127.0.5.72:4791").expect("the address is free");
+    let folder = Folder::new("looked-up");
+    let data = folder.with("data", b"abc");
+    let call = ["call", "no-such", "--server", "127.0.5.72", "--local", "127.0.5.73", "--in", &data];
+    let start = Instant::now();
+    let failed = with("NAA_TIMEOUT", "60", &[&call[..], &["--timeout", "0.5"]].concat());
+    assert_eq!(failed.status.code(), Some(1), "{}", stderr(&failed));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}: {}", start.elapsed(), stderr(&failed));
 }

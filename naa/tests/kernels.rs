@@ -370,7 +370,8 @@ fn the_log_says_at_its_usual_level_what_a_kernel_said() {
     fs::write(&input, [1]).expect("a file");
     let crashed = stderr(&run(&call));
     assert!(crashed.contains("0x14") && crashed.contains("its log says more"), "{crashed}");
-    // It has an output where `multiply` wants an input, which `naa call` does not know of a function that a number names.
+    // The call gives an output where `multiply` wants an input. `naa call` does not notice, because it looks up names only
+    // and not numbers.
     let wrong = stderr(&run(&[
         "call",
         "96",

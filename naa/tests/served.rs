@@ -34,7 +34,7 @@ fn look_ups_and_calls_that_were_cut_are_counted_apart() {
     let (name, at) = (ready["address"].as_str().expect("it"), ready["metrics"].as_str().expect("it"));
     let folder = Folder::new("served");
     let (data, slow, out) =
-        (folder.with("data", b"abc"), folder.with("slow", &hard(32 << 20)), folder.file("out"));
+        (folder.with("data", b"abc"), folder.with("slow", &hard(16 << 20)), folder.file("out"));
 
     stdout_of(&["functions", "--server", name]);
     assert_eq!(run(&["call", "no-such", "--server", name, "--in", &data]).status.code(), Some(1));
@@ -48,7 +48,7 @@ fn look_ups_and_calls_that_were_cut_are_counted_apart() {
         assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
     }
 
-    let call = ["call", "zstd-compress", "--level", "19", "--json", "--timeout", "0.5", "--server", name];
+    let call = ["call", "zstd-compress", "--level", "19", "--json", "--timeout", "3", "--server", name];
     let failed = run(&[&call[..], &["--in", &slow, "--out", &out]].concat());
     let said = stderr(&failed);
     assert!(

@@ -217,7 +217,7 @@ static void close_row(void) {
   waitpid(server, NULL, 0);
 }
 
-/* It ends the connection that it is asked over, and the session is as before. */
+/* This server ends the connection over which it is asked; the session itself stays usable. */
 static void no_catalogue(void) {
   const pid_t server = child(serve);
   await();

@@ -14,7 +14,7 @@ use naa_server::{
 };
 use naa_tests::slow::{self, SLOW};
 
-/// What is logged, by all servers of this process.
+/// Collects the log lines of this process.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -36,7 +36,7 @@ impl Write for Log {
     }
 }
 
-/// A host in the middle of a call of `milliseconds`.
+/// A session whose call of so many milliseconds has reached the server.
 fn calling(server: &Server, local: &str, milliseconds: u32) -> Session {
     let device = Device::open(local.parse().unwrap()).unwrap();
     let config = SessionConfig::default();
@@ -59,37 +59,54 @@ fn counted(stats: &Stats) -> [u64; 4] {
     Cut::ALL.map(|cause| stats.calls_cut(cause).get())
 }
 
+fn serve(address: &str, call_time: Duration) -> Server {
+    let mut config = Config::new(address.parse().unwrap());
+    config.call_time = call_time;
+    Server::start(config, functions::registry([slow::function()]).unwrap()).unwrap()
+}
+
 #[test]
 fn a_call_that_is_cut_is_counted_by_its_cause_and_told_at_both_ends() {
     let log = Log::default();
     let written = log.clone();
     let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || written.clone());
     lines.init();
-    let mut config = Config::new("127.0.6.40:0".parse().unwrap());
-    config.call_time = Duration::from_millis(300);
-    let server = Server::start(config, functions::registry([slow::function()]).unwrap()).unwrap();
-    let told = |local: &str, cause: &str| log.lines(&["WARN", "a call was cut", local, "slow", cause]);
+    let server_told =
+        |host: &str, cause: &str| log.lines(&["WARN", "naa_server", "a call was cut", host, "slow", cause]);
+    let host_told = |server: &Server, cause: &str| {
+        let peer = format!("peer={} ", server.address());
+        log.lines(&["WARN", "naa_host", "a call was cut", &peer, "function 100", cause])
+    };
 
-    let mut late = calling(&server, "127.0.6.41", 2000);
+    let strict = serve("127.0.6.140:0", Duration::from_millis(300));
+    let mut late = calling(&strict, "127.0.6.141", 2000);
     let error = late.wait().unwrap().into_result().unwrap_err();
     assert_eq!(error.return_code(), Some(ReturnCode::KERNEL_TIMEOUT));
-    for part in [&*server.address().to_string(), "function 100", "raise the time"] {
+    for part in [&*strict.address().to_string(), "function 100", "raise the time"] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
-    eventually(|| counted(server.stats()) == [1, 0, 0, 0] && told("127.0.6.41", "time_up") == 1);
+    eventually(|| counted(strict.stats()) == [1, 0, 0, 0] && server_told("127.0.6.141", "time_up") == 1);
+    assert_eq!((naa_host::calls_cut(), host_told(&strict, "raise the time")), (1, 1));
+    assert_eq!((strict.stats().calls.get(), strict.stats().calls_failed.get()), (1, 1));
 
-    calling(&server, "127.0.6.42", 2000).finalize().unwrap();
-    eventually(|| counted(server.stats()) == [1, 1, 0, 0] && told("127.0.6.42", "host_left") == 1);
+    let server = serve("127.0.6.142:0", Duration::from_secs(3600));
+    calling(&server, "127.0.6.143", 2000).finalize().unwrap();
+    eventually(|| counted(server.stats()) == [0, 1, 0, 0] && server_told("127.0.6.143", "host_left") == 1);
+    assert_eq!(naa_host::calls_cut(), 1, "the host left by itself");
 
     let stats = server.stats().clone();
-    let mut last = calling(&server, "127.0.6.43", 2000);
+    let mut last = calling(&server, "127.0.6.144", 2000);
+    let address = server.address().to_string();
+    let peer = format!("peer={address} ");
     drop(server);
-    assert_eq!(counted(&stats), [1, 1, 0, 1]);
-    assert_eq!(told("127.0.6.43", "server_ended"), 1);
-    assert_eq!((stats.calls.get(), stats.calls_failed.get()), (3, 1));
+    assert_eq!(counted(&stats), [0, 1, 0, 1]);
+    assert_eq!(server_told("127.0.6.144", "server_ended"), 1);
+    assert_eq!((stats.calls.get(), stats.calls_failed.get()), (2, 0));
     let error = last.wait().unwrap_err();
     assert!(matches!(error, Error::PeerGone { function: Some(SLOW), .. }), "{error}");
-    for part in ["127.0.6.40:", "function 100", "connect and call again"] {
+    for part in [&*address, "function 100", "connect and call again"] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
+    let told = ["WARN", "naa_host", "a call was cut", &peer, "function 100", "ended the connection"];
+    assert_eq!((naa_host::calls_cut(), log.lines(&told)), (2, 1));
 }

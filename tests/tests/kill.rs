@@ -4,12 +4,19 @@ use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
     process::{Child, Command, Stdio},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use naa_host::{Device, Error, FunctionCode, Param, Session, SessionConfig, U24};
-use naa_server::{Config, Server, functions};
+use naa_server::{
+    Config, Server,
+    call::{Call, Failure},
+    function::{Function, FunctionInfo},
+    functions,
+    stats::Cut,
+};
 use naa_tests::slow::{self, SLOW};
 
 /// Eight times 4.096 us * 2^17, one probe, and room for a busy machine.
@@ -61,22 +68,64 @@ fn killed_hosts_cost_their_session_only() {
         host.kill();
         witness.call(INCREMENT).unwrap();
     }
+    alone(&server, 1);
+    let (calls, cut) = (server.stats().calls.get(), server.stats().calls_connection_failed.get());
     let (host, said) = Actor::start(&["waiting-host", &address, "127.0.6.3"]);
     assert_eq!(said, "calling");
-    let begun = Instant::now();
-    let calls = server.stats().calls.get();
-    while server.stats().calls.get() == calls && begun.elapsed() < Duration::from_millis(500) {
-        thread::sleep(Duration::from_millis(1));
-    }
+    calls_reach(&server, calls + 1);
     host.kill();
+    alone(&server, 1);
+    assert_eq!(server.stats().calls_connection_failed.get(), cut + 1, "the call of a killed host is cut");
+    witness.call(INCREMENT).unwrap();
+    assert_eq!(witness.lease(0).unwrap()[4095], 13);
+}
+
+/// Waits until the server has no more than so many sessions.
+fn alone(server: &Server, sessions: u64) {
     let start = Instant::now();
-    while server.stats().sessions.get() > 1 {
+    while server.stats().sessions.get() > sessions {
         assert!(start.elapsed() < NOTICED, "{} sessions are left", server.stats().sessions.get());
         thread::sleep(Duration::from_millis(100));
     }
-    assert!(server.stats().calls_connection_failed.get() > 0, "the call of a killed host is counted as cut");
-    witness.call(INCREMENT).unwrap();
-    assert_eq!(witness.lease(0).unwrap()[4095], 13);
+}
+
+/// Waits until the server has had so many calls.
+fn calls_reach(server: &Server, calls: u64) {
+    let start = Instant::now();
+    while server.stats().calls.get() < calls {
+        assert!(start.elapsed() < NOTICED, "the call does not come");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Takes a second, and then says that its time is up.
+#[derive(Debug)]
+struct TimeUp(FunctionInfo);
+
+impl Function for TimeUp {
+    fn info(&self) -> &FunctionInfo {
+        &self.0
+    }
+
+    fn run(&self, _: &mut Call<'_>) -> Result<(), Failure> {
+        thread::sleep(Duration::from_secs(1));
+        Err(Failure::TimedOut)
+    }
+}
+
+#[test]
+fn a_call_whose_time_is_up_is_cut_once_though_its_host_was_killed() {
+    let function = Arc::new(TimeUp(slow::function().info().clone()));
+    let config = Config::new("127.0.6.145:0".parse().unwrap());
+    let server = Server::start(config, functions::registry([function as _]).unwrap()).unwrap();
+    let (host, said) = Actor::start(&["waiting-host", &server.address().to_string(), "127.0.6.146"]);
+    assert_eq!(said, "calling");
+    calls_reach(&server, 1);
+    // Before the answer, which it does not acknowledge then.
+    host.kill();
+    alone(&server, 0);
+    assert_eq!(Cut::ALL.map(|cause| server.stats().calls_cut(cause).get()), [1, 0, 0, 0]);
+    assert_eq!(server.stats().calls_failed.get(), 1);
 }
 
 #[test]

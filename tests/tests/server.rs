@@ -1,9 +1,14 @@
 //! What a server refuses, and how it ends.
 
-use std::{thread, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 
-use naa_host::{Device, Error, FunctionCode, Gone, Param, Session, SessionConfig, U24};
-use naa_server::{Config, Server, functions};
+use naa_host::{Device, Dialect, Error, FunctionCode, Gone, Param, Session, SessionConfig, U24};
+use naa_server::{
+    Config, Server,
+    call::{Call, Failure},
+    function::{Function, FunctionInfo},
+    functions,
+};
 use naa_tests::slow::{self, SLOW};
 
 #[test]
@@ -74,4 +79,35 @@ fn a_host_that_is_still_writing_is_told() {
     assert!(error.to_string().contains("may have been stopped"), "{error}");
     assert!(session.is_over());
     assert!(session.lease(0).unwrap().iter().all(|&b| b == 7));
+}
+
+#[derive(Debug)]
+struct Described(FunctionInfo);
+
+impl Function for Described {
+    fn info(&self) -> &FunctionInfo {
+        &self.0
+    }
+
+    fn run(&self, _: &mut Call<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_large_catalogue_is_read_whatever_dialect_the_session_has() {
+    let described = |code| {
+        let (code, description) = (FunctionCode::constant(code), "x".repeat(60_000));
+        let FunctionInfo { pooled, parameters, .. } = slow::function().info().clone();
+        let info = FunctionInfo { code, name: format!("described-{code}"), description, pooled, parameters };
+        Arc::new(Described(info)) as Arc<dyn Function>
+    };
+    let registry = functions::registry([described(100), described(101)]).unwrap();
+    let server = Server::start(Config::new("127.0.6.147:0".parse().unwrap()), registry).unwrap();
+    let device = Device::open("127.0.6.148".parse().unwrap()).unwrap();
+    for dialect in [Dialect::Main, Dialect::Next] {
+        let config = SessionConfig { dialect, ..SessionConfig::default() };
+        let catalogue = naa_host::functions_with(&device, server.address(), &config).unwrap();
+        assert!(catalogue.functions.iter().any(|it| it.name == "described-101"), "{dialect:?}");
+    }
 }

@@ -361,11 +361,11 @@ typedef struct naa_region {
  */
 typedef struct naa_function {
     /**
-     * 1 to 127: what naa_call() takes.
+     * Its number, 1 to 127, which naa_call() takes.
      */
     int32_t code;
     /**
-     * "dgemm".
+     * Its name, such as "dgemm".
      */
     const char *name;
     /**
@@ -533,19 +533,20 @@ naa_result naa_session_set_range(struct naa_session *session,
 naa_result naa_session_set_range_all(struct naa_session *session, size_t region);
 
 /**
- * Asks the accelerator which functions it has. `functions` becomes the first of an array of `count`, which ascends by
- * code and stays until the session is closed.
+ * Asks the accelerator which functions it has. Sets `functions` to an array and `count` to its length. The array is in the
+ * order of codes and valid until the session is closed.
  *
  * The accelerator is asked once, over a connection of its own that lasts as long as that takes; later calls of this function
- * and of naa_session_find_function() look at what it said. So both may be called while a call is under way, and
- * what goes wrong with that connection leaves the session as it is. It has the session's options: setup_timeout_ms limits
+ * and of naa_session_find_function() take the stored answer. So both may be called while a call is under way, and
+ * what goes wrong with that connection leaves the session as it is. While the accelerator is asked, other threads may use the
+ * session and close it. The connection has the session's options: setup_timeout_ms limits
  * connecting, call_timeout_ms the response. `naa serve` can be asked; other accelerators may have no catalogue, or no
  * place for another connection.
  *
  * NAA_ERROR_FUNCTION, NAA_ERROR_PEER or NAA_ERROR_GONE if the accelerator has no catalogue; NAA_ERROR_UNREACHABLE,
  * NAA_ERROR_REFUSED, NAA_ERROR_TIMEOUT, NAA_ERROR_DEVICE, NAA_ERROR_MEMORY and NAA_ERROR_ENVIRONMENT as
- * naa_session_connect(); NAA_ERROR_OVER if the session is over; NAA_ERROR_STATE if another thread is using the session;
- * NAA_ERROR_ARGUMENT.
+ * naa_session_connect(); NAA_ERROR_OVER if the session is over; NAA_ERROR_STATE if another thread is using the session when
+ * the question begins or ends; NAA_ERROR_ARGUMENT, also if the session was closed meanwhile.
  */
 naa_result naa_session_functions(struct naa_session *session,
                                  const struct naa_function **functions,

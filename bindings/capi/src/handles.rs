@@ -3,14 +3,17 @@
 //! A handle is a number: what kind it is of, which slot of a table it stands for and how many have had that slot before. So
 //! null pointers, nonsense, handles of another kind and handles that were freed are told apart from good ones without
 //! looking at memory, and none of them is a real address. Looking one up takes no lock; using it takes its own, which
-//! nobody else wants unless two threads use one handle.
+//! nobody else wants unless two threads use one handle. A thread waits a moment for another one, because asking for
+//! functions uses a session only in its first and last moment.
 
 use std::{
     ops::{Deref, DerefMut},
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
+        Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, TryLockResult,
         atomic::{AtomicU32, Ordering},
     },
+    thread,
+    time::{Duration, Instant},
 };
 
 const _: () = assert!(usize::BITS == 64, "handles need 64 bits");
@@ -54,12 +57,18 @@ impl<T> Default for Slot<T> {
 /// A slot, locked, and which it is.
 type Found<'a, T> = (MutexGuard<'a, Option<T>>, &'a Slot<T>, usize);
 
-/// Towards another thread that uses an object.
+/// How long to wait for another thread that uses an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    None,
+    /// For [`BRIEF`], which is longer than another thread needs to look at the object, and shorter than most calls.
+    Brief,
     Endless,
 }
+
+/// The time that a thread waits for another one that only looks at an object.
+const BRIEF: Duration = Duration::from_millis(10);
+/// The pause between two looks at a lock that another thread has.
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// All objects of a kind.
 #[derive(Debug)]
@@ -124,9 +133,9 @@ impl<T> Table<T> {
         Ok((self.tag as usize) << (INDEX_BITS + GENERATION_BITS) | generation << INDEX_BITS | index)
     }
 
-    /// What `handle` stands for, for this thread alone. [`Misuse::Busy`] if another thread has it.
+    /// What `handle` stands for, for this thread alone. [`Misuse::Busy`] if another thread has it for more than a moment.
     pub(crate) fn get(&self, handle: usize) -> Result<InUse<'_, T>, Misuse> {
-        self.find(handle, Patience::None).map(|(guard, ..)| InUse(guard))
+        self.find(handle, Patience::Brief).map(|(guard, ..)| InUse(guard))
     }
 
     /// The same; waits for a thread that has it.
@@ -165,7 +174,7 @@ impl<T> Table<T> {
             return Err(unknown);
         }
         let locked = match patience {
-            Patience::None => slot.object.try_lock(),
+            Patience::Brief => try_lock_briefly(&slot.object),
             Patience::Endless => slot.object.lock().map_err(TryLockError::Poisoned),
         };
         let object = match locked {
@@ -190,6 +199,17 @@ impl<T> Table<T> {
         let slots = self.chunks.get(chunk)?;
         slots.get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| Slot::default()).collect()).get(at)
     }
+}
+
+/// Locks `object`, unless another thread has it for longer than [`BRIEF`].
+fn try_lock_briefly<T>(object: &Mutex<T>) -> TryLockResult<MutexGuard<'_, T>> {
+    let mut locked = object.try_lock();
+    let start = Instant::now();
+    while matches!(locked, Err(TryLockError::WouldBlock)) && start.elapsed() < BRIEF {
+        thread::sleep(PAUSE);
+        locked = object.try_lock();
+    }
+    locked
 }
 
 /// Which chunk, and where in it.
@@ -218,9 +238,9 @@ mod tests {
         assert_eq!(APPLES.get(0).err(), Some(Misuse::Null("an apple")));
         let held = APPLES.get(apple).unwrap();
         assert_eq!(APPLES.get(apple).err(), Some(Misuse::Busy("an apple")));
-        assert_eq!(APPLES.remove(apple, Patience::None).err(), Some(Misuse::Busy("an apple")));
+        assert_eq!(APPLES.remove(apple, Patience::Brief).err(), Some(Misuse::Busy("an apple")));
         drop(held);
-        assert_eq!(APPLES.remove(apple, Patience::None), Ok(4));
+        assert_eq!(APPLES.remove(apple, Patience::Brief), Ok(4));
         let next = APPLES.insert(5).unwrap();
         assert_ne!(next, apple, "a freed handle never comes back");
         assert_eq!(APPLES.get(apple).err(), Some(Misuse::Unknown("an apple")));
@@ -234,7 +254,7 @@ mod tests {
         static MANY: Table<usize> = Table::new("one of many", 0x4e03);
         let handles: Vec<_> = (0..1000).map(|n| MANY.insert(n).unwrap()).collect();
         for (n, handle) in handles.into_iter().enumerate() {
-            assert_eq!(MANY.remove(handle, Patience::None), Ok(n));
+            assert_eq!(MANY.remove(handle, Patience::Brief), Ok(n));
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::ulog;
 pub(crate) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        // The program is not this library's to end.
+        // A library does not end the program: a wrong filter is reported only.
         let (filter, wrong) = match naa_host::log_filter() {
             Ok(filter) => (filter, None),
             Err(error) => (None, Some(error)),

@@ -76,7 +76,7 @@ fn a_limit_that_is_no_time_is_an_error() {
     }
 }
 
-/// The program goes on with the default level, of which a call that takes long is a line.
+/// A wrong NAA_LOG is reported once, and the program goes on with the level `warn`.
 #[test]
 fn a_filter_of_the_log_that_cannot_be_read_is_told_once_and_ends_no_program() {
     let server = server("127.0.8.124");

@@ -184,14 +184,56 @@ def test_a_session_that_nobody_waits_for_any_more_is_closed(own_server: Server) 
     run(test())
 
 
-def test_a_task_that_is_cancelled_while_it_asks_for_functions(own_server: Server) -> None:
+def test_a_task_awaits_a_call_while_another_asks_for_functions(own_server: Server) -> None:
+    data = numpy.random.default_rng(5).integers(0, 16, 4 << 20, dtype="u1")
+    packed = numpy.zeros(5 << 20, "u1")
+    # Takes seconds.
+    regions = naa.regions_for("zstd-compress", data=data, compressed=packed, level=19)
+
     async def test() -> None:
-        options = naa.Options(setup_timeout=0.3)
-        async with naa.connect_async(own_server.address, [naa.InOut(bytearray(4))], options) as session:
+        async with naa.connect_async(own_server.address, regions, PATIENT) as session:
+            call = asyncio.create_task(session.call_async("zstd-compress", timeout=50))
+            await asyncio.sleep(0.3)
+            own_server.pause()
+            asking = asyncio.create_task(session.functions_async())
+            # The call is tested meanwhile: once a second the server is asked for a sign of life.
+            await asyncio.sleep(2)
+            assert not call.done() and not asking.done()
+            own_server.go_on()
+            await asyncio.gather(call, asking)
+            assert session.functions["increment"].code == 1
+        assert packed.any()
+
+    run(test())
+
+
+def test_a_session_is_closed_while_it_asks_for_functions(own_server: Server) -> None:
+    async def test() -> None:
+        numbers = bytearray(4)
+        async with naa.connect_async(own_server.address, [naa.InOut(numbers)], PATIENT) as session:
             own_server.pause()
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(session.call_async("a-kernel"), 0.05)
+            asking = asyncio.create_task(session.functions_async())
+            await asyncio.sleep(0.05)
         assert session.closed
+        numbers.extend(b"free")
         own_server.go_on()
+        with pytest.raises(naa.ArgumentError):
+            await asking
 
     run(test())
+
+
+def test_a_session_is_closed_in_another_event_loop_than_it_asked_in(server: Server) -> None:
+    async def connect() -> naa.Session:
+        session = await naa.connect_async(server.address, [naa.InOut(bytearray(4))])
+        assert "dgemm" in await session.functions_async()
+        return session
+
+    async def close(session: naa.Session) -> None:
+        async with session:
+            pass
+        assert session.closed
+
+    asyncio.run(close(asyncio.run(connect())))

@@ -12,7 +12,7 @@ from conftest import Server
 import naa
 from naa._signatures import SIGNATURES
 
-# Nobody is there: what does not fit is refused before anything connects.
+# No server has this address: what does not fit is refused before connecting.
 NOBODY = "127.7.255.253"
 
 
@@ -28,7 +28,7 @@ def test_sizes_of_dgemm_are_inferred_from_matrices(server: Server) -> None:
     c[:] = 0
     naa.offload(server.address, "dgemm", inputs=[a, b], outputs=[c], timeout=10)
     assert numpy.allclose(c, a @ b)
-    # One that is no matrix is of the size that the others say.
+    # A one-dimensional `a` must be as large as b and c say.
     c[:] = 0
     naa.offload(server.address, "dgemm", a=a.ravel(), b=b, c=c, timeout=10)
     assert numpy.allclose(c, a @ b)
@@ -106,6 +106,23 @@ def test_other_functions_refuse_arrays_that_do_not_fit(function: str, named: dic
         naa.offload(NOBODY, function, **named)
 
 
+@pytest.mark.parametrize(
+    ("function", "named", "text"),
+    [
+        ("sort", {"n": 2**63, "type": 0}, "sort: n does not fit into 64 bits"),
+        ("zstd-compress", {"bytes": 1, "level": -(2**63) - 1}, "level does not fit into 64 bits"),
+        ("histogram", {"n": 1, "type": 0, "bins": 1, "lo": 10**400, "hi": 1}, "histogram: lo is too large for a double"),
+    ],
+)
+def test_numbers_that_no_argument_block_can_hold_are_refused(function: str, named: dict[str, Any], text: str) -> None:
+    with pytest.raises(naa.ArgumentError, match=text):
+        naa.arguments(function, **named)
+    signature = SIGNATURES[function]
+    arrays: dict[str, Any] = {array.name: bytearray(64) for array in (*signature.inputs, *signature.outputs)}
+    with pytest.raises(naa.ArgumentError, match=text):
+        naa.regions_for(function, **named, **arrays)
+
+
 def test_every_function_takes_its_arguments_by_name(server: Server) -> None:
     numbers = numpy.random.default_rng(12).integers(0, 100, 500, dtype=numpy.uint32)
 
@@ -154,7 +171,7 @@ def test_help_has_the_table_of_what_each_function_takes(server: Server) -> None:
             signature.code and f"{signature.code} {name} " in help_text for name, signature in SIGNATURES.items()
         )
         assert "m, n, k" in help_text and "a f8 (m x k), b f8 (k x n)" in help_text
-    # It is that of the accelerator.
+    # The table agrees with the catalogue of the accelerator.
     with naa.connect(server.address, [naa.InOut(bytearray(1))]) as session:
         offered = {name: it for name, it in session.functions.items() if 16 <= it.code <= 63}
     assert {name: it.code for name, it in offered.items()} == {name: it.code for name, it in SIGNATURES.items()}
@@ -171,6 +188,9 @@ def test_bytes_stand_for_numbers_of_any_type(server: Server) -> None:
     signed = numpy.frombuffer(memory, numpy.int8)
     naa.offload(server.address, "sort", [3, "u4", 1], [signed], [numbers], timeout=5)
     assert numbers.tolist() == [3, 2, 1]
+    doubles, sorted_doubles = bytearray(numpy.array([3.0, 1.0, 2.0]).tobytes()), bytearray(24)
+    naa.offload(server.address, "sort", type="f8", numbers=doubles, sorted=sorted_doubles, timeout=5)
+    assert numpy.frombuffer(sorted_doubles).tolist() == [1, 2, 3]
     letters = bytearray(3)
     naa.offload(server.address, "sort", numbers=b"cab", sorted=letters, timeout=5)
     assert letters == b"abc"

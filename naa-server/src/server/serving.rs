@@ -69,7 +69,7 @@ pub(super) struct Serving {
     peers: Peers,
     lines: Lines,
     residence: Option<Residence>,
-    /// Sessions that end now do so because the server does.
+    /// Set while the server closes its sessions at its end: calls that are cut then count as `server_ended`.
     ending: bool,
     context: Context,
 }
@@ -360,7 +360,7 @@ impl Serving {
     fn respond(&mut self, id: CmId, result: Result<Vec<mrsp::plan::Prefix>, Reply>) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Err(reply) = &result {
-            // A host that asks for the catalogue learns by a failure how much room it takes.
+            // Failed calls of the catalogue do not count: a host learns from the failure how large its output must be.
             if session.function != Some(CATALOGUE) {
                 self.stats.calls_failed.add(1);
             }
@@ -374,6 +374,8 @@ impl Serving {
                     self.stats.calls_cut(cause).add(1);
                     let cause = cause.name();
                     peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
+                    // It does not count as cut again if the host does not acknowledge this answer.
+                    session.function = None;
                 } else if why.is_for_the_log() {
                     peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");
                 } else {
@@ -523,12 +525,13 @@ impl Serving {
         self.stats.sessions.set(self.sessions.len() as u64);
     }
 
-    /// Counts and tells of the call that the end of a session cuts, if it cuts one.
+    /// If the end of a session cuts a call, counts it by cause and logs it.
     fn count_cut(&mut self, session: &Session, end: Option<&End>) {
         let code = match (&session.calling, end) {
             (Calling::Waiting(request), _) => request.function,
             (Calling::Pooled(_), _) => session.function,
-            // The host did not acknowledge the answer. One that disconnects has it.
+            // After an error, an answer that was not acknowledged counts as cut. A host that disconnects properly has its
+            // answer.
             (Calling::No, Some(_)) => session.function,
             _ => None,
         };

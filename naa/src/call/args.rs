@@ -73,8 +73,7 @@ pub(crate) struct Args {
     /// Files at a time, each over a session of its own [default: 4, or one per core if there are fewer]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
     pub(super) sessions: Option<usize>,
-    /// Bytes of the outputs, such as 64K; only functions that are not built in need it, for parameters that are no input
-    /// too
+    /// Size of each output, such as 64K. Functions that are not built in need one for each parameter that is only an output
     #[arg(long, value_name = "BYTES", num_args = 1.., value_parser = plan::size)]
     pub(super) out_size: Vec<usize>,
     /// zstd: compression level

@@ -111,7 +111,7 @@ impl Layout {
             ),
             Plan::Listed(parameters) => {
                 let mut ins = ins;
-                // The plan has as many parameters that are sent as there are files.
+                // The plan was checked: as many parameters are sent as there are files.
                 let mut next = || ins.next().unwrap_or(0);
                 let len = |parameter: &Listed| match parameter {
                     Listed::Input => (Kind::Input, next()),
@@ -123,7 +123,8 @@ impl Layout {
         }
     }
 
-    /// Of a function without blocks: each parameter has its file, or one for each way that it goes.
+    /// The layout of a function without argument block; a parameter that is input and output has an input file and a
+    /// result.
     fn of(lens: Vec<(Kind, usize)>) -> Self {
         let those = |but: Kind| {
             let of_kind = lens.iter().enumerate().filter(move |(_, (kind, _))| *kind != but);

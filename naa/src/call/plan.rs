@@ -30,11 +30,11 @@ pub(super) enum Plan {
 /// A parameter of a function that is not built in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
-    /// The next input.
+    /// It is filled from the next input file.
     Input,
-    /// The next result, of up to so many bytes.
+    /// It holds the next result, up to so many bytes.
     Output(usize),
-    /// The next input, which becomes the next result.
+    /// It is filled from the next input file and holds the next result.
     InOut,
 }
 
@@ -153,8 +153,8 @@ impl Plan {
     }
 }
 
-/// The parameters of the function `name`. `takes` and `given`: files for inputs, and for results. An output has a size of
-/// its own; what is input and output is as long as its file.
+/// Maps files to the parameters of `name`. `takes` and `given` are the numbers of input files and results that it needs and
+/// that there are. An output has a size of its own; what is input and output is as long as its file.
 fn listed(
     name: &str,
     directions: &[Direction],
@@ -301,7 +301,7 @@ fn product(args: &Args, inputs: &[Source]) -> anyhow::Result<Plan> {
     Ok(Plan::Builtin { arguments: Arguments::Dgemm { m, n, k }, room })
 }
 
-/// Bytes of a region.
+/// Reads the size of a region.
 pub(super) fn size(text: &str) -> Result<usize, String> {
     let bytes = crate::size::bytes(text).filter(|&bytes| bytes <= MAX_REGION_BYTES);
     let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());

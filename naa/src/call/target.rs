@@ -14,7 +14,8 @@ use crate::{Usage, show};
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) code: FunctionCode,
-    /// Of each parameter, as the catalogue has it. Empty if it takes any, is built in, or was called by its number.
+    /// The direction of each parameter in the catalogue. Empty if the function takes any, is built in, or was given by
+    /// number.
     pub(super) directions: Vec<Direction>,
 }
 
@@ -40,7 +41,7 @@ impl Target {
     fn look_up(name: &str, peer: &Peer) -> anyhow::Result<Self> {
         let server = peer.server;
         let waiting = show::waiting(format!("connecting to {server}"));
-        let catalogue = naa_host::functions(&peer.device, server)?;
+        let catalogue = naa_host::functions_with(&peer.device, server, &peer.config)?;
         drop(waiting);
         let found = catalogue.functions.into_iter().find(|offered| offered.name == name);
         let found = found.with_context(|| {
@@ -51,7 +52,7 @@ impl Target {
         Ok(Self { code: found.code, directions: directions.filter(|_| !is_builtin).collect() })
     }
 
-    /// Files that a call takes, and files for its results; `None` if any number may be.
+    /// The numbers of input files and of results; `None` if any number may be.
     pub(super) fn files(&self) -> Option<(usize, usize)> {
         if self.directions.is_empty() {
             return None;

@@ -76,7 +76,7 @@ fn session(address: IpAddr, choice: Choice) -> anyhow::Result<Vec<Size>> {
 fn size(device: &Device, server: SocketAddr, bytes: usize, calls: u32) -> anyhow::Result<Size> {
     let input: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
     let params = [Param::in_out(bytes).holding(&input)];
-    // What NAA_TIMEOUT allows the calls of programs says nothing of this machine.
+    // NAA_TIMEOUT is for calls of programs; the self-test has its own limits.
     let (setup_timeout, call_timeout) = (Duration::from_secs(5), CallTimeout::Never);
     let config = SessionConfig { setup_timeout, call_timeout, ..SessionConfig::default() };
     let mut session = Session::connect(device, server, &params, &config)?;

@@ -26,7 +26,7 @@ pub(super) fn text(stats: Arc<Stats>) -> impl Fn() -> String + Send + Sync + 'st
     }
 }
 
-/// What a server served, in JSON. `peers`: those that have something of it.
+/// The JSON object at the end; `peers` are those that have sessions, memory or calls.
 pub(super) fn end(of: &Stats, peers: &[PeerStats]) -> Value {
     let cut: serde_json::Map<_, _> =
         Cut::ALL.into_iter().map(|cause| (cause.name().into(), of.calls_cut(cause).get().into())).collect();
@@ -38,7 +38,7 @@ pub(super) fn end(of: &Stats, peers: &[PeerStats]) -> Value {
 /// The same for people.
 pub(super) fn summary(of: &Stats) -> String {
     let (sessions, calls, failed) = (of.sessions_accepted.get(), of.calls.get(), of.calls_failed.get());
-    // Those whose time was up are answered, and so failed.
+    // Calls whose time was up were answered, so `failed` has them already.
     let cut = [Cut::HostLeft, Cut::ConnectionFailed, Cut::ServerEnded];
     let cut = match cut.map(|cause| of.calls_cut(cause).get()).iter().sum() {
         0_u64 => String::new(),
@@ -70,7 +70,11 @@ impl Collector for Shown {
             ("sessions_failed", "Sessions that ended by an error", &of.sessions_failed),
             ("calls", "Calls, look-ups of the catalogue left out", &of.calls),
             ("catalogue_lookups", "Look-ups of the catalogue", &of.catalogue_lookups),
-            ("calls_failed", "Calls answered with another code than 0", &of.calls_failed),
+            (
+                "calls_failed",
+                "Calls answered with another code than 0, without those of the catalogue",
+                &of.calls_failed,
+            ),
             ("calls_timed_out", "Calls that did not end in time", &of.calls_timed_out),
             ("received_bytes", "Bytes of calls' regions", &of.bytes_in),
             ("sent_bytes", "Bytes of results", &of.bytes_out),

@@ -2,6 +2,7 @@
 
 use std::{os::unix::fs::FileTypeExt as _, path::PathBuf, sync::Arc};
 
+use clap::ArgGroup;
 use ejfat::lb::Rules;
 use ejfat_bridge::{Bridge, Handle};
 use ejfat_lb::{Forwarder, ForwarderConfig, Plane};
@@ -16,6 +17,10 @@ use crate::{
 
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "service_options")]
+#[command(
+    group = ArgGroup::new("reassembling").args(["reassemble", "bridge"]).multiple(true),
+    mut_group("reassembly_limits", |limits| limits.requires("reassembling"))
+)]
 pub(super) struct Args {
     /// Reassemble EJFAT's events that come to this address; ports 19522 and 16384 unless told. Function 72 tells the counters
     #[arg(long, value_name = "ADDR[:PORT]", requires = "events")]
@@ -129,10 +134,10 @@ impl Services {
         reassembly().or_else(forwarder).or_else(bridge)
     }
 
-    /// Ends what writes, and waits until that is on disk.
+    /// Ends the reassembly and waits until its events are on disk.
     ///
     /// # Errors
-    /// If a service ended by itself: for `failed`, which was noticed, or since then.
+    /// If a service ended by itself: `failed` is the reason noticed before; otherwise one that came since is looked for.
     pub(super) fn end(&self, failed: Option<String>) -> anyhow::Result<()> {
         let late = self.reassembly.as_ref().and_then(|of| of.end()).map(reassembly_ended);
         match failed.or(late).or_else(|| self.ended()) {

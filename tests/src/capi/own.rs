@@ -1,5 +1,5 @@
 //! Functions that the programs call, beside those of `naa serve`: 100 sleep, 101 fail, 102 sum, 103 count. The tests
-//! beside the library have the same.
+//! in `bindings/capi/tests` use this file too.
 #![allow(unreachable_pub, reason = "a module of test programs")]
 
 use std::{sync::Arc, thread, time::Duration};

@@ -18,7 +18,8 @@ pub(super) const CASES: &[Case] = &[
     Case::worker(
         "claims of the longest event",
         "the first byte of 10 000 events of 64 MiB",
-        // Their lengths are 16 times the memory, but for what an honest event claims.
+        // Claimed lengths may be 16 times the memory together. The honest event claims a part of that, so one event fewer
+        // stays open.
         "timed_out 255, evicted 9745",
         &["timed_out", "evicted"],
         |scene| claims(scene, 10_000, &[], |event| segment(event, 0, 64 << 20, &[1])),

@@ -103,7 +103,7 @@ fn open(text: &str, config: &Config) -> Result<naa_events::Worker, Problem> {
             match naa_events::Worker::open(&Source::Remote(address), &Config { session, ..config.clone() }) {
                 Ok(worker) => Ok(Ok(worker)),
                 Err(naa_events::Error::Session(error)) => Err(error),
-                // The bridge was reached.
+                // The bridge was reached, so another address would not help.
                 Err(error) => Ok(Err(error)),
             }
         });
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn naa_worker_describe(worker: *mut naa_worker) -> *const 
 pub unsafe extern "C" fn naa_worker_close(worker: *mut naa_worker) -> naa_result {
     guarded(|| {
         if !worker.is_null() {
-            drop(WORKERS.remove(worker.addr(), Patience::None)?);
+            drop(WORKERS.remove(worker.addr(), Patience::Brief)?);
         }
         Ok(())
     })

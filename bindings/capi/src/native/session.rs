@@ -43,7 +43,7 @@ pub(super) struct Session {
     pub(super) host: naa_host::Session,
     /// Of the last call.
     pub(super) function: Option<FunctionCode>,
-    /// What the accelerator is asked by for its functions.
+    /// The device from which the accelerator is asked for its functions.
     pub(super) device: Device,
     pub(super) config: SessionConfig,
     /// `None`: the accelerator was not asked yet.
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn naa_session_close(session: *mut naa_session) -> naa_res
         if session.is_null() {
             return Ok(());
         }
-        let session = SESSIONS.remove(session.addr(), Patience::None)?;
+        let session = SESSIONS.remove(session.addr(), Patience::Brief)?;
         Ok(session.host.finalize()?)
     })
 }

@@ -198,7 +198,7 @@ static void built_in_functions(void) {
     OK(naa_session_close(session));
 }
 
-/* By the names that the accelerator has for them, also while a call runs. */
+/* Finds functions by their names in the catalogue, also while a call runs. */
 static void functions_by_name(void) {
     unsigned char bytes[4] = {0, 0, 0, 0};
     const naa_region regions[] = {region(bytes, sizeof bytes, NAA_INOUT)};

@@ -74,7 +74,7 @@ static void wrong_states(void) {
 }
 
 static void *waits(void *session) {
-    OK(naa_call((naa_session *)session, SLEEP, 300, 5000, NULL));
+    OK(naa_call((naa_session *)session, SLEEP, 1000, 5000, NULL));
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-"""Work that blocks its thread, for tasks: connecting, and asking for the functions of an accelerator.
+"""Runs blocking work in threads, so that tasks do not block: connecting, and asking for functions.
 
 Calls need none of this: tasks wait for the descriptor of a session.
 """
@@ -14,9 +14,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 THREADS = 8
-"""At most so many threads work for all event loops of a process together. What comes meanwhile waits for one of them."""
+"""The most threads for this work in a process, for all event loops together. Further work waits until one is free."""
 
-# A child of fork() has none of its parent's threads.
+# One executor for each process id: after fork(), a child cannot use its parent's threads.
 _executors: dict[int, ThreadPoolExecutor] = {}
 
 
@@ -28,7 +28,7 @@ def _executor() -> ThreadPoolExecutor:
 
 
 async def in_thread(work: Callable[[], T], unwanted: Callable[[T], None]) -> T:
-    """What `work` returns. If the task is cancelled meanwhile, `unwanted` gets it when it is there."""
+    """Runs `work` in a thread and returns its result. If the task is cancelled meanwhile, the result is given to `unwanted`."""
     future = _executor().submit(work)
     try:
         return await asyncio.wrap_future(future)

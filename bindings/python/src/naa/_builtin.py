@@ -27,7 +27,7 @@ _KINDS = {
     **dict.fromkeys("efd", "f"),
     **dict.fromkeys(("Zf", "Zd"), "c"),
 }
-# Values whose bits are those of a double.
+# Values that the argument block has as the bits of a double.
 _DOUBLES = ("lo", "hi")
 _SIGNED = (*_DOUBLES, "level")
 _BY_CODE = {signature.code: (name, signature) for name, signature in SIGNATURES.items()}
@@ -105,9 +105,10 @@ def regions_for(
         for number, (array, given) in enumerate(zip(declared, all_given))
     ]
     of_values = {argument: value for argument, value in named.items() if argument in signature.values}
-    found = _values(name, signature, values, of_values, _inferred(arrays))
-    block = _block(code, [*found.values()])
+    of_type = _value(name, "type", named["type"], by_name=True) if "type" in of_values else None
+    found = _values(name, signature, values, of_values, _inferred(arrays, of_type))
     _check_arrays(name, arrays, found)
+    block = _block(code, [*found.values()])
     return [Input(block), *map(Input, sources), Output(bytearray(BLOCK_BYTES)), *map(Output, results)]
 
 
@@ -161,7 +162,7 @@ def _block(code: int, values: Sequence[int]) -> bytearray:
 
 
 def _unknown(code: int, values: Sequence[int | float | str] | None, named: Mapping[str, Any]) -> list[int]:
-    """The values of a function that is in no table. The library knows whether it has a block."""
+    """The values of a function that SIGNATURES does not have. The C library refuses it if it has no argument block."""
     if named:
         raise ArgumentError(f"function {code} has no argument {next(iter(named))!r}; give lists")
     return [_whole(f"function {code}", f"value {number}", value) for number, value in enumerate(values or ())]
@@ -180,7 +181,7 @@ def _arrays(
     given: Sequence[Buffer],
     named: Mapping[str, Any],
 ) -> list[Buffer]:
-    """In their order."""
+    """The given arrays, in the order of `declared`."""
     by_name = [array.name for array in declared if array.name in named]
     if len(given) > 0 and by_name:
         raise ArgumentError(f"{name}: {by_name[0]} is given by name, and there is a list of {what}s; give one of both")
@@ -203,7 +204,7 @@ def _values(
     named: Mapping[str, Any],
     inferred: Mapping[str, int],
 ) -> dict[str, int]:
-    """In their order."""
+    """All values in the order of the signature: given, inferred, or defaults."""
     if values is not None:
         if named:
             raise ArgumentError(
@@ -242,11 +243,15 @@ def _remedy(value: str) -> str:
 
 
 def _value(name: str, value: str, given: Any, by_name: bool) -> int:
-    """As the argument block has it."""
+    """The number that stands for `given` in the argument block."""
     if value in _DOUBLES and (by_name or isinstance(given, float)):
         if not isinstance(given, Real):
             raise ArgumentError(f"{name}: {value} is {given!r}; it is a number")
-        return int.from_bytes(struct.pack("<d", float(given)), "little", signed=True)
+        try:
+            number = float(given)
+        except OverflowError:
+            raise ArgumentError(f"{name}: {value} is too large for a double; give one up to 1.8e308") from None
+        return int.from_bytes(struct.pack("<d", number), "little", signed=True)
     if value == "type" and isinstance(given, str):
         if given not in TYPES:
             raise ArgumentError(f"{name}: the type {given!r} is none of {', '.join(TYPES)}")
@@ -262,31 +267,44 @@ def _value(name: str, value: str, given: Any, by_name: bool) -> int:
 
 def _whole(name: str, value: str, given: Any) -> int:
     try:
-        return operator.index(given)
+        number = operator.index(given)
     except TypeError:
         raise ArgumentError(f"{name}: {value} is {given!r}; it is a whole number") from None
+    if not -(2**63) <= number < 2**63:
+        raise ArgumentError(f"{name}: {value} does not fit into 64 bits; give one from {-(2**63)} to {2**63 - 1}")
+    return number
 
 
-def _inferred(arrays: Sequence[tuple[str, Array, memoryview]]) -> dict[str, int]:
-    """Values that arrays tell, the first one that does."""
+def _inferred(arrays: Sequence[tuple[str, Array, memoryview]], of_type: int | None) -> dict[str, int]:
+    """The values that follow from types and shapes of arrays, and from the type `of_type` if it is given. If several arrays
+    tell a value, the first one counts."""
     found: dict[str, int] = {}
     typed = [view for _, array, view in arrays if array.kind == "type"]
-    # A bytearray may stand for numbers of another type, which is that of the other arrays then.
+    # Bytes can hold numbers of any type. So the type is that of the first array of numbers, or u1 if there is none.
     kinds = [kind for kind in map(_type_of, typed) if kind in TYPES] or ["u1" for view in typed if view.format == "B"]
-    if kinds:
+    if of_type is not None:
+        found["type"] = of_type
+    elif kinds:
         found["type"] = TYPES.index(kinds[0])
     for _, array, view in arrays:
         if array.least == "bytes":
             found.setdefault("bytes", view.nbytes)
         kind = TYPES[found["type"]] if array.kind == "type" and "type" in found else array.kind
-        if array.shape is None or len(array.shape) != view.ndim or _type_of(view) != kind and not _is_u1(view, kind):
-            continue
-        for size, length in zip(array.shape, view.shape or ()):
+        for size, length in zip(array.shape or (), _lengths(array, view, kind)):
             if size == "bins + 3" and length >= 3:
                 found.setdefault("bins", length - 3)
             elif isinstance(size, str) and size != "bins + 3":
                 found.setdefault(size, length)
     return found
+
+
+def _lengths(array: Array, view: memoryview, kind: str | None) -> tuple[int, ...]:
+    """How many numbers of the type `kind` each dimension has. Empty if `view` has other dimensions or numbers."""
+    if array.shape is None or len(array.shape) != view.ndim:
+        return ()
+    if _type_of(view) == "bytes" and view.ndim == 1 and kind not in (None, "type"):
+        return (view.nbytes // int(kind[1:]),)
+    return tuple(view.shape or ()) if _type_of(view) == kind or _is_u1(view, kind) else ()
 
 
 def _is_u1(view: memoryview, kind: str | None) -> bool:
@@ -320,7 +338,8 @@ def _size(size: str | int, values: Mapping[str, int]) -> int:
 
 
 def _fits(view: memoryview, kind: str, shape: tuple[int, ...], item: int) -> bool:
-    """Numbers of a matrix in a row are taken for it, rows of another length are not."""
+    """An array of several dimensions must have the shape of the matrix. For bytes, and where array or function has one
+    dimension, only the number of bytes counts."""
     if kind != "bytes" and view.ndim > 1 and len(shape) > 1:
         return view.shape == shape
     return view.nbytes == math.prod(shape) * item

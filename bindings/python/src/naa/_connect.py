@@ -63,7 +63,7 @@ def connect_spec(function: int | str, regions: Sequence[Region], options: Option
 
 
 class Connecting:
-    """A session to come: `async with` connects and closes the session at its end, `await` only connects."""
+    """What connect_async() returns. `await` connects; `async with` also closes the session at the end."""
 
     def __init__(self, by: Callable[[], Session]) -> None:
         self._by = by
@@ -106,7 +106,7 @@ def connect_spec_async(function: int | str, regions: Sequence[Region], options: 
 
 
 def _give_up(session: Session) -> None:
-    # It is closed all the same.
+    # The session is closed even if the accelerator could not be told.
     with contextlib.suppress(Error):
         session.close()
 

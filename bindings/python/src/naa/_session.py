@@ -6,6 +6,7 @@ import asyncio
 import enum
 import functools
 import os
+import threading
 import warnings
 import weakref
 from collections.abc import Mapping
@@ -76,12 +77,16 @@ class Session:
         self._waiter: Waiter | None = None
         self._functions: Mapping[str, Function] | None = None
         self._asking: asyncio.Task[Mapping[str, Function]] | None = None
+        # Held while texts are read that the session has, and while it is closed.
+        self._open_while = threading.Lock()
         self._free = weakref.finalize(self, _close, handle, pinned, os.getpid())
 
     # Calls.
 
     def call(self, function: int | str, user: int = 0, *, timeout: float | None = None) -> Outcome:
         """Calls `function`, a code or a name, and waits at most `timeout` seconds.
+
+        Asking the accelerator for a name is not part of the call: Options.setup_timeout and Options.call_timeout limit it.
 
         Raises: FunctionError if the function failed; TimedOut, and the call goes on; GoneError, PeerError and
         DeviceError if the session is over; StateError; ArgumentError, which for a name that the accelerator does not
@@ -125,7 +130,7 @@ class Session:
         """As call(), while other tasks run. If the task is cancelled, the call goes on.
 
         The task waits for a descriptor, so a call takes no thread. Only asking the accelerator for a name does, once for each
-        session: see functions_async().
+        session: see functions_async(). As for call(), `timeout` does not limit that.
         """
         code = await self._code_async(function)
         patience = Patience(timeout)
@@ -158,24 +163,28 @@ class Session:
         """The functions of the accelerator by name: `session.functions["dgemm"].code` is 18.
 
         The accelerator is asked once, over a connection of its own, and the answer is kept. A call may be under way
-        meanwhile, and what goes wrong leaves the session as it is.
+        meanwhile, other threads may test it, and what goes wrong leaves the session as it is.
 
         Raises: FunctionError, PeerError or GoneError if the accelerator has no catalogue; OverError; StateError if another
-        thread or task is using the session; as connect()
+        thread is using the session; as connect()
         """
         if self._functions is None:
-            self._functions = functions_of(self.handle())
+            self._functions = self._ask()
         return self._functions
 
     async def functions_async(self) -> Mapping[str, Function]:
-        """As `functions`, while other tasks run. The accelerator is asked by one of a few threads; tasks that want to
-        know at once share the answer."""
+        """As `functions`, while other tasks run, also tasks that await a call of this session. The accelerator is asked by
+        one of a few threads. Tasks that ask at the same time share one question and its answer."""
         if self._functions is None:
             if self._asking is None or self._asking.done():
-                handle = self.handle()
-                self._asking = asyncio.create_task(in_thread(lambda: functions_of(handle), lambda _: None))
+                self.handle()
+                self._asking = asyncio.create_task(in_thread(self._ask, lambda _: None))
+                self._asking.add_done_callback(_take_error)
             self._functions = await asyncio.shield(self._asking)
         return self._functions
+
+    def _ask(self) -> Mapping[str, Function]:
+        return functions_of(self.handle(), self._open_while)
 
     def _code_of(self, function: int | str) -> int:
         if not isinstance(function, str):
@@ -236,7 +245,8 @@ class Session:
             if not waiter.is_of_this_thread():
                 raise StateError("a task in another thread is waiting for this session; close it there")
             waiter.fail(StateError("the session was closed while a task waited for it"))
-        result = lib.naa_session_close(self._handle)
+        with self._open_while:
+            result = lib.naa_session_close(self._handle)
         if result == Result.STATE:
             raise error_of(result)
         if (detached := self._free.detach()) is not None:
@@ -247,11 +257,8 @@ class Session:
             raise error_of(result)
 
     async def close_async(self) -> None:
-        """As close(). If a task that was cancelled had asked for functions, waits until that has ended, while other tasks
-        run."""
-        if self._asking is not None:
-            # A failure is nobody's business any more.
-            await asyncio.gather(self._asking, return_exceptions=True)
+        """As close(), at the end of `async with`. It waits for nothing. If a thread still asks for functions, the tasks that
+        wait for them get an ArgumentError when that ends."""
         self.close()
 
     @property
@@ -293,6 +300,12 @@ def _close(handle: Any, pinned: Pinned, process: int) -> None:
     # A child of fork() has no sessions. At the end of the program a thread may still use this one, and its memory.
     if process == os.getpid() and lib.naa_session_close(handle) != Result.STATE:
         pinned.release()
+
+
+def _take_error(asking: asyncio.Task[Any]) -> None:
+    # The tasks that wait have the error too. If all were cancelled, it does not matter any more.
+    if not asking.cancelled():
+        asking.exception()
 
 
 def code_of(function: int | str) -> int:

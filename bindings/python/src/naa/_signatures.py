@@ -16,10 +16,10 @@ class Array:
     kind: str | None = None
     """The type of its numbers as NumPy calls it; "type": what the value `type` says; None: bytes of anything."""
     shape: tuple[str | int, ...] | None = None
-    """Of what it consists: numbers, and names of values, where "bins + 3" is three more than `bins`. It has just as many.
-    None: as many as there are."""
+    """Its shape: numbers, or names of values; "bins + 3" is `bins` plus 3. The array must have exactly as many elements;
+    None: any number."""
     least: str | int | None = None
-    """It has at least so many bytes."""
+    """The array must have at least so many bytes."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Signature:
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
     defaults: Mapping[str, int]
-    """Of values that need not be given. Others are inferred from arrays."""
+    """Defaults of values that may be left out; other values are inferred from arrays."""
     code: int
 
 
@@ -78,7 +78,7 @@ SIGNATURES = {
         descending=0,
     ),
 }
-"""By name."""
+"""The built-in functions by name."""
 
 
 def _row(name: str, signature: Signature) -> str:
@@ -111,4 +111,4 @@ TABLE = "\n".join(
         "    descending      1: the largest number first; 0 if not given",
     ]
 )
-"""For people."""
+"""The same as a table, for help()."""
