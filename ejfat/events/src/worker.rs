@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use ejfat::ring::Answer;
@@ -72,8 +72,16 @@ impl Worker {
     /// [`Error::Session`] or [`Error::Local`] if it cannot be reached, or has not so much memory; [`Error::Refused`]
     /// with its reason; [`Error::NoAnswer`] and [`Error::Files`] if it is no bridge of this version.
     pub fn open(source: &Source, config: &Config) -> Result<Self, Error> {
+        Self::open_within(source, config, config.session.setup_timeout)
+    }
+
+    /// As [`Worker::open`], but connecting may take up to `limit`. Reconnecting later has the limit of `config`.
+    ///
+    /// # Errors
+    /// As [`Worker::open`].
+    pub fn open_within(source: &Source, config: &Config, limit: Duration) -> Result<Self, Error> {
         let held = Arc::default();
-        let connection = Connection::open(source, config, config.session.setup_timeout, &held)?;
+        let connection = Connection::open(source, config, limit, &held)?;
         let bell = Bell::new().map_err(|e| machine("cannot create an eventfd", e))?;
         let answer = connection.answer;
         tracing::info!(bridge = %source, worker = answer.worker, placing = answer.placing.name(), "subscribed");

@@ -8,7 +8,6 @@ use std::{
 };
 
 use naa_events::{Config, Event, Source};
-use naa_host::SessionConfig;
 
 use super::{
     event::naa_event,
@@ -99,8 +98,7 @@ fn open(text: &str, config: &Config) -> Result<naa_events::Worker, Problem> {
     let addresses = address::resolve(text)?;
     let opened =
         naa_host::try_each(text.trim(), &addresses, config.session.setup_timeout, |address, limit| {
-            let session = SessionConfig { setup_timeout: limit, ..config.session.clone() };
-            match naa_events::Worker::open(&Source::Remote(address), &Config { session, ..config.clone() }) {
+            match naa_events::Worker::open_within(&Source::Remote(address), config, limit) {
                 Ok(worker) => Ok(Ok(worker)),
                 Err(naa_events::Error::Session(error)) => Err(error),
                 // The bridge was reached, so another address would not help.
