@@ -8,6 +8,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("naa-verbs", &[]),
     ("mrsp", &[]),
     ("ejfat", &[]),
+    ("ejfat-control", &[]),
     ("simnet", &[]),
     ("naa-files", &[]),
     ("naa-measure", &["naa-files"]),

@@ -4,7 +4,8 @@ use super::{Finding, manifest_line};
 use crate::{metadata::Package, source};
 
 /// Folders of crates without sockets, clocks and threads.
-pub(crate) const PURE: &[&str] = &["rdma/verbs", "rdma/roce", "mrsp", "ejfat/ejfat", "dev/simnet"];
+pub(crate) const PURE: &[&str] =
+    &["rdma/verbs", "rdma/roce", "mrsp", "ejfat/ejfat", "ejfat/control", "dev/simnet"];
 
 /// External crates that are themselves pure.
 const EXTERNAL: &[&str] =

@@ -1,0 +1,70 @@
+//! The calendar of a load balancer: which member gets the events of which slot.
+//!
+//! An event's slot comes from the low bits of its event number. So a member that has two slots next to each other may get two
+//! events in a row, and the slots of a member are spread evenly. Every slot that changes its member makes the members' queues
+//! change, so from one calendar to the next as few slots as possible move.
+
+mod counts;
+mod moves;
+
+pub use counts::{CountError, Demand, counts};
+
+/// A member's id in the tables of a load balancer.
+pub type MemberId = u16;
+
+/// The most slots of a calendar.
+pub const MOST_SLOTS: u32 = 1 << 16;
+
+/// Which member each slot leads to; `None`: no member, so that events of this slot are dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Calendar {
+    slots: Vec<Option<MemberId>>,
+}
+
+/// A calendar must have a number of slots that is a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} slots; a calendar has a power of two of them, at most {MOST_SLOTS}")]
+pub struct SlotsError(pub u32);
+
+impl Calendar {
+    /// A calendar in which no slot has a member.
+    ///
+    /// # Errors
+    /// [`SlotsError`] if `slots` is not a power of two, or too large.
+    pub fn empty(slots: u32) -> Result<Self, SlotsError> {
+        if !slots.is_power_of_two() || slots > MOST_SLOTS {
+            return Err(SlotsError(slots));
+        }
+        Ok(Self { slots: vec![None; slots as usize] })
+    }
+
+    pub fn slots(&self) -> &[Option<MemberId>] {
+        &self.slots
+    }
+
+    /// The number of slots that lead to a member.
+    pub fn count(&self, member: MemberId) -> u32 {
+        self.slots.iter().filter(|slot| **slot == Some(member)).count() as u32
+    }
+
+    /// The number of slots that lead elsewhere than in `before`.
+    ///
+    /// # Panics
+    /// If the calendars have different numbers of slots.
+    pub fn moved_from(&self, before: &Self) -> u32 {
+        assert_eq!(self.slots.len(), before.slots.len(), "calendars of one load balancer");
+        self.slots.iter().zip(&before.slots).filter(|(now, before)| now != before).count() as u32
+    }
+
+    /// The next calendar, in which each member has as many slots as `wanted` says; others have none. As few slots change as
+    /// possible: only members that have too many lose slots, and only those that have too few get them.
+    ///
+    /// Slots are given up where a member's slots are closest together, and taken far from the slots that the taker has.
+    /// Of equal choices the one with the lowest number is made, so the same arguments give the same calendar.
+    ///
+    /// # Panics
+    /// If a member is in `wanted` twice, or there are more slots in `wanted` than the calendar has.
+    pub fn next(&self, wanted: &[(MemberId, u32)]) -> Self {
+        moves::next(self, wanted)
+    }
+}

@@ -1,0 +1,102 @@
+//! How many slots each member gets.
+
+use super::MemberId;
+
+/// What a member is to get.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    pub member: MemberId,
+    /// The member's part of all slots, in any unit. Not negative, and finite.
+    pub weight: f64,
+    /// Slots that it gets at least.
+    pub least: u32,
+    /// Slots that it gets at most.
+    pub most: u32,
+}
+
+/// Demands that exclude each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CountError {
+    #[error("member {member} is to have at least {least} slots and at most {most}")]
+    Bounds { member: MemberId, least: u32, most: u32 },
+    #[error("the weight of member {member} is not a finite number from 0 on")]
+    Weight { member: MemberId },
+    #[error(
+        "the members are to have at least {least} slots together, and there are {slots}; lower their least factors"
+    )]
+    TooMany { least: u64, slots: u32 },
+    #[error(
+        "the members may have at most {most} slots together, and there are {slots}; raise their greatest factors"
+    )]
+    TooFew { most: u64, slots: u32 },
+}
+
+/// Divides all slots by weight between the bounds of each member. Returns as many counts as there are demands, in their order.
+///
+/// Slots that a member may not have go to the others by their weights. What rounding leaves goes to the members whose parts
+/// were rounded down most, and of equal ones to the one with the lowest id.
+///
+/// # Errors
+/// [`CountError`] if the demands cannot be met.
+pub fn counts(slots: u32, demands: &[Demand]) -> Result<Vec<u32>, CountError> {
+    check(slots, demands)?;
+    // Members without a weight get what the others may not have.
+    let has_weight = demands.iter().any(|demand| demand.weight > 0.0);
+    let weight = |demand: &Demand| if has_weight { demand.weight } else { 1.0 };
+    let part = |demand: &Demand, scale: f64| {
+        (scale * weight(demand)).clamp(f64::from(demand.least), f64::from(demand.most))
+    };
+    let sum = |scale: f64| demands.iter().map(|demand| part(demand, scale)).sum::<f64>();
+    let scale = scale_for(f64::from(slots), sum, demands.iter().map(weight));
+    let mut parts: Vec<_> = demands.iter().map(|demand| part(demand, scale)).collect();
+    let mut counts: Vec<_> = parts.iter().map(|part| *part as u32).collect();
+    let mut left = slots.saturating_sub(counts.iter().sum());
+    parts.iter_mut().for_each(|part| *part -= part.floor());
+    let mut order: Vec<_> = (0..demands.len()).collect();
+    order.sort_by(|&a, &b| parts[b].total_cmp(&parts[a]).then(demands[a].member.cmp(&demands[b].member)));
+    while left > 0 {
+        for &at in &order {
+            if left > 0 && counts[at] < demands[at].most {
+                counts[at] += 1;
+                left -= 1;
+            }
+        }
+    }
+    Ok(counts)
+}
+
+fn check(slots: u32, demands: &[Demand]) -> Result<(), CountError> {
+    for &Demand { member, weight, least, most } in demands {
+        if least > most {
+            return Err(CountError::Bounds { member, least, most });
+        }
+        if !weight.is_finite() || weight < 0.0 {
+            return Err(CountError::Weight { member });
+        }
+    }
+    let sum = |of: fn(&Demand) -> u32| demands.iter().map(|demand| u64::from(of(demand))).sum::<u64>();
+    let (least, most) = (sum(|demand| demand.least), sum(|demand| demand.most));
+    if least > u64::from(slots) {
+        return Err(CountError::TooMany { least, slots });
+    }
+    if most < u64::from(slots) {
+        return Err(CountError::TooFew { most, slots });
+    }
+    Ok(())
+}
+
+/// The greatest scale, as far as bisection finds it, at which `sum` is not above `slots`.
+fn scale_for(slots: f64, sum: impl Fn(f64) -> f64, weights: impl Iterator<Item = f64>) -> f64 {
+    let smallest = weights.filter(|weight| *weight > 0.0).fold(f64::INFINITY, f64::min);
+    // At this scale each member with a weight has all slots, or as many as it may have.
+    let mut above = (slots / smallest).min(f64::MAX);
+    if sum(above) <= slots {
+        return above;
+    }
+    let mut below = 0.0;
+    for _ in 0..200 {
+        let middle = below + (above - below) / 2.0;
+        if sum(middle) <= slots { below = middle } else { above = middle }
+    }
+    below
+}
