@@ -7,7 +7,9 @@
 //! |---|---|
 //! | how many slots each member of a calendar gets | [`calendar::counts`] |
 //! | which slots these are | [`calendar::Calendar`] |
+//! | from which tick on an epoch applies | [`boundary`] |
 
 #![forbid(unsafe_code)]
 
+pub mod boundary;
 pub mod calendar;
