@@ -8,8 +8,10 @@
 //! | how many slots each member of a calendar gets | [`calendar::counts`] |
 //! | which slots these are | [`calendar::Calendar`] |
 //! | from which tick on an epoch applies | [`boundary`] |
+//! | whether a sender's sync is true | [`sync::Gate`] |
 
 #![forbid(unsafe_code)]
 
 pub mod boundary;
 pub mod calendar;
+pub mod sync;

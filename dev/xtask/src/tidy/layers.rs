@@ -8,7 +8,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("naa-verbs", &[]),
     ("mrsp", &[]),
     ("ejfat", &[]),
-    ("ejfat-control", &[]),
+    ("ejfat-control", &["ejfat"]),
     ("simnet", &[]),
     ("naa-files", &[]),
     ("naa-measure", &["naa-files"]),

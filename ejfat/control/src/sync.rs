@@ -1,0 +1,154 @@
+//! Whether a sender's sync is true.
+//!
+//! A sync says which tick its sender has reached. UDP's source address can be forged, clocks are set and counters begin again,
+//! so a sync has to fit what the sender said before: a tick not below the newest one, and not above what the sender can have
+//! reached at [`Margins::rate_factor`] times its highest rate. Syncs that do not fit are followed if they fit each other for a
+//! while, and nothing fits the line before any more.
+
+use std::{collections::VecDeque, time::Duration};
+
+use ejfat::Time;
+
+use crate::boundary::{Margins, Sender};
+
+/// Syncs of a line that are remembered.
+const REMEMBERED: usize = 8;
+/// Syncs of another line before it is followed, and the time that they have to span.
+const FOLLOWED: u32 = 3;
+const FOLLOWED_AFTER: Duration = Duration::from_secs(2);
+/// A line is given up when nothing fitted it for so long.
+const SILENT: Duration = Duration::from_secs(6);
+/// Two syncs within this time that do not fit stop the line from learning, for as long again.
+const SUSPICIOUS: Duration = Duration::from_secs(5);
+/// How fast a high rate is forgotten that the sender no longer has.
+const FADE: Duration = Duration::from_secs(60);
+/// A rate is settled when it did not rise by more than a tenth for so long.
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// What became of a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It fits what the sender said before.
+    Fits,
+    /// With it another line is followed: the sender's clock was set, or its counter began again. Boundaries may fall.
+    Followed,
+    /// It does not fit, and nothing is concluded from it yet.
+    Refused,
+}
+
+/// Ticks of a sender that fit each other.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    syncs: VecDeque<(Time, u64)>,
+    /// The newest tick.
+    tick: u64,
+    begun: Time,
+    heard: Time,
+    count: u32,
+    /// The highest known rate, in ticks per second.
+    rate: f64,
+    /// The rate some seconds ago, and when that was.
+    before: (Time, f64),
+    /// When the rate rose last.
+    rose: Time,
+}
+
+impl Line {
+    fn fits(&self, now: Time, tick: u64, margins: &Margins) -> bool {
+        let reached = |&(then, tick): &(Time, u64)| {
+            let seconds = since(then, now) + margins.sync_delay.as_secs_f64();
+            tick.saturating_add((margins.rate_factor * self.rate * seconds).ceil() as u64)
+        };
+        let most = self.syncs.iter().map(reached).min();
+        // Nothing is known of a sender that has no rate yet.
+        tick >= self.tick && (self.rate <= 0.0 || most.is_none_or(|most| tick <= most))
+    }
+
+    fn hear(&mut self, now: Time, tick: u64) {
+        if self.count == 0 {
+            (self.begun, self.before) = (now, (now, 0.0));
+        }
+        (self.tick, self.heard, self.count) = (tick, now, self.count.saturating_add(1));
+    }
+
+    fn learn(&mut self, now: Time, tick: u64) {
+        // Two syncs back, one that came late makes less of a difference.
+        let two_back = self.syncs.get(self.syncs.len().saturating_sub(2));
+        if let Some(&(then, from)) = two_back.filter(|(then, _)| *then < now) {
+            self.measure(now, tick.saturating_sub(from) as f64 / since(then, now));
+        }
+        if self.syncs.len() == REMEMBERED {
+            self.syncs.pop_front();
+        }
+        self.syncs.push_back((now, tick));
+    }
+
+    fn measure(&mut self, now: Time, rate: f64) {
+        if rate > self.rate {
+            self.rate = rate;
+        } else if rate > self.rate / 2.0 {
+            let last = self.syncs.back().map_or(0.0, |(then, _)| since(*then, now));
+            self.rate = rate + (self.rate - rate) * (-last / FADE.as_secs_f64()).exp();
+        }
+        if self.rate > 1.1 * self.before.1 {
+            (self.rose, self.before) = (now, (now, self.rate));
+        } else if now >= self.before.0 + SETTLED {
+            self.before = (now, self.rate);
+        }
+    }
+}
+
+fn since(then: Time, now: Time) -> f64 {
+    Duration::from_nanos(now.0.saturating_sub(then.0)).as_secs_f64()
+}
+
+/// Judges the syncs of one sender.
+#[derive(Clone, Debug, Default)]
+pub struct Gate {
+    line: Line,
+    /// Syncs that do not fit the line, and fit each other.
+    other: Line,
+    /// When the last sync came that did not fit.
+    misfit: Option<Time>,
+    suspicious_until: Time,
+}
+
+impl Gate {
+    /// Judges a sync that came at `now`, which does not go back.
+    pub fn hear(&mut self, now: Time, tick: u64, margins: &Margins) -> Verdict {
+        if self.line.fits(now, tick, margins) {
+            self.line.hear(now, tick);
+            if now >= self.suspicious_until {
+                self.line.learn(now, tick);
+            }
+            return Verdict::Fits;
+        }
+        if self.misfit.is_some_and(|misfit| now <= misfit + SUSPICIOUS) {
+            self.suspicious_until = now + SUSPICIOUS;
+        }
+        self.misfit = Some(now);
+        if !self.other.fits(now, tick, margins) {
+            self.other = Line::default();
+        }
+        self.other.hear(now, tick);
+        self.other.learn(now, tick);
+        let is_proven = self.other.count >= FOLLOWED && now >= self.other.begun + FOLLOWED_AFTER;
+        if is_proven && now >= self.line.heard + SILENT {
+            *self = Self { line: std::mem::take(&mut self.other), ..Self::default() };
+            return Verdict::Followed;
+        }
+        Verdict::Refused
+    }
+
+    /// What is known of the sender, for a boundary. `None` before its first sync.
+    pub fn sender(&self, now: Time) -> Option<Sender> {
+        let Line { tick, heard, count, rate, .. } = self.line;
+        let age = Duration::from_nanos(now.0.saturating_sub(heard.0));
+        (count > 0).then_some(Sender { tick, age, rate })
+    }
+
+    /// Whether the rate is known and did not rise lately, so that a boundary can be computed from it.
+    pub fn is_settled(&self, now: Time) -> bool {
+        self.line.rate > 0.0 && now >= self.line.rose + SETTLED
+    }
+}

@@ -1,0 +1,140 @@
+//! Syncs of senders that are honest, change, or are forged. A failure prints the seed.
+
+use std::time::Duration;
+
+use ejfat::Time;
+use ejfat_control::{
+    boundary::Margins,
+    sync::{Gate, Verdict},
+};
+use simnet::Random;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn margins() -> Margins {
+    Margins::default()
+}
+
+/// A sender that syncs once a second; syncs arrive up to 12 ms late.
+struct Honest {
+    random: Random,
+    tick: f64,
+}
+
+impl Honest {
+    fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed, 0), tick: 1e6 }
+    }
+
+    /// One second at a rate: when the sync comes, and its tick.
+    fn second(&mut self, second: u64, rate: f64) -> (Time, u64) {
+        self.tick += rate;
+        (Time(second * SECOND + self.random.below(12_000_000)), self.tick as u64)
+    }
+}
+
+#[test]
+fn rates_that_stay_within_the_factor_always_fit() {
+    for seed in 0..200 {
+        let (mut gate, mut honest) = (Gate::default(), Honest::new(seed));
+        let mut rate = 1000.0;
+        for second in 1..600 {
+            // A step by less than the factor, a pause, or nothing.
+            if second % 40 == 20 {
+                rate = [500.0, 900.0, 1000.0][(second / 40 % 3) as usize];
+            }
+            let pauses = (100..130).contains(&second);
+            let (at, tick) = honest.second(second, if pauses { 0.0 } else { rate });
+            let verdict = gate.hear(at, tick, &margins());
+            assert_eq!(verdict, Verdict::Fits, "seed {seed}, second {second}");
+            let sender = gate.sender(at).expect("a sender that was heard");
+            assert_eq!((sender.tick, sender.age), (tick, Duration::ZERO));
+            // The highest rate is known and little more, whatever the delays.
+            let known = if second > 2 { 500.0..=1030.0 } else { 0.0..=1030.0 };
+            assert!(known.contains(&sender.rate), "seed {seed}, second {second}: {}", sender.rate);
+        }
+    }
+}
+
+#[test]
+fn a_rate_is_settled_three_seconds_after_it_rose() {
+    let (mut gate, mut honest) = (Gate::default(), Honest::new(1));
+    let mut settled = Vec::new();
+    for second in 1..30 {
+        let (at, tick) = honest.second(second, if second < 15 { 1000.0 } else { 1500.0 });
+        gate.hear(at, tick, &margins());
+        settled.push((second, gate.is_settled(at)));
+    }
+    let unsettled: Vec<_> = settled.iter().filter(|(_, is)| !is).map(|(second, _)| *second).collect();
+    // The rate is that of two seconds, so it rises twice.
+    assert_eq!(unsettled, [1, 2, 3, 4, 5, 15, 16, 17, 18, 19]);
+}
+
+#[test]
+fn a_clock_that_was_set_is_followed_within_ten_seconds() {
+    for (jump, what) in [(-900_000.0, "back"), (1e9, "ahead"), (-1e15, "to the beginning")] {
+        for seed in 0..100 {
+            let (mut gate, mut honest) = (Gate::default(), Honest::new(seed));
+            let mut followed = None;
+            for second in 1..60 {
+                if second == 30 {
+                    honest.tick = (honest.tick + jump).max(0.0);
+                }
+                let (at, tick) = honest.second(second, 1000.0);
+                match gate.hear(at, tick, &margins()) {
+                    Verdict::Fits => assert!(second < 30 || followed.is_some(), "{what}, seed {seed}"),
+                    Verdict::Refused => assert!(followed.is_none(), "{what}, seed {seed}, second {second}"),
+                    Verdict::Followed => followed = Some(second - 29),
+                }
+            }
+            let took = followed.expect("followed at last");
+            assert!(took <= 10, "{what}, seed {seed}: {took} s");
+        }
+    }
+}
+
+#[test]
+fn forged_syncs_do_not_move_the_sender() {
+    for seed in 0..200 {
+        let (mut gate, mut honest) = (Gate::default(), Honest::new(seed));
+        let mut forged = Random::new(seed, 1);
+        for second in 1..300 {
+            let (at, tick) = honest.second(second, 1000.0);
+            assert_eq!(gate.hear(at, tick, &margins()), Verdict::Fits, "seed {seed}, second {second}");
+            if second > 5 && forged.below(2) == 0 {
+                // Anything, or a little behind.
+                let lie = if forged.below(2) == 0 {
+                    forged.next_u64() | 1 << 40
+                } else {
+                    tick - 1 - forged.below(5000)
+                };
+                let later = Time(at.0 + forged.below(SECOND / 2));
+                assert_eq!(
+                    gate.hear(later, lie, &margins()),
+                    Verdict::Refused,
+                    "seed {seed}, second {second}"
+                );
+            }
+            let sender = gate.sender(at).expect("a sender that was heard");
+            assert!(sender.tick == tick && sender.rate <= 1030.0, "seed {seed}, second {second}: {sender:?}");
+        }
+    }
+}
+
+/// A forger who sees the syncs can stay within what the gate must allow. The rate that it learns is bounded all the same.
+#[test]
+fn a_forger_at_the_edge_wins_a_bounded_lead() {
+    let (mut gate, mut honest) = (Gate::default(), Honest::new(7));
+    for second in 1..20 {
+        let (at, tick) = honest.second(second, 1000.0);
+        gate.hear(at, tick, &margins());
+    }
+    let (at, tick) = honest.second(20, 1000.0);
+    gate.hear(at, tick, &margins());
+    // The highest tick that fits half a second later.
+    let later = Time(at.0 + SECOND / 2);
+    let highest =
+        (0..40_000).rev().find(|more| gate.clone().hear(later, tick + more, &margins()) == Verdict::Fits);
+    let highest = highest.expect("its own tick fits");
+    assert!((1300..=1500).contains(&highest), "{highest} ticks, of which 500 are honest");
+}
