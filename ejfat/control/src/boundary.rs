@@ -53,7 +53,7 @@ impl Margins {
     }
 
     fn beyond(&self, tick: u64, rate: f64, time: Duration) -> u64 {
-        // A rate that is no number, or negative, counts as 0; a product beyond all ticks as the highest.
+        // A product that is no number, or negative, counts as 0, and one beyond all ticks as the highest.
         let ticks = (self.rate_factor * rate * time.as_secs_f64()).ceil() as u64;
         tick.saturating_add(ticks).saturating_add(1)
     }

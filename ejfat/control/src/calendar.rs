@@ -13,7 +13,7 @@ pub use counts::{CountError, Demand, counts};
 pub type MemberId = u16;
 
 /// The most slots of a calendar.
-pub const MOST_SLOTS: u32 = 1 << 16;
+pub const MOST_SLOTS: u32 = 1 << 12;
 
 /// Which member each slot leads to; `None`: no member, so that events of this slot are dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,7 +20,9 @@ const FOLLOWED_AFTER: Duration = Duration::from_secs(2);
 const SILENT: Duration = Duration::from_secs(6);
 /// Two syncs within this time that do not fit stop the line from learning, for as long again.
 const SUSPICIOUS: Duration = Duration::from_secs(5);
-/// How fast a high rate is forgotten that the sender no longer has.
+/// Ticks of syncs that came closer together say nothing about the rate.
+const APART: Duration = Duration::from_millis(400);
+/// How fast a rate is forgotten that is higher than the present one, and not twice as high: a pause is no reason to forget it.
 const FADE: Duration = Duration::from_secs(60);
 /// A rate is settled when it did not rise by more than a tenth for so long.
 const SETTLED: Duration = Duration::from_secs(3);
@@ -72,9 +74,12 @@ impl Line {
     }
 
     fn learn(&mut self, now: Time, tick: u64) {
+        if self.syncs.back().is_some_and(|(then, _)| now < *then + APART) {
+            return;
+        }
         // Two syncs back, one that came late makes less of a difference.
         let two_back = self.syncs.get(self.syncs.len().saturating_sub(2));
-        if let Some(&(then, from)) = two_back.filter(|(then, _)| *then < now) {
+        if let Some(&(then, from)) = two_back {
             self.measure(now, tick.saturating_sub(from) as f64 / since(then, now));
         }
         if self.syncs.len() == REMEMBERED {

@@ -93,8 +93,12 @@ fn scale_for(slots: f64, sum: impl Fn(f64) -> f64, weights: impl Iterator<Item =
     if sum(above) <= slots {
         return above;
     }
-    let mut below = 0.0;
-    for _ in 0..200 {
+    // Weights may be any numbers, so the first digits are found by halving.
+    let mut below = above / 2.0;
+    while sum(below) > slots {
+        (below, above) = (below / 2.0, below);
+    }
+    for _ in 0..64 {
         let middle = below + (above - below) / 2.0;
         if sum(middle) <= slots { below = middle } else { above = middle }
     }

@@ -1,6 +1,6 @@
 //! Which slots move from one calendar to the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Calendar, MemberId};
 
@@ -74,13 +74,13 @@ pub(super) fn next(now: &Calendar, wanted: &[(MemberId, u32)]) -> Calendar {
             None => free.push(slot),
         }
     }
-    let is_first = free.len() == now.slots.len();
+    let mut members = BTreeSet::new();
     for &(member, count) in wanted {
-        let party = parties.entry(member).or_default();
-        assert!(party.wanted == 0, "member {member} is wanted twice");
-        party.wanted = count as usize;
+        assert!(members.insert(member), "member {member} is wanted twice");
+        parties.entry(member).or_default().wanted = count as usize;
     }
-    if is_first {
+    // Nobody keeps a slot, so all may move.
+    if parties.values().all(|party| party.has.is_empty() || party.wanted == 0) {
         return first(slots, wanted);
     }
     for party in parties.values_mut() {
