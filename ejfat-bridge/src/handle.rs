@@ -51,7 +51,8 @@ pub struct Snapshot {
     pub memory: u64,
     /// Datagrams that the kernel dropped at the ports.
     pub kernel_drops: u64,
-    /// The counters of the ports to which something came, at most a second old.
+    /// The counters of the ports to which something came, at most a second old; their drops may be older, where more than 256
+    /// ports are bound.
     pub ports: Arc<[PortCounters]>,
     /// Of all rings together, 0 to 1.
     pub fill: f64,

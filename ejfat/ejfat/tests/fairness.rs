@@ -203,6 +203,43 @@ fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
 }
 
 #[test]
+fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
+    let config = Config {
+        slots: 1024,
+        max_open: 1024,
+        max_open_per_source: 1024,
+        memory: 64 << 10,
+        page: 128,
+        ..Config::default()
+    };
+    let mut reassembler = Reassembler::new(config).unwrap();
+    known(&mut reassembler, HONEST);
+    // All memory, a page for each, and all that may be claimed.
+    for event in 0..512 {
+        reassembler.handle(NOW, HONEST, &segment(event, 0, 2048, &[1; 128])).unwrap();
+    }
+    // Sixteen of them are half of what it claims.
+    for event in 0..100 {
+        let claim = segment(event, 0, 64 << 10, &[6; 8]);
+        assert_eq!(reassembler.handle(NOW, attacker(event as u8), &claim).unwrap_err(), Cause::Memory);
+    }
+    assert_eq!((reassembler.open_events(), reassembler.counters().evicted_for_any_reason()), (512, 0));
+}
+
+#[test]
+fn several_senders_make_room_where_one_has_too_little() {
+    let config = Config { max_event: 1 << 20, memory: 1 << 20, page: 1, ..Config::default() };
+    let mut reassembler = Reassembler::new(config).unwrap();
+    known(&mut reassembler, HONEST);
+    // Senders with an event of half a MiB each have claimed all.
+    for sender in 0..32 {
+        reassembler.handle(NOW, attacker(sender), &segment(1, 0, 512 << 10, &[1; 8])).unwrap();
+    }
+    reassembler.handle(NOW, attacker(100), &segment(7, 0, 1 << 20, &[1; 8])).unwrap();
+    assert_eq!(reassembler.counters().evicted(Eviction::Claimed), 2);
+}
+
+#[test]
 fn a_stream_gets_a_seat_as_soon_as_one_is_free() {
     let config = Config { max_sources: 2, ..behind_lb() };
     let mut reassembler = Reassembler::new(config).unwrap();

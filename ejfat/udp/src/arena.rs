@@ -108,7 +108,7 @@ impl Arena {
     /// Copies payload to its event. No other copy is made of it.
     ///
     /// # Errors
-    /// [`Error::Addresses`] if the system has no addresses for the event, which is then to be released.
+    /// [`Error::Addresses`] if the system has no addresses for the event, which is then to be abandoned.
     ///
     /// # Panics
     /// If the command is not of a reassembler with the same bounds, or `payload` is not the command's.

@@ -154,7 +154,10 @@ impl Receiver {
             self.ready.clear();
             let most = due.map_or(most, |due| due.min(most));
             self.is_all = self.ports.wait(most, |port| self.ready.push(port))?;
-            received |= self.drain_ready(&mut deliver)?;
+            received |= self.drain_ready(now, &mut deliver)?;
+            if self.reassembler.next_timeout().is_some_and(|at| at <= clock(self.began)) {
+                received |= self.look(Duration::ZERO, &mut deliver)?;
+            }
         }
         self.lively = received;
         while let Some(incomplete) = self.reassembler.poll_given_up(self.seen) {
@@ -168,9 +171,10 @@ impl Receiver {
     fn look(&mut self, most: Duration, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
         let begin = Instant::now();
         loop {
+            let asked = clock(self.began);
             self.ready.clear();
             self.is_all = self.ports.ready(|port| self.ready.push(port))?;
-            let received = self.drain_ready(deliver)?;
+            let received = self.drain_ready(asked, deliver)?;
             if received || begin.elapsed() >= most {
                 return Ok(received);
             }
@@ -178,9 +182,9 @@ impl Receiver {
         }
     }
 
-    /// Receives what the ports in `ready` have, but not for ever. Returns false if nothing came.
-    fn drain_ready(&mut self, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
-        let begin = clock(self.began);
+    /// Receives what the ports in `ready` have, but not for ever. `asked`: when the kernel was asked which they are. Returns
+    /// false if nothing came.
+    fn drain_ready(&mut self, asked: Time, deliver: &mut impl FnMut(Event<'_>)) -> Result<bool, Error> {
         let (mut received, mut is_dry) = (false, self.is_all);
         for at in 0..self.ready.len() {
             let mut turns = 0;
@@ -192,7 +196,7 @@ impl Receiver {
         }
         self.looks += 1;
         if is_dry || self.looks >= LOOKS {
-            (self.seen, self.looks) = (begin, 0);
+            (self.seen, self.looks) = (asked, 0);
         }
         Ok(received)
     }

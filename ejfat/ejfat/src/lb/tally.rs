@@ -106,11 +106,11 @@ impl Tally {
     /// it for [`Tally::REMEMBERED`] and none of `all` tables has it; a late packet of an earlier tick may still meet the
     /// tables that do. Does nothing if the same tables were looked at less than a second ago.
     pub(super) fn look(&mut self, now: Time, live: &[&Arc<Tables>], all: &[&Arc<Tables>]) {
-        self.now = now.max(self.now);
-        if self.looked.is_some_and(|looked| self.now < looked + Self::LOOK_EVERY) {
+        let now = now.max(self.now);
+        if self.looked.is_some_and(|looked| now < looked + Self::LOOK_EVERY) {
             return;
         }
-        self.looked = Some(self.now);
+        (self.now, self.looked) = (now, Some(now));
         let keys = |of: &[&Arc<Tables>]| -> HashSet<_> {
             of.iter().flat_map(|tables| tables.described().iter().copied()).collect()
         };

@@ -27,6 +27,8 @@ mod streams;
 
 use std::{collections::VecDeque, net::IpAddr, ops::Range};
 
+use arrayvec::ArrayVec;
+
 pub use config::{Config, ConfigError, LimitsBy};
 pub use sources::{Counters, SourceStats};
 pub use streams::{Numbering, StreamStats};
@@ -306,6 +308,11 @@ impl Reassembler {
         if !has_most && !is_full && !self.slots.has_free() {
             return Err(Cause::NoSlot);
         }
+        let lacks = self.lacks_addresses(length);
+        if lacks > 0 {
+            // Nobody is evicted for an event that cannot be opened.
+            self.claim_victims(lacks)?;
+        }
         self.make_room(None, first, length)?;
         self.make_addresses(length)?;
         // Events that made room for memory or addresses may have been those that were too many.
@@ -326,21 +333,40 @@ impl Reassembler {
     /// are enough.
     #[inline(always)]
     fn make_addresses(&mut self, length: u32) -> Result<(), Cause> {
-        let fits = self.slots.claimed() + u64::from(length) <= self.config.max_claimed();
-        if fits { Ok(()) } else { self.evict_claims(length) }
+        let lacks = self.lacks_addresses(length);
+        if lacks == 0 { Ok(()) } else { self.evict_claims(lacks) }
+    }
+
+    /// By how many bytes the lengths of all events would be too many with this one.
+    #[inline(always)]
+    fn lacks_addresses(&self, length: u32) -> u64 {
+        (self.slots.claimed() + u64::from(length)).saturating_sub(self.config.max_claimed())
     }
 
     #[cold]
-    fn evict_claims(&mut self, length: u32) -> Result<(), Cause> {
-        let most = self.config.max_claimed().checked_sub(length.into()).ok_or(Cause::Memory)?;
-        let lacks = self.slots.claimed().saturating_sub(most);
-        let source = self.sources.with_most_bytes(self.slots.claimed_of());
-        let (longest, freed) = self.slots.longest_of(source, lacks);
-        if freed < lacks {
-            return Err(Cause::Memory);
-        }
-        longest.into_iter().for_each(|victim| self.evict(victim, Eviction::Claimed));
+    fn evict_claims(&mut self, lacks: u64) -> Result<(), Cause> {
+        let victims = self.claim_victims(lacks)?;
+        victims.into_iter().for_each(|victim| self.evict(victim, Eviction::Claimed));
         Ok(())
+    }
+
+    /// Events whose lengths are at least so many bytes together: the longest of the sender with most bytes, then those of the
+    /// one with most after it, and so on.
+    #[cold]
+    fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, Cause> {
+        let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());
+        let mut freed = 0;
+        while freed < lacks {
+            let source = self.sources.with_most_bytes(self.slots.claimed_of(), &asked);
+            let (longest, bytes) = self.slots.longest_of(source, lacks - freed);
+            if longest.is_empty() || longest.len() > victims.remaining_capacity() {
+                return Err(Cause::Memory);
+            }
+            victims.extend(longest);
+            asked.push(source);
+            freed += bytes;
+        }
+        Ok(victims)
     }
 
     /// Memory for a part of an event. The largest one of the sender that has most has to go, unless it is this one or
@@ -353,7 +379,7 @@ impl Reassembler {
 
     #[cold]
     fn evict_for(&mut self, slot: Option<u32>, lacks: u64) -> Result<(), Cause> {
-        let source = self.sources.with_most_bytes(self.slots.memory_of());
+        let source = self.sources.with_most_bytes(self.slots.memory_of(), &[]);
         let largest = self.slots.largest_of(source).filter(|&largest| slot != Some(largest));
         let victim = largest.filter(|&largest| self.slots.memory(largest) >= lacks);
         self.evict(victim.ok_or(Cause::Memory)?, Eviction::Memory);
@@ -420,7 +446,8 @@ impl Reassembler {
     /// if there is no such event any more.
     pub fn abandon(&mut self, id: EventId) -> bool {
         if let Some(slot) = self.slots.slot(id).filter(|&slot| self.slots.is_complete(slot)) {
-            self.sources.count(self.slots.key(slot).source, |counters| {
+            let source = self.sources.present(self.slots.key(slot).source);
+            self.sources.count(source, |counters| {
                 counters.complete -= 1;
                 counters.abandoned += 1;
             });

@@ -226,6 +226,12 @@ impl Sources {
         count(&mut self.total);
     }
 
+    /// The same sender if it still has its place, else the unknown ones, to whom its counters went.
+    pub(super) fn present(&self, source: SourceId) -> SourceId {
+        let [unknown, its] = [0, source.at].map(|at| SourceId { at, era: self.seats[at as usize].era });
+        if its == source { source } else { unknown }
+    }
+
     pub(super) fn numbered(&mut self, source: SourceId, name: Name) {
         self.tallies[source.at as usize].1.event(name.data_id, name.event);
     }
@@ -239,7 +245,7 @@ impl Sources {
         seat.open -= 1;
         // The first is that of many.
         seat.proven |= complete && source.at != 0;
-        if seat.open == 0 {
+        if seat.open == 0 && source.at != 0 {
             self.none_free_until = self.none_free_until.min(seat.free_from());
         }
     }
@@ -253,9 +259,10 @@ impl Sources {
         self.with_most(self.seats.iter().map(|seat| u64::from(seat.open)))
     }
 
-    /// Chooses the sender that makes room for more bytes: the one with most of them.
-    pub(super) fn with_most_bytes(&self, bytes_of: &[u64]) -> u32 {
-        self.with_most(bytes_of.iter().copied())
+    /// Chooses the sender that makes room for more bytes: the one with most of them, of those that were not `asked`.
+    pub(super) fn with_most_bytes(&self, bytes_of: &[u64], asked: &[u32]) -> u32 {
+        let of = |(at, bytes): (u32, &u64)| if asked.contains(&at) { 0 } else { *bytes };
+        self.with_most((0..).zip(bytes_of).map(of))
     }
 
     /// Of those that never got an event through as long as these have more than half of all, else of all.

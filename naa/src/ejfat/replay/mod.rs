@@ -199,7 +199,7 @@ impl Replay {
         let len = self.scratch.len();
         let mut sent = socket.send_to(&self.scratch, to);
         if sent.as_ref().is_err_and(may_be_earlier) {
-            self.refused += 1;
+            self.refused += u64::from(sent.as_ref().is_err_and(is_refusal));
             sent = socket.send_to(&self.scratch, to);
         }
         match sent {
