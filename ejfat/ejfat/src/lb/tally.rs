@@ -25,7 +25,7 @@ pub(super) struct Tally {
     traffic: Vec<Traffic>,
     /// Places in `traffic` that no member has any more.
     vacant: Vec<u32>,
-    /// What was sent to members that were forgotten, by the id that they had, of all load balancers.
+    /// What was sent to members that were forgotten. Members of different load balancers with the same id are added up.
     forgotten: BTreeMap<u16, Traffic>,
     /// Members that tables of new ticks do not have.
     leaving: BTreeMap<(LbId, u16), Leaving>,
@@ -49,8 +49,8 @@ impl Leaving {
 }
 
 impl Tally {
-    /// How long the counters of a member are reported after tables stopped to have it and nothing was sent to it. A member
-    /// that is registered again within this time keeps its counters.
+    /// A member that no new tick leads to is still reported for this long after its last packet. A member that is registered
+    /// again within this time keeps its counters.
     pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
     /// The least time between two comparisons of members with the same tables, as each one takes time for every member.
