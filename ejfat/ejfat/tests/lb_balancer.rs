@@ -11,8 +11,8 @@ use std::{
 use ejfat::{
     Time,
     lb::{
-        Balancer, DropCause, Epoch, LbCounters, LbId, Member, Rule, Rules, StageError, Tables, Traffic,
-        calendar,
+        Balancer, DropCause, Epoch, LbCounters, LbId, LbTables, Member, Rule, Rules, StageError, Tables,
+        Traffic, calendar,
     },
     segment::IpVersion::{V4, V6},
     wire::{LbHeader, Select},
@@ -25,7 +25,7 @@ use simnet::Random;
 const LB: u8 = 2;
 
 /// All slots dealt to these members.
-fn tables(members: &[u16]) -> Arc<Tables> {
+fn tables(members: &[u16]) -> Tables {
     let of = lb(LB);
     let mut all = rules(calendar(of, 0, members));
     let mut put = |rule| all.insert(rule, true).unwrap();
@@ -35,7 +35,12 @@ fn tables(members: &[u16]) -> Arc<Tables> {
     for &id in members {
         put(member(of, id, (address(V4, 100), 10_000).into(), 4, false));
     }
-    Arc::new(Tables::new(&all))
+    Tables::new(&all)
+}
+
+/// The tables of the load balancer that all tests use.
+fn of(tables: Tables) -> Arc<LbTables> {
+    tables.of(lb(LB)).clone()
 }
 
 fn datagram(tick: u64) -> Vec<u8> {
@@ -49,108 +54,108 @@ fn route(balancer: &mut Balancer, tick: u64) -> u16 {
 
 #[test]
 fn each_tick_has_its_tables() {
-    let mut balancer = Balancer::new(tables(&[0]), 1);
+    let mut balancer = Balancer::new(&tables(&[0]), 1);
     for set in 1..=16 {
-        balancer.stage(tables(&[set]), u64::from(set) * 100).unwrap();
+        balancer.stage(of(tables(&[set])), u64::from(set) * 100).unwrap();
     }
-    assert_eq!(balancer.stage(tables(&[17]), 1700), Err(StageError::Full));
+    assert_eq!(balancer.stage(of(tables(&[17])), 1700), Err(StageError::Full));
     for (tick, member) in [(0, 0), (400, 4), (99, 0), (100, 1), (u64::MAX, 16), (399, 3), (200, 2)] {
         assert_eq!(route(&mut balancer, tick), member);
     }
-    assert_eq!(balancer.retire(99), 0);
-    assert_eq!(balancer.retire(350), 3);
-    assert_eq!(balancer.retire(350), 0);
+    assert_eq!(balancer.retire(lb(LB), 99), 0);
+    assert_eq!(balancer.retire(lb(LB), 350), 3);
+    assert_eq!(balancer.retire(lb(LB), 350), 0);
     assert_eq!(
-        balancer.sets().map(|(from, _)| from).collect::<Vec<_>>(),
+        balancer.sets(lb(LB)).map(|(from, _)| from).collect::<Vec<_>>(),
         (3..=16).map(|set| set * 100).collect::<Vec<_>>()
     );
     assert_eq!((route(&mut balancer, 5), route(&mut balancer, 399)), (3, 3));
-    assert_eq!(balancer.retire(u64::MAX), 13);
+    assert_eq!(balancer.retire(lb(LB), u64::MAX), 13);
 }
 
 #[test]
 fn ticks_that_were_routed_keep_their_tables() {
-    let mut balancer = Balancer::new(tables(&[0]), 1);
-    assert_eq!(balancer.stage(tables(&[1]), 0), Err(StageError::Taken { from: 0 }));
+    let mut balancer = Balancer::new(&tables(&[0]), 1);
+    assert_eq!(balancer.stage(of(tables(&[1])), 0), Err(StageError::Taken { from: 0 }));
     route(&mut balancer, 1000);
     route(&mut balancer, 500);
-    assert_eq!(balancer.newest_tick(), Some(1000));
-    let refused = balancer.stage(tables(&[1]), 1000).unwrap_err();
+    assert_eq!(balancer.newest_tick(lb(LB)), Some(1000));
+    let refused = balancer.stage(of(tables(&[1])), 1000).unwrap_err();
     assert_eq!(refused, StageError::Routed { from: 1000, newest: 1000 });
     assert!(refused.to_string().contains("up to 1000"), "{refused}");
-    balancer.stage(tables(&[1]), 1001).unwrap();
-    assert_eq!(balancer.stage(tables(&[2]), 1001), Err(StageError::Taken { from: 1001 }));
+    balancer.stage(of(tables(&[1])), 1001).unwrap();
+    assert_eq!(balancer.stage(of(tables(&[2])), 1001), Err(StageError::Taken { from: 1001 }));
     assert_eq!((route(&mut balancer, 1000), route(&mut balancer, 1001)), (0, 1));
 }
 
 #[test]
 fn what_is_dropped_is_not_routed() {
-    let mut balancer = Balancer::new(tables(&[0]), 1);
+    let mut balancer = Balancer::new(&tables(&[0]), 1);
     let stranger = balancer.route(address(V4, 50), address(V4, 2), &datagram(u64::MAX));
     assert_eq!(stranger, Err(DropCause::BlockedSrc));
     assert_eq!(balancer.route(address(V4, 50), address(V4, 1), b"LB\x04"), Err(DropCause::NoUdplbHdr));
     let elsewhere = balancer.route(address(V4, 51), address(V4, 1), &datagram(7));
     assert_eq!((elsewhere, balancer.unaddressed().of(DropCause::BadIp)), (Err(DropCause::BadIp), 1));
-    assert_eq!(balancer.newest_tick(), None);
-    balancer.stage(tables(&[1]), 1).unwrap();
+    assert_eq!(balancer.newest_tick(lb(LB)), None);
+    balancer.stage(of(tables(&[1])), 1).unwrap();
 }
 
 #[test]
 fn the_operator_can_force_tables() {
-    let mut balancer = Balancer::new(tables(&[0]), 1);
+    let mut balancer = Balancer::new(&tables(&[0]), 1);
     // A sender's clock is wrong.
     route(&mut balancer, u64::MAX);
-    balancer.stage(tables(&[1]), 100).unwrap_err();
-    assert_eq!(balancer.force(tables(&[1]), 100), Ok(0));
-    assert_eq!(balancer.newest_tick(), Some(99));
+    balancer.stage(of(tables(&[1])), 100).unwrap_err();
+    assert_eq!(balancer.force(of(tables(&[1])), 100), Ok(0));
+    assert_eq!(balancer.newest_tick(lb(LB)), Some(99));
     for set in 2..=16 {
-        balancer.stage(tables(&[set]), u64::from(set) * 100).unwrap();
+        balancer.stage(of(tables(&[set])), u64::from(set) * 100).unwrap();
     }
-    assert_eq!(balancer.force(tables(&[9]), 1700), Err(StageError::Full));
-    assert_eq!(balancer.force(tables(&[9]), 200), Ok(15));
+    assert_eq!(balancer.force(of(tables(&[9])), 1700), Err(StageError::Full));
+    assert_eq!(balancer.force(of(tables(&[9])), 200), Ok(15));
     assert_eq!([99, 100, 200, 1000].map(|tick| route(&mut balancer, tick)), [0, 1, 9, 9]);
-    assert_eq!(balancer.force(tables(&[7]), 0), Ok(3));
-    assert_eq!((balancer.newest_tick(), route(&mut balancer, 99)), (None, 7));
+    assert_eq!(balancer.force(of(tables(&[7])), 0), Ok(3));
+    assert_eq!((balancer.newest_tick(lb(LB)), route(&mut balancer, 99)), (None, 7));
 }
 
 #[test]
 fn all_tables_can_be_replaced_at_once() {
-    let mut balancer = Balancer::new(tables(&[0]), 1);
-    balancer.stage(tables(&[1]), 100).unwrap();
+    let mut balancer = Balancer::new(&tables(&[0]), 1);
+    balancer.stage(of(tables(&[1])), 100).unwrap();
     route(&mut balancer, 50);
-    balancer.replace(tables(&[2]));
+    balancer.replace(&tables(&[2]));
     assert_eq!([49, 100].map(|tick| route(&mut balancer, tick)), [2, 2]);
-    assert_eq!(balancer.newest_tick(), Some(100), "what was routed stays known");
+    assert_eq!(balancer.newest_tick(lb(LB)), Some(100), "what was routed stays known");
     assert_eq!(balancer.members()[&(lb(LB), 2)].packets, 2);
 }
 
 #[test]
 fn the_next_tick_comes_before_tables_that_are_staged_ahead() {
-    let mut balancer = Balancer::new(tables(&[0]), 1);
-    balancer.stage(tables(&[1]), 1000).unwrap();
-    assert_eq!(balancer.stage_next(tables(&[2])), Ok(0), "nobody met the first ones");
+    let mut balancer = Balancer::new(&tables(&[0]), 1);
+    balancer.stage(of(tables(&[1])), 1000).unwrap();
+    assert_eq!(balancer.stage_next(of(tables(&[2]))), Ok(0), "nobody met the first ones");
     route(&mut balancer, 100);
-    assert_eq!(balancer.stage_next(tables(&[3])), Ok(101));
-    assert_eq!(balancer.stage_next(tables(&[4])), Ok(101), "nobody met the third ones");
+    assert_eq!(balancer.stage_next(of(tables(&[3]))), Ok(101));
+    assert_eq!(balancer.stage_next(of(tables(&[4]))), Ok(101), "nobody met the third ones");
     assert_eq!([100, 101, 999, 1000].map(|tick| route(&mut balancer, tick)), [2, 4, 4, 1]);
-    assert_eq!(balancer.sets().map(|(from, _)| from).collect::<Vec<_>>(), [0, 101, 1000]);
+    assert_eq!(balancer.sets(lb(LB)).map(|(from, _)| from).collect::<Vec<_>>(), [0, 101, 1000]);
 }
 
 #[test]
 fn a_wrong_tick_is_forgotten() {
-    let mut balancer = Balancer::new(tables(&[0]), 1);
+    let mut balancer = Balancer::new(&tables(&[0]), 1);
     route(&mut balancer, 10);
     route(&mut balancer, u64::MAX);
-    assert!(matches!(balancer.stage_next(tables(&[1])), Err(StageError::Routed { .. })));
+    assert!(matches!(balancer.stage_next(of(tables(&[1]))), Err(StageError::Routed { .. })));
     balancer.age();
     route(&mut balancer, 11);
-    assert_eq!(balancer.newest_tick(), Some(u64::MAX), "it might not have been wrong");
+    assert_eq!(balancer.newest_tick(lb(LB)), Some(u64::MAX), "it might not have been wrong");
     balancer.age();
-    assert_eq!(balancer.stage_next(tables(&[1])), Ok(12));
+    assert_eq!(balancer.stage_next(of(tables(&[1]))), Ok(12));
     balancer.age();
     balancer.age();
     // Nothing is on its way; the tables for what comes next are still those from tick 12 on.
-    assert_eq!((balancer.newest_tick(), balancer.stage_next(tables(&[2]))), (None, Ok(12)));
+    assert_eq!((balancer.newest_tick(lb(LB)), balancer.stage_next(of(tables(&[2])))), (None, Ok(12)));
     assert_eq!([11, 12].map(|tick| route(&mut balancer, tick)), [0, 2]);
 }
 
@@ -158,7 +163,7 @@ fn a_wrong_tick_is_forgotten() {
 fn no_update_splits_an_event() {
     for seed in 0..seeds() {
         let random = &mut Random::new(seed, 0);
-        let mut balancer = Balancer::new(tables(&[0]), seed);
+        let mut balancer = Balancer::new(&tables(&[0]), seed);
         let (mut clock, mut member_of, mut updates) = (0, BTreeMap::new(), 0);
         let mut on_their_way: Vec<u64> = Vec::new();
         for _ in 0..600 {
@@ -171,7 +176,7 @@ fn no_update_splits_an_event() {
             if random.chance(50_000) {
                 let members: Vec<_> = (0..random.range(1..=9)).map(|_| random.below(20) as u16).collect();
                 let from = clock.saturating_sub(50) + random.below(400);
-                updates += u64::from(balancer.stage(tables(&members), from).is_ok());
+                updates += u64::from(balancer.stage(of(tables(&members)), from).is_ok());
             }
             if !on_their_way.is_empty() {
                 let at = random.below(on_their_way.len() as u64) as usize;
@@ -184,7 +189,7 @@ fn no_update_splits_an_event() {
                 );
             }
             let oldest = on_their_way.iter().min().map_or(clock, |oldest| clock.min(*oldest));
-            balancer.retire(oldest.saturating_sub(100));
+            balancer.retire(lb(LB), oldest.saturating_sub(100));
         }
         assert!(updates > 0, "seed {seed}");
     }
@@ -197,7 +202,7 @@ fn every_packet_is_counted() {
         let random = &mut Random::new(seed, 1);
         let rules = random_rules(random);
         let listed: Vec<_> = rules.iter().collect();
-        let mut balancer = Balancer::new(Arc::new(Tables::new(&rules)), seed);
+        let mut balancer = Balancer::new(&Tables::new(&rules), seed);
         let (mut sent, mut lost) = (BTreeMap::<_, Traffic>::new(), BTreeMap::<_, u64>::new());
         let mut received = Traffic::default();
         for _ in 0..200 {
@@ -241,7 +246,7 @@ fn every_packet_is_counted() {
 
 #[test]
 fn bytes_are_those_of_packets_or_datagrams() {
-    let mut balancer = Balancer::new(tables(&[3]), 1);
+    let mut balancer = Balancer::new(&tables(&[3]), 1);
     route(&mut balancer, 1);
     let (from, to) = ((address(V4, 1), 4000).into(), (address(V4, 50), 19_522).into());
     let udp = Udp { from, to, hops: 9, options: vec![1; 8], payload: datagram(2), checksum: true };
@@ -253,7 +258,7 @@ fn bytes_are_those_of_packets_or_datagrams() {
 }
 
 /// A thousand members, none of the others'.
-fn thousand(first: u16) -> Arc<Tables> {
+fn thousand(first: u16) -> Tables {
     let of = lb(LB);
     let mut all = Rules::default();
     let mut put = |rule| all.insert(rule, false).unwrap();
@@ -267,17 +272,17 @@ fn thousand(first: u16) -> Arc<Tables> {
     // A slot whose member nobody describes, and a member to which no slot leads; the latter is in the tables.
     put(Rule::Slot { lb: of, epoch: 0, slot: 1000, member: u16::MAX });
     put(Rule::Member { lb: of, ip: V6, id: u16::MAX - 1, member: Member::SoftEvicted });
-    Arc::new(Tables::new(&all))
+    Tables::new(&all)
 }
 
 /// The places of forgotten members are taken by others.
 #[test]
 fn members_that_come_and_go_take_no_more_memory_and_count_from_nothing() {
-    let mut balancer = Balancer::new(thousand(0), 1);
+    let mut balancer = Balancer::new(&thousand(0), 1);
     let mut now = Time::default();
     for round in 1..=20u16 {
         let first = round % 3 * 1000;
-        balancer.replace(thousand(first));
+        balancer.replace(&thousand(first));
         assert_eq!(route(&mut balancer, 0), first);
         let at = |member| balancer.members().get(&(lb(LB), member)).map(|sent| sent.packets);
         assert_eq!(at(first), Some(1), "round {round}");
@@ -292,13 +297,13 @@ fn members_that_come_and_go_take_no_more_memory_and_count_from_nothing() {
 
 #[test]
 fn members_keep_their_counters_within_bounds() {
-    let mut balancer = Balancer::new(thousand(0), 1);
+    let mut balancer = Balancer::new(&thousand(0), 1);
     let mut most = 0;
     for set in 1..=60u16 {
         let tick = u64::from(set) << 10;
-        balancer.stage(thousand(set * 1000), tick).unwrap();
+        balancer.stage(of(thousand(set * 1000)), tick).unwrap();
         assert_eq!(route(&mut balancer, tick), set * 1000);
-        balancer.retire(tick);
+        balancer.retire(lb(LB), tick);
         let members = balancer.members();
         most = most.max(members.len());
         assert_eq!(members[&(lb(LB), set * 1000)].packets, 1);

@@ -15,4 +15,4 @@ mod plane;
 pub mod requests;
 
 pub use forward::{ForwardError, Forwarder, ForwarderConfig, PortCounters, PortsInUse};
-pub use plane::{Counters, Plane, TableSet, When};
+pub use plane::{Counters, LbStage, Plane, TableSet, Ticks, When, Write, WriteError};

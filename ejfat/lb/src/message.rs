@@ -7,14 +7,16 @@ mod frame;
 mod report;
 mod rule;
 
-use ejfat::lb::{RuleError, Rules};
+use std::num::NonZeroU64;
+
+use ejfat::lb::{LbId, RuleError, Rules};
 use proto::lb::v1;
 
-use crate::{TableSet, When};
+use crate::{LbStage, TableSet, Ticks, When};
 
 pub use frame::{FrameError, decode, encode};
-pub use report::{of_counters, of_sets};
-pub use rule::{key, of_key, of_rule, rule};
+pub use report::{of_counters, of_routed, of_sets, of_ticks};
+pub use rule::{key, lb, of_key, of_rule, rule};
 
 /// A field of a message that is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +42,8 @@ pub enum Cause {
     Value(i32),
     #[error("there is no rule with this key")]
     Absent,
+    #[error("there are destinations or rules of other load balancers; give those of this load balancer only")]
+    OfOthers,
     #[error(transparent)]
     Rule(#[from] RuleError),
 }
@@ -89,6 +93,43 @@ pub fn of_when(when: When) -> v1::When {
         When::Now => Kind::Now(Now {}),
     };
     v1::When { when: Some(kind) }
+}
+
+/// Tables of one load balancer.
+pub fn stage(message: &v1::StageRequest) -> Result<LbStage, MessageError> {
+    let &v1::StageRequest { from_tick, horizon, reset, .. } = message;
+    let lb = lb("lb", message.lb)?;
+    let rules = rules(&message.rules)?;
+    if rules.of(lb) != rules {
+        return Err(MessageError::new("rules", Cause::OfOthers));
+    }
+    Ok(LbStage { lb, rules, from: from_tick, horizon, reset })
+}
+
+pub fn of_stage(stage: &LbStage, term: u64) -> v1::StageRequest {
+    let &LbStage { lb, from, horizon, reset, .. } = stage;
+    v1::StageRequest {
+        term,
+        lb: lb.get().into(),
+        from_tick: from,
+        horizon,
+        reset,
+        rules: of_rules(&stage.rules),
+    }
+}
+
+/// What a data plane tells of its ticks.
+pub fn ticks(message: &v1::GetTicksReply) -> Result<Ticks, MessageError> {
+    let tick = |list, at, tick: &v1::LbTick| {
+        lb("lb", tick.lb).map(|lb| (lb, tick.tick)).map_err(|error| error.within(list, at))
+    };
+    let mut routed = [None; LbId::COUNT];
+    for (at, of) in message.routed.iter().enumerate() {
+        let (lb, tick) = tick("routed", at, of)?;
+        routed[usize::from(lb.get())] = Some(tick);
+    }
+    let sets = message.sets.iter().enumerate().map(|(at, of)| tick("sets", at, of));
+    Ok(Ticks { term: NonZeroU64::new(message.term), routed, sets: sets.collect::<Result<_, _>>()? })
 }
 
 /// Tables that are staged, the newest last.

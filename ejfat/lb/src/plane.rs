@@ -1,7 +1,8 @@
 //! The tables and counters that a forwarder and those who program it share.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU64,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -11,7 +12,7 @@ use std::{
 
 use ejfat::{
     Time,
-    lb::{Balancer, Drops, LbCounters, LbId, Rules, StageError, Tables, Traffic},
+    lb::{Balancer, Drops, LbCounters, LbId, LbTables, Rules, StageError, Tables, Traffic, WithdrawError},
 };
 
 /// Segments of events come no later than this behind one another: a worker gives events up before.
@@ -32,6 +33,23 @@ pub enum When {
     Now,
 }
 
+/// Why a data plane's tables were not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    #[error(transparent)]
+    Stage(#[from] StageError),
+    #[error(transparent)]
+    Withdraw(#[from] WithdrawError),
+    #[error(
+        "term {term} is over: a control plane with term {newest} programs this data plane; a control plane that reads this was replaced by another one and must stop"
+    )]
+    StaleTerm { term: u64, newest: u64 },
+    #[error(
+        "a control plane programs this data plane, with term {newest}; give that term or a higher one to take the data plane over, or start the data plane again without the control plane"
+    )]
+    NoTerm { newest: u64 },
+}
+
 /// Tables and the first tick they apply to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableSet {
@@ -50,8 +68,10 @@ pub struct Counters {
     pub gone: BTreeMap<u16, Traffic>,
     /// Packets that were no load balancer's.
     pub unaddressed: Drops,
-    /// Lately.
+    /// The highest of [`Counters::routed`].
     pub newest_tick: Option<u64>,
+    /// The highest tick of each load balancer that was routed lately, or since it has a horizon.
+    pub routed: [Option<u64>; LbId::COUNT],
     /// Packets that found a receive buffer full.
     pub overflows: u64,
     /// Packets to members that the system did not send, for example without a route, and those to the forwarder itself.
@@ -71,13 +91,19 @@ pub struct Plane {
 
 #[derive(Debug)]
 struct Control {
-    sets: Vec<Staged>,
+    /// The rules of no load balancer.
+    destinations: Rules,
+    lbs: [Vec<Staged>; LbId::COUNT],
+    /// The highest that came with a write.
+    term: Option<NonZeroU64>,
     aged: Instant,
 }
 
 #[derive(Debug)]
 struct Staged {
-    set: TableSet,
+    from: u64,
+    /// Of one load balancer.
+    rules: Arc<Rules>,
     /// Packets that it routed when somebody looked, and since when there are no more.
     hits: u64,
     since: Instant,
@@ -85,7 +111,22 @@ struct Staged {
 
 impl Staged {
     fn new(from: u64, rules: Arc<Rules>) -> Self {
-        Self { set: TableSet { from, rules }, hits: 0, since: Instant::now() }
+        Self { from, rules, hits: 0, since: Instant::now() }
+    }
+}
+
+impl Control {
+    fn at(&self, lb: LbId, tick: u64) -> &Arc<Rules> {
+        let sets = &self.lbs[usize::from(lb.get())];
+        // The first set has all earlier ticks, too.
+        &sets.iter().rfind(|staged| staged.from <= tick).unwrap_or(&sets[0]).rules
+    }
+
+    /// All rules, with those of each load balancer that its function names.
+    fn whole(&self, tick_of: impl Fn(LbId) -> u64) -> Rules {
+        let mut whole = self.destinations.clone();
+        LbId::all().for_each(|lb| whole.add(self.at(lb, tick_of(lb))));
+        whole
     }
 }
 
@@ -94,11 +135,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Tables of one load balancer, to be staged.
+#[derive(Clone, Debug)]
+pub struct LbStage {
+    pub lb: LbId,
+    /// Those of the load balancer; others are left out.
+    pub rules: Rules,
+    /// The first tick that they apply to, which must be above the highest that was routed.
+    pub from: u64,
+    /// Higher ticks are not remembered from then on when they are routed.
+    pub horizon: Option<u64>,
+    /// They apply to all ticks, in the place of all tables of the load balancer, and what was routed is forgotten, because
+    /// its senders count from a lower tick again. Events on their way may be split.
+    pub reset: bool,
+}
+
 impl Plane {
     /// `seed` is of hash tables; random ones are best.
     pub fn new(rules: Rules, seed: u64) -> Self {
-        let balancer = Balancer::new(Tables::new(&rules).into(), seed);
-        let control = Control { sets: vec![Staged::new(0, rules.into())], aged: Instant::now() };
+        let balancer = Balancer::new(&Tables::new(&rules), seed);
+        let mut lbs = LbId::all().map(|lb| vec![Staged::new(0, rules.of(lb).into())]);
+        let control = Control {
+            destinations: rules.destinations(),
+            lbs: std::array::from_fn(|_| lbs.next().unwrap_or_default()),
+            term: None,
+            aged: Instant::now(),
+        };
         Self {
             balancer: Mutex::new(balancer),
             control: Mutex::new(control),
@@ -108,48 +170,35 @@ impl Plane {
         }
     }
 
-    /// Replaces all rules. Returns the first tick they apply to.
-    pub fn load(&self, rules: Rules, when: When) -> Result<u64, StageError> {
-        self.put(&mut lock(&self.control), rules, when)
+    /// Begins a write of a control plane with a term, or of one without; others wait until it is dropped.
+    ///
+    /// # Errors
+    /// If a write with a higher term was begun before; without a term, if there was one with any.
+    pub fn write(&self, term: Option<NonZeroU64>) -> Result<Write<'_>, WriteError> {
+        let mut control = lock(&self.control);
+        match (term, control.term) {
+            (None, Some(newest)) => return Err(WriteError::NoTerm { newest: newest.get() }),
+            (Some(term), Some(newest)) if term < newest => {
+                return Err(WriteError::StaleTerm { term: term.get(), newest: newest.get() });
+            }
+            _ => control.term = term,
+        }
+        Ok(Write { plane: self, control })
     }
 
-    /// Changes the rules that ticks from there on would meet, all or nothing. Returns the first tick they then apply to.
-    pub fn edit<E: From<StageError>>(
+    /// Replaces all rules, without a term. Returns the first tick they apply to.
+    pub fn load(&self, rules: &Rules, when: When) -> Result<u64, WriteError> {
+        self.write(None)?.load(rules, when)
+    }
+
+    /// Changes the rules that ticks from there on would meet, all or nothing, without a term. Returns the first tick they
+    /// then apply to.
+    pub fn edit<E: From<WriteError>>(
         &self,
         when: When,
         edit: impl FnOnce(&mut Rules) -> Result<(), E>,
     ) -> Result<u64, E> {
-        let mut control = lock(&self.control);
-        let from = match when {
-            When::Next | When::Now => lock(&self.balancer).next_set(),
-            When::Tick(tick) | When::Force(tick) => tick,
-        };
-        let base = control.sets.iter().rfind(|staged| staged.set.from <= from);
-        let mut rules = base.map(|staged| Rules::clone(&staged.set.rules)).unwrap_or_default();
-        edit(&mut rules)?;
-        Ok(self.put(&mut control, rules, when)?)
-    }
-
-    fn put(&self, control: &mut Control, rules: Rules, when: When) -> Result<u64, StageError> {
-        let tables = Arc::new(Tables::new(&rules));
-        self.make_room(control);
-        let mut balancer = lock(&self.balancer);
-        let from = match when {
-            When::Next => balancer.stage_next(tables)?,
-            When::Tick(tick) => balancer.stage(tables, tick).map(|()| tick)?,
-            When::Force(tick) => balancer.force(tables, tick).map(|_| tick)?,
-            When::Now => {
-                balancer.replace(tables);
-                0
-            }
-        };
-        let mut before = std::mem::take(&mut control.sets);
-        let rules = Arc::new(rules);
-        control.sets.extend(balancer.sets().map(|(of, _)| {
-            let kept = before.iter().position(|staged| staged.set.from == of).filter(|_| of != from);
-            kept.map_or_else(|| Staged::new(from, rules.clone()), |at| before.swap_remove(at))
-        }));
-        Ok(from)
+        self.write(None)?.edit(when, edit)
     }
 
     /// Looks which tables are still in use. Whoever forwards calls it several times a second.
@@ -157,9 +206,11 @@ impl Plane {
         // Somebody who programs holds it; there is a next time.
         let Ok(mut control) = self.control.try_lock() else { return };
         let mut balancer = lock(&self.balancer);
-        for (staged, (_, hits)) in control.sets.iter_mut().zip(balancer.sets()) {
-            if hits != staged.hits {
-                (staged.hits, staged.since) = (hits, now);
+        for (lb, sets) in LbId::all().zip(&mut control.lbs) {
+            for (staged, (_, hits)) in sets.iter_mut().zip(balancer.sets(lb)) {
+                if hits != staged.hits {
+                    (staged.hits, staged.since) = (hits, now);
+                }
             }
         }
         if now.saturating_duration_since(control.aged) >= STRAGGLERS {
@@ -169,25 +220,59 @@ impl Plane {
         }
     }
 
-    /// When there are as many sets as there may be, the oldest goes if packets meet another one and it no more.
-    fn make_room(&self, control: &mut Control) {
-        let [oldest, next, ..] = &control.sets[..] else { return };
-        let unused = next.hits > 0 && oldest.since.elapsed() >= STRAGGLERS;
-        if control.sets.len() > Balancer::MOST_STAGED && unused {
-            lock(&self.balancer).retire(next.set.from);
-            control.sets.remove(0);
-        }
-    }
-
     /// Of a forwarder: packets that it lost before or behind the tables.
     pub(crate) fn lost(&self, overflows: u64, refused: u64) {
         self.overflows.fetch_add(overflows, Relaxed);
         self.refused.fetch_add(refused, Relaxed);
     }
 
-    /// The tables there are, the newest last; the first ones have all ticks before the second, too.
-    pub fn sets(&self) -> Vec<TableSet> {
-        lock(&self.control).sets.iter().map(|staged| staged.set.clone()).collect()
+    /// The most that [`Plane::sets`] makes.
+    pub const MOST_SETS: usize = 1 + Balancer::MOST_STAGED;
+
+    /// The tables there are, the newest last; the first ones have all ticks before the second, too. There is one for each
+    /// tick at which those of any load balancer begin, with what each load balancer has then. `None` if there are more than
+    /// [`Plane::MOST_SETS`] such ticks, as when load balancers are programmed one by one.
+    pub fn sets(&self) -> Option<Vec<TableSet>> {
+        let control = lock(&self.control);
+        let froms = |sets: &'_ Vec<Staged>| sets.iter().map(|staged| staged.from).collect::<Vec<_>>();
+        let froms: Vec<_> = control.lbs.iter().map(froms).collect();
+        let mut ticks: BTreeSet<_> = froms.iter().flat_map(|froms| &froms[1..]).copied().collect();
+        // The first tables of each load balancer have all earlier ticks, too.
+        let second = ticks.first().copied();
+        let firsts = froms.iter().map(|froms| froms[0]);
+        ticks.extend(firsts.filter(|&first| second.is_none_or(|second| first < second)).max());
+        let set = |from| TableSet { from, rules: control.whole(|_| from).into() };
+        (ticks.len() <= Self::MOST_SETS).then(|| ticks.into_iter().map(set).collect())
+    }
+
+    /// The newest tables of each load balancer.
+    pub fn newest_set(&self) -> TableSet {
+        let control = lock(&self.control);
+        let from = control.lbs.iter().flatten().map(|staged| staged.from).max().unwrap_or(0);
+        TableSet { from, rules: control.whole(|_| from).into() }
+    }
+
+    /// The tables of one load balancer, the newest last, with the addresses that its packets have.
+    pub fn sets_of(&self, lb: LbId) -> Vec<TableSet> {
+        let control = lock(&self.control);
+        let addresses = control.destinations.destinations_of(lb);
+        let set = |staged: &Staged| {
+            let mut rules = addresses.clone();
+            rules.add(&staged.rules);
+            TableSet { from: staged.from, rules: rules.into() }
+        };
+        control.lbs[usize::from(lb.get())].iter().map(set).collect()
+    }
+
+    /// The highest term, what was routed, and where the tables of load balancers begin.
+    pub fn ticks(&self) -> Ticks {
+        let control = lock(&self.control);
+        let of = |lb: LbId| control.lbs[usize::from(lb.get())].iter().map(move |staged| (lb, staged.from));
+        Ticks {
+            term: control.term,
+            routed: routed(&lock(&self.balancer)),
+            sets: LbId::all().flat_map(of).collect(),
+        }
     }
 
     pub fn counters(&self) -> Counters {
@@ -202,7 +287,8 @@ impl Plane {
             members: balancer.members(),
             gone: balancer.gone(),
             unaddressed: *balancer.unaddressed(),
-            newest_tick: balancer.newest_tick(),
+            newest_tick: routed(&balancer).into_iter().max().flatten(),
+            routed: routed(&balancer),
             overflows: self.overflows.load(Relaxed),
             refused: self.refused.load(Relaxed),
         }
@@ -215,5 +301,154 @@ impl Plane {
     /// For a batch of packets.
     pub fn balancer(&self) -> MutexGuard<'_, Balancer> {
         lock(&self.balancer)
+    }
+}
+
+fn routed(balancer: &Balancer) -> [Option<u64>; LbId::COUNT] {
+    let mut routed = LbId::all().map(|lb| balancer.newest_tick(lb));
+    std::array::from_fn(|_| routed.next().flatten())
+}
+
+/// What a control plane needs to know of a data plane before it stages tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticks {
+    /// The highest one with which anything was written.
+    pub term: Option<NonZeroU64>,
+    /// The highest tick of each load balancer that was routed lately, or since it has a horizon.
+    pub routed: [Option<u64>; LbId::COUNT],
+    /// The first tick of each set of tables, by load balancer, in order.
+    pub sets: Vec<(LbId, u64)>,
+}
+
+/// The right to change a data plane's tables, until it is dropped.
+#[derive(Debug)]
+pub struct Write<'a> {
+    plane: &'a Plane,
+    control: MutexGuard<'a, Control>,
+}
+
+impl Write<'_> {
+    /// Replaces all rules. Returns the first tick they apply to: the highest one, since each load balancer has ticks of its
+    /// own. A load balancer whose rules stay as they are is left alone.
+    pub fn load(&mut self, rules: &Rules, when: When) -> Result<u64, WriteError> {
+        if when == When::Now {
+            let tables = Tables::new(rules);
+            lock(&self.plane.balancer).replace(&tables);
+            for (lb, sets) in LbId::all().zip(&mut self.control.lbs) {
+                *sets = vec![Staged::new(0, rules.of(lb).into())];
+            }
+            self.control.destinations = rules.destinations();
+            return Ok(0);
+        }
+        // Nobody else changes the sets meanwhile, but packets may meet other ones: what is compared now is compared again
+        // below, with packets kept waiting.
+        let of_lbs: Vec<_> = LbId::all().map(|lb| (lb, Arc::new(rules.of(lb)))).collect();
+        let compile = |(lb, rules): &(LbId, Arc<Rules>)| Arc::new(LbTables::new(*lb, rules));
+        let compiled: Vec<_> = of_lbs.iter().map(compile).collect();
+        LbId::all().for_each(|lb| self.make_room(lb));
+        let mut balancer = lock(&self.plane.balancer);
+        let mut staged = Vec::new();
+        for ((lb, rules), tables) in of_lbs.into_iter().zip(compiled) {
+            let base = match when {
+                When::Next | When::Now => balancer.next_set(lb),
+                When::Tick(tick) | When::Force(tick) => tick,
+            };
+            let later = self.control.lbs[usize::from(lb.get())].iter().any(|staged| staged.from > base);
+            let drops_later = later && matches!(when, When::Force(_));
+            if *self.control.at(lb, base) != rules || drops_later {
+                staged.push((lb, rules, tables));
+            }
+        }
+        for (lb, ..) in &staged {
+            match when {
+                When::Next | When::Now => drop(balancer.check_next(*lb)?),
+                When::Tick(tick) => balancer.check(*lb, tick)?,
+                When::Force(tick) => balancer.check_forced(*lb, tick)?,
+            }
+        }
+        let mut newest = None;
+        for (lb, rules, tables) in staged {
+            let from = match when {
+                When::Next | When::Now => balancer.stage_next(tables)?,
+                When::Tick(tick) => balancer.stage(tables, tick).map(|()| tick)?,
+                When::Force(tick) => balancer.force(tables, tick).map(|_| tick)?,
+            };
+            self.control.follow(lb, &balancer, from, &rules);
+            newest = newest.max(Some(from));
+        }
+        balancer.set_destinations(rules);
+        self.control.destinations = rules.destinations();
+        // Rules that stay apply since the tables in use began.
+        let since = || LbId::all().map(|lb| balancer.next_set(lb)).max().unwrap_or(0);
+        Ok(newest.unwrap_or_else(since))
+    }
+
+    /// Changes the rules that ticks from there on would meet, all or nothing. Returns the first tick they then apply to, as
+    /// [`Write::load`] does.
+    pub fn edit<E: From<WriteError>>(
+        &mut self,
+        when: When,
+        edit: impl FnOnce(&mut Rules) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let next: Vec<_> = {
+            let balancer = lock(&self.plane.balancer);
+            LbId::all().map(|lb| balancer.next_set(lb)).collect()
+        };
+        let mut rules = self.control.whole(|lb| match when {
+            When::Next | When::Now => next[usize::from(lb.get())],
+            When::Tick(tick) | When::Force(tick) => tick,
+        });
+        edit(&mut rules)?;
+        Ok(self.load(&rules, when)?)
+    }
+
+    /// Stages tables of one load balancer.
+    pub fn stage(&mut self, stage: &LbStage) -> Result<(), WriteError> {
+        let LbStage { lb, from, horizon, reset, .. } = *stage;
+        let rules = Arc::new(stage.rules.of(lb));
+        let tables = Arc::new(LbTables::new(lb, &rules));
+        self.make_room(lb);
+        let mut balancer = lock(&self.plane.balancer);
+        if reset {
+            balancer.reset(tables);
+        } else {
+            balancer.stage(tables, from)?;
+        }
+        if let Some(horizon) = horizon {
+            balancer.set_horizon(lb, horizon);
+        }
+        let from = if reset { 0 } else { from };
+        self.control.follow(lb, &balancer, from, &rules);
+        Ok(())
+    }
+
+    /// Takes back tables of a load balancer that were staged from a tick on, and that no packet has met.
+    pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WriteError> {
+        lock(&self.plane.balancer).withdraw(lb, from)?;
+        self.control.lbs[usize::from(lb.get())].retain(|staged| staged.from != from);
+        Ok(())
+    }
+
+    /// When a load balancer has as many sets as there may be, its oldest goes if packets meet another one and it no more.
+    fn make_room(&mut self, lb: LbId) {
+        let sets = &mut self.control.lbs[usize::from(lb.get())];
+        let [oldest, next, ..] = &sets[..] else { return };
+        let unused = next.hits > 0 && oldest.since.elapsed() >= STRAGGLERS;
+        if sets.len() > Balancer::MOST_STAGED && unused {
+            lock(&self.plane.balancer).retire(lb, next.from);
+            sets.remove(0);
+        }
+    }
+}
+
+impl Control {
+    /// Has the rules of the sets that the balancer has of a load balancer; those from one tick on are new.
+    fn follow(&mut self, lb: LbId, balancer: &Balancer, new: u64, rules: &Arc<Rules>) {
+        let sets = &mut self.lbs[usize::from(lb.get())];
+        let mut before = std::mem::take(sets);
+        sets.extend(balancer.sets(lb).map(|(from, _)| {
+            let kept = before.iter().position(|staged| staged.from == from).filter(|_| from != new);
+            kept.map_or_else(|| Staged::new(from, rules.clone()), |at| before.swap_remove(at))
+        }));
     }
 }

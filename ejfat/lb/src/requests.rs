@@ -1,10 +1,12 @@
 //! What is asked of a data plane, over gRPC or MRSP.
 
-use ejfat::lb::{Rules, StageError};
+use std::num::NonZeroU64;
+
+use ejfat::lb::Rules;
 use proto::lb::v1;
 
 use crate::{
-    Plane,
+    Plane, WriteError,
     message::{self, Cause, MessageError},
 };
 
@@ -14,21 +16,71 @@ pub enum RequestError {
     #[error(transparent)]
     Message(#[from] MessageError),
     #[error(transparent)]
-    Stage(#[from] StageError),
+    Write(#[from] WriteError),
+    #[error(
+        "the tables of the load balancers begin at more than {most} different ticks; ask over gRPC for those of one load balancer, or for the newest",
+        most = Plane::MOST_SETS
+    )]
+    ManySets,
 }
 
 /// Replaces all rules.
 pub fn load(plane: &Plane, request: &v1::LoadRequest) -> Result<v1::LoadReply, RequestError> {
     let rules = message::rules(&request.rules)?;
-    let from_tick = plane.load(rules, message::when(request.when.as_ref()))?;
-    Ok(v1::LoadReply { from_tick })
+    let mut write = plane.write(NonZeroU64::new(request.term))?;
+    let from_tick = write.load(&rules, message::when(request.when.as_ref()))?;
+    drop(write);
+    Ok(v1::LoadReply { from_tick, routed: routed(plane, request.tell_routed) })
 }
 
 /// Removes, then inserts; all or nothing.
 pub fn edit(plane: &Plane, request: &v1::EditRequest) -> Result<v1::EditReply, RequestError> {
     let when = message::when(request.when.as_ref());
-    let from_tick = plane.edit(when, |rules| change(rules, request).map_err(RequestError::from))?;
-    Ok(v1::EditReply { from_tick })
+    let mut write = plane.write(NonZeroU64::new(request.term))?;
+    let from_tick = write.edit(when, |rules| change(rules, request).map_err(RequestError::from))?;
+    drop(write);
+    Ok(v1::EditReply { from_tick, routed: routed(plane, request.tell_routed) })
+}
+
+/// The tables there are.
+pub fn get(plane: &Plane, request: &v1::GetRequest) -> Result<v1::GetReply, RequestError> {
+    let sets = match request.lb {
+        Some(lb) => plane.sets_of(message::lb("lb", lb)?),
+        None if request.newest => vec![plane.newest_set()],
+        None => plane.sets().ok_or(RequestError::ManySets)?,
+    };
+    let newest = if request.newest { sets.len().saturating_sub(1) } else { 0 };
+    Ok(v1::GetReply { routed: routed(plane, request.tell_routed), ..message::of_sets(&sets[newest..]) })
+}
+
+/// What was counted.
+pub fn counters(plane: &Plane, request: &v1::GetCountersRequest) -> v1::GetCountersReply {
+    let counters = plane.counters();
+    let routed = if request.tell_routed { message::of_routed(&counters.routed) } else { Vec::new() };
+    v1::GetCountersReply { routed, ..message::of_counters(&counters) }
+}
+
+/// Stages tables of one load balancer.
+pub fn stage(plane: &Plane, request: &v1::StageRequest) -> Result<v1::StageReply, RequestError> {
+    let stage = message::stage(request)?;
+    plane.write(NonZeroU64::new(request.term))?.stage(&stage)?;
+    Ok(v1::StageReply { routed: routed(plane, true) })
+}
+
+/// Takes back tables of one load balancer.
+pub fn withdraw(plane: &Plane, request: &v1::WithdrawRequest) -> Result<v1::WithdrawReply, RequestError> {
+    let lb = message::lb("lb", request.lb)?;
+    plane.write(NonZeroU64::new(request.term))?.withdraw(lb, request.from_tick)?;
+    Ok(v1::WithdrawReply { routed: routed(plane, true) })
+}
+
+/// What was routed, and where tables begin.
+pub fn ticks(plane: &Plane) -> v1::GetTicksReply {
+    message::of_ticks(&plane.ticks())
+}
+
+fn routed(plane: &Plane, is_told: bool) -> Vec<v1::LbTick> {
+    if is_told { message::of_routed(&plane.ticks().routed) } else { Vec::new() }
 }
 
 fn change(rules: &mut Rules, request: &v1::EditRequest) -> Result<(), MessageError> {

@@ -63,7 +63,7 @@ impl Stand {
         let members: Vec<_> = (0..members).map(|_| socket(ip)).collect();
         let sender = socket(sender);
         let stand = Self { forwarder, plane, sender, members };
-        stand.plane.load(stand.rules(keep), When::Next).unwrap();
+        stand.plane.load(&stand.rules(keep), When::Next).unwrap();
         stand
     }
 
@@ -123,7 +123,7 @@ fn a_flooded_port_leaves_the_others_their_turns() {
     let (flooded, quiet) = (forwarder.addresses()[0], forwarder.addresses()[1]);
     let (member, sender) = (socket("127.0.0.1"), socket("127.0.0.2"));
     let to_member = rules(quiet, sender.local_addr().unwrap(), &[member.local_addr().unwrap()], false);
-    plane.load(to_member, When::Next).unwrap();
+    plane.load(&to_member, When::Next).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _stopped = StopsWhenDropped(&stop);
@@ -156,7 +156,7 @@ fn tables_change_between_ticks_while_packets_flow() {
     (0..100u64).for_each(|tick| stand.send(&datagram(tick, b"old")));
     (0..100).for_each(|_| assert_eq!(stand.receive(0), b"old"));
     let to_other = rules(lb, from, &[other.local_addr().unwrap()], false);
-    assert_eq!(stand.plane.load(to_other, When::Next), Ok(100));
+    assert_eq!(stand.plane.load(&to_other, When::Next), Ok(100));
     for tick in [99, 100, 50, 101] {
         stand.send(&datagram(tick, &tick.to_be_bytes()));
     }
@@ -191,7 +191,7 @@ fn what_the_tables_refuse_is_counted_and_not_sent() {
 fn a_member_that_is_the_load_balancer_makes_no_circle() {
     let stand = Stand::new("127.0.0.1", "127.0.0.1", 1, true);
     let own = stand.forwarder.addresses()[0];
-    stand.plane.load(rules(own, own, &[own], true), When::Now).unwrap();
+    stand.plane.load(&rules(own, own, &[own], true), When::Now).unwrap();
     stand.send(&datagram(0, b"round"));
     let begin = Instant::now();
     while stand.plane.counters().refused == 0 {
@@ -208,7 +208,7 @@ fn trains_of_segments_arrive_whole() {
     let config = ejfat_udp::SenderConfig { rate: Some(400e6), ..ejfat_udp::SenderConfig::new(to) };
     let mut sender = ejfat_udp::Sender::new(ejfat_udp::SenderConfig { sockets: 1, ..config }).unwrap();
     // From any address: the sender's sockets are bound to none.
-    stand.plane.load(rules(to, to, &addresses(&stand.members), false), When::Now).unwrap();
+    stand.plane.load(&rules(to, to, &addresses(&stand.members), false), When::Now).unwrap();
     let event: Vec<_> = (0..60_000u32).map(|at| (at >> 4) as u8).collect();
     let tick = sender.send(3, 0, &event).unwrap();
     let mut got = vec![None; event.len()];

@@ -177,7 +177,7 @@ impl ControlPlane {
     }
 
     fn count(&self, table: Table) -> usize {
-        self.plane.sets().last().unwrap().rules.count(table)
+        self.plane.sets().unwrap().last().unwrap().rules.count(table)
     }
 
     fn stats(&mut self, filters: Option<StatsFilters>) -> Result<Vec<(String, u32, u64)>, Status> {
@@ -270,10 +270,10 @@ fn requests_of_a_batch_are_made_in_order() {
 #[test]
 fn a_request_is_made_whole_or_not_at_all() {
     let mut control = ControlPlane::start();
-    let sets = control.plane.sets();
+    let sets = control.plane.sets().unwrap();
     let rules = vec![mac(9), member(1), member(2), member(1)];
     assert_eq!(control.insert(rules), ErrorCode::EcFailedInsertTableRule);
-    assert_eq!(control.plane.sets(), sets);
+    assert_eq!(control.plane.sets().unwrap(), sets);
     assert_eq!(control.delete(vec![mac(9)]), ErrorCode::EcFailedDeleteTableRule, "it was not kept either");
     control.insert(vec![mac(9), member(1)]);
     assert_eq!(control.delete(vec![mac(9), member(1), member(2)]), ErrorCode::EcFailedDeleteTableRule);

@@ -17,7 +17,7 @@ use simnet::Random;
 fn random_rules_survive_the_wire() {
     for seed in 0..seeds() {
         let rules = random_rules(&mut Random::new(seed, 0));
-        let request = v1::LoadRequest { rules: message::of_rules(&rules), when: None };
+        let request = v1::LoadRequest { rules: message::of_rules(&rules), ..Default::default() };
         let received = v1::LoadRequest::decode(request.encode_to_vec().as_slice()).unwrap();
         assert_eq!(message::rules(&received.rules), Ok(rules.clone()), "seed {seed}");
         for rule in rules.iter() {
@@ -31,10 +31,10 @@ fn random_rules_survive_the_wire() {
 #[test]
 fn tables_and_ticks_survive_the_wire() {
     let plane = Plane::new(random_rules(&mut Random::new(1, 0)), 1);
-    plane.load(random_rules(&mut Random::new(2, 0)), When::Tick(u64::MAX)).unwrap();
-    let reply = message::of_sets(&plane.sets()).encode_to_vec();
+    plane.load(&random_rules(&mut Random::new(2, 0)), When::Tick(u64::MAX)).unwrap();
+    let reply = message::of_sets(&plane.sets().unwrap()).encode_to_vec();
     let reply = v1::GetReply::decode(reply.as_slice()).unwrap();
-    assert_eq!(message::sets(&reply), Ok(plane.sets()));
+    assert_eq!(message::sets(&reply), Ok(plane.sets().unwrap()));
     for when in [When::Next, When::Tick(7), When::Force(u64::MAX), When::Now] {
         assert_eq!(message::when(Some(&message::of_when(when))), when);
     }
@@ -124,7 +124,8 @@ fn a_rule_that_comes_twice_is_named() {
     assert_eq!(error.field, "rules[1]");
     assert!(matches!(error.cause, Cause::Rule(RuleError::Exists(_))), "{error}");
     let set = v1::TableSet { from_tick: 0, rules: vec![v1::Rule::default()] };
-    let error = message::sets(&v1::GetReply { sets: vec![v1::TableSet::default(), set] }).unwrap_err();
+    let error = message::sets(&v1::GetReply { sets: vec![v1::TableSet::default(), set], routed: vec![] })
+        .unwrap_err();
     assert_eq!(error.field, "sets[1].rules[0].rule");
 }
 
@@ -144,12 +145,13 @@ fn messages_in_regions_may_have_anything_behind() {
     let request = v1::LoadRequest {
         rules: message::of_rules(&random_rules(&mut Random::new(3, 0))),
         when: Some(message::of_when(When::Tick(9))),
+        ..Default::default()
     };
     let mut region = message::encode(&request);
     let length = region.len();
     region.extend([0xff; 100]);
     assert_eq!(message::decode(&region), Ok(request));
-    assert_eq!(message::decode(&message::encode(&v1::GetRequest {})), Ok(v1::GetRequest {}));
+    assert_eq!(message::decode(&message::encode(&v1::GetRequest::default())), Ok(v1::GetRequest::default()));
 
     let short = message::decode::<v1::LoadRequest>(&region[..length - 1]);
     assert!(matches!(short, Err(FrameError::Longer { claimed, held }) if claimed == held + 1), "{short:?}");

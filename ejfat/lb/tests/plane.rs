@@ -13,7 +13,7 @@ use ejfat::{
     segment::IpVersion::V4,
     wire::{LbHeader, Select},
 };
-use ejfat_lb::{Plane, When};
+use ejfat_lb::{Plane, TableSet, When, WriteError};
 use lb_common::{address, all_ticks, lb, member, rules};
 
 const LATER: Duration = Duration::from_secs(3);
@@ -35,20 +35,24 @@ fn route(plane: &Plane, tick: u64) -> u16 {
     plane.balancer().route(address(V4, 50), address(V4, 1), &header.encode()).unwrap().member
 }
 
+fn sets(plane: &Plane) -> Vec<TableSet> {
+    plane.sets().unwrap()
+}
+
 fn froms(plane: &Plane) -> Vec<u64> {
-    plane.sets().iter().map(|set| set.from).collect()
+    sets(plane).iter().map(|set| set.from).collect()
 }
 
 #[test]
 fn the_next_tables_do_not_wait_for_those_staged_ahead() {
     let plane = Plane::new(to(0), 1);
     route(&plane, 100);
-    assert_eq!(plane.load(to(1), When::Tick(1_000_000)), Ok(1_000_000));
-    assert_eq!(plane.load(to(2), When::Next), Ok(101));
+    assert_eq!(plane.load(&to(1), When::Tick(1_000_000)), Ok(1_000_000));
+    assert_eq!(plane.load(&to(2), When::Next), Ok(101));
     assert_eq!([100, 101, 999_999, 1_000_000].map(|tick| route(&plane, tick)), [0, 2, 2, 1]);
     assert_eq!(froms(&plane), [0, 101, 1_000_000]);
-    assert_eq!(plane.sets()[2].rules, to(1).into());
-    assert_eq!(plane.load(to(3), When::Now), Ok(0));
+    assert_eq!(sets(&plane)[2].rules, to(1).into());
+    assert_eq!(plane.load(&to(3), When::Now), Ok(0));
     assert_eq!([100, 2_000_000].map(|tick| route(&plane, tick)), [3, 3]);
     assert_eq!(froms(&plane), [0]);
 }
@@ -57,7 +61,7 @@ fn the_next_tables_do_not_wait_for_those_staged_ahead() {
 fn an_edit_begins_with_the_rules_it_will_replace() {
     let plane = Plane::new(to(0), 1);
     route(&plane, 100);
-    plane.load(to(1), When::Tick(1000)).unwrap();
+    plane.load(&to(1), When::Tick(1000)).unwrap();
     let add = |rules: &mut Rules| -> Result<(), Problem> {
         Ok(rules.insert(Rule::Source { lb: lb(0), address: address(V4, 2) }, false)?)
     };
@@ -68,7 +72,7 @@ fn an_edit_begins_with_the_rules_it_will_replace() {
     assert_eq!(plane.edit(When::Tick(999), add), Err(Problem::Rule));
     assert_eq!(
         plane.edit(When::Tick(1000), add),
-        Err(Problem::Stage(StageError::Routed { from: 1000, newest: 1000 }))
+        Err(Problem::Write(StageError::Routed { from: 1000, newest: 1000 }.into()))
     );
     assert_eq!(froms(&plane), [0, 101, 1000]);
 }
@@ -76,7 +80,7 @@ fn an_edit_begins_with_the_rules_it_will_replace() {
 #[derive(Debug, PartialEq, Eq)]
 enum Problem {
     Rule,
-    Stage(StageError),
+    Write(WriteError),
 }
 
 impl From<RuleError> for Problem {
@@ -85,16 +89,16 @@ impl From<RuleError> for Problem {
     }
 }
 
-impl From<StageError> for Problem {
-    fn from(error: StageError) -> Self {
-        Self::Stage(error)
+impl From<WriteError> for Problem {
+    fn from(error: WriteError) -> Self {
+        Self::Write(error)
     }
 }
 
 #[test]
 fn one_wrong_tick_neither_retires_tables_nor_stands_in_the_way() {
     let plane = Plane::new(to(0), 1);
-    plane.load(to(1), When::Tick(1 << 40)).unwrap();
+    plane.load(&to(1), When::Tick(1 << 40)).unwrap();
     let mut now = Instant::now();
     route(&plane, 1 << 62);
     for tick in 10..20 {
@@ -103,7 +107,7 @@ fn one_wrong_tick_neither_retires_tables_nor_stands_in_the_way() {
         plane.tidy(now);
     }
     assert_eq!(froms(&plane), [0, 1 << 40]);
-    assert_eq!(plane.load(to(2), When::Next), Ok(20));
+    assert_eq!(plane.load(&to(2), When::Next), Ok(20));
     assert_eq!([19, 20, 1 << 40].map(|tick| route(&plane, tick)), [0, 2, 1]);
 }
 
@@ -123,7 +127,7 @@ fn members_that_are_long_gone_are_not_told_any_more() {
             plane.tidy(now);
         };
         route(&plane, 100);
-        plane.load(to(2), when).unwrap();
+        plane.load(&to(2), when).unwrap();
         later(LATER);
         route(&plane, 101);
         later(LATER);
@@ -131,7 +135,7 @@ fn members_that_are_long_gone_are_not_told_any_more() {
 
         // One that is registered again within the minute goes on counting.
         later(Duration::from_secs(50));
-        plane.load(to(1), when).unwrap();
+        plane.load(&to(1), when).unwrap();
         route(&plane, 102);
         assert_eq!(told(&plane), [(1, 2), (2, 1)].into(), "{when:?}");
         later(LATER);
@@ -159,23 +163,23 @@ fn tables_out_of_use_make_room_and_those_in_use_do_not() {
     let full = |plane: &Plane| {
         for set in 0..40u16 {
             route(plane, u64::from(set) * 10);
-            if let Err(error) = plane.load(to(set), When::Next) {
+            if let Err(error) = plane.load(&to(set), When::Next) {
                 return error;
             }
         }
         panic!("there is room for {:?}", froms(plane));
     };
-    assert_eq!(full(&plane), StageError::Full);
+    assert_eq!(full(&plane), WriteError::Stage(StageError::Full));
     let sets = froms(&plane);
     assert_eq!(sets.len(), 17);
     plane.tidy(Instant::now());
     assert_eq!(
-        plane.load(to(50), When::Tick(1 << 30)),
-        Err(StageError::Full),
+        plane.load(&to(50), When::Tick(1 << 30)),
+        Err(StageError::Full.into()),
         "segments may be on their way"
     );
     std::thread::sleep(Duration::from_millis(2100));
     plane.tidy(Instant::now());
-    assert_eq!(plane.load(to(50), When::Tick(1 << 30)), Ok(1 << 30));
+    assert_eq!(plane.load(&to(50), When::Tick(1 << 30)), Ok(1 << 30));
     assert_eq!(froms(&plane)[0], sets[1]);
 }

@@ -24,6 +24,7 @@ impl LbTables {
         let request = message::encode(&v1::LoadRequest {
             rules: message::of_rules(rules),
             when: Some(message::of_when(when)),
+            ..v1::LoadRequest::default()
         });
         let reply: v1::LoadReply = self.0.ask(builtin::LB_LOAD, Some(&request))?;
         Ok(reply.from_tick)
@@ -43,6 +44,7 @@ impl LbTables {
             replace,
             remove: remove.iter().map(message::of_key).collect(),
             when: Some(message::of_when(when)),
+            ..v1::EditRequest::default()
         };
         let reply: v1::EditReply = self.0.ask(builtin::LB_EDIT, Some(&message::encode(&request)))?;
         Ok(reply.from_tick)

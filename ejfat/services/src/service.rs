@@ -11,6 +11,7 @@ use naa_server::{
     call::{Call, Failure},
     function::{Function, FunctionInfo},
 };
+use proto::lb::v1;
 
 use crate::Reassembly;
 
@@ -116,10 +117,10 @@ pub fn lb(plane: &Arc<Plane>) -> [Arc<dyn Function>; 4] {
             },
         ),
         service(builtin::LB_TABLES, "its rules", None, "GetReply", move |_| {
-            Ok(message::encode(&message::of_sets(&get.sets())))
+            requests::get(&get, &v1::GetRequest::default()).map(|reply| message::encode(&reply)).map_err(text)
         }),
         service(builtin::LB_COUNTERS, "its counters", None, "GetCountersReply", move |_| {
-            Ok(message::encode(&message::of_counters(&count.counters())))
+            Ok(message::encode(&requests::counters(&count, &v1::GetCountersRequest::default())))
         }),
     ]
 }

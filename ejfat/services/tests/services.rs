@@ -62,18 +62,18 @@ fn a_host_programs_the_tables_of_an_accelerator() {
     assert_eq!(member(&plane, 41), 7);
     assert_eq!(tables.load(&rules(&[8]), When::Next).unwrap(), 42);
     assert_eq!([41, 42].map(|tick| member(&plane, tick)), [7, 8]);
-    assert_eq!(tables.sets().unwrap(), plane.sets());
-    assert_eq!(plane.sets().iter().map(|set| set.from).collect::<Vec<_>>(), [0, 42]);
+    assert_eq!(tables.sets().unwrap(), plane.sets().unwrap());
+    assert_eq!(plane.sets().unwrap().iter().map(|set| set.from).collect::<Vec<_>>(), [0, 42]);
     assert_eq!(tables.counters().unwrap(), message::of_counters(&plane.counters()));
     let lb = LbId::new(3).unwrap();
     let slot = |slot| Rule::Slot { lb, epoch: 0, slot, member: 8 };
     assert_eq!(tables.edit(&[slot(43).key()], &[slot(44)], true, When::Next).unwrap(), 43);
-    let sets = plane.sets();
+    let sets = plane.sets().unwrap();
     assert_eq!([43, 44].map(|at| sets[2].rules.get(&slot(at).key())), [None, Some(slot(44))]);
     assert_eq!(sets[1].rules.get(&slot(43).key()), Some(slot(43)));
     let refused = tables.load(&rules(&[9]), When::Tick(42)).unwrap_err();
     assert!(refused.to_string().contains("did not take the request"), "{refused}");
-    assert_eq!(plane.sets(), sets, "nothing changed");
+    assert_eq!(plane.sets().unwrap(), sets, "nothing changed");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn replies_that_do_not_fit_tell_how_long_they_are() {
         tables.load(&rules(&[set, set + 1]), When::Next).unwrap();
         member(&plane, u64::from(set) * 10);
     }
-    assert_eq!(tables.sets().unwrap(), plane.sets());
+    assert_eq!(tables.sets().unwrap(), plane.sets().unwrap());
     let params = [Param::output(16)];
     let mut session =
         Session::connect(&device, server.address(), &params, &SessionConfig::default()).unwrap();
@@ -98,13 +98,13 @@ fn replies_that_do_not_fit_tell_how_long_they_are() {
 fn requests_that_are_none_are_refused() {
     let plane = Arc::new(Plane::new(rules(&[1]), 1));
     let (server, device) = serve(naa_services::lb(&plane));
-    let before = plane.sets();
+    let before = plane.sets().unwrap();
     let huge = [0xff, 0xff, 0xff, 0xff, 0x0f];
     let wrong = v1::LoadRequest {
         rules: vec![v1::Rule {
             rule: Some(v1::rule::Rule::Source(v1::Source { lb: 8, address: vec![1; 4] })),
         }],
-        when: None,
+        ..Default::default()
     };
     for request in [&[][..], &[0x80; 16], &huge, &[3, 1, 2, 3], &message::encode(&wrong)] {
         let request = if request.is_empty() { &[0xff][..] } else { request };
@@ -114,7 +114,7 @@ fn requests_that_are_none_are_refused() {
         let error = session.call(builtin::LB_LOAD).unwrap_err();
         assert_eq!(error.return_code(), Some(ReturnCode::BAD_ARGUMENTS), "{request:02x?}");
     }
-    assert_eq!(plane.sets(), before);
+    assert_eq!(plane.sets().unwrap(), before);
 }
 
 /// Its number and bytes.
@@ -238,7 +238,7 @@ fn a_service_runs_on_the_pool_and_takes_little_time_there() {
     // Nothing interrupts a service, so its longest request is short.
     let rules = message::of_rules(&most_rules());
     let count = rules.len();
-    let request = v1::LoadRequest { rules, when: Some(message::of_when(When::Now)) };
+    let request = v1::LoadRequest { rules, when: Some(message::of_when(When::Now)), ..Default::default() };
     let bytes = message::encode(&request);
     let mut best = Duration::MAX;
     for _ in 0..3 {

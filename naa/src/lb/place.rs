@@ -3,12 +3,13 @@
 use std::{
     fmt,
     io::{Read as _, stdin},
+    num::NonZeroU64,
     path::PathBuf,
     str::FromStr,
 };
 
 use anyhow::{Context as _, anyhow};
-use ejfat::lb::Rules;
+use ejfat::lb::{LbId, Rules};
 use ejfat_lb::{
     TableSet, When,
     document::{Document, DocumentError},
@@ -109,26 +110,50 @@ impl Access {
         )
     }
 
-    /// `read` reads the rules if the place is a file.
+    /// `read` reads the rules if the place is a file. Without `lb` they are those of all load balancers.
     pub(super) fn sets(
         &self,
         place: &Place,
         read: fn(&PathBuf) -> anyhow::Result<Rules>,
+        lb: Option<LbId>,
+        newest: bool,
     ) -> anyhow::Result<Vec<TableSet>> {
+        let of = |set: TableSet| match lb {
+            None => set,
+            Some(lb) => {
+                let mut rules = set.rules.destinations_of(lb);
+                rules.add(&set.rules.of(lb));
+                TableSet { rules: rules.into(), ..set }
+            }
+        };
         if let Place::File(path) = place {
-            return Ok(vec![TableSet { from: 0, rules: read(path)?.into() }]);
+            return Ok(vec![of(TableSet { from: 0, rules: read(path)?.into() })]);
         }
         let (far, _waiting) = self.far(place)?;
-        Ok(match far {
-            Far::Grpc(mut client) => client.get().map_err(|error| self.told(error))?,
-            Far::Mrsp(tables) => tables.sets()?,
-        })
+        let sets = match far {
+            Far::Grpc(mut client) => client.get(lb, newest).map_err(|error| self.told(error))?,
+            Far::Mrsp(tables) => tables.sets()?.into_iter().map(of).collect(),
+        };
+        let shown = if newest { sets.len().saturating_sub(1) } else { 0 };
+        Ok(sets.into_iter().skip(shown).collect())
     }
 
-    pub(super) fn load(&self, place: &Place, rules: &Rules, when: When) -> anyhow::Result<u64> {
+    pub(super) fn load(
+        &self,
+        place: &Place,
+        rules: &Rules,
+        when: When,
+        term: Option<NonZeroU64>,
+    ) -> anyhow::Result<u64> {
         let (far, _waiting) = self.far(place)?;
         Ok(match far {
-            Far::Grpc(mut client) => client.load(rules, when).map_err(|error| self.told(error))?,
+            Far::Grpc(mut client) => {
+                if let Some(term) = term {
+                    client.set_term(term);
+                }
+                client.load(rules, when).map_err(|error| self.told(error))?
+            }
+            Far::Mrsp(_) if term.is_some() => return Err(Usage::error("--term goes with grpc://ADDR:PORT")),
             Far::Mrsp(tables) => tables.load(rules, when)?,
         })
     }

@@ -1,8 +1,9 @@
 //! `naa lb table`.
 
-use std::path::PathBuf;
+use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::Subcommand;
+use ejfat::lb::LbId;
 use ejfat_lb::{TableSet, When, document::Document};
 
 use super::{
@@ -57,6 +58,9 @@ enum Command {
         /// All sets, not only the newest
         #[arg(long)]
         all: bool,
+        /// Only one load balancer, 0 to 7. Each has sets of its own, from ticks of its own on
+        #[arg(long, value_name = "NUMBER", value_parser = lb)]
+        lb: Option<LbId>,
     },
     /// Replace a load balancer's rules by those of a file
     Load {
@@ -71,6 +75,10 @@ enum Command {
         /// Take the tick even if packets had it: events on their way may be split
         #[arg(long)]
         force: bool,
+        /// Take a data plane over that a control plane programs: a number at least as high as its term, which the refusal
+        /// without this option names. The control plane is refused from then on if the number is higher
+        #[arg(long, value_name = "NUMBER")]
+        term: Option<NonZeroU64>,
     },
     /// Print what makes the second place's rules of the first's; exit status 1 if they differ
     Diff {
@@ -79,6 +87,11 @@ enum Command {
         /// The same
         after: Place,
     },
+}
+
+fn lb(text: &str) -> Result<LbId, String> {
+    let number = text.parse().map_err(|_| "write a number from 0 to 7")?;
+    LbId::new(number).map_err(|error| error.to_string())
 }
 
 fn when(text: &str) -> Result<When, String> {
@@ -91,19 +104,26 @@ fn when(text: &str) -> Result<When, String> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
-        Command::Show { place, json, all } => print(&args.access.sets(place, read)?, *json, *all),
-        Command::Load { file, place, from, force } => {
+        Command::Show { place, json, all, lb } => {
+            print(&args.access.sets(place, read, *lb, !json && !all)?, *json, *all)
+        }
+        Command::Load { file, place, from, force, term } => {
             let when = match (from, force) {
                 (When::Tick(tick), true) => When::Force(*tick),
                 (_, true) => return Err(Usage::error("--force goes with a tick, --from NUMBER")),
                 (when, false) => *when,
             };
-            let from = args.access.load(place, &read(file)?, when)?;
+            let from = args.access.load(place, &read(file)?, when, *term)?;
             Ok(show::line(&format!("they apply from tick {from} on"))?)
         }
         Command::Diff { before, after } => {
             let newest = |place| -> anyhow::Result<_> {
-                Ok(args.access.sets(place, read_any)?.pop().map(|set| set.rules).unwrap_or_default())
+                Ok(args
+                    .access
+                    .sets(place, read_any, None, true)?
+                    .pop()
+                    .map(|set| set.rules)
+                    .unwrap_or_default())
             };
             let differences = differences::lines(&*newest(before)?, &*newest(after)?);
             differences.iter().try_for_each(|line| show::line(line))?;
@@ -120,8 +140,7 @@ fn print(sets: &[TableSet], json: bool, all: bool) -> anyhow::Result<()> {
             .collect();
         return Ok(show::line(&serde_json::json!({ "sets": sets }).to_string())?);
     }
-    let shown = if all { sets } else { &sets[sets.len().saturating_sub(1)..] };
-    for set in shown {
+    for set in sets {
         if all {
             show::line(&format!("---\n# from tick {}", set.from))?;
         }

@@ -189,18 +189,35 @@ pub mod when {
         Now(Now),
     }
 }
+/// A tick of a load balancer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LbTick {
+    #[prost(uint32, tag = "1")]
+    pub lb: u32,
+    #[prost(uint64, tag = "2")]
+    pub tick: u64,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LoadRequest {
     #[prost(message, repeated, tag = "1")]
     pub rules: ::prost::alloc::vec::Vec<Rule>,
     #[prost(message, optional, tag = "2")]
     pub when: ::core::option::Option<When>,
+    /// 0 is none.
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
+    /// Whether the reply has `routed`, which older clients do not ask for.
+    #[prost(bool, tag = "4")]
+    pub tell_routed: bool,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LoadReply {
-    /// The first tick the rules apply to.
+    /// The first tick the rules apply to: of several load balancers whose rules changed, the highest.
     #[prost(uint64, tag = "1")]
     pub from_tick: u64,
+    /// The highest ticks that were routed lately, or since the load balancer has a horizon.
+    #[prost(message, repeated, tag = "2")]
+    pub routed: ::prost::alloc::vec::Vec<LbTick>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EditRequest {
@@ -213,11 +230,17 @@ pub struct EditRequest {
     pub remove: ::prost::alloc::vec::Vec<Key>,
     #[prost(message, optional, tag = "4")]
     pub when: ::core::option::Option<When>,
+    #[prost(uint64, tag = "5")]
+    pub term: u64,
+    #[prost(bool, tag = "6")]
+    pub tell_routed: bool,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EditReply {
     #[prost(uint64, tag = "1")]
     pub from_tick: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub routed: ::prost::alloc::vec::Vec<LbTick>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TableSet {
@@ -228,11 +251,78 @@ pub struct TableSet {
     pub rules: ::prost::alloc::vec::Vec<Rule>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GetRequest {}
+pub struct GetRequest {
+    #[prost(bool, tag = "1")]
+    pub tell_routed: bool,
+    /// Only the sets of this load balancer, with its destinations.
+    #[prost(uint32, optional, tag = "2")]
+    pub lb: ::core::option::Option<u32>,
+    /// Only the newest set.
+    #[prost(bool, tag = "3")]
+    pub newest: bool,
+}
+/// One set for each tick at which the tables of any load balancer begin, with the rules that all of them have then. If these
+/// are more than 17, they are refused unless those of one load balancer or the newest are asked for.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetReply {
     #[prost(message, repeated, tag = "1")]
     pub sets: ::prost::alloc::vec::Vec<TableSet>,
+    #[prost(message, repeated, tag = "2")]
+    pub routed: ::prost::alloc::vec::Vec<LbTick>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StageRequest {
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    #[prost(uint32, tag = "2")]
+    pub lb: u32,
+    /// The first tick that they apply to. It is refused if it is not above the highest tick that was routed.
+    #[prost(uint64, tag = "3")]
+    pub from_tick: u64,
+    /// Ticks above it are not remembered from then on when they are routed, and those up to it are not forgotten any more. So
+    /// one forged tick does not stand in the way of all tables that follow.
+    #[prost(uint64, optional, tag = "4")]
+    pub horizon: ::core::option::Option<u64>,
+    /// They apply to all ticks, in the place of all tables of the load balancer, and what was routed is forgotten, because its
+    /// senders count from a lower tick again. Events on their way may be split. `from_tick` is not used.
+    #[prost(bool, tag = "5")]
+    pub reset: bool,
+    /// All rules of the load balancer. Destinations are not among them: they have no tick, and come by Load or Edit.
+    #[prost(message, repeated, tag = "6")]
+    pub rules: ::prost::alloc::vec::Vec<Rule>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StageReply {
+    #[prost(message, repeated, tag = "1")]
+    pub routed: ::prost::alloc::vec::Vec<LbTick>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WithdrawRequest {
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    #[prost(uint32, tag = "2")]
+    pub lb: u32,
+    /// Where the tables begin.
+    #[prost(uint64, tag = "3")]
+    pub from_tick: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WithdrawReply {
+    #[prost(message, repeated, tag = "1")]
+    pub routed: ::prost::alloc::vec::Vec<LbTick>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetTicksRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetTicksReply {
+    /// The highest one with which anything was changed; 0 is none.
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub routed: ::prost::alloc::vec::Vec<LbTick>,
+    /// The first tick of each set of tables.
+    #[prost(message, repeated, tag = "3")]
+    pub sets: ::prost::alloc::vec::Vec<LbTick>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LbCounters {
@@ -271,7 +361,10 @@ pub struct MemberCounters {
     pub mbr_tx_byte: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct GetCountersRequest {}
+pub struct GetCountersRequest {
+    #[prost(bool, tag = "1")]
+    pub tell_routed: bool,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetCountersReply {
     /// Of every load balancer.
@@ -286,7 +379,7 @@ pub struct GetCountersReply {
         ::prost::alloc::string::String,
         u64,
     >,
-    /// That was routed lately.
+    /// The highest one of all load balancers that was routed lately.
     #[prost(uint64, optional, tag = "4")]
     pub newest_tick: ::core::option::Option<u64>,
     /// Packets that found a receive buffer full.
@@ -295,6 +388,8 @@ pub struct GetCountersReply {
     /// Packets to members that the system did not send.
     #[prost(uint64, tag = "6")]
     pub refused: u64,
+    #[prost(message, repeated, tag = "7")]
+    pub routed: ::prost::alloc::vec::Vec<LbTick>,
 }
 /// Packets of one IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -517,6 +612,67 @@ pub mod tables_client {
                 .insert(GrpcMethod::new("naa.lb.v1.Tables", "GetCounters"));
             self.inner.unary(req, path, codec).await
         }
+        /// Stages tables of one load balancer.
+        pub async fn stage(
+            &mut self,
+            request: impl tonic::IntoRequest<super::StageRequest>,
+        ) -> std::result::Result<tonic::Response<super::StageReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/naa.lb.v1.Tables/Stage");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("naa.lb.v1.Tables", "Stage"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Takes back tables of one load balancer that were staged, and that no packet has met.
+        pub async fn withdraw(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WithdrawRequest>,
+        ) -> std::result::Result<tonic::Response<super::WithdrawReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/naa.lb.v1.Tables/Withdraw",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("naa.lb.v1.Tables", "Withdraw"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// What was routed, and where the tables of load balancers begin.
+        pub async fn get_ticks(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetTicksRequest>,
+        ) -> std::result::Result<tonic::Response<super::GetTicksReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/naa.lb.v1.Tables/GetTicks",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("naa.lb.v1.Tables", "GetTicks"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -554,6 +710,21 @@ pub mod tables_server {
             tonic::Response<super::GetCountersReply>,
             tonic::Status,
         >;
+        /// Stages tables of one load balancer.
+        async fn stage(
+            &self,
+            request: tonic::Request<super::StageRequest>,
+        ) -> std::result::Result<tonic::Response<super::StageReply>, tonic::Status>;
+        /// Takes back tables of one load balancer that were staged, and that no packet has met.
+        async fn withdraw(
+            &self,
+            request: tonic::Request<super::WithdrawRequest>,
+        ) -> std::result::Result<tonic::Response<super::WithdrawReply>, tonic::Status>;
+        /// What was routed, and where the tables of load balancers begin.
+        async fn get_ticks(
+            &self,
+            request: tonic::Request<super::GetTicksRequest>,
+        ) -> std::result::Result<tonic::Response<super::GetTicksReply>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct TablesServer<T> {
@@ -790,6 +961,135 @@ pub mod tables_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetCountersSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/naa.lb.v1.Tables/Stage" => {
+                    #[allow(non_camel_case_types)]
+                    struct StageSvc<T: Tables>(pub Arc<T>);
+                    impl<T: Tables> tonic::server::UnaryService<super::StageRequest>
+                    for StageSvc<T> {
+                        type Response = super::StageReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::StageRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Tables>::stage(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = StageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/naa.lb.v1.Tables/Withdraw" => {
+                    #[allow(non_camel_case_types)]
+                    struct WithdrawSvc<T: Tables>(pub Arc<T>);
+                    impl<T: Tables> tonic::server::UnaryService<super::WithdrawRequest>
+                    for WithdrawSvc<T> {
+                        type Response = super::WithdrawReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WithdrawRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Tables>::withdraw(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WithdrawSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/naa.lb.v1.Tables/GetTicks" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetTicksSvc<T: Tables>(pub Arc<T>);
+                    impl<T: Tables> tonic::server::UnaryService<super::GetTicksRequest>
+                    for GetTicksSvc<T> {
+                        type Response = super::GetTicksReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetTicksRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Tables>::get_ticks(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetTicksSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -89,11 +89,15 @@ fn tables() -> Vec<Step> {
     use v1::when::When;
     let method = |name: &str| format!("/naa.lb.v1.Tables/{name}");
     let load = |what: &str, rules, when| {
-        call(what, &method("Load"), vec![v1::LoadRequest { rules, when }.encode_to_vec()])
+        call(
+            what,
+            &method("Load"),
+            vec![v1::LoadRequest { rules, when, ..Default::default() }.encode_to_vec()],
+        )
     };
     let edit =
         |what: &str, request: v1::EditRequest| call(what, &method("Edit"), vec![request.encode_to_vec()]);
-    let get = |what: &str| call(what, &method("Get"), vec![v1::GetRequest {}.encode_to_vec()]);
+    let get = |what: &str| call(what, &method("Get"), vec![v1::GetRequest::default().encode_to_vec()]);
     let epoch = v1::Epoch { lb: LB, tick: 0, prefix_length: 0, epoch: 0, slot_bits: 2, xor: 1 };
     let mut rules = vec![
         rule(v1::rule::Rule::Destination(v1::Destination { address: octets(SERVER), lb: LB })),
@@ -115,7 +119,7 @@ fn tables() -> Vec<Step> {
     if let Some(call) = &mut stranger.call {
         call.token = false;
     }
-    let counters = v1::GetCountersRequest {}.encode_to_vec();
+    let counters = v1::GetCountersRequest::default().encode_to_vec();
     vec![
         stranger,
         get("there are no rules at first"),
@@ -123,7 +127,12 @@ fn tables() -> Vec<Step> {
         route("tick 1000 goes to the first member", 1000, 0),
         edit(
             "from tick 5000 on, another member, and one that is gone",
-            v1::EditRequest { insert: second, replace: true, remove: vec![], when: at(When::Tick(5000)) },
+            v1::EditRequest {
+                insert: second,
+                replace: true,
+                when: at(When::Tick(5000)),
+                ..Default::default()
+            },
         ),
         get("both sets are told"),
         route("tick 4999 goes to the first member", 4999, 0),

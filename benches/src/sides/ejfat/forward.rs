@@ -26,7 +26,7 @@ pub(in crate::sides) fn serve() -> anyhow::Result<(SocketAddr, Running)> {
     let at = own.clone();
     let address = answer_at(Arc::new(State::default()), move |to| {
         let own = *at.get().context("it does not forward yet")?;
-        programmed.load(rules(own, to)?, When::Now)?;
+        programmed.load(&rules(own, to)?, When::Now)?;
         Ok(())
     })?;
     let listen = vec![vec![Listen::Port(address)]];

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 use arrayvec::ArrayVec;
 
 use super::{
-    DropCause, Drops, Forwarded, LbCounters, LbId, Route, Tables, Traffic,
+    DropCause, Drops, Forwarded, LbCounters, LbId, LbTables, Route, Rules, Tables, Traffic,
+    addresses::Addresses,
     packet::Packet,
     rewrite,
     tables::Found,
@@ -30,147 +31,51 @@ pub enum StageError {
     Full,
 }
 
+/// Why tables were not withdrawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WithdrawError {
+    #[error("no tables are staged from tick {from} on; withdraw only what was staged")]
+    Absent { from: u64 },
+    #[error(
+        "packets met the tables from tick {from} on already, so to withdraw them could split events; stage others from a later tick"
+    )]
+    Routed { from: u64 },
+}
+
 #[derive(Clone, Debug)]
 struct Set {
     from: u64,
-    tables: Arc<Tables>,
+    tables: Arc<LbTables>,
     places: Places,
     /// Packets that it routed.
     hits: u64,
 }
 
-/// The data plane's state: the current tables and those staged, each from a tick on, and counters.
-///
-/// A packet meets the tables of its own tick. All segments of an event have the same tick, and tables are staged
-/// from ticks on that no packet had yet, so that an update splits no event. Ticks of all load balancers are on one
-/// scale, as UNIX time is.
+/// Ticks above this one are not remembered when they are routed, if there is no other horizon.
+const NO_HORIZON: u64 = u64::MAX;
+
+/// The sets of tables of one load balancer, and which of its ticks were routed.
 #[derive(Debug)]
-pub struct Balancer {
+struct Sets {
     /// The current one, then those staged, with ascending ticks.
-    sets: ArrayVec<Set, { 1 + Self::MOST_STAGED }>,
+    sets: ArrayVec<Set, { 1 + Balancer::MOST_STAGED }>,
     /// The newest ticks routed since [`Balancer::age`], and in the time before.
     newest: Option<u64>,
     before: Option<u64>,
     /// The newest tick before it became silent.
     last: Option<u64>,
-    tally: Tally,
+    /// Higher ticks are routed, but not remembered.
+    horizon: u64,
 }
 
-impl Balancer {
-    pub const MOST_STAGED: usize = 16;
-
-    /// `seed` is of the hash table of members.
-    pub fn new(tables: Arc<Tables>, seed: u64) -> Self {
-        let mut tally = Tally::new(seed);
-        let places = tally.places(&[&tables]).pop().unwrap_or_default();
-        let sets = ArrayVec::from_iter([Set { from: 0, tables, places, hits: 0 }]);
-        Self { sets, newest: None, before: None, last: None, tally }
+impl Sets {
+    fn new(tables: Arc<LbTables>) -> Self {
+        let sets = ArrayVec::from_iter([Set { from: 0, tables, places: Vec::new(), hits: 0 }]);
+        Self { sets, newest: None, before: None, last: None, horizon: NO_HORIZON }
     }
 
-    /// Applies tables to packets from a tick on that none had lately, until those of the next set do.
-    pub fn stage(&mut self, tables: Arc<Tables>, from: u64) -> Result<(), StageError> {
-        if let Some(newest) = self.newest_tick().filter(|&newest| newest >= from) {
-            return Err(StageError::Routed { from, newest });
-        }
-        let at = self.sets.partition_point(|set| set.from < from);
-        if self.sets.get(at).is_some_and(|set| set.from == from) {
-            return Err(StageError::Taken { from });
-        }
-        self.insert(at, from, tables)
-    }
-
-    /// The same from the first such tick on, which is returned, or in the place of tables that no packet met.
-    pub fn stage_next(&mut self, tables: Arc<Tables>) -> Result<u64, StageError> {
-        let at = self.upcoming();
-        match self.newest_tick() {
-            // Whoever met the tables there are did so too long ago to have events on their way.
-            Some(newest) if self.sets[at].hits > 0 => {
-                let next = newest.saturating_add(1);
-                self.stage(tables, next).map(|()| next)
-            }
-            _ => {
-                let Set { from, .. } = self.sets[at];
-                self.sets[at] = Set { from, tables, places: Vec::new(), hits: 0 };
-                self.find_places();
-                Ok(from)
-            }
-        }
-    }
-
-    /// Which set the next new tick meets.
-    fn upcoming(&self) -> usize {
-        self.newest_tick().or(self.last).map_or(0, |newest| self.at(newest.saturating_add(1)))
-    }
-
-    /// Applies tables from a tick on, whatever was routed or staged: sets that would begin at it or later are
-    /// dropped, and their number returned. Events of that tick and later ones that are on their way may be split.
-    pub fn force(&mut self, tables: Arc<Tables>, from: u64) -> Result<usize, StageError> {
-        let kept = self.sets.partition_point(|set| set.from < from);
-        let dropped = self.sets.len() - kept;
-        if kept == self.sets.capacity() {
-            return Err(StageError::Full);
-        }
-        self.sets.truncate(kept);
-        self.insert(kept, from, tables)?;
-        // A sender whose clock was wrong must not stand in the way.
-        let below = |newest: Option<u64>| from.checked_sub(1).and_then(|most| Some(newest?.min(most)));
-        (self.newest, self.before, self.last) = (below(self.newest), below(self.before), below(self.last));
-        Ok(dropped)
-    }
-
-    fn insert(&mut self, at: usize, from: u64, tables: Arc<Tables>) -> Result<(), StageError> {
-        let set = Set { from, tables, places: Vec::new(), hits: 0 };
-        self.sets.try_insert(at, set).map_err(|_| StageError::Full)?;
-        self.find_places();
-        Ok(())
-    }
-
-    /// Puts tables in the place of all sets, for every tick and at once: events on their way may be split.
-    pub fn replace(&mut self, tables: Arc<Tables>) {
-        self.sets.clear();
-        self.sets.push(Set { from: 0, tables, places: Vec::new(), hits: 0 });
-        self.find_places();
-    }
-
-    fn find_places(&mut self) {
-        let all: Vec<_> = self.sets.iter().map(|set| &set.tables).collect();
-        let places = self.tally.places(&all);
-        for (set, places) in self.sets.iter_mut().zip(places) {
-            set.places = places;
-        }
-    }
-
-    /// Drops sets that only ticks below this one would meet, and returns their number. Packets that come even later
-    /// meet the oldest set that is left.
-    pub fn retire(&mut self, below_tick: u64) -> usize {
-        let over = self.sets.iter().skip(1).take_while(|set| set.from <= below_tick).count();
-        self.sets.drain(..over);
-        over
-    }
-
-    /// The newest tick that was routed lately: tables can be staged from the next one on.
-    pub fn newest_tick(&self) -> Option<u64> {
+    fn newest_tick(&self) -> Option<u64> {
         self.newest.max(self.before)
-    }
-
-    /// Forgets ticks that were routed before the last time this was called. Events of ticks that nobody sends any more are
-    /// over, and a sender's clock that was wrong once is no longer in the way. Call it every few seconds.
-    pub fn age(&mut self) {
-        let forgotten = std::mem::replace(&mut self.before, self.newest.take());
-        if self.before.is_none() {
-            self.last = forgotten.or(self.last);
-        }
-    }
-
-    /// The sets there are, each with its first tick and the packets it routed; the first one has all ticks before the
-    /// second, too.
-    pub fn sets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.sets.iter().map(|set| (set.from, set.hits))
-    }
-
-    /// The first tick of the set that the next new tick meets.
-    pub fn next_set(&self) -> u64 {
-        self.sets[self.upcoming()].from
     }
 
     #[inline]
@@ -184,19 +89,247 @@ impl Balancer {
         self.at(header.as_ref().map_or(self.newest.unwrap_or(0), |header| header.tick))
     }
 
+    /// Which set the next new tick meets.
+    fn upcoming(&self) -> usize {
+        self.newest_tick().or(self.last).map_or(0, |newest| self.at(newest.saturating_add(1)))
+    }
+
+    /// Where a set from a tick on would be inserted.
+    fn place_for(&self, from: u64) -> Result<usize, StageError> {
+        if let Some(newest) = self.newest_tick().filter(|&newest| newest >= from) {
+            return Err(StageError::Routed { from, newest });
+        }
+        let at = self.sets.partition_point(|set| set.from < from);
+        if self.sets.get(at).is_some_and(|set| set.from == from) {
+            return Err(StageError::Taken { from });
+        }
+        if self.sets.is_full() { Err(StageError::Full) } else { Ok(at) }
+    }
+
+    #[inline]
+    fn routed(&mut self, at: usize, tick: u64) {
+        if tick <= self.horizon {
+            self.newest = self.newest.max(Some(tick));
+        }
+        self.sets[at].hits += 1;
+    }
+}
+
+/// The data plane's state: of each load balancer the current tables and those staged, each from a tick on; and counters.
+///
+/// A packet meets the tables of its own tick. All segments of an event have the same tick, and tables are staged
+/// from ticks on that no packet had yet, so that an update splits no event. Each load balancer has ticks of its own, since
+/// different experiments count differently. The addresses that packets are sent to are the data plane's: they change at
+/// once, whatever the tick.
+#[derive(Debug)]
+pub struct Balancer {
+    destinations: Arc<Addresses<LbId>>,
+    lbs: [Sets; LbId::COUNT],
+    tally: Tally,
+}
+
+impl Balancer {
+    /// Of one load balancer.
+    pub const MOST_STAGED: usize = 16;
+
+    /// `seed` is of the hash table of members.
+    pub fn new(tables: &Tables, seed: u64) -> Self {
+        let destinations = tables.destinations.clone();
+        let lbs = std::array::from_fn(|at| Sets::new(tables.of_index(at).clone()));
+        let mut balancer = Self { destinations, lbs, tally: Tally::new(seed) };
+        balancer.find_all_places();
+        balancer
+    }
+
+    fn of(&self, lb: LbId) -> &Sets {
+        &self.lbs[lb.index()]
+    }
+
+    fn of_mut(&mut self, lb: LbId) -> &mut Sets {
+        &mut self.lbs[lb.index()]
+    }
+
+    /// Whether [`Balancer::stage`] would refuse tables of a load balancer from a tick on.
+    pub fn check(&self, lb: LbId, from: u64) -> Result<(), StageError> {
+        self.of(lb).place_for(from).map(drop)
+    }
+
+    /// Applies a load balancer's tables to packets from a tick on that none had lately, until those of its next set do.
+    pub fn stage(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
+        let (lb, at) = (tables.lb(), self.of(tables.lb()).place_for(from)?);
+        let set = Set { from, tables, places: Vec::new(), hits: 0 };
+        self.of_mut(lb).sets.insert(at, set);
+        self.find_places(lb, at);
+        Ok(())
+    }
+
+    /// The first tick that [`Balancer::stage_next`] would apply tables of a load balancer from.
+    pub fn check_next(&self, lb: LbId) -> Result<u64, StageError> {
+        let sets = self.of(lb);
+        match sets.newest_tick() {
+            // Whoever met the tables there are did so too long ago to have events on their way.
+            Some(newest) if sets.sets[sets.upcoming()].hits > 0 => {
+                let next = newest.saturating_add(1);
+                self.check(lb, next).map(|()| next)
+            }
+            _ => Ok(self.next_set(lb)),
+        }
+    }
+
+    /// The same from the first such tick on, which is returned, or in the place of tables that no packet met.
+    pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
+        let lb = tables.lb();
+        let from = self.check_next(lb)?;
+        let sets = self.of_mut(lb);
+        let at = sets.upcoming();
+        if sets.sets[at].from != from {
+            self.stage(tables, from)?;
+            return Ok(from);
+        }
+        sets.sets[at] = Set { from, tables, places: Vec::new(), hits: 0 };
+        self.find_places(lb, at);
+        Ok(from)
+    }
+
+    /// Whether [`Balancer::force`] would refuse tables of a load balancer from a tick on.
+    pub fn check_forced(&self, lb: LbId, from: u64) -> Result<(), StageError> {
+        let sets = &self.of(lb).sets;
+        let kept = sets.partition_point(|set| set.from < from);
+        if kept == sets.capacity() { Err(StageError::Full) } else { Ok(()) }
+    }
+
+    /// Applies a load balancer's tables from a tick on, whatever was routed or staged: its sets that would begin at it or
+    /// later are dropped, and their number returned. Events of that tick and later ones that are on their way may be split.
+    pub fn force(&mut self, tables: Arc<LbTables>, from: u64) -> Result<usize, StageError> {
+        let lb = tables.lb();
+        self.check_forced(lb, from)?;
+        let of = self.of_mut(lb);
+        let kept = of.sets.partition_point(|set| set.from < from);
+        let dropped = of.sets.len() - kept;
+        of.sets.truncate(kept);
+        of.sets.push(Set { from, tables, places: Vec::new(), hits: 0 });
+        // A sender whose clock was wrong must not stand in the way.
+        let below = |newest: Option<u64>| from.checked_sub(1).and_then(|most| Some(newest?.min(most)));
+        (of.newest, of.before, of.last) = (below(of.newest), below(of.before), below(of.last));
+        self.find_places(lb, kept);
+        Ok(dropped)
+    }
+
+    /// Takes back a load balancer's tables that were staged from a tick on: those before them apply instead. Packets must
+    /// not have met them.
+    pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WithdrawError> {
+        let sets = &mut self.of_mut(lb).sets;
+        let at =
+            sets.iter().skip(1).position(|set| set.from == from).ok_or(WithdrawError::Absent { from })? + 1;
+        if sets[at].hits > 0 {
+            return Err(WithdrawError::Routed { from });
+        }
+        sets.remove(at);
+        self.tally.tables_changed();
+        Ok(())
+    }
+
+    /// Puts tables in the place of all sets of all load balancers, for every tick and at once: events on their way may be
+    /// split.
+    pub fn replace(&mut self, tables: &Tables) {
+        self.destinations = tables.destinations.clone();
+        for (at, of) in self.lbs.iter_mut().enumerate() {
+            let tables = tables.of_index(at).clone();
+            of.sets.clear();
+            of.sets.push(Set { from: 0, tables, places: Vec::new(), hits: 0 });
+        }
+        self.find_all_places();
+    }
+
+    /// Puts tables in the place of all sets of a load balancer and forgets which of its ticks were routed, because its
+    /// senders count from a lower tick again. Events on their way may be split.
+    pub fn reset(&mut self, tables: Arc<LbTables>) {
+        let lb = tables.lb();
+        let horizon = self.of(lb).horizon;
+        *self.of_mut(lb) = Sets { horizon, ..Sets::new(tables) };
+        self.find_places(lb, 0);
+    }
+
+    /// Replaces the addresses that packets are sent to, at once.
+    pub fn set_destinations(&mut self, rules: &Rules) {
+        self.destinations = Arc::new(Tables::destinations(rules));
+    }
+
+    /// Remembers from now on only ticks up to this one when they are routed, and does not forget them any more. So forged
+    /// ticks above it stand in nobody's way.
+    pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
+        self.of_mut(lb).horizon = horizon;
+    }
+
+    /// Finds the counters of the members of a set that is new.
+    fn find_places(&mut self, lb: LbId, at: usize) {
+        match self.tally.places(&self.of(lb).sets[at].tables.clone()) {
+            Some(places) => self.of_mut(lb).sets[at].places = places,
+            None => self.find_all_places(),
+        }
+    }
+
+    fn find_all_places(&mut self) {
+        let all: Vec<_> = self.lbs.iter().flat_map(|of| &of.sets).map(|set| &set.tables).collect();
+        let places = self.tally.all_places(&all);
+        for (set, places) in self.lbs.iter_mut().flat_map(|of| &mut of.sets).zip(places) {
+            set.places = places;
+        }
+    }
+
+    /// Drops sets of a load balancer that only ticks below this one would meet, and returns their number. Packets that come
+    /// even later meet the oldest set that is left.
+    pub fn retire(&mut self, lb: LbId, below_tick: u64) -> usize {
+        let sets = &mut self.of_mut(lb).sets;
+        let over = sets.iter().skip(1).take_while(|set| set.from <= below_tick).count();
+        sets.drain(..over);
+        over
+    }
+
+    /// A load balancer's newest tick that was routed lately, or since there is a horizon: tables can be staged from the next
+    /// one on.
+    pub fn newest_tick(&self, lb: LbId) -> Option<u64> {
+        self.of(lb).newest_tick()
+    }
+
+    /// Forgets ticks that were routed before the last time this was called, of load balancers without a horizon. Events of
+    /// ticks that nobody sends any more are over, and a sender's clock that was wrong once is no longer in the way. Call it
+    /// every few seconds.
+    pub fn age(&mut self) {
+        for of in self.lbs.iter_mut().filter(|of| of.horizon == NO_HORIZON) {
+            let forgotten = std::mem::replace(&mut of.before, of.newest.take());
+            if of.before.is_none() {
+                of.last = forgotten.or(of.last);
+            }
+        }
+    }
+
+    /// A load balancer's sets, each with its first tick and the packets it routed; the first one has all ticks before the
+    /// second, too.
+    pub fn sets(&self, lb: LbId) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.of(lb).sets.iter().map(|set| (set.from, set.hits))
+    }
+
+    /// The first tick of the set that a load balancer's next new tick meets.
+    pub fn next_set(&self, lb: LbId) -> u64 {
+        let sets = self.of(lb);
+        sets.sets[sets.upcoming()].from
+    }
+
     /// Where a UDP datagram with LB header goes that came to an address from another. Its bytes are counted.
     pub fn route(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
-        let header = LbHeader::decode(datagram).map(|(header, _)| header).map_err(DropCause::from);
-        let at = self.at_of(&header);
-        let Set { tables, places, .. } = &self.sets[at];
-        let Some(lb) = tables.lb(to) else {
+        let Some(lb) = self.destinations.get(to) else {
             self.tally.unaddressed.add(DropCause::BadIp);
             return Err(DropCause::BadIp);
         };
+        let header = LbHeader::decode(datagram).map(|(header, _)| header).map_err(DropCause::from);
+        let sets = &self.lbs[lb.index()];
+        let at = sets.at_of(&header);
+        let Set { tables, places, .. } = &sets.sets[at];
         let found = match header {
-            _ if !tables.allows(lb, from) => Err(DropCause::BlockedSrc),
+            _ if !tables.allows(from) => Err(DropCause::BlockedSrc),
             Err(cause) => Err(cause),
-            Ok(header) => tables.find(lb, version(from), &header),
+            Ok(header) => tables.find(version(from), &header),
         };
         let cut = |keeps| if keeps { 0 } else { LbHeader::LEN };
         let sent = found.map(|found| (places[found.at], datagram.len() - cut(found.forward.keep_lb_header)));
@@ -207,22 +340,24 @@ impl Balancer {
 
     /// The member that the tables of a tick name, whatever its addresses. Nothing is counted.
     pub fn member(&self, lb: LbId, header: &LbHeader) -> Option<u16> {
-        let Set { tables, .. } = &self.sets[self.at(header.tick)];
-        let found = [IpVersion::V4, IpVersion::V6].map(|ip| tables.find(lb, ip, header).ok());
+        let sets = self.of(lb);
+        let tables = &sets.sets[sets.at(header.tick)].tables;
+        let found = [IpVersion::V4, IpVersion::V6].map(|ip| tables.find(ip, header).ok());
         found.into_iter().flatten().next().map(|found| found.route().member)
     }
 
     /// Forwards a whole IP packet in place, as [`rewrite`] does. Its bytes are counted.
     pub fn forward(&mut self, bytes: &mut [u8]) -> Result<Forwarded, DropCause> {
         let packet = Packet::parse(bytes).inspect_err(|&cause| self.tally.unaddressed.add(cause))?;
-        let header = packet.lb_header(bytes);
-        let at = self.at_of(&header);
-        let Set { tables, places, .. } = &self.sets[at];
-        let Some(lb) = tables.lb(packet.to(bytes)) else {
+        let Some(lb) = self.destinations.get(packet.to(bytes)) else {
             self.tally.unaddressed.add(DropCause::BadIp);
             return Err(DropCause::BadIp);
         };
-        let forwarded = rewrite::forward(tables, lb, packet, header, bytes);
+        let header = packet.lb_header(bytes);
+        let sets = &self.lbs[lb.index()];
+        let at = sets.at_of(&header);
+        let Set { tables, places, .. } = &sets.sets[at];
+        let forwarded = rewrite::forward(tables, packet, header, bytes);
         let sent = forwarded.map(|(start, found)| (places[found.at], bytes.len() - start));
         let forwarded = forwarded.map(|(start, found)| Forwarded { start, route: found.route() });
         self.count(at, lb, &header, bytes.len(), sent);
@@ -240,8 +375,7 @@ impl Balancer {
     ) {
         self.tally.count(lb, header, bytes, sent);
         if let (Ok(header), Ok(_)) = (header, sent) {
-            self.newest = self.newest.max(Some(header.tick));
-            self.sets[at].hits += 1;
+            self.lbs[lb.index()].routed(at, header.tick);
         }
     }
 
@@ -254,8 +388,9 @@ impl Balancer {
     /// seconds; calls within a second of one another cost nothing while the tables stay. A time earlier than that of a call
     /// before counts as that one.
     pub fn look_at_members(&mut self, now: Time) {
-        let all: Vec<_> = self.sets.iter().map(|set| &set.tables).collect();
-        self.tally.look(now, &all[self.upcoming()..], &all);
+        let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
+        let all = self.lbs.iter().flat_map(|of| &of.sets);
+        self.tally.look(now, live.map(|set| &*set.tables), all.map(|set| &*set.tables));
     }
 
     /// What was sent to each member, in order: those of the tables, and those to which something was sent in the last

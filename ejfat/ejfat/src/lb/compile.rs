@@ -43,28 +43,29 @@ impl Calendar {
 
 #[derive(Clone, Debug)]
 pub(super) struct MemberEntry {
-    pub(super) lb: LbId,
     pub(super) id: u16,
     pub(super) v4: Option<Member>,
     pub(super) v6: Option<Member>,
 }
 
+/// Compiles the rules of one load balancer.
 #[derive(Debug)]
 pub(super) struct Compiler<'a> {
+    lb: LbId,
     rules: &'a Rules,
     slots: Vec<u16>,
     members: Vec<MemberEntry>,
-    index: BTreeMap<(LbId, u16), u16>,
+    index: BTreeMap<u16, u16>,
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) fn new(rules: &'a Rules) -> Self {
-        Self { rules, slots: Vec::new(), members: Vec::new(), index: BTreeMap::new() }
+    pub(super) fn new(lb: LbId, rules: &'a Rules) -> Self {
+        Self { lb, rules, slots: Vec::new(), members: Vec::new(), index: BTreeMap::new() }
     }
 
-    /// Where ticks begin to lead to another calendar of a load balancer, from tick 0 on.
-    pub(super) fn calendars(&mut self, lb: LbId) -> Vec<(u64, Option<Calendar>)> {
-        let of_lb = self.rules.epochs.iter().filter(|((of, _), _)| *of == lb);
+    /// Where ticks begin to lead to another calendar, from tick 0 on.
+    pub(super) fn calendars(&mut self) -> Vec<(u64, Option<Calendar>)> {
+        let of_lb = self.rules.epochs.iter().filter(|((of, _), _)| *of == self.lb);
         let mut ranges = Ranges::default();
         of_lb.for_each(|(&(_, ticks), &epoch)| ranges.add(ticks, epoch));
 
@@ -77,14 +78,14 @@ impl<'a> Compiler<'a> {
             *bits = epoch.slot_bits.max(*bits);
         }
         let slots: BTreeMap<_, _> =
-            widest.into_iter().map(|(id, bits)| (id, self.slots_of(lb, id, bits))).collect();
+            widest.into_iter().map(|(id, bits)| (id, self.slots_of(id, bits))).collect();
         let calendar = |epoch: Epoch| Some(Calendar { epoch, slots: *slots.get(&epoch.id)? });
         ranges.into_iter().map(|(first, epoch)| (first, epoch.and_then(calendar))).collect()
     }
 
     /// Adds the slots of a calendar that a mask of so many bits reaches.
-    fn slots_of(&mut self, lb: LbId, epoch: u32, bits: u8) -> SlotsAt {
-        let begin = self.slots.len();
+    fn slots_of(&mut self, epoch: u32, bits: u8) -> SlotsAt {
+        let (lb, begin) = (self.lb, self.slots.len());
         let rules = self.rules.calendar.range((lb, epoch, 0)..=(lb, epoch, low_bits(bits)));
         let count = rules.clone().count();
         let array = rules.clone().next_back().map_or(0, |(&(_, _, last), _)| usize::from(last) + 1);
@@ -96,17 +97,17 @@ impl<'a> Compiler<'a> {
             if !sorted {
                 self.slots.resize(begin + usize::from(slot), NONE);
             }
-            let member = self.member(lb, id);
+            let member = self.member(id);
             self.slots.push(member);
         }
         let len = if sorted { count } else { array };
         SlotsAt { first: begin as u32, len: len as u16, sorted }
     }
 
-    fn member(&mut self, lb: LbId, id: u16) -> u16 {
-        *self.index.entry((lb, id)).or_insert_with(|| {
-            let find = |v6| self.rules.members.get(&(lb, v6, id)).copied();
-            self.members.push(MemberEntry { lb, id, v4: find(false), v6: find(true) });
+    fn member(&mut self, id: u16) -> u16 {
+        *self.index.entry(id).or_insert_with(|| {
+            let find = |v6| self.rules.members.get(&(self.lb, v6, id)).copied();
+            self.members.push(MemberEntry { id, v4: find(false), v6: find(true) });
             (self.members.len() - 1) as u16
         })
     }
@@ -171,8 +172,8 @@ mod tests {
     fn words_per_slot(rules: impl IntoIterator<Item = Rule>) -> usize {
         let mut all = Rules::default();
         rules.into_iter().for_each(|rule| all.insert(rule, false).unwrap());
-        let mut compiler = Compiler::new(&all);
-        LbId::all().for_each(|lb| drop(compiler.calendars(lb)));
+        let mut compiler = Compiler::new(LbId::new(0).unwrap(), &all);
+        compiler.calendars();
         compiler.finish().0.len().div_ceil(all.calendar.len())
     }
 

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! [`Rules`] are edited, as table rules of the P4 data plane; [`Tables`] are compiled from them and do not change. A
-//! [`Balancer`] holds several, each from a tick on, so that all segments of an event meet the same one.
+//! [`Balancer`] holds several of each load balancer, each from a tick on, so that all segments of an event meet the same
+//! one. Load balancers serve different experiments, whose ticks have nothing to do with each other.
 //!
 //! # Source
 //! ESnet's P4 data plane (udplb): its tables, their sizes, the order of its checks and the names of its counters.
@@ -30,14 +31,14 @@ mod tick;
 
 use std::net::IpAddr;
 
-pub use balancer::{Balancer, StageError};
+pub use balancer::{Balancer, StageError, WithdrawError};
 pub use cause::DropCause;
 pub use counters::{Drops, LbCounters, Traffic};
 pub use error::RuleError;
 pub use rewrite::{Forwarded, rewrite};
 pub use rule::{Epoch, Forward, Member, Rule, RuleKey, Table, calendar};
 pub use rules::{Changes, Rules, diff};
-pub use tables::{Route, Tables};
+pub use tables::{LbTables, Route, Tables};
 pub use tick::{TickPrefix, prefixes};
 
 use crate::segment::IpVersion;

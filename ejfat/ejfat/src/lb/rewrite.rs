@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{
-    DropCause, LbId, Route, Tables,
+    DropCause, LbTables, Route, Tables,
     checksum::{Change, put},
     packet::{Packet, UDP_HEADER},
     tables::Found,
@@ -30,27 +30,26 @@ pub fn rewrite(tables: &Tables, bytes: &mut [u8]) -> Result<Forwarded, DropCause
     let packet = Packet::parse(bytes)?;
     let lb = tables.lb(packet.to(bytes)).ok_or(DropCause::BadIp)?;
     let header = packet.lb_header(bytes);
-    let (start, found) = forward(tables, lb, packet, header, bytes)?;
+    let (start, found) = forward(tables.of(lb), packet, header, bytes)?;
     Ok(Forwarded { start, route: found.route() })
 }
 
 /// What follows when the load balancer is known. The packet to send is what begins there.
 #[inline(always)]
 pub(super) fn forward<'a>(
-    tables: &'a Tables,
-    lb: LbId,
+    tables: &'a LbTables,
     packet: Packet,
     header: Result<LbHeader, DropCause>,
     bytes: &mut [u8],
 ) -> Result<(usize, Found<'a>), DropCause> {
-    if !tables.allows(lb, packet.from(bytes)) {
+    if !tables.allows(packet.from(bytes)) {
         return Err(DropCause::BlockedSrc);
     }
     let header = header?;
     if packet.hops(bytes) <= 1 {
         return Err(DropCause::TtlExpired);
     }
-    let found = tables.find(lb, packet.version, &header)?;
+    let found = tables.find(packet.version, &header)?;
     Ok((write(packet, &found, bytes), found))
 }
 

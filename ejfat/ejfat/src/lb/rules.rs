@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
 use super::{Epoch, LbId, Member, Rule, RuleError, RuleKey, Table, TickPrefix};
@@ -24,6 +24,12 @@ pub struct Rules {
 
 fn ip_of(v6: bool) -> IpVersion {
     if v6 { IpVersion::V6 } else { IpVersion::V4 }
+}
+
+fn copied<'a, K: Copy + Ord + 'a, V: Copy + 'a>(
+    rules: impl Iterator<Item = (&'a K, &'a V)>,
+) -> BTreeMap<K, V> {
+    rules.map(|(&key, &value)| (key, value)).collect()
 }
 
 fn put<K: Ord, V>(
@@ -109,6 +115,40 @@ impl Rules {
         let members = self.members.iter();
         let members = members.map(|(&(lb, v6, id), &member)| Rule::Member { lb, ip: ip_of(v6), id, member });
         destinations.chain(sources).chain(epochs).chain(slots).chain(members)
+    }
+
+    /// The rules of one load balancer, but for the addresses that packets to it have.
+    pub fn of(&self, lb: LbId) -> Self {
+        let (none, most) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::from(u128::MAX)));
+        Self {
+            destinations: BTreeMap::new(),
+            sources_v4: copied(self.sources_v4.range((lb, none)..=(lb, most))),
+            sources_v6: copied(self.sources_v6.range((lb, none)..=(lb, most))),
+            epochs: copied(self.epochs.iter().filter(|((of, _), _)| *of == lb)),
+            calendar: copied(self.calendar.range((lb, 0, 0)..=(lb, u32::MAX, u16::MAX))),
+            members: copied(self.members.range((lb, false, 0)..=(lb, true, u16::MAX))),
+        }
+    }
+
+    /// The rules of no load balancer: the addresses that packets have, and whose these are.
+    pub fn destinations(&self) -> Self {
+        Self { destinations: self.destinations.clone(), ..Self::default() }
+    }
+
+    /// The addresses that packets to one load balancer have.
+    pub fn destinations_of(&self, lb: LbId) -> Self {
+        let destinations = copied(self.destinations.iter().filter(|(_, of)| **of == lb));
+        Self { destinations, ..Self::default() }
+    }
+
+    /// Adds rules of other load balancers, or of none. The tables' limits may be exceeded.
+    pub fn add(&mut self, other: &Self) {
+        self.destinations.extend(&other.destinations);
+        self.sources_v4.extend(&other.sources_v4);
+        self.sources_v6.extend(&other.sources_v6);
+        self.epochs.extend(&other.epochs);
+        self.calendar.extend(&other.calendar);
+        self.members.extend(&other.members);
     }
 
     /// Rules of one table.

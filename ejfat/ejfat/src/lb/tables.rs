@@ -1,6 +1,9 @@
 //! Rules compiled for lookups.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use super::{
     DropCause, Forward, LbId, Member, Rules,
@@ -10,19 +13,26 @@ use super::{
 };
 use crate::{segment::IpVersion, wire::LbHeader};
 
-/// The tables of the data plane. Lookups allocate nothing.
+/// The tables of the data plane. Lookups allocate nothing; clones share the tables.
 #[derive(Clone, Debug)]
 pub struct Tables {
-    destinations: Addresses<LbId>,
-    sources: [Addresses<()>; LbId::COUNT],
+    pub(super) destinations: Arc<Addresses<LbId>>,
+    lbs: [Arc<LbTables>; LbId::COUNT],
+}
+
+/// The tables of one load balancer: all but the addresses that packets to it have. Lookups allocate nothing.
+#[derive(Clone, Debug)]
+pub struct LbTables {
+    lb: LbId,
+    sources: Addresses<()>,
     /// Where ticks begin to lead to another calendar; the first is tick 0.
-    begins: [Vec<u64>; LbId::COUNT],
-    calendars: [Vec<Option<Calendar>>; LbId::COUNT],
+    begins: Vec<u64>,
+    calendars: Vec<Option<Calendar>>,
     /// Of all calendars, one behind the other, as [`Calendar::member`] reads them.
     slots: Vec<u16>,
     members: Vec<MemberEntry>,
     /// The members that rules describe, also those to which no slot leads.
-    described: Vec<(LbId, u16)>,
+    described: Vec<u16>,
 }
 
 /// Where a packet goes.
@@ -46,7 +56,7 @@ pub(super) struct Found<'a> {
     epoch: u32,
     slot: u16,
     member: u16,
-    /// Which of [`Tables::members`] it is.
+    /// Which of [`LbTables::members`] it is.
     pub(super) at: usize,
     pub(super) forward: &'a Forward,
     pub(super) port: u16,
@@ -63,35 +73,25 @@ impl Found<'_> {
 
 impl Tables {
     pub fn new(rules: &Rules) -> Self {
-        let mut sources: [Vec<_>; LbId::COUNT] = Default::default();
-        for &(lb, address) in rules.sources_v4.keys().chain(rules.sources_v6.keys()) {
-            sources[lb.index()].push((address, ()));
+        let mut lbs = LbId::all().map(|lb| Arc::new(LbTables::new(lb, rules)));
+        Self {
+            destinations: Arc::new(Self::destinations(rules)),
+            lbs: std::array::from_fn(|_| lbs.next().expect("there is one for each load balancer")),
         }
-        let sources = sources.map(|of_lb| Addresses::new(&of_lb));
-        let mut compiler = Compiler::new(rules);
-        let mut begins: [Vec<_>; LbId::COUNT] = Default::default();
-        let mut calendars: [Vec<_>; LbId::COUNT] = Default::default();
-        for lb in LbId::all() {
-            (begins[lb.index()], calendars[lb.index()]) = compiler.calendars(lb).into_iter().unzip();
-        }
-        let (slots, members) = compiler.finish();
-        let destinations: Vec<_> = rules.destinations.iter().map(|(&address, &lb)| (address, lb)).collect();
-        let destinations = Addresses::new(&destinations);
-        let mut described: Vec<_> = rules.members.keys().map(|&(lb, _, id)| (lb, id)).collect();
-        described.sort_unstable();
-        described.dedup();
-        Self { destinations, sources, begins, calendars, slots, members, described }
     }
 
-    /// In order.
-    pub(super) fn described(&self) -> &[(LbId, u16)] {
-        &self.described
+    pub(super) fn destinations(rules: &Rules) -> Addresses<LbId> {
+        let all: Vec<_> = rules.destinations.iter().map(|(&address, &lb)| (address, lb)).collect();
+        Addresses::new(&all)
     }
 
-    /// Those that some slot leads to; `None` where no rule describes one.
-    pub(super) fn members(&self) -> impl Iterator<Item = Option<(LbId, u16)>> + '_ {
-        let described = |entry: &MemberEntry| entry.v4.is_some() || entry.v6.is_some();
-        self.members.iter().map(move |entry| described(entry).then_some((entry.lb, entry.id)))
+    /// The tables of one load balancer.
+    pub fn of(&self, lb: LbId) -> &Arc<LbTables> {
+        &self.lbs[lb.index()]
+    }
+
+    pub(super) fn of_index(&self, at: usize) -> &Arc<LbTables> {
+        &self.lbs[at]
     }
 
     /// Whose address this is.
@@ -100,25 +100,59 @@ impl Tables {
         self.destinations.get(address)
     }
 
-    /// Whether a load balancer takes packets from an address.
-    #[inline]
-    pub fn allows(&self, lb: LbId, from: IpAddr) -> bool {
-        self.sources[lb.index()].get(from).is_some()
-    }
-
     /// Where a load balancer sends what came from an address; members are looked up for its IP version.
     pub fn route(&self, lb: LbId, from: IpAddr, header: &LbHeader) -> Result<Route, DropCause> {
-        if !self.allows(lb, from) {
+        let tables = self.of(lb);
+        if !tables.allows(from) {
             return Err(DropCause::BlockedSrc);
         }
-        self.find(lb, version(from), header).map(Found::route)
+        tables.find(version(from), header).map(Found::route)
+    }
+}
+
+impl LbTables {
+    /// Compiles the rules of one load balancer.
+    pub fn new(lb: LbId, rules: &Rules) -> Self {
+        let sources = rules.sources_v4.keys().chain(rules.sources_v6.keys());
+        let sources: Vec<_> =
+            sources.filter(|(of, _)| *of == lb).map(|&(_, address)| (address, ())).collect();
+        let mut compiler = Compiler::new(lb, rules);
+        let (begins, calendars) = compiler.calendars().into_iter().unzip();
+        let (slots, members) = compiler.finish();
+        let of_lb = rules.members.range((lb, false, 0)..=(lb, true, u16::MAX));
+        let mut described: Vec<_> = of_lb.map(|(&(_, _, id), _)| id).collect();
+        described.sort_unstable();
+        described.dedup();
+        Self { lb, sources: Addresses::new(&sources), begins, calendars, slots, members, described }
     }
 
-    /// The same for a source that is allowed.
+    /// Whose tables these are.
+    pub fn lb(&self) -> LbId {
+        self.lb
+    }
+
+    /// The members that rules describe, in order.
+    pub(super) fn described(&self) -> impl Iterator<Item = (LbId, u16)> + '_ {
+        self.described.iter().map(|&id| (self.lb, id))
+    }
+
+    /// Those that some slot leads to; `None` where no rule describes one.
+    pub(super) fn members(&self) -> impl Iterator<Item = Option<(LbId, u16)>> + '_ {
+        let described = |entry: &MemberEntry| entry.v4.is_some() || entry.v6.is_some();
+        self.members.iter().map(move |entry| described(entry).then_some((self.lb, entry.id)))
+    }
+
+    /// Whether the load balancer takes packets from an address.
+    #[inline]
+    pub fn allows(&self, from: IpAddr) -> bool {
+        self.sources.get(from).is_some()
+    }
+
+    /// The way of a packet of an IP version, whose source is allowed.
     #[inline(always)]
-    pub(super) fn find(&self, lb: LbId, ip: IpVersion, header: &LbHeader) -> Result<Found<'_>, DropCause> {
-        let begun = begun(&self.begins[lb.index()], header.tick);
-        let calendar = begun.checked_sub(1).and_then(|at| self.calendars[lb.index()][at].as_ref());
+    pub(super) fn find(&self, ip: IpVersion, header: &LbHeader) -> Result<Found<'_>, DropCause> {
+        let begun = begun(&self.begins, header.tick);
+        let calendar = begun.checked_sub(1).and_then(|at| self.calendars[at].as_ref());
         let calendar = calendar.ok_or(DropCause::EpochAssignMiss)?;
 
         let epoch = calendar.epoch;
@@ -137,7 +171,7 @@ impl Tables {
             Some(Member::Forward(forward)) => forward,
         };
         let port = forward.port.wrapping_add(header.port_select() & low_bits(forward.port_bits));
-        Ok(Found { lb, epoch: epoch.id, slot, member: entry.id, at: at.into(), forward, port })
+        Ok(Found { lb: self.lb, epoch: epoch.id, slot, member: entry.id, at: at.into(), forward, port })
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use foldhash::quality::FixedState;
 
-use super::{DropCause, Drops, LbCounters, LbId, Tables, Traffic};
+use super::{DropCause, Drops, LbCounters, LbId, LbTables, Traffic};
 use crate::{Time, wire::LbHeader};
 
 /// Where the counters of the members of some tables are, by their place in these.
@@ -56,7 +56,7 @@ impl Tally {
     /// The least time between two comparisons of members with the same tables, as each one takes time for every member.
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-    /// Members that are counted for: more than the tables of all sets have.
+    /// Members that are counted for before those of no table lose their counters.
     const MOST_MEMBERS: usize = 1024 * LbId::COUNT;
 
     pub(super) fn new(seed: u64) -> Self {
@@ -73,11 +73,29 @@ impl Tally {
         }
     }
 
+    /// Counters for the members of tables that are new; they keep those they have. `None` if there are too many members:
+    /// call [`Tally::all_places`] then.
+    pub(super) fn places(&mut self, tables: &LbTables) -> Option<Places> {
+        self.looked = None;
+        tables.described().for_each(|key| self.add(key, Traffic::default()));
+        (self.members.len() <= Self::MOST_MEMBERS).then(|| self.places_of(tables))
+    }
+
+    fn places_of(&self, tables: &LbTables) -> Places {
+        let place = |key| self.members.get(&key).copied().unwrap_or(UNCOUNTED);
+        tables.members().map(|key| key.map_or(UNCOUNTED, place)).collect()
+    }
+
+    /// Notes that there are other tables, so that the next [`Tally::look`] compares them.
+    pub(super) fn tables_changed(&mut self) {
+        self.looked = None;
+    }
+
     /// Counters for the members of all tables there are; they keep those they have. Members of no table lose theirs when
     /// there are too many.
-    pub(super) fn places(&mut self, all: &[&Arc<Tables>]) -> Vec<Places> {
+    pub(super) fn all_places(&mut self, all: &[&Arc<LbTables>]) -> Vec<Places> {
         self.looked = None;
-        let keys = || all.iter().flat_map(|tables| tables.described().iter().copied());
+        let keys = || all.iter().flat_map(|tables| tables.described());
         keys().for_each(|key| self.add(key, Traffic::default()));
         if self.members.len() > Self::MOST_MEMBERS {
             let mut before: HashMap<_, _> =
@@ -88,9 +106,7 @@ impl Tally {
             before.into_iter().for_each(|(key, traffic)| self.forget(key, traffic));
             self.leaving.retain(|key, _| self.members.contains_key(key));
         }
-        let place = |key| self.members.get(&key).copied().unwrap_or(UNCOUNTED);
-        let places = |tables: &Tables| tables.members().map(|key| key.map_or(UNCOUNTED, place)).collect();
-        all.iter().map(|tables| places(tables)).collect()
+        all.iter().map(|tables| self.places_of(tables)).collect()
     }
 
     fn add(&mut self, key: (LbId, u16), traffic: Traffic) {
@@ -105,16 +121,19 @@ impl Tally {
     /// Notes which members the tables of new ticks, `live`, do not have. Such a member is forgotten when nothing was sent to
     /// it for [`Tally::REMEMBERED`] and none of `all` tables has it; a late packet of an earlier tick may still meet the
     /// tables that do. Does nothing if the same tables were looked at less than a second ago.
-    pub(super) fn look(&mut self, now: Time, live: &[&Arc<Tables>], all: &[&Arc<Tables>]) {
+    pub(super) fn look<'a>(
+        &mut self,
+        now: Time,
+        live: impl Iterator<Item = &'a LbTables>,
+        all: impl Iterator<Item = &'a LbTables>,
+    ) {
         let now = now.max(self.now);
         if self.looked.is_some_and(|looked| now < looked + Self::LOOK_EVERY) {
             return;
         }
         (self.now, self.looked) = (now, Some(now));
-        let keys = |of: &[&Arc<Tables>]| -> HashSet<_> {
-            of.iter().flat_map(|tables| tables.described().iter().copied()).collect()
-        };
-        let (live, all) = (keys(live), keys(all));
+        let live: HashSet<_> = live.flat_map(LbTables::described).collect();
+        let all: HashSet<_> = all.flat_map(LbTables::described).collect();
         let mut forgotten = Vec::new();
         for (&key, &place) in &self.members {
             if live.contains(&key) {

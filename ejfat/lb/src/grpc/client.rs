@@ -1,8 +1,8 @@
 //! A client for programs that wait for answers.
 
-use std::{fmt, io, time::Duration};
+use std::{fmt, io, num::NonZeroU64, time::Duration};
 
-use ejfat::lb::{Balancer, Rule, RuleKey, Rules};
+use ejfat::lb::{Balancer, LbId, Rule, RuleKey, Rules};
 use proto::lb::v1::{self, tables_client::TablesClient};
 use tokio::runtime::{Builder, Runtime};
 use tonic::{
@@ -17,7 +17,7 @@ use super::{
     auth::{BadToken, check_token},
 };
 use crate::{
-    TableSet, When,
+    LbStage, TableSet, Ticks, When,
     message::{self, MessageError},
 };
 
@@ -80,6 +80,8 @@ impl Interceptor for Bearer {
 /// A connection to service `naa.lb.v1.Tables` of a data plane.
 pub struct Client {
     address: String,
+    /// 0 is none.
+    term: u64,
     runtime: Runtime,
     tables: TablesClient<InterceptedService<Channel, Bearer>>,
 }
@@ -100,12 +102,22 @@ impl Client {
             .block_on(endpoint.connect())
             .map_err(|error| ClientError::Connect { address: address.to_owned(), why: innermost(&error) })?;
         let tables = TablesClient::with_interceptor(channel, bearer).max_decoding_message_size(MOST_ANSWER);
-        Ok(Self { address: address.to_owned(), runtime, tables })
+        Ok(Self { address: address.to_owned(), term: 0, runtime, tables })
+    }
+
+    /// Gives a term with each change from now on, as control planes do.
+    pub fn set_term(&mut self, term: NonZeroU64) {
+        self.term = term.get();
     }
 
     /// Replaces all rules. Returns the first tick they apply to.
     pub fn load(&mut self, rules: &Rules, when: When) -> Result<u64, ClientError> {
-        let request = v1::LoadRequest { rules: message::of_rules(rules), when: Some(message::of_when(when)) };
+        let request = v1::LoadRequest {
+            rules: message::of_rules(rules),
+            when: Some(message::of_when(when)),
+            term: self.term,
+            tell_routed: false,
+        };
         let answer = self.runtime.block_on(self.tables.load(request));
         Ok(self.answer(answer)?.from_tick)
     }
@@ -124,21 +136,45 @@ impl Client {
             replace,
             remove: remove.iter().map(message::of_key).collect(),
             when: Some(message::of_when(when)),
+            term: self.term,
+            tell_routed: false,
         };
         let answer = self.runtime.block_on(self.tables.edit(request));
         Ok(self.answer(answer)?.from_tick)
     }
 
-    /// The tables there are, the newest last.
-    pub fn get(&mut self) -> Result<Vec<TableSet>, ClientError> {
-        let answer = self.runtime.block_on(self.tables.get(v1::GetRequest {}));
+    /// The tables there are, the newest last: of one load balancer or of all, and only the newest if wanted.
+    pub fn get(&mut self, lb: Option<LbId>, newest: bool) -> Result<Vec<TableSet>, ClientError> {
+        let request = v1::GetRequest { lb: lb.map(|lb| lb.get().into()), newest, tell_routed: false };
+        let answer = self.runtime.block_on(self.tables.get(request));
         let sets = message::sets(&self.answer(answer)?);
         sets.map_err(|source| ClientError::Answer { address: self.address.clone(), source })
     }
 
     pub fn counters(&mut self) -> Result<v1::GetCountersReply, ClientError> {
-        let answer = self.runtime.block_on(self.tables.get_counters(v1::GetCountersRequest {}));
+        let answer = self.runtime.block_on(self.tables.get_counters(v1::GetCountersRequest::default()));
         self.answer(answer)
+    }
+
+    /// Stages tables of one load balancer. Returns the highest ticks that were routed.
+    pub fn stage(&mut self, stage: &LbStage) -> Result<Vec<v1::LbTick>, ClientError> {
+        let request = message::of_stage(stage, self.term);
+        let answer = self.runtime.block_on(self.tables.stage(request));
+        Ok(self.answer(answer)?.routed)
+    }
+
+    /// Takes back tables of a load balancer that were staged from a tick on. Returns the highest ticks that were routed.
+    pub fn withdraw(&mut self, lb: LbId, from_tick: u64) -> Result<Vec<v1::LbTick>, ClientError> {
+        let request = v1::WithdrawRequest { term: self.term, lb: lb.get().into(), from_tick };
+        let answer = self.runtime.block_on(self.tables.withdraw(request));
+        Ok(self.answer(answer)?.routed)
+    }
+
+    /// What was routed, and where tables begin.
+    pub fn ticks(&mut self) -> Result<Ticks, ClientError> {
+        let answer = self.runtime.block_on(self.tables.get_ticks(v1::GetTicksRequest {}));
+        let ticks = message::ticks(&self.answer(answer)?);
+        ticks.map_err(|source| ClientError::Answer { address: self.address.clone(), source })
     }
 
     fn answer<T>(&self, answer: Result<tonic::Response<T>, Status>) -> Result<T, ClientError> {

@@ -7,8 +7,8 @@ use proto::lb::v1::{self, tables_server};
 use tonic::{Request, Response, Status};
 
 use crate::{
-    Plane,
-    message::{self, Cause, MessageError},
+    Plane, WriteError,
+    message::{Cause, MessageError},
     requests::{self, RequestError},
 };
 
@@ -34,12 +34,24 @@ impl tables_server::Tables for Tables {
         requests::edit(&self.plane, request.get_ref()).map(Response::new).map_err(refused)
     }
 
-    async fn get(&self, _: Request<v1::GetRequest>) -> Answer<v1::GetReply> {
-        Ok(Response::new(message::of_sets(&self.plane.sets())))
+    async fn get(&self, request: Request<v1::GetRequest>) -> Answer<v1::GetReply> {
+        requests::get(&self.plane, request.get_ref()).map(Response::new).map_err(refused)
     }
 
-    async fn get_counters(&self, _: Request<v1::GetCountersRequest>) -> Answer<v1::GetCountersReply> {
-        Ok(Response::new(message::of_counters(&self.plane.counters())))
+    async fn get_counters(&self, request: Request<v1::GetCountersRequest>) -> Answer<v1::GetCountersReply> {
+        Ok(Response::new(requests::counters(&self.plane, request.get_ref())))
+    }
+
+    async fn stage(&self, request: Request<v1::StageRequest>) -> Answer<v1::StageReply> {
+        requests::stage(&self.plane, request.get_ref()).map(Response::new).map_err(refused)
+    }
+
+    async fn withdraw(&self, request: Request<v1::WithdrawRequest>) -> Answer<v1::WithdrawReply> {
+        requests::withdraw(&self.plane, request.get_ref()).map(Response::new).map_err(refused)
+    }
+
+    async fn get_ticks(&self, _: Request<v1::GetTicksRequest>) -> Answer<v1::GetTicksReply> {
+        Ok(Response::new(requests::ticks(&self.plane)))
     }
 }
 
@@ -52,7 +64,8 @@ fn refused(error: RequestError) -> Status {
             Cause::Rule(RuleError::Full(_)) => Status::resource_exhausted(why),
             _ => Status::invalid_argument(why),
         },
-        RequestError::Stage(StageError::Full) => Status::resource_exhausted(why),
-        RequestError::Stage(_) => Status::failed_precondition(why),
+        RequestError::Write(WriteError::Stage(StageError::Full)) => Status::resource_exhausted(why),
+        RequestError::Write(_) => Status::failed_precondition(why),
+        RequestError::ManySets => Status::resource_exhausted(why),
     }
 }

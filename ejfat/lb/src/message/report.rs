@@ -1,16 +1,33 @@
 //! What a data plane tells: its tables and counters.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroU64};
 
 use ejfat::lb::{DropCause, Drops, LbCounters, LbId, Traffic};
 use proto::lb::v1;
 
 use super::of_rules;
-use crate::{Counters, TableSet};
+use crate::{Counters, TableSet, Ticks};
 
 pub fn of_sets(sets: &[TableSet]) -> v1::GetReply {
     let set = |set: &TableSet| v1::TableSet { from_tick: set.from, rules: of_rules(&set.rules) };
-    v1::GetReply { sets: sets.iter().map(set).collect() }
+    v1::GetReply { sets: sets.iter().map(set).collect(), routed: Vec::new() }
+}
+
+fn of_tick((lb, tick): (LbId, u64)) -> v1::LbTick {
+    v1::LbTick { lb: lb.get().into(), tick }
+}
+
+/// Load balancers of which nothing was routed are left out.
+pub fn of_routed(routed: &[Option<u64>; LbId::COUNT]) -> Vec<v1::LbTick> {
+    LbId::all().zip(routed).filter_map(|(lb, tick)| tick.map(|tick| of_tick((lb, tick)))).collect()
+}
+
+pub fn of_ticks(ticks: &Ticks) -> v1::GetTicksReply {
+    v1::GetTicksReply {
+        term: ticks.term.map_or(0, NonZeroU64::get),
+        routed: of_routed(&ticks.routed),
+        sets: ticks.sets.iter().copied().map(of_tick).collect(),
+    }
 }
 
 pub fn of_counters(counters: &Counters) -> v1::GetCountersReply {
@@ -23,6 +40,7 @@ pub fn of_counters(counters: &Counters) -> v1::GetCountersReply {
         newest_tick: counters.newest_tick,
         overflows: counters.overflows,
         refused: counters.refused,
+        routed: Vec::new(),
     }
 }
 

@@ -77,7 +77,8 @@ fn narrow<T: TryFrom<u32> + Into<u32> + Copy>(field: &str, value: u32, most: T) 
     fits.ok_or_else(|| MessageError::new(field, Cause::TooHigh { value, most: most.into() }))
 }
 
-fn lb(field: &str, value: u32) -> Result<LbId> {
+/// A load balancer's number in a field.
+pub fn lb(field: &str, value: u32) -> Result<LbId> {
     let id = narrow(field, value, (LbId::COUNT - 1) as u8)?;
     LbId::new(id).map_err(|error| MessageError::new(field, error))
 }

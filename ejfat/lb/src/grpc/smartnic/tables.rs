@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ejfat::lb::{Rule, RuleKey, Rules, StageError, Table};
+use ejfat::lb::{Rule, RuleKey, Rules, Table};
 use proto::sn_p4::v2::{ErrorCode, TableRule};
 
 use super::{
@@ -10,13 +10,13 @@ use super::{
     rule::{self, Entry, Key},
     values::{Refusal, Result},
 };
-use crate::{Plane, When};
+use crate::{Plane, When, WriteError};
 
 /// More than all tables take.
 const MOST_RULES: usize = 1 << 15;
 
-impl From<StageError> for Refusal {
-    fn from(error: StageError) -> Self {
+impl From<WriteError> for Refusal {
+    fn from(error: WriteError) -> Self {
         Self::new(ErrorCode::EcFailedInsertTableRule, error.to_string())
     }
 }
@@ -90,7 +90,7 @@ impl Tables {
         let mut kept = self.inert();
         if name.is_empty() {
             // Tables of earlier ticks, too.
-            self.plane.load(Rules::default(), When::Force(0))?;
+            self.plane.load(&Rules::default(), When::Force(0))?;
             *kept = Inert::default();
             return Ok(());
         }
