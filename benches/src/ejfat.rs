@@ -134,7 +134,7 @@ pub(crate) struct Forwarding {
 impl Forwarding {
     /// `None` if the tables do not hold the rules.
     pub(crate) fn new(bytes: usize) -> Option<Self> {
-        let balancer = Balancer::new(Tables::new(&rules()?).into(), 1);
+        let balancer = Balancer::new(&Tables::new(&rules()?), 1);
         let numbers = &mut Numbers(3);
         let packets = (0..PACKETS).map(|_| packet(bytes, numbers)).collect();
         Some(Self { balancer, packets, to: vec![0; bytes], next: 0, members: [0; SLOTS] })

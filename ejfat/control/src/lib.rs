@@ -9,9 +9,11 @@
 //! | which slots these are | [`calendar::Calendar`] |
 //! | from which tick on an epoch applies | [`boundary`] |
 //! | whether a sender's sync is true | [`sync::Gate`] |
+//! | in which order a SmartNIC's rules change, so that no event is split | [`p4`] |
 
 #![forbid(unsafe_code)]
 
 pub mod boundary;
 pub mod calendar;
+pub mod p4;
 pub mod sync;

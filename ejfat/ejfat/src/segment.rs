@@ -8,7 +8,7 @@ const UDP: u16 = 8;
 const HEADERS: u16 = (LbHeader::LEN + ReHeader::LEN) as u16;
 
 /// The IP version of the path to the load balancer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IpVersion {
     V4,
     V6,

@@ -12,7 +12,7 @@ use ejfat::{
     Time,
     lb::{
         Balancer, DropCause, Epoch, LbCounters, LbId, LbTables, Member, Rule, Rules, StageError, Tables,
-        Traffic, calendar,
+        Traffic, WithdrawError, calendar,
     },
     segment::IpVersion::{V4, V6},
     wire::{LbHeader, Select},
@@ -311,4 +311,102 @@ fn members_keep_their_counters_within_bounds() {
         assert_eq!(members[&(lb(LB), (set - 1) * 1000)].packets, u64::from(set > 1), "set {set}");
     }
     assert_eq!(most, 8001);
+}
+
+/// A load balancer's own tables with one member, its address and its sender.
+fn own(of: u8, id: u16) -> Rules {
+    let lb = lb(of);
+    let mut all = rules(calendar(lb, 0, &[id]));
+    let mut put = |rule| all.insert(rule, true).unwrap();
+    put(all_ticks(lb, Epoch::new(0)));
+    put(Rule::Source { lb, address: address(V4, 1) });
+    put(Rule::Destination { address: address(V4, 50 + of), lb });
+    put(member(lb, id, (address(V4, 100), 10_000).into(), 4, false));
+    all
+}
+
+fn route_of(balancer: &mut Balancer, of: u8, tick: u64) -> u16 {
+    balancer.route(address(V4, 50 + of), address(V4, 1), &datagram(tick)).unwrap().member
+}
+
+fn lb_tables(of: u8, id: u16) -> Arc<LbTables> {
+    Arc::new(LbTables::new(lb(of), &own(of, id)))
+}
+
+#[test]
+fn load_balancers_with_different_ticks_do_not_disturb_each_other() {
+    let mut all = Rules::default();
+    LbId::all().for_each(|lb| all.add(&own(lb.get(), 0)));
+    let mut balancer = Balancer::new(&Tables::new(&all), 1);
+    // The first counts events, the others microseconds from different times on; each has an epoch a second.
+    let tick = |of: u8, second: u64| second * 1000 + u64::from(of) * (1 << 50);
+    for second in 1..=60u64 {
+        for of in 0..LbId::COUNT as u8 {
+            let from = tick(of, second);
+            balancer.stage(lb_tables(of, second as u16), from).unwrap();
+            assert_eq!(route_of(&mut balancer, of, from - 1), second as u16 - 1, "second {second}");
+            assert_eq!(route_of(&mut balancer, of, from), second as u16, "second {second}");
+            // Two seconds later nobody sends segments of an event any more.
+            balancer.retire(lb(of), tick(of, second.saturating_sub(2)));
+            assert!(balancer.sets(lb(of)).count() <= 4);
+            assert_eq!(balancer.newest_tick(lb(of)), Some(from));
+        }
+    }
+}
+
+#[test]
+fn full_sets_of_one_load_balancer_refuse_no_other_tables() {
+    let mut all = own(0, 0);
+    all.add(&own(1, 0));
+    let mut balancer = Balancer::new(&Tables::new(&all), 1);
+    for set in 1..=16 {
+        balancer.stage(lb_tables(0, set), set.into()).unwrap();
+    }
+    assert_eq!(balancer.stage(lb_tables(0, 17), 17), Err(StageError::Full));
+    balancer.stage(lb_tables(1, 1), 1).unwrap();
+    assert_eq!((route_of(&mut balancer, 0, 16), route_of(&mut balancer, 1, 16)), (16, 1));
+}
+
+#[test]
+fn what_is_withdrawn_leaves_nothing() {
+    let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+    route_of(&mut balancer, 0, 10);
+    balancer.stage(lb_tables(0, 1), 100).unwrap();
+    balancer.stage(lb_tables(0, 2), 200).unwrap();
+    balancer.withdraw(lb(0), 100).unwrap();
+    assert_eq!(balancer.sets(lb(0)).map(|(from, _)| from).collect::<Vec<_>>(), [0, 200]);
+    assert_eq!([99, 100, 199, 200].map(|tick| route_of(&mut balancer, 0, tick)), [0, 0, 0, 2]);
+    assert_eq!(balancer.withdraw(lb(0), 100), Err(WithdrawError::Absent { from: 100 }));
+    assert_eq!(balancer.withdraw(lb(0), 0), Err(WithdrawError::Absent { from: 0 }), "it was not staged");
+    assert_eq!(balancer.withdraw(lb(0), 200), Err(WithdrawError::Routed { from: 200 }));
+    assert_eq!(balancer.withdraw(lb(1), 200), Err(WithdrawError::Absent { from: 200 }));
+}
+
+#[test]
+fn a_forged_tick_beyond_the_horizon_stands_in_nobodys_way() {
+    let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+    balancer.set_horizon(lb(0), 1000);
+    route_of(&mut balancer, 0, 10);
+    route_of(&mut balancer, 0, 1001);
+    route_of(&mut balancer, 0, u64::MAX);
+    assert_eq!(balancer.newest_tick(lb(0)), Some(10));
+    balancer.stage(lb_tables(0, 1), 11).unwrap();
+    route_of(&mut balancer, 0, 1000);
+    assert_eq!(balancer.newest_tick(lb(0)), Some(1000));
+    // With a horizon nothing is forgotten, so that late tables are refused however long the senders pause.
+    (0..3).for_each(|_| balancer.age());
+    let late = balancer.stage(lb_tables(0, 2), 1000);
+    assert_eq!(late, Err(StageError::Routed { from: 1000, newest: 1000 }));
+}
+
+#[test]
+fn a_counter_that_begins_again_gets_tables_for_its_low_ticks() {
+    let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+    balancer.set_horizon(lb(0), 1 << 40);
+    route_of(&mut balancer, 0, 1 << 39);
+    assert!(balancer.stage(lb_tables(0, 1), 5).is_err());
+    balancer.reset(lb_tables(0, 1));
+    assert_eq!((route_of(&mut balancer, 0, 5), balancer.newest_tick(lb(0))), (1, Some(5)));
+    balancer.stage(lb_tables(0, 2), 6).unwrap();
+    assert_eq!((route_of(&mut balancer, 0, 5), route_of(&mut balancer, 0, 6)), (1, 2));
 }

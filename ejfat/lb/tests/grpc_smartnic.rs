@@ -5,6 +5,7 @@ mod grpc_common;
 use std::{
     collections::BTreeSet,
     net::IpAddr,
+    num::NonZeroU64,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -576,4 +577,13 @@ fn full_tables_fit_and_more_do_not() {
     let refused = control.runtime.block_on(control.client.insert_table_rule(million)).unwrap_err();
     assert_eq!(refused.code(), Code::OutOfRange, "{refused}");
     assert_eq!(control.count(Table::Calendar), Table::Calendar.limit());
+}
+
+#[test]
+fn rules_are_refused_when_a_control_plane_with_a_term_programs_the_tables() {
+    let mut control = ControlPlane::start();
+    assert_eq!(control.insert(vec![slot(0, 0, 1)]), ErrorCode::EcOk);
+    drop(control.plane.write(NonZeroU64::new(1)).unwrap());
+    assert_eq!(control.insert(vec![slot(0, 1, 1)]), ErrorCode::EcFailedInsertTableRule);
+    assert_eq!(control.count(Table::Calendar), 1);
 }

@@ -4,12 +4,13 @@ mod grpc_common;
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener},
+    num::NonZeroU64,
     sync::Arc,
 };
 
 use ejfat::lb::{Balancer, DropCause, LbId, Rule, RuleKey, Rules, calendar};
 use ejfat_lb::{
-    Plane, When,
+    LbStage, Plane, When,
     grpc::{BadToken, Callers, Client, ClientError, ServeError, Server, serve, serve_to},
 };
 use grpc_common::{LB, SENDER, channel, member, routed, rules_to, runtime, start};
@@ -267,4 +268,88 @@ fn another_service_there_is_told_from_this_one() {
     });
     assert_eq!(status.code(), Code::Unimplemented);
     assert!(status.message().contains("naa.lb.v1.Tables"), "{status}");
+}
+
+fn stage(id: u16, from: u64) -> LbStage {
+    LbStage { lb: grpc_common::lb(), rules: rules_to(id), from, horizon: Some(1 << 40), reset: false }
+}
+
+#[test]
+fn tables_of_one_load_balancer_are_staged_and_withdrawn() {
+    let (plane, server) = start(None);
+    let mut client = client(&server);
+    client.load(&rules_to(1), When::Now).unwrap();
+    client.set_term(NonZeroU64::new(7).unwrap());
+    let stage = |id, from| LbStage { rules: rules_to(id).of(grpc_common::lb()), ..stage(id, from) };
+    assert_eq!(routed(&plane, 500), Ok(1));
+    let tick = |tick| v1::LbTick { lb: 3, tick };
+    assert_eq!(client.stage(&stage(2, 501)).unwrap(), [tick(500)]);
+    assert_eq!(client.stage(&stage(3, 900)).unwrap(), [tick(500)]);
+    assert_eq!((routed(&plane, 501), routed(&plane, 499)), (Ok(2), Ok(1)));
+    assert_eq!(routed(&plane, (1 << 40) + 1), Ok(3), "routed, and not remembered");
+    refused(client.withdraw(grpc_common::lb(), 900), Code::FailedPrecondition, "packets met the tables");
+    assert_eq!(client.stage(&stage(4, 800)).unwrap(), [tick(501)]);
+    assert_eq!(client.withdraw(grpc_common::lb(), 800).unwrap(), [tick(501)]);
+    assert_eq!(routed(&plane, 801), Ok(2));
+    refused(client.stage(&stage(5, 801)), Code::FailedPrecondition, "ticks up to 801 were routed");
+
+    let ticks = client.ticks().unwrap();
+    assert_eq!((ticks.term, ticks.routed[3], ticks.routed[0]), (NonZeroU64::new(7), Some(801), None));
+    let lb = grpc_common::lb();
+    assert_eq!(ticks.sets.iter().filter(|(of, _)| *of == lb).count(), 3);
+    assert!(ticks.sets.contains(&(lb, 900)));
+    let sets = client.get(Some(lb), false).unwrap();
+    assert_eq!(sets.iter().map(|set| set.from).collect::<Vec<_>>(), [0, 501, 900]);
+    assert_eq!(*sets[1].rules, rules_to(2), "with the addresses of its packets");
+    assert_eq!(client.get(None, true).unwrap(), [sets[2].clone()]);
+    let reset = LbStage { reset: true, ..stage(6, 0) };
+    assert_eq!(client.stage(&reset).unwrap(), []);
+    assert_eq!(routed(&plane, 3), Ok(6));
+    assert_eq!(client.stage(&stage(7, 4)).unwrap(), [tick(3)]);
+}
+
+#[test]
+fn a_control_plane_that_was_replaced_is_refused() {
+    let (plane, server) = start(None);
+    let mut old = client(&server);
+    old.load(&rules_to(1), When::Now).unwrap();
+    let mut new = client(&server);
+    new.set_term(NonZeroU64::new(2).unwrap());
+    new.load(&rules_to(2), When::Now).unwrap();
+    let before = plane.sets();
+    let stage = LbStage { rules: rules_to(9).of(grpc_common::lb()), ..stage(9, 100) };
+    for (term, says) in [(None, "with term 2; give that term or a higher one"), (Some(1), "term 1 is over")] {
+        term.into_iter().for_each(|term| old.set_term(NonZeroU64::new(term).unwrap()));
+        refused(old.load(&rules_to(1), When::Now), Code::FailedPrecondition, says);
+        refused(old.edit(&[], &[member(1)], true, When::Next), Code::FailedPrecondition, says);
+        refused(old.stage(&stage), Code::FailedPrecondition, says);
+        refused(old.withdraw(grpc_common::lb(), 0), Code::FailedPrecondition, says);
+    }
+    assert_eq!(plane.sets(), before);
+    old.set_term(NonZeroU64::new(3).unwrap());
+    old.stage(&stage).unwrap();
+    refused(new.load(&rules_to(1), When::Now), Code::FailedPrecondition, "term 2 is over");
+}
+
+#[test]
+fn rules_of_other_load_balancers_are_not_staged() {
+    let (_, server) = start(None);
+    let mut client = client(&server);
+    refused(client.stage(&stage(1, 5)), Code::InvalidArgument, "give those of this load balancer only");
+}
+
+#[test]
+fn sets_that_begin_at_too_many_ticks_are_asked_for_one_by_one() {
+    let (plane, server) = start(None);
+    let mut client = client(&server);
+    for (number, lb) in LbId::all().enumerate() {
+        for set in 1..=3 {
+            let from = set * 100 + number as u64;
+            let rules = Rules::default();
+            plane.write(None).unwrap().stage(&LbStage { lb, rules, ..stage(0, from) }).unwrap();
+        }
+    }
+    refused(client.get(None, false), Code::ResourceExhausted, "for those of one load balancer");
+    assert_eq!(client.get(LbId::new(5).ok(), false).unwrap().len(), 4);
+    assert_eq!(client.get(None, true).unwrap()[0].from, 307);
 }

@@ -5,6 +5,7 @@ mod lb_common;
 
 use std::{
     collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -13,7 +14,7 @@ use ejfat::{
     segment::IpVersion::V4,
     wire::{LbHeader, Select},
 };
-use ejfat_lb::{Plane, TableSet, When, WriteError};
+use ejfat_lb::{LbStage, Plane, TableSet, When, WriteError};
 use lb_common::{address, all_ticks, lb, member, rules};
 
 const LATER: Duration = Duration::from_secs(3);
@@ -182,4 +183,39 @@ fn tables_out_of_use_make_room_and_those_in_use_do_not() {
     plane.tidy(Instant::now());
     assert_eq!(plane.load(&to(50), When::Tick(1 << 30)), Ok(1 << 30));
     assert_eq!(froms(&plane)[0], sets[1]);
+}
+
+/// A sender's ticks rise on another thread, and each of them meets one set of tables, however close tables are staged.
+#[test]
+fn tables_are_refused_together_with_the_look_at_what_was_routed() {
+    let mut staged = 0;
+    for round in 0..20 {
+        let plane = &Plane::new(to(0), round);
+        let stop = &AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for tick in 0.. {
+                    // The segments of an event, between which tables may be staged.
+                    let first = route(plane, tick);
+                    assert_eq!(route(plane, tick), first, "round {round}: tick {tick}");
+                    if stop.load(Relaxed) {
+                        return;
+                    }
+                }
+            });
+            for attempt in 0..200 {
+                let from = plane.ticks().routed[0].unwrap_or(0) + 1 + attempt % 8;
+                let rules = to(attempt as u16);
+                let stage = LbStage { lb: lb(0), rules, from, horizon: None, reset: false };
+                match plane.write(None).unwrap().stage(&stage) {
+                    Ok(()) => staged += 1,
+                    Err(WriteError::Stage(StageError::Routed { .. } | StageError::Taken { .. })) => {}
+                    Err(WriteError::Stage(StageError::Full)) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            stop.store(true, Relaxed);
+        });
+    }
+    assert!(staged > 0);
 }

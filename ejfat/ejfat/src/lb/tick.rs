@@ -15,6 +15,9 @@ pub struct TickPrefix {
 }
 
 impl TickPrefix {
+    /// The prefix of no bits, which all ticks begin with.
+    pub const ALL: Self = Self { value: 0, length: 0 };
+
     /// `length` leading bits of `value`; its other bits must be 0.
     pub fn new(value: u64, length: u8) -> Result<Self, RuleError> {
         let free = BITS.checked_sub(u32::from(length)).ok_or(RuleError::PrefixLength(length))?;
