@@ -329,7 +329,7 @@ pub struct Write<'a> {
 
 impl Write<'_> {
     /// Replaces all rules. Returns the first tick they apply to: the highest one, since each load balancer has ticks of its
-    /// own. A load balancer whose rules stay as they are is left alone.
+    /// own. A load balancer whose rules stay as they are is left alone, unless those of all do.
     pub fn load(&mut self, rules: &Rules, when: When) -> Result<u64, WriteError> {
         if when == When::Now {
             let tables = Tables::new(rules);
@@ -355,11 +355,14 @@ impl Write<'_> {
             };
             let later = self.control.lbs[usize::from(lb.get())].iter().any(|staged| staged.from > base);
             let drops_later = later && matches!(when, When::Force(_));
-            if *self.control.at(lb, base) != rules || drops_later {
-                staged.push((lb, rules, tables));
-            }
+            let differs = *self.control.at(lb, base) != rules || drops_later;
+            staged.push((differs, lb, rules, tables));
         }
-        for (lb, ..) in &staged {
+        // Rules that are as they were are staged again if nothing else is: the tick is judged all the same.
+        let any = staged.iter().any(|(differs, ..)| *differs);
+        let nothing = Rules::default();
+        staged.retain(|(differs, _, rules, _)| if any { *differs } else { **rules != nothing });
+        for (_, lb, ..) in &staged {
             match when {
                 When::Next | When::Now => drop(balancer.check_next(*lb)?),
                 When::Tick(tick) => balancer.check(*lb, tick)?,
@@ -367,7 +370,7 @@ impl Write<'_> {
             }
         }
         let mut newest = None;
-        for (lb, rules, tables) in staged {
+        for (_, lb, rules, tables) in staged {
             let from = match when {
                 When::Next | When::Now => balancer.stage_next(tables)?,
                 When::Tick(tick) => balancer.stage(tables, tick).map(|()| tick)?,
@@ -378,7 +381,7 @@ impl Write<'_> {
         }
         balancer.set_destinations(rules);
         self.control.destinations = rules.destinations();
-        // Rules that stay apply since the tables in use began.
+        // No load balancer has rules, nor had.
         let since = || LbId::all().map(|lb| balancer.next_set(lb)).max().unwrap_or(0);
         Ok(newest.unwrap_or_else(since))
     }
