@@ -8,7 +8,9 @@ use crate::{InvalidBatch, MAX_WAITING, Revision, Term};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    #[error("term {term} is over, the newest is {newest}: another writer took over; stop writing, or claim a term again")]
+    #[error(
+        "term {term} is over, the newest is {newest}: another writer took over; stop writing, or claim a term again"
+    )]
     Stale { term: Term, newest: Term },
     #[error("nobody claimed term {term}, the newest is {newest}: claim it before writing")]
     Unclaimed { term: Term, newest: Term },
@@ -47,7 +49,9 @@ pub enum Error {
     NotAStore { path: PathBuf, why: String },
     #[error("{} is in use by {holder}: stop that first", .path.display())]
     InUse { path: PathBuf, holder: String },
-    #[error("revision {from} cannot be followed, only {oldest} to {newest} can: load again and follow from there")]
+    #[error(
+        "revision {from} cannot be followed, only {oldest} to {newest} can: load again and follow from there"
+    )]
     CannotFollow { from: Revision, oldest: Revision, newest: Revision },
     #[error("the store is closed: open it again")]
     Closed,

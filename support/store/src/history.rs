@@ -34,8 +34,7 @@ struct Kept {
 impl History {
     /// Nothing is kept yet, and `newest` is the revision of the store.
     pub(crate) fn new(newest: Revision) -> Self {
-        let kept =
-            Kept { batches: VecDeque::new(), bytes: 0, oldest: newest, newest, closed: false };
+        let kept = Kept { batches: VecDeque::new(), bytes: 0, oldest: newest, newest, closed: false };
         Self { kept: kept.into(), changed: Condvar::new() }
     }
 
@@ -50,17 +49,6 @@ impl History {
             let Some(batch) = kept.batches.pop_front() else { break };
             kept.bytes -= batch.batch.bytes();
             kept.oldest = batch.revision;
-        }
-        drop(kept);
-        self.changed.notify_all();
-    }
-
-    /// The store was opened again and has this revision. If it is another one than that of the newest batch, its batches are
-    /// not at hand, and nobody can follow from an earlier one.
-    pub(crate) fn reopened(&self, revision: Revision) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.newest != revision {
-            *kept = Kept { batches: VecDeque::new(), bytes: 0, oldest: revision, newest: revision, closed: false };
         }
         drop(kept);
         self.changed.notify_all();
@@ -142,18 +130,11 @@ mod tests {
         history.add(vec![committed(11 + MAX_HISTORY_BATCHES as u64, MAX_HISTORY_BYTES)]);
         let newest = Revision(11 + MAX_HISTORY_BATCHES as u64);
         let oldest = Revision(newest.0 - 1);
-        assert_eq!(watch.next(Duration::ZERO), Err(Error::CannotFollow { from: Revision(11), oldest, newest }));
+        assert_eq!(
+            watch.next(Duration::ZERO),
+            Err(Error::CannotFollow { from: Revision(11), oldest, newest })
+        );
         assert!(history.watch(oldest).is_ok());
         assert!(history.watch(Revision(newest.0 + 1)).is_err(), "yet to come");
-    }
-
-    #[test]
-    fn batches_that_are_not_at_hand_break_a_watch() {
-        let history = Arc::new(History::new(Revision(1)));
-        let mut watch = history.watch(Revision(1)).unwrap();
-        history.reopened(Revision(1));
-        assert_eq!(watch.next(Duration::ZERO), Ok(None));
-        history.reopened(Revision(2));
-        assert!(matches!(watch.next(Duration::ZERO), Err(Error::CannotFollow { .. })));
     }
 }

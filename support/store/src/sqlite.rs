@@ -70,7 +70,7 @@ impl SqliteStore {
         let database = database::Database::open(path, settings, mark, Check::Everything)?;
         let queue = Arc::new(Queue::default());
         let history = Arc::new(History::new(database.state().revision));
-        let writer = Writer::new(database, settings.clone(), lock, history.clone());
+        let writer = Writer::new(database, lock, history.clone());
         let thread = {
             let (queue, history) = (queue.clone(), history.clone());
             thread::Builder::new().name("naa-store".to_owned()).spawn(move || {

@@ -1,7 +1,10 @@
 //! The open file: what a transaction does to it.
 
 use std::{
-    fs::File,
+    collections::BTreeMap,
+    fs::{File, OpenOptions},
+    io::{self, Read as _, Seek as _},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
 
@@ -40,6 +43,8 @@ pub(crate) struct Database {
     connection: Connection,
     path: PathBuf,
     state: State,
+    /// Why the end of a transaction failed, as long as that may come out of the log when the file is opened again.
+    doubt: Option<Error>,
 }
 
 /// What a transaction did: the state after it, and for each operation whether it was refused, or the revision after it.
@@ -47,15 +52,6 @@ pub(crate) struct Database {
 pub(crate) struct Outcome {
     pub(crate) state: State,
     pub(crate) results: Vec<Result<Revision, Error>>,
-}
-
-/// Why a transaction failed.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// It changed nothing.
-    Refused(Error),
-    /// Its end failed: the file may have it, with this outcome, or not.
-    Doubtful(Error, Outcome),
 }
 
 impl Database {
@@ -66,6 +62,7 @@ impl Database {
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_EXRESCODE;
+        bring_log_to_disk(path).map_err(|why| lock::refusal(path, &why))?;
         let connection = match &settings.vfs {
             None => Connection::open_with_flags(path, flags),
             Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs.as_str()),
@@ -81,7 +78,9 @@ impl Database {
         let pages = (settings.max_bytes / PAGE).max(1).to_string();
         for (name, value) in [
             ("locking_mode", "EXCLUSIVE"),
-            ("synchronous", "FULL"),
+            // With a log the same as FULL. The change to a log has a journal, whose removal is brought to disk too: if it came
+            // back after a power cut, it would undo what was stored since.
+            ("synchronous", "EXTRA"),
             ("wal_autocheckpoint", "0"),
             ("trusted_schema", "OFF"),
             ("cell_size_check", "ON"),
@@ -111,37 +110,62 @@ impl Database {
                 acknowledged_term: mark.term,
             });
         }
-        let database = Self { connection, path: path.to_owned(), state };
+        let database = Self { connection, path: path.to_owned(), state, doubt: None };
         // What came out of the log is durable, and so are the names of the files.
         database.copy_log("TRUNCATE")?;
         sync_folder(path).map_err(|why| lock::refusal(path, &why))?;
         Ok(database)
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub(crate) fn state(&self) -> &State {
         &self.state
     }
 
-    /// Carries out the operations in one transaction, each wholly or not at all, and returns when it is durable.
-    pub(crate) fn transact(&mut self, operations: &[&Operation]) -> Result<Outcome, Failure> {
-        self.keep_log_short().map_err(Failure::Refused)?;
-        self.execute("BEGIN IMMEDIATE").map_err(Failure::Refused)?;
-        let outcome = self.apply(operations).map_err(|why| Failure::Refused(self.roll_back(why)))?;
+    /// Carries out the operations in one transaction, each wholly or not at all, and returns when it is durable. After an
+    /// error, [`Error::Unknown`] apart, it changed nothing.
+    pub(crate) fn transact(&mut self, operations: &[&Operation]) -> Result<Outcome, Error> {
+        self.settle()?;
+        self.keep_log_short()?;
+        self.execute("BEGIN IMMEDIATE")?;
+        let outcome = match self.apply(operations) {
+            Ok(outcome) => outcome,
+            Err(why) => return Err(self.roll_back(why)),
+        };
         if outcome.state == self.state {
-            self.execute("ROLLBACK").map_err(Failure::Refused)?;
+            self.execute("ROLLBACK")?;
             return Ok(outcome);
         }
-        match self.execute("COMMIT") {
-            Ok(()) => {
-                self.state = outcome.state;
-                Ok(outcome)
+        if let Err(why) = self.execute("COMMIT") {
+            let why = self.roll_back(why);
+            if matches!(why, Error::Full { .. } | Error::ReadOnly { .. }) {
+                // The last page, which ends a transaction in the log, is not there.
+                return Err(why);
             }
-            Err(why) => Err(Failure::Doubtful(self.roll_back(why), outcome)),
+            self.doubt = Some(why.clone());
+            return Err(match self.settle() {
+                Ok(()) => why,
+                Err(again) => Error::Unknown { path: self.path.clone(), why: again.to_string() },
+            });
         }
+        self.state = outcome.state;
+        Ok(outcome)
+    }
+
+    /// Makes sure that a transaction whose end failed is not in the log: writes another one over it, which changes nothing.
+    /// Opening the file again would not do: after a sync that failed, the system counts as written what is not on the disk.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some(doubt) = &self.doubt else { return Ok(()) };
+        let write = || {
+            self.execute("BEGIN IMMEDIATE")?;
+            self.write_state(&self.state)?;
+            self.execute("COMMIT")
+        };
+        if let Err(why) = write() {
+            let why = format!("{doubt}; then: {}", self.roll_back(why));
+            return Err(Error::Io { path: self.path.clone(), why });
+        }
+        self.doubt = None;
+        Ok(())
     }
 
     fn apply(&self, operations: &[&Operation]) -> Result<Outcome, Error> {
@@ -163,11 +187,7 @@ impl Database {
             results.push(admitted.map(|()| state.revision));
         }
         if state != self.state {
-            let mut statement = self.prepare("UPDATE state SET value = ?1 WHERE id = 1")?;
-            let changed = statement.execute([state.encode()]).map_err(|why| self.refusal(&why))?;
-            if changed != 1 {
-                return Err(corrupt(&self.path, "the row of its state is missing"));
-            }
+            self.write_state(&state)?;
         }
         Ok(Outcome { state, results })
     }
@@ -199,9 +219,18 @@ impl Database {
         written.map(drop).map_err(|why| self.refusal(&why))
     }
 
+    fn write_state(&self, state: &State) -> Result<(), Error> {
+        let mut statement = self.prepare("UPDATE state SET value = ?1 WHERE id = 1")?;
+        match statement.execute([state.encode()]).map_err(|why| self.refusal(&why))? {
+            1 => Ok(()),
+            _ => Err(corrupt(&self.path, "the row of its state is missing")),
+        }
+    }
+
     /// Everything that is stored.
-    pub(crate) fn load(&self) -> Result<Snapshot, Error> {
-        let mut entries = std::collections::BTreeMap::new();
+    pub(crate) fn load(&mut self) -> Result<Snapshot, Error> {
+        self.settle()?;
+        let mut entries = BTreeMap::new();
         let state = schema::read_all(&self.connection, &self.path, |key, value| {
             entries.insert(key, value.to_vec());
         })?;
@@ -210,6 +239,7 @@ impl Database {
 
     /// The bytes of a file that has everything.
     pub(crate) fn copy(&mut self) -> Result<Vec<u8>, Error> {
+        self.settle()?;
         let bytes = self.connection.serialize("main").map_err(|why| schema::refusal(&self.path, &why))?;
         Ok(bytes.to_vec())
     }
@@ -279,8 +309,26 @@ fn admit(state: &State, operation: &Operation) -> Result<(), Error> {
     }
 }
 
+/// Brings to disk what a process left in the log that ended without closing the file. A sync alone would not do: if one failed
+/// before, the system counts as written what is not on the disk. So the same bytes are written again.
+fn bring_log_to_disk(path: &Path) -> io::Result<()> {
+    let mut file = match OpenOptions::new().read(true).write(true).open(lock::beside(path, "-wal")) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let mut bytes = vec![0; 1 << 16];
+    let mut at = 0;
+    loop {
+        match file.read(&mut bytes)? {
+            0 => return file.sync_all(),
+            len => file.write_all_at(&bytes[..len], at)?,
+        }
+        at = file.stream_position()?;
+    }
+}
+
 /// Brings the names of the files to disk.
-pub(crate) fn sync_folder(path: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }

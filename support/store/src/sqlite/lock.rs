@@ -74,7 +74,8 @@ impl Lock {
         };
         let mark = mark.ok_or_else(|| Error::Io {
             path: path.clone(),
-            why: "it does not say what was acknowledged last; check the store's disk, and remove this file".to_owned(),
+            why: "it does not say what was acknowledged last; check the store's disk, and remove this file"
+                .to_owned(),
         })?;
         let lock = Self { file, process: std::process::id() };
         lock.write(mark).map_err(failed)?;
@@ -110,7 +111,9 @@ pub(crate) fn refusal(path: &Path, why: &io::Error) -> Error {
     let text = why.to_string();
     match why.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full { path, why: text },
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Error::ReadOnly { path, why: text },
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            Error::ReadOnly { path, why: text }
+        }
         _ => Error::Io { path, why: text },
     }
 }

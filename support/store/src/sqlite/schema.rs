@@ -133,7 +133,8 @@ pub(crate) fn read_all(
         let key: Vec<u8> = row.get(0).map_err(failed)?;
         let bytes = row.get_ref(1).and_then(|value| Ok(value.as_blob()?)).map_err(failed)?;
         let record = Record::decode(&key, bytes);
-        let record = record.map_err(|why| corrupt(path, format!("the row of {}: {why}", key.escape_ascii())))?;
+        let record =
+            record.map_err(|why| corrupt(path, format!("the row of {}: {why}", key.escape_ascii())))?;
         if record.revision > state.revision {
             return Err(corrupt(path, format!("the row of {} is newer than the store", key.escape_ascii())));
         }

@@ -4,13 +4,11 @@ use std::{
     collections::VecDeque,
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::PathBuf,
     sync::Arc,
 };
 
 use super::{
-    Settings,
-    database::{Check, Database, Failure, Outcome},
+    database::{Database, Outcome},
     lock::{Lock, Mark},
 };
 use crate::{
@@ -20,27 +18,14 @@ use crate::{
 };
 
 pub(crate) struct Writer {
-    condition: Condition,
-    path: PathBuf,
-    settings: Settings,
+    database: Database,
     lock: Lock,
-    /// What was acknowledged last, whatever the lock's file says.
-    mark: Mark,
     history: Arc<History>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one")]
-enum Condition {
-    Open(Database),
-    /// An error left the file in doubt and it could not be opened again. Each request tries.
-    Shut,
-}
-
 impl Writer {
-    pub(crate) fn new(database: Database, settings: Settings, lock: Lock, history: Arc<History>) -> Self {
-        let mark = Mark::of(database.state());
-        let path = database.path().to_owned();
-        Self { condition: Condition::Open(database), path, settings, lock, mark, history }
+    pub(crate) fn new(database: Database, lock: Lock, history: Arc<History>) -> Self {
+        Self { database, lock, history }
     }
 
     /// Serves requests until the queue is closed and empty.
@@ -58,13 +43,11 @@ impl Writer {
                 Request::Write(write) => group.push(write),
                 Request::Load(done) => {
                     self.commit(mem::take(&mut group));
-                    let loaded = self.database().and_then(|database| database.load());
-                    answer(done, loaded);
+                    answer(done, self.database.load());
                 }
                 Request::Copy(done) => {
                     self.commit(mem::take(&mut group));
-                    let copied = self.database().and_then(Database::copy);
-                    answer(done, copied);
+                    answer(done, self.database.copy());
                 }
             }
         }
@@ -76,72 +59,20 @@ impl Writer {
             return;
         }
         let operations: Vec<&Operation> = group.iter().map(|write| &write.operation).collect();
-        let failure = match self.database().map(|database| database.transact(&operations)) {
-            Ok(Ok(outcome)) => return self.acknowledge(group, outcome),
-            Ok(Err(failure)) => failure,
-            Err(why) => Failure::Refused(why),
-        };
-        let refused = match failure {
-            Failure::Refused(why) => why,
-            Failure::Doubtful(why, outcome) => match self.look_again(&outcome) {
-                Ok(true) => return self.acknowledge(group, outcome),
-                Ok(false) => why,
-                Err(again) => {
-                    let why = format!("{why}; then: {again}");
-                    return refuse(group, &Error::Unknown { path: self.path.clone(), why });
-                }
-            },
-        };
-        if matches!(refused, Error::Corrupt { .. }) {
-            self.condition = Condition::Shut;
+        match self.database.transact(&operations) {
+            Ok(outcome) => self.acknowledge(group, outcome),
+            Err(Error::Full { .. }) if group.len() > 1 => {
+                // What one needs must not keep others from what is left.
+                group.into_iter().for_each(|write| self.commit(vec![write]));
+            }
+            Err(why) => group.into_iter().for_each(|write| answer(write.done, Err(why.clone()))),
         }
-        if matches!(refused, Error::Full { .. }) && group.len() > 1 {
-            // What one needs must not keep others from what is left.
-            group.into_iter().for_each(|write| self.commit(vec![write]));
-        } else {
-            refuse(group, &refused);
-        }
-    }
-
-    /// The open file, opened again if an error shut it.
-    fn database(&mut self) -> Result<&mut Database, Error> {
-        if matches!(self.condition, Condition::Shut) {
-            self.reopen(Check::Everything)?;
-            self.history.reopened(self.mark.revision);
-        }
-        match &mut self.condition {
-            Condition::Open(database) => Ok(database),
-            Condition::Shut => Err(Error::Closed),
-        }
-    }
-
-    /// Whether the file has a transaction whose end failed. If it has, it is durable.
-    fn look_again(&mut self, outcome: &Outcome) -> Result<bool, Error> {
-        let before = self.mark;
-        // Before it is opened again it must be closed.
-        self.condition = Condition::Shut;
-        self.reopen(Check::State)?;
-        let stored = self.mark == Mark::of(&outcome.state);
-        if !stored && self.mark != before {
-            self.condition = Condition::Shut;
-            let why = format!("it has revision {}, which was never written", self.mark.revision);
-            return Err(Error::Io { path: self.path.clone(), why });
-        }
-        Ok(stored)
-    }
-
-    fn reopen(&mut self, check: Check) -> Result<(), Error> {
-        let database = Database::open(&self.path, &self.settings, self.mark, check)?;
-        self.mark = Mark::of(database.state());
-        self.condition = Condition::Open(database);
-        Ok(())
     }
 
     /// Tells those who follow the store, then those who wait.
     fn acknowledge(&mut self, group: Vec<Write>, Outcome { state, results }: Outcome) {
-        self.mark = Mark::of(&state);
         // The mark finds losses that nothing else does. What was acknowledged does not depend on it.
-        let _ = self.lock.write(self.mark);
+        let _ = self.lock.write(Mark::of(&state));
         let mut committed = Vec::new();
         let mut answers = Vec::with_capacity(group.len());
         for (write, result) in group.into_iter().zip(results) {
@@ -153,10 +84,6 @@ impl Writer {
         self.history.add(committed);
         answers.into_iter().for_each(|(done, result)| answer(done, result));
     }
-}
-
-fn refuse(group: Vec<Write>, why: &Error) {
-    group.into_iter().for_each(|write| answer(write.done, Err(why.clone())));
 }
 
 /// A panic of one who is answered concerns nobody else. The panic itself was printed.
