@@ -69,7 +69,7 @@ fn cut_again_and_again(seed: u64) -> u64 {
 
 #[test]
 fn what_was_acknowledged_outlives_power_cuts() {
-    let seeds = common::repetitions("NAA_SEEDS", 100);
+    let seeds = common::repetitions("NAA_SEEDS", 60);
     let batches: u64 = (0..seeds).map(cut_again_and_again).sum();
     println!("{seeds} stores, {CUTS} power cuts each, {batches} batches");
 }
@@ -101,7 +101,7 @@ fn the_disk_loses_what_was_not_synced() {
 
 #[test]
 fn a_sync_that_fails_acknowledges_nothing_that_a_power_cut_takes() {
-    for seed in 0..common::repetitions("NAA_SEEDS", 300) {
+    for seed in 0..common::repetitions("NAA_SEEDS", 100) {
         let folder = Folder::new();
         let mut random = Random::new(seed, 1);
         let mut known = Acknowledged::default();

@@ -55,14 +55,18 @@ pub(crate) fn write(
     }
 }
 
+/// How many batches of each writer are stored, as far as the counts say.
+pub(crate) fn count(snapshot: &Snapshot) -> [u64; WRITERS as usize] {
+    std::array::from_fn(|writer| {
+        let value = snapshot.entries.get(&count_key(writer as u64));
+        value.map_or(0, |value| u64::from_be_bytes(value.as_slice().try_into().expect("a count")))
+    })
+}
+
 /// How many batches of each writer are stored. Panics unless these are all that were acknowledged and at most one more of each
 /// writer, each of them whole, and nothing else.
 pub(crate) fn check(seed: u64, snapshot: &Snapshot, acknowledged: &Acknowledged) -> Acknowledged {
-    let count = |writer| {
-        let value = snapshot.entries.get(&count_key(writer))?;
-        Some(u64::from_be_bytes(value.as_slice().try_into().expect("a count")))
-    };
-    let stored: Vec<_> = (0..WRITERS).map(|writer| count(writer).unwrap_or(0)).collect();
+    let stored = count(snapshot);
     let mut expected = BTreeMap::new();
     for (writer, stored) in (0..).zip(&stored) {
         let known = acknowledged.batches[writer as usize];
@@ -91,5 +95,5 @@ pub(crate) fn check(seed: u64, snapshot: &Snapshot, acknowledged: &Acknowledged)
         stored.iter().sum::<u64>(),
         "seed {seed}: each revision is a batch, so none before the newest is missing"
     );
-    Acknowledged { batches: stored.try_into().expect("as many"), revision: snapshot.revision }
+    Acknowledged { batches: stored, revision: snapshot.revision }
 }
