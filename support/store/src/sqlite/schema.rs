@@ -15,13 +15,13 @@ const APPLICATION_ID: i64 = 0x6e61_6173;
 /// Statements that make each version of the file of the one before. Version 0 is an empty file.
 const MIGRATIONS: &[&str] = &[
     // 1
-    "CREATE TABLE record (key BLOB PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
+    "CREATE TABLE record (key BLOB NOT NULL UNIQUE, value BLOB NOT NULL) STRICT;
      CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), value BLOB NOT NULL) STRICT;",
 ];
 
 /// What `sqlite_schema` has in the newest version.
 const NEWEST: &[&str] = &[
-    "CREATE TABLE record (key BLOB PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE TABLE record (key BLOB NOT NULL UNIQUE, value BLOB NOT NULL) STRICT",
     "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), value BLOB NOT NULL) STRICT",
 ];
 
@@ -108,7 +108,8 @@ pub(crate) fn verify(connection: &Connection, path: &Path) -> Result<State, Erro
     if checked != "ok" {
         return Err(corrupt(path, checked));
     }
-    let mut statement = prepare(connection, path, "SELECT sql FROM sqlite_schema ORDER BY name")?;
+    let mut statement =
+        prepare(connection, path, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")?;
     let schema = statement.query_map([], |row| row.get(0)).map_err(failed)?;
     let schema: Vec<String> = schema.collect::<Result<_, _>>().map_err(failed)?;
     if schema != NEWEST {
