@@ -204,3 +204,15 @@ fn what_is_no_store_is_refused_and_left_alone() {
     assert!(matches!(why, Error::NotAStore { .. }), "{why}");
     assert_eq!(fs::read(folder.store()).unwrap(), "something else ".repeat(1000).into_bytes());
 }
+
+#[test]
+fn a_database_of_something_else_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    let connection = rusqlite::Connection::open(folder.store()).unwrap();
+    connection.execute_batch("CREATE TABLE other (x); INSERT INTO other VALUES (1);").unwrap();
+    drop(connection);
+    let before = fs::read(folder.store()).unwrap();
+    let why = open(&folder.store()).unwrap_err();
+    assert!(matches!(why, Error::NotAStore { .. }), "{why}");
+    assert_eq!(fs::read(folder.store()).unwrap(), before);
+}

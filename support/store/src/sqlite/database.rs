@@ -90,6 +90,7 @@ impl Database {
         ] {
             set(name, value).map_err(failed)?;
         }
+        schema::recognize(&connection, path)?;
         let mode = "PRAGMA journal_mode = WAL";
         let mode = connection.query_row(mode, [], |row| row.get::<_, String>(0)).map_err(failed)?;
         if mode != "wal" {

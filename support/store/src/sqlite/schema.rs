@@ -52,7 +52,13 @@ pub(crate) fn migrate(connection: &Connection, path: &Path) -> Result<(), Error>
     steps(connection, path, MIGRATIONS)
 }
 
-fn steps(connection: &Connection, path: &Path, migrations: &[&str]) -> Result<(), Error> {
+/// Refuses what is no store, or one of a newer version, before anything is written to it.
+pub(crate) fn recognize(connection: &Connection, path: &Path) -> Result<(), Error> {
+    done(connection, path, MIGRATIONS).map(drop)
+}
+
+/// The number of migrations that the file has behind it.
+fn done(connection: &Connection, path: &Path, migrations: &[&str]) -> Result<usize, Error> {
     let failed = |why: rusqlite::Error| refusal(path, &why);
     let newest = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
     let found = pragma(connection, "user_version").map_err(failed)?;
@@ -67,7 +73,12 @@ fn steps(connection: &Connection, path: &Path, migrations: &[&str]) -> Result<()
         return Err(Error::Newer { path: path.to_owned(), version: found, newest });
     }
     let done = usize::try_from(found).ok().filter(|done| empty || *done > 0);
-    let done = done.ok_or_else(|| corrupt(path, format!("its version is {found}")))?;
+    done.ok_or_else(|| corrupt(path, format!("its version is {found}")))
+}
+
+fn steps(connection: &Connection, path: &Path, migrations: &[&str]) -> Result<(), Error> {
+    let failed = |why: rusqlite::Error| refusal(path, &why);
+    let done = done(connection, path, migrations)?;
     for (index, statements) in migrations.iter().enumerate().skip(done) {
         let state = if index == 0 { first_state() } else { String::new() };
         let version = index + 1;
