@@ -29,6 +29,7 @@ pub mod roce_mad;
 pub mod roce_packet;
 pub mod roce_pair;
 pub mod roce_qp;
+pub mod store_record;
 
 /// The body of a target.
 pub type Target = fn(&[u8]);
@@ -54,4 +55,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("roce_packet", roce_packet::run),
     ("roce_pair", roce_pair::run),
     ("roce_qp", roce_qp::run),
+    ("store_record", store_record::run),
 ];

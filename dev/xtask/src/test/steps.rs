@@ -142,6 +142,14 @@ pub(super) const LONG: &[Step] = &[
         "a bridge whose workers and which itself are killed at random",
     )
     .with(&[("NAA_LONG", "1")]),
+    step(
+        "store",
+        200,
+        Cargo,
+        &["test", "--release", "-p", "naa-store"],
+        "durable records, killed 1000 times",
+    )
+    .with(&[("NAA_KILLS", "1000"), ("NAA_SEEDS", "1000")]),
     step("hostile 4", 1000, Xtask, &["hostile", "--ip", "4"], "hostile and unlucky peers over IPv4"),
     step("hostile 6", 1000, Xtask, &["hostile", "--ip", "6"], "hostile and unlucky peers over IPv6"),
     step("install-test", 100, Xtask, &["install-test"], "what is installed, and programs built against it")

@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("simnet", &[]),
     ("naa-files", &[]),
     ("naa-measure", &["naa-files"]),
+    ("naa-store", &["naa-files"]),
     ("sim", &["naa-verbs", "roce", "mrsp", "ejfat", "simnet"]),
     ("roce", &["naa-verbs"]),
     ("naa-region", &["naa-verbs"]),

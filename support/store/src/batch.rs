@@ -1,0 +1,116 @@
+//! Batches of changes, and their limits.
+
+use std::{collections::BTreeSet, fmt};
+
+/// The longest key, in bytes.
+pub const MAX_KEY_BYTES: usize = 512;
+
+/// The longest value, in bytes.
+pub const MAX_VALUE_BYTES: usize = 1 << 20;
+
+/// Changes of one batch at most.
+pub const MAX_CHANGES: usize = 1024;
+
+/// Bytes of all keys and values of one batch at most. Below the size of a request that etcd takes unless told otherwise.
+pub const MAX_BATCH_BYTES: usize = 5 << 18;
+
+/// Whose turn it is to write: each writer claims a term above its predecessor's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Term(pub u64);
+
+/// The number of a batch in a store. Revisions rise from batch to batch, not necessarily by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What becomes of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub key: Vec<u8>,
+    /// The new value; without one the key is removed, if it is there.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Changes that are stored together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// The term of the writer.
+    pub term: Term,
+    /// From one to [`MAX_CHANGES`], each of another key.
+    pub changes: Vec<Change>,
+}
+
+/// A batch that was stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    pub revision: Revision,
+    pub batch: Batch,
+}
+
+/// Why a batch breaks a limit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidBatch {
+    #[error("it has no changes")]
+    Empty,
+    #[error("it has {0} changes, more than {MAX_CHANGES}: split it")]
+    TooManyChanges(usize),
+    #[error("it has {0} bytes, more than {MAX_BATCH_BYTES}: split it")]
+    TooLarge(usize),
+    #[error("change {0} has a key without bytes")]
+    EmptyKey(usize),
+    #[error("the key of change {index} has {bytes} bytes, more than {MAX_KEY_BYTES}")]
+    KeyTooLong { index: usize, bytes: usize },
+    #[error("the value of change {index} has {bytes} bytes, more than {MAX_VALUE_BYTES}")]
+    ValueTooLong { index: usize, bytes: usize },
+    #[error("change {0} has the key of an earlier one")]
+    RepeatedKey(usize),
+}
+
+impl Batch {
+    /// Checks the limits and gives the number of bytes of all keys and values.
+    ///
+    /// # Errors
+    /// The first limit that is broken.
+    pub fn check(&self) -> Result<usize, InvalidBatch> {
+        if self.changes.is_empty() {
+            return Err(InvalidBatch::Empty);
+        }
+        if self.changes.len() > MAX_CHANGES {
+            return Err(InvalidBatch::TooManyChanges(self.changes.len()));
+        }
+        let mut keys = BTreeSet::new();
+        for (index, Change { key, value }) in self.changes.iter().enumerate() {
+            let value = value.as_ref().map_or(0, Vec::len);
+            if key.is_empty() {
+                return Err(InvalidBatch::EmptyKey(index));
+            }
+            if key.len() > MAX_KEY_BYTES {
+                return Err(InvalidBatch::KeyTooLong { index, bytes: key.len() });
+            }
+            if value > MAX_VALUE_BYTES {
+                return Err(InvalidBatch::ValueTooLong { index, bytes: value });
+            }
+            if !keys.insert(key) {
+                return Err(InvalidBatch::RepeatedKey(index));
+            }
+        }
+        let bytes = self.bytes();
+        if bytes > MAX_BATCH_BYTES { Err(InvalidBatch::TooLarge(bytes)) } else { Ok(bytes) }
+    }
+
+    /// Bytes of all keys and values.
+    pub(crate) fn bytes(&self) -> usize {
+        self.changes.iter().map(|c| c.key.len() + c.value.as_ref().map_or(0, Vec::len)).sum()
+    }
+}

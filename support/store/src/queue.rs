@@ -1,0 +1,136 @@
+//! What waits for the thread that writes.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{Batch, Done, Error, Revision, Snapshot, Term};
+
+/// Requests that wait at most.
+pub const MAX_WAITING: usize = 1024;
+
+/// Bytes of keys and values that wait at most.
+pub const MAX_WAITING_BYTES: usize = 16 << 20;
+
+/// What changes the store.
+#[derive(Debug)]
+pub(crate) enum Operation {
+    Append(Batch),
+    Claim { seen: Term, next: Term },
+}
+
+impl Operation {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Append(batch) => batch.bytes(),
+            Self::Claim { .. } => 0,
+        }
+    }
+}
+
+/// A change and who waits for it.
+pub(crate) struct Write {
+    pub(crate) operation: Operation,
+    pub(crate) done: Done<Revision>,
+}
+
+pub(crate) enum Request {
+    Write(Write),
+    Load(Done<Snapshot>),
+    /// All of the database as the bytes of a file.
+    Copy(Done<Vec<u8>>),
+}
+
+impl Request {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write(write) => write.operation.bytes(),
+            Self::Load(_) | Self::Copy(_) => 0,
+        }
+    }
+
+    pub(crate) fn refuse(self, why: Error) {
+        match self {
+            Self::Write(write) => (write.done)(Err(why)),
+            Self::Load(done) => done(Err(why)),
+            Self::Copy(done) => done(Err(why)),
+        }
+    }
+}
+
+/// What to do when there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    Wait,
+    Refuse,
+}
+
+#[derive(Default)]
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    requests: VecDeque<Request>,
+    bytes: usize,
+    closed: bool,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request that cannot be taken is refused at once.
+    pub(crate) fn push(&self, request: Request, no_room: NoRoom) {
+        let bytes = request.bytes();
+        let mut waiting = self.lock();
+        let full = |w: &Waiting| {
+            w.requests.len() >= MAX_WAITING || (w.bytes > 0 && w.bytes + bytes > MAX_WAITING_BYTES)
+        };
+        while no_room == NoRoom::Wait && !waiting.closed && full(&waiting) {
+            waiting = self.room.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        let refusal = match () {
+            () if waiting.closed => Error::Closed,
+            () if full(&waiting) => Error::Busy,
+            () => {
+                waiting.bytes += bytes;
+                waiting.requests.push_back(request);
+                drop(waiting);
+                self.arrived.notify_one();
+                return;
+            }
+        };
+        drop(waiting);
+        request.refuse(refusal);
+    }
+
+    /// Everything that waits, at least one request; nothing when the queue is closed and empty.
+    pub(crate) fn take(&self) -> Option<VecDeque<Request>> {
+        let mut waiting = self.lock();
+        while waiting.requests.is_empty() {
+            if waiting.closed {
+                return None;
+            }
+            waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        waiting.bytes = 0;
+        let requests = mem::take(&mut waiting.requests);
+        drop(waiting);
+        self.room.notify_all();
+        Some(requests)
+    }
+
+    /// Takes no more requests. Those that wait are still served.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.arrived.notify_all();
+        self.room.notify_all();
+    }
+}

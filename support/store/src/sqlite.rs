@@ -1,0 +1,168 @@
+//! A store in a file of SQLite.
+
+mod copies;
+mod database;
+mod lock;
+mod schema;
+mod writer;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+};
+
+pub use copies::{Restored, restore};
+
+use self::{database::Check, lock::Lock, writer::Writer};
+use crate::{
+    Batch, Done, Error, Revision, Snapshot, Store, Term, Watch,
+    history::History,
+    queue::{NoRoom, Operation, Queue, Request, Write},
+};
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Bytes that the file may have at most.
+    pub max_bytes: u64,
+    /// The name of the virtual file system of SQLite that reads and writes the file, one that was registered in this process;
+    /// SQLite's own if there is none.
+    pub vfs: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { max_bytes: 256 << 20, vfs: None }
+    }
+}
+
+/// A [`Store`] in one file, which one process at a time has open.
+///
+/// A thread owns the file. It takes all batches that wait and makes one transaction of them, so their callers share the time
+/// that the disk takes to make it durable. When the store is dropped, what waits is still stored.
+///
+/// Beside the file FILE are FILE-wal, the newest changes, and FILE.lock, which says which process has the store open and what
+/// was acknowledged last: a store that has less than that is refused ([`Error::Lost`]).
+pub struct SqliteStore {
+    path: PathBuf,
+    queue: Arc<Queue>,
+    history: Arc<History>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl SqliteStore {
+    /// Opens the store, or makes it if there is none; checks all of it and brings it to the version of this program.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if another process or another part of this one has it open. [`Error::Corrupt`], [`Error::Lost`],
+    /// [`Error::Newer`], [`Error::NotAStore`] for what the check found. [`Error::Full`], [`Error::ReadOnly`] and [`Error::Io`] for
+    /// what the disk refused.
+    pub fn open(path: &Path, settings: &Settings) -> Result<Self, Error> {
+        let (lock, mark) = Lock::take(path)?;
+        let database = database::Database::open(path, settings, mark, Check::Everything)?;
+        let queue = Arc::new(Queue::default());
+        let history = Arc::new(History::new(database.state().revision));
+        let writer = Writer::new(database, lock, history.clone());
+        let thread = {
+            let (queue, history) = (queue.clone(), history.clone());
+            thread::Builder::new().name("naa-store".to_owned()).spawn(move || {
+                let _closes = Closes { queue: queue.clone(), history };
+                writer.run(&queue);
+            })
+        };
+        let thread = thread.map_err(|why| Error::Io { path: path.to_owned(), why: why.to_string() })?;
+        Ok(Self { path: path.to_owned(), queue, history, thread: Some(thread) })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes everything that was acknowledged before the call into one file, which [`restore`] takes, while the store goes on
+    /// working; a file of that name is replaced when the new one is complete and on disk. Gives the revision that it has.
+    ///
+    /// # Errors
+    /// What goes wrong with the storage, and [`Error::CannotCopy`] if the file cannot be written.
+    pub fn backup(&self, to: &Path) -> Result<Revision, Error> {
+        copies::backup(&self.path, &self.ask(Request::Copy)?, to)
+    }
+
+    /// Sends a request and waits for its result.
+    fn ask<T: Send + 'static>(&self, request: impl FnOnce(Done<T>) -> Request) -> Result<T, Error> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let done = move |result| {
+            // The receiver lives until it has got the result.
+            let _ = sender.send(result);
+        };
+        self.queue.push(request(Box::new(done)), NoRoom::Wait);
+        receiver.recv().unwrap_or_else(|_| {
+            let why = "the thread that writes ended".to_owned();
+            Err(Error::Unknown { path: self.path.clone(), why })
+        })
+    }
+}
+
+impl Store for SqliteStore {
+    fn claim(&self, seen: Term, next: Term) -> Result<(), Error> {
+        let operation = Operation::Claim { seen, next };
+        self.ask(|done| Request::Write(Write { operation, done })).map(drop)
+    }
+
+    fn append(&self, batch: Batch) -> Result<Revision, Error> {
+        batch.check()?;
+        self.ask(|done| Request::Write(Write { operation: Operation::Append(batch), done }))
+    }
+
+    fn append_with(&self, batch: Batch, done: Done<Revision>) {
+        match batch.check() {
+            Ok(_) => {
+                let write = Write { operation: Operation::Append(batch), done };
+                self.queue.push(Request::Write(write), NoRoom::Refuse);
+            }
+            Err(why) => done(Err(why.into())),
+        }
+    }
+
+    fn load(&self) -> Result<Snapshot, Error> {
+        self.ask(Request::Load)
+    }
+
+    fn watch(&self, from: Revision) -> Result<Box<dyn Watch>, Error> {
+        Ok(Box::new(self.history.watch(from)?))
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, that was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Nobody waits for a thread that ended, however it ended.
+struct Closes {
+    queue: Arc<Queue>,
+    history: Arc<History>,
+}
+
+impl Drop for Closes {
+    fn drop(&mut self) {
+        self.queue.close();
+        self.history.close();
+        for request in self.queue.take().into_iter().flatten() {
+            request.refuse(Error::Closed);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Backups, and stores made of them.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use naa_files::Destination;
+use rusqlite::Connection;
+
+use super::{
+    Settings,
+    database::{Check, Database, sync_folder},
+    lock::{self, Lock, Mark, beside},
+    schema,
+};
+use crate::{Error, Revision, Term, record::State};
+
+/// What a store has that was made of a backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restored {
+    /// The newest term: of the backup, or of the store that was replaced if that was newer.
+    pub term: Term,
+    pub revision: Revision,
+    /// The number of keys.
+    pub keys: u64,
+}
+
+/// Checks the bytes of the store at `store` and writes them to the file.
+pub(crate) fn backup(store: &Path, bytes: &[u8], to: &Path) -> Result<Revision, Error> {
+    let (connection, state) = image(store, bytes)?;
+    write(connection, to)?;
+    Ok(state.revision)
+}
+
+/// Makes the store at `to` of the backup `from`, in place of the store that is there, if there is one. That one's newest term
+/// is kept, so that no term is claimed twice.
+///
+/// The backup is checked before anything changes. If the process is killed, the store is the former one, or the new one, or
+/// is refused until it is restored again.
+///
+/// # Errors
+/// [`Error::InUse`] if the store is open, [`Error::Corrupt`], [`Error::Newer`] and [`Error::NotAStore`] for what the check of the
+/// backup found, and what the disk refuses.
+pub fn restore(from: &Path, to: &Path, settings: &Settings) -> Result<Restored, Error> {
+    let (lock, mark) = Lock::take(to)?;
+    let refused = |why: io::Error| lock::refusal(to, &why);
+    let bytes = read(from, settings.max_bytes)?;
+    let (connection, mut state) = image(from, &bytes)?;
+    state.term = state.term.max(newest_term(to, settings, mark));
+    let updated = connection.execute("UPDATE state SET value = ?1 WHERE id = 1", [state.encode()]);
+    updated.map_err(|why| schema::refusal(from, &why))?;
+
+    // The mark first: whatever happens from here on, a store with less than the former one or the new one is refused.
+    lock.write(Mark { term: state.term, revision: mark.revision.max(state.revision) }).map_err(refused)?;
+    lock.sync().map_err(refused)?;
+    // A log belongs to the file that it was written for. It must be gone before another file has that name.
+    for ending in ["-wal", "-journal"] {
+        match fs::remove_file(beside(to, ending)) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(refused(why)),
+            _ => {}
+        }
+    }
+    sync_folder(to).map_err(refused)?;
+    write(connection, to)?;
+    lock.write(Mark::of(&state)).map_err(refused)?;
+    lock.sync().map_err(refused)?;
+    Ok(Restored { term: state.term, revision: state.revision, keys: state.rows })
+}
+
+/// The newest term of the store that is there, as far as it can be read: it may be damaged, which is why it is replaced.
+fn newest_term(store: &Path, settings: &Settings, mark: Mark) -> Term {
+    if !store.exists() {
+        return mark.term;
+    }
+    match Database::open(store, settings, Mark::default(), Check::State) {
+        Ok(database) => mark.term.max(database.state().term),
+        Err(_) => mark.term,
+    }
+}
+
+fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
+    let refused = |why: io::Error| lock::refusal(path, &why);
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(refused)?;
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(refused)?;
+    if bytes.len() as u64 > max_bytes {
+        let why = format!("it has more than the {max_bytes} bytes that the store may have");
+        return Err(Error::Io { path: path.to_owned(), why });
+    }
+    Ok(bytes)
+}
+
+/// A database in memory of the bytes of a file, checked and brought to the newest version.
+fn image(path: &Path, bytes: &[u8]) -> Result<(Connection, State), Error> {
+    let refused = |why: rusqlite::Error| schema::refusal(path, &why);
+    let mut bytes = bytes.to_vec();
+    match bytes.get_mut(18..20) {
+        // The versions for writing and reading: 1 is a file without a log (SQLite's file format, 1.3.3).
+        Some(versions) if *versions == [2, 2] => versions.fill(1),
+        Some(versions) if *versions == [1, 1] => {}
+        _ => return Err(Error::NotAStore { path: path.to_owned(), why: "it is no database".to_owned() }),
+    }
+    let mut connection = Connection::open_in_memory().map_err(refused)?;
+    let len = bytes.len();
+    connection.deserialize_read_exact("main", bytes.as_slice(), len, false).map_err(refused)?;
+    schema::migrate(&connection, path)?;
+    let state = schema::verify(&connection, path)?;
+    Ok((connection, state))
+}
+
+fn write(mut connection: Connection, to: &Path) -> Result<(), Error> {
+    let bytes = connection.serialize("main").map_err(|why| schema::refusal(to, &why))?;
+    let written = Destination::new(to).and_then(|destination| destination.replace(&bytes));
+    written.map_err(|why| Error::CannotCopy(why.to_string()))
+}
