@@ -1,4 +1,7 @@
 //! A registry with three load balancers, and requests to it.
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use std::collections::BTreeMap;
 
 use ejfat::{Time, lb::LbId};
 use ejfat_control::{
@@ -14,11 +17,11 @@ use ejfat_control::{
 };
 use simnet::Random;
 
-pub const ROOT: &str = "the root token of these tests";
-pub const DAY: u64 = 86_400_000;
+pub(crate) const ROOT: &str = "the root token of these tests";
+pub(crate) const DAY: u64 = 86_400_000;
 
 /// Load balancer 0 has both IP versions, 1 only IPv4, 2 only IPv6.
-pub fn config() -> Config {
+pub(crate) fn config() -> Config {
     let lb = |n: u8, v4: bool, v6: bool| LoadBalancerConfig {
         data_v4: v4.then(|| [192, 0, 2, n].into()),
         data_v6: v6.then(|| [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(n)].into()),
@@ -33,44 +36,44 @@ pub fn config() -> Config {
 
 /// A registry at a moment, with what a store has of it.
 #[derive(Clone)]
-pub struct Site {
-    pub registry: Registry,
-    pub at: Moment,
-    pub random: Random,
-    pub stored: std::collections::BTreeMap<Vec<u8>, Vec<u8>>,
+pub(crate) struct Site {
+    pub(crate) registry: Registry,
+    pub(crate) at: Moment,
+    pub(crate) random: Random,
+    pub(crate) stored: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Site {
-    pub fn new(config: Config, seed: u64) -> Self {
+    pub(crate) fn new(config: Config, seed: u64) -> Self {
         let at = Moment { now: Time(0), wall: WallTime(1_800_000_000_000) };
         let registry = Registry::new(config, ROOT).expect("a configuration that can be served");
-        Self { registry, at, random: Random::new(seed, 7), stored: Default::default() }
+        Self { registry, at, random: Random::new(seed, 7), stored: BTreeMap::new() }
     }
 
-    pub fn after_ms(&mut self, ms: u64) {
+    pub(crate) fn after_ms(&mut self, ms: u64) {
         self.at.now.0 += ms * 1_000_000;
         self.at.wall.0 += ms;
     }
 
     /// Lets time pass in steps of at most 10 ms, and whatever is over end.
-    pub fn run_ms(&mut self, ms: u64) {
+    pub(crate) fn run_ms(&mut self, ms: u64) {
         for _ in 0..ms / 10 {
             self.after_ms(10);
             self.poll();
         }
     }
 
-    pub fn poll(&mut self) -> Vec<Change> {
+    pub(crate) fn poll(&mut self) -> Vec<Change> {
         let changes = self.registry.poll(self.at);
         self.store(&changes);
         changes
     }
 
-    pub fn ask(&mut self, token: &str, request: &Request) -> Result<Reply, Refusal> {
+    pub(crate) fn ask(&mut self, token: &str, request: &Request) -> Result<Reply, Refusal> {
         self.ask_as(Caller { token: Some(token), peer: None }, request)
     }
 
-    pub fn ask_as(&mut self, caller: Caller<'_>, request: &Request) -> Result<Reply, Refusal> {
+    pub(crate) fn ask_as(&mut self, caller: Caller<'_>, request: &Request) -> Result<Reply, Refusal> {
         let Self { registry, at, random, .. } = self;
         let Accepted { reply, changes } =
             registry.request(*at, caller, request, &mut |bytes| random.fill(bytes))?;
@@ -88,26 +91,26 @@ impl Site {
     }
 
     /// The registry that comes of what is stored.
-    pub fn restored(&self) -> Registry {
+    pub(crate) fn restored(&self) -> Registry {
         let config = self.registry.config().clone();
         Registry::restore(config, ROOT, &self.stored, self.at.now).expect("what was stored can be restored")
     }
 
-    pub fn reserve(&mut self, token: &str, reserve: Reserve) -> ReservedLoadBalancer {
+    pub(crate) fn reserve(&mut self, token: &str, reserve: Reserve) -> ReservedLoadBalancer {
         match self.ask(token, &Request::Reserve(reserve)) {
             Ok(Reply::Reserved(reserved)) => *reserved,
             other => panic!("a reservation, not {other:?}"),
         }
     }
 
-    pub fn register(&mut self, token: &str, register: Register) -> RegisteredWorker {
+    pub(crate) fn register(&mut self, token: &str, register: Register) -> RegisteredWorker {
         match self.ask(token, &Request::Register(register)) {
             Ok(Reply::Registered(registered)) => registered,
             other => panic!("a session, not {other:?}"),
         }
     }
 
-    pub fn create(&mut self, token: &str, permission: &str, limits: TokenLimits) -> CreatedToken {
+    pub(crate) fn create(&mut self, token: &str, permission: &str, limits: TokenLimits) -> CreatedToken {
         match self.ask(token, &create(permission, limits)) {
             Ok(Reply::Token(token)) => token,
             other => panic!("a token for {permission}, not {other:?}"),
@@ -116,12 +119,12 @@ impl Site {
 }
 
 /// A request for a token with one permission, written as in records.
-pub fn create(permission: &str, limits: TokenLimits) -> Request {
+pub(crate) fn create(permission: &str, limits: TokenLimits) -> Request {
     let permissions = vec![asked(permission)];
     Request::CreateToken(CreateToken { name: format!("for {permission}"), permissions, limits })
 }
 
-pub fn asked(permission: &str) -> AskedPermission {
+pub(crate) fn asked(permission: &str) -> AskedPermission {
     use ejfat_control::request::ResourceType;
     let permission: ejfat_control::token::Permission = permission.parse().expect("a permission");
     let (resource, id) = match permission.scope {
@@ -135,7 +138,7 @@ pub fn asked(permission: &str) -> AskedPermission {
 }
 
 /// A worker of weight 1 without factors.
-pub fn worker(lb_id: impl ToString, address: &str, port: u32) -> Register {
+pub(crate) fn worker(lb_id: impl ToString, address: &str, port: u32) -> Register {
     Register {
         lb_id: lb_id.to_string(),
         name: format!("worker at {address}"),
@@ -146,6 +149,6 @@ pub fn worker(lb_id: impl ToString, address: &str, port: u32) -> Register {
     }
 }
 
-pub fn lb(id: u8) -> LbId {
+pub(crate) fn lb(id: u8) -> LbId {
     LbId::new(id).expect("an id")
 }
