@@ -1,7 +1,7 @@
 //! What a site decides: its load balancers, limits and times.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     ops::RangeInclusive,
     time::Duration,
 };
@@ -116,6 +116,8 @@ pub enum ConfigError {
     Ports(usize),
     #[error("two load balancers have the data address {0}; give each its own")]
     SameAddress(IpAddr),
+    #[error("two load balancers have the sync address {0}; give each its own port")]
+    SameSync(SocketAddr),
     #[error("{0} slots; a calendar has a power of two of them, at most {MOST_SLOTS}")]
     Slots(u32),
     #[error("the root token is empty; configure one that nobody can guess")]
@@ -130,7 +132,7 @@ impl Config {
         if !self.slots.is_power_of_two() || self.slots > MOST_SLOTS {
             return Err(ConfigError::Slots(self.slots));
         }
-        let mut seen = Vec::new();
+        let (mut seen, mut syncs) = (Vec::new(), Vec::new());
         for (at, lb) in self.load_balancers.iter().enumerate() {
             let v4 = lb.data_v4.map(IpAddr::V4);
             let v6 = lb.data_v6.map(IpAddr::V6);
@@ -146,6 +148,13 @@ impl Config {
                     return Err(ConfigError::SameAddress(address));
                 }
                 seen.push(address);
+            }
+            for ip in lb.sync_v4.map(IpAddr::V4).into_iter().chain(lb.sync_v6.map(IpAddr::V6)) {
+                let sync = SocketAddr::new(ip, lb.sync_port);
+                if syncs.contains(&sync) {
+                    return Err(ConfigError::SameSync(sync));
+                }
+                syncs.push(sync);
             }
         }
         Ok(())

@@ -6,8 +6,10 @@ use ejfat::Time;
 use ejfat_control::{
     record::{Key, Record},
     registry::Registry,
+    session::{LEAST_WEIGHT, MOST_FACTOR},
 };
 use registry_common::{ROOT, config};
+use simnet::Random;
 
 const HASH: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
@@ -203,5 +205,26 @@ fn records_that_do_not_fit_each_other_are_refused_with_the_reason() {
         let why = restore(&entries).expect_err(reason);
         assert!(why.contains(reason), "{why}; expected {reason}");
         assert!(why.contains("do not fit each other"), "{why}");
+    }
+}
+
+#[test]
+fn every_weight_is_read_as_it_was_written() {
+    let golden = golden();
+    let (key, value) = golden.iter().find(|(key, _)| *key == "session/9").expect("a session");
+    let Ok(Record::Session(session)) = Record::decode(key.as_bytes(), value.as_bytes()) else {
+        panic!("a session")
+    };
+    let mut random = Random::new(1, 0);
+    for _ in 0..100_000 {
+        let mut session = session.clone();
+        let weight = f32::from_bits(random.next_u32());
+        if !(LEAST_WEIGHT..=MOST_FACTOR).contains(&weight) {
+            continue;
+        }
+        session.worker.weight = weight;
+        let record = Record::Session(session);
+        let (key, value) = record.encode();
+        assert_eq!(Record::decode(&key, &value), Ok(record), "{weight}, bits {:x}", weight.to_bits());
     }
 }

@@ -5,6 +5,8 @@ mod registry_common;
 use std::time::Duration;
 
 use ejfat_control::{
+    config::{Config, ConfigError},
+    registry::Registry,
     request::{
         Caller, CreateToken, Deregister, Extend, LbName, LoadBalancerStatus, Refusal, RefusalKind, Register,
         Reply, Request, Reserve, Reset, SendState, Senders, SetSlotDemands, SlotDemand, TokenSelector,
@@ -569,6 +571,28 @@ fn the_audit_log_says_who_changed_what_and_is_bounded() {
     let stored = site.stored.keys().filter(|key| key.starts_with(b"audit/")).count();
     assert_eq!(stored, 3);
     assert!(site.stored.values().all(|value| !String::from_utf8_lossy(value).contains(user.token.as_str())));
+}
+
+#[test]
+fn a_configuration_that_cannot_be_served_is_refused() {
+    let refused = |spoil: fn(&mut Config)| {
+        let mut config = config();
+        spoil(&mut config);
+        Registry::new(config, ROOT).expect_err("a configuration that cannot be served")
+    };
+    assert_eq!(refused(|of| of.load_balancers.clear()), ConfigError::LoadBalancers(0));
+    assert_eq!(refused(|of| of.load_balancers[1].data_v4 = None), ConfigError::NoAddress(1));
+    assert_eq!(refused(|of| of.load_balancers[2].sync_port = 0), ConfigError::Ports(2));
+    assert_eq!(refused(|of| of.load_balancers[2].data_ports = 0..=9), ConfigError::Ports(2));
+    let same = refused(|of| of.load_balancers[1].data_v4 = of.load_balancers[0].data_v4);
+    assert_eq!(same, ConfigError::SameAddress([192, 0, 2, 0].into()));
+    let same = refused(|of| of.load_balancers[2].sync_port = of.load_balancers[0].sync_port);
+    assert_eq!(same, ConfigError::SameSync(([192, 0, 2, 100], 19_531).into()));
+    assert_eq!(refused(|of| of.slots = 500), ConfigError::Slots(500));
+    assert_eq!(
+        Registry::new(config(), "").expect_err("a root token that all know"),
+        ConfigError::NoRootToken
+    );
 }
 
 #[test]
