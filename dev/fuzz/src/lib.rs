@@ -12,6 +12,7 @@ mod program;
 
 pub mod ejfat_lb;
 pub mod ejfat_reassembler;
+pub mod ejfat_record;
 pub mod ejfat_ring;
 pub mod ejfat_uri;
 pub mod ejfat_wire;
@@ -38,6 +39,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("ejfat_lb", ejfat_lb::run),
     ("ejfat_reassembler", ejfat_reassembler::run),
+    ("ejfat_record", ejfat_record::run),
     ("ejfat_ring", ejfat_ring::run),
     ("ejfat_uri", ejfat_uri::run),
     ("ejfat_wire", ejfat_wire::run),

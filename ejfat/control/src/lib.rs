@@ -10,10 +10,23 @@
 //! | from which tick on an epoch applies | [`boundary`] |
 //! | whether a sender's sync is true | [`sync::Gate`] |
 //! | in which order a SmartNIC's rules change, so that no event is split | [`p4`] |
+//! | who may do what: tokens, and what each call needs | [`token`], [`access`] |
+//! | which load balancers, senders and workers there are | [`registry::Registry`] |
+//! | what of it is stored, and in which form | [`record`] |
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod boundary;
 pub mod calendar;
+pub mod config;
+pub mod durable;
 pub mod p4;
+pub mod record;
+pub mod registry;
+pub mod request;
+pub mod reservation;
+pub mod session;
 pub mod sync;
+pub mod token;
+pub mod wall;

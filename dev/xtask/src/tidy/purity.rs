@@ -8,8 +8,19 @@ pub(crate) const PURE: &[&str] =
     &["rdma/verbs", "rdma/roce", "mrsp", "ejfat/ejfat", "ejfat/control", "dev/simnet"];
 
 /// External crates that are themselves pure.
-const EXTERNAL: &[&str] =
-    &["thiserror", "crc32fast", "foldhash", "rand_core", "rand_chacha", "smallvec", "arrayvec", "bitflags"];
+const EXTERNAL: &[&str] = &[
+    "thiserror",
+    "crc32fast",
+    "foldhash",
+    "rand_core",
+    "rand_chacha",
+    "smallvec",
+    "arrayvec",
+    "bitflags",
+    "serde",
+    "serde_json",
+    "sha2",
+];
 
 const SOCKET: &str = "take datagrams as arguments; sockets belong to `roce-udp`";
 const CLOCK: &str = "take the time as an argument";

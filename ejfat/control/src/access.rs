@@ -1,0 +1,94 @@
+//! Which call of the API needs which permission.
+
+use crate::token::Right;
+
+/// The calls of the service `loadbalancer.LoadBalancer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ApiCall {
+    Reserve,
+    Get,
+    Status,
+    Free,
+    Reset,
+    Extend,
+    AddSenders,
+    RemoveSenders,
+    Register,
+    SetSlotDemands,
+    Deregister,
+    SendState,
+    Overview,
+    Timeseries,
+    Version,
+    CreateToken,
+    ListTokenPermissions,
+    ListChildTokens,
+    RevokeToken,
+    Chain,
+    Unchain,
+    GetChainGraph,
+}
+
+/// What a caller needs for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Any token that exists. What the reply shows is what the token may read.
+    AnyToken,
+    /// The right on at least one load balancer, and only such ones are given.
+    SomeLoadBalancer(Right),
+    /// The right on the reservation that the request names.
+    Reservation(Right),
+    /// The right on the session that the request names.
+    Session(Right),
+    /// Each permission that is asked for, as one of the caller's own or covered by one.
+    OwnRights,
+    /// That the request names the caller's token, or one below it.
+    OwnTokens,
+}
+
+/// Each call, in the order of [`ApiCall`], with its name and what it needs.
+pub const NEEDS: [(ApiCall, &str, Need); 22] = [
+    (ApiCall::Reserve, "ReserveLoadBalancer", Need::SomeLoadBalancer(Right::Reserve)),
+    (ApiCall::Get, "GetLoadBalancer", Need::Reservation(Right::ReadOnly)),
+    (ApiCall::Status, "LoadBalancerStatus", Need::Reservation(Right::ReadOnly)),
+    (ApiCall::Free, "FreeLoadBalancer", Need::Reservation(Right::Update)),
+    (ApiCall::Reset, "ResetLoadBalancer", Need::Reservation(Right::Update)),
+    (ApiCall::Extend, "ExtendReservation", Need::Reservation(Right::Update)),
+    (ApiCall::AddSenders, "AddSenders", Need::Reservation(Right::Update)),
+    (ApiCall::RemoveSenders, "RemoveSenders", Need::Reservation(Right::Update)),
+    (ApiCall::Register, "Register", Need::Reservation(Right::Register)),
+    (ApiCall::SetSlotDemands, "SetSlotDemands", Need::Reservation(Right::Update)),
+    (ApiCall::Deregister, "Deregister", Need::Session(Right::Update)),
+    (ApiCall::SendState, "SendState", Need::Session(Right::Update)),
+    (ApiCall::Overview, "Overview", Need::AnyToken),
+    (ApiCall::Timeseries, "Timeseries", Need::AnyToken),
+    (ApiCall::Version, "Version", Need::AnyToken),
+    (ApiCall::CreateToken, "CreateToken", Need::OwnRights),
+    (ApiCall::ListTokenPermissions, "ListTokenPermissions", Need::OwnTokens),
+    (ApiCall::ListChildTokens, "ListChildTokens", Need::OwnTokens),
+    (ApiCall::RevokeToken, "RevokeToken", Need::OwnTokens),
+    (ApiCall::Chain, "ChainLoadBalancer", Need::Reservation(Right::Update)),
+    (ApiCall::Unchain, "UnchainLoadBalancer", Need::Reservation(Right::Update)),
+    (ApiCall::GetChainGraph, "GetChainGraph", Need::Reservation(Right::ReadOnly)),
+];
+
+impl ApiCall {
+    pub fn need(self) -> Need {
+        NEEDS[self as usize].2
+    }
+
+    /// The name of the method in the service.
+    pub fn name(self) -> &'static str {
+        NEEDS[self as usize].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_calls() {
+        assert!(NEEDS.iter().enumerate().all(|(at, (call, ..))| *call as usize == at));
+    }
+}

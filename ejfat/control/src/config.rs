@@ -1,0 +1,171 @@
+//! What a site decides: its load balancers, limits and times.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    ops::RangeInclusive,
+    time::Duration,
+};
+
+use ejfat::lb::{LbId, Table};
+
+use crate::calendar::MOST_SLOTS;
+
+/// A load balancer that can be reserved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadBalancerConfig {
+    /// Where senders send segments; at least one of both.
+    pub data_v4: Option<Ipv4Addr>,
+    pub data_v6: Option<Ipv6Addr>,
+    /// Any of them will do.
+    pub data_ports: RangeInclusive<u16>,
+    /// Where senders send sync datagrams.
+    pub sync_v4: Option<Ipv4Addr>,
+    pub sync_v6: Option<Ipv6Addr>,
+    pub sync_port: u16,
+}
+
+/// Which addresses workers may register. Unspecified, multicast and broadcast addresses are always refused, because a data
+/// plane takes none of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressPolicy {
+    /// 127.0.0.0/8 and ::1. The default is no.
+    pub loopback: bool,
+    /// Addresses that are routed within a site or a link only. The default is yes.
+    pub private: bool,
+    /// Whether the address has to be the one from which the call comes. The default is no.
+    pub own_only: bool,
+}
+
+impl Default for AddressPolicy {
+    fn default() -> Self {
+        Self { loopback: false, private: true, own_only: false }
+    }
+}
+
+/// Times by the control plane's own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LivenessTimes {
+    /// A session ends without a state so long after its registration. So long after a restart, too, sessions that sent none
+    /// since are taken to be as they were. The default is 10 s.
+    pub first_state: Duration,
+    /// A session without a state for so long gets no new events. The default is 2 s.
+    pub silent: Duration,
+    /// A session without a state for so long ends. The default is 60 s.
+    pub ended: Duration,
+    /// A member's id is not given again for so long after its last use. The default is 60 s.
+    pub member_rest: Duration,
+}
+
+impl Default for LivenessTimes {
+    fn default() -> Self {
+        let s = Duration::from_secs;
+        Self { first_state: s(10), silent: s(2), ended: s(60), member_rest: s(60) }
+    }
+}
+
+/// All of it. The defaults are what ESnet's P4 program has room for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// In the order of their ids, which begin at 0.
+    pub load_balancers: Vec<LoadBalancerConfig>,
+    /// How long a reservation lasts whose request names no end; `None`: it has none. The default is 365 days.
+    pub default_stay: Option<Duration>,
+    /// Slots of a calendar, a power of two.
+    pub slots: u32,
+    /// The most senders of one IP version, of all load balancers together.
+    pub most_senders: usize,
+    /// The most worker sessions of all load balancers together; members' ids are below it.
+    pub most_members: u16,
+    /// The most tokens that were made by `CreateToken`: in all, and below any one token but the root.
+    pub most_tokens: usize,
+    pub most_tokens_below: usize,
+    /// How many tokens there may be in a line, from a child of the root to a token that `CreateToken` makes.
+    pub most_depth: usize,
+    /// Entries of the audit log; of more the oldest are deleted.
+    pub most_audit: usize,
+    pub addresses: AddressPolicy,
+    pub liveness: LivenessTimes,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            load_balancers: Vec::new(),
+            default_stay: Some(Duration::from_secs(365 * 86_400)),
+            slots: 512,
+            most_senders: Table::SourceV4.limit(),
+            most_members: 1024,
+            most_tokens: 1024,
+            most_tokens_below: 128,
+            most_depth: 8,
+            most_audit: 10_000,
+            addresses: AddressPolicy::default(),
+            liveness: LivenessTimes::default(),
+        }
+    }
+}
+
+/// A configuration that cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{0} load balancers; configure 1 to {most}", most = LbId::COUNT)]
+    LoadBalancers(usize),
+    #[error("load balancer {0} has no data address; give it an IPv4 or an IPv6 address")]
+    NoAddress(usize),
+    #[error("load balancer {0} has no port; give a range from 1 on that is not empty, and a sync port")]
+    Ports(usize),
+    #[error("two load balancers have the data address {0}; give each its own")]
+    SameAddress(IpAddr),
+    #[error("two load balancers have the sync address {0}; give each its own port")]
+    SameSync(SocketAddr),
+    #[error("{0} slots; a calendar has a power of two of them, at most {MOST_SLOTS}")]
+    Slots(u32),
+    #[error("the root token is empty; configure one that nobody can guess")]
+    NoRootToken,
+}
+
+impl Config {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        if !(1..=LbId::COUNT).contains(&self.load_balancers.len()) {
+            return Err(ConfigError::LoadBalancers(self.load_balancers.len()));
+        }
+        if !self.slots.is_power_of_two() || self.slots > MOST_SLOTS {
+            return Err(ConfigError::Slots(self.slots));
+        }
+        let (mut seen, mut syncs) = (Vec::new(), Vec::new());
+        for (at, lb) in self.load_balancers.iter().enumerate() {
+            let v4 = lb.data_v4.map(IpAddr::V4);
+            let v6 = lb.data_v6.map(IpAddr::V6);
+            let addresses = v4.into_iter().chain(v6);
+            if v4.or(v6).is_none() {
+                return Err(ConfigError::NoAddress(at));
+            }
+            if lb.data_ports.is_empty() || *lb.data_ports.start() == 0 || lb.sync_port == 0 {
+                return Err(ConfigError::Ports(at));
+            }
+            for address in addresses {
+                if seen.contains(&address) {
+                    return Err(ConfigError::SameAddress(address));
+                }
+                seen.push(address);
+            }
+            for ip in lb.sync_v4.map(IpAddr::V4).into_iter().chain(lb.sync_v6.map(IpAddr::V6)) {
+                let sync = SocketAddr::new(ip, lb.sync_port);
+                if syncs.contains(&sync) {
+                    return Err(ConfigError::SameSync(sync));
+                }
+                syncs.push(sync);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every load balancer with its id.
+    pub fn load_balancers(&self) -> impl Iterator<Item = (LbId, &LoadBalancerConfig)> {
+        LbId::all().zip(&self.load_balancers)
+    }
+
+    pub fn load_balancer(&self, id: LbId) -> Option<&LoadBalancerConfig> {
+        self.load_balancers.get(usize::from(id.get()))
+    }
+}

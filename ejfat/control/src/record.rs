@@ -1,0 +1,188 @@
+//! Durable records: what is stored, under which keys, in which form.
+//!
+//! A store is a map of bytes to bytes. Keys are text as in the table; `lb` is the number of a load balancer. Values are JSON
+//! objects with their version in the field `v`. What has another version, a field that is unknown or missing, or a key that
+//! is written in another way, is refused with a reason.
+//!
+//! | key | value |
+//! |---|---|
+//! | `token/<id>` | a token: parent, hash, permissions, limits |
+//! | `reservation/<lb>` | the reservation of a load balancer |
+//! | `sender/<lb>/<address>` | nothing but the version |
+//! | `session/<id>` | a worker session |
+//! | `next/token`, `next/reservation`, `next/session`, `next/member/<lb>` | the number to be given next |
+//! | `audit/<20 digits>` | an entry of the audit log |
+
+mod value;
+
+use std::fmt;
+
+use ejfat::lb::LbId;
+
+use crate::{
+    reservation::{Reservation, SenderAddress, shown},
+    session::{SessionId, WorkerSession},
+    token::{Token, TokenId},
+    wall::WallTime,
+};
+
+/// Numbers that are given one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Counter {
+    Token,
+    Reservation,
+    Session,
+    /// Where the search for a free member begins. It goes round.
+    Member(LbId),
+}
+
+/// The key of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    Token(TokenId),
+    Reservation(LbId),
+    Sender(SenderAddress),
+    Session(SessionId),
+    Next(Counter),
+    Audit(u64),
+}
+
+/// Who changed what, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditEntry {
+    pub at: WallTime,
+    /// The caller's token; `None`: the control plane itself, because time had passed.
+    pub by: Option<TokenId>,
+    /// The call of the API, or what the control plane did.
+    pub call: String,
+    pub what: String,
+}
+
+/// A record with its key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    Token(Token),
+    Reservation(Reservation),
+    Sender(SenderAddress),
+    Session(WorkerSession),
+    Next(Counter, u64),
+    Audit(u64, AuditEntry),
+}
+
+/// A change of what is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Puts a record in, or in the place of the one with its key.
+    Put(Record),
+    Delete(Key),
+}
+
+/// Bytes that are no record of this program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the record {key} {reason}")]
+pub struct RecordError {
+    /// As text, shortened.
+    pub key: String,
+    pub reason: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token(id) => write!(f, "token/{id}"),
+            Self::Reservation(lb) => write!(f, "reservation/{}", lb.get()),
+            Self::Sender(SenderAddress { lb, address }) => write!(f, "sender/{}/{address}", lb.get()),
+            Self::Session(id) => write!(f, "session/{id}"),
+            Self::Next(Counter::Token) => f.write_str("next/token"),
+            Self::Next(Counter::Reservation) => f.write_str("next/reservation"),
+            Self::Next(Counter::Session) => f.write_str("next/session"),
+            Self::Next(Counter::Member(lb)) => write!(f, "next/member/{}", lb.get()),
+            Self::Audit(number) => write!(f, "audit/{number:020}"),
+        }
+    }
+}
+
+impl Key {
+    pub fn encode(&self) -> Vec<u8> {
+        self.to_string().into_bytes()
+    }
+
+    /// # Errors
+    /// [`RecordError`] if the bytes are not what [`Self::encode`] writes for any key.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
+        let text = str::from_utf8(bytes).ok();
+        // A number with a sign or zeros before it would be a second key of the same record.
+        let key = text.and_then(|text| parse(text).filter(|key| key.to_string() == text));
+        key.ok_or_else(|| refused(bytes, "is of no kind that this program knows".to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<Key> {
+    let lb = |text: &str| LbId::new(text.parse().ok()?).ok();
+    let (kind, rest) = text.split_once('/')?;
+    match kind {
+        "token" => Some(Key::Token(TokenId(rest.parse().ok()?))),
+        "reservation" => Some(Key::Reservation(lb(rest)?)),
+        "sender" => {
+            let (id, address) = rest.split_once('/')?;
+            Some(Key::Sender(SenderAddress { lb: lb(id)?, address: address.parse().ok()? }))
+        }
+        "session" => Some(Key::Session(rest.parse().ok()?)),
+        "audit" => Some(Key::Audit(rest.parse().ok()?)),
+        "next" => match rest {
+            "token" => Some(Key::Next(Counter::Token)),
+            "reservation" => Some(Key::Next(Counter::Reservation)),
+            "session" => Some(Key::Next(Counter::Session)),
+            _ => Some(Key::Next(Counter::Member(lb(rest.strip_prefix("member/")?)?))),
+        },
+        _ => None,
+    }
+}
+
+impl Record {
+    pub fn key(&self) -> Key {
+        match self {
+            Self::Token(token) => Key::Token(token.id),
+            Self::Reservation(reservation) => Key::Reservation(reservation.lb),
+            Self::Sender(sender) => Key::Sender(*sender),
+            Self::Session(session) => Key::Session(session.id),
+            Self::Next(counter, _) => Key::Next(*counter),
+            Self::Audit(number, _) => Key::Audit(*number),
+        }
+    }
+
+    /// Key and value.
+    pub fn encode(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.key().encode(), value::encode(self))
+    }
+
+    /// # Errors
+    /// [`RecordError`] if key or value are not what this program writes, in a version that it knows.
+    pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, RecordError> {
+        value::decode(Key::decode(key)?, value).map_err(|reason| refused(key, reason))
+    }
+}
+
+impl Change {
+    pub fn key(&self) -> Key {
+        match self {
+            Self::Put(record) => record.key(),
+            Self::Delete(key) => *key,
+        }
+    }
+
+    /// The key, and the value that is put there; `None`: the key is deleted.
+    pub fn encode(&self) -> (Vec<u8>, Option<Vec<u8>>) {
+        match self {
+            Self::Put(record) => {
+                let (key, value) = record.encode();
+                (key, Some(value))
+            }
+            Self::Delete(key) => (key.encode(), None),
+        }
+    }
+}
+
+fn refused(key: &[u8], reason: String) -> RecordError {
+    RecordError { key: shown(&String::from_utf8_lossy(key)), reason }
+}

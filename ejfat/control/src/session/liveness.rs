@@ -1,0 +1,130 @@
+//! Whether a worker lives, by the control plane's own clock: a worker whose clock is wrong lives, too.
+
+use std::time::Duration;
+
+use ejfat::Time;
+
+use crate::{
+    config::LivenessTimes,
+    request::{Refusal, SendState},
+    wall::WallTime,
+};
+
+/// What a worker told in its newest `SendState`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WorkerState {
+    pub fill_level: f32,
+    pub control_signal: f32,
+    pub is_ready: bool,
+    pub counters: EventCounters,
+}
+
+/// What a worker counted since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCounters {
+    pub events_received: u64,
+    pub events_reassembled: u64,
+    pub reassembly_errors: u64,
+    pub events_dequeued: u64,
+    pub enqueue_errors: u64,
+    pub bytes_received: u64,
+    pub packets_received: u64,
+}
+
+impl WorkerState {
+    pub(crate) fn asked(request: &SendState) -> Result<Self, Refusal> {
+        let SendState { fill_level, control_signal, is_ready, .. } = *request;
+        if !(0.0..=1.0).contains(&fill_level) {
+            return Err(Refusal::invalid(format!("the fill level {fill_level} is not from 0 to 1")));
+        }
+        if !control_signal.is_finite() {
+            return Err(Refusal::invalid(format!(
+                "the control signal {control_signal} is not a finite number"
+            )));
+        }
+        let counter = |name: &str, value: i64| {
+            u64::try_from(value)
+                .map_err(|_| Refusal::invalid(format!("the counter {name} is negative: {value}")))
+        };
+        let counters = EventCounters {
+            events_received: counter("totalEventsRecv", request.events_received)?,
+            events_reassembled: counter("totalEventsReassembled", request.events_reassembled)?,
+            reassembly_errors: counter("totalEventsReassemblyErr", request.reassembly_errors)?,
+            events_dequeued: counter("totalEventsDequeued", request.events_dequeued)?,
+            enqueue_errors: counter("totalEventEnqueueErr", request.enqueue_errors)?,
+            bytes_received: counter("totalBytesRecv", request.bytes_received)?,
+            packets_received: counter("totalPacketsRecv", request.packets_received)?,
+        };
+        Ok(Self { fill_level, control_signal, is_ready, counters })
+    }
+}
+
+/// What is known of a session beside its records. It is lost in a restart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Liveness {
+    /// The worker registered, and sent no state yet.
+    Registered { at: Time },
+    /// The session was there before a restart, and sent no state since.
+    Restored { at: Time },
+    /// The worker's newest state.
+    Reported { at: Time, wall: WallTime, state: WorkerState },
+}
+
+/// Whether a worker may get events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It sent no state yet: no events.
+    Registered,
+    /// It gets events, if it got some before the restart.
+    Restored,
+    /// It gets events.
+    Ready,
+    /// It said that it is not ready: no new events.
+    NotReady,
+    /// It sent nothing for too long: no new events.
+    Silent,
+}
+
+impl Liveness {
+    pub fn readiness(&self, now: Time, times: &LivenessTimes) -> Readiness {
+        match self {
+            Self::Registered { .. } => Readiness::Registered,
+            Self::Restored { at } if now < *at + times.first_state => Readiness::Restored,
+            Self::Reported { at, state, .. } if now < *at + times.silent => {
+                if state.is_ready {
+                    Readiness::Ready
+                } else {
+                    Readiness::NotReady
+                }
+            }
+            Self::Restored { .. } | Self::Reported { .. } => Readiness::Silent,
+        }
+    }
+
+    /// When the session ends, if nothing more comes.
+    pub fn ends(&self, times: &LivenessTimes) -> Time {
+        match self {
+            Self::Registered { at } => *at + times.first_state,
+            Self::Restored { at } => *at + times.ended.max(times.first_state),
+            Self::Reported { at, .. } => *at + times.ended.max(times.silent),
+        }
+    }
+
+    /// When the readiness changes, if nothing more comes. `None`: only the session's end is left.
+    pub fn turns(&self, now: Time, times: &LivenessTimes) -> Option<Time> {
+        let after = |at: Time, time: Duration| Some(at + time).filter(|turns| now < *turns);
+        match self {
+            Self::Registered { .. } => None,
+            Self::Restored { at } => after(*at, times.first_state),
+            Self::Reported { at, .. } => after(*at, times.silent),
+        }
+    }
+
+    /// The newest state, and when it came.
+    pub fn state(&self) -> Option<(&WorkerState, WallTime)> {
+        match self {
+            Self::Reported { wall, state, .. } => Some((state, *wall)),
+            Self::Registered { .. } | Self::Restored { .. } => None,
+        }
+    }
+}
