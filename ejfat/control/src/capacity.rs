@@ -1,0 +1,462 @@
+//! The part of all events that each worker of a load balancer is to have, from what workers report and planes count.
+//!
+//! The controller measures capacities. It does not steer fill levels: a fill level is the sum of what came and was not taken,
+//! and a controller that sums it again oscillates. A worker's capacity is the rate at which its program takes events while it
+//! has a backlog; where the worker counts no events, that follows from the events that it gets and the growth of its fill level.
+//! A worker without a backlog has at least the capacity for what it gets. Fill levels only correct the shares a little.
+//!
+//! # Units
+//! Workers count events and planes count packets. Capacities are in events per second, and a share is a capacity divided by
+//! the rate of all events. That rate is the planes' packets per second times the events for each packet: the middle one of
+//! the workers' ratios of events to packets over some 20 s, so that a few workers that lose or invent events do not matter.
+//! As long as no worker has counted events, the senders' ticks stand for events, and packets if there are no ticks.
+//! A wrong ratio changes all capacities alike, so it does not matter once all capacities are measured.
+//!
+//! # Control signals
+//! A worker that sends a control signal other than 0 is taken at its word: each second the signal is added to its weight, where
+//! 1000 is the mean weight of all workers, as udplbd2 does. A weight at most doubles or halves within a period, and stays positive.
+
+mod bounds;
+mod estimate;
+mod report;
+mod shares;
+mod traffic;
+mod worker;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ejfat::Time;
+
+use self::{
+    bounds::{bounds, loosen},
+    estimate::Capacity,
+    shares::{Claim, normalize, shares},
+    traffic::{PERIODS, median},
+    worker::{Work, Worker},
+};
+pub use self::{
+    report::{Counters, Report, ReportError},
+    traffic::PlaneCounters,
+};
+use crate::calendar::{Demand, MOST_SLOTS, MemberId, parts, rounded};
+
+/// How long an alarm's cause has to last.
+const STANDS_STILL: Duration = Duration::from_secs(5);
+const CONTRADICTS: Duration = Duration::from_secs(10);
+/// A worker's events for each packet may differ from those of others by this factor.
+const AGREES: f64 = 2.0;
+/// The time within which fill levels show the rates.
+const OBSERVED: Duration = Duration::from_secs(1);
+
+/// How a load balancer's shares are controlled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// The slots of a calendar.
+    pub slots: u32,
+    /// How old a worker's state may be when its report comes. The default is 0.5 s.
+    pub delay: Duration,
+    /// From the decision until its calendar is in force. The default is 0.5 s.
+    pub lead: Duration,
+    /// By how much a fill level of 1 instead of 0 lowers a share. The default is 0.05; a tenth already oscillates less than it helps.
+    pub gain: f64,
+    /// A new calendar is worth while if a member's part changes by more than this part of it, and by more than this many slots.
+    pub hysteresis: f64,
+    pub hysteresis_slots: f64,
+    /// The share of a newcomer begins at this part, and doubles after each such time, until it is whole.
+    pub ramp_from: f64,
+    pub ramp: Duration,
+    /// A worker with a backlog that takes nothing for so long gets one slot only. The default is 2 s.
+    pub stopped: Duration,
+    /// The events of a full queue, for workers that do not count what their program takes. E2SAR's is 1000.
+    pub queue: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            slots: 512,
+            delay: Duration::from_millis(500),
+            lead: Duration::from_millis(500),
+            gain: 0.05,
+            hysteresis: 0.03,
+            hysteresis_slots: 0.6,
+            ramp_from: 1.0 / 16.0,
+            ramp: Duration::from_secs(2),
+            stopped: Duration::from_secs(2),
+            queue: 1000.0,
+        }
+    }
+}
+
+/// Options that no controller can follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{option} is out of range; it has to be {range}")]
+pub struct OptionsError {
+    pub option: &'static str,
+    pub range: &'static str,
+}
+
+impl Options {
+    fn check(&self) -> Result<(), OptionsError> {
+        let most_delay = Duration::from_secs(PERIODS as u64 - 1);
+        let is_positive = |value: f64| value.is_finite() && value > 0.0;
+        let rules = [
+            (self.slots.is_power_of_two() && self.slots <= MOST_SLOTS, "slots", "a power of two up to 4096"),
+            (self.delay <= most_delay, "delay", "at most 7 s"),
+            (self.lead <= most_delay, "lead", "at most 7 s"),
+            ((0.0..=1.0).contains(&self.gain), "gain", "from 0 to 1"),
+            ((0.0..=1.0).contains(&self.hysteresis), "hysteresis", "from 0 to 1"),
+            ((0.0..=16.0).contains(&self.hysteresis_slots), "hysteresis_slots", "from 0 to 16"),
+            (is_positive(self.ramp_from) && self.ramp_from <= 1.0, "ramp_from", "above 0 and at most 1"),
+            (!self.ramp.is_zero(), "ramp", "above 0"),
+            (!self.stopped.is_zero(), "stopped", "above 0"),
+            (is_positive(self.queue), "queue", "a number of events above 0"),
+        ];
+        match rules.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, option, range)) => Err(OptionsError { option, range }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a worker asks for when it joins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Joining {
+    /// Its part of what unknown workers get, in any unit. It counts until the worker's capacity is measured.
+    pub weight: f64,
+    /// Its least and its greatest share, as factors of an even one. A greatest factor of 0 is no bound.
+    pub least_factor: f64,
+    pub greatest_factor: f64,
+}
+
+/// A worker that cannot join.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum JoinError {
+    #[error("member {0} has joined already")]
+    Joined(MemberId),
+    #[error("{0} members have joined, as many as the calendar has slots")]
+    Full(u32),
+    #[error("the weight is {0}; it has to be a number above 0, up to 1000")]
+    Weight(f64),
+    #[error(
+        "the factors are {least} and {greatest}; they have to be numbers from 0 on, and the second not below the first unless it is 0"
+    )]
+    Factors { least: f64, greatest: f64 },
+}
+
+impl Joining {
+    fn check(&self) -> Result<(), JoinError> {
+        if !(self.weight > 0.0 && self.weight <= 1000.0) {
+            return Err(JoinError::Weight(self.weight));
+        }
+        let (least, greatest) = (self.least_factor, self.greatest_factor);
+        let are_numbers = least.is_finite() && greatest.is_finite() && least >= 0.0;
+        if !are_numbers || (greatest != 0.0 && greatest < least) {
+            return Err(JoinError::Factors { least, greatest });
+        }
+        Ok(())
+    }
+}
+
+/// Something that a person should look at. It is told in each period in which it holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Alarm {
+    /// The worker has a backlog and takes no events. It gets one slot, by which it is found out when it takes some again.
+    Stopped { member: MemberId },
+    /// The planes sent packets to the worker, and neither its counters nor its fill level moved.
+    StandsStill { member: MemberId, packets: u64 },
+    /// The worker counts far more or far fewer events for each packet than most do. It is not believed if it counts more.
+    Contradicts { member: MemberId, ratio: f64, others: f64 },
+    /// The least factors of all workers come to more than all slots. They are lowered in proportion.
+    LeastFactors,
+    /// The greatest factors of all workers come to less than all slots. They are raised in proportion.
+    GreatestFactors,
+}
+
+/// What a period led to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// The slots of each member that is to get events. Empty if there is none.
+    pub wanted: Vec<(MemberId, u32)>,
+    /// Whether this differs enough from the present slots for a new calendar.
+    pub is_due: bool,
+    pub alarms: Vec<Alarm>,
+}
+
+/// Controls the shares of one load balancer's workers.
+#[derive(Debug)]
+pub struct Controller {
+    options: Options,
+    workers: BTreeMap<MemberId, Worker>,
+    /// When the newest period ended.
+    period: Option<Time>,
+    /// Events per second of all workers, in the newest period that had some.
+    rate: f64,
+    /// When fill levels were used last as the only sign of capacities.
+    acted: Time,
+    /// Whether a member has left that has slots.
+    has_left: bool,
+}
+
+fn seconds_between(then: Time, now: Time) -> f64 {
+    Duration::from_nanos(now.0.saturating_sub(then.0)).as_secs_f64()
+}
+
+impl Controller {
+    /// A controller without workers.
+    ///
+    /// # Errors
+    /// [`OptionsError`] names the option that is out of range.
+    pub fn new(options: Options) -> Result<Self, OptionsError> {
+        options.check()?;
+        Ok(Self {
+            options,
+            workers: BTreeMap::new(),
+            period: None,
+            rate: 0.0,
+            acted: Time::default(),
+            has_left: false,
+        })
+    }
+
+    /// Adds a worker. It gets events once a report says that it is ready.
+    ///
+    /// # Errors
+    /// [`JoinError`] if it has joined, if there are as many members as slots, or if what it asks for makes no sense.
+    pub fn join(&mut self, member: MemberId, joining: Joining, now: Time) -> Result<(), JoinError> {
+        joining.check()?;
+        if self.workers.contains_key(&member) {
+            return Err(JoinError::Joined(member));
+        }
+        if self.workers.len() >= self.options.slots as usize {
+            return Err(JoinError::Full(self.options.slots));
+        }
+        self.workers.insert(member, Worker::new(joining, now));
+        Ok(())
+    }
+
+    /// Forgets a worker. Returns whether it had joined.
+    pub fn leave(&mut self, member: MemberId) -> bool {
+        let left = self.workers.remove(&member);
+        self.has_left |= left.as_ref().is_some_and(|worker| worker.present > 0);
+        left.is_some()
+    }
+
+    /// Takes a report that came at `now`, which does not go back.
+    ///
+    /// # Errors
+    /// [`ReportError`] if the member has not joined, or the report has values that no worker can mean. Nothing changes then.
+    pub fn report(&mut self, member: MemberId, now: Time, report: &Report) -> Result<(), ReportError> {
+        report.check()?;
+        let measures_growth = now >= self.acted + self.options.delay + self.options.lead;
+        let worker = self.workers.get_mut(&member).ok_or(ReportError::Member(member))?;
+        worker.report(now, report, measures_growth, &self.options);
+        Ok(())
+    }
+
+    /// Takes it that the member's worker is not ready, until a report says that it is.
+    pub fn suspend(&mut self, member: MemberId) {
+        if let Some((_, report)) = self.workers.get_mut(&member).and_then(|worker| worker.newest.as_mut()) {
+            report.is_ready = false;
+        }
+    }
+
+    /// Says how many slots each member has from now on; others have none.
+    pub fn published(&mut self, slots: &[(MemberId, u32)]) {
+        self.has_left = false;
+        self.workers.values_mut().for_each(|worker| worker.present = 0);
+        for (member, count) in slots {
+            if let Some(worker) = self.workers.get_mut(member) {
+                worker.present = *count;
+            }
+        }
+    }
+
+    /// The capacity of a member in events per second, as far as it is known.
+    pub fn capacity(&self, member: MemberId) -> Option<f64> {
+        self.workers.get(&member)?.estimate.capacity.rate()
+    }
+
+    /// Ends a period, which should be one second long.
+    pub fn next(&mut self, now: Time, planes: &PlaneCounters<'_>) -> Decision {
+        let period =
+            self.period.map_or(OBSERVED, |before| Duration::from_nanos(now.0.saturating_sub(before.0)));
+        let period = period.max(Duration::from_millis(1));
+        self.period = Some(now);
+        let mut alarms = Vec::new();
+        let ratio = self.count(now, planes, period, &mut alarms);
+        let acts = now >= self.acted + self.options.delay + self.options.lead + OBSERVED;
+        self.learn(now, ratio, period, acts);
+        let (mut demands, running) = self.demands(now, ratio, &mut alarms);
+        if demands.is_empty() {
+            let is_due = self.has_left || self.workers.values().any(|worker| worker.present > 0);
+            return Decision { wanted: Vec::new(), is_due, alarms };
+        }
+        let loosened = loosen(self.options.slots, &mut demands, running);
+        alarms.extend(loosened.least.then_some(Alarm::LeastFactors));
+        alarms.extend(loosened.most.then_some(Alarm::GreatestFactors));
+        let parts = parts(self.options.slots, &demands).expect("loosened bounds can be met");
+        let is_due = self.is_due(&demands, &parts, acts);
+        let slots = rounded(self.options.slots, &demands, parts);
+        let mut wanted: Vec<_> = demands.iter().map(|demand| demand.member).zip(slots).collect();
+        wanted.sort_unstable();
+        if acts {
+            self.acted = now;
+        }
+        Decision { wanted, is_due, alarms }
+    }
+
+    /// Ends the period of all counters. Returns the events for each packet.
+    fn count(
+        &mut self,
+        now: Time,
+        planes: &PlaneCounters<'_>,
+        period: Duration,
+        alarms: &mut Vec<Alarm>,
+    ) -> f64 {
+        let counters: BTreeMap<MemberId, u64> = planes.packets.iter().copied().collect();
+        for (member, worker) in &mut self.workers {
+            let packets = worker.sent.period(counters.get(member).copied(), period);
+            if packets == 0 {
+                worker.moved = now;
+            }
+            let since = seconds_between(worker.moved, now);
+            worker.unmoved = if since < period.as_secs_f64() { 0 } else { worker.unmoved + packets };
+            if now >= worker.moved + self.options.delay + STANDS_STILL && worker.begun.is_some() {
+                alarms.push(Alarm::StandsStill { member: *member, packets: worker.unmoved });
+            }
+        }
+        let packets: f64 = self.workers.values().map(|worker| worker.sent.rate()).sum();
+        let mut ratios: Vec<f64> = self.workers.values().filter_map(|worker| worker.sent.ratio()).collect();
+        let by_ticks = || (planes.ticks > 0.0 && packets > 0.0).then(|| planes.ticks / packets);
+        let ratio = median(&mut ratios).or_else(by_ticks).unwrap_or(1.0);
+        for (member, worker) in &mut self.workers {
+            match worker.sent.ratio() {
+                Some(own) if !(ratio / AGREES..=ratio * AGREES).contains(&own) => {
+                    if now >= worker.agreed + CONTRADICTS {
+                        alarms.push(Alarm::Contradicts { member: *member, ratio: own, others: ratio });
+                    }
+                }
+                _ => worker.agreed = now,
+            }
+        }
+        if packets > 0.0 {
+            self.rate = packets * ratio;
+        }
+        ratio
+    }
+
+    /// Turns what was reported since the last period into capacities.
+    fn learn(&mut self, now: Time, ratio: f64, period: Duration, acts: bool) {
+        // A report of the newest period may tell of the one before, and so on.
+        let shown = (self.options.delay + OBSERVED).as_secs_f64() / period.as_secs_f64();
+        let periods = (shown.ceil() as usize).clamp(1, PERIODS);
+        for worker in self.workers.values_mut() {
+            let Work { events, seconds, .. } = worker.work;
+            (worker.work.events, worker.work.seconds) = (0.0, 0.0);
+            worker.estimate.observe(now, events, seconds);
+            if worker.is_idle(now) {
+                worker.estimate.carried_idle(now, ratio * worker.sent.least_rate(periods));
+            }
+        }
+        if acts {
+            self.learn_from_fill(now, ratio);
+        }
+    }
+
+    /// Turns the growth of fill levels into capacities of those workers that count nothing.
+    fn learn_from_fill(&mut self, now: Time, ratio: f64) {
+        let ready = || self.workers.values().filter(|worker| worker.is_ready());
+        let is_full = |worker: &Worker| worker.work.full > 0 && worker.work.not_full == 0;
+        let all_are_full = ready().all(is_full);
+        let is_measured = |worker: &Worker| matches!(worker.estimate.capacity, Capacity::Measured(_));
+        let all: f64 = ready().filter_map(|worker| worker.estimate.capacity.rate()).sum();
+        let all_are_loaded = ready().all(is_measured) && all < 0.97 * self.rate;
+        for worker in self.workers.values_mut() {
+            let work = worker.work;
+            if worker.tells_fill_only {
+                let carried = ratio * worker.sent.rate();
+                if work.growing > 0.0 {
+                    let events = carried * work.growing - self.options.queue * work.growth;
+                    worker.estimate.observe(now, events, work.growing);
+                } else if is_full(worker) && !all_are_full && !all_are_loaded {
+                    worker.estimate.halve(now, carried);
+                }
+            }
+            worker.work = Work { events: work.events, seconds: work.seconds, ..Work::default() };
+        }
+    }
+
+    /// What each worker that is ready is to get. Those that have stopped come last; returns how many come before them.
+    fn demands(&mut self, now: Time, ratio: f64, alarms: &mut Vec<Alarm>) -> (Vec<Demand>, usize) {
+        let options = &self.options;
+        let rate = self.rate.max(f64::MIN_POSITIVE);
+        let ready: Vec<MemberId> =
+            self.workers.iter().filter(|(_, worker)| worker.is_ready()).map(|(member, _)| *member).collect();
+        let stopped = |member: &MemberId| self.workers[member].has_stopped(options.stopped);
+        alarms.extend(ready.iter().filter(|member| stopped(member)).map(|&member| Alarm::Stopped { member }));
+        // If all have stopped, none can take what another gives up.
+        let none_runs = ready.iter().all(stopped);
+        let (probes, running): (Vec<_>, Vec<_>) =
+            ready.iter().copied().partition(|member| !none_runs && stopped(member));
+        let even = 1.0 / running.len().max(1) as f64;
+        let claim = |member: &MemberId| {
+            let worker = &self.workers[member];
+            if let Some(part) = worker.signalled(now, even) {
+                return Claim::Measured(part);
+            }
+            let age = worker.begun.map_or(0.0, |begun| seconds_between(begun, now));
+            let ramp = (options.ramp_from * (age / options.ramp.as_secs_f64()).exp2()).min(1.0);
+            // Who counts more events than it gets is not believed.
+            let is_doubtful = now >= worker.agreed + CONTRADICTS
+                && worker.sent.ratio().is_some_and(|own| own > ratio * AGREES);
+            match worker.estimate.capacity {
+                Capacity::Measured(events) if !is_doubtful => Claim::Measured(events / rate),
+                Capacity::AtLeast(events) if !is_doubtful => Claim::AtLeast(events / rate),
+                _ => Claim::Unknown(ramp * worker.joining.weight),
+            }
+        };
+        let mut parts = shares(&running.iter().map(claim).collect::<Vec<_>>());
+        let fill = |member: &MemberId| self.workers[member].fill(now);
+        let mean: f64 = running.iter().zip(&parts).map(|(member, part)| part * fill(member)).sum();
+        for (member, part) in running.iter().zip(&mut parts) {
+            if self.workers[member].signalled(now, even).is_none() {
+                *part *= (-options.gain * (fill(member) - mean)).exp();
+            }
+        }
+        normalize(&mut parts);
+        let even_slots = f64::from(options.slots) / ready.len().max(1) as f64;
+        let mut demands = Vec::with_capacity(ready.len());
+        for (member, part) in running.into_iter().zip(parts) {
+            let worker = self.workers.get_mut(&member).expect("members that are ready have joined");
+            worker.share = part;
+            let Joining { least_factor, greatest_factor, .. } = worker.joining;
+            let (least, most) = bounds(options.slots, even_slots, least_factor, greatest_factor);
+            demands.push(Demand { member, weight: part, least, most });
+        }
+        let running = demands.len();
+        demands.extend(probes.into_iter().map(|member| Demand { member, weight: 0.0, least: 1, most: 1 }));
+        (demands, running)
+    }
+
+    /// Whether these parts of all slots differ from the present slots by more than the hysteresis.
+    fn is_due(&self, demands: &[Demand], parts: &[f64], acts: bool) -> bool {
+        let present = |member: MemberId| self.workers[&member].present;
+        let is_left_out = |(member, worker): (&MemberId, &Worker)| {
+            worker.present > 0 && demands.iter().all(|demand| demand.member != *member)
+        };
+        let is_new = |demand: &Demand| present(demand.member) == 0;
+        if self.has_left || demands.iter().any(is_new) || self.workers.iter().any(is_left_out) {
+            return true;
+        }
+        // Fill levels show a new rate only after a while, and nothing else may change meanwhile.
+        if !acts && self.workers.values().any(|worker| worker.is_ready() && worker.tells_fill_only) {
+            return false;
+        }
+        demands.iter().zip(parts).any(|(demand, part)| {
+            let present = f64::from(present(demand.member));
+            let bound = (self.options.hysteresis * present).max(self.options.hysteresis_slots);
+            (part - present).abs() > bound
+        })
+    }
+}
