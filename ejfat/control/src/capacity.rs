@@ -40,8 +40,7 @@ pub use self::{
 };
 use crate::calendar::{Demand, MOST_SLOTS, MemberId, parts, rounded};
 
-/// How long an alarm's cause has to last.
-const STANDS_STILL: Duration = Duration::from_secs(5);
+/// How long counters have to disagree with the planes'.
 const CONTRADICTS: Duration = Duration::from_secs(10);
 /// A worker's events for each packet may differ from those of others by this factor.
 const AGREES: f64 = 2.0;
@@ -163,7 +162,7 @@ impl Joining {
 pub enum Alarm {
     /// The worker has a backlog and takes no events. It gets one slot, by which it is found out when it takes some again.
     Stopped { member: MemberId },
-    /// The planes sent packets to the worker, and neither its counters nor its fill level moved.
+    /// The planes sent packets to the worker, and neither its counters nor its fill level moved. It gets an even share at most.
     StandsStill { member: MemberId, packets: u64 },
     /// The worker counts far more or far fewer events for each packet than most do. It is not believed if it counts more.
     Contradicts { member: MemberId, ratio: f64, others: f64 },
@@ -321,8 +320,9 @@ impl Controller {
                 worker.moved = now;
             }
             let since = seconds_between(worker.moved, now);
-            worker.unmoved = if since < period.as_secs_f64() { 0 } else { worker.unmoved + packets };
-            if now >= worker.moved + self.options.delay + STANDS_STILL && worker.begun.is_some() {
+            worker.unmoved =
+                if since < period.as_secs_f64() { 0 } else { worker.unmoved.saturating_add(packets) };
+            if worker.stands_still(now, self.options.delay) {
                 alarms.push(Alarm::StandsStill { member: *member, packets: worker.unmoved });
             }
         }
@@ -413,6 +413,8 @@ impl Controller {
             match worker.estimate.capacity {
                 Capacity::Measured(events) if !is_doubtful => Claim::Measured(events / rate),
                 Capacity::AtLeast(events) if !is_doubtful => Claim::AtLeast(events / rate),
+                // It may have an even share, but not what others leave.
+                _ if worker.stands_still(now, options.delay) => Claim::Measured(even),
                 _ => Claim::Unknown(ramp * worker.joining.weight),
             }
         };

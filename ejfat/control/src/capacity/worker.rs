@@ -21,6 +21,8 @@ const APART: f64 = 0.5;
 const TOO_FAR_APART: f64 = 30.0;
 /// A worker was idle if it had no backlog for so long.
 const IDLE: Duration = Duration::from_secs(1);
+/// A worker to which packets were sent for so long, and of which nothing moved, tells nothing.
+const STANDS_STILL: Duration = Duration::from_secs(5);
 /// A worker that sent no signal but 0 for so long is controlled by its counters again.
 const SIGNALS_END: Duration = Duration::from_secs(10);
 /// A signal changes a weight by this factor at most within a period, and a weight stays above this part of the mean one.
@@ -65,7 +67,7 @@ pub(super) struct Worker {
     backlog: Time,
     /// When its program last took an event, or had none to take.
     consumed: Time,
-    /// When a counter or the fill level last moved, or the planes sent nothing.
+    /// When a counter or the fill level last moved, or the planes sent it nothing.
     pub(super) moved: Time,
     /// The packets that were sent since then.
     pub(super) unmoved: u64,
@@ -190,6 +192,11 @@ impl Worker {
     /// Whether its reports of the last second, of which there are some, say that it had no backlog.
     pub(super) fn is_idle(&self, now: Time) -> bool {
         self.newest.is_some_and(|(came, _)| now <= came + IDLE) && now >= self.backlog + IDLE
+    }
+
+    /// Whether the planes send to it, and its reports do not show that. `delay` is how old its state may be.
+    pub(super) fn stands_still(&self, now: Time, delay: Duration) -> bool {
+        self.begun.is_some() && now >= self.moved + delay + STANDS_STILL
     }
 
     /// Whether it has a backlog, and its program took no event of it for `limit`.

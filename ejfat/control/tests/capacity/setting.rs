@@ -40,6 +40,8 @@ pub(crate) enum Queue {
     /// So many seconds of work.
     Seconds(f64),
     Events(u32),
+    /// No bound. A fill level of 1 is so many, and a worker with more events sends no report, as with E2SAR.
+    Unbounded(u32),
 }
 
 #[derive(Clone, Debug)]
@@ -85,7 +87,9 @@ pub(crate) struct Program {
     pub(crate) stands: bool,
     /// How many events it counts for each that it has.
     pub(crate) invents: u64,
+    /// The events at a fill level of 1, and whether there is no room for more.
     limit: f64,
+    is_bounded: bool,
     depth: u32,
     /// When it has done the event that it took last.
     free_at: f64,
@@ -103,6 +107,7 @@ impl Program {
             stands: false,
             invents: 1,
             limit: 1.0,
+            is_bounded: true,
             depth: 0,
             free_at: 0.0,
             counters: Counters::default(),
@@ -116,8 +121,9 @@ impl Program {
         self.rate = rate;
         self.limit = match queue {
             Queue::Seconds(seconds) => (seconds * rate).max(2.0),
-            Queue::Events(events) => f64::from(events),
+            Queue::Events(events) | Queue::Unbounded(events) => f64::from(events),
         };
+        self.is_bounded = !matches!(queue, Queue::Unbounded(_));
     }
 
     /// The worker begins again with an empty queue and counters at 0.
@@ -150,7 +156,7 @@ impl Program {
                 self.packets += PACKETS;
                 self.counters.received += 1;
                 self.counters.reassembled += 1;
-                if f64::from(self.depth) < self.limit.floor() {
+                if !self.is_bounded || f64::from(self.depth) < self.limit.floor() {
                     self.depth += 1;
                     self.free_at = self.free_at.max(if self.depth == 1 { arrival } else { 0.0 });
                 } else {
@@ -164,7 +170,9 @@ impl Program {
     }
 
     fn report(&self) -> Report {
-        let fill = (f64::from(self.depth) / self.limit).min(1.0);
+        // A bounded queue may hold more than its limit just after that was lowered.
+        let fill = f64::from(self.depth) / self.limit;
+        let fill = if self.is_bounded { fill.min(1.0) } else { fill };
         let times = |count: u64| count * self.invents;
         let all = Counters {
             received: times(self.counters.received),
@@ -265,7 +273,9 @@ impl Run {
         let packets: Vec<_> =
             (0..).zip(&self.programs).map(|(member, program)| (member, program.packets)).collect();
         let now = self.second as f64;
-        let planes = PlaneCounters { packets: &packets, ticks: self.events };
+        // Where workers count events, the rate of ticks is not needed.
+        let ticks = if self.setting.tells == Tells::Fill { self.events } else { 0.0 };
+        let planes = PlaneCounters { packets: &packets, ticks };
         let decision = self.controller.next(time(now), &planes);
         self.alarms = decision.alarms;
         if decision.is_due {
@@ -291,7 +301,7 @@ impl Run {
             program.reports.push_back((to + self.setting.age, report));
             while program.reports.front().is_some_and(|(at, _)| *at <= to + STEP / 2.0) {
                 let (_, report) = program.reports.pop_front().expect("there is one");
-                if unit(&mut self.random) >= self.setting.lost_reports {
+                if report.fill <= 1.0 && unit(&mut self.random) >= self.setting.lost_reports {
                     self.controller.report(member as MemberId, time(to), &report).expect("a true report");
                 }
             }
@@ -311,7 +321,7 @@ impl Run {
 }
 
 /// What the criterion counts, over some runs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     /// Pairs of a worker and a second.
     pub(crate) cells: u32,
@@ -325,6 +335,9 @@ pub(crate) struct Outcome {
     pub(crate) events: u64,
     pub(crate) lost: u64,
     pub(crate) calendars: u32,
+    /// For each run the seconds from the change until no worker had more than a tenth and a slot above its capacity,
+    /// or above its fair part if the capacities do not suffice.
+    pub(crate) settled: Vec<u32>,
 }
 
 impl Outcome {
@@ -332,9 +345,18 @@ impl Outcome {
     pub(crate) fn add(&mut self, setting: &Setting, seed: u64) {
         let mut run = Run::new(setting.clone(), seed);
         let begins = setting.changes_at + 20;
+        let mut settled = 0;
         while run.second < begins {
             run.second();
+            let is_overloaded = (0..run.programs.len()).any(|member| {
+                let most = run.fitting(member).max(run.fair(member));
+                f64::from(run.programs[member].slots) > 1.1 * most + 1.0
+            });
+            if is_overloaded && run.second > setting.changes_at {
+                settled = (run.second - setting.changes_at) as u32;
+            }
         }
+        self.settled.push(settled);
         let totals = |run: &Run| {
             let lost: u64 = run.programs.iter().map(Program::lost).sum();
             (run.programs.iter().map(Program::taken).sum::<u64>() + lost, lost)
@@ -374,6 +396,12 @@ impl Outcome {
 
     pub(crate) fn percent_steady(&self) -> f64 {
         100.0 - 100.0 * f64::from(self.varying) / f64::from(self.workers)
+    }
+
+    pub(crate) fn median_settled(&self) -> u32 {
+        let mut settled = self.settled.clone();
+        settled.sort_unstable();
+        settled[settled.len() / 2]
     }
 
     pub(crate) fn percent_lost(&self) -> f64 {
