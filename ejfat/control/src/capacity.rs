@@ -18,6 +18,7 @@
 
 mod bounds;
 mod estimate;
+mod options;
 mod report;
 mod shares;
 mod traffic;
@@ -35,136 +36,31 @@ use self::{
     worker::{Work, Worker},
 };
 pub use self::{
+    options::{JoinError, Joining, Options, OptionsError},
     report::{Counters, Report, ReportError},
     traffic::PlaneCounters,
 };
-use crate::calendar::{Demand, MOST_SLOTS, MemberId, parts, rounded};
+use crate::calendar::{Demand, MemberId, parts, rounded};
 
 /// How long counters have to disagree with the planes'.
 const CONTRADICTS: Duration = Duration::from_secs(10);
 /// A worker's events for each packet may differ from those of others by this factor.
 const AGREES: f64 = 2.0;
+/// An event has one packet at least; reports and counters of planes are not of the same time.
+const POSSIBLE: f64 = 1.1;
 /// The time within which fill levels show the rates.
 const OBSERVED: Duration = Duration::from_secs(1);
-
-/// How a load balancer's shares are controlled.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
-    /// The slots of a calendar.
-    pub slots: u32,
-    /// How old a worker's state may be when its report comes. The default is 0.5 s.
-    pub delay: Duration,
-    /// From the decision until its calendar is in force. The default is 0.5 s.
-    pub lead: Duration,
-    /// By how much a fill level of 1 instead of 0 lowers a share. The default is 0.05; a tenth already oscillates less than it helps.
-    pub gain: f64,
-    /// A new calendar is worth while if a member's part changes by more than this part of it, and by more than this many slots.
-    pub hysteresis: f64,
-    pub hysteresis_slots: f64,
-    /// The share of a newcomer begins at this part, and doubles after each such time, until it is whole.
-    pub ramp_from: f64,
-    pub ramp: Duration,
-    /// A worker with a backlog that takes nothing for so long gets one slot only. The default is 2 s.
-    pub stopped: Duration,
-    /// The events of a full queue, for workers that do not count what their program takes. E2SAR's is 1000.
-    pub queue: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            slots: 512,
-            delay: Duration::from_millis(500),
-            lead: Duration::from_millis(500),
-            gain: 0.05,
-            hysteresis: 0.03,
-            hysteresis_slots: 0.6,
-            ramp_from: 1.0 / 16.0,
-            ramp: Duration::from_secs(2),
-            stopped: Duration::from_secs(2),
-            queue: 1000.0,
-        }
-    }
-}
-
-/// Options that no controller can follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{option} is out of range; it has to be {range}")]
-pub struct OptionsError {
-    pub option: &'static str,
-    pub range: &'static str,
-}
-
-impl Options {
-    fn check(&self) -> Result<(), OptionsError> {
-        let most_delay = Duration::from_secs(PERIODS as u64 - 1);
-        let is_positive = |value: f64| value.is_finite() && value > 0.0;
-        let rules = [
-            (self.slots.is_power_of_two() && self.slots <= MOST_SLOTS, "slots", "a power of two up to 4096"),
-            (self.delay <= most_delay, "delay", "at most 7 s"),
-            (self.lead <= most_delay, "lead", "at most 7 s"),
-            ((0.0..=1.0).contains(&self.gain), "gain", "from 0 to 1"),
-            ((0.0..=1.0).contains(&self.hysteresis), "hysteresis", "from 0 to 1"),
-            ((0.0..=16.0).contains(&self.hysteresis_slots), "hysteresis_slots", "from 0 to 16"),
-            (is_positive(self.ramp_from) && self.ramp_from <= 1.0, "ramp_from", "above 0 and at most 1"),
-            (!self.ramp.is_zero(), "ramp", "above 0"),
-            (!self.stopped.is_zero(), "stopped", "above 0"),
-            (is_positive(self.queue), "queue", "a number of events above 0"),
-        ];
-        match rules.into_iter().find(|(holds, ..)| !holds) {
-            Some((_, option, range)) => Err(OptionsError { option, range }),
-            None => Ok(()),
-        }
-    }
-}
-
-/// What a worker asks for when it joins.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Joining {
-    /// Its part of what unknown workers get, in any unit. It counts until the worker's capacity is measured.
-    pub weight: f64,
-    /// Its least and its greatest share, as factors of an even one. A greatest factor of 0 is no bound.
-    pub least_factor: f64,
-    pub greatest_factor: f64,
-}
-
-/// A worker that cannot join.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum JoinError {
-    #[error("member {0} has joined already")]
-    Joined(MemberId),
-    #[error("{0} members have joined, as many as the calendar has slots")]
-    Full(u32),
-    #[error("the weight is {0}; it has to be a number above 0, up to 1000")]
-    Weight(f64),
-    #[error(
-        "the factors are {least} and {greatest}; they have to be numbers from 0 on, and the second not below the first unless it is 0"
-    )]
-    Factors { least: f64, greatest: f64 },
-}
-
-impl Joining {
-    fn check(&self) -> Result<(), JoinError> {
-        if !(self.weight > 0.0 && self.weight <= 1000.0) {
-            return Err(JoinError::Weight(self.weight));
-        }
-        let (least, greatest) = (self.least_factor, self.greatest_factor);
-        let are_numbers = least.is_finite() && greatest.is_finite() && least >= 0.0;
-        if !are_numbers || (greatest != 0.0 && greatest < least) {
-            return Err(JoinError::Factors { least, greatest });
-        }
-        Ok(())
-    }
-}
 
 /// Something that a person should look at. It is told in each period in which it holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Alarm {
     /// The worker has a backlog and takes no events. It gets one slot, by which it is found out when it takes some again.
     Stopped { member: MemberId },
-    /// The planes sent packets to the worker, and neither its counters nor its fill level moved. It gets an even share at most.
+    /// The planes sent packets to the worker, and neither its counters nor its fill level moved. It gets about
+    /// an even share.
     StandsStill { member: MemberId, packets: u64 },
-    /// The worker counts far more or far fewer events for each packet than most do. It is not believed if it counts more.
+    /// The worker counts far more or far fewer events for each packet than most do. If it counts more it gets about an
+    /// even share.
     Contradicts { member: MemberId, ratio: f64, others: f64 },
     /// The least factors of all workers come to more than all slots. They are lowered in proportion.
     LeastFactors,
@@ -327,8 +223,14 @@ impl Controller {
             }
         }
         let packets: f64 = self.workers.values().map(|worker| worker.sent.rate()).sum();
-        let mut ratios: Vec<f64> = self.workers.values().filter_map(|worker| worker.sent.ratio()).collect();
-        let by_ticks = || (planes.ticks > 0.0 && packets > 0.0).then(|| planes.ticks / packets);
+        let mut ratios: Vec<f64> = self
+            .workers
+            .values()
+            .filter_map(|worker| worker.sent.ratio())
+            .filter(|ratio| *ratio <= POSSIBLE)
+            .collect();
+        let has_ticks = planes.ticks.is_finite() && planes.ticks > 0.0;
+        let by_ticks = || (has_ticks && packets > 0.0).then(|| planes.ticks / packets);
         let ratio = median(&mut ratios).or_else(by_ticks).unwrap_or(1.0);
         for (member, worker) in &mut self.workers {
             match worker.sent.ratio() {
@@ -390,55 +292,70 @@ impl Controller {
     /// What each worker that is ready is to get. Those that have stopped come last; returns how many come before them.
     fn demands(&mut self, now: Time, ratio: f64, alarms: &mut Vec<Alarm>) -> (Vec<Demand>, usize) {
         let options = &self.options;
-        let rate = self.rate.max(f64::MIN_POSITIVE);
-        let ready: Vec<MemberId> =
-            self.workers.iter().filter(|(_, worker)| worker.is_ready()).map(|(member, _)| *member).collect();
-        let stopped = |member: &MemberId| self.workers[member].has_stopped(options.stopped);
-        alarms.extend(ready.iter().filter(|member| stopped(member)).map(|&member| Alarm::Stopped { member }));
-        // If all have stopped, none can take what another gives up.
-        let none_runs = ready.iter().all(stopped);
-        let (probes, running): (Vec<_>, Vec<_>) =
-            ready.iter().copied().partition(|member| !none_runs && stopped(member));
+        let ready: Vec<_> = self.workers.iter().filter(|(_, worker)| worker.is_ready()).collect();
+        let (mut probes, mut running): (Vec<_>, Vec<_>) =
+            ready.iter().copied().partition(|(_, worker)| worker.has_stopped(options.stopped));
+        alarms.extend(probes.iter().map(|(member, _)| Alarm::Stopped { member: **member }));
+        if running.is_empty() {
+            // If all have stopped, none can take what another gives up.
+            std::mem::swap(&mut probes, &mut running);
+        }
+        let known = || running.iter().filter_map(|(_, worker)| worker.estimate.capacity.rate());
+        // Without counters of planes, the workers' capacities are known only in relation to each other.
+        let rate = if self.rate > 0.0 { self.rate } else { known().sum::<f64>().max(1.0) };
         let even = 1.0 / running.len().max(1) as f64;
-        let claim = |member: &MemberId| {
-            let worker = &self.workers[member];
-            if let Some(part) = worker.signalled(now, even) {
-                return Claim::Measured(part);
+        let signalled: Vec<_> = running.iter().map(|(_, worker)| worker.signalled(now, even)).collect();
+        let claim = |(worker, signalled): (&Worker, &Option<f64>)| {
+            if let Some(part) = signalled {
+                return Claim::Measured(*part);
             }
-            let age = worker.begun.map_or(0.0, |begun| seconds_between(begun, now));
-            let ramp = (options.ramp_from * (age / options.ramp.as_secs_f64()).exp2()).min(1.0);
-            // Who counts more events than it gets is not believed.
-            let is_doubtful = now >= worker.agreed + CONTRADICTS
+            // Whose counters cannot be true has an even share, and not what others leave.
+            let counts_too_much = now >= worker.agreed + CONTRADICTS
                 && worker.sent.ratio().is_some_and(|own| own > ratio * AGREES);
+            if counts_too_much || worker.stands_still(now, options.delay) {
+                return Claim::Measured(even);
+            }
             match worker.estimate.capacity {
-                Capacity::Measured(events) if !is_doubtful => Claim::Measured(events / rate),
-                Capacity::AtLeast(events) if !is_doubtful => Claim::AtLeast(events / rate),
-                // It may have an even share, but not what others leave.
-                _ if worker.stands_still(now, options.delay) => Claim::Measured(even),
-                _ => Claim::Unknown(ramp * worker.joining.weight),
+                Capacity::Measured(events) => Claim::Measured(events / rate),
+                Capacity::AtLeast(events) => Claim::AtLeast(events / rate),
+                Capacity::Unknown => {
+                    let age = worker.begun.map_or(0.0, |begun| seconds_between(begun, now));
+                    let ramp = options.ramp_from * (age / options.ramp.as_secs_f64()).exp2();
+                    Claim::Unknown(ramp.min(1.0) * worker.joining.weight)
+                }
             }
         };
-        let mut parts = shares(&running.iter().map(claim).collect::<Vec<_>>());
-        let fill = |member: &MemberId| self.workers[member].fill(now);
-        let mean: f64 = running.iter().zip(&parts).map(|(member, part)| part * fill(member)).sum();
-        for (member, part) in running.iter().zip(&mut parts) {
-            if self.workers[member].signalled(now, even).is_none() {
-                *part *= (-options.gain * (fill(member) - mean)).exp();
+        let workers = running.iter().map(|(_, worker)| *worker);
+        let mut parts = shares(&workers.clone().zip(&signalled).map(claim).collect::<Vec<_>>());
+        let fills: Vec<_> = workers.map(|worker| worker.fill(now)).collect();
+        let mean: f64 = fills.iter().zip(&parts).map(|(fill, part)| fill * part).sum();
+        for (((_, worker), part), (fill, signalled)) in
+            running.iter().zip(&mut parts).zip(fills.iter().zip(&signalled))
+        {
+            if signalled.is_none() {
+                *part *= (-options.gain * (fill - mean)).exp() * worker.relief(now);
             }
         }
         normalize(&mut parts);
         let even_slots = f64::from(options.slots) / ready.len().max(1) as f64;
-        let mut demands = Vec::with_capacity(ready.len());
-        for (member, part) in running.into_iter().zip(parts) {
-            let worker = self.workers.get_mut(&member).expect("members that are ready have joined");
-            worker.share = part;
+        let bounded = |((member, worker), weight): (&(&MemberId, &Worker), &f64)| {
             let Joining { least_factor, greatest_factor, .. } = worker.joining;
             let (least, most) = bounds(options.slots, even_slots, least_factor, greatest_factor);
-            demands.push(Demand { member, weight: part, least, most });
+            Demand { member: **member, weight: *weight, least, most }
+        };
+        let mut demands: Vec<_> = running.iter().zip(&parts).map(bounded).collect();
+        demands.extend(probes.iter().map(|(member, _)| Demand {
+            member: **member,
+            weight: 0.0,
+            least: 1,
+            most: 1,
+        }));
+        for demand in &demands[..parts.len()] {
+            if let Some(worker) = self.workers.get_mut(&demand.member) {
+                worker.share = demand.weight;
+            }
         }
-        let running = demands.len();
-        demands.extend(probes.into_iter().map(|member| Demand { member, weight: 0.0, least: 1, most: 1 }));
-        (demands, running)
+        (demands, parts.len())
     }
 
     /// Whether these parts of all slots differ from the present slots by more than the hysteresis.

@@ -1,5 +1,7 @@
 //! What a worker reports, and what two reports tell together.
 
+use crate::calendar::MemberId;
+
 /// A worker's report of its state (`SendState`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
@@ -31,7 +33,7 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ReportError {
     #[error("member {0} has not joined; register the worker first")]
-    Member(u16),
+    Member(MemberId),
     #[error("the fill level is {0}; a worker reports one from 0 to 1")]
     Fill(f64),
     #[error("the control signal is {0}; a worker reports a finite number")]

@@ -13,6 +13,8 @@ const FULL: f64 = 0.98;
 /// E2SAR sends no report while its fill level is above 1. No report for this time after a fill level above this one counts so.
 const SILENT: Duration = Duration::from_millis(500);
 const FILLED: f64 = 0.5;
+/// For so many seconds the share of a silent worker falls.
+const LONGEST_SILENCE: f64 = 10.0;
 /// Reports that come closer together than this were held up together, and are taken as one.
 const TOGETHER: Duration = Duration::from_millis(20);
 /// A worker whose reports are further apart than this may have been without a backlog in between.
@@ -67,6 +69,10 @@ pub(super) struct Worker {
     backlog: Time,
     /// When its program last took an event, or had none to take.
     consumed: Time,
+    /// The events that it took in all, and the most that this ever was: where it is a difference of counters that were not read
+    /// at the same time, it goes up and down a little.
+    taken: f64,
+    most_taken: f64,
     /// When a counter or the fill level last moved, or the planes sent it nothing.
     pub(super) moved: Time,
     /// The packets that were sent since then.
@@ -94,6 +100,8 @@ impl Worker {
             estimate: Estimate::default(),
             backlog: now,
             consumed: now,
+            taken: 0.0,
+            most_taken: 0.0,
             moved: now,
             unmoved: 0,
             agreed: now,
@@ -149,10 +157,11 @@ impl Worker {
         if report.counters != before.counters || report.fill != before.fill {
             self.moved = now;
         }
-        self.sent.tell(report.counters.arrived() - before.counters.arrived());
+        self.sent.tell(report.counters.arrived().saturating_sub(before.counters.arrived()));
         let events = dequeued(before, report, options.queue);
-        if events >= 0.5 {
-            self.consumed = now;
+        self.taken += events;
+        if self.taken >= self.most_taken + 0.5 {
+            (self.most_taken, self.consumed) = (self.taken, now);
         }
         let seconds = seconds_between(base.came, now);
         // A worker that sends nothing after such a fill level has a fill level above 1.
@@ -180,13 +189,26 @@ impl Worker {
         self.newest.is_some_and(|(_, report)| report.is_ready)
     }
 
+    /// When a worker became silent whose last fill level was high. That means a fill level above 1.
+    fn silent_since(&self, now: Time) -> Option<Time> {
+        let (came, report) = self.newest?;
+        (report.fill > FILLED && now > came + SILENT).then_some(came + SILENT)
+    }
+
     /// The fill level of the newest report, or 1 where the worker's silence means that.
     pub(super) fn fill(&self, now: Time) -> f64 {
-        match self.newest {
-            Some((came, report)) if report.fill > FILLED && now > came + SILENT => 1.0,
-            Some((_, report)) => report.fill,
-            None => 0.0,
+        match (self.silent_since(now), self.newest) {
+            (Some(_), _) => 1.0,
+            (None, Some((_, report))) => report.fill,
+            (None, None) => 0.0,
         }
+    }
+
+    /// The part of its share that a silent worker gets, by which its queue becomes shorter and its reports come again. It is
+    /// halved each second, because nobody knows what the worker can take now.
+    pub(super) fn relief(&self, now: Time) -> f64 {
+        let silent = self.silent_since(now).map(|since| seconds_between(since, now));
+        silent.map_or(1.0, |seconds| (-1.0 - seconds).max(-LONGEST_SILENCE).exp2())
     }
 
     /// Whether its reports of the last second, of which there are some, say that it had no backlog.

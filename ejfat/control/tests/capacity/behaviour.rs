@@ -151,14 +151,8 @@ fn a_worker_that_counts_more_events_than_came_is_named_and_not_believed() {
         last = hand.second([1000, 100_000], [0.3; 2], [0.0; 2]);
     }
     let (slots, alarms) = last;
-    let names = |member| {
-        alarms
-            .iter()
-            .any(|alarm| matches!(alarm, Alarm::Contradicts { member: named, .. } if *named == member))
-    };
-    println!("{slots:?} {alarms:?}");
-    // Of two nobody can say which one is right.
-    assert!(names(0) || names(1), "{alarms:?}");
+    assert!(matches!(alarms[..], [Alarm::Contradicts { member: 1, .. }]), "{alarms:?}");
+    assert!((250..=262).contains(&slots[1]), "{slots:?}");
 }
 
 #[test]
@@ -278,7 +272,7 @@ fn who_is_not_ready_gets_nothing_and_who_leaves_makes_a_calendar_due() {
 
 #[test]
 fn no_report_makes_a_controller_fail() {
-    for seed in 0..200 {
+    for seed in 0..2000 {
         let mut random = simnet::Random::new(seed, 9);
         let slots = 1 << random.below(10);
         let mut controller = Controller::new(Options { slots, ..Options::default() }).unwrap();
@@ -301,7 +295,8 @@ fn no_report_makes_a_controller_fail() {
                 }
                 1 => drop(controller.leave(member)),
                 2 => {
-                    let packets: Vec<_> = (0..20).map(|member| (member, any(&mut random))).collect();
+                    let packets: Vec<_> =
+                        (0..random.below(20) as u16).map(|member| (member, any(&mut random))).collect();
                     let ticks = real(&mut random);
                     let got = controller.next(time(now), &PlaneCounters { packets: &packets, ticks });
                     let all: u32 = got.wanted.iter().map(|&(_, count)| count).sum();
