@@ -5,6 +5,10 @@
 //! has a backlog; where the worker counts no events, that follows from the events that it gets and the growth of its fill level.
 //! A worker without a backlog has at least the capacity for what it gets. Fill levels only correct the shares a little.
 //!
+//! A worker that is overloaded beyond what it can report, as E2SAR's are with a fill level above 1, is silent; its share then falls
+//! until it reports again. This works while the others can take its part: at high loads they become overloaded in turn.
+//! A worker that counts nothing and stands still cannot be told from one that is slow.
+//!
 //! # Units
 //! Workers count events and planes count packets. Capacities are in events per second, and a share is a capacity divided by
 //! the rate of all events. That rate is the planes' packets per second times the events for each packet: the middle one of
@@ -233,8 +237,10 @@ impl Controller {
         let by_ticks = || (has_ticks && packets > 0.0).then(|| planes.ticks / packets);
         let ratio = median(&mut ratios).or_else(by_ticks).unwrap_or(1.0);
         for (member, worker) in &mut self.workers {
+            // A program may take far fewer events than come.
+            let least = if worker.counts_arrivals() { ratio / AGREES } else { 0.0 };
             match worker.sent.ratio() {
-                Some(own) if !(ratio / AGREES..=ratio * AGREES).contains(&own) => {
+                Some(own) if !(least..=ratio * AGREES).contains(&own) => {
                     if now >= worker.agreed + CONTRADICTS {
                         alarms.push(Alarm::Contradicts { member: *member, ratio: own, others: ratio });
                     }

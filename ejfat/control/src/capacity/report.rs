@@ -67,13 +67,21 @@ impl Counters {
             && self.dequeued >= before.dequeued
     }
 
-    /// The events that came to the worker, complete or not.
+    /// The events that came to the worker, complete or not; those that its program took if it does not count them.
     pub(super) fn arrived(&self) -> u64 {
-        let reassembled = self.reassembled.saturating_add(self.reassembly_errors);
-        match self.received.max(reassembled) {
+        match self.came() {
             0 => self.dequeued,
-            arrived => arrived,
+            came => came,
         }
+    }
+
+    /// Whether the worker counts events that came, and not only those that its program took.
+    pub(super) fn count_arrivals(&self) -> bool {
+        self.came() > 0
+    }
+
+    fn came(&self) -> u64 {
+        self.received.max(self.reassembled.saturating_add(self.reassembly_errors))
     }
 }
 

@@ -6,8 +6,9 @@ use ejfat::Time;
 
 use super::{Joining, Options, Report, estimate::Estimate, report::dequeued, seconds_between, traffic::Sent};
 
-/// The fill level from which a worker has a backlog.
-pub(super) const BACKLOG: f64 = 0.02;
+/// The fill level above which a worker has a backlog. Workers with short queues and a few waiting events were without any in
+/// between two reports too often at 0.02, so that their capacity was taken to be too low.
+const BACKLOG: f64 = 0.05;
 /// The fill level from which a queue counts as full.
 const FULL: f64 = 0.98;
 /// E2SAR sends no report while its fill level is above 1. No report for this time after a fill level above this one counts so.
@@ -183,6 +184,10 @@ impl Worker {
             }
         }
         self.begin(now, report, !is_close);
+    }
+
+    pub(super) fn counts_arrivals(&self) -> bool {
+        self.newest.is_some_and(|(_, report)| report.counters.count_arrivals())
     }
 
     pub(super) fn is_ready(&self) -> bool {

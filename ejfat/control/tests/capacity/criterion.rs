@@ -65,9 +65,9 @@ fn shares_keep_the_criterion() {
         }
     }
     println!("ratio 5, and queues of 0.2 s:");
-    for load in [0.9, 0.99, 1.05] {
-        for age in [0.2, 2.0] {
-            let setting = Setting { load, age, service: Service::Even, ..Setting::default() };
+    for workers in [8, 32] {
+        for (load, age) in [(0.9, 2.0), (0.99, 0.2), (0.99, 2.0), (1.05, 0.2), (1.05, 2.0)] {
+            let setting = Setting { workers, load, age, service: Service::Even, ..Setting::default() };
             let alike = Setting { ratio: 5.0, ..setting.clone() };
             let short = Setting { queue: Queue::Seconds(0.2), ..setting };
             missed.extend([alike, short].into_iter().filter(|setting| !row(setting, 0..16)));
@@ -82,7 +82,7 @@ fn shares_keep_the_criterion() {
 fn shares_where_less_is_known() {
     println!("{HEAD}");
     for age in [0.2, 2.0] {
-        for load in [0.7, 0.99, 1.2] {
+        for load in [0.5, 0.7, 0.99, 1.2] {
             let setting = Setting { load, age, ..Setting::default() };
             row(&setting, 0..16);
             for tells in [Tells::E2sar, Tells::Fill] {
