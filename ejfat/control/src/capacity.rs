@@ -1,24 +1,27 @@
 //! The part of all events that each worker of a load balancer is to have, from what workers report and planes count.
 //!
-//! The controller measures capacities. It does not steer fill levels: a fill level is the sum of what came and was not taken,
-//! and a controller that sums it again oscillates. A worker's capacity is the rate at which its program takes events while it
-//! has a backlog; where the worker counts no events, that follows from the events that it gets and the growth of its fill level.
-//! A worker without a backlog has at least the capacity for what it gets. Fill levels only correct the shares a little.
+//! The controller measures capacities. It does not steer fill levels: a fill level is the sum of what came and was not
+//! taken, and a controller that sums it again oscillates. A worker's capacity is the rate at which its program takes
+//! events while it has a backlog; where the worker counts no events, that follows from the events that it gets and the
+//! growth of its fill level. A worker without a backlog has at least the capacity for what it gets. Fill levels only
+//! correct the shares a little.
 //!
-//! A worker that is overloaded beyond what it can report, as E2SAR's are with a fill level above 1, is silent; its share then falls
-//! until it reports again. This works while the others can take its part: at high loads they become overloaded in turn.
-//! A worker that counts nothing and stands still cannot be told from one that is slow.
+//! A worker that is overloaded beyond what it can report, as E2SAR's are with a fill level above 1, is silent; its
+//! share then falls until it reports again. This works while the others can take its part: at high loads they become
+//! overloaded in turn. A worker that counts nothing and stands still cannot be told from one that is slow.
 //!
 //! # Units
-//! Workers count events and planes count packets. Capacities are in events per second, and a share is a capacity divided by
-//! the rate of all events. That rate is the planes' packets per second times the events for each packet: the middle one of
-//! the workers' ratios of events to packets over some 20 s, so that a few workers that lose or invent events do not matter.
-//! As long as no worker has counted events, the senders' ticks stand for events, and packets if there are no ticks.
-//! A wrong ratio changes all capacities alike, so it does not matter once all capacities are measured.
+//! Workers count events and planes count packets. Capacities are in events per second, and a share is a capacity
+//! divided by the rate of all events. That rate is the planes' packets per second times the events for each packet: the
+//! middle one of the workers' ratios of events to packets over some 20 s, so that a few workers that lose or invent
+//! events do not matter. As long as no worker has counted events, the senders' ticks stand for events, and packets if
+//! there are no ticks. A wrong ratio changes all capacities alike, so it does not matter once all capacities are
+//! measured.
 //!
 //! # Control signals
-//! A worker that sends a control signal other than 0 is taken at its word: each second the signal is added to its weight, where
-//! 1000 is the mean weight of all workers, as udplbd2 does. A weight at most doubles or halves within a period, and stays positive.
+//! A worker that sends a control signal other than 0 is taken at its word: each second the signal is added to its
+//! weight, where 1000 is the mean weight of all workers, as udplbd2 does. A weight at most doubles or halves within a
+//! period, and stays positive.
 
 mod bounds;
 mod estimate;
@@ -58,7 +61,8 @@ const OBSERVED: Duration = Duration::from_secs(1);
 /// Something that a person should look at. It is told in each period in which it holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Alarm {
-    /// The worker has a backlog and takes no events. It gets one slot, by which it is found out when it takes some again.
+    /// The worker has a backlog and takes no events. It gets one slot, by which it is found out when it takes some
+    /// again.
     Stopped { member: MemberId },
     /// The planes sent packets to the worker, and neither its counters nor its fill level moved. It gets about
     /// an even share.
@@ -144,7 +148,8 @@ impl Controller {
     /// Takes a report that came at `now`, which does not go back.
     ///
     /// # Errors
-    /// [`ReportError`] if the member has not joined, or the report has values that no worker can mean. Nothing changes then.
+    /// [`ReportError`] if the member has not joined, or the report has values that no worker can mean. Nothing changes
+    /// then.
     pub fn report(&mut self, member: MemberId, now: Time, report: &Report) -> Result<(), ReportError> {
         report.check()?;
         let measures_growth = now >= self.acted + self.options.delay + self.options.lead;

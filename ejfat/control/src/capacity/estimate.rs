@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use ejfat::Time;
 
-/// Observations that disagree with what is known by more than so many standard deviations and a tenth begin a new estimate.
+/// Observations that disagree with what is known by more than so many standard deviations and a tenth begin a new
+/// estimate.
 const DISAGREEMENT: f64 = 4.0;
 /// Events, and seconds, after which older ones count less.
 const MOST_EVENTS: f64 = 4000.0;
 const MOST_SECONDS: f64 = 20.0;
-/// A worker that is nearly at its known capacity and was never seen to have a backlog for so long may be able to do more.
+/// A worker that is nearly at its known capacity and was never seen to have a backlog for so long may be able to do
+/// more.
 const OLD: Duration = Duration::from_secs(5);
 const NEARLY: f64 = 0.85;
 

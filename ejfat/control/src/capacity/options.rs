@@ -17,7 +17,8 @@ pub struct Options {
     /// By how much a fill level of 1 instead of 0 lowers a share. The default is 0.05; it has to be
     /// well below the time in which a queue fills divided by the time until a change shows, or shares oscillate.
     pub gain: f64,
-    /// A new calendar is worth while if a member's part changes by more than this part of it, and by more than this many slots.
+    /// A new calendar is worth while if a member's part changes by more than this part of it, and by more than this
+    /// many slots.
     pub hysteresis: f64,
     pub hysteresis_slots: f64,
     /// The share of a newcomer begins at this part, and doubles after each such time, until it is whole.
@@ -97,7 +98,7 @@ pub enum JoinError {
     #[error("the weight is {0}; it has to be a number above 0, up to 1000")]
     Weight(f64),
     #[error(
-        "the factors are {least} and {greatest}; they have to be numbers from 0 on, and the second not below the first unless it is 0"
+        "the factors are {least} and {greatest}; give numbers from 0 on, the second 0 or not below the first"
     )]
     Factors { least: f64, greatest: f64 },
 }

@@ -7,7 +7,8 @@ use crate::calendar::MemberId;
 pub struct Report {
     /// The part of its memory for events that is in use, 0 to 1.
     pub fill: f64,
-    /// By how much its weight is to change within a second, where 1000 is the mean weight of all workers; 0: it has no opinion.
+    /// By how much its weight is to change within a second, where 1000 is the mean weight of all workers; 0: it has no
+    /// opinion.
     pub control_signal: f64,
     /// Whether it takes events.
     pub is_ready: bool,
@@ -86,7 +87,8 @@ impl Counters {
 }
 
 /// The events that a worker's program took between two reports, of which `before` is the earlier one of the same run.
-/// `queue` is the size of its queue in events, which matters only where the worker does not count what its program took.
+/// `queue` is the size of its queue in events, which matters only where the worker does not count what its program
+/// took.
 pub(super) fn dequeued(before: &Report, report: &Report, queue: f64) -> f64 {
     let (was, now) = (&before.counters, &report.counters);
     if now.dequeued > 0 {

@@ -9,7 +9,8 @@ use crate::calendar::MemberId;
 pub struct PlaneCounters<'a> {
     /// The packets that were sent to each member since the planes began. A member may be missing.
     pub packets: &'a [(MemberId, u64)],
-    /// Ticks per second of all senders; 0 if that is unknown. It stands for the rate of events until workers have counted some.
+    /// Ticks per second of all senders; 0 if that is unknown. It stands for the rate of events until workers have
+    /// counted some.
     pub ticks: f64,
 }
 

@@ -6,19 +6,22 @@ use ejfat::Time;
 
 use super::{Joining, Options, Report, estimate::Estimate, report::dequeued, seconds_between, traffic::Sent};
 
-/// The fill level above which a worker has a backlog. Workers with short queues and a few waiting events were without any in
-/// between two reports too often at 0.02, so that their capacity was taken to be too low.
+/// The fill level above which a worker has a backlog. Workers with short queues and a few waiting events were without
+/// any in between two reports too often at 0.02, so that their capacity was taken to be too low.
 const BACKLOG: f64 = 0.05;
 /// The fill level from which a queue counts as full.
 const FULL: f64 = 0.98;
-/// E2SAR sends no report while its fill level is above 1. No report for this time after a fill level above this one counts so.
+/// E2SAR sends no report while its fill level is above 1. No report for this time after a fill level above this one
+/// counts so.
 const SILENT: Duration = Duration::from_millis(500);
 const FILLED: f64 = 0.5;
 /// For so many seconds the share of a silent worker falls.
 const LONGEST_SILENCE: f64 = 10.0;
 /// Reports that come closer together than this were held up together, and are taken as one.
 const TOGETHER: Duration = Duration::from_millis(20);
-/// A worker whose reports are further apart than this may have been without a backlog in between.
+/// The usual seconds between reports.
+const USUAL: f64 = 0.1;
+/// Fill levels of reports that are further apart than this say nothing of what happened in between.
 const APART: f64 = 0.5;
 /// Reports that are further apart than this are not compared.
 const TOO_FAR_APART: f64 = 30.0;
@@ -28,7 +31,8 @@ const IDLE: Duration = Duration::from_secs(1);
 const STANDS_STILL: Duration = Duration::from_secs(5);
 /// A worker that sent no signal but 0 for so long is controlled by its counters again.
 const SIGNALS_END: Duration = Duration::from_secs(10);
-/// A signal changes a weight by this factor at most within a period, and a weight stays above this part of the mean one.
+/// A signal changes a weight by this factor at most within a period, and a weight stays above this part of the mean
+/// one.
 const SIGNAL_FACTOR: f64 = 2.0;
 const LEAST_SIGNALLED: f64 = 0.01;
 
@@ -37,7 +41,8 @@ const LEAST_SIGNALLED: f64 = 0.01;
 struct Base {
     came: Time,
     report: Report,
-    /// Whether it was held up, so that those behind it come too early.
+    /// Whether it may have been held up, and the long time before it was not used. The time behind it is too short then, and
+    /// not used either.
     is_late: bool,
 }
 
@@ -70,8 +75,8 @@ pub(super) struct Worker {
     backlog: Time,
     /// When its program last took an event, or had none to take.
     consumed: Time,
-    /// The events that it took in all, and the most that this ever was: where it is a difference of counters that were not read
-    /// at the same time, it goes up and down a little.
+    /// The events that it took in all, and the most that this ever was: where it is a difference of counters that were
+    /// not read at the same time, it goes up and down a little.
     taken: f64,
     most_taken: f64,
     /// When a counter or the fill level last moved, or the planes sent it nothing.
@@ -129,7 +134,7 @@ impl Worker {
         if report.fill > BACKLOG {
             self.backlog = now;
         } else {
-            self.consumed = now;
+            (self.consumed, self.most_taken) = (now, self.taken);
         }
         match self.base {
             Some(base) => self.compare(now, &base, report, measures_growth, options),
@@ -150,9 +155,6 @@ impl Worker {
             return self.begin(now, report, false);
         }
         if now < base.came + TOGETHER {
-            if base.is_late {
-                self.begin(now, report, true);
-            }
             return;
         }
         if report.counters != before.counters || report.fill != before.fill {
@@ -165,25 +167,24 @@ impl Worker {
             (self.most_taken, self.consumed) = (self.taken, now);
         }
         let seconds = seconds_between(base.came, now);
-        // A worker that sends nothing after such a fill level has a fill level above 1.
-        let was_filled = before.fill > FILLED && report.fill > FILLED && seconds <= TOO_FAR_APART;
-        let is_close = seconds <= APART || was_filled;
-        if is_close {
-            if before.fill > BACKLOG && report.fill > BACKLOG && report.counters.count() {
-                self.work.events += events;
-                self.work.seconds += seconds;
-            }
-            if measures_growth {
-                let grows = |fill: f64| fill > BACKLOG && fill < FULL;
-                if grows(before.fill) && grows(report.fill) {
-                    self.work.growth += report.fill - before.fill;
-                    self.work.growing += seconds;
-                }
-                let count = if report.fill > FULL { &mut self.work.full } else { &mut self.work.not_full };
-                *count += 1;
-            }
+        // The further apart reports are, the fuller a queue has to be to have been so in between, too.
+        let needed = (BACKLOG * seconds / USUAL).clamp(BACKLOG, FILLED);
+        let has_backlog = before.fill.min(report.fill) > needed && seconds <= TOO_FAR_APART && !base.is_late;
+        if has_backlog && report.counters.count() {
+            self.work.events += events;
+            self.work.seconds += seconds;
         }
-        self.begin(now, report, !is_close);
+        if measures_growth && seconds <= APART {
+            let grows = |fill: f64| fill > BACKLOG && fill < FULL;
+            if grows(before.fill) && grows(report.fill) {
+                self.work.growth += report.fill - before.fill;
+                self.work.growing += seconds;
+            }
+            let count = if report.fill > FULL { &mut self.work.full } else { &mut self.work.not_full };
+            *count += 1;
+        }
+        let is_late = seconds > 2.0 * USUAL && !has_backlog && !base.is_late;
+        self.begin(now, report, is_late);
     }
 
     pub(super) fn counts_arrivals(&self) -> bool {
@@ -209,8 +210,8 @@ impl Worker {
         }
     }
 
-    /// The part of its share that a silent worker gets, by which its queue becomes shorter and its reports come again. It is
-    /// halved each second, because nobody knows what the worker can take now.
+    /// The part of its share that a silent worker gets, by which its queue becomes shorter and its reports come again.
+    /// It is halved each second, because nobody knows what the worker can take now.
     pub(super) fn relief(&self, now: Time) -> f64 {
         let silent = self.silent_since(now).map(|since| seconds_between(since, now));
         silent.map_or(1.0, |seconds| (-1.0 - seconds).max(-LONGEST_SILENCE).exp2())

@@ -50,6 +50,21 @@ fn shares_keep_the_criterion_at_some_points() {
 }
 
 #[test]
+fn workers_that_are_silent_while_their_queue_is_too_long_report_again() {
+    let setting =
+        Setting { load: 0.5, tells: Tells::E2sar, queue: Queue::Unbounded(1000), ..Setting::default() };
+    assert!(row(&setting, 0..4), "seeds 0 to 3 of {setting:?}");
+}
+
+#[test]
+fn shares_hold_when_workers_report_seldom_or_their_reports_come_in_bursts() {
+    for (burst, period) in [(5, 0.5), (1, 0.5), (1, 0.3)] {
+        let setting = Setting { load: 1.2, burst, period, service: Service::Even, ..Setting::default() };
+        assert!(row(&setting, 0..4), "seeds 0 to 3 of {setting:?}");
+    }
+}
+
+#[test]
 #[ignore = "takes minutes"]
 fn shares_keep_the_criterion() {
     println!("{HEAD}");

@@ -54,6 +54,9 @@ pub(crate) struct Setting {
     pub(crate) tells: Tells,
     pub(crate) queue: Queue,
     pub(crate) joining: Joining,
+    /// Reports come together so many at a time, and this many seconds apart.
+    pub(crate) burst: usize,
+    pub(crate) period: f64,
     /// The part of the reports that are lost.
     pub(crate) lost_reports: f64,
     pub(crate) changes_at: usize,
@@ -71,6 +74,8 @@ impl Default for Setting {
             tells: Tells::Dequeued,
             queue: Queue::Seconds(0.5),
             joining: Joining { weight: 1.0, least_factor: 0.0, greatest_factor: 0.0 },
+            burst: 1,
+            period: STEP,
             lost_reports: 0.0,
             changes_at: 40,
             slots: SLOTS,
@@ -298,7 +303,13 @@ impl Run {
             let arrivals = self.events * f64::from(program.slots) / f64::from(self.setting.slots);
             program.run(from, to, arrivals, self.setting.service, &mut self.random);
             let report = program.report();
-            program.reports.push_back((to + self.setting.age, report));
+            // All reports of a burst but one are a step or more older than it.
+            let step = (to / STEP).round() as usize;
+            let steps = (self.setting.period / STEP).round() as usize;
+            let wait = (steps - step % steps) % steps;
+            if wait < self.setting.burst {
+                program.reports.push_back((to + wait as f64 * STEP + self.setting.age, report));
+            }
             while program.reports.front().is_some_and(|(at, _)| *at <= to + STEP / 2.0) {
                 let (_, report) = program.reports.pop_front().expect("there is one");
                 if report.fill <= 1.0 && unit(&mut self.random) >= self.setting.lost_reports {
