@@ -1,7 +1,5 @@
 //! Newcomers, stopped and lying workers, lost reports, counters that begin again.
 
-use std::time::Instant;
-
 use ejfat_control::capacity::{
     Alarm, Controller, Counters, JoinError, Joining, Options, PlaneCounters, Report, ReportError,
 };
@@ -323,36 +321,4 @@ fn no_report_makes_a_controller_fail() {
             }
         }
     }
-}
-
-#[test]
-#[ignore = "measures time, and prints only"]
-fn time_of_a_report_and_of_a_period() {
-    let mut controller = Controller::new(Options::default()).unwrap();
-    (0..128).for_each(|member| controller.join(member, JOINING, time(0.0)).unwrap());
-    let (mut reports, mut periods) = (0.0, 0.0);
-    for period in 1..=1000_u32 {
-        let begun = Instant::now();
-        for step in 0..10_u32 {
-            for member in 0..128_u16 {
-                let dequeued = u64::from(10 * period + step) * (50 + u64::from(member));
-                let counters = Counters { received: dequeued, dequeued, ..Counters::default() };
-                let report = Report { fill: 0.3, control_signal: 0.0, is_ready: true, counters };
-                let at = time(f64::from(period) + f64::from(step) / 10.0);
-                controller.report(member, at, &report).unwrap();
-            }
-        }
-        reports += begun.elapsed().as_secs_f64();
-        let packets: Vec<_> = (0..128).map(|member| (member, u64::from(period) * 1000)).collect();
-        let begun = Instant::now();
-        let decision =
-            controller.next(time(f64::from(period) + 0.95), &PlaneCounters { packets: &packets, ticks: 0.0 });
-        periods += begun.elapsed().as_secs_f64();
-        controller.published(&decision.wanted);
-    }
-    println!(
-        "128 workers: a report {:.0} ns, a period {:.1} us",
-        reports / 1.28e6 * 1e9,
-        periods / 1e3 * 1e6
-    );
 }

@@ -2,4 +2,5 @@
 
 mod behaviour;
 mod criterion;
+mod outcome;
 mod setting;
