@@ -51,10 +51,10 @@ impl Sent {
         let rate = packets.map_or(self.rates[0], |packets| packets as f64 / period.as_secs_f64());
         self.rates.rotate_right(1);
         self.rates[0] = rate;
-        self.told = KEPT * self.told + self.arrived as f64;
-        self.arrived = 0;
-        if let Some(packets) = packets.filter(|_| self.told > 0.0) {
-            self.sent = KEPT * self.sent + packets as f64;
+        let arrived = std::mem::take(&mut self.arrived);
+        if let Some(packets) = packets {
+            self.told = KEPT * self.told + arrived as f64;
+            self.sent = if self.told > 0.0 { KEPT * self.sent + packets as f64 } else { 0.0 };
         }
         packets.unwrap_or(0)
     }

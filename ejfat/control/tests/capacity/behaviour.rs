@@ -110,6 +110,7 @@ struct ByHand {
     controller: Controller,
     packets: [u64; 2],
     events: [u64; 2],
+    planes_tell: bool,
     at: f64,
 }
 
@@ -117,7 +118,7 @@ impl ByHand {
     fn new() -> Self {
         let mut controller = Controller::new(Options::default()).unwrap();
         (0..2).for_each(|member| controller.join(member, JOINING, time(0.0)).unwrap());
-        Self { controller, packets: [0; 2], events: [0; 2], at: 0.0 }
+        Self { controller, packets: [0; 2], events: [0; 2], planes_tell: true, at: 0.0 }
     }
 
     /// A second in which each worker gets 1000 packets. Returns slots and alarms.
@@ -135,7 +136,8 @@ impl ByHand {
             }
         }
         let packets = [(0, self.packets[0]), (1, self.packets[1])];
-        let decision = self.controller.next(time(self.at), &PlaneCounters { packets: &packets, ticks: 0.0 });
+        let packets = if self.planes_tell { &packets[..] } else { &[] };
+        let decision = self.controller.next(time(self.at), &PlaneCounters { packets, ticks: 0.0 });
         self.controller.published(&decision.wanted);
         (decision.wanted.into_iter().map(|(_, count)| count).collect(), decision.alarms)
     }
@@ -151,6 +153,23 @@ fn a_worker_that_counts_more_events_than_came_is_named_and_not_believed() {
     let (slots, alarms) = last;
     assert!(matches!(alarms[..], [Alarm::Contradicts { member: 1, .. }]), "{alarms:?}");
     assert!((250..=262).contains(&slots[1]), "{slots:?}");
+}
+
+#[test]
+fn shares_hold_while_planes_tell_nothing_and_when_they_begin_again() {
+    let mut hand = ByHand::new();
+    for second in 0..90 {
+        hand.planes_tell = !(20..50).contains(&second);
+        if second == 70 {
+            hand.packets = [0; 2];
+        }
+        let (slots, alarms) = hand.second([300, 900], [0.3; 2], [0.0; 2]);
+        assert!(second < 20 || slots == [128, 384], "second {second}: {slots:?}");
+        assert!(alarms.is_empty(), "second {second}: {alarms:?}");
+    }
+    let mut hand = ByHand { planes_tell: false, ..ByHand::new() };
+    (0..20).for_each(|_| drop(hand.second([300, 900], [0.3; 2], [0.0; 2])));
+    assert_eq!(hand.second([300, 900], [0.3; 2], [0.0; 2]).0, [128, 384], "planes that never told anything");
 }
 
 #[test]
