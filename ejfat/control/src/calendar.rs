@@ -8,6 +8,7 @@ mod counts;
 mod moves;
 
 pub use counts::{CountError, Demand, counts};
+pub(crate) use counts::{parts, rounded};
 
 /// A member's id in the tables of a load balancer.
 pub type MemberId = u16;

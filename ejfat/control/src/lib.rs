@@ -6,6 +6,7 @@
 //! | question | answer |
 //! |---|---|
 //! | how many slots each member of a calendar gets | [`calendar::counts`] |
+//! | what part of the events each worker can take | [`capacity::Controller`] |
 //! | which slots these are | [`calendar::Calendar`] |
 //! | from which tick on an epoch applies | [`boundary`] |
 //! | whether a sender's sync is true | [`sync::Gate`] |
@@ -19,6 +20,7 @@
 pub mod access;
 pub mod boundary;
 pub mod calendar;
+pub mod capacity;
 pub mod config;
 pub mod durable;
 pub mod p4;

@@ -39,16 +39,11 @@ pub enum CountError {
 /// # Errors
 /// [`CountError`] if the demands cannot be met.
 pub fn counts(slots: u32, demands: &[Demand]) -> Result<Vec<u32>, CountError> {
-    check(slots, demands)?;
-    // Members without a weight get what the others may not have.
-    let has_weight = demands.iter().any(|demand| demand.weight > 0.0);
-    let weight = |demand: &Demand| if has_weight { demand.weight } else { 1.0 };
-    let part = |demand: &Demand, scale: f64| {
-        (scale * weight(demand)).clamp(f64::from(demand.least), f64::from(demand.most))
-    };
-    let sum = |scale: f64| demands.iter().map(|demand| part(demand, scale)).sum::<f64>();
-    let scale = scale_for(f64::from(slots), sum, demands.iter().map(weight));
-    let mut parts: Vec<_> = demands.iter().map(|demand| part(demand, scale)).collect();
+    Ok(rounded(slots, demands, parts(slots, demands)?))
+}
+
+/// Rounds [`parts`] to slots.
+pub(crate) fn rounded(slots: u32, demands: &[Demand], mut parts: Vec<f64>) -> Vec<u32> {
     let mut counts: Vec<_> = parts.iter().map(|part| *part as u32).collect();
     let mut left = slots.saturating_sub(counts.iter().sum());
     parts.iter_mut().for_each(|part| *part -= part.floor());
@@ -62,7 +57,24 @@ pub fn counts(slots: u32, demands: &[Demand]) -> Result<Vec<u32>, CountError> {
             }
         }
     }
-    Ok(counts)
+    counts
+}
+
+/// What each member would get if slots could be divided; the sum is that of all slots. As many parts as there are demands.
+///
+/// # Errors
+/// [`CountError`] if the demands cannot be met.
+pub(crate) fn parts(slots: u32, demands: &[Demand]) -> Result<Vec<f64>, CountError> {
+    check(slots, demands)?;
+    // Members without a weight get what the others may not have.
+    let has_weight = demands.iter().any(|demand| demand.weight > 0.0);
+    let weight = |demand: &Demand| if has_weight { demand.weight } else { 1.0 };
+    let part = |demand: &Demand, scale: f64| {
+        (scale * weight(demand)).clamp(f64::from(demand.least), f64::from(demand.most))
+    };
+    let sum = |scale: f64| demands.iter().map(|demand| part(demand, scale)).sum::<f64>();
+    let scale = scale_for(f64::from(slots), sum, demands.iter().map(weight));
+    Ok(demands.iter().map(|demand| part(demand, scale)).collect())
 }
 
 fn check(slots: u32, demands: &[Demand]) -> Result<(), CountError> {

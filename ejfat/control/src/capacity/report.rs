@@ -1,0 +1,103 @@
+//! What a worker reports, and what two reports tell together.
+
+use crate::calendar::MemberId;
+
+/// A worker's report of its state (`SendState`).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Report {
+    /// The part of its memory for events that is in use, 0 to 1.
+    pub fill: f64,
+    /// By how much its weight is to change within a second, where 1000 is the mean weight of all workers; 0: it has no
+    /// opinion.
+    pub control_signal: f64,
+    /// Whether it takes events.
+    pub is_ready: bool,
+    pub counters: Counters,
+}
+
+/// What a worker has counted since it began. A worker may leave counters at 0, and begin again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Events of which a segment came.
+    pub received: u64,
+    /// Complete events, also those that found the queue full (as E2SAR counts them).
+    pub reassembled: u64,
+    /// Events that stayed incomplete.
+    pub reassembly_errors: u64,
+    /// Complete events that found the queue full.
+    pub enqueue_errors: u64,
+    /// Events that the worker's program took from the queue.
+    pub dequeued: u64,
+}
+
+/// A report that says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum ReportError {
+    #[error("member {0} has not joined; register the worker first")]
+    Member(MemberId),
+    #[error("the fill level is {0}; a worker reports one from 0 to 1")]
+    Fill(f64),
+    #[error("the control signal is {0}; a worker reports a finite number")]
+    ControlSignal(f64),
+}
+
+impl Report {
+    pub(super) fn check(&self) -> Result<(), ReportError> {
+        if !(0.0..=1.0).contains(&self.fill) {
+            return Err(ReportError::Fill(self.fill));
+        }
+        if !self.control_signal.is_finite() {
+            return Err(ReportError::ControlSignal(self.control_signal));
+        }
+        Ok(())
+    }
+}
+
+impl Counters {
+    /// Whether the worker counts events at all. A worker that got none yet counts nothing either.
+    pub(super) fn count(&self) -> bool {
+        self.dequeued > 0 || self.arrived() > 0
+    }
+
+    /// Whether none is lower than in an earlier report of the same run of the worker.
+    pub(super) fn follow(&self, before: &Self) -> bool {
+        self.received >= before.received
+            && self.reassembled >= before.reassembled
+            && self.reassembly_errors >= before.reassembly_errors
+            && self.enqueue_errors >= before.enqueue_errors
+            && self.dequeued >= before.dequeued
+    }
+
+    /// The events that came to the worker, complete or not; those that its program took if it does not count them.
+    pub(super) fn arrived(&self) -> u64 {
+        match self.came() {
+            0 => self.dequeued,
+            came => came,
+        }
+    }
+
+    /// Whether the worker counts events that came, and not only those that its program took.
+    pub(super) fn count_arrivals(&self) -> bool {
+        self.came() > 0
+    }
+
+    fn came(&self) -> u64 {
+        self.received.max(self.reassembled.saturating_add(self.reassembly_errors))
+    }
+}
+
+/// The events that a worker's program took between two reports, of which `before` is the earlier one of the same run.
+/// `queue` is the size of its queue in events, which matters only where the worker does not count what its program
+/// took.
+pub(super) fn dequeued(before: &Report, report: &Report, queue: f64) -> f64 {
+    let (was, now) = (&before.counters, &report.counters);
+    if now.dequeued > 0 {
+        return (now.dequeued - was.dequeued) as f64;
+    }
+    if now.reassembled == 0 {
+        return 0.0;
+    }
+    let queued =
+        (now.reassembled - was.reassembled) as f64 - (now.enqueue_errors - was.enqueue_errors) as f64;
+    queued - queue * (report.fill - before.fill)
+}

@@ -1,0 +1,6 @@
+//! Shares that a controller gives to simulated workers. A failure prints the seed.
+
+mod behaviour;
+mod criterion;
+mod outcome;
+mod setting;
