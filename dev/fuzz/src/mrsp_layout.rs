@@ -110,7 +110,7 @@ fn check_pieces(write: &Write, gathered: &[Piece], arranged: &Arranged, (region,
         }
         at += u64::from(*length);
     }
-    assert_eq!(at - start, write.length.into(), "pieces are the whole write");
+    assert_eq!(at - start, u64::from(write.length), "pieces are the whole write");
 }
 
 /// Every write of an accelerator's plan lies in its region, consists of outputs and of little between them, and each

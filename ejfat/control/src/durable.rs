@@ -205,6 +205,9 @@ impl Durable {
 
     fn check_tokens(&self) -> Result<(), Inconsistency> {
         let mut hashes = BTreeSet::new();
+        let with_reservations = self.reservations.values().filter_map(|of| of.token);
+        let with_sessions = self.sessions.values().filter_map(|of| of.token);
+        let named: BTreeSet<_> = with_reservations.chain(with_sessions).collect();
         for token in self.tokens.iter() {
             let key = Key::Token(token.id);
             let has_parent = token.parent == TokenId::ROOT || self.tokens.get(token.parent).is_some();
@@ -214,11 +217,7 @@ impl Durable {
             require(has_parent, key, "has a parent that is missing")?;
             require(hashes.insert(token.hash), key, "has the hash of another token")?;
             require(token.permissions.len() <= Permission::MOST, key, "has too many permissions")?;
-            let is_named = match token.kind {
-                TokenKind::Created => true,
-                TokenKind::Reservation => self.reservations.values().any(|of| of.token == Some(token.id)),
-                TokenKind::Session => self.sessions.values().any(|of| of.token == Some(token.id)),
-            };
+            let is_named = token.kind == TokenKind::Created || named.contains(&token.id);
             require(is_named, key, "came with a reservation or session that is missing")?;
         }
         Ok(())

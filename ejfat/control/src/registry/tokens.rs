@@ -63,10 +63,10 @@ impl Registry {
         let longest = asked.longest.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let asked = TokenLimits { longest: longest.map(Duration::from_millis), ..asked };
         let least = self.durable.tokens.limits(parent).least(asked);
-        let is_less = |own: bool, same: bool| own && !same;
-        if is_less(asked.reservations.is_some(), asked.reservations == least.reservations)
-            || is_less(asked.longest.is_some(), asked.longest == least.longest)
-        {
+        // What is asked for has to be the least of all.
+        let exceeds = asked.reservations.is_some_and(|asked| least.reservations != Some(asked))
+            || asked.longest.is_some_and(|asked| least.longest != Some(asked));
+        if exceeds {
             return Err(Refusal::denied(
                 "the new token's limits exceed those of the calling token; ask for less, or for none",
             ));
