@@ -128,7 +128,8 @@ mod tests {
             history.add(vec![committed(11 + n, 1)]);
         }
         assert_eq!(watch.next(Duration::ZERO).unwrap().unwrap().revision, Revision(11));
-        history.add(vec![committed(11 + MAX_HISTORY_BATCHES as u64, MAX_HISTORY_BYTES)]);
+        let largest = MAX_HISTORY_BYTES - size_of::<Change>();
+        history.add(vec![committed(11 + MAX_HISTORY_BATCHES as u64, largest)]);
         let newest = Revision(11 + MAX_HISTORY_BATCHES as u64);
         let oldest = Revision(newest.0 - 1);
         assert_eq!(
