@@ -109,8 +109,13 @@ impl Batch {
         if bytes > MAX_BATCH_BYTES { Err(InvalidBatch::TooLarge(bytes)) } else { Ok(bytes) }
     }
 
+    /// Bytes of memory: those of keys and values, and what each change takes beside them.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes() + self.changes.len() * size_of::<Change>()
+    }
+
     /// Bytes of all keys and values.
-    pub(crate) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.changes.iter().map(|c| c.key.len() + c.value.as_ref().map_or(0, Vec::len)).sum()
     }
 }

@@ -11,7 +11,7 @@ use crate::{Committed, Error, Revision, Watch};
 /// Batches that are kept for watches at most.
 pub const MAX_HISTORY_BATCHES: usize = 4096;
 
-/// Bytes of keys and values of those batches at most.
+/// Bytes of keys, values and [`Change`](crate::Change)s of those batches at most.
 pub const MAX_HISTORY_BYTES: usize = 16 << 20;
 
 #[derive(Debug)]
@@ -42,12 +42,12 @@ impl History {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for batch in committed {
             kept.newest = batch.revision;
-            kept.bytes += batch.batch.bytes();
+            kept.bytes += batch.batch.memory();
             kept.batches.push_back(Arc::new(batch));
         }
         while kept.batches.len() > MAX_HISTORY_BATCHES || kept.bytes > MAX_HISTORY_BYTES {
             let Some(batch) = kept.batches.pop_front() else { break };
-            kept.bytes -= batch.batch.bytes();
+            kept.bytes -= batch.batch.memory();
             kept.oldest = batch.revision;
         }
         drop(kept);
@@ -88,7 +88,8 @@ pub(crate) struct HistoryWatch {
 
 impl Watch for HistoryWatch {
     fn next(&mut self, timeout: Duration) -> Result<Option<Arc<Committed>>, Error> {
-        let until = Instant::now() + timeout;
+        // Without a moment that the clock can name, the wait has no end.
+        let until = Instant::now().checked_add(timeout);
         let mut kept = self.history.kept.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             kept.check(self.seen)?;
@@ -99,7 +100,7 @@ impl Watch for HistoryWatch {
             if kept.closed {
                 return Err(Error::Closed);
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Ok(None);
             }
@@ -127,7 +128,8 @@ mod tests {
             history.add(vec![committed(11 + n, 1)]);
         }
         assert_eq!(watch.next(Duration::ZERO).unwrap().unwrap().revision, Revision(11));
-        history.add(vec![committed(11 + MAX_HISTORY_BATCHES as u64, MAX_HISTORY_BYTES)]);
+        let largest = MAX_HISTORY_BYTES - size_of::<Change>();
+        history.add(vec![committed(11 + MAX_HISTORY_BATCHES as u64, largest)]);
         let newest = Revision(11 + MAX_HISTORY_BATCHES as u64);
         let oldest = Revision(newest.0 - 1);
         assert_eq!(

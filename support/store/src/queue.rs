@@ -11,7 +11,7 @@ use crate::{Batch, Done, Error, Revision, Snapshot, Term};
 /// Requests that wait at most.
 pub const MAX_WAITING: usize = 1024;
 
-/// Bytes of keys and values that wait at most.
+/// Bytes of keys, values and [`Change`](crate::Change)s that wait at most.
 pub const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// What changes the store.
@@ -24,7 +24,7 @@ pub(crate) enum Operation {
 impl Operation {
     fn bytes(&self) -> usize {
         match self {
-            Self::Append(batch) => batch.bytes(),
+            Self::Append(batch) => batch.memory(),
             Self::Claim { .. } => 0,
         }
     }

@@ -66,6 +66,7 @@ impl SqliteStore {
     /// [`Error::Newer`], [`Error::NotAStore`] for what the check found. [`Error::Full`], [`Error::ReadOnly`] and [`Error::Io`] for
     /// what the disk refused.
     pub fn open(path: &Path, settings: &Settings) -> Result<Self, Error> {
+        let path = &lock::resolve(path)?;
         let (lock, mark) = Lock::take(path)?;
         let database = database::Database::open(path, settings, mark, Check::Everything)?;
         let queue = Arc::new(Queue::default());
@@ -144,7 +145,8 @@ impl Store for SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.queue.close();
-        if let Some(thread) = self.thread.take() {
+        // A thread cannot wait for its own end: one that drops the store while it answers ends later.
+        if let Some(thread) = self.thread.take().filter(|t| t.thread().id() != thread::current().id()) {
             // If it panicked, that was printed.
             let _ = thread.join();
         }

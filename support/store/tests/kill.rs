@@ -7,6 +7,7 @@ use std::{
     io::{self, BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -83,7 +84,24 @@ fn what_was_acknowledged_outlives_the_process() {
             let mut child = start(&folder.store(), seed);
             let lines = BufReader::new(child.stdout.take().unwrap());
             let pause = Duration::from_micros(random.range(1_000..=80_000));
-            let reader = thread::spawn(move || lines.lines().map_while(Result::ok).collect::<Vec<_>>());
+            let (stored, first) = mpsc::channel();
+            let reader = thread::spawn(move || {
+                let lines = lines.lines().map_while(Result::ok);
+                lines
+                    .inspect(|line| {
+                        if line.starts_with("stored") {
+                            // After the first one nobody listens.
+                            let _ = stored.send(());
+                        }
+                    })
+                    .collect::<Vec<_>>()
+            });
+            // Most are killed while they write, some while they start.
+            if random.chance(800_000) {
+                first
+                    .recv_timeout(Duration::from_secs(60))
+                    .unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+            }
             thread::sleep(pause);
             child.kill().unwrap();
             child.wait().unwrap();

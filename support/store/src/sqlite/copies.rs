@@ -30,7 +30,7 @@ pub struct Restored {
 /// Checks the bytes of the store at `store` and writes them to the file.
 pub(crate) fn backup(store: &Path, bytes: &[u8], to: &Path) -> Result<Revision, Error> {
     let (connection, state) = image(store, bytes)?;
-    write(connection, to)?;
+    write(connection, &destination(to)?)?;
     Ok(state.revision)
 }
 
@@ -44,11 +44,13 @@ pub(crate) fn backup(store: &Path, bytes: &[u8], to: &Path) -> Result<Revision, 
 /// [`Error::InUse`] if the store is open, [`Error::Corrupt`], [`Error::Newer`] and [`Error::NotAStore`] for what the check of the
 /// backup found, and what the disk refuses.
 pub fn restore(from: &Path, to: &Path, settings: &Settings) -> Result<Restored, Error> {
+    let destination = destination(to)?;
+    let to = &lock::resolve(to)?;
     let (lock, mark) = Lock::take(to)?;
     let refused = |why: io::Error| lock::refusal(to, &why);
     let bytes = read(from, settings.max_bytes)?;
     let (connection, mut state) = image(from, &bytes)?;
-    state.term = state.term.max(newest_term(to, settings, mark));
+    state.term = state.term.max(newest_term(to, settings, mark)?);
     let updated = connection.execute("UPDATE state SET value = ?1 WHERE id = 1", [state.encode()]);
     updated.map_err(|why| schema::refusal(from, &why))?;
 
@@ -63,20 +65,22 @@ pub fn restore(from: &Path, to: &Path, settings: &Settings) -> Result<Restored, 
         }
     }
     sync_folder(to).map_err(refused)?;
-    write(connection, to)?;
+    write(connection, &destination)?;
     lock.write(Mark::of(&state)).map_err(refused)?;
     lock.sync().map_err(refused)?;
     Ok(Restored { term: state.term, revision: state.revision, keys: state.rows })
 }
 
-/// The newest term of the store that is there, as far as it can be read: it may be damaged, which is why it is replaced.
-fn newest_term(store: &Path, settings: &Settings, mark: Mark) -> Term {
+/// The newest term of the store that is there, as far as it can be read: it may be damaged, which is why it is replaced. A store
+/// that is in use is not replaced.
+fn newest_term(store: &Path, settings: &Settings, mark: Mark) -> Result<Term, Error> {
     if !store.exists() {
-        return mark.term;
+        return Ok(mark.term);
     }
     match Database::open(store, settings, Mark::default(), Check::State) {
-        Ok(database) => mark.term.max(database.state().term),
-        Err(_) => mark.term,
+        Ok(database) => Ok(mark.term.max(database.state().term)),
+        Err(why @ Error::InUse { .. }) => Err(why),
+        Err(_) => Ok(mark.term),
     }
 }
 
@@ -110,8 +114,11 @@ fn image(path: &Path, bytes: &[u8]) -> Result<(Connection, State), Error> {
     Ok((connection, state))
 }
 
-fn write(mut connection: Connection, to: &Path) -> Result<(), Error> {
-    let bytes = connection.serialize("main").map_err(|why| schema::refusal(to, &why))?;
-    let written = Destination::new(to).and_then(|destination| destination.replace(&bytes));
-    written.map_err(|why| Error::CannotCopy(why.to_string()))
+fn destination(to: &Path) -> Result<Destination, Error> {
+    Destination::new(to).map_err(|why| Error::CannotCopy(why.to_string()))
+}
+
+fn write(mut connection: Connection, to: &Destination) -> Result<(), Error> {
+    let bytes = connection.serialize("main").map_err(|why| schema::refusal(to.path(), &why))?;
+    to.replace(&bytes).map_err(|why| Error::CannotCopy(why.to_string()))
 }

@@ -1,7 +1,7 @@
 //! The file beside a store that says who has it open, and what was acknowledged last.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Read as _},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
@@ -45,6 +45,14 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
+}
+
+/// The store that a symbolic link leads to, or the path itself: log and lock lie beside the store, however it was named.
+pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Error> {
+    if path.is_symlink() {
+        return fs::canonicalize(path).map_err(|why| refusal(path, &why));
+    }
+    Ok(path.to_owned())
 }
 
 impl Lock {
