@@ -1,6 +1,6 @@
 //! What of a registry is stored: records in memory, and how they depend on each other.
 //!
-//! Only [`Durable::apply`] changes it, by the changes that the store gets, so that what a store has always gives the same state.
+//! Only `Durable::apply` changes it, by the changes that the store gets, so that what a store has always gives the same state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
