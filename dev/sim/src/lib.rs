@@ -7,11 +7,13 @@
 //! - Calls: a session of MRSP between a host and an accelerator, with any layout (module `calls`).
 //! - Events: senders of EJFAT and a worker's reassembler (module `events`).
 //! - Bridge: senders of EJFAT, a bridge, and workers with rings (module `bridge`).
+//! - Control: EJFAT's control plane with data planes, senders and workers (module `control`).
 
 mod bridge;
 mod calls;
 mod check;
 mod cm;
+mod control;
 mod events;
 mod goodput;
 mod hostile;
@@ -58,6 +60,7 @@ pub fn run(kind: Kind, seed: u64, options: &Options) -> Result<Summary, Failure>
         Kind::Calls => calls::World::new(seed, options.verbose, capture).run(),
         Kind::Events => events::World::new(seed, options.verbose).run(),
         Kind::Bridge => bridge::World::new(seed, options.verbose).run(),
+        Kind::Control => control::World::new(seed, options.verbose).and_then(control::World::run),
     };
     outcome.map_err(failure)
 }

@@ -18,8 +18,8 @@ const PROGRESS_EVERY: u64 = 1000;
 /// Simulates two RoCEv2 endpoints, or EJFAT senders with a worker or a bridge, over a faulty network
 #[derive(Parser)]
 struct Args {
-    /// traffic (work requests of all sorts), calls (sessions, and calls of functions), events (EJFAT) or bridge (events
-    /// into workers' rings); all unless told
+    /// traffic (work requests of all sorts), calls (sessions, and calls of functions), events (EJFAT), bridge (events
+    /// into workers' rings) or control (EJFAT's control plane); all unless told
     #[arg(long, value_name = "KIND")]
     kind: Option<Kind>,
     /// How many seeds to run

@@ -13,10 +13,12 @@ pub enum Kind {
     Events,
     /// Events of EJFAT through a bridge to workers' rings.
     Bridge,
+    /// EJFAT's control plane, with data planes, senders and workers.
+    Control,
 }
 
 impl Kind {
-    pub const ALL: [Self; 4] = [Self::Traffic, Self::Calls, Self::Events, Self::Bridge];
+    pub const ALL: [Self; 5] = [Self::Traffic, Self::Calls, Self::Events, Self::Bridge, Self::Control];
 }
 
 impl fmt::Display for Kind {
@@ -26,6 +28,7 @@ impl fmt::Display for Kind {
             Self::Calls => "calls",
             Self::Events => "events",
             Self::Bridge => "bridge",
+            Self::Control => "control",
         })
     }
 }
@@ -35,7 +38,7 @@ impl FromStr for Kind {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let kind = Self::ALL.into_iter().find(|kind| kind.to_string() == text);
-        kind.ok_or_else(|| format!("{text:?} is neither traffic, calls, events nor bridge"))
+        kind.ok_or_else(|| format!("{text:?} is neither traffic, calls, events, bridge nor control"))
     }
 }
 

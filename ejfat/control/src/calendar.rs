@@ -39,6 +39,12 @@ impl Calendar {
         Ok(Self { slots: vec![None; slots as usize] })
     }
 
+    /// The calendar with these slots. `None` if their number is not a power of two, or too large.
+    pub fn of(slots: &[Option<MemberId>]) -> Option<Self> {
+        let is_sound = slots.len().is_power_of_two() && slots.len() <= MOST_SLOTS as usize;
+        is_sound.then(|| Self { slots: slots.to_vec() })
+    }
+
     pub fn slots(&self) -> &[Option<MemberId>] {
         &self.slots
     }
@@ -66,6 +72,14 @@ impl Calendar {
     /// # Panics
     /// If a member is in `wanted` twice, or there are more slots in `wanted` than the calendar has.
     pub fn next(&self, wanted: &[(MemberId, u32)]) -> Self {
-        moves::next(self, wanted)
+        moves::next(self, &[], wanted)
+    }
+
+    /// The same, with slots that lead to certain members whatever else changes. They count in `wanted`.
+    ///
+    /// # Panics
+    /// As [`Self::next`]; also if a member has more slots in `fixed` than in `wanted`, or a slot is not the calendar's.
+    pub fn next_around(&self, fixed: &[(u32, MemberId)], wanted: &[(MemberId, u32)]) -> Self {
+        moves::next(self, fixed, wanted)
     }
 }

@@ -176,6 +176,11 @@ impl Controller {
         }
     }
 
+    /// The slots of a calendar.
+    pub fn slots(&self) -> u32 {
+        self.options.slots
+    }
+
     /// The capacity of a member in events per second, as far as it is known.
     pub fn capacity(&self, member: MemberId) -> Option<f64> {
         self.workers.get(&member)?.estimate.capacity.rate()

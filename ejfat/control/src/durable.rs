@@ -8,7 +8,7 @@ use ejfat::lb::LbId;
 
 use crate::{
     config::Config,
-    record::{AuditEntry, Change, Counter, Key, Record},
+    record::{AuditEntry, Change, Counter, EpochRecord, Key, Record},
     reservation::{Reservation, ReservationId, SenderAddress},
     session::{SessionId, WorkerSession, slots::TakenSlots},
     token::{Permission, TokenId, TokenKind, Tokens},
@@ -21,6 +21,7 @@ pub struct Durable {
     pub(crate) reservations: BTreeMap<LbId, Reservation>,
     pub(crate) senders: BTreeSet<SenderAddress>,
     pub(crate) sessions: BTreeMap<SessionId, WorkerSession>,
+    epochs: BTreeMap<LbId, EpochRecord>,
     next: BTreeMap<Counter, u64>,
     audit: BTreeMap<u64, AuditEntry>,
 }
@@ -61,6 +62,9 @@ impl Durable {
             Record::Session(session) => {
                 self.sessions.insert(session.id, session);
             }
+            Record::Epoch(epoch) => {
+                self.epochs.insert(epoch.lb, epoch);
+            }
             Record::Next(counter, next) => {
                 self.next.insert(counter, next);
             }
@@ -82,6 +86,9 @@ impl Durable {
             Key::Session(id) => {
                 self.sessions.remove(&id);
             }
+            Key::Epoch(lb) => {
+                self.epochs.remove(&lb);
+            }
             Key::Next(counter) => {
                 self.next.remove(&counter);
             }
@@ -97,9 +104,10 @@ impl Durable {
         let reservations = self.reservations.values().cloned().map(Record::Reservation);
         let senders = self.senders.iter().copied().map(Record::Sender);
         let sessions = self.sessions.values().cloned().map(Record::Session);
+        let epochs = self.epochs.values().cloned().map(Record::Epoch);
         let next = self.next.iter().map(|(counter, next)| Record::Next(*counter, *next));
         let audit = self.audit.iter().map(|(number, entry)| Record::Audit(*number, entry.clone()));
-        tokens.chain(reservations).chain(senders).chain(sessions).chain(next).chain(audit)
+        tokens.chain(reservations).chain(senders).chain(sessions).chain(epochs).chain(next).chain(audit)
     }
 
     pub fn tokens(&self) -> &Tokens {
@@ -130,6 +138,11 @@ impl Durable {
     /// The senders of a load balancer.
     pub fn senders_of(&self, lb: LbId) -> impl Iterator<Item = &SenderAddress> {
         self.senders.iter().filter(move |sender| sender.lb == lb)
+    }
+
+    /// The newest calendar of a load balancer.
+    pub fn epoch(&self, lb: LbId) -> Option<&EpochRecord> {
+        self.epochs.get(&lb)
     }
 
     /// The audit log with the entries' numbers, the oldest first.
@@ -171,6 +184,8 @@ impl Durable {
         let mut changes: Vec<_> = tokens.iter().map(|id| Change::Delete(Key::Token(*id))).collect();
         changes.extend(senders.map(|sender| Change::Delete(Key::Sender(*sender))));
         changes.extend(ending.sessions.iter().map(|id| Change::Delete(Key::Session(*id))));
+        let epochs = ending.reservations.iter().filter(|lb| self.epochs.contains_key(lb));
+        changes.extend(epochs.map(|lb| Change::Delete(Key::Epoch(*lb))));
         changes.extend(ending.reservations.iter().map(|lb| Change::Delete(Key::Reservation(*lb))));
 
         let is_ended = |token: Option<TokenId>| token.is_some_and(|token| tokens.contains(&token));
@@ -199,6 +214,10 @@ impl Durable {
         for sender in &self.senders {
             let reservation = self.reservations.get(&sender.lb);
             require(reservation.is_some(), Key::Sender(*sender), "is the sender of no reservation")?;
+        }
+        for lb in self.epochs.keys() {
+            let reservation = self.reservations.get(lb);
+            require(reservation.is_some(), Key::Epoch(*lb), "is the epoch of no reservation")?;
         }
         Ok(())
     }

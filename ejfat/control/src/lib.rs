@@ -14,6 +14,7 @@
 //! | who may do what: tokens, and what each call needs | [`token`], [`access`] |
 //! | which load balancers, senders and workers there are | [`registry::Registry`] |
 //! | what of it is stored, and in which form | [`record`] |
+//! | all of it together, and what data planes are asked | [`control::Control`] |
 
 #![forbid(unsafe_code)]
 
@@ -22,8 +23,11 @@ pub mod boundary;
 pub mod calendar;
 pub mod capacity;
 pub mod config;
+pub mod control;
 pub mod durable;
 pub mod p4;
+pub mod plane;
+mod rate;
 pub mod record;
 pub mod registry;
 pub mod request;

@@ -120,6 +120,11 @@ impl Epochs {
         Ok(changes)
     }
 
+    /// The members that any epoch names.
+    pub fn named(&self) -> BTreeSet<MemberId> {
+        self.epochs.iter().flat_map(|epoch| epoch.calendar.slots()).flatten().copied().collect()
+    }
+
     /// All rules of the load balancer, for a plane whose tables are empty.
     pub fn whole(&self) -> Vec<Rule> {
         let mut rules: Vec<_> = self.members.iter().map(|(&key, &member)| self.member(key, member)).collect();
@@ -165,8 +170,7 @@ impl Epochs {
 
     /// Deletes members that no epoch names.
     fn forget(&mut self, changes: &mut Vec<Change>) {
-        let slots = self.epochs.iter().flat_map(|epoch| epoch.calendar.slots());
-        let named: BTreeSet<_> = slots.flatten().copied().collect();
+        let named = self.named();
         let unnamed: Vec<_> = self.members.keys().filter(|(id, _)| !named.contains(id)).copied().collect();
         for key in unnamed {
             if let Some(member) = self.members.remove(&key) {

@@ -10,6 +10,7 @@
 //! | `reservation/<lb>` | the reservation of a load balancer |
 //! | `sender/<lb>/<address>` | nothing but the version |
 //! | `session/<id>` | a worker session |
+//! | `epoch/<lb>` | the newest calendar of a load balancer, and the tick from which on it applies |
 //! | `next/token`, `next/reservation`, `next/session`, `next/member/<lb>` | the number to be given next |
 //! | `audit/<20 digits>` | an entry of the audit log |
 
@@ -20,6 +21,7 @@ use std::fmt;
 use ejfat::lb::LbId;
 
 use crate::{
+    calendar::MemberId,
     reservation::{Reservation, SenderAddress, shown},
     session::{SessionId, WorkerSession},
     token::{Token, TokenId},
@@ -43,8 +45,21 @@ pub enum Key {
     Reservation(LbId),
     Sender(SenderAddress),
     Session(SessionId),
+    Epoch(LbId),
     Next(Counter),
     Audit(u64),
+}
+
+/// The newest calendar of a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EpochRecord {
+    pub lb: LbId,
+    /// Epochs since the reservation.
+    pub number: u64,
+    /// The first tick of the first epoch with this calendar.
+    pub from: u64,
+    /// The member of each slot.
+    pub slots: Vec<Option<MemberId>>,
 }
 
 /// Who changed what, and when.
@@ -65,6 +80,7 @@ pub enum Record {
     Reservation(Reservation),
     Sender(SenderAddress),
     Session(WorkerSession),
+    Epoch(EpochRecord),
     Next(Counter, u64),
     Audit(u64, AuditEntry),
 }
@@ -93,6 +109,7 @@ impl fmt::Display for Key {
             Self::Reservation(lb) => write!(f, "reservation/{}", lb.get()),
             Self::Sender(SenderAddress { lb, address }) => write!(f, "sender/{}/{address}", lb.get()),
             Self::Session(id) => write!(f, "session/{id}"),
+            Self::Epoch(lb) => write!(f, "epoch/{}", lb.get()),
             Self::Next(Counter::Token) => f.write_str("next/token"),
             Self::Next(Counter::Reservation) => f.write_str("next/reservation"),
             Self::Next(Counter::Session) => f.write_str("next/session"),
@@ -128,6 +145,7 @@ fn parse(text: &str) -> Option<Key> {
             Some(Key::Sender(SenderAddress { lb: lb(id)?, address: address.parse().ok()? }))
         }
         "session" => Some(Key::Session(rest.parse().ok()?)),
+        "epoch" => Some(Key::Epoch(lb(rest)?)),
         "audit" => Some(Key::Audit(rest.parse().ok()?)),
         "next" => match rest {
             "token" => Some(Key::Next(Counter::Token)),
@@ -146,6 +164,7 @@ impl Record {
             Self::Reservation(reservation) => Key::Reservation(reservation.lb),
             Self::Sender(sender) => Key::Sender(*sender),
             Self::Session(session) => Key::Session(session.id),
+            Self::Epoch(epoch) => Key::Epoch(epoch.lb),
             Self::Next(counter, _) => Key::Next(*counter),
             Self::Audit(number, _) => Key::Audit(*number),
         }

@@ -24,7 +24,7 @@ use crate::{
     calendar::MemberId,
     config::{Config, ConfigError},
     durable::{Durable, Ending, Inconsistency},
-    record::{AuditEntry, Change, Counter, Key, Record, RecordError},
+    record::{AuditEntry, Change, Counter, EpochRecord, Key, Record, RecordError},
     request::{Accepted, Caller, Moment, Refusal, RefusalKind, Reply, Request},
     session::{
         SessionId, WorkerSession,
@@ -260,6 +260,15 @@ impl Registry {
     /// Keeps a member's id from being given again for a while, because its last epoch was used until now.
     pub fn rest_member(&mut self, lb: LbId, member: MemberId, now: Time) {
         self.soft.resting.insert((lb, member), now + self.config.liveness.member_rest);
+    }
+
+    /// The change by which a load balancer's newest calendar is stored; `None` if nobody has reserved it.
+    pub fn record_epoch(&mut self, epoch: EpochRecord) -> Option<Change> {
+        self.durable.reservations.contains_key(&epoch.lb).then(|| {
+            let change = Change::Put(Record::Epoch(epoch));
+            self.durable.apply(&change);
+            change
+        })
     }
 
     fn commit(&mut self, now: Time, changes: &[Change]) {

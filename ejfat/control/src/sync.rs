@@ -9,7 +9,10 @@ use std::{collections::VecDeque, time::Duration};
 
 use ejfat::Time;
 
-use crate::boundary::{Margins, Sender};
+use crate::{
+    boundary::{Margins, Sender},
+    rate::{APART, HighestRate, seconds},
+};
 
 /// Syncs of a line that are remembered.
 const REMEMBERED: usize = 8;
@@ -20,12 +23,6 @@ const FOLLOWED_AFTER: Duration = Duration::from_secs(2);
 const SILENT: Duration = Duration::from_secs(6);
 /// Two syncs within this time that do not fit stop the line from learning, for as long again.
 const SUSPICIOUS: Duration = Duration::from_secs(5);
-/// Ticks of syncs that came closer together say nothing about the rate.
-const APART: Duration = Duration::from_millis(400);
-/// How fast a rate is forgotten that is higher than the present one, and not twice as high: a pause is no reason to forget it.
-const FADE: Duration = Duration::from_secs(60);
-/// A rate is settled when it did not rise by more than a tenth for so long.
-const SETTLED: Duration = Duration::from_secs(3);
 
 /// What became of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,28 +44,23 @@ struct Line {
     begun: Time,
     heard: Time,
     count: u32,
-    /// The highest known rate, in ticks per second.
-    rate: f64,
-    /// The rate some seconds ago, and when that was.
-    before: (Time, f64),
-    /// When the rate rose last.
-    rose: Time,
+    rate: HighestRate,
 }
 
 impl Line {
     fn fits(&self, now: Time, tick: u64, margins: &Margins) -> bool {
         let reached = |&(then, tick): &(Time, u64)| {
-            let seconds = since(then, now) + margins.sync_delay.as_secs_f64();
-            tick.saturating_add((margins.rate_factor * self.rate * seconds).ceil() as u64)
+            let time = seconds(then, now) + margins.sync_delay.as_secs_f64();
+            tick.saturating_add((margins.rate_factor * self.rate.rate() * time).ceil() as u64)
         };
         let most = self.syncs.iter().map(reached).min();
         // Nothing is known of a sender that has no rate yet.
-        tick >= self.tick && (self.rate <= 0.0 || most.is_none_or(|most| tick <= most))
+        tick >= self.tick && (self.rate.rate() <= 0.0 || most.is_none_or(|most| tick <= most))
     }
 
     fn hear(&mut self, now: Time, tick: u64) {
         if self.count == 0 {
-            (self.begun, self.before) = (now, (now, 0.0));
+            (self.begun, self.rate) = (now, HighestRate::begin(now));
         }
         (self.tick, self.heard, self.count) = (tick, now, self.count.saturating_add(1));
     }
@@ -80,31 +72,14 @@ impl Line {
         // Two syncs back, one that came late makes less of a difference.
         let two_back = self.syncs.get(self.syncs.len().saturating_sub(2));
         if let Some(&(then, from)) = two_back {
-            self.measure(now, tick.saturating_sub(from) as f64 / since(then, now));
+            let since = self.syncs.back().map_or(0.0, |(then, _)| seconds(*then, now));
+            self.rate.measure(now, tick.saturating_sub(from) as f64 / seconds(then, now), since);
         }
         if self.syncs.len() == REMEMBERED {
             self.syncs.pop_front();
         }
         self.syncs.push_back((now, tick));
     }
-
-    fn measure(&mut self, now: Time, rate: f64) {
-        if rate > self.rate {
-            self.rate = rate;
-        } else if rate > self.rate / 2.0 {
-            let last = self.syncs.back().map_or(0.0, |(then, _)| since(*then, now));
-            self.rate = rate + (self.rate - rate) * (-last / FADE.as_secs_f64()).exp();
-        }
-        if self.rate > 1.1 * self.before.1 {
-            (self.rose, self.before) = (now, (now, self.rate));
-        } else if now >= self.before.0 + SETTLED {
-            self.before = (now, self.rate);
-        }
-    }
-}
-
-fn since(then: Time, now: Time) -> f64 {
-    Duration::from_nanos(now.0.saturating_sub(then.0)).as_secs_f64()
 }
 
 /// Judges the syncs of one sender.
@@ -149,11 +124,11 @@ impl Gate {
     pub fn sender(&self, now: Time) -> Option<Sender> {
         let Line { tick, heard, count, rate, .. } = self.line;
         let age = Duration::from_nanos(now.0.saturating_sub(heard.0));
-        (count > 0).then_some(Sender { tick, age, rate })
+        (count > 0).then_some(Sender { tick, age, rate: rate.rate() })
     }
 
     /// Whether the rate is known and did not rise lately, so that a boundary can be computed from it.
     pub fn is_settled(&self, now: Time) -> bool {
-        self.line.rate > 0.0 && now >= self.line.rose + SETTLED
+        self.line.rate.is_settled(now)
     }
 }

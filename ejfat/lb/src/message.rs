@@ -97,22 +97,23 @@ pub fn of_when(when: When) -> v1::When {
 
 /// Tables of one load balancer.
 pub fn stage(message: &v1::StageRequest) -> Result<LbStage, MessageError> {
-    let &v1::StageRequest { from_tick, horizon, reset, .. } = message;
+    let &v1::StageRequest { from_tick, horizon, in_place, reset, .. } = message;
     let lb = lb("lb", message.lb)?;
     let rules = rules(&message.rules)?;
     if rules.of(lb) != rules {
         return Err(MessageError::new("rules", Cause::OfOthers));
     }
-    Ok(LbStage { lb, rules, from: from_tick, horizon, reset })
+    Ok(LbStage { lb, rules, from: from_tick, horizon, in_place, reset })
 }
 
 pub fn of_stage(stage: &LbStage, term: u64) -> v1::StageRequest {
-    let &LbStage { lb, from, horizon, reset, .. } = stage;
+    let &LbStage { lb, from, horizon, in_place, reset, .. } = stage;
     v1::StageRequest {
         term,
         lb: lb.get().into(),
         from_tick: from,
         horizon,
+        in_place,
         reset,
         rules: of_rules(&stage.rules),
     }

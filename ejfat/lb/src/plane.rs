@@ -145,6 +145,8 @@ pub struct LbStage {
     pub from: u64,
     /// Higher ticks are not remembered from then on when they are routed.
     pub horizon: Option<u64>,
+    /// They take the place of tables that are staged from the same tick on.
+    pub in_place: bool,
     /// They apply to all ticks, in the place of all tables of the load balancer, and what was routed is forgotten, because
     /// its senders count from a lower tick again. Events on their way may be split.
     pub reset: bool,
@@ -358,8 +360,9 @@ impl Write<'_> {
             let differs = *self.control.at(lb, base) != rules || drops_later;
             staged.push((differs, lb, rules, tables));
         }
-        // Rules that are as they were are staged again if nothing else is: the tick is judged all the same.
-        let any = staged.iter().any(|(differs, ..)| *differs);
+        // Rules that are as they were are staged again if nothing else changes: the tick is judged all the same.
+        let destinations = rules.destinations();
+        let any = staged.iter().any(|(differs, ..)| *differs) || destinations != self.control.destinations;
         let nothing = Rules::default();
         staged.retain(|(differs, _, rules, _)| if any { *differs } else { **rules != nothing });
         for (_, lb, ..) in &staged {
@@ -380,7 +383,7 @@ impl Write<'_> {
             newest = newest.max(Some(from));
         }
         balancer.set_destinations(rules);
-        self.control.destinations = rules.destinations();
+        self.control.destinations = destinations;
         // No load balancer has rules, nor had.
         let since = || LbId::all().map(|lb| balancer.next_set(lb)).max().unwrap_or(0);
         Ok(newest.unwrap_or_else(since))
@@ -407,13 +410,15 @@ impl Write<'_> {
 
     /// Stages tables of one load balancer.
     pub fn stage(&mut self, stage: &LbStage) -> Result<(), WriteError> {
-        let LbStage { lb, from, horizon, reset, .. } = *stage;
+        let LbStage { lb, from, horizon, in_place, reset, .. } = *stage;
         let rules = Arc::new(stage.rules.of(lb));
         let tables = Arc::new(LbTables::new(lb, &rules));
         self.make_room(lb);
         let mut balancer = lock(&self.plane.balancer);
         if reset {
             balancer.reset(tables);
+        } else if in_place {
+            balancer.stage_in_place(tables, from)?;
         } else {
             balancer.stage(tables, from)?;
         }
@@ -432,11 +437,13 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// When a load balancer has as many sets as there may be, its oldest goes if packets meet another one and it no more.
+    /// When a load balancer has as many sets as there may be, its oldest goes if packets meet later ones and it no more.
     fn make_room(&mut self, lb: LbId) {
         let sets = &mut self.control.lbs[usize::from(lb.get())];
         let [oldest, next, ..] = &sets[..] else { return };
-        let unused = next.hits > 0 && oldest.since.elapsed() >= STRAGGLERS;
+        // Few ticks may have met the next one, and all of them on other data planes.
+        let later_are_met = sets[1..].iter().any(|staged| staged.hits > 0);
+        let unused = later_are_met && oldest.since.elapsed() >= STRAGGLERS;
         if sets.len() > Balancer::MOST_STAGED && unused {
             lock(&self.plane.balancer).retire(lb, next.from);
             sets.remove(0);

@@ -206,7 +206,7 @@ fn tables_are_refused_together_with_the_look_at_what_was_routed() {
             for attempt in 0..200 {
                 let from = plane.ticks().routed[0].unwrap_or(0) + 1 + attempt % 8;
                 let rules = to(attempt as u16);
-                let stage = LbStage { lb: lb(0), rules, from, horizon: None, reset: false };
+                let stage = LbStage { lb: lb(0), rules, from, horizon: None, in_place: false, reset: false };
                 match plane.write(None).unwrap().stage(&stage) {
                     Ok(()) => staged += 1,
                     Err(WriteError::Stage(StageError::Routed { .. } | StageError::Taken { .. })) => {}

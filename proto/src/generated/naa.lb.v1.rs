@@ -290,6 +290,9 @@ pub struct StageRequest {
     /// All rules of the load balancer. Destinations are not among them: they have no tick, and come by Load or Edit.
     #[prost(message, repeated, tag = "6")]
     pub rules: ::prost::alloc::vec::Vec<Rule>,
+    /// They take the place of tables that are staged from the same tick on, which no packet can have met.
+    #[prost(bool, tag = "7")]
+    pub in_place: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StageReply {

@@ -12,6 +12,8 @@ const SHIFT: u32 = 16;
 struct Party {
     /// The slots that it has, ascending.
     has: Vec<u32>,
+    /// Those of them that it may not give up.
+    fixed: BTreeSet<u32>,
     wanted: usize,
 }
 
@@ -22,8 +24,9 @@ impl Party {
 
     /// Takes the slot away around which the member's slots are closest together.
     fn give_up(&mut self, mask: u32) -> u32 {
-        let closest = (0..self.has.len()).min_by_key(|&at| self.width(at, at + 1, mask));
-        self.has.remove(closest.expect("a member that has too many slots has some"))
+        let free = (0..self.has.len()).filter(|&at| !self.fixed.contains(&self.has[at]));
+        let closest = free.min_by_key(|&at| self.width(at, at + 1, mask));
+        self.has.remove(closest.expect("a member that has too many slots has some that are not fixed"))
     }
 
     /// How far the member's slots are apart around a slot that it does not have. `next` is the place of the first of its slots
@@ -62,8 +65,10 @@ impl Party {
     }
 }
 
-pub(super) fn next(now: &Calendar, wanted: &[(MemberId, u32)]) -> Calendar {
+pub(super) fn next(now: &Calendar, fixed: &[(u32, MemberId)], wanted: &[(MemberId, u32)]) -> Calendar {
     let slots = now.slots.len() as u32;
+    let mut now = now.clone();
+    fixed.iter().for_each(|&(slot, member)| now.slots[slot as usize] = Some(member));
     let all: u64 = wanted.iter().map(|&(_, count)| u64::from(count)).sum();
     assert!(all <= u64::from(slots), "{all} slots are wanted of {slots}");
     let mut parties: BTreeMap<MemberId, Party> = BTreeMap::new();
@@ -73,6 +78,9 @@ pub(super) fn next(now: &Calendar, wanted: &[(MemberId, u32)]) -> Calendar {
             Some(member) => parties.entry(*member).or_default().has.push(slot),
             None => free.push(slot),
         }
+    }
+    for &(slot, member) in fixed {
+        parties.entry(member).or_default().fixed.insert(slot);
     }
     let mut members = BTreeSet::new();
     for &(member, count) in wanted {
@@ -90,7 +98,7 @@ pub(super) fn next(now: &Calendar, wanted: &[(MemberId, u32)]) -> Calendar {
     }
     free.sort_unstable();
     let mut gainers: Vec<_> = parties.into_iter().filter(|(_, party)| party.needs() > 0).collect();
-    let mut next = now.clone();
+    let mut next = now;
     free.iter().for_each(|&slot| next.slots[slot as usize] = None);
     while let Some(at) = neediest(&gainers) {
         let (member, party) = &mut gainers[at];

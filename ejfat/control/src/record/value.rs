@@ -4,8 +4,9 @@ use std::{net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{AuditEntry, Key, Record};
+use super::{AuditEntry, EpochRecord, Key, Record};
 use crate::{
+    calendar::Calendar,
     reservation::{IpFamily, Reservation, ReservationId, Strategy},
     session::{Worker, WorkerSession, check_factors, check_ports, slots::SlotRange},
     token::{Token, TokenHash, TokenId, TokenKind, TokenLimits},
@@ -101,6 +102,16 @@ struct SessionValue {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct EpochValue {
+    v: u32,
+    number: u64,
+    from: u64,
+    /// The member of each slot; null where there is none.
+    slots: Vec<Option<u16>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct NextValue {
     v: u32,
     next: u64,
@@ -123,6 +134,9 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
         Record::Reservation(reservation) => json(&ReservationValue::from(reservation)),
         Record::Sender(_) => json(&SenderValue { v: VERSION }),
         Record::Session(session) => json(&SessionValue::from(session)),
+        Record::Epoch(EpochRecord { number, from, slots, .. }) => {
+            json(&EpochValue { v: VERSION, number: *number, from: *from, slots: slots.clone() })
+        }
         Record::Next(_, next) => json(&NextValue { v: VERSION, next: *next }),
         Record::Audit(_, entry) => json(&AuditValue::from(entry)),
     }
@@ -175,6 +189,13 @@ pub(super) fn decode(key: Key, bytes: &[u8]) -> Result<Record, String> {
                 slots: value.slots.iter().map(|&(first, count)| SlotRange { first, count }).collect(),
                 worker: value.worker()?,
             })
+        }
+        Key::Epoch(lb) => {
+            let EpochValue { number, from, slots, .. } = read(bytes)?;
+            if Calendar::of(&slots).is_none() {
+                return Err("has a number of slots that no calendar has".to_owned());
+            }
+            Record::Epoch(EpochRecord { lb, number, from, slots })
         }
         Key::Next(counter) => Record::Next(counter, read::<NextValue>(bytes)?.next),
         Key::Audit(number) => {

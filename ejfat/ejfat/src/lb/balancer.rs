@@ -163,6 +163,22 @@ impl Balancer {
         Ok(())
     }
 
+    /// The same, in the place of tables that are staged from that tick on: no packet can have met them.
+    pub fn stage_in_place(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
+        let lb = tables.lb();
+        match self.of(lb).place_for(from) {
+            Err(StageError::Taken { .. }) => {
+                let sets = &mut self.of_mut(lb).sets;
+                let at = sets.partition_point(|set| set.from < from);
+                sets[at] = Set { from, tables, places: Vec::new(), hits: 0 };
+                self.find_places(lb, at);
+                Ok(())
+            }
+            Ok(_) => self.stage(tables, from),
+            Err(why) => Err(why),
+        }
+    }
+
     /// The first tick that [`Balancer::stage_next`] would apply tables of a load balancer from.
     pub fn check_next(&self, lb: LbId) -> Result<u64, StageError> {
         let sets = self.of(lb);

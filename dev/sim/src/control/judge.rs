@@ -1,0 +1,65 @@
+//! Looks where the segments of events go.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::S;
+
+/// From then on the control plane knows the rate of senders, which begin at 2 s.
+const KNOWN: u64 = 4 * S;
+/// For how long segments of an event come.
+const REMEMBERED: u64 = 5 * S;
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    worker: usize,
+    at: u64,
+}
+
+/// Of one load balancer.
+#[derive(Default)]
+pub(super) struct Judge {
+    events: BTreeMap<u64, Seen>,
+    next_tidy: u64,
+    pub(super) split: BTreeSet<u64>,
+    /// Events that were split, and ranges that were told, while the highest rate was known.
+    pub(super) later: u64,
+    /// Ticks that may be split, as the control plane told: the first one, and the first behind.
+    pub(super) told: Vec<(u64, u64)>,
+    pub(super) delivered: u64,
+    pub(super) dropped: u64,
+}
+
+impl Judge {
+    /// A segment came to a worker. Returns whether it is the first one of its event.
+    pub(super) fn see(&mut self, now: u64, tick: u64, worker: usize) -> bool {
+        self.delivered += 1;
+        if now >= self.next_tidy {
+            self.next_tidy = now + REMEMBERED;
+            self.events.retain(|_, seen| now < seen.at + REMEMBERED);
+        }
+        match self.events.get(&tick) {
+            Some(seen) if seen.worker != worker => {
+                self.split.insert(tick);
+                self.later += u64::from(now > KNOWN);
+                false
+            }
+            Some(_) => false,
+            None => {
+                self.events.insert(tick, Seen { worker, at: now });
+                true
+            }
+        }
+    }
+
+    /// The control plane told ticks that may be split.
+    pub(super) fn tell(&mut self, now: u64, from: u64, to: u64) {
+        self.told.push((from, to));
+        self.later += u64::from(now > KNOWN);
+    }
+
+    /// The first event that was split although nobody told so.
+    pub(super) fn unlisted(&self) -> Option<u64> {
+        let is_told = |tick: u64| self.told.iter().any(|&(from, to)| (from..to).contains(&tick));
+        self.split.iter().copied().find(|tick| !is_told(*tick))
+    }
+}

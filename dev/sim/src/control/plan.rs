@@ -1,0 +1,188 @@
+//! What a seed draws: planes, senders and workers, and what goes wrong.
+
+use std::ops::RangeInclusive;
+
+use ejfat_control::plane::PlaneKind;
+use simnet::Random;
+
+use super::{MS, S};
+
+/// How the rate of a load balancer's senders goes on, after it was steady for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rates {
+    Steady,
+    /// The rate is less than twice as high from then on.
+    Faster,
+    /// Nothing is sent for some seconds; then ticks go on where they were.
+    Pause,
+    /// Nothing is sent for some seconds; ticks are a clock and have gone on.
+    ClockPause,
+    /// The rate is ten times as high from then on.
+    TenTimes,
+    /// The clock that ticks are made from is set back, or the counter begins again.
+    Back,
+}
+
+/// What happens to data planes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlaneFault {
+    None,
+    /// Some answers take up to a second and a half.
+    Late,
+    /// It stops, and comes back without any tables.
+    Dies,
+    /// The connection to it ends, and packets go on to flow.
+    Disconnects,
+}
+
+/// What becomes of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Stays,
+    Dies,
+    Leaves,
+    /// It dies and registers again later, with the same address.
+    Returns,
+    /// It is not ready for some seconds.
+    Pauses,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct WorkerPlan {
+    pub(super) lb: usize,
+    /// Events per second that it can take.
+    pub(super) capacity: f64,
+    /// How many events it counts for each that it got.
+    pub(super) counts: u64,
+    pub(super) registers: u64,
+    pub(super) fate: Fate,
+    pub(super) fate_at: u64,
+    pub(super) lasts: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct StreamPlan {
+    /// Events per second.
+    pub(super) rate: f64,
+    /// Ticks from event to event.
+    pub(super) step: u64,
+    pub(super) first_tick: u64,
+    pub(super) segments: u32,
+    /// Programs that send parts of each event, from addresses of their own.
+    pub(super) senders: usize,
+    pub(super) rates: Rates,
+    pub(super) changes_at: u64,
+    /// One sync in so many is lost, in parts of a million.
+    pub(super) lost_syncs: u32,
+    /// Somebody sends syncs with the address of a sender.
+    pub(super) forges: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) ends: u64,
+    pub(super) planes: Vec<PlaneKind>,
+    pub(super) plane_fault: PlaneFault,
+    pub(super) fault_at: u64,
+    pub(super) fault_lasts: u64,
+    /// Whether segments of one event go through several planes.
+    pub(super) sprays: bool,
+    pub(super) streams: Vec<StreamPlan>,
+    pub(super) workers: Vec<WorkerPlan>,
+    /// When the control plane dies and begins again from the store.
+    pub(super) restarts_at: Option<u64>,
+    /// How late workers' states come at most.
+    pub(super) state_delay: u64,
+}
+
+impl Plan {
+    pub(super) fn draw(seed: u64) -> Self {
+        let r = &mut Random::new(seed, 60);
+        let between = |r: &mut Random, range: RangeInclusive<u64>| r.range(range);
+        let mut planes: Vec<_> = (0..r.range(1..=3)).map(|_| PlaneKind::Staged).collect();
+        if r.chance(150_000) {
+            planes = vec![PlaneKind::RuleByRule];
+        }
+        let plane_fault = match r.below(10) {
+            0 => PlaneFault::Late,
+            1 => PlaneFault::Dies,
+            2 => PlaneFault::Disconnects,
+            _ => PlaneFault::None,
+        };
+        let streams: Vec<_> = (0..r.range(1..=2)).map(|_| StreamPlan::draw(r)).collect();
+        let mut workers = Vec::new();
+        for lb in 0..streams.len() {
+            for n in 0..r.range(1..=5) {
+                let fate = match r.below(6) {
+                    // Somebody has to stay.
+                    _ if n == 0 => Fate::Stays,
+                    0 => Fate::Dies,
+                    1 => Fate::Leaves,
+                    2 => Fate::Returns,
+                    3 => Fate::Pauses,
+                    _ => Fate::Stays,
+                };
+                workers.push(WorkerPlan {
+                    lb,
+                    capacity: r.pick(&[30.0, 100.0, 300.0, 1000.0]),
+                    counts: r.pick(&[1, 1, 1, 1, 0, 3]),
+                    registers: if n == 0 { 0 } else { between(r, 0..=10) * S },
+                    fate,
+                    fate_at: between(r, 11_000..=20_000) * MS,
+                    lasts: between(r, 3_000..=9_000) * MS,
+                });
+            }
+        }
+        Self {
+            ends: 28 * S,
+            planes,
+            plane_fault,
+            fault_at: between(r, 9_000..=18_000) * MS,
+            fault_lasts: between(r, 50..=6_000) * MS,
+            sprays: r.chance(500_000),
+            streams,
+            workers,
+            restarts_at: r.chance(150_000).then(|| between(r, 9_000..=20_000) * MS),
+            state_delay: r.pick(&[20, 20, 300]) * MS,
+        }
+    }
+
+    /// Whether no event may be split: planes answer in time, the control plane lives, and no rate is above what is allowed for.
+    pub(super) fn is_calm(&self) -> bool {
+        let calm = [Rates::Steady, Rates::Faster, Rates::Pause];
+        self.plane_fault == PlaneFault::None
+            && self.restarts_at.is_none()
+            && self.streams.iter().all(|stream| calm.contains(&stream.rates))
+    }
+
+    /// Whether a worker that is gone gets no events after a short time.
+    pub(super) fn is_prompt(&self) -> bool {
+        self.is_calm()
+            && self.planes.iter().all(|kind| *kind == PlaneKind::Staged)
+            && self.streams.iter().all(|stream| stream.rates == Rates::Steady)
+    }
+}
+
+impl StreamPlan {
+    fn draw(r: &mut Random) -> Self {
+        let rates = match r.below(10) {
+            0 => Rates::Faster,
+            1 => Rates::Pause,
+            2 => Rates::ClockPause,
+            3 => Rates::TenTimes,
+            4 => Rates::Back,
+            _ => Rates::Steady,
+        };
+        Self {
+            rate: r.pick(&[20.0, 100.0, 200.0]),
+            step: r.pick(&[1, 1, 1000, 2503]),
+            first_tick: r.pick(&[0, 1, 1 << 20, 1 << 50]),
+            segments: r.range(1..=3) as u32,
+            senders: r.range(1..=2) as usize,
+            rates,
+            changes_at: r.range(12_000..=16_000) * MS,
+            lost_syncs: r.pick(&[0, 100_000]),
+            forges: r.chance(200_000),
+        }
+    }
+}

@@ -1,0 +1,576 @@
+//! The control plane as a whole: the registry, the shares of workers, and the epochs on all data planes.
+//!
+//! ```text
+//! requests ─► Registry ─► records for the store ─► replies, once the store has them
+//!                │ sessions, senders
+//! states ────────┼──► Controller ─► wanted slots ─┐
+//! syncs ─────────┼──► gates, rates ─► boundary ───┼─► Publisher ─► calls of data planes
+//! answers ───────┴──► ticks, counters ────────────┘      ▲              │
+//!                                                        └── answers ◄──┘
+//! ```
+//!
+//! Whoever drives it gives it requests, syncs and answers, calls [`Control::poll`] after each and when
+//! [`Control::next_wakeup`] says so, and does what that returns. Replies wait until the store has the records that were
+//! returned before them; calls of data planes do not, because what they change follows from sessions whose workers have
+//! their reply already.
+
+mod balancing;
+mod planes;
+mod publisher;
+mod senders;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    num::NonZeroU64,
+    time::Duration,
+};
+
+use ejfat::{Time, lb::LbId, wire::SyncHeader};
+
+use crate::{
+    boundary::Margins,
+    calendar::MemberId,
+    capacity::{self, Alarm},
+    config::{Config, ConfigError},
+    plane::{Call, PlaneId, PlaneKind, PlaneTimes},
+    record::{Change, EpochRecord, Key},
+    registry::{RandomBytes, Registry, RestoreError},
+    request::{Accepted, Caller, Moment, Refusal, Request, Reset},
+    sync::Verdict,
+};
+
+use balancing::{Balancing, Evidence, Need};
+use planes::{Effect, Planes, RuleOrder, StageOrder, Told};
+use publisher::{Epoch, Phase, Staging, Step};
+
+/// The length of a period, in which shares are decided once.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How often planes are asked what they routed.
+const LOOKS: Duration = Duration::from_millis(100);
+/// Members' counters are asked for so long before a period ends.
+const COUNTED_BEFORE: Duration = Duration::from_millis(150);
+/// How soon what was refused is tried again; twice as late after each refusal, but not later than [`LATEST`].
+const AGAIN: Duration = Duration::from_millis(10);
+const LATEST: Duration = Duration::from_millis(640);
+
+/// What is decided how.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    pub margins: Margins,
+    pub times: PlaneTimes,
+    /// The number of slots is the configuration's.
+    pub capacity: capacity::Options,
+    pub planes: BTreeMap<PlaneId, PlaneKind>,
+}
+
+/// Why a control plane cannot begin.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BeginError {
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Options(#[from] capacity::OptionsError),
+}
+
+/// What is to be done, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Append these changes to the store, all or none.
+    Store(Vec<Change>),
+    Call(Call),
+    /// End the connection to a plane, and connect again.
+    Disconnect(PlaneId),
+    /// Tell it to those who operate the site.
+    Report(Report),
+}
+
+/// What a person may want to know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// A new epoch of a load balancer, from this tick on.
+    Epoch {
+        lb: LbId,
+        number: u64,
+        from: u64,
+    },
+    /// Events of these ticks may be split over two workers: the first tick, and the first one behind.
+    MaySplit {
+        lb: LbId,
+        from: u64,
+        to: u64,
+    },
+    Alarm {
+        lb: LbId,
+        alarm: Alarm,
+    },
+    /// A plane is programmed from now on.
+    PlaneInUse(PlaneId),
+    /// A plane is programmed no more until it is back.
+    PlaneLost {
+        plane: PlaneId,
+        why: String,
+    },
+    /// A plane refused tables.
+    Refused {
+        plane: PlaneId,
+        lb: LbId,
+        why: String,
+    },
+    /// A control plane with a higher term has taken over: this one must stop.
+    Replaced {
+        plane: PlaneId,
+    },
+    /// A sender's clock was set, or its counter began again.
+    Followed {
+        lb: LbId,
+        sender: IpAddr,
+        tick: u64,
+    },
+}
+
+/// What of a reservation's status is not the registry's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PublishedStatus {
+    /// Epochs since the reservation; 0: none yet.
+    pub epoch: u64,
+    /// The first tick of the newest epoch.
+    pub from: u64,
+    /// The highest tick that data planes have routed, or by which senders' syncs will have been passed.
+    pub tick: u64,
+    /// Members with slots.
+    pub slots: Vec<(MemberId, u32)>,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Control {
+    registry: Registry,
+    options: Options,
+    planes: Planes,
+    lbs: BTreeMap<LbId, Balancing>,
+    next_look: Time,
+    next_period: Time,
+    /// Whether members' counters were asked for in this period.
+    has_counted: bool,
+    /// When what could not begin is looked at again.
+    again: Option<Time>,
+    /// Epochs begin without planes that were not connected by then.
+    waits_until: Time,
+    out: Vec<Action>,
+}
+
+impl Control {
+    /// Restores a control plane from what a store has. `term` is the store's, which is higher for each control plane.
+    ///
+    /// # Errors
+    /// [`BeginError`] if the configuration, the options or the records cannot be served.
+    pub fn begin<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        config: Config,
+        mut options: Options,
+        root: &str,
+        entries: impl IntoIterator<Item = (K, V)>,
+        term: NonZeroU64,
+        now: Time,
+    ) -> Result<Self, BeginError> {
+        options.capacity.slots = config.slots;
+        capacity::Controller::new(options.capacity)?;
+        let registry = Registry::restore(config, root, entries, now)?;
+        let planes = Planes::new(&options.planes, registry.config(), term, options.times);
+        let options_lost = options.times.lost;
+        let mut control = Self {
+            registry,
+            options,
+            planes,
+            lbs: BTreeMap::new(),
+            next_look: now,
+            next_period: now + PERIOD,
+            has_counted: false,
+            again: None,
+            waits_until: now + options_lost,
+            out: Vec::new(),
+        };
+        control.follow_reservations(now);
+        let durable = control.registry.durable();
+        for (lb, of) in &mut control.lbs {
+            if let Some(record) = durable.epoch(*lb) {
+                of.resume(record, durable);
+            }
+        }
+        control.follow_readiness(now);
+        Ok(control)
+    }
+
+    /// Takes over what is in no record from a control plane of the same process, whose store failed.
+    pub fn carry_over(&mut self, before: Self) {
+        self.registry.carry_over(before.registry.soft().clone());
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Carries out a request. The reply has to wait until the store has the changes.
+    ///
+    /// # Errors
+    /// [`Refusal`], as [`Registry::request`] says.
+    pub fn request(
+        &mut self,
+        at: Moment,
+        caller: Caller<'_>,
+        request: &Request,
+        random: RandomBytes<'_>,
+    ) -> Result<Accepted, Refusal> {
+        let accepted = self.registry.request(at, caller, request, random)?;
+        match request {
+            Request::SendState(state) => self.take_state(at, &state.session_id),
+            Request::Reset(reset) => self.reset(at.now, reset),
+            _ => {}
+        }
+        if !accepted.changes.is_empty() {
+            self.follow(at.now, &accepted.changes);
+        }
+        Ok(accepted)
+    }
+
+    fn reset(&mut self, now: Time, reset: &Reset) {
+        let reservation = reset.lb_id.parse().ok().and_then(|id| self.registry.durable().reservation(id));
+        let Some(of) = reservation.and_then(|reservation| self.lbs.get_mut(&reservation.lb)) else { return };
+        if reset.sync {
+            of.senders.forget();
+        }
+        if reset.epochs
+            && let Some(tick) = of.begin_anew()
+        {
+            let (from, to) = of.around(now, tick, &self.options.margins);
+            self.out.push(Action::Report(Report::MaySplit { lb: of.lb, from, to }));
+        }
+    }
+
+    fn take_state(&mut self, at: Moment, session: &str) {
+        let Ok(id) = session.parse() else { return };
+        let Some(session) = self.registry.durable().session(id) else { return };
+        let state = self.registry.liveness(id).and_then(|liveness| liveness.state());
+        if let (Some(of), Some((state, _))) = (self.lbs.get_mut(&session.lb), state) {
+            of.report(at.now, id, state);
+            of.follow_one(session, self.registry.readiness(id, at.now));
+        }
+    }
+
+    /// Takes a sync datagram that came to a load balancer's sync address.
+    pub fn sync(&mut self, now: Time, lb: LbId, from: IpAddr, sync: &SyncHeader) {
+        let is_sender = self.registry.durable().senders_of(lb).any(|sender| sender.address == from);
+        let Some(of) = self.lbs.get_mut(&lb).filter(|_| is_sender) else { return };
+        let verdict = of.senders.hear(now, (from, sync.source), sync.tick, &self.options.margins);
+        if verdict == Some(Verdict::Followed) {
+            if let Some((before, tick)) = of.followed(now, sync.tick) {
+                for tick in [before, tick] {
+                    let (from, to) = of.around(now, tick, &self.options.margins);
+                    self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
+                }
+            }
+            self.out.push(Action::Report(Report::Followed { lb, sender: from, tick: sync.tick }));
+        }
+    }
+
+    /// A plane can be called, over a new connection.
+    pub fn connected(&mut self, now: Time, plane: PlaneId) {
+        let effects = self.planes.connected(now, plane);
+        self.carry_out(now, effects);
+    }
+
+    /// The connection to a plane has ended; its calls are not answered any more.
+    pub fn disconnected(&mut self, now: Time, plane: PlaneId) {
+        let effects = self.planes.lose(plane, "the connection ended");
+        self.carry_out(now, effects);
+    }
+
+    /// Takes the answer to a call.
+    pub fn answer(&mut self, now: Time, answer: crate::plane::Answer) {
+        let effects = self.planes.answer(now, answer);
+        self.carry_out(now, effects);
+    }
+
+    /// Does what is due. Returns what is to be done, in order.
+    pub fn poll(&mut self, at: Moment) -> Vec<Action> {
+        let now = at.now;
+        let changes = self.registry.poll(at);
+        if !changes.is_empty() {
+            self.follow(now, &changes);
+            self.out.insert(0, Action::Store(changes));
+        }
+        let silent = self.planes.silent(now);
+        for plane in silent {
+            self.out.push(Action::Disconnect(plane));
+            let effects = self.planes.lose(plane, "it does not answer");
+            self.carry_out(now, effects);
+        }
+        if now >= self.next_look {
+            self.next_look = now + LOOKS;
+            self.planes.look(now, false, &mut self.out);
+        }
+        self.follow_readiness(now);
+        self.period(now);
+        self.again = None;
+        let lbs: Vec<_> = self.lbs.keys().copied().collect();
+        lbs.into_iter().for_each(|lb| self.begin_epoch(now, lb));
+        let effects = self.planes.join(now, &self.lbs, self.registry.config(), self.registry.durable());
+        self.carry_out(now, effects);
+        std::mem::take(&mut self.out)
+    }
+
+    /// When [`Self::poll`] is to be called next.
+    pub fn next_wakeup(&self, at: Moment) -> Time {
+        let period = if self.has_counted { self.next_period } else { self.counted_at() };
+        let times = [Some(self.next_look), Some(period), self.registry.next_wakeup(at), self.again];
+        let silent = self.planes.next_silent();
+        times.into_iter().flatten().chain(silent).min().unwrap_or(self.next_look)
+    }
+
+    /// What was published of a load balancer that is reserved.
+    pub fn published(&self, now: Time, lb: LbId) -> Option<PublishedStatus> {
+        let of = self.lbs.get(&lb)?;
+        let by_syncs = self.options.margins.beyond_syncs(of.senders.proven(now), Duration::ZERO);
+        Some(PublishedStatus {
+            epoch: of.publisher.number,
+            from: of.publisher.newest().map_or(0, |newest| newest.from),
+            tick: of.highest_routed().or(by_syncs).unwrap_or(0),
+            slots: of.shares(),
+        })
+    }
+
+    fn follow(&mut self, now: Time, changes: &[Change]) {
+        self.follow_reservations(now);
+        let mut lbs: BTreeSet<LbId> = BTreeSet::new();
+        for change in changes {
+            match change.key() {
+                Key::Session(_) => lbs.extend(self.lbs.keys()),
+                Key::Reservation(lb) => drop(lbs.insert(lb)),
+                Key::Sender(sender) => {
+                    lbs.insert(sender.lb);
+                    let Some(of) = self.lbs.get_mut(&sender.lb) else { continue };
+                    let durable = self.registry.durable();
+                    of.senders.keep(|address| durable.senders_of(sender.lb).any(|is| is.address == address));
+                    of.want(Need::Urgent);
+                }
+                _ => {}
+            }
+        }
+        for lb in lbs {
+            if let Some(of) = self.lbs.get_mut(&lb) {
+                of.follow(now, self.registry.durable(), |id| self.registry.readiness(id, now));
+            }
+        }
+    }
+
+    /// Begins with new reservations, and ends those that are over.
+    fn follow_reservations(&mut self, now: Time) {
+        let reserved: BTreeMap<_, _> =
+            self.registry.durable().reservations().map(|of| (of.lb, (of.id, of.strategy))).collect();
+        let over = |of: &Balancing| reserved.get(&of.lb).is_none_or(|(id, _)| *id != of.reservation);
+        let ended: Vec<_> = self.lbs.values().filter(|of| over(of)).map(|of| of.lb).collect();
+        for lb in ended {
+            self.lbs.remove(&lb);
+            self.planes.free(now, lb, &mut self.out);
+        }
+        for (lb, (id, strategy)) in reserved {
+            let options = self.options.capacity;
+            let new = || Balancing::new(lb, id, strategy, options);
+            self.lbs.entry(lb).or_insert_with(new).set_strategy(strategy);
+        }
+    }
+
+    fn follow_readiness(&mut self, now: Time) {
+        for of in self.lbs.values_mut() {
+            of.follow(now, self.registry.durable(), |id| self.registry.readiness(id, now));
+        }
+    }
+
+    fn counted_at(&self) -> Time {
+        Time(self.next_period.0.saturating_sub(COUNTED_BEFORE.as_nanos() as u64))
+    }
+
+    fn period(&mut self, now: Time) {
+        if !self.has_counted && now >= self.counted_at() {
+            self.has_counted = true;
+            self.planes.look(now, true, &mut self.out);
+        }
+        if now < self.next_period {
+            return;
+        }
+        self.has_counted = false;
+        // Periods that were missed are not made up for.
+        self.next_period = (self.next_period + PERIOD).max(now + PERIOD / 2);
+        for of in self.lbs.values_mut() {
+            let alarms = of.period(now, &self.planes.packets(of.lb));
+            let lb = of.lb;
+            self.out.extend(alarms.into_iter().map(|alarm| Action::Report(Report::Alarm { lb, alarm })));
+            // Rules of members are one table for all epochs of a plane without sets of tables.
+            for member in self.planes.named_by_rules(lb) {
+                self.registry.rest_member(lb, member, now);
+            }
+        }
+    }
+
+    /// Begins a new epoch where one is wanted and may begin.
+    fn begin_epoch(&mut self, now: Time, lb: LbId) {
+        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
+        let Some(of) = self.lbs.get_mut(&lb) else { return };
+        if of.need == Need::None || !of.publisher.is_idle() || now < of.not_before {
+            self.again = self.again.into_iter().chain(Some(of.not_before).filter(|at| *at > now)).min();
+            return;
+        }
+        if now < self.waits_until && !self.planes.are_in_use() {
+            return self.wake_again(now);
+        }
+        if of.is_anew() {
+            let epoch = of.epoch(0, self.registry.durable());
+            self.rule(now, lb, epoch, None);
+        } else if !of.may_begin(now, by_syncs, &self.options.times) {
+            self.wake_again(now);
+        } else {
+            let target = (lb, of.reservation);
+            let waiting = self.planes.look_for(now, target, &mut self.out);
+            of.publisher.phase = Phase::Looking { asked: now, waiting, routed: None };
+            // If no plane is in use, no answer comes.
+            let step = of.publisher.step();
+            self.step(now, lb, step);
+        }
+    }
+
+    fn wake_again(&mut self, now: Time) {
+        let again = now + AGAIN;
+        self.again = Some(self.again.map_or(again, |at| at.min(again)));
+    }
+
+    /// Gives an epoch to planes without sets of tables, and to the others behind them.
+    fn rule(&mut self, now: Time, lb: LbId, epoch: Epoch, horizon: Option<u64>) {
+        let Some(of) = self.lbs.get_mut(&lb) else { return };
+        let senders = self.registry.durable().senders_of(lb).map(|sender| sender.address).collect();
+        let order = RuleOrder { senders, over: of.over(now), reset: of.is_anew() };
+        let target = (lb, of.reservation);
+        // It is busy until older ticks are over.
+        let Ok(waiting) = self.planes.begin_by_rules(now, target, &epoch, order, &mut self.out) else {
+            return self.wake_again(now);
+        };
+        of.need = Need::None;
+        of.publisher.phase = Phase::Rules { epoch: Box::new(epoch), horizon, waiting };
+        let step = of.publisher.step();
+        self.step(now, lb, step);
+    }
+
+    fn carry_out(&mut self, now: Time, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Do(action) => self.out.push(action),
+                Effect::Routed(routed) => {
+                    for (lb, tick) in LbId::all().zip(routed) {
+                        // What was routed before is forgotten together with the old tables.
+                        let of = self.lbs.get_mut(&lb).filter(|of| !of.is_anew());
+                        if let (Some(of), Some(tick)) = (of, tick) {
+                            of.routed(now, tick);
+                        }
+                    }
+                }
+                Effect::Told { target: (lb, reservation), plane, told } => {
+                    let of = self.lbs.get_mut(&lb).filter(|of| of.reservation == reservation);
+                    let Some(Balancing { publisher, .. }) = of else { continue };
+                    let step = match told {
+                        Told::Looked(routed) => publisher.looked(plane, routed),
+                        Told::Ruled => publisher.ruled(plane),
+                        Told::Staged { took } => publisher.staged(plane, took),
+                        Told::Withdrawn { gave } => publisher.withdrawn(plane, gave),
+                    };
+                    self.step(now, lb, step);
+                }
+                Effect::Lost(plane) => {
+                    for lb in self.lbs.keys().copied().collect::<Vec<_>>() {
+                        let Some(of) = self.lbs.get_mut(&lb) else { continue };
+                        let step = of.publisher.lost(plane);
+                        self.step(now, lb, step);
+                    }
+                }
+                Effect::MaySplit { lb } => {
+                    let Some(of) = self.lbs.get(&lb) else { continue };
+                    let (from, to) = of.on_their_way(now, &self.options.margins);
+                    self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
+                }
+                Effect::Has { lb, sets } => {
+                    let Some(of) = self.lbs.get_mut(&lb) else { continue };
+                    if let Some(from) = of.publisher.differs(&sets) {
+                        of.publisher.may_split_from(from);
+                    }
+                    let highest = sets.last().copied().unwrap_or(0);
+                    of.publisher.highest = of.publisher.highest.max(highest);
+                    of.want(Need::Urgent);
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, now: Time, lb: LbId, step: Step) {
+        let Some(of) = self.lbs.get_mut(&lb) else { return };
+        match step {
+            Step::Wait => {}
+            Step::Looked { asked, routed } => self.looked(now, lb, asked, routed),
+            Step::Ruled { epoch, horizon } => self.stage(now, lb, *epoch, horizon),
+            Step::Again => {
+                of.want(Need::Urgent);
+                of.not_before = now + AGAIN.saturating_mul(1 << of.publisher.tries.min(6)).min(LATEST);
+                self.again = self.again.into_iter().chain([of.not_before]).min();
+            }
+            Step::Withdraw { from, planes } => {
+                let reservation = of.reservation;
+                self.planes.withdraw(now, (lb, reservation), from, &planes, &mut self.out);
+            }
+            Step::Begun { may_split } => self.begun(lb, may_split),
+        }
+    }
+
+    fn looked(&mut self, now: Time, lb: LbId, asked: Time, routed: Option<u64>) {
+        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
+        let Some(of) = self.lbs.get_mut(&lb) else { return };
+        let (margins, times) = (&self.options.margins, &self.options.times);
+        let evidence = Evidence { asked, routed, by_syncs };
+        let Some(from) = of.boundary(now, evidence, self.planes.install(), margins) else {
+            return self.wake_again(now);
+        };
+        let horizon = of.horizon(now, from, margins, times);
+        let epoch = of.epoch(from, self.registry.durable());
+        self.rule(now, lb, epoch, horizon);
+    }
+
+    fn stage(&mut self, now: Time, lb: LbId, epoch: Epoch, horizon: Option<u64>) {
+        let Some(of) = self.lbs.get_mut(&lb) else { return };
+        let reset = of.is_anew();
+        let in_place = !reset && of.publisher.newest().is_some_and(|newest| newest.from == epoch.from);
+        of.publisher.highest = of.publisher.highest.max(epoch.from);
+        let order = StageOrder { epoch: &epoch, in_place, reset, horizon };
+        let waiting = self.planes.stage(now, (lb, of.reservation), &order, &mut self.out);
+        let is_begun = self.planes.has(PlaneKind::RuleByRule);
+        let took = BTreeSet::new();
+        let staging = Staging { epoch, in_place, reset, waiting, took, refused: false, is_begun };
+        of.publisher.phase = Phase::Staging(Box::new(staging));
+        let step = of.publisher.step();
+        self.step(now, lb, step);
+    }
+
+    fn begun(&mut self, lb: LbId, may_split: Option<u64>) {
+        let Some(of) = self.lbs.get_mut(&lb) else { return };
+        let is_new = of.begun();
+        let number = of.publisher.number;
+        let Some(newest) = of.publisher.newest() else { return };
+        let from = newest.from;
+        if is_new {
+            let record = EpochRecord { lb, number, from, slots: newest.calendar.slots().to_vec() };
+            let change = self.registry.record_epoch(record);
+            self.out.extend(change.map(|change| Action::Store(vec![change])));
+        }
+        self.out.push(Action::Report(Report::Epoch { lb, number, from }));
+        if let Some(open) = may_split {
+            self.out.push(Action::Report(Report::MaySplit { lb, from: open, to: from }));
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! One reserved load balancer: its workers' shares, its senders' ticks, and its epochs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use ejfat::{
+    Time,
+    lb::{Epoch as EpochRule, Forward, LbId, Member, Rule, Rules, TickPrefix},
+    segment::IpVersion,
+};
+
+use super::{
+    publisher::{Epoch, Publisher},
+    senders::Senders,
+};
+use crate::{
+    boundary::Margins,
+    calendar::{Calendar, Demand, MemberId, counts},
+    capacity::{Alarm, Controller, Counters, Decision, Joining, Options, PlaneCounters, Report},
+    durable::Durable,
+    p4::Members,
+    plane::PlaneTimes,
+    rate::RoutedRate,
+    record::EpochRecord,
+    reservation::{ReservationId, Strategy},
+    session::{
+        SessionId, Worker, WorkerSession,
+        liveness::{Readiness, WorkerState},
+    },
+};
+
+/// Ticks rose this short a time ago: senders send.
+const FLOWS: Duration = Duration::from_secs(2);
+/// Planes whose ticks do not rise for so long get ticks below them, or none.
+const STANDS_STILL: Duration = Duration::from_secs(6);
+/// Packets are on their way for no longer, counted with what syncs are late.
+const ON_THEIR_WAY: Duration = Duration::from_secs(3);
+
+/// How much the next epoch is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    #[default]
+    None,
+    /// Shares have changed, or the horizon is to move on.
+    Usual,
+    /// Somebody gets events who should not, or the other way round.
+    Urgent,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Joined {
+    member: MemberId,
+    gets_events: bool,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Balancing {
+    pub(crate) lb: LbId,
+    pub(crate) reservation: ReservationId,
+    strategy: Strategy,
+    controller: Controller,
+    workers: BTreeMap<SessionId, Joined>,
+    pub(crate) senders: Senders,
+    rate: RoutedRate,
+    /// The highest tick that a plane told, and when it rose last.
+    routed: Option<(u64, Time)>,
+    /// How many slots each member is to have.
+    wanted: Vec<(MemberId, u32)>,
+    pub(crate) need: Need,
+    /// Since when an epoch waits because rates are not settled.
+    held: Option<Time>,
+    pub(crate) publisher: Publisher,
+    /// No epoch begins before, because the last one was refused.
+    pub(crate) not_before: Time,
+    /// Ticks that senders had passed some seconds ago, by their syncs, the newest last.
+    passed: VecDeque<(Time, u64)>,
+    /// The calendar that the store has.
+    recorded: Option<Calendar>,
+    /// The next epoch is to apply to all ticks, because senders count from a lower one again.
+    is_anew: bool,
+}
+
+impl Balancing {
+    pub(crate) fn new(lb: LbId, reservation: ReservationId, strategy: Strategy, options: Options) -> Self {
+        Self {
+            lb,
+            reservation,
+            strategy,
+            controller: Controller::new(options).expect("the options were checked"),
+            workers: BTreeMap::new(),
+            senders: Senders::default(),
+            rate: RoutedRate::default(),
+            routed: None,
+            wanted: Vec::new(),
+            need: Need::Urgent,
+            held: None,
+            publisher: Publisher::default(),
+            not_before: Time::default(),
+            passed: VecDeque::new(),
+            recorded: None,
+            is_anew: false,
+        }
+    }
+
+    pub(crate) fn want(&mut self, need: Need) {
+        self.need = self.need.max(need);
+    }
+
+    pub(crate) fn set_strategy(&mut self, strategy: Strategy) {
+        if self.strategy != strategy {
+            self.strategy = strategy;
+            self.want(Need::Urgent);
+        }
+    }
+
+    /// Goes on with an epoch that the store has.
+    pub(crate) fn resume(&mut self, record: &EpochRecord, durable: &Durable) {
+        let Some(calendar) =
+            Calendar::of(&record.slots).filter(|_| record.slots.len() as u32 == self.slots())
+        else {
+            return;
+        };
+        let members = self.members(&calendar, durable);
+        let rules = Arc::new(rules(self.lb, &calendar, &members, durable));
+        self.wanted = calendar_counts(&calendar).into_iter().collect();
+        self.publisher.history = VecDeque::from([Epoch { from: record.from, calendar, members, rules }]);
+        self.publisher.number = record.number;
+        self.publisher.highest = record.from;
+        self.publisher.is_resumed = true;
+        self.recorded = self.publisher.newest().map(|newest| newest.calendar.clone());
+        self.need = Need::Usual;
+    }
+
+    /// The next epoch applies to all ticks. Returns ticks around which events may be split.
+    pub(crate) fn begin_anew(&mut self) -> Option<u64> {
+        self.is_anew = true;
+        self.rate.forget_tick();
+        self.want(Need::Urgent);
+        self.routed.take().map(|(tick, _)| tick)
+    }
+
+    pub(crate) fn is_anew(&self) -> bool {
+        self.is_anew || self.publisher.history.is_empty()
+    }
+
+    /// Follows a sender that counts from another tick now. Returns ticks around which events may be split if the epochs begin
+    /// anew: no epoch would begin before the sender is where it was.
+    pub(crate) fn followed(&mut self, now: Time, tick: u64) -> Option<(u64, u64)> {
+        let is_lower = tick < self.publisher.highest;
+        let stands_still = self.routed.is_none_or(|(_, rose)| now >= rose + STANDS_STILL);
+        let before = (is_lower && stands_still && !self.is_anew).then(|| self.begin_anew())?;
+        Some((before.unwrap_or(tick), tick))
+    }
+
+    /// The ticks that senders may have on their way, around one that they have.
+    pub(crate) fn around(&self, now: Time, tick: u64, margins: &Margins) -> (u64, u64) {
+        let fastest = self.senders.proven(now).map(|sender| sender.rate).fold(self.rate.rate(), f64::max);
+        let beyond = margins.beyond_routed(tick, fastest, ON_THEIR_WAY);
+        (tick.saturating_sub(beyond - tick), beyond)
+    }
+
+    /// The ticks that senders may have on their way, by their syncs: all of them if there are none.
+    pub(crate) fn on_their_way(&self, now: Time, margins: &Margins) -> (u64, u64) {
+        let around = |sender: crate::boundary::Sender| {
+            let passed = margins.beyond_routed(sender.tick, sender.rate, sender.age);
+            (self.around(now, sender.tick, margins).0, self.around(now, passed, margins).1)
+        };
+        let ranges = self.senders.proven(now).map(around);
+        ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, u64::MAX))
+    }
+
+    /// A tick below which no packet is on its way any more, by syncs.
+    pub(crate) fn over(&mut self, now: Time) -> u64 {
+        let is_old = |(then, _): &(Time, u64)| now >= *then + ON_THEIR_WAY;
+        while self.passed.len() > 1 && self.passed.get(1).is_some_and(is_old) {
+            self.passed.pop_front();
+        }
+        self.passed.front().filter(|passed| is_old(passed)).map_or(0, |(_, tick)| *tick)
+    }
+
+    /// Follows the sessions that there are, and whether they live.
+    pub(crate) fn follow(
+        &mut self,
+        now: Time,
+        durable: &Durable,
+        readiness: impl Fn(SessionId) -> Option<Readiness>,
+    ) {
+        let sessions: BTreeSet<_> = durable.sessions_of(self.lb).map(|session| session.id).collect();
+        let ended: Vec<_> = self.workers.keys().filter(|id| !sessions.contains(id)).copied().collect();
+        for id in ended {
+            if let Some(joined) = self.workers.remove(&id) {
+                self.controller.leave(joined.member);
+                self.without(joined.member);
+            }
+        }
+        for session in durable.sessions_of(self.lb) {
+            if !self.workers.contains_key(&session.id) {
+                self.join(session, now);
+            }
+            self.follow_one(session, readiness(session.id));
+        }
+    }
+
+    /// Follows whether one session lives.
+    pub(crate) fn follow_one(&mut self, session: &WorkerSession, readiness: Option<Readiness>) {
+        let gets_events = match readiness {
+            Some(Readiness::Ready) => true,
+            Some(Readiness::Restored) => self.slots_of(session.member) > 0,
+            _ => false,
+        };
+        self.set_readiness(session.member, session.id, gets_events);
+    }
+
+    fn join(&mut self, session: &WorkerSession, now: Time) {
+        let Worker { weight, min_factor, max_factor, .. } = session.worker;
+        let joining = Joining {
+            weight: f64::from(weight).clamp(1e-6, 1000.0),
+            least_factor: min_factor.into(),
+            greatest_factor: max_factor.into(),
+        };
+        // A worker beyond as many as there are slots has none.
+        if self.controller.join(session.member, joining, now).is_ok() {
+            let joined = Joined { member: session.member, gets_events: false };
+            self.workers.insert(session.id, joined);
+        }
+    }
+
+    fn set_readiness(&mut self, member: MemberId, session: SessionId, gets_events: bool) {
+        let Some(joined) = self.workers.get_mut(&session) else { return };
+        if joined.gets_events == gets_events {
+            return;
+        }
+        joined.gets_events = gets_events;
+        if gets_events {
+            // It waits for the next period, unless nobody else gets the events.
+            let is_first = self.wanted.iter().all(|(_, count)| *count == 0);
+            if is_first || self.strategy != Strategy::Dynamic {
+                self.divide();
+            }
+        } else {
+            self.controller.suspend(member);
+            self.without(member);
+        }
+    }
+
+    fn slots_of(&self, member: MemberId) -> u32 {
+        self.wanted.iter().find(|(of, _)| *of == member).map_or(0, |(_, count)| *count)
+    }
+
+    /// Takes a member's slots away at once, and divides them among the others by what these have.
+    fn without(&mut self, member: MemberId) {
+        let named = |epoch: &Epoch| epoch.calendar.count(member) > 0;
+        if self.slots_of(member) > 0 || self.publisher.newest().is_some_and(named) {
+            self.divide();
+        }
+    }
+
+    /// Divides all slots among the workers that get events, by what they have; evenly if none has any.
+    fn divide(&mut self) {
+        let slots = self.slots();
+        let members: Vec<_> =
+            self.workers.values().filter(|joined| joined.gets_events).map(|joined| joined.member).collect();
+        let demands: Vec<_> = members
+            .iter()
+            .map(|&member| Demand { member, weight: self.slots_of(member).into(), least: 0, most: slots })
+            .collect();
+        let counts = counts(slots, &demands).unwrap_or_default();
+        self.wanted = members.into_iter().zip(counts).collect();
+        self.want(Need::Urgent);
+    }
+
+    fn slots(&self) -> u32 {
+        self.controller.slots()
+    }
+
+    /// Takes a state that a worker sent.
+    pub(crate) fn report(&mut self, now: Time, session: SessionId, state: &WorkerState) {
+        let Some(joined) = self.workers.get(&session) else { return };
+        let of = &state.counters;
+        let report = Report {
+            fill: state.fill_level.into(),
+            control_signal: state.control_signal.into(),
+            is_ready: state.is_ready,
+            counters: Counters {
+                received: of.events_received,
+                reassembled: of.events_reassembled,
+                reassembly_errors: of.reassembly_errors,
+                enqueue_errors: of.enqueue_errors,
+                dequeued: of.events_dequeued,
+            },
+        };
+        // States are checked by the registry, with the same bounds.
+        let _ = self.controller.report(joined.member, now, &report);
+    }
+
+    /// Ends a period of the controller.
+    pub(crate) fn period(&mut self, now: Time, packets: &[(MemberId, u64)]) -> Vec<Alarm> {
+        self.pass(now);
+        let counters = PlaneCounters { packets, ticks: self.rate.rate() };
+        let Decision { wanted, is_due, alarms } = self.controller.next(now, &counters);
+        if self.strategy == Strategy::Dynamic && is_due {
+            self.wanted = wanted;
+            self.want(Need::Usual);
+        }
+        // The horizon has to stay ahead of the senders.
+        if self.routed.is_some() {
+            self.want(Need::Usual);
+        }
+        alarms
+    }
+
+    fn pass(&mut self, now: Time) {
+        let lowest = self.senders.proven(now).filter(|sender| sender.age < FLOWS).map(|of| of.tick).min();
+        if let Some(tick) = lowest {
+            self.passed.push_back((now, tick));
+            self.over(now);
+        }
+    }
+
+    /// Takes the highest tick that a plane routed.
+    pub(crate) fn routed(&mut self, now: Time, tick: u64) {
+        match &mut self.routed {
+            Some((highest, _)) if tick <= *highest => {}
+            routed => *routed = Some((tick, now)),
+        }
+        if let Some((highest, _)) = self.routed {
+            self.rate.see(now, highest);
+        }
+    }
+
+    pub(crate) fn highest_routed(&self) -> Option<u64> {
+        self.routed.map(|(tick, _)| tick)
+    }
+
+    /// Whether rates are known well enough for an epoch to begin. `by_syncs`: whether a plane tells no ticks.
+    pub(crate) fn may_begin(&mut self, now: Time, by_syncs: bool, times: &PlaneTimes) -> bool {
+        let flows = self.routed.is_some_and(|(_, rose)| now < rose + FLOWS);
+        let routed_is_known = !flows || self.rate.rate() > 0.0;
+        let syncs_are_known = !by_syncs || self.senders.proven(now).next().is_some();
+        // Planes that tell ticks refuse what comes too late.
+        let settled = !by_syncs || self.senders.are_settled(now);
+        let known = routed_is_known && syncs_are_known;
+        if known && (settled || self.need == Need::Urgent) {
+            self.held = None;
+            return true;
+        }
+        let since = *self.held.get_or_insert(now);
+        known && now >= since + times.settle
+    }
+
+    /// The boundary of the next epoch. It is that of the newest one if no tick can have reached that.
+    pub(crate) fn boundary(
+        &self,
+        now: Time,
+        evidence: Evidence,
+        install: Duration,
+        margins: &Margins,
+    ) -> Option<u64> {
+        let Evidence { asked, routed, by_syncs } = evidence;
+        let since = Duration::from_nanos(now.0.saturating_sub(asked.0));
+        let delay = since.saturating_add(install.saturating_mul(1 << self.publisher.tries.min(5)));
+        let next = |tick: u64| tick.saturating_add(self.rate.leap());
+        let beyond_routed =
+            routed.map_or(0, |tick| margins.beyond_routed(next(tick), self.rate.rate(), delay));
+        let beyond_syncs = if by_syncs { margins.beyond_syncs(self.senders.proven(now), delay)? } else { 0 };
+        let proposed = beyond_routed.max(beyond_syncs);
+        let highest = self.publisher.highest;
+        let is_pending = self.publisher.newest().is_some_and(|newest| newest.from == highest);
+        if proposed > highest {
+            Some(proposed)
+        } else if is_pending && !by_syncs && self.publisher.open.is_none() {
+            // No tick can reach the newest epoch before its tables are replaced.
+            Some(highest)
+        } else {
+            highest.checked_add(1)
+        }
+    }
+
+    /// Ticks above it are not remembered by planes. `None` as long as no rate is known.
+    pub(crate) fn horizon(&self, now: Time, from: u64, margins: &Margins, times: &PlaneTimes) -> Option<u64> {
+        let by_syncs = margins.beyond_syncs(self.senders.proven(now), Duration::ZERO);
+        let fastest = self.senders.proven(now).map(|sender| sender.rate).fold(self.rate.rate(), f64::max);
+        let anchor = from.max(by_syncs.unwrap_or(0));
+        (fastest > 0.0).then(|| margins.beyond_routed(anchor, fastest, times.horizon))
+    }
+
+    /// The tables of the next epoch.
+    pub(crate) fn epoch(&self, from: u64, durable: &Durable) -> Epoch {
+        let before = match self.publisher.newest() {
+            Some(newest) => newest.calendar.clone(),
+            None => Calendar::empty(self.slots()).expect("the slots were checked"),
+        };
+        let calendar = match self.strategy {
+            Strategy::Dynamic => before.next(&self.wanted),
+            Strategy::Static | Strategy::Explicit => self.by_demands(&before, durable),
+        };
+        let members = self.members(&calendar, durable);
+        let rules = Arc::new(rules(self.lb, &calendar, &members, durable));
+        Epoch { from, calendar, members, rules }
+    }
+
+    /// Slots that are demanded, and with [`Strategy::Static`] the others by weight.
+    fn by_demands(&self, before: &Calendar, durable: &Durable) -> Calendar {
+        let gets_events = |id: &SessionId| self.workers.get(id).is_some_and(|joined| joined.gets_events);
+        let sessions: Vec<_> =
+            durable.sessions_of(self.lb).filter(|session| gets_events(&session.id)).collect();
+        let demanded = |session: &&WorkerSession| {
+            let member = session.member;
+            let ranges = session.slots.clone().into_iter();
+            ranges.flat_map(|range| range.first..range.first + range.count).map(move |slot| (slot, member))
+        };
+        let fixed: Vec<_> = sessions.iter().flat_map(demanded).collect();
+        let own = |member: MemberId| fixed.iter().filter(|(_, of)| *of == member).count() as u32;
+        let left = self.slots() - fixed.len() as u32;
+        let demand = |session: &&WorkerSession| Demand {
+            member: session.member,
+            weight: session.worker.weight.into(),
+            least: 0,
+            most: left,
+        };
+        let demands: Vec<_> = sessions.iter().map(demand).collect();
+        let others = match self.strategy {
+            Strategy::Explicit => vec![0; demands.len()],
+            _ => counts(left, &demands).unwrap_or_else(|_| vec![0; demands.len()]),
+        };
+        let wanted: Vec<_> = demands
+            .iter()
+            .zip(others)
+            .map(|(demand, others)| (demand.member, own(demand.member) + others))
+            .collect();
+        before.next_around(&fixed, &wanted)
+    }
+
+    fn members(&self, calendar: &Calendar, durable: &Durable) -> Members {
+        let named: BTreeSet<_> = calendar.slots().iter().flatten().copied().collect();
+        let sessions = durable.sessions_of(self.lb).filter(|session| named.contains(&session.member));
+        let member = |session: &WorkerSession| {
+            let Worker { address, port, port_bits, keep_lb_header, .. } = session.worker;
+            let ip = if address.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
+            let forward = Forward { mac: None, address, port, port_bits, keep_lb_header };
+            ((session.member, ip), Member::Forward(forward))
+        };
+        sessions.map(member).collect()
+    }
+
+    /// An epoch is in force. Returns whether its calendar is another one than the last time.
+    pub(crate) fn begun(&mut self) -> bool {
+        if std::mem::take(&mut self.is_anew) {
+            self.routed = None;
+        }
+        let history = &self.publisher.history;
+        let Some(newest) = history.back() else { return false };
+        let counts: Vec<_> = calendar_counts(&newest.calendar).into_iter().collect();
+        self.controller.published(&counts);
+        let is_new = self.recorded.as_ref() != Some(&newest.calendar);
+        if is_new {
+            self.recorded = Some(newest.calendar.clone());
+        }
+        is_new
+    }
+
+    /// Members that get events, with their slots, by the newest epoch.
+    pub(crate) fn shares(&self) -> Vec<(MemberId, u32)> {
+        let newest = self.publisher.newest();
+        newest.map(|newest| calendar_counts(&newest.calendar).into_iter().collect()).unwrap_or_default()
+    }
+}
+
+/// What a boundary is computed from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Evidence {
+    /// When planes were asked.
+    pub(crate) asked: Time,
+    /// The highest tick of all planes.
+    pub(crate) routed: Option<u64>,
+    /// Whether a plane tells no ticks.
+    pub(crate) by_syncs: bool,
+}
+
+fn calendar_counts(calendar: &Calendar) -> BTreeMap<MemberId, u32> {
+    let mut counts = BTreeMap::new();
+    calendar.slots().iter().flatten().for_each(|member| *counts.entry(*member).or_default() += 1);
+    counts
+}
+
+fn rules(lb: LbId, calendar: &Calendar, members: &Members, durable: &Durable) -> Rules {
+    let slot_bits = calendar.slots().len().ilog2() as u8;
+    let epoch = EpochRule { slot_bits, ..EpochRule::new(0) };
+    let mut rules = Rules::default();
+    let mut add = |rule| rules.insert(rule, true).expect("records are checked, with the limits of tables");
+    add(Rule::Epoch { lb, ticks: TickPrefix::ALL, epoch });
+    for (slot, member) in (0..).zip(calendar.slots()) {
+        if let Some(member) = *member {
+            add(Rule::Slot { lb, epoch: 0, slot, member });
+        }
+    }
+    for (&(id, ip), &member) in members {
+        add(Rule::Member { lb, ip, id, member });
+    }
+    durable.senders_of(lb).for_each(|sender| add(Rule::Source { lb, address: sender.address }));
+    rules
+}

@@ -1,0 +1,609 @@
+//! The data planes: which calls are on their way, and how a plane that comes back gets its tables.
+//!
+//! | state | event | next |
+//! |---|---|---|
+//! | gone | it is connected | claiming: later calls of earlier connections are refused from then on |
+//! | claiming | it told what it has routed | claimed |
+//! | claimed | it has routed nothing | loading: all epochs that are remembered, then its addresses |
+//! | claimed | it has routed something | in use; where its tables differ, ticks may be split until the next epoch |
+//! | loading | it has all epochs | in use |
+//! | any | it does not answer, or its connection ends | gone |
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::IpAddr,
+    num::NonZeroU64,
+    sync::Arc,
+    time::Duration,
+};
+
+use ejfat::{
+    Time,
+    lb::{LbId, Rule, Rules},
+};
+
+use super::{Action, Report, balancing::Balancing, publisher::Epoch};
+use crate::{
+    calendar::MemberId,
+    config::Config,
+    durable::Durable,
+    p4::{Change, EpochError, Epochs},
+    plane::{Answer, Call, Order, Outcome, PlaneId, PlaneKind, PlaneTimes, Seen, Stage},
+    reservation::ReservationId,
+};
+
+/// Terms of the connections of one control plane.
+const CONNECTIONS: u32 = 24;
+/// Calls whose times are remembered.
+const REMEMBERED: usize = 16;
+/// A plane without sets of tables keeps the rules that it has for so long, until a tick of its senders is known.
+const UNKNOWN: Duration = Duration::from_secs(5);
+/// The least time that a call is expected to take until all planes have carried it out.
+const LEAST_INSTALL: Duration = Duration::from_millis(5);
+
+#[derive(Clone, Debug, Default)]
+enum State {
+    #[default]
+    Gone,
+    Claiming,
+    Claimed(Box<Seen>),
+    /// A call is on its way, or the next one is to be found.
+    Loading {
+        is_waiting: bool,
+        has_destinations: bool,
+    },
+    InUse,
+}
+
+#[derive(Clone, Debug)]
+struct Plane {
+    kind: PlaneKind,
+    state: State,
+    term: u64,
+    connected: Time,
+    /// While it loads: the number of the newest epoch that it has.
+    loaded: BTreeMap<LbId, (ReservationId, u64)>,
+    packets: BTreeMap<(LbId, MemberId), u64>,
+}
+
+/// Which load balancer a call is for, and of which reservation.
+pub(crate) type Target = (LbId, ReservationId);
+
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Claim,
+    Load,
+    Look(Option<Target>),
+    Rules(Target),
+    Stage(Target),
+    Withdraw(Target),
+    /// To delete what no reservation has, or to set addresses.
+    Tidy,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    plane: PlaneId,
+    purpose: Purpose,
+    sent: Time,
+}
+
+/// What an answer means to a load balancer's publisher.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Told {
+    Looked(Option<u64>),
+    Ruled,
+    Staged { took: bool },
+    Withdrawn { gave: bool },
+}
+
+/// What follows from an answer.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    Do(Action),
+    Routed([Option<u64>; LbId::COUNT]),
+    Told {
+        target: Target,
+        plane: PlaneId,
+        told: Told,
+    },
+    Lost(PlaneId),
+    /// Events that are on their way now may be split.
+    MaySplit {
+        lb: LbId,
+    },
+    /// A plane that is in use again has tables of a load balancer from these ticks on, ascending.
+    Has {
+        lb: LbId,
+        sets: Vec<u64>,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct StageOrder<'a> {
+    pub(crate) epoch: &'a Epoch,
+    pub(crate) in_place: bool,
+    pub(crate) reset: bool,
+    pub(crate) horizon: Option<u64>,
+}
+
+/// What planes without sets of tables need to know beside an epoch.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleOrder {
+    pub(crate) senders: BTreeSet<IpAddr>,
+    /// No packet of a lower tick is on its way any more.
+    pub(crate) over: u64,
+    /// Nothing of the load balancer stays.
+    pub(crate) reset: bool,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Planes {
+    planes: BTreeMap<PlaneId, Plane>,
+    calls: BTreeMap<u64, Pending>,
+    next_call: u64,
+    next_term: u64,
+    times: PlaneTimes,
+    took: VecDeque<Duration>,
+    destinations: Arc<Rules>,
+    /// The epochs of planes without sets of tables, and the senders that they take.
+    by_rules: BTreeMap<LbId, (Epochs, BTreeSet<IpAddr>)>,
+}
+
+fn destinations(config: &Config) -> Rules {
+    let mut rules = Rules::default();
+    for (lb, of) in config.load_balancers() {
+        let v4 = of.data_v4.map(IpAddr::V4);
+        for address in v4.into_iter().chain(of.data_v6.map(IpAddr::V6)) {
+            // An address that no plane takes is left out: the configuration's reader refuses it.
+            let _ = rules.insert(Rule::Destination { address, lb }, true);
+        }
+    }
+    rules
+}
+
+impl Planes {
+    pub(crate) fn new(
+        kinds: &BTreeMap<PlaneId, PlaneKind>,
+        config: &Config,
+        term: NonZeroU64,
+        times: PlaneTimes,
+    ) -> Self {
+        let plane = |kind: PlaneKind| Plane {
+            kind,
+            state: State::Gone,
+            term: 0,
+            connected: Time::default(),
+            loaded: BTreeMap::new(),
+            packets: BTreeMap::new(),
+        };
+        Self {
+            planes: kinds.iter().map(|(id, kind)| (*id, plane(*kind))).collect(),
+            calls: BTreeMap::new(),
+            next_call: 0,
+            next_term: term.get().saturating_mul(1 << CONNECTIONS),
+            times,
+            took: VecDeque::new(),
+            destinations: Arc::new(destinations(config)),
+            by_rules: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a plane of this kind is configured.
+    pub(crate) fn has(&self, kind: PlaneKind) -> bool {
+        self.planes.values().any(|plane| plane.kind == kind)
+    }
+
+    /// Whether every plane is in use.
+    pub(crate) fn are_in_use(&self) -> bool {
+        self.planes.values().all(|plane| matches!(plane.state, State::InUse))
+    }
+
+    fn in_use(&self, kind: PlaneKind) -> BTreeSet<PlaneId> {
+        let is = |plane: &Plane| plane.kind == kind && matches!(plane.state, State::InUse);
+        self.planes.iter().filter(|(_, plane)| is(plane)).map(|(id, _)| *id).collect()
+    }
+
+    fn call(&mut self, now: Time, plane: PlaneId, purpose: Purpose, order: Order) -> Action {
+        let number = self.next_call;
+        self.next_call += 1;
+        self.calls.insert(number, Pending { plane, purpose, sent: now });
+        let term = self.planes.get(&plane).map_or(0, |plane| plane.term);
+        Action::Call(Call { plane, number, term, order })
+    }
+
+    pub(crate) fn connected(&mut self, now: Time, plane: PlaneId) -> Vec<Effect> {
+        let mut effects = self.lose(plane, "it was connected again");
+        let term = self.next_term;
+        let Some(of) = self.planes.get_mut(&plane) else { return effects };
+        self.next_term += 1;
+        (of.term, of.state, of.connected) = (term, State::Claiming, now);
+        effects.push(Effect::Do(self.call(now, plane, Purpose::Claim, Order::Claim)));
+        effects
+    }
+
+    /// Expects nothing of a plane any more.
+    pub(crate) fn lose(&mut self, id: PlaneId, why: &str) -> Vec<Effect> {
+        self.calls.retain(|_, call| call.plane != id);
+        let Some(plane) = self.planes.get_mut(&id) else { return Vec::new() };
+        plane.packets.clear();
+        if matches!(std::mem::take(&mut plane.state), State::Gone) {
+            return Vec::new();
+        }
+        let report = Report::PlaneLost { plane: id, why: why.to_owned() };
+        vec![Effect::Do(Action::Report(report)), Effect::Lost(id)]
+    }
+
+    fn fail(&mut self, id: PlaneId, why: &str) -> Vec<Effect> {
+        let mut effects = vec![Effect::Do(Action::Disconnect(id))];
+        effects.extend(self.lose(id, why));
+        effects
+    }
+
+    /// Planes with a call that is not answered for too long.
+    pub(crate) fn silent(&self, now: Time) -> BTreeSet<PlaneId> {
+        let late = self.calls.values().filter(|call| now >= call.sent + self.times.lost);
+        late.map(|call| call.plane).collect()
+    }
+
+    pub(crate) fn next_silent(&self) -> Option<Time> {
+        self.calls.values().map(|call| call.sent + self.times.lost).min()
+    }
+
+    /// The time from a call until all planes have carried it out.
+    pub(crate) fn install(&self) -> Duration {
+        let longest = self.took.iter().max().map(|longest| (2 * *longest).max(LEAST_INSTALL));
+        longest.unwrap_or(self.times.install)
+    }
+
+    /// Asks all planes what they routed.
+    pub(crate) fn look(&mut self, now: Time, counters: bool, out: &mut Vec<Action>) {
+        for plane in self.in_use(PlaneKind::Staged) {
+            out.push(self.call(now, plane, Purpose::Look(None), Order::Look { counters }));
+        }
+        if counters {
+            for plane in self.in_use(PlaneKind::RuleByRule) {
+                out.push(self.call(now, plane, Purpose::Look(None), Order::Look { counters }));
+            }
+        }
+    }
+
+    /// Asks all planes that tell it what they routed, for an epoch. Returns the planes.
+    pub(crate) fn look_for(&mut self, now: Time, target: Target, out: &mut Vec<Action>) -> BTreeSet<PlaneId> {
+        let planes = self.in_use(PlaneKind::Staged);
+        for plane in &planes {
+            out.push(self.call(now, *plane, Purpose::Look(Some(target)), Order::Look { counters: false }));
+        }
+        planes
+    }
+
+    /// Begins an epoch on planes without sets of tables. Returns the planes.
+    pub(crate) fn begin_by_rules(
+        &mut self,
+        now: Time,
+        target: Target,
+        epoch: &Epoch,
+        order: RuleOrder,
+        out: &mut Vec<Action>,
+    ) -> Result<BTreeSet<PlaneId>, EpochError> {
+        if !self.has(PlaneKind::RuleByRule) {
+            return Ok(BTreeSet::new());
+        }
+        let (lb, _) = target;
+        let RuleOrder { senders, over, reset } = order;
+        let (epochs, taken) = self.by_rules.entry(lb).or_insert_with(|| (Epochs::new(lb), BTreeSet::new()));
+        let mut changes = Vec::new();
+        if reset {
+            changes.extend(epochs.whole().into_iter().map(|rule| Change::Delete(rule.key())));
+            *epochs = Epochs::new(lb);
+        }
+        changes.extend(epochs.begin(epoch.from, &epoch.calendar, &epoch.members, over)?);
+        let source = |address: &IpAddr| Rule::Source { lb, address: *address };
+        let gone: Vec<_> =
+            taken.difference(&senders).map(|gone| Change::Delete(source(gone).key())).collect();
+        changes.splice(0..0, gone);
+        changes.extend(senders.difference(taken).map(|new| Change::Insert(source(new))));
+        *taken = senders;
+        let planes = self.in_use(PlaneKind::RuleByRule);
+        for plane in &planes {
+            out.push(self.call(now, *plane, Purpose::Rules(target), Order::Change(changes.clone())));
+        }
+        Ok(planes)
+    }
+
+    /// Members that the rules of an epoch name, on planes whose epochs share the rules of members.
+    pub(crate) fn named_by_rules(&self, lb: LbId) -> BTreeSet<MemberId> {
+        self.by_rules.get(&lb).map(|(epochs, _)| epochs.named()).unwrap_or_default()
+    }
+
+    pub(crate) fn stage(
+        &mut self,
+        now: Time,
+        target: Target,
+        order: &StageOrder<'_>,
+        out: &mut Vec<Action>,
+    ) -> BTreeSet<PlaneId> {
+        let StageOrder { epoch, in_place, reset, horizon } = *order;
+        let planes = self.in_use(PlaneKind::Staged);
+        for plane in &planes {
+            let stage = Stage {
+                lb: target.0,
+                from: epoch.from,
+                in_place,
+                horizon,
+                reset,
+                rules: epoch.rules.clone(),
+            };
+            out.push(self.call(now, *plane, Purpose::Stage(target), Order::Stage(stage)));
+        }
+        planes
+    }
+
+    pub(crate) fn withdraw(
+        &mut self,
+        now: Time,
+        target: Target,
+        from: u64,
+        planes: &BTreeSet<PlaneId>,
+        out: &mut Vec<Action>,
+    ) {
+        for plane in planes {
+            let order = Order::Withdraw { lb: target.0, from };
+            out.push(self.call(now, *plane, Purpose::Withdraw(target), order));
+        }
+    }
+
+    /// Deletes the tables of a load balancer that nobody has reserved.
+    pub(crate) fn free(&mut self, now: Time, lb: LbId, out: &mut Vec<Action>) {
+        for plane in self.in_use(PlaneKind::Staged) {
+            out.push(self.call(now, plane, Purpose::Tidy, Order::Stage(no_tables(lb))));
+        }
+        if let Some((epochs, taken)) = self.by_rules.remove(&lb) {
+            let sources = taken.into_iter().map(|address| Rule::Source { lb, address });
+            let rules: Vec<_> = sources.chain(epochs.whole()).collect();
+            let changes: Vec<_> = rules.into_iter().map(|rule| Change::Delete(rule.key())).collect();
+            for plane in self.in_use(PlaneKind::RuleByRule) {
+                out.push(self.call(now, plane, Purpose::Tidy, Order::Change(changes.clone())));
+            }
+        }
+    }
+
+    /// Packets that all planes sent to the members of a load balancer.
+    pub(crate) fn packets(&self, lb: LbId) -> Vec<(MemberId, u64)> {
+        let mut sums: BTreeMap<MemberId, u64> = BTreeMap::new();
+        for plane in self.planes.values() {
+            for ((_, member), packets) in plane.packets.range((lb, 0)..=(lb, MemberId::MAX)) {
+                let sum = sums.entry(*member).or_default();
+                *sum = sum.saturating_add(*packets);
+            }
+        }
+        sums.into_iter().collect()
+    }
+
+    pub(crate) fn answer(&mut self, now: Time, answer: Answer) -> Vec<Effect> {
+        // Calls of an earlier connection are answered to nobody.
+        let is_expected = self.calls.get(&answer.number).is_some_and(|call| call.plane == answer.plane);
+        let Some(Pending { plane, purpose, sent }) =
+            is_expected.then(|| self.calls.remove(&answer.number)).flatten()
+        else {
+            return Vec::new();
+        };
+        if answer.outcome == Outcome::Replaced {
+            let mut effects = vec![Effect::Do(Action::Report(Report::Replaced { plane }))];
+            effects.extend(self.fail(plane, "a control plane with a higher term has taken over"));
+            return effects;
+        }
+        if let Purpose::Stage(_) = purpose {
+            if self.took.len() == REMEMBERED {
+                self.took.pop_front();
+            }
+            self.took.push_back(Duration::from_nanos(now.0.saturating_sub(sent.0)));
+        }
+        let tell = |target, told| Effect::Told { target, plane, told };
+        match (purpose, answer.outcome) {
+            (Purpose::Claim, Outcome::Seen(seen)) => {
+                self.set(plane, State::Claimed(seen));
+                Vec::new()
+            }
+            (Purpose::Look(target), Outcome::Seen(mut seen)) => {
+                if let (Some(packets), Some(of)) = (seen.packets.take(), self.planes.get_mut(&plane)) {
+                    of.packets = packets;
+                }
+                let routed = |(lb, _): Target| seen.routed[usize::from(lb.get())];
+                let told = target.map(|target| tell(target, Told::Looked(routed(target))));
+                [Effect::Routed(seen.routed)].into_iter().chain(told).collect()
+            }
+            (Purpose::Rules(target), Outcome::Done { .. }) => vec![tell(target, Told::Ruled)],
+            (Purpose::Stage(target), Outcome::Done { routed }) => {
+                let told = tell(target, Told::Staged { took: true });
+                routed.map(Effect::Routed).into_iter().chain([told]).collect()
+            }
+            (Purpose::Stage(target), Outcome::Routed { .. }) => {
+                vec![tell(target, Told::Staged { took: false })]
+            }
+            (Purpose::Stage(target), Outcome::Refused { why }) => {
+                let report = Report::Refused { plane, lb: target.0, why };
+                vec![Effect::Do(Action::Report(report)), tell(target, Told::Staged { took: false })]
+            }
+            (Purpose::Withdraw(target), Outcome::Done { .. }) => {
+                vec![tell(target, Told::Withdrawn { gave: true })]
+            }
+            (Purpose::Withdraw(target), Outcome::Routed { .. }) => {
+                vec![tell(target, Told::Withdrawn { gave: false })]
+            }
+            (Purpose::Load, Outcome::Done { .. }) => {
+                if let Some(State::Loading { is_waiting, .. }) =
+                    self.planes.get_mut(&plane).map(|plane| &mut plane.state)
+                {
+                    *is_waiting = false;
+                }
+                Vec::new()
+            }
+            (Purpose::Tidy, Outcome::Done { .. }) => Vec::new(),
+            (_, Outcome::Refused { why }) => self.fail(plane, &why),
+            (_, _) => self.fail(plane, "its answer does not fit the call"),
+        }
+    }
+
+    fn set(&mut self, plane: PlaneId, state: State) {
+        if let Some(plane) = self.planes.get_mut(&plane) {
+            plane.state = state;
+        }
+    }
+
+    /// Leads planes that were connected on to their use.
+    pub(crate) fn join(
+        &mut self,
+        now: Time,
+        lbs: &BTreeMap<LbId, Balancing>,
+        config: &Config,
+        durable: &Durable,
+    ) -> Vec<Effect> {
+        // A plane that joins while others get an epoch would miss it.
+        if !lbs.values().all(|of| of.publisher.is_between()) {
+            return Vec::new();
+        }
+        let mut effects = Vec::new();
+        for id in self.planes.keys().copied().collect::<Vec<_>>() {
+            let plane = &self.planes[&id];
+            match (&plane.state, plane.kind) {
+                (State::Claimed(_), PlaneKind::RuleByRule) => {
+                    let knows_ticks = |of: &Balancing| {
+                        of.publisher.history.is_empty() || of.senders.proven(now).next().is_some()
+                    };
+                    if lbs.values().all(knows_ticks) || now >= plane.connected + UNKNOWN {
+                        self.load_rules(now, id, lbs, durable, &mut effects);
+                    }
+                }
+                (State::Claimed(seen), PlaneKind::Staged) => {
+                    let seen = seen.clone();
+                    if seen.routed.iter().all(Option::is_none) {
+                        self.set(id, State::Loading { is_waiting: false, has_destinations: false });
+                        self.load_on(now, id, lbs, &mut effects);
+                    } else {
+                        self.rejoin(now, id, &seen, lbs, config, &mut effects);
+                    }
+                }
+                (State::Loading { is_waiting: false, .. }, _) => {
+                    self.load_on(now, id, lbs, &mut effects);
+                }
+                _ => {}
+            }
+        }
+        effects
+    }
+
+    /// Gives an empty plane what it lacks: the epochs that are remembered, one by one, and its addresses last.
+    fn load_on(
+        &mut self,
+        now: Time,
+        id: PlaneId,
+        lbs: &BTreeMap<LbId, Balancing>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(plane) = self.planes.get_mut(&id) else { return };
+        let State::Loading { is_waiting, has_destinations } = &mut plane.state else { return };
+        let next = lbs.values().find_map(|of| {
+            let history = &of.publisher.history;
+            let newest = of.publisher.number;
+            let first = newest + 1 - history.len() as u64;
+            let has = plane.loaded.get(&of.lb).filter(|(reservation, _)| *reservation == of.reservation);
+            let number = has.map_or(first, |(_, has)| (has + 1).max(first));
+            let epoch = history.get(usize::try_from(number.checked_sub(first)?).ok()?)?;
+            let reset = has.is_none() || number == first;
+            Some((of.lb, of.reservation, number, epoch, reset))
+        });
+        let order = match next {
+            // All its rules were given at once, and are over.
+            Some(_) if plane.kind == PlaneKind::RuleByRule => {
+                plane.state = State::Claimed(Box::default());
+                return;
+            }
+            Some((lb, reservation, number, epoch, reset)) => {
+                plane.loaded.insert(lb, (reservation, number));
+                let rules = epoch.rules.clone();
+                Order::Stage(Stage { lb, from: epoch.from, in_place: true, horizon: None, reset, rules })
+            }
+            None if !*has_destinations && plane.kind == PlaneKind::Staged => {
+                *has_destinations = true;
+                Order::Destinations(self.destinations.clone())
+            }
+            None => {
+                plane.loaded.clear();
+                plane.state = State::InUse;
+                effects.push(Effect::Do(Action::Report(Report::PlaneInUse(id))));
+                return;
+            }
+        };
+        *is_waiting = true;
+        effects.push(Effect::Do(self.call(now, id, Purpose::Load, order)));
+    }
+
+    /// Uses a plane again that has tables, and has routed by them.
+    fn rejoin(
+        &mut self,
+        now: Time,
+        id: PlaneId,
+        seen: &Seen,
+        lbs: &BTreeMap<LbId, Balancing>,
+        config: &Config,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.set(id, State::InUse);
+        effects.push(Effect::Do(Action::Report(Report::PlaneInUse(id))));
+        effects.push(Effect::Routed(seen.routed));
+        for (lb, _) in config.load_balancers() {
+            let sets: Vec<_> = seen.sets.iter().filter(|(of, _)| *of == lb).map(|(_, from)| *from).collect();
+            if lbs.contains_key(&lb) {
+                effects.push(Effect::Has { lb, sets });
+            } else {
+                effects.push(Effect::Do(self.call(now, id, Purpose::Tidy, Order::Stage(no_tables(lb)))));
+            }
+        }
+        let order = Order::Destinations(self.destinations.clone());
+        effects.push(Effect::Do(self.call(now, id, Purpose::Tidy, order)));
+    }
+
+    /// Gives a plane without sets of tables all rules.
+    fn load_rules(
+        &mut self,
+        now: Time,
+        id: PlaneId,
+        lbs: &BTreeMap<LbId, Balancing>,
+        durable: &Durable,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut rules: Vec<_> = self.destinations.iter().collect();
+        for of in lbs.values() {
+            let senders: BTreeSet<_> = durable.senders_of(of.lb).map(|sender| sender.address).collect();
+            let (epochs, taken) = self.by_rules.entry(of.lb).or_insert_with(|| {
+                let mut epochs = Epochs::new(of.lb);
+                if let Some(newest) = of.publisher.newest() {
+                    // There is room for the first one.
+                    let _ = epochs.begin(newest.from, &newest.calendar, &newest.members, 0);
+                }
+                (epochs, BTreeSet::new())
+            });
+            if !of.publisher.history.is_empty() {
+                // Events on their way may have begun by the rules that were there before.
+                effects.push(Effect::MaySplit { lb: of.lb });
+            }
+            *taken = senders;
+            rules.extend(taken.iter().map(|address| Rule::Source { lb: of.lb, address: *address }));
+            rules.extend(epochs.whole());
+        }
+        let changes = rules.into_iter().map(Change::Insert).collect();
+        self.set(id, State::Loading { is_waiting: true, has_destinations: true });
+        if let Some(plane) = self.planes.get_mut(&id) {
+            let newest = |of: &Balancing| (of.lb, (of.reservation, of.publisher.number));
+            plane.loaded = lbs.values().map(newest).collect();
+        }
+        effects.push(Effect::Do(self.call(now, id, Purpose::Tidy, Order::Clear)));
+        effects.push(Effect::Do(self.call(now, id, Purpose::Load, Order::Change(changes))));
+    }
+}
+
+fn no_tables(lb: LbId) -> Stage {
+    Stage { lb, from: 0, in_place: false, horizon: None, reset: true, rules: Arc::default() }
+}

@@ -1,0 +1,257 @@
+//! How tables of one load balancer come onto all data planes, or onto none.
+//!
+//! | phase | event | next |
+//! |---|---|---|
+//! | idle | tables are wanted | looking: each plane is asked what it has routed |
+//! | looking | the last answer | rules: planes without sets of tables begin the epoch; or staging, if there are none |
+//! | rules | the last answer | staging: the others have it from the same tick on |
+//! | staging | all planes took it | idle: the epoch is in force |
+//! | staging | some refused, none took it | looking again, for a later tick |
+//! | staging | some refused, others took it | withdrawing: those that took it give it back |
+//! | withdrawing | all gave it back | looking again |
+//! | withdrawing | packets met it on a plane already | looking again; ticks from there to the next epoch may be split |
+//!
+//! A plane that is lost counts as one that was never asked.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use ejfat::{Time, lb::Rules};
+
+use crate::{calendar::Calendar, p4::Members, plane::PlaneId};
+
+/// Epochs of a load balancer that are remembered, as many as a plane has sets of tables.
+const REMEMBERED: usize = 16;
+
+/// The tables of an epoch, and what they were made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Epoch {
+    /// The first tick.
+    pub(crate) from: u64,
+    pub(crate) calendar: Calendar,
+    pub(crate) members: Members,
+    pub(crate) rules: Arc<Rules>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Phase {
+    #[default]
+    Idle,
+    Looking {
+        asked: Time,
+        waiting: BTreeSet<PlaneId>,
+        routed: Option<u64>,
+    },
+    Rules {
+        epoch: Box<Epoch>,
+        horizon: Option<u64>,
+        waiting: BTreeSet<PlaneId>,
+    },
+    Staging(Box<Staging>),
+    Withdrawing {
+        from: u64,
+        waiting: BTreeSet<PlaneId>,
+        /// Whether packets met the tables on some plane.
+        met: bool,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Staging {
+    pub(crate) epoch: Epoch,
+    pub(crate) in_place: bool,
+    pub(crate) reset: bool,
+    pub(crate) waiting: BTreeSet<PlaneId>,
+    pub(crate) took: BTreeSet<PlaneId>,
+    pub(crate) refused: bool,
+    /// Planes without sets of tables have the epoch already, so it cannot be taken back everywhere.
+    pub(crate) is_begun: bool,
+}
+
+/// What follows from an answer, beside the next phase.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Other answers are missing.
+    Wait,
+    /// Every plane has told what it routed.
+    Looked { asked: Time, routed: Option<u64> },
+    /// The other planes are to have it now.
+    Ruled { epoch: Box<Epoch>, horizon: Option<u64> },
+    /// The epoch is in force. Ticks from `may_split` to its boundary may be split.
+    Begun { may_split: Option<u64> },
+    /// To be tried again, for a later tick.
+    Again,
+    /// These planes are to give tables back.
+    Withdraw { from: u64, planes: BTreeSet<PlaneId> },
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Publisher {
+    pub(crate) phase: Phase,
+    /// Epochs in force, the newest last.
+    pub(crate) history: VecDeque<Epoch>,
+    /// Epochs since the reservation.
+    pub(crate) number: u64,
+    /// Ticks from there on may be split until the next epoch begins.
+    pub(crate) open: Option<u64>,
+    /// The highest tick from which on any plane may have tables that are not in the history.
+    pub(crate) highest: u64,
+    /// How often in a row an epoch was too late.
+    pub(crate) tries: u32,
+    /// The history is what the store had: planes may have later epochs with the same calendar.
+    pub(crate) is_resumed: bool,
+}
+
+impl Publisher {
+    pub(crate) fn newest(&self) -> Option<&Epoch> {
+        self.history.back()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Idle)
+    }
+
+    /// Whether no plane has tables that others may not get.
+    pub(crate) fn is_between(&self) -> bool {
+        matches!(self.phase, Phase::Idle | Phase::Looking { .. })
+    }
+
+    /// Ticks from there on may be split until the next epoch begins.
+    pub(crate) fn may_split_from(&mut self, tick: u64) {
+        self.open = Some(self.open.map_or(tick, |open| open.min(tick)));
+    }
+
+    /// From which tick on a plane has other tables than the others, if it has sets from these ticks on, ascending.
+    pub(crate) fn differs(&mut self, sets: &[u64]) -> Option<u64> {
+        let has = sets.last().copied().unwrap_or(0);
+        let is_resumed = std::mem::take(&mut self.is_resumed);
+        let newest = self.history.back_mut()?;
+        if is_resumed && has >= newest.from {
+            newest.from = has;
+        }
+        let newest = newest.from;
+        if has == newest {
+            return None;
+        }
+        let unknown = sets.iter().copied().find(|from| *from > newest);
+        unknown.or_else(|| self.history.iter().map(|epoch| epoch.from).find(|from| *from > has))
+    }
+
+    /// Takes what a plane routed, with its answer to a look.
+    pub(crate) fn looked(&mut self, plane: PlaneId, told: Option<u64>) -> Step {
+        if let Phase::Looking { waiting, routed, .. } = &mut self.phase
+            && waiting.remove(&plane)
+        {
+            *routed = (*routed).max(told);
+        }
+        self.step()
+    }
+
+    /// A plane without sets of tables has the epoch.
+    pub(crate) fn ruled(&mut self, plane: PlaneId) -> Step {
+        if let Phase::Rules { waiting, .. } = &mut self.phase {
+            waiting.remove(&plane);
+        }
+        self.step()
+    }
+
+    /// A plane took the tables, or refused them.
+    pub(crate) fn staged(&mut self, plane: PlaneId, took: bool) -> Step {
+        if let Phase::Staging(staging) = &mut self.phase
+            && staging.waiting.remove(&plane)
+        {
+            if took {
+                staging.took.insert(plane);
+            } else {
+                staging.refused = true;
+            }
+        }
+        self.step()
+    }
+
+    /// A plane gave tables back, or did not because packets met them.
+    pub(crate) fn withdrawn(&mut self, plane: PlaneId, gave: bool) -> Step {
+        if let Phase::Withdrawing { waiting, met, .. } = &mut self.phase
+            && waiting.remove(&plane)
+        {
+            *met |= !gave;
+        }
+        self.step()
+    }
+
+    /// A plane is lost: nothing is expected of it.
+    pub(crate) fn lost(&mut self, plane: PlaneId) -> Step {
+        match &mut self.phase {
+            Phase::Idle => return Step::Wait,
+            Phase::Looking { waiting, .. }
+            | Phase::Rules { waiting, .. }
+            | Phase::Withdrawing { waiting, .. } => {
+                waiting.remove(&plane);
+            }
+            Phase::Staging(staging) => {
+                staging.waiting.remove(&plane);
+                staging.took.remove(&plane);
+            }
+        }
+        self.step()
+    }
+
+    /// What follows if nothing is waited for.
+    pub(crate) fn step(&mut self) -> Step {
+        match std::mem::take(&mut self.phase) {
+            Phase::Idle => Step::Wait,
+            Phase::Looking { asked, waiting, routed } if waiting.is_empty() => Step::Looked { asked, routed },
+            Phase::Rules { epoch, horizon, waiting } if waiting.is_empty() => Step::Ruled { epoch, horizon },
+            Phase::Staging(staging) if staging.waiting.is_empty() => self.all_answered(*staging),
+            Phase::Withdrawing { from, waiting, met } if waiting.is_empty() => {
+                if met {
+                    self.may_split_from(from);
+                }
+                Step::Again
+            }
+            waits => {
+                self.phase = waits;
+                Step::Wait
+            }
+        }
+    }
+
+    fn all_answered(&mut self, staging: Staging) -> Step {
+        let Staging { epoch, in_place, reset, took, refused, is_begun, .. } = staging;
+        let from = epoch.from;
+        if !refused {
+            self.begin(epoch, in_place, reset);
+            return Step::Begun { may_split: self.open.take() };
+        }
+        self.tries = self.tries.saturating_add(1);
+        if took.is_empty() && !is_begun {
+            return Step::Again;
+        }
+        if in_place || reset || is_begun {
+            // What was there before cannot be brought back.
+            self.may_split_from(from);
+            return Step::Again;
+        }
+        self.phase = Phase::Withdrawing { from, waiting: took.clone(), met: false };
+        Step::Withdraw { from, planes: took }
+    }
+
+    fn begin(&mut self, epoch: Epoch, in_place: bool, reset: bool) {
+        if reset {
+            self.history.clear();
+            self.highest = 0;
+        } else if in_place {
+            self.history.pop_back();
+        }
+        self.highest = self.highest.max(epoch.from);
+        self.tries = 0;
+        self.number += 1;
+        if self.history.len() == REMEMBERED {
+            self.history.pop_front();
+        }
+        self.history.push_back(epoch);
+    }
+}

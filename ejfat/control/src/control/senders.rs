@@ -1,0 +1,95 @@
+//! What is known of a load balancer's senders by their syncs.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use ejfat::Time;
+
+use crate::{
+    boundary::{Margins, Sender},
+    sync::{Gate, Verdict},
+};
+
+/// Sources (the id in a sync) at one address. UDP's source address can be forged, so their number is bounded.
+const MOST_SOURCES: usize = 16;
+/// A source that is silent for so long gives its place to another one.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+/// A source counts after so many syncs that fit each other.
+const PROVEN: u32 = 3;
+
+#[derive(Clone, Debug)]
+struct Source {
+    gate: Gate,
+    heard: Time,
+    fitting: u32,
+}
+
+/// The sources of the senders that are registered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Senders {
+    sources: BTreeMap<(IpAddr, u32), Source>,
+    /// Syncs that did not fit, and those for which there was no place.
+    pub(crate) refused: u64,
+}
+
+impl Senders {
+    /// Judges a sync of a registered sender.
+    pub(crate) fn hear(
+        &mut self,
+        now: Time,
+        key: (IpAddr, u32),
+        tick: u64,
+        margins: &Margins,
+    ) -> Option<Verdict> {
+        if !self.sources.contains_key(&key) && !self.make_place(now, key.0) {
+            self.refused += 1;
+            return None;
+        }
+        let source = self.sources.entry(key).or_insert_with(|| Source {
+            gate: Gate::default(),
+            heard: now,
+            fitting: 0,
+        });
+        let verdict = source.gate.hear(now, tick, margins);
+        source.heard = now;
+        match verdict {
+            Verdict::Fits => source.fitting = source.fitting.saturating_add(1),
+            // As many fitted each other before they were followed.
+            Verdict::Followed => source.fitting = PROVEN,
+            Verdict::Refused => self.refused += 1,
+        }
+        Some(verdict)
+    }
+
+    fn make_place(&mut self, now: Time, address: IpAddr) -> bool {
+        let of_address = || self.sources.range((address, 0)..=(address, u32::MAX));
+        if of_address().count() < MOST_SOURCES {
+            return true;
+        }
+        let oldest = of_address().min_by_key(|(_, source)| source.heard);
+        let silent = oldest.filter(|(_, source)| now >= source.heard + FORGOTTEN).map(|(key, _)| *key);
+        silent.is_some_and(|key| self.sources.remove(&key).is_some())
+    }
+
+    /// Forgets the sources of senders that are registered no more.
+    pub(crate) fn keep(&mut self, is_registered: impl Fn(IpAddr) -> bool) {
+        self.sources.retain(|(address, _), _| is_registered(*address));
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.sources.clear();
+    }
+
+    /// Those whose ticks and rates are known.
+    pub(crate) fn proven(&self, now: Time) -> impl Iterator<Item = Sender> {
+        self.sources
+            .values()
+            .filter(|source| source.fitting >= PROVEN)
+            .filter_map(move |source| source.gate.sender(now))
+    }
+
+    /// Whether the rates of those that were heard lately are settled, so that boundaries can be computed from them.
+    pub(crate) fn are_settled(&self, now: Time) -> bool {
+        let mut live = self.sources.values().filter(|source| now < source.heard + FORGOTTEN);
+        live.all(|source| source.fitting < PROVEN || source.gate.is_settled(now))
+    }
+}

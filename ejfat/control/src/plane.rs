@@ -1,0 +1,124 @@
+//! What a control plane asks of data planes, and what they answer.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ejfat::lb::{LbId, Rules};
+
+use crate::{calendar::MemberId, p4::Change};
+
+/// A data plane of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PlaneId(pub u16);
+
+/// By which protocol a data plane is programmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PlaneKind {
+    /// `naa.lb.v1`: tables are staged whole, and the plane tells the ticks that it has routed.
+    Staged,
+    /// `sn_p4.v2`: rules are changed one by one, and the plane tells no ticks.
+    RuleByRule,
+}
+
+/// A call of a data plane. Calls of one plane are made one after the other, in their order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub plane: PlaneId,
+    /// Comes back with the answer.
+    pub number: u64,
+    /// The term of all writes of this connection. Each connection has a higher one, so that no write of an earlier one is
+    /// carried out late.
+    pub term: u64,
+    pub order: Order,
+}
+
+/// What a data plane is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    /// Changes nothing but the term.
+    Claim,
+    /// Says what was routed and which tables there are, and with `counters` what was sent to each member.
+    Look { counters: bool },
+    /// Stages tables of one load balancer.
+    Stage(Stage),
+    /// Takes back tables that were staged from a tick on, if no packet has met them.
+    Withdraw { lb: LbId, from: u64 },
+    /// Puts these addresses in the place of those that packets are sent to, at once.
+    Destinations(Arc<Rules>),
+    /// Deletes all rules of all tables.
+    Clear,
+    /// Changes rules one after the other.
+    Change(Vec<Change>),
+}
+
+/// Tables of one load balancer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    pub lb: LbId,
+    /// The first tick that they apply to. The plane refuses it if it has routed that tick or a higher one.
+    pub from: u64,
+    /// They take the place of tables that are staged from that tick on.
+    pub in_place: bool,
+    /// Higher ticks are not to be remembered when they are routed.
+    pub horizon: Option<u64>,
+    /// They apply to all ticks, and what was routed is forgotten.
+    pub reset: bool,
+    pub rules: Arc<Rules>,
+}
+
+/// What a data plane told of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The highest term before this connection's. 0: it is new, and has no tables.
+    pub term: u64,
+    /// The highest tick that was routed of each load balancer.
+    pub routed: [Option<u64>; LbId::COUNT],
+    /// The first tick of each set of tables, ascending for each load balancer.
+    pub sets: Vec<(LbId, u64)>,
+    /// Packets that were sent to each member, if they were asked for.
+    pub packets: Option<BTreeMap<(LbId, MemberId), u64>>,
+}
+
+/// What became of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// `None` where the plane tells no ticks.
+    Done { routed: Option<[Option<u64>; LbId::COUNT]> },
+    /// The answer to [`Order::Look`], and to [`Order::Claim`] with what was there before.
+    Seen(Box<Seen>),
+    /// Packets had these ticks already, or met the tables that were to go.
+    Routed { newest: Option<u64> },
+    /// A control plane with a higher term programs the plane.
+    Replaced,
+    /// It did not do it for another reason. Nothing has changed, of [`Order::Change`] perhaps a part.
+    Refused { why: String },
+}
+
+/// The answer to a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub plane: PlaneId,
+    pub number: u64,
+    pub outcome: Outcome,
+}
+
+/// Times of what has to do with data planes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaneTimes {
+    /// A plane that does not answer for so long is lost: epochs begin without it. The default is 2 s.
+    pub lost: Duration,
+    /// From a call until all planes have carried it out, as long as nothing is measured. The default is 25 ms.
+    pub install: Duration,
+    /// How far the horizon is ahead of what was routed, at the highest rate that is taken into account. The default is 10 s.
+    pub horizon: Duration,
+    /// The most time for which an epoch waits until rates are settled. The default is 10 s.
+    pub settle: Duration,
+    /// A write to a plane without terms ends after so long at most. The default is 2 s.
+    pub write: Duration,
+}
+
+impl Default for PlaneTimes {
+    fn default() -> Self {
+        let ms = Duration::from_millis;
+        Self { lost: ms(2000), install: ms(25), horizon: ms(10_000), settle: ms(10_000), write: ms(2000) }
+    }
+}

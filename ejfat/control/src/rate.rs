@@ -1,0 +1,153 @@
+//! The highest rate at which ticks are known to have advanced.
+
+use std::{collections::VecDeque, time::Duration};
+
+use ejfat::Time;
+
+/// How fast a rate is forgotten that is higher than the present one, and not twice as high: a pause is no reason to forget it.
+const FADE: Duration = Duration::from_secs(60);
+/// A rate is settled when it did not rise by more than a tenth for so long.
+const SETTLED: Duration = Duration::from_secs(3);
+/// Ticks that were seen closer together say nothing about the rate.
+pub(crate) const APART: Duration = Duration::from_millis(400);
+/// A rate counts if it lasts so many measurements: one forged tick makes one high measurement.
+const LASTING: usize = 2;
+/// Rises of ticks that are remembered.
+const LEAPS: usize = 64;
+/// A leap is not taken to be longer than this at the highest rate: it may be a forged tick.
+const LONGEST_LEAP: Duration = Duration::from_secs(1);
+
+pub(crate) fn seconds(then: Time, now: Time) -> f64 {
+    Duration::from_nanos(now.0.saturating_sub(then.0)).as_secs_f64()
+}
+
+/// The highest of the rates that were measured, in ticks per second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HighestRate {
+    rate: f64,
+    /// The rate some seconds ago, and when that was.
+    before: (Time, f64),
+    /// When the rate rose last.
+    rose: Time,
+}
+
+impl HighestRate {
+    /// Without a rate yet.
+    pub(crate) fn begin(now: Time) -> Self {
+        Self { before: (now, 0.0), ..Self::default() }
+    }
+
+    /// Takes a rate that was measured now; `since` is the time from the measurement before.
+    pub(crate) fn measure(&mut self, now: Time, rate: f64, since: f64) {
+        if rate > self.rate {
+            self.rate = rate;
+        } else if rate > self.rate / 2.0 {
+            self.rate = rate + (self.rate - rate) * (-since / FADE.as_secs_f64()).exp();
+        }
+        if self.rate > 1.1 * self.before.1 {
+            (self.rose, self.before) = (now, (now, self.rate));
+        } else if now >= self.before.0 + SETTLED {
+            self.before = (now, self.rate);
+        }
+    }
+
+    /// 0 before the first measurement.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Whether the rate is known and did not rise lately, so that a boundary can be computed from it.
+    pub(crate) fn is_settled(&self, now: Time) -> bool {
+        self.rate > 0.0 && now >= self.rose + SETTLED
+    }
+}
+
+/// The rate of a load balancer by the highest ticks that data planes tell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RoutedRate {
+    highest: HighestRate,
+    /// The newest tick that was taken for a measurement, and when.
+    newest: Option<(Time, u64)>,
+    lately: VecDeque<f64>,
+    /// The newest tick that was seen, and when.
+    last: Option<(Time, u64)>,
+    /// By how much ticks rose more, from one look to the next, than the rate lets expect.
+    leaps: VecDeque<f64>,
+}
+
+impl RoutedRate {
+    /// Takes the highest tick that was routed.
+    pub(crate) fn see(&mut self, now: Time, tick: u64) {
+        if let Some((then, before)) = self.last.filter(|(_, before)| tick > *before) {
+            let expected = self.highest.rate() * seconds(then, now);
+            if self.leaps.len() == LEAPS {
+                self.leaps.pop_front();
+            }
+            self.leaps.push_back((tick - before) as f64 - expected);
+        }
+        self.last = Some((now, tick));
+        let Some((then, before)) = self.newest else {
+            if self.highest.rate() <= 0.0 {
+                self.highest = HighestRate::begin(now);
+            }
+            self.newest = Some((now, tick));
+            return;
+        };
+        if now < then + APART {
+            return;
+        }
+        let since = seconds(then, now);
+        if self.lately.len() == LASTING {
+            self.lately.pop_front();
+        }
+        self.lately.push_back(tick.saturating_sub(before) as f64 / since);
+        self.newest = Some((now, tick));
+        if self.lately.len() == LASTING {
+            let lasting = self.lately.iter().copied().fold(f64::INFINITY, f64::min);
+            self.highest.measure(now, lasting, since);
+        }
+    }
+
+    /// The senders count from another tick now.
+    pub(crate) fn forget_tick(&mut self) {
+        (self.newest, self.last) = (None, None);
+        self.leaps.clear();
+        self.lately.clear();
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        self.highest.rate()
+    }
+
+    /// By how many ticks the next event may be ahead of the one before, whatever the rate: events are few, and ticks many.
+    pub(crate) fn leap(&self) -> u64 {
+        let most = self.rate() * LONGEST_LEAP.as_secs_f64();
+        self.leaps.iter().copied().fold(0.0, f64::max).min(most).ceil() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_forged_tick_makes_no_rate() {
+        let mut rate = RoutedRate::default();
+        for step in 0..40_u64 {
+            let forged = if step >= 20 { 100_000 } else { 0 };
+            rate.see(Time(step * 500_000_000), (step * 500).max(forged));
+        }
+        assert_eq!(rate.rate(), 1000.0);
+    }
+
+    #[test]
+    fn a_rate_that_lasts_is_known_after_two_measurements() {
+        let mut rate = RoutedRate::default();
+        let mut tick = 0;
+        for step in 0..10_u64 {
+            rate.see(Time(step * 500_000_000), tick);
+            tick += if step < 5 { 500 } else { 5000 };
+        }
+        assert_eq!(rate.rate(), 10_000.0);
+    }
+}
