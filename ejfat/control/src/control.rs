@@ -265,11 +265,9 @@ impl Control {
         let Some(of) = self.lbs.get_mut(&lb).filter(|_| is_sender) else { return };
         let verdict = of.senders.hear(now, (from, sync.source), sync.tick, &self.options.margins);
         if verdict == Some(Verdict::Followed) {
-            if let Some((before, tick)) = of.followed(now, sync.tick) {
-                for tick in [before, tick] {
-                    let (from, to) = of.around(now, tick, &self.options.margins);
-                    self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
-                }
+            let by_syncs = self.planes.has(PlaneKind::RuleByRule);
+            for (from, to) in of.followed(now, sync.tick, by_syncs, &self.options.margins) {
+                self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
             }
             self.out.push(Action::Report(Report::Followed { lb, sender: from, tick: sync.tick }));
         }
@@ -425,6 +423,10 @@ impl Control {
         if now < self.waits_until && !self.planes.are_in_use() {
             return self.wake_again(now);
         }
+        if by_syncs && of.is_untouched() && !of.is_anew() {
+            // Without syncs no boundary could be found, and none is needed.
+            of.begin_anew();
+        }
         if of.is_anew() {
             let epoch = of.epoch(0, self.registry.durable());
             self.rule(now, lb, epoch, None);
@@ -497,11 +499,23 @@ impl Control {
                     let (from, to) = of.on_their_way(now, &self.options.margins);
                     self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
                 }
-                Effect::Has { lb, sets } => {
+                Effect::Loaded(plane) => {
+                    for of in self.lbs.values_mut() {
+                        // What others have is known by their ticks only.
+                        let newest = of.publisher.newest().filter(|_| of.publisher.is_resumed);
+                        if let Some(from) = newest.map(|newest| newest.from) {
+                            of.publisher.may_split_from(from);
+                        }
+                        of.publisher.has_all(plane);
+                    }
+                }
+                Effect::Has { plane, lb, sets } => {
                     let Some(of) = self.lbs.get_mut(&lb) else { continue };
-                    if let Some(from) = of.publisher.differs(&sets) {
+                    of.publisher.resume(plane, &sets);
+                    if let Some(from) = of.publisher.differs(plane, &sets) {
                         of.publisher.may_split_from(from);
                     }
+                    of.publisher.has_all(plane);
                     let highest = sets.last().copied().unwrap_or(0);
                     of.publisher.highest = of.publisher.highest.max(highest);
                     of.want(Need::Urgent);
@@ -525,7 +539,7 @@ impl Control {
                 let reservation = of.reservation;
                 self.planes.withdraw(now, (lb, reservation), from, &planes, &mut self.out);
             }
-            Step::Begun { may_split } => self.begun(lb, may_split),
+            Step::Begun { may_split } => self.begun(now, lb, may_split),
         }
     }
 
@@ -557,9 +571,9 @@ impl Control {
         self.step(now, lb, step);
     }
 
-    fn begun(&mut self, lb: LbId, may_split: Option<u64>) {
+    fn begun(&mut self, now: Time, lb: LbId, may_split: Option<u64>) {
         let Some(of) = self.lbs.get_mut(&lb) else { return };
-        let is_new = of.begun();
+        let is_new = of.begun(now);
         let number = of.publisher.number;
         let Some(newest) = of.publisher.newest() else { return };
         let from = newest.from;

@@ -18,7 +18,8 @@ struct Seen {
 /// Of one load balancer.
 #[derive(Default)]
 pub(super) struct Judge {
-    events: BTreeMap<u64, Seen>,
+    /// By the count of ticks that began anew, and the tick.
+    events: BTreeMap<(u32, u64), Seen>,
     next_tidy: u64,
     pub(super) split: BTreeSet<u64>,
     /// Events that were split, and ranges that were told, while the highest rate was known.
@@ -31,13 +32,13 @@ pub(super) struct Judge {
 
 impl Judge {
     /// A segment came to a worker. Returns whether it is the first one of its event.
-    pub(super) fn see(&mut self, now: u64, tick: u64, worker: usize) -> bool {
+    pub(super) fn see(&mut self, now: u64, (anew, tick): (u32, u64), worker: usize) -> bool {
         self.delivered += 1;
         if now >= self.next_tidy {
             self.next_tidy = now + REMEMBERED;
             self.events.retain(|_, seen| now < seen.at + REMEMBERED);
         }
-        match self.events.get(&tick) {
+        match self.events.get(&(anew, tick)) {
             Some(seen) if seen.worker != worker => {
                 self.split.insert(tick);
                 self.later += u64::from(now > KNOWN);
@@ -45,7 +46,7 @@ impl Judge {
             }
             Some(_) => false,
             None => {
-                self.events.insert(tick, Seen { worker, at: now });
+                self.events.insert((anew, tick), Seen { worker, at: now });
                 true
             }
         }

@@ -134,7 +134,7 @@ impl Plan {
             }
         }
         Self {
-            ends: 28 * S,
+            ends: 34 * S,
             planes,
             plane_fault,
             fault_at: between(r, 9_000..=18_000) * MS,
@@ -147,10 +147,14 @@ impl Plan {
         }
     }
 
-    /// Whether no event may be split: planes answer in time, the control plane lives, and no rate is above what is allowed for.
+    /// Whether no event may be split: planes answer in time, the control plane lives, no rate is above what is allowed
+    /// for, and nobody forges syncs where boundaries depend on them.
     pub(super) fn is_calm(&self) -> bool {
         let calm = [Rates::Steady, Rates::Faster, Rates::Pause];
+        let forges = self.streams.iter().any(|stream| stream.forges);
+        let by_ticks = self.planes.iter().all(|kind| *kind == PlaneKind::Staged);
         self.plane_fault == PlaneFault::None
+            && (by_ticks || !forges)
             && self.restarts_at.is_none()
             && self.streams.iter().all(|stream| calm.contains(&stream.rates))
     }

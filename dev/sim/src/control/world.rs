@@ -43,7 +43,7 @@ const MOST_CALLS: usize = 64;
 enum Happening {
     Wake,
     Event { stream: usize },
-    Segment { stream: usize, sender: usize, plane: usize, tick: u64, sent: u64 },
+    Segment { stream: usize, sender: usize, plane: usize, tick: (u32, u64), sent: u64 },
     Stranger { stream: usize },
     SyncSent { stream: usize, sender: usize },
     Sync { lb: LbId, from: IpAddr, sync: SyncHeader },
@@ -63,6 +63,8 @@ enum Happening {
 }
 
 struct Stream {
+    /// How often ticks began anew.
+    anew: u32,
     tick: u64,
     rate: f64,
     /// Nothing is sent before.
@@ -160,6 +162,7 @@ impl World {
         let control = begin(&config, &plan, &BTreeMap::new(), 1, 0)?;
         let planes = plan.planes.iter().map(|kind| Plane::new(*kind)).collect();
         let stream = |plan: &super::plan::StreamPlan| Stream {
+            anew: 0,
             tick: plan.first_tick,
             rate: plan.rate,
             pauses_until: 0,
@@ -477,7 +480,7 @@ impl World {
             let at = stream.pauses_until;
             return self.at(at, Happening::Event { stream: n });
         }
-        let tick = stream.tick;
+        let tick = (stream.anew, stream.tick);
         stream.tick += plan.step;
         self.at(self.now + gap, Happening::Event { stream: n });
         let up: Vec<_> = (0..self.planes.len()).filter(|&plane| self.planes[plane].is_up).collect();
@@ -502,7 +505,8 @@ impl World {
         LbHeader { select, protocol: LbHeader::REASSEMBLY, tick }.encode()
     }
 
-    fn segment(&mut self, n: usize, from: usize, plane: usize, tick: u64, sent: u64) {
+    fn segment(&mut self, n: usize, from: usize, plane: usize, at: (u32, u64), sent: u64) {
+        let tick = at.1;
         let plane = &mut self.planes[plane];
         if !plane.is_up {
             return;
@@ -520,7 +524,7 @@ impl World {
         let Some(worker) = worker.filter(|&worker| self.plan.workers[worker].lb == n) else {
             return self.fail(format!("tick {tick} of load balancer {n} went to {address}"));
         };
-        if self.judges[n].see(self.now, tick, worker) {
+        if self.judges[n].see(self.now, at, worker) {
             let of = &mut self.workers[worker];
             of.arrived += 1;
             of.queue += 1.0;
@@ -598,7 +602,10 @@ impl World {
                 stream.pauses_until = now + pause;
                 stream.tick += (stream.rate * pause as f64 / S as f64) as u64 * step;
             }
-            Rates::Back => stream.tick = back % (stream.tick + 1),
+            Rates::Back => {
+                stream.tick = back % (stream.tick + 1);
+                stream.anew += 1;
+            }
         }
         let rates = self.plan.streams[n].rates;
         self.say(|| format!("senders of load balancer {n}: {rates:?}, tick {}", self.streams[n].tick));

@@ -36,6 +36,8 @@ use crate::{
 const FLOWS: Duration = Duration::from_secs(2);
 /// Planes whose ticks do not rise for so long get ticks below them, or none.
 const STANDS_STILL: Duration = Duration::from_secs(6);
+/// A sender that counts from another tick is followed within this time.
+const FOLLOWED: Duration = Duration::from_secs(12);
 /// Packets are on their way for no longer, counted with what syncs are late.
 const ON_THEIR_WAY: Duration = Duration::from_secs(3);
 
@@ -78,6 +80,8 @@ pub(crate) struct Balancing {
     pub(crate) not_before: Time,
     /// Ticks that senders had passed some seconds ago, by their syncs, the newest last.
     passed: VecDeque<(Time, u64)>,
+    /// Where epochs begin that came within the time in which a sender is followed.
+    boundaries: VecDeque<(Time, u64)>,
     /// The calendar that the store has.
     recorded: Option<Calendar>,
     /// The next epoch is to apply to all ticks, because senders count from a lower one again.
@@ -101,6 +105,7 @@ impl Balancing {
             publisher: Publisher::default(),
             not_before: Time::default(),
             passed: VecDeque::new(),
+            boundaries: VecDeque::new(),
             recorded: None,
             is_anew: false,
         }
@@ -127,7 +132,9 @@ impl Balancing {
         let members = self.members(&calendar, durable);
         let rules = Arc::new(rules(self.lb, &calendar, &members, durable));
         self.wanted = calendar_counts(&calendar).into_iter().collect();
-        self.publisher.history = VecDeque::from([Epoch { from: record.from, calendar, members, rules }]);
+        let planes = BTreeSet::new();
+        self.publisher.history =
+            VecDeque::from([Epoch { from: record.from, calendar, members, rules, planes }]);
         self.publisher.number = record.number;
         self.publisher.highest = record.from;
         self.publisher.is_resumed = true;
@@ -147,13 +154,34 @@ impl Balancing {
         self.is_anew || self.publisher.history.is_empty()
     }
 
-    /// Follows a sender that counts from another tick now. Returns ticks around which events may be split if the epochs begin
-    /// anew: no epoch would begin before the sender is where it was.
-    pub(crate) fn followed(&mut self, now: Time, tick: u64) -> Option<(u64, u64)> {
-        let is_lower = tick < self.publisher.highest;
+    /// Whether nobody has sent anything yet, as far as is known, and nobody gets anything: so no event can be split.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let leads_nowhere = |epoch: &Epoch| epoch.calendar.slots().iter().all(Option::is_none);
+        self.routed.is_none() && self.senders.is_empty() && self.publisher.newest().is_some_and(leads_nowhere)
+    }
+
+    /// Follows a sender that counts from another tick now. Returns ranges of ticks that may be split: the first tick, and the
+    /// first behind. `by_syncs`: whether a plane tells no ticks.
+    pub(crate) fn followed(
+        &mut self,
+        now: Time,
+        tick: u64,
+        by_syncs: bool,
+        margins: &Margins,
+    ) -> Vec<(u64, u64)> {
+        let ahead = self.around(now, tick, margins);
         let stands_still = self.routed.is_none_or(|(_, rose)| now >= rose + STANDS_STILL);
-        let before = (is_lower && stands_still && !self.is_anew).then(|| self.begin_anew())?;
-        Some((before.unwrap_or(tick), tick))
+        // Whoever forges syncs has to wait until the senders are silent.
+        let is_alone =
+            self.senders.proven(now).all(|sender| sender.tick <= tick || sender.age >= STANDS_STILL);
+        if tick < self.publisher.highest && stands_still && is_alone && !self.is_anew {
+            // No epoch would begin before the sender is where it was.
+            let before = self.begin_anew().unwrap_or(tick);
+            return vec![self.around(now, before, margins), ahead];
+        }
+        // It was faster than was allowed for, so epochs may have begun at ticks that it had passed.
+        let late = self.boundaries.iter().map(|(_, from)| *from).min().filter(|from| *from < ahead.1);
+        late.filter(|_| by_syncs).map(|from| (from, ahead.1)).into_iter().collect()
     }
 
     /// The ticks that senders may have on their way, around one that they have.
@@ -400,7 +428,7 @@ impl Balancing {
         };
         let members = self.members(&calendar, durable);
         let rules = Arc::new(rules(self.lb, &calendar, &members, durable));
-        Epoch { from, calendar, members, rules }
+        Epoch { from, calendar, members, rules, planes: BTreeSet::new() }
     }
 
     /// Slots that are demanded, and with [`Strategy::Static`] the others by weight.
@@ -448,7 +476,7 @@ impl Balancing {
     }
 
     /// An epoch is in force. Returns whether its calendar is another one than the last time.
-    pub(crate) fn begun(&mut self) -> bool {
+    pub(crate) fn begun(&mut self, now: Time) -> bool {
         if std::mem::take(&mut self.is_anew) {
             self.routed = None;
         }
@@ -456,6 +484,8 @@ impl Balancing {
         let Some(newest) = history.back() else { return false };
         let counts: Vec<_> = calendar_counts(&newest.calendar).into_iter().collect();
         self.controller.published(&counts);
+        self.boundaries.retain(|(then, _)| now < *then + FOLLOWED);
+        self.boundaries.push_back((now, newest.from));
         let is_new = self.recorded.as_ref() != Some(&newest.calendar);
         if is_new {
             self.recorded = Some(newest.calendar.clone());

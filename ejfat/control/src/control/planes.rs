@@ -112,8 +112,11 @@ pub(crate) enum Effect {
     MaySplit {
         lb: LbId,
     },
+    /// A plane was empty, and has all epochs now.
+    Loaded(PlaneId),
     /// A plane that is in use again has tables of a load balancer from these ticks on, ascending.
     Has {
+        plane: PlaneId,
         lb: LbId,
         sets: Vec<u64>,
     },
@@ -533,6 +536,7 @@ impl Planes {
                 plane.loaded.clear();
                 plane.state = State::InUse;
                 effects.push(Effect::Do(Action::Report(Report::PlaneInUse(id))));
+                effects.push(Effect::Loaded(id));
                 return;
             }
         };
@@ -556,7 +560,7 @@ impl Planes {
         for (lb, _) in config.load_balancers() {
             let sets: Vec<_> = seen.sets.iter().filter(|(of, _)| *of == lb).map(|(_, from)| *from).collect();
             if lbs.contains_key(&lb) {
-                effects.push(Effect::Has { lb, sets });
+                effects.push(Effect::Has { plane: id, lb, sets });
             } else {
                 effects.push(Effect::Do(self.call(now, id, Purpose::Tidy, Order::Stage(no_tables(lb)))));
             }

@@ -33,6 +33,8 @@ pub(crate) struct Epoch {
     pub(crate) calendar: Calendar,
     pub(crate) members: Members,
     pub(crate) rules: Arc<Rules>,
+    /// The planes that have it.
+    pub(crate) planes: BTreeSet<PlaneId>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -125,19 +127,31 @@ impl Publisher {
     }
 
     /// From which tick on a plane has other tables than the others, if it has sets from these ticks on, ascending.
-    pub(crate) fn differs(&mut self, sets: &[u64]) -> Option<u64> {
+    pub(crate) fn differs(&self, plane: PlaneId, sets: &[u64]) -> Option<u64> {
+        let newest = self.newest().map_or(0, |newest| newest.from);
+        let unknown = sets.iter().copied().find(|from| *from > newest);
+        let lacks =
+            self.history.iter().filter(|epoch| !epoch.planes.contains(&plane)).map(|epoch| epoch.from);
+        lacks.chain(unknown).min()
+    }
+
+    /// Takes it that a plane has all epochs, or will have the next one.
+    pub(crate) fn has_all(&mut self, plane: PlaneId) {
+        for epoch in &mut self.history {
+            epoch.planes.insert(plane);
+        }
+    }
+
+    /// Compares what the store had with a plane that is back: planes may have later epochs with the same calendar.
+    pub(crate) fn resume(&mut self, plane: PlaneId, sets: &[u64]) {
+        let Some(newest) = self.history.back_mut().filter(|_| self.is_resumed) else { return };
         let has = sets.last().copied().unwrap_or(0);
-        let is_resumed = std::mem::take(&mut self.is_resumed);
-        let newest = self.history.back_mut()?;
-        if is_resumed && has >= newest.from {
+        if newest.planes.is_empty() && has >= newest.from {
             newest.from = has;
         }
-        let newest = newest.from;
-        if has == newest {
-            return None;
+        if has == newest.from {
+            newest.planes.insert(plane);
         }
-        let unknown = sets.iter().copied().find(|from| *from > newest);
-        unknown.or_else(|| self.history.iter().map(|epoch| epoch.from).find(|from| *from > has))
     }
 
     /// Takes what a plane routed, with its answer to a look.
@@ -220,9 +234,10 @@ impl Publisher {
     }
 
     fn all_answered(&mut self, staging: Staging) -> Step {
-        let Staging { epoch, in_place, reset, took, refused, is_begun, .. } = staging;
+        let Staging { mut epoch, in_place, reset, took, refused, is_begun, .. } = staging;
         let from = epoch.from;
         if !refused {
+            epoch.planes = took;
             self.begin(epoch, in_place, reset);
             return Step::Begun { may_split: self.open.take() };
         }
@@ -247,7 +262,7 @@ impl Publisher {
             self.history.pop_back();
         }
         self.highest = self.highest.max(epoch.from);
-        self.tries = 0;
+        (self.tries, self.is_resumed) = (0, false);
         self.number += 1;
         if self.history.len() == REMEMBERED {
             self.history.pop_front();
