@@ -173,20 +173,28 @@ impl Balancing {
         let stands_still = self.routed.is_none_or(|(_, rose)| now >= rose + STANDS_STILL);
         // Whoever forges syncs has to wait until the senders are silent.
         let is_alone =
-            self.senders.proven(now).all(|sender| sender.tick <= tick || sender.age >= STANDS_STILL);
+            self.senders.proven(now).all(|of| of.tick < self.publisher.highest || of.age >= STANDS_STILL);
         if tick < self.publisher.highest && stands_still && is_alone && !self.is_anew {
             // No epoch would begin before the sender is where it was.
             let before = self.begin_anew().unwrap_or(tick);
-            return vec![self.around(now, before, margins), ahead];
+            // Tables for low ticks may have gone meanwhile.
+            let fastest = self.fastest(now);
+            let since = margins.beyond_routed(tick, fastest, FOLLOWED) - tick;
+            return vec![self.around(now, before, margins), (tick.saturating_sub(since), ahead.1)];
         }
         // It was faster than was allowed for, so epochs may have begun at ticks that it had passed.
         let late = self.boundaries.iter().map(|(_, from)| *from).min().filter(|from| *from < ahead.1);
         late.filter(|_| by_syncs).map(|from| (from, ahead.1)).into_iter().collect()
     }
 
+    /// The highest known rate, by planes and by syncs.
+    fn fastest(&self, now: Time) -> f64 {
+        self.senders.proven(now).map(|sender| sender.rate).fold(self.rate.rate(), f64::max)
+    }
+
     /// The ticks that senders may have on their way, around one that they have.
     pub(crate) fn around(&self, now: Time, tick: u64, margins: &Margins) -> (u64, u64) {
-        let fastest = self.senders.proven(now).map(|sender| sender.rate).fold(self.rate.rate(), f64::max);
+        let fastest = self.fastest(now);
         let beyond = margins.beyond_routed(tick, fastest, ON_THEIR_WAY);
         (tick.saturating_sub(beyond - tick), beyond)
     }
@@ -411,7 +419,7 @@ impl Balancing {
     /// Ticks above it are not remembered by planes. `None` as long as no rate is known.
     pub(crate) fn horizon(&self, now: Time, from: u64, margins: &Margins, times: &PlaneTimes) -> Option<u64> {
         let by_syncs = margins.beyond_syncs(self.senders.proven(now), Duration::ZERO);
-        let fastest = self.senders.proven(now).map(|sender| sender.rate).fold(self.rate.rate(), f64::max);
+        let fastest = self.fastest(now);
         let anchor = from.max(by_syncs.unwrap_or(0));
         (fastest > 0.0).then(|| margins.beyond_routed(anchor, fastest, times.horizon))
     }

@@ -130,6 +130,10 @@ impl Publisher {
     pub(crate) fn differs(&self, plane: PlaneId, sets: &[u64]) -> Option<u64> {
         let newest = self.newest().map_or(0, |newest| newest.from);
         let unknown = sets.iter().copied().find(|from| *from > newest);
+        if self.is_resumed && sets.last().is_none_or(|has| *has != newest) {
+            // What came between is in no record.
+            return Some(unknown.unwrap_or_else(|| sets.last().map_or(0, |has| has.saturating_add(1))));
+        }
         let lacks =
             self.history.iter().filter(|epoch| !epoch.planes.contains(&plane)).map(|epoch| epoch.from);
         lacks.chain(unknown).min()
