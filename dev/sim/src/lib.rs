@@ -21,6 +21,7 @@ mod node;
 mod plan;
 mod report;
 mod sender;
+pub mod site;
 mod traffic;
 mod world;
 

@@ -9,7 +9,10 @@ use std::{
 };
 
 use clap::Parser;
-use sim::{Failure, Kind, Options, Summary};
+use sim::{
+    Failure, Kind, Options, Summary,
+    site::{Site, Size},
+};
 
 const THREADS: u64 = 2;
 const GOODPUT_MESSAGES: usize = 5000;
@@ -40,12 +43,19 @@ struct Args {
     /// Measure packets per second on a perfect network instead
     #[arg(long, conflicts_with_all = ["kind", "seeds", "from", "seed"])]
     goodput: bool,
+    /// Run a control plane with 8 load balancers, 128 workers and 16 senders each for so many minutes of virtual time
+    /// instead, and print what its memory and a period come to
+    #[arg(long, value_name = "MINUTES", conflicts_with_all = ["kind", "seeds", "from", "seed", "goodput"])]
+    full_site: Option<u32>,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     if args.goodput {
         return goodput();
+    }
+    if let Some(minutes) = args.full_site {
+        return full_site(minutes);
     }
     for kind in Kind::ALL.into_iter().filter(|kind| args.kind.is_none_or(|wanted| wanted == *kind)) {
         let start = Instant::now();
@@ -76,6 +86,60 @@ fn goodput() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The memory after the first tenth of the time, and at the end, may differ by this.
+const GROWTH: u64 = 2 << 20;
+
+fn full_site(minutes: u32) -> ExitCode {
+    let mut site = match Site::new(Size::FULL, 1) {
+        Ok(site) => site,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut early = 0;
+    for minute in 0..minutes {
+        for second in 0..60 {
+            // Workers become faster or slower now and then.
+            if (minute * 60 + second) % 30 == 0 {
+                site.change_all();
+            }
+            site.second();
+        }
+        if minute == minutes / 10 {
+            early = resident();
+        }
+    }
+    let grown = resident().saturating_sub(early);
+    let mut periods = std::mem::take(&mut site.periods);
+    periods.sort_unstable();
+    let at = |part: usize| periods.get(periods.len() * part / 1000).map_or(0.0, |took| took.as_secs_f64() * 1e3);
+    println!(
+        "{} workers, {minutes} minutes, {} epochs: a period took {:.2} ms (median), {:.2} ms (99.9 %); {} records, memory \
+         {} MiB, {} KiB more than after a tenth of the time",
+        site.workers(),
+        site.epochs,
+        at(500),
+        at(999),
+        site.records(),
+        resident() >> 20,
+        grown >> 10,
+    );
+    if grown > GROWTH {
+        eprintln!("memory grew by more than {} MiB", GROWTH >> 20);
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// Bytes of memory that the process has.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
 }
 
 fn seeds(kind: Kind, args: &Args) -> Result<Summary, Failure> {
