@@ -4,7 +4,7 @@ use naa_measure::row::Target::{self, AtLeast, AtMost, Report};
 
 use super::{Builder, Cpu, Measure};
 use crate::sides::{
-    Far, Near,
+    Far, Near, control,
     ejfat::{By, FLOODED_MEMORY, Figure, Load, Sink},
     engine::What,
 };
@@ -14,7 +14,18 @@ const SMALL: usize = 8192;
 
 /// All there are, in the order of the table.
 pub(crate) fn all() -> Vec<Measure> {
-    vec![reassembling(), forwarding(), receiving(), receiving_small(), through(), idle(), flooded()]
+    vec![
+        reassembling(),
+        forwarding(),
+        receiving(),
+        receiving_small(),
+        through(),
+        idle(),
+        flooded(),
+        control_tick(),
+        control_state(),
+        control_store(),
+    ]
 }
 
 const CPU: Cpu = Cpu { unit: "s/GiB", per_second: 1.0, ends: &["sender", "receiver"] };
@@ -50,6 +61,29 @@ fn forwarding() -> Measure {
         b.row(name, ours, array, target, None);
     }
     b.measure("ns", None)
+}
+
+fn control_tick() -> Measure {
+    let mut b = Builder::default();
+    let ours = b.contender(None, Near::Control(control::What::Period));
+    b.row("control plane: period of 8 x 128 workers, all changed", ours, None, AtMost(5.0), AtMost(1.0));
+    b.measure("ms", None)
+}
+
+fn control_state() -> Measure {
+    let mut b = Builder::default();
+    let ours = b.contender(None, Near::Control(control::What::State));
+    b.row("control plane: a worker's state applied", ours, None, AtMost(2.0), AtMost(0.5));
+    b.measure("us", None)
+}
+
+fn control_store() -> Measure {
+    let mut b = Builder::default();
+    let [ours, syncs] =
+        [control::What::Commands, control::What::Syncs].map(|what| b.contender(None, Near::Control(what)));
+    let name = "control plane: durable commands of 64 callers, vs syncs of the same disk";
+    b.row(name, ours, syncs, AtLeast(8.0), AtLeast(32.0));
+    b.measure("per s", None)
 }
 
 fn into(b: &mut Builder, load: Load, figure: Figure, sink: Sink) -> usize {

@@ -3,6 +3,7 @@
 pub(crate) mod call;
 pub(crate) mod capi;
 mod connect;
+pub(crate) mod control;
 pub(crate) mod ejfat;
 pub(crate) mod engine;
 mod fill;
@@ -160,6 +161,7 @@ pub(crate) enum Near {
     EventFlood,
     /// Nanoseconds.
     Engine(engine::What),
+    Control(control::What),
     /// Has orders of its own.
     Layouts(layouts::Ends),
 }
@@ -208,6 +210,7 @@ impl Near {
             Self::EventWatch => Box::new(ejfat::Watch::connect(towards()?)?),
             Self::EventFlood => Box::new(ejfat::Flood::connect(towards()?)?),
             Self::Engine(what) => Box::new(engine::Engine::new(what)?),
+            Self::Control(what) => Box::new(control::Control::new(what)?),
             Self::Layouts(_) => bail!("sessions of different layouts have orders of their own"),
         })
     }

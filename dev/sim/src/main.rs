@@ -115,7 +115,8 @@ fn full_site(minutes: u32) -> ExitCode {
     let grown = resident().saturating_sub(early);
     let mut periods = std::mem::take(&mut site.periods);
     periods.sort_unstable();
-    let at = |part: usize| periods.get(periods.len() * part / 1000).map_or(0.0, |took| took.as_secs_f64() * 1e3);
+    let at =
+        |part: usize| periods.get(periods.len() * part / 1000).map_or(0.0, |took| took.as_secs_f64() * 1e3);
     println!(
         "{} workers, {minutes} minutes, {} epochs: a period took {:.2} ms (median), {:.2} ms (99.9 %); {} records, memory \
          {} MiB, {} KiB more than after a tenth of the time",

@@ -116,7 +116,9 @@ impl Site {
     fn reserve(&mut self, lb: u8) -> Result<(), String> {
         let senders = (0..self.size.senders).map(|n| sender(lb, n).to_string()).collect();
         let request = Request::Reserve(Reserve { name: format!("run{lb}"), senders, ..Reserve::default() });
-        let Reply::Reserved(reserved) = self.request(&request)? else { return Err("no reservation".to_owned()) };
+        let Reply::Reserved(reserved) = self.request(&request)? else {
+            return Err("no reservation".to_owned());
+        };
         for n in 0..self.size.workers {
             let address = Ipv4Addr::new(10, 16 + lb, (n >> 8) as u8, n as u8);
             let register = Register {
@@ -133,7 +135,12 @@ impl Site {
             let session_id = registered.session.to_string();
             let state = SendState { session_id, is_ready: true, fill_level: 0.3, ..SendState::default() };
             let capacity = self.random.range(500..=8000) as f64;
-            self.workers.push(Worker { state: Request::SendState(state), capacity, taken: 0.0, at: self.now });
+            self.workers.push(Worker {
+                state: Request::SendState(state),
+                capacity,
+                taken: 0.0,
+                at: self.now,
+            });
         }
         Ok(())
     }

@@ -46,6 +46,8 @@ use publisher::{Epoch, Phase, Staging, Step};
 
 /// The length of a period, in which shares are decided once.
 const PERIOD: Duration = Duration::from_secs(1);
+/// How often it is looked which sessions live and which reservations are over.
+const CHECKS: Duration = Duration::from_millis(10);
 /// How often planes are asked what they routed.
 const LOOKS: Duration = Duration::from_millis(100);
 /// Members' counters are asked for so long before a period ends.
@@ -151,6 +153,7 @@ pub struct Control {
     options: Options,
     planes: Planes,
     lbs: BTreeMap<LbId, Balancing>,
+    next_check: Time,
     next_look: Time,
     next_period: Time,
     /// Whether members' counters were asked for in this period.
@@ -185,6 +188,7 @@ impl Control {
             options,
             planes,
             lbs: BTreeMap::new(),
+            next_check: now,
             next_look: now,
             next_period: now + PERIOD,
             has_counted: false,
@@ -294,10 +298,14 @@ impl Control {
     /// Does what is due. Returns what is to be done, in order.
     pub fn poll(&mut self, at: Moment) -> Vec<Action> {
         let now = at.now;
-        let changes = self.registry.poll(at);
-        if !changes.is_empty() {
-            self.follow(now, &changes);
-            self.out.insert(0, Action::Store(changes));
+        if now >= self.next_check {
+            self.next_check = now + CHECKS;
+            let changes = self.registry.poll(at);
+            if !changes.is_empty() {
+                self.follow(now, &changes);
+                self.out.insert(0, Action::Store(changes));
+            }
+            self.follow_readiness(now);
         }
         let silent = self.planes.silent(now);
         for plane in silent {
@@ -309,7 +317,6 @@ impl Control {
             self.next_look = now + LOOKS;
             self.planes.look(now, false, &mut self.out);
         }
-        self.follow_readiness(now);
         self.period(now);
         self.again = None;
         let lbs: Vec<_> = self.lbs.keys().copied().collect();
@@ -320,9 +327,9 @@ impl Control {
     }
 
     /// When [`Self::poll`] is to be called next.
-    pub fn next_wakeup(&self, at: Moment) -> Time {
+    pub fn next_wakeup(&self) -> Time {
         let period = if self.has_counted { self.next_period } else { self.counted_at() };
-        let times = [Some(self.next_look), Some(period), self.registry.next_wakeup(at), self.again];
+        let times = [Some(self.next_check), Some(self.next_look), Some(period), self.again];
         let silent = self.planes.next_silent();
         times.into_iter().flatten().chain(silent).min().unwrap_or(self.next_look)
     }

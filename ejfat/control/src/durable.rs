@@ -21,6 +21,8 @@ pub struct Durable {
     pub(crate) reservations: BTreeMap<LbId, Reservation>,
     pub(crate) senders: BTreeSet<SenderAddress>,
     pub(crate) sessions: BTreeMap<SessionId, WorkerSession>,
+    /// The sessions of each load balancer. A session stays with its load balancer.
+    of_lbs: BTreeSet<(LbId, SessionId)>,
     epochs: BTreeMap<LbId, EpochRecord>,
     next: BTreeMap<Counter, u64>,
     audit: BTreeMap<u64, AuditEntry>,
@@ -60,6 +62,7 @@ impl Durable {
                 self.senders.insert(sender);
             }
             Record::Session(session) => {
+                self.of_lbs.insert((session.lb, session.id));
                 self.sessions.insert(session.id, session);
             }
             Record::Epoch(epoch) => {
@@ -84,7 +87,9 @@ impl Durable {
                 self.senders.remove(&sender);
             }
             Key::Session(id) => {
-                self.sessions.remove(&id);
+                if let Some(session) = self.sessions.remove(&id) {
+                    self.of_lbs.remove(&(session.lb, id));
+                }
             }
             Key::Epoch(lb) => {
                 self.epochs.remove(&lb);
@@ -132,7 +137,8 @@ impl Durable {
 
     /// The sessions of a load balancer.
     pub fn sessions_of(&self, lb: LbId) -> impl Iterator<Item = &WorkerSession> {
-        self.sessions.values().filter(move |session| session.lb == lb)
+        let all = (lb, SessionId(0))..=(lb, SessionId(u64::MAX));
+        self.of_lbs.range(all).filter_map(|(_, id)| self.sessions.get(id))
     }
 
     /// The senders of a load balancer.

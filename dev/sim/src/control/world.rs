@@ -333,7 +333,7 @@ impl World {
                 Action::Report(report) => self.report(report),
             }
         }
-        let wakes_at = self.control.next_wakeup(self.moment()).0.max(self.now + 10 * US);
+        let wakes_at = self.control.next_wakeup().0.max(self.now + 10 * US);
         if wakes_at != self.wakes_at {
             self.wakes_at = wakes_at;
             self.at(wakes_at, Happening::Wake);
