@@ -13,6 +13,7 @@
 mod judge;
 mod plan;
 mod plane;
+mod plot;
 mod world;
 
 pub(crate) use world::World;

@@ -44,6 +44,14 @@ pub struct Options {
     pub pcap: Option<PathBuf>,
 }
 
+/// Draws, as SVG, what workers get of a load balancer's slots while some are slow, new or dead, and when a clock is set back.
+///
+/// # Errors
+/// What did not hold in the run.
+pub fn shares() -> Result<String, String> {
+    control::World::draw()
+}
+
 /// Runs one seed.
 pub fn run(kind: Kind, seed: u64, options: &Options) -> Result<Summary, Failure> {
     let failure = |why| Failure { kind, seed, why };

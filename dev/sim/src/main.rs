@@ -2,7 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Instant,
@@ -43,6 +43,9 @@ struct Args {
     /// Measure packets per second on a perfect network instead
     #[arg(long, conflicts_with_all = ["kind", "seeds", "from", "seed"])]
     goodput: bool,
+    /// Draw the shares of workers into an SVG file instead: a slow worker, a newcomer, a death, a clock that is set back
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "seeds", "from", "seed", "goodput"])]
+    plot: Option<PathBuf>,
     /// Run a control plane with 8 load balancers, 128 workers and 16 senders each for so many minutes of virtual time
     /// instead, and print what its memory and a period come to
     #[arg(long, value_name = "MINUTES", conflicts_with_all = ["kind", "seeds", "from", "seed", "goodput"])]
@@ -53,6 +56,9 @@ fn main() -> ExitCode {
     let args = Args::parse();
     if args.goodput {
         return goodput();
+    }
+    if let Some(file) = &args.plot {
+        return plot(file);
     }
     if let Some(minutes) = args.full_site {
         return full_site(minutes);
@@ -83,6 +89,17 @@ fn goodput() -> ExitCode {
         }
         Err(why) => {
             eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn plot(file: &Path) -> ExitCode {
+    let written = sim::shares().and_then(|svg| std::fs::write(file, svg).map_err(|why| why.to_string()));
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{}: {why}", file.display());
             ExitCode::FAILURE
         }
     }

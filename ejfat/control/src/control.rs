@@ -51,7 +51,7 @@ const CHECKS: Duration = Duration::from_millis(10);
 /// How often planes are asked what they routed.
 const LOOKS: Duration = Duration::from_millis(100);
 /// Members' counters are asked for so long before a period ends.
-const COUNTED_BEFORE: Duration = Duration::from_millis(150);
+const COUNTED_BEFORE: Duration = Duration::from_millis(50);
 /// How soon what was refused is tried again; twice as late after each refusal, but not later than [`LATEST`].
 const AGAIN: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_millis(640);

@@ -119,6 +119,11 @@ impl RoutedRate {
         self.highest.rate()
     }
 
+    /// Whether the rate is known and did not rise lately.
+    pub(crate) fn is_settled(&self, now: Time) -> bool {
+        self.highest.is_settled(now)
+    }
+
     /// By how many ticks the next event may be ahead of the one before, whatever the rate: events are few, and ticks many.
     pub(crate) fn leap(&self) -> u64 {
         let most = self.rate() * LONGEST_LEAP.as_secs_f64();

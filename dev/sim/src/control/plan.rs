@@ -45,6 +45,8 @@ pub(super) enum Fate {
     Returns,
     /// It is not ready for some seconds.
     Pauses,
+    /// It takes a fifth of the events from then on.
+    Slows,
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +83,8 @@ pub(super) struct StreamPlan {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) ends: u64,
+    /// Slots of a calendar.
+    pub(super) slots: u32,
     pub(super) planes: Vec<PlaneKind>,
     pub(super) plane_fault: PlaneFault,
     pub(super) fault_at: u64,
@@ -113,13 +117,14 @@ impl Plan {
         let mut workers = Vec::new();
         for lb in 0..streams.len() {
             for n in 0..r.range(1..=5) {
-                let fate = match r.below(6) {
+                let fate = match r.below(7) {
                     // Somebody has to stay.
                     _ if n == 0 => Fate::Stays,
                     0 => Fate::Dies,
                     1 => Fate::Leaves,
                     2 => Fate::Returns,
                     3 => Fate::Pauses,
+                    4 => Fate::Slows,
                     _ => Fate::Stays,
                 };
                 workers.push(WorkerPlan {
@@ -135,6 +140,7 @@ impl Plan {
         }
         Self {
             ends: 34 * S,
+            slots: 64,
             planes,
             plane_fault,
             fault_at: between(r, 9_000..=18_000) * MS,
@@ -144,6 +150,49 @@ impl Plan {
             workers,
             restarts_at: r.chance(150_000).then(|| between(r, 9_000..=20_000) * MS),
             state_delay: r.pick(&[20, 20, 300]) * MS,
+        }
+    }
+
+    /// A slow worker, a newcomer, a death, and a clock that is set back.
+    pub(super) fn to_draw() -> Self {
+        let worker = |capacity: f64| WorkerPlan {
+            lb: 0,
+            capacity,
+            counts: 1,
+            registers: 0,
+            fate: Fate::Stays,
+            fate_at: 0,
+            lasts: 0,
+        };
+        let workers = vec![
+            worker(2000.0),
+            WorkerPlan { fate: Fate::Dies, fate_at: 50 * S, ..worker(2000.0) },
+            WorkerPlan { fate: Fate::Slows, fate_at: 15 * S, ..worker(1000.0) },
+            WorkerPlan { registers: 32 * S, ..worker(2000.0) },
+        ];
+        let stream = StreamPlan {
+            rate: 4000.0,
+            step: 1,
+            first_tick: 1 << 50,
+            segments: 1,
+            senders: 1,
+            rates: Rates::Back,
+            changes_at: 70 * S,
+            lost_syncs: 0,
+            forges: false,
+        };
+        Self {
+            ends: 90 * S,
+            slots: 512,
+            planes: vec![PlaneKind::Staged],
+            plane_fault: PlaneFault::None,
+            fault_at: 0,
+            fault_lasts: 0,
+            sprays: false,
+            streams: vec![stream],
+            workers,
+            restarts_at: None,
+            state_delay: 20 * MS,
         }
     }
 

@@ -26,6 +26,7 @@ use super::{
     judge::Judge,
     plan::{Fate, Plan, PlaneFault, Rates},
     plane::Plane,
+    plot::Plot,
 };
 use crate::report::Summary;
 
@@ -36,6 +37,8 @@ const STATES: u64 = 100 * MS;
 const SYNCS: u64 = S;
 /// From the end of a worker until no event goes to it any more, where planes answer in time.
 const PROMPT: u64 = 150 * MS;
+/// What is drawn is looked at so often.
+const SAMPLES: u64 = 100 * MS;
 /// How many calls of a plane may wait.
 const MOST_CALLS: usize = 64;
 
@@ -141,7 +144,10 @@ fn lb(n: usize) -> LbId {
 
 impl World {
     pub(crate) fn new(seed: u64, verbose: bool) -> Result<Self, String> {
-        let plan = Plan::draw(seed);
+        Self::of(Plan::draw(seed), seed, verbose)
+    }
+
+    fn of(plan: Plan, seed: u64, verbose: bool) -> Result<Self, String> {
         if verbose {
             eprintln!("{plan:#?}");
         }
@@ -156,7 +162,7 @@ impl World {
         let config = Config {
             load_balancers: (0..plan.streams.len()).map(of).collect(),
             addresses: AddressPolicy::default(),
-            slots: 64,
+            slots: plan.slots,
             ..Config::default()
         };
         let control = begin(&config, &plan, &BTreeMap::new(), 1, 0)?;
@@ -278,6 +284,53 @@ impl World {
         }
         self.summary.virtual_nanos = self.now;
         Ok(self.summary)
+    }
+
+    /// Draws what workers get while some are slow, new or dead, and when a clock is set back.
+    pub(crate) fn draw() -> Result<String, String> {
+        let plan = Plan::to_draw();
+        let (ends, most, workers) = (plan.ends, plan.slots, plan.workers.len());
+        let mut world = Self::of(plan, 1, false)?;
+        let (mut samples, mut next) = (Vec::new(), 0);
+        while let Some(((at, _), happening)) = world.queue.pop_first() {
+            while next <= at.min(ends) {
+                let slots = (0..workers).map(|worker| world.slots(worker, next)).collect();
+                samples.push((next, slots));
+                next += SAMPLES;
+            }
+            if at > ends {
+                break;
+            }
+            world.now = at;
+            world.happen(happening);
+            if let Some(why) = world.failure.take() {
+                return Err(why);
+            }
+        }
+        let plot = Plot {
+            title: "Slots of each worker: 4000 events a second, calendars once a second",
+            ends,
+            most,
+            samples: &samples,
+            names: &["takes 2000/s", "takes 2000/s", "takes 1000/s", "newcomer, 2000/s"],
+            marks: &[
+                (15 * S, "one slows to 200"),
+                (32 * S, "a newcomer"),
+                (50 * S, "a worker dies"),
+                (70 * S, "senders' clock set back"),
+            ],
+        };
+        Ok(plot.svg())
+    }
+
+    fn slots(&self, worker: usize, at: u64) -> u32 {
+        let address = worker_address(worker).0;
+        let member = self.control.registry().durable().sessions().find(|of| of.worker.address == address);
+        let published = self.control.published(Time(at), lb(0));
+        let slots = member.zip(published).and_then(|(session, published)| {
+            published.slots.iter().find(|(member, _)| *member == session.member).map(|(_, slots)| *slots)
+        });
+        slots.unwrap_or(0)
     }
 
     fn happen(&mut self, happening: Happening) {
@@ -729,6 +782,10 @@ impl World {
         self.say(|| format!("worker {n}: {:?}", plan.fate));
         match plan.fate {
             Fate::Stays => {}
+            Fate::Slows => {
+                self.look_at_worker(n);
+                self.plan.workers[n].capacity /= 5.0;
+            }
             Fate::Pauses => {
                 self.workers[n].is_ready = false;
                 self.at(self.now + plan.lasts, Happening::Back { worker: n });

@@ -30,13 +30,11 @@ pub(super) fn shares(claims: &[Claim]) -> Vec<f64> {
     let unknown = claims.iter().filter(|claim| matches!(claim, Claim::Unknown(_))).count();
     let mut shares: Vec<f64> = if unknown > 0 {
         let left = ((1.0 - RESERVED * known) / unknown as f64).max(even);
-        claims
-            .iter()
-            .map(|claim| match claim {
-                Claim::Measured(part) | Claim::AtLeast(part) => RESERVED * part,
-                Claim::Unknown(weight) => weight * left,
-            })
-            .collect()
+        let share = |claim: &Claim| match claim {
+            Claim::Measured(part) | Claim::AtLeast(part) => RESERVED * part,
+            Claim::Unknown(weight) => weight * left,
+        };
+        filled(claims, claims.iter().map(share).collect())
     } else {
         let grown = |part: f64| part.max(LEAST_GROWN * even);
         let bounded = |claim: &Claim| if let Claim::AtLeast(part) = claim { grown(*part) } else { 0.0 };
@@ -52,6 +50,23 @@ pub(super) fn shares(claims: &[Claim]) -> Vec<f64> {
             .collect()
     };
     normalize(&mut shares);
+    shares
+}
+
+/// Fills shares up to a sum of 1: workers get no more than is known that they can take while others may be able to take it.
+fn filled(claims: &[Claim], mut shares: Vec<f64>) -> Vec<f64> {
+    let is_unknown = |claim: &Claim| matches!(claim, Claim::Unknown(_));
+    for (is_wanted, most) in [(false, 1.0 / RESERVED), (true, f64::INFINITY)] {
+        let all: f64 = shares.iter().sum();
+        let wanted = || claims.iter().map(is_unknown).map(|is| is == is_wanted);
+        let part: f64 =
+            shares.iter().zip(wanted()).filter(|(_, wanted)| *wanted).map(|(share, _)| share).sum();
+        if all >= 1.0 || part <= 0.0 {
+            continue;
+        }
+        let factor = ((part + 1.0 - all) / part).min(most);
+        shares.iter_mut().zip(wanted()).filter(|(_, wanted)| *wanted).for_each(|(share, _)| *share *= factor);
+    }
     shares
 }
 
@@ -89,5 +104,11 @@ mod tests {
         assert_eq!(shares(&[Claim::Unknown(0.0), Claim::Unknown(0.0)]), [0.5, 0.5]);
         let shares = shares(&[Claim::Measured(0.5), Claim::Unknown(1.0)]);
         assert!((shares[0] - 0.45).abs() < 1e-9 && (shares[1] - 0.55).abs() < 1e-9, "{shares:?}");
+    }
+
+    #[test]
+    fn a_measured_worker_gets_no_more_than_it_takes_while_others_are_new() {
+        let shares = shares(&[Claim::Measured(0.25), Claim::Unknown(0.1), Claim::Unknown(0.1)]);
+        assert!((shares[0] - 0.25).abs() < 1e-9 && (shares[1] - 0.375).abs() < 1e-9, "{shares:?}");
     }
 }

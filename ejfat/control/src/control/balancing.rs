@@ -336,7 +336,9 @@ impl Balancing {
     /// Ends a period of the controller.
     pub(crate) fn period(&mut self, now: Time, packets: &[(MemberId, u64)]) -> Vec<Alarm> {
         self.pass(now);
-        let counters = PlaneCounters { packets, ticks: self.rate.rate() };
+        // A rate that is only partly known would make all events seem fewer.
+        let ticks = if self.rate.is_settled(now) { self.rate.rate() } else { 0.0 };
+        let counters = PlaneCounters { packets, ticks };
         let Decision { wanted, is_due, alarms } = self.controller.next(now, &counters);
         if self.strategy == Strategy::Dynamic && is_due {
             self.wanted = wanted;

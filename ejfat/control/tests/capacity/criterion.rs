@@ -52,7 +52,7 @@ fn shares_keep_the_criterion() {
     let setting =
         |workers, load, age| Setting { workers, load, age, service: Service::Even, ..Setting::default() };
     let mut points = Vec::new();
-    let seeds = if are_all_wanted() { 0..16 } else { 0..4 };
+    let seeds = if are_all_wanted() { 0..16 } else { 0..12 };
     if are_all_wanted() {
         for workers in [2, 4, 8, 16, 32] {
             for age in [0.2, 2.0] {
