@@ -22,6 +22,7 @@ use ejfat_lb::{
 use grpc_common::{rules_to, runtime, start};
 use hyper_util::rt::TokioIo;
 use proto::sn_p4::v2::{self, smartnic_p4_client::SmartnicP4Client};
+use rcgen::SanType;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
@@ -120,8 +121,9 @@ fn a_server_is_refused_for_its_certificate_with_the_reason() {
     let another = Ca::new("another");
     assert_eq!(refused(&ca.server(), &another, "trust the CA that signed it"), TlsFailure::UnknownCa);
     assert_eq!(refused(&ca.sign(&expired()), &ca, "has expired; renew it"), TlsFailure::Expired);
-    let of_name = ca.sign(&named("lb.example.org"));
-    let wrong = refused(&of_name, &ca, "for DnsName(\"lb.example.org\"), not for 127.0.0.1");
+    let mut names = named("lb.example.org");
+    names.subject_alt_names.push(SanType::IpAddress([192, 0, 2, 1].into()));
+    let wrong = refused(&ca.sign(&names), &ca, "for lb.example.org, 192.0.2.1, not for 127.0.0.1");
     assert!(matches!(wrong, TlsFailure::WrongName { .. }), "{wrong:?}");
     assert_eq!(refused(&ca.own(), &ca, "without the basic constraint CA"), TlsFailure::OfCa);
 }
@@ -305,7 +307,7 @@ fn names_are_those_of_the_address() {
     let port = server.address().port();
     Client::connect_by(&access, &format!("localhost:{port}")).unwrap().get(None, true).unwrap();
     let mut both = at_loopback();
-    both.subject_alt_names.push(rcgen::SanType::IpAddress(std::net::Ipv6Addr::LOCALHOST.into()));
+    both.subject_alt_names.push(SanType::IpAddress(std::net::Ipv6Addr::LOCALHOST.into()));
     let server = {
         let callers = Callers { tls: Some(of(&files, &ca.sign(&both))), ..Callers::default() };
         let plane = Arc::new(Plane::new(Rules::default(), 1));

@@ -17,6 +17,9 @@ use super::{
     provider,
 };
 
+/// How many names of a certificate an error names.
+const MOST_NAMES: usize = 4;
+
 /// What a client trusts, and what it shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTls {
@@ -109,13 +112,9 @@ impl TlsFailure {
             CertificateError::UnknownIssuer => Self::UnknownCa,
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Self::NotYetValid,
-            CertificateError::NotValidForNameContext { expected, presented } => Self::WrongName {
-                expected: expected.to_str().into_owned(),
-                presented: match presented.as_slice() {
-                    [] => "no name".into(),
-                    names => names.join(", "),
-                },
-            },
+            CertificateError::NotValidForNameContext { expected, presented } => {
+                Self::WrongName { expected: expected.to_str().into_owned(), presented: names(presented) }
+            }
             // The library has no case for this one.
             other if other.to_string().contains("CaUsedAsEndEntity") => Self::OfCa,
             other => Self::Other(other.to_string()),
@@ -136,6 +135,22 @@ impl TlsFailure {
             other => Self::Other(format!("it ended the handshake with the alert {other:?}")),
         }
     }
+}
+
+/// Some names of a certificate, as people write them.
+fn names(presented: &[String]) -> String {
+    // The library shows them with their kinds: DnsName("lb.example.org"), IpAddress(192.0.2.1).
+    let bare = |shown: &String| {
+        let inner = shown.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(shown);
+        inner.trim_matches('"').escape_debug().to_string()
+    };
+    let mut names: Vec<_> = presented.iter().take(MOST_NAMES).map(bare).collect();
+    match presented.len() {
+        0 => return "no name".into(),
+        ..=MOST_NAMES => {}
+        more => names.push(format!("{} more", more - MOST_NAMES)),
+    }
+    names.join(", ")
 }
 
 /// What went wrong with TLS lately. gRPC's own errors do not tell: a server judges the client's certificate when the client
