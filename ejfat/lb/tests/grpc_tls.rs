@@ -15,8 +15,8 @@ use ejfat::lb::Rules;
 use ejfat_lb::{
     Plane, When,
     grpc::{
-        Access, Callers, Client, ClientError, ClientTls, ServeError, Server, ServerTls, TlsError, TlsFailure,
-        serve_to,
+        Callers, Client, ClientError, ClientTls, Credentials, ServeError, Server, ServerTls, TlsError,
+        TlsFailure, serve_to,
     },
 };
 use grpc_common::{rules_to, runtime, start};
@@ -47,7 +47,7 @@ fn trusting(files: &Files, ca: &Ca) -> ClientTls {
 }
 
 fn connect(address: SocketAddr, tls: &ClientTls) -> Result<Client, ClientError> {
-    Client::connect_by(&Access::new(None, Some(tls))?, &address.to_string())
+    Client::connect_by(&Credentials::new(None, Some(tls))?, &address.to_string())
 }
 
 /// Connects and makes a call.
@@ -92,10 +92,11 @@ fn both_services_answer_over_tls() {
     let server = serve(of(&files, &ca.server()), Some("secret")).unwrap();
     let address = server.address().to_string();
     let tls = trusting(&files, &ca);
-    let mut client = Client::connect_by(&Access::new(Some("secret"), Some(&tls)).unwrap(), &address).unwrap();
+    let mut client =
+        Client::connect_by(&Credentials::new(Some("secret"), Some(&tls)).unwrap(), &address).unwrap();
     client.load(&rules_to(7), When::Now).unwrap();
     assert_eq!(*client.get(None, true).unwrap()[0].rules, rules_to(7));
-    let mut without = Client::connect_by(&Access::new(None, Some(&tls)).unwrap(), &address).unwrap();
+    let mut without = Client::connect_by(&Credentials::new(None, Some(&tls)).unwrap(), &address).unwrap();
     let refused = without.get(None, true).unwrap_err();
     assert_eq!(refused.wants_token(), Some(address.as_str()), "{refused}");
 
@@ -193,7 +194,7 @@ fn files_that_cannot_be_used_are_named_at_the_start() {
     assert_eq!(refused(endless), TlsError::Long { path: "/dev/zero".into() });
     let trusted = ClientTls { ca: empty, identity: None };
     assert!(matches!(
-        Access::new(None, Some(&trusted)),
+        Credentials::new(None, Some(&trusted)),
         Err(ClientError::Files(TlsError::NoCertificate { .. }))
     ));
 }
@@ -299,7 +300,7 @@ fn who_says_nothing_holds_up_nobody_and_is_ended() {
 fn names_are_those_of_the_address() {
     let (files, ca) = (Files::new("names"), Ca::new("one"));
     let server = serve(of(&files, &ca.sign(&named("localhost"))), None).unwrap();
-    let access = Access::new(None, Some(&trusting(&files, &ca))).unwrap();
+    let access = Credentials::new(None, Some(&trusting(&files, &ca))).unwrap();
     let port = server.address().port();
     Client::connect_by(&access, &format!("localhost:{port}")).unwrap().get(None, true).unwrap();
     let mut both = at_loopback();

@@ -124,7 +124,7 @@ impl Access {
     }
 
     fn grpc(&self, address: &str, tls: Option<&ClientTls>) -> anyhow::Result<Far> {
-        let connect = || Client::connect_by(&grpc::Access::new(self.token.as_deref(), tls)?, address);
+        let connect = || Client::connect_by(&grpc::Credentials::new(self.token.as_deref(), tls)?, address);
         Ok(Far::Grpc(Box::new(connect().map_err(|error| self.told(error))?)))
     }
 

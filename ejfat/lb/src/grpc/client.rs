@@ -7,7 +7,7 @@ use proto::lb::v1::{self, tables_client::TablesClient};
 
 use super::{
     MOST_OF_TABLES,
-    access::{Access, Calls, ClientError, Connected},
+    connect::{Calls, ClientError, Credentials, ServiceConnection},
 };
 use crate::{LbStage, TableSet, Ticks, When, message};
 
@@ -18,21 +18,21 @@ const MOST_ANSWER: usize = MOST_OF_TABLES * (1 + Balancer::MOST_STAGED);
 pub struct Client {
     /// 0 is none.
     term: u64,
-    connected: Connected,
+    connection: ServiceConnection,
     tables: TablesClient<Calls>,
 }
 
 impl Client {
     /// Connects without TLS. `address` is `HOST:PORT`; an IPv6 address as host is in brackets.
     pub fn connect(address: &str, token: Option<&str>) -> Result<Self, ClientError> {
-        Self::connect_by(&Access::new(token, None)?, address)
+        Self::connect_by(&Credentials::new(token, None)?, address)
     }
 
-    /// The same, with TLS if `access` has it. The server's certificate must be for the host of `address`.
-    pub fn connect_by(access: &Access, address: &str) -> Result<Self, ClientError> {
-        let connected = Connected::new(address, access)?;
-        let tables = TablesClient::new(connected.calls()).max_decoding_message_size(MOST_ANSWER);
-        Ok(Self { term: 0, connected, tables })
+    /// The same, with TLS if the credentials have it. The server's certificate must be for the host of `address`.
+    pub fn connect_by(credentials: &Credentials, address: &str) -> Result<Self, ClientError> {
+        let connection = ServiceConnection::new(address, credentials)?;
+        let tables = TablesClient::new(connection.calls()).max_decoding_message_size(MOST_ANSWER);
+        Ok(Self { term: 0, connection, tables })
     }
 
     /// Gives a term with each change from now on, as control planes do.
@@ -48,7 +48,7 @@ impl Client {
             term: self.term,
             tell_routed: false,
         };
-        let answer = self.connected.answer(self.tables.load(request))?;
+        let answer = self.connection.answer(self.tables.load(request))?;
         Ok(answer.from_tick)
     }
 
@@ -69,49 +69,49 @@ impl Client {
             term: self.term,
             tell_routed: false,
         };
-        let answer = self.connected.answer(self.tables.edit(request))?;
+        let answer = self.connection.answer(self.tables.edit(request))?;
         Ok(answer.from_tick)
     }
 
     /// The tables there are, the newest last: of one load balancer or of all, and only the newest if wanted.
     pub fn get(&mut self, lb: Option<LbId>, newest: bool) -> Result<Vec<TableSet>, ClientError> {
         let request = v1::GetRequest { lb: lb.map(|lb| lb.get().into()), newest, tell_routed: false };
-        let answer = self.connected.answer(self.tables.get(request))?;
+        let answer = self.connection.answer(self.tables.get(request))?;
         self.understood(message::sets(&answer))
     }
 
     pub fn counters(&mut self) -> Result<v1::GetCountersReply, ClientError> {
-        self.connected.answer(self.tables.get_counters(v1::GetCountersRequest::default()))
+        self.connection.answer(self.tables.get_counters(v1::GetCountersRequest::default()))
     }
 
     /// Stages tables of one load balancer. Returns the highest ticks that were routed.
     pub fn stage(&mut self, stage: &LbStage) -> Result<Vec<v1::LbTick>, ClientError> {
         let request = message::of_stage(stage, self.term);
-        let answer = self.connected.answer(self.tables.stage(request))?;
+        let answer = self.connection.answer(self.tables.stage(request))?;
         Ok(answer.routed)
     }
 
     /// Takes back tables of a load balancer that were staged from a tick on. Returns the highest ticks that were routed.
     pub fn withdraw(&mut self, lb: LbId, from_tick: u64) -> Result<Vec<v1::LbTick>, ClientError> {
         let request = v1::WithdrawRequest { term: self.term, lb: lb.get().into(), from_tick };
-        let answer = self.connected.answer(self.tables.withdraw(request))?;
+        let answer = self.connection.answer(self.tables.withdraw(request))?;
         Ok(answer.routed)
     }
 
     /// What was routed, and where tables begin.
     pub fn ticks(&mut self) -> Result<Ticks, ClientError> {
-        let answer = self.connected.answer(self.tables.get_ticks(v1::GetTicksRequest {}))?;
+        let answer = self.connection.answer(self.tables.get_ticks(v1::GetTicksRequest {}))?;
         self.understood(message::ticks(&answer))
     }
 
     fn understood<T>(&self, answer: Result<T, message::MessageError>) -> Result<T, ClientError> {
-        let address = || self.connected.address().to_owned();
+        let address = || self.connection.address().to_owned();
         answer.map_err(|source| ClientError::Answer { address: address(), source })
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("address", &self.connected.address()).finish_non_exhaustive()
+        f.debug_struct("Client").field("address", &self.connection.address()).finish_non_exhaustive()
     }
 }

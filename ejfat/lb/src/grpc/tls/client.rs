@@ -145,12 +145,10 @@ fn names(presented: &[String]) -> String {
         inner.trim_matches('"').escape_debug().to_string()
     };
     let mut names: Vec<_> = presented.iter().take(MOST_NAMES).map(bare).collect();
-    match presented.len() {
-        0 => return "no name".into(),
-        ..=MOST_NAMES => {}
-        more => names.push(format!("{} more", more - MOST_NAMES)),
+    if presented.len() > MOST_NAMES {
+        names.push(format!("{} more", presented.len() - MOST_NAMES));
     }
-    names.join(", ")
+    if names.is_empty() { "no name".into() } else { names.join(", ") }
 }
 
 /// What went wrong with TLS lately. gRPC's own errors do not tell: a server judges the client's certificate when the client

@@ -85,3 +85,36 @@ impl Judge {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents(cert: &str, key: &str) -> Contents {
+        Contents { cert: cert.into(), key: key.into(), client_ca: None }
+    }
+
+    #[test]
+    fn files_are_judged_once_they_stay_the_same_and_once_only() {
+        let mut judge = Judge::new(contents("a", "a"));
+        let absent = || Err(TlsError::Long { path: "a.pem".into() });
+        for (seen, judged) in [
+            (Ok(contents("a", "a")), false),
+            // Only one of two was replaced yet.
+            (Ok(contents("b", "a")), false),
+            (Ok(contents("b", "b")), false),
+            (Ok(contents("b", "b")), true),
+            (Ok(contents("b", "b")), false),
+            (absent(), false),
+            (absent(), true),
+            (absent(), false),
+            // Back to what it was before, for a moment and for good.
+            (Ok(contents("b", "b")), false),
+            (absent(), false),
+            (Ok(contents("b", "b")), false),
+            (Ok(contents("b", "b")), true),
+        ] {
+            assert_eq!(judge.look(seen).is_some(), judged);
+        }
+    }
+}

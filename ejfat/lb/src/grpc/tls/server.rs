@@ -42,9 +42,9 @@ pub struct ServerTls {
 /// What the files of a [`ServerTls`] hold.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Contents {
-    cert: Vec<u8>,
-    key: Vec<u8>,
-    client_ca: Option<Vec<u8>>,
+    pub(super) cert: Vec<u8>,
+    pub(super) key: Vec<u8>,
+    pub(super) client_ca: Option<Vec<u8>>,
 }
 
 impl ServerTls {

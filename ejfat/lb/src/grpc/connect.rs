@@ -79,12 +79,12 @@ fn remedy(status: &Status) -> &'static str {
 
 /// The token that a client shows with each request, and whether it connects over TLS.
 #[derive(Clone, Default)]
-pub struct Access {
+pub struct Credentials {
     bearer: Bearer,
     tls: Option<Arc<ClientConfig>>,
 }
 
-impl Access {
+impl Credentials {
     /// Reads the files of `tls`. Without it nothing is encrypted.
     ///
     /// # Errors
@@ -97,10 +97,10 @@ impl Access {
     }
 }
 
-impl fmt::Debug for Access {
+impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (token, tls) = (self.bearer.0.is_some(), self.tls.is_some());
-        f.debug_struct("Access").field("token", &token).field("tls", &tls).finish()
+        f.debug_struct("Credentials").field("token", &token).field("tls", &tls).finish()
     }
 }
 
@@ -120,22 +120,22 @@ impl Interceptor for Bearer {
 pub(super) type Calls = InterceptedService<Channel, Bearer>;
 
 /// A connection to a data plane for a program that waits for answers. It connects again if it is lost.
-pub(super) struct Connected {
+pub(super) struct ServiceConnection {
     address: String,
     runtime: Runtime,
     calls: Calls,
     failures: Failures,
 }
 
-impl Connected {
+impl ServiceConnection {
     /// `address` is `HOST:PORT`; an IPv6 address as host is in brackets.
-    pub(super) fn new(address: &str, access: &Access) -> Result<Self, ClientError> {
+    pub(super) fn new(address: &str, credentials: &Credentials) -> Result<Self, ClientError> {
         let wrong = || ClientError::Address(address.to_owned());
         let authority: Authority = address.parse().map_err(|_| wrong())?;
         authority.port_u16().ok_or_else(wrong)?;
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| wrong())?;
         let mut endpoint = endpoint.connect_timeout(CONNECT).timeout(ANSWER);
-        let tls = match &access.tls {
+        let tls = match &credentials.tls {
             None => None,
             Some(config) => {
                 endpoint = endpoint.origin(format!("https://{address}").parse().map_err(|_| wrong())?);
@@ -156,7 +156,7 @@ impl Connected {
                 None => ClientError::Connect { address, why: innermost(&error) },
             }
         })?;
-        let calls = InterceptedService::new(channel, access.bearer.clone());
+        let calls = InterceptedService::new(channel, credentials.bearer.clone());
         Ok(Self { address: address.to_owned(), runtime, calls, failures })
     }
 
