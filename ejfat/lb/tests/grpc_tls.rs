@@ -278,7 +278,7 @@ fn clients_of_a_ca_that_was_taken_away_do_not_get_in_again() {
 }
 
 #[test]
-fn who_says_nothing_holds_up_nobody_and_is_ended() {
+fn a_peer_that_says_nothing_holds_up_nobody_and_is_ended() {
     let (files, ca) = (Files::new("silent"), Ca::new("one"));
     let server = serve(of(&files, &ca.server()), None).unwrap();
     let trusting = trusting(&files, &ca);

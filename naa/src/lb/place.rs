@@ -13,7 +13,7 @@ use ejfat::lb::{LbId, Rules};
 use ejfat_lb::{
     TableSet, When,
     document::{Document, DocumentError},
-    grpc::{self, Client, ClientError, ClientTls, TlsFailure},
+    grpc::{self, Client, ClientError, ClientTls, TlsError, TlsFailure},
 };
 use naa_services::LbTables;
 use proto::lb::v1::GetCountersReply;
@@ -141,6 +141,9 @@ impl Access {
                 _ => return error.into(),
             };
             return anyhow!("{error}, by {option}");
+        }
+        if let ClientError::Files(TlsError::NoRoots { .. }) = error {
+            return anyhow!("{error}, by --tls-ca FILE");
         }
         let Some(address) = error.wants_token() else { return error.into() };
         if self.token.is_none() {
