@@ -251,7 +251,7 @@ fn files_that_break_leave_the_certificate_that_was_read_before() {
     let server = serve(tls.clone(), None).unwrap();
     let trusting = trusting(&files, &ca);
     let stays = || {
-        std::thread::sleep(Duration::from_millis(1200));
+        std::thread::sleep(Duration::from_millis(1100));
         call(server.address(), &trusting).unwrap();
     };
     files.put("server.pem", "no certificate");
@@ -260,6 +260,22 @@ fn files_that_break_leave_the_certificate_that_was_read_before() {
     stays();
     files.put_pair("server", &Ca::new("another").server());
     soon(|| call(server.address(), &trusting).is_err());
+}
+
+#[test]
+fn a_file_that_is_never_read_to_its_end_holds_up_neither_calls_nor_the_end() {
+    let (files, ca) = (Files::new("endless"), Ca::new("one"));
+    let tls = of(&files, &ca.server());
+    let server = serve(tls.clone(), None).unwrap();
+    let trusting = trusting(&files, &ca);
+    fs::remove_file(&tls.cert).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&tls.cert).status().unwrap();
+    assert!(made.success());
+    std::thread::sleep(Duration::from_millis(700));
+    let begin = Instant::now();
+    call(server.address(), &trusting).unwrap();
+    drop(server);
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
 }
 
 #[test]

@@ -119,7 +119,11 @@ pub fn serve_to(callers: Callers, address: SocketAddr, plane: Arc<Plane>) -> Res
     let (stop, stopped) = oneshot::channel();
     let permits = permits.unwrap_or_else(|| Box::new(|_| true));
     let limits = Limits { seats: SEATS, patience: PATIENCE, permits };
-    let run = move || run(&runtime, listener, limits, tls, services, stopped);
+    let run = move || {
+        run(&runtime, listener, limits, tls, services, stopped);
+        // Reading a certificate may take for ever, which is not to hold up the end.
+        runtime.shutdown_background();
+    };
     let thread = thread::Builder::new().name("grpc".into()).spawn(run).map_err(ServeError::Thread)?;
     Ok(Server { address: bound, stop: Some(stop), thread: Some(thread) })
 }
