@@ -160,6 +160,11 @@ impl Connection {
         Requests { key: *key, shared: shared.clone(), any: self.any_request.clone() }
     }
 
+    /// Whose it is, for the log.
+    pub fn peer(&self) -> String {
+        self.stream.peer_addr().map_or_else(|error| format!("a peer ({error})"), |peer| peer.to_string())
+    }
+
     /// Checked whenever something is read or written, so that a peer that takes no answers cannot delay the end.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         // A receiver that was ready once must not be polled again.

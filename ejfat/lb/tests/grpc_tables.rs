@@ -197,7 +197,7 @@ fn a_token_that_is_none_is_refused_at_both_ends() {
 fn only_networks_that_are_permitted_get_in() {
     let plane = Arc::new(Plane::new(Rules::default(), 1));
     let far = IpAddr::from([127, 0, 0, 9]);
-    let callers = Callers { token: None, permits: Some(Box::new(move |from| from == far)) };
+    let callers = Callers { permits: Some(Box::new(move |from| from == far)), ..Callers::default() };
     let server = serve_to(callers, (Ipv4Addr::LOCALHOST, 0).into(), plane.clone()).unwrap();
     let tried = Client::connect(&server.address().to_string(), None)
         .and_then(|mut client| client.load(&rules_to(1), When::Now));

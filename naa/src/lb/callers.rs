@@ -1,7 +1,7 @@
 //! Who may program the tables of a data plane.
 //!
-//! Whoever can replace the tables decides where all segments go. So each way to them is covered: by the token (gRPC only),
-//! by a list of networks, or by an address that only programs of this machine reach.
+//! Whoever can replace the tables decides where all segments go. So each way to them is covered: by the token or a certificate
+//! (gRPC only), by a list of networks, or by an address that only programs of this machine reach.
 
 use std::net::IpAddr;
 
@@ -15,20 +15,24 @@ pub(crate) const TOKEN_VARIABLE: &str = "NAA_LB_TOKEN";
 /// Refuses to open the tables over MRSP to everyone. `option` opens them.
 ///
 /// # Errors
-/// A usage error if no network is allowed and `address` is not loopback's, or the tables are meant to have a token, which
-/// MRSP does not know.
+/// A usage error if no network is allowed and `address` is not loopback's, or callers are meant to show a token or a
+/// certificate, which MRSP does not know.
 pub(crate) fn check_mrsp(
     option: &str,
     address: IpAddr,
     allow: &[Network],
-    has_token: bool,
+    must_show: bool,
 ) -> anyhow::Result<()> {
-    if !allow.is_empty() || (is_own(address) && !has_token) {
+    if !allow.is_empty() || (is_own(address) && !must_show) {
         return Ok(());
     }
-    let token = if has_token { "--token (NAA_LB_TOKEN) is asked for over gRPC only, and " } else { "" };
+    let only = if must_show {
+        "--token (NAA_LB_TOKEN) and --tls-client-ca are asked for over gRPC only, and "
+    } else {
+        ""
+    };
     Err(Usage::error(format!(
-        "{token}whoever reaches {address} can replace all tables over MRSP ({option}); name the networks that may with \
+        "{only}whoever reaches {address} can replace all tables over MRSP ({option}); name the networks that may with \
          --allow, such as --allow 10.9.0.0/24"
     )))
 }
@@ -36,14 +40,15 @@ pub(crate) fn check_mrsp(
 /// Refuses to open the tables over gRPC to everyone.
 ///
 /// # Errors
-/// A usage error if there is neither a token nor a network that is allowed, and `address` is not loopback's.
-pub(super) fn check_grpc(address: IpAddr, allow: &[Network], has_token: bool) -> anyhow::Result<()> {
-    if has_token || !allow.is_empty() || is_own(address) {
+/// A usage error if callers need not show a token or a certificate, no network is allowed, and `address` is not loopback's.
+pub(super) fn check_grpc(address: IpAddr, allow: &[Network], must_show: bool) -> anyhow::Result<()> {
+    if must_show || !allow.is_empty() || is_own(address) {
         return Ok(());
     }
     Err(Usage::error(format!(
         "whoever reaches {address} can replace all tables over gRPC (--grpc); set a token with --token or NAA_LB_TOKEN, \
-         or name the networks that may with --allow, such as --allow 10.9.0.0/24"
+         name the CA of their certificates with --tls-client-ca, or the networks that may with --allow, such as --allow \
+         10.9.0.0/24"
     )))
 }
 

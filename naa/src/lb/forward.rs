@@ -38,14 +38,17 @@ use crate::{
 #[command(after_help = "Examples:
   naa lb forward --listen 10.9.0.1 --tables lb.yaml
   NAA_LB_TOKEN=$(cat token) naa lb forward --listen 10.9.0.1 --listen fd00:9::1 --grpc 10.9.0.1:18010 --metrics 9100
+  naa lb forward --listen 10.9.0.1 --grpc 10.9.0.1:18010 --tls-cert lb.pem --tls-key lb.key --tls-client-ca clients.pem
   naa lb forward --listen 10.9.0.1 --serve 10.9.0.1 --allow 10.9.0.0/24
                                                             then: naa lb table load lb.yaml mrsp://10.9.0.1
 
 `naa lb table --help` shows a file. Whoever programs the tables decides where all segments go. At an address that others
-reach, --grpc wants --token or --allow, and --serve wants --allow; with --token, --serve wants --allow everywhere.
-The token covers each request over gRPC, to read or to change, and nothing else: not MRSP, which has no authentication, not
---metrics, and not segments, whose senders the tables name. Nothing is encrypted, so who reads the network can read the
-token. --allow goes by source addresses.")]
+reach, --grpc wants --token, --tls-client-ca or --allow, and --serve wants --allow; with --token or --tls-client-ca, --serve
+wants --allow everywhere. The token and the certificates of callers cover each request over gRPC, to read or to change, and
+nothing else: not MRSP, which has no authentication, not --metrics, and not segments, whose senders the tables name. Without
+--tls-cert nothing is encrypted, so who reads the network can read the token; with it, gRPC is. --allow goes by source
+addresses. Files of certificates are looked at twice a second. What is new in them is used once all of it has stayed the same
+for half a second; if it cannot be used, the log says so once, and the certificate that was read before stays in use.")]
 pub(super) struct Args {
     /// Where segments come; ports 19522 and 16384 unless told; repeat for more, each has a thread
     #[arg(long, value_name = "ADDR[:PORT]", required = true)]
@@ -64,6 +67,16 @@ pub(super) struct Args {
     /// What callers over gRPC must show in each request; it covers gRPC only
     #[arg(long, env = super::callers::TOKEN_VARIABLE, hide_env_values = true, value_parser = super::callers::token)]
     token: Option<String>,
+    /// Serve gRPC over TLS 1.3 only, with this certificate and those between it and its CA, as PEM. Its file and the two
+    /// below are read again when they change: new connections get the new certificate, the others go on
+    #[arg(long, value_name = "FILE", requires_all = ["grpc", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// Private key of --tls-cert, as PEM, not encrypted
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// CAs, as PEM: callers over gRPC must show a certificate of one of them
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
     /// Be programmed over MRSP at this address: an accelerator with functions 64 to 67; port 12345 unless told
     #[arg(long, value_name = "ADDR[:PORT]")]
     serve: Option<String>,
@@ -93,10 +106,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mrsp = args.serve.as_deref().map(values::ip_and_port).transpose()?;
     let mrsp = mrsp.map(|(ip, port)| SocketAddr::new(ip, port.unwrap_or(naa_server::DEFAULT_PORT)));
     if let Some(at) = mrsp {
-        callers::check_mrsp("--serve", at.ip(), &args.allow, args.token.is_some())?;
+        callers::check_mrsp("--serve", at.ip(), &args.allow, args.callers_show())?;
     }
     if let Some(at) = args.grpc {
-        callers::check_grpc(at.ip(), &args.allow, args.token.is_some())?;
+        callers::check_grpc(at.ip(), &args.allow, args.callers_show())?;
     }
     let rules = args.tables.as_ref().map(place::read).transpose()?.unwrap_or_default();
     let listen = values::listen(&args.listen, args.ports)?;
@@ -189,10 +202,21 @@ fn warn_of_gaps(rules: &Rules, args: &Args) -> anyhow::Result<()> {
 
 fn grpc_callers(args: &Args) -> grpc::Callers {
     let allow = args.allow_list();
-    grpc::Callers { token: args.token.clone(), permits: Some(Box::new(move |from| allow.permits(from))) }
+    let permits = Box::new(move |from| allow.permits(from));
+    grpc::Callers { token: args.token.clone(), permits: Some(permits), tls: args.tls() }
 }
 
 impl Args {
+    fn tls(&self) -> Option<grpc::ServerTls> {
+        let files = self.tls_cert.clone().zip(self.tls_key.clone());
+        files.map(|(cert, key)| grpc::ServerTls { cert, key, client_ca: self.tls_client_ca.clone() })
+    }
+
+    /// Whether callers over gRPC must show a token or a certificate.
+    fn callers_show(&self) -> bool {
+        self.token.is_some() || self.tls_client_ca.is_some()
+    }
+
     /// Everyone, unless networks are named.
     fn allow_list(&self) -> AllowList {
         if self.allow.is_empty() { AllowList::everyone() } else { AllowList::only(self.allow.clone()) }
@@ -230,7 +254,8 @@ fn ready(
     let at = values::addresses(forwarder.addresses());
     let lbs = LbId::COUNT;
     show::line(&format!("forwarding at {at} by the tables of up to {lbs} load balancers; Ctrl-C ends"))?;
-    for (what, at) in [("gRPC", grpc), ("MRSP", mrsp), ("metrics", metrics)] {
+    let over = if args.tls_cert.is_some() { "gRPC over TLS" } else { "gRPC" };
+    for (what, at) in [(over, grpc), ("MRSP", mrsp), ("metrics", metrics)] {
         if let Some(at) = at {
             show::line(&format!("{what} at {at}"))?;
         }

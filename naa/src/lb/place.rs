@@ -1,4 +1,4 @@
-//! Where tables are: in a file, or in a load balancer that is reached by gRPC or MRSP.
+//! Where tables are: in a file, or in a load balancer that is reached by gRPC, with or without TLS, or by MRSP.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use ejfat::lb::{LbId, Rules};
 use ejfat_lb::{
     TableSet, When,
     document::{Document, DocumentError},
-    grpc::{Client, ClientError},
+    grpc::{self, Client, ClientError, ClientTls, TlsError, TlsFailure},
 };
 use naa_services::LbTables;
 use proto::lb::v1::GetCountersReply;
@@ -31,6 +31,8 @@ pub(super) enum Place {
     /// `-` is standard input.
     File(PathBuf),
     Grpc(String),
+    /// gRPC over TLS.
+    Grpcs(String),
     Mrsp(ServerName),
 }
 
@@ -39,6 +41,7 @@ impl fmt::Display for Place {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),
             Self::Grpc(address) => write!(f, "grpc://{address}"),
+            Self::Grpcs(address) => write!(f, "grpcs://{address}"),
             Self::Mrsp(server) => write!(f, "mrsp://{server}"),
         }
     }
@@ -50,6 +53,9 @@ impl FromStr for Place {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(address) = text.strip_prefix("grpc://") {
             return Ok(Self::Grpc(address.trim_end_matches('/').into()));
+        }
+        if let Some(address) = text.strip_prefix("grpcs://") {
+            return Ok(Self::Grpcs(address.trim_end_matches('/').into()));
         }
         if let Some(server) = text.strip_prefix("mrsp://") {
             return server.trim_end_matches('/').parse().map(Self::Mrsp);
@@ -64,6 +70,16 @@ pub(super) struct Access {
     /// What a load balancer wants to see over gRPC, if it was started with one; over MRSP nothing is shown
     #[arg(long, env = super::callers::TOKEN_VARIABLE, hide_env_values = true, global = true, value_parser = super::callers::token)]
     token: Option<String>,
+    /// File of the CAs, as PEM, one of which must have signed the certificate of a load balancer at grpcs://; the
+    /// system's unless told
+    #[arg(long, value_name = "FILE", global = true)]
+    tls_ca: Option<PathBuf>,
+    /// Certificate to show to a load balancer at grpcs:// that was started with --tls-client-ca, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key", global = true)]
+    tls_cert: Option<PathBuf>,
+    /// Private key of --tls-cert, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert", global = true)]
+    tls_key: Option<PathBuf>,
     #[command(flatten)]
     provider: crate::provider::Args,
 }
@@ -80,11 +96,17 @@ impl Access {
         let far = match place {
             Place::File(path) => {
                 return Err(Usage::error(format!(
-                    "{} is a file; write grpc://ADDR:PORT or mrsp://ADDR[:PORT]",
+                    "{} is a file; write grpc://ADDR:PORT, grpcs://ADDR:PORT or mrsp://ADDR[:PORT]",
                     path.display()
                 )));
             }
-            Place::Grpc(address) => Far::Grpc(Box::new(Client::connect(address, self.token.as_deref())?)),
+            Place::Grpc(address) if self.has_tls() => {
+                return Err(Usage::error(format!(
+                    "--tls-ca, --tls-cert and --tls-key go with TLS; write grpcs://{address}"
+                )));
+            }
+            Place::Grpc(address) => self.grpc(address, None)?,
+            Place::Grpcs(address) => self.grpc(address, Some(&self.tls()))?,
             Place::Mrsp(server) => {
                 let (device, server) = server.find(None, self.provider.choice()?)?;
                 Far::Mrsp(LbTables::new(device, server))
@@ -93,8 +115,36 @@ impl Access {
         Ok((far, waiting))
     }
 
-    /// Explains a refusal because of the token, and names the options that give one.
+    fn has_tls(&self) -> bool {
+        [&self.tls_ca, &self.tls_cert, &self.tls_key].into_iter().any(Option::is_some)
+    }
+
+    fn tls(&self) -> ClientTls {
+        ClientTls { ca: self.tls_ca.clone(), identity: self.tls_cert.clone().zip(self.tls_key.clone()) }
+    }
+
+    fn grpc(&self, address: &str, tls: Option<&ClientTls>) -> anyhow::Result<Far> {
+        let connect = || Client::connect_by(&grpc::Credentials::new(self.token.as_deref(), tls)?, address);
+        Ok(Far::Grpc(Box::new(connect().map_err(|error| self.told(error))?)))
+    }
+
+    /// Explains a refusal because of the token or TLS, and names what of the command line helps.
     fn told(&self, error: ClientError) -> anyhow::Error {
+        if let ClientError::Tls { address, failure } = &error {
+            let option = match failure {
+                TlsFailure::Wanted => format!("grpcs://{address}"),
+                TlsFailure::NotSpoken => format!("grpc://{address}"),
+                TlsFailure::UnknownCa => "--tls-ca FILE".into(),
+                TlsFailure::WantsCertificate | TlsFailure::CertificateRefused(_) => {
+                    "--tls-cert FILE --tls-key FILE".into()
+                }
+                _ => return error.into(),
+            };
+            return anyhow!("{error}, by {option}");
+        }
+        if let ClientError::Files(TlsError::NoRoots { .. }) = error {
+            return anyhow!("{error}, by --tls-ca FILE");
+        }
         let Some(address) = error.wants_token() else { return error.into() };
         if self.token.is_none() {
             return anyhow!(
@@ -153,7 +203,9 @@ impl Access {
                 }
                 client.load(rules, when).map_err(|error| self.told(error))?
             }
-            Far::Mrsp(_) if term.is_some() => return Err(Usage::error("--term goes with grpc://ADDR:PORT")),
+            Far::Mrsp(_) if term.is_some() => {
+                return Err(Usage::error("--term goes with grpc://ADDR:PORT or grpcs://ADDR:PORT"));
+            }
             Far::Mrsp(tables) => tables.load(rules, when)?,
         })
     }

@@ -14,8 +14,8 @@ use crate::{Usage, show};
 
 /// Show, load and compare tables
 ///
-/// A place is a file, YAML or JSON of that shape, `-` for standard input, or a load balancer: grpc://ADDR:PORT, or
-/// mrsp://ADDR[:PORT] for one that serves MRSP.
+/// A place is a file, YAML or JSON of that shape, `-` for standard input, or a load balancer: grpc://ADDR:PORT,
+/// grpcs://ADDR:PORT for one that serves gRPC over TLS, or mrsp://ADDR[:PORT] for one that serves MRSP.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "A file:
   load_balancers:
@@ -50,7 +50,7 @@ pub(super) struct Args {
 enum Command {
     /// Print rules as YAML, in their canonical order
     Show {
-        /// FILE, -, grpc://ADDR:PORT or mrsp://ADDR[:PORT]
+        /// FILE, -, grpc://ADDR:PORT, grpcs://ADDR:PORT or mrsp://ADDR[:PORT]
         place: Place,
         /// Print JSON: all sets, each with its first tick
         #[arg(long)]
@@ -66,7 +66,7 @@ enum Command {
     Load {
         /// YAML or JSON; -: standard input
         file: PathBuf,
-        /// grpc://ADDR:PORT or mrsp://ADDR[:PORT]
+        /// grpc://ADDR:PORT, grpcs://ADDR:PORT or mrsp://ADDR[:PORT]
         place: Place,
         /// The first tick they apply to: next (none had it lately, so no event is split), now (in the place of all there
         /// are), or a number
@@ -82,7 +82,7 @@ enum Command {
     },
     /// Print what makes the second place's rules of the first's; exit status 1 if they differ
     Diff {
-        /// FILE, -, grpc://ADDR:PORT or mrsp://ADDR[:PORT]
+        /// FILE, -, grpc://ADDR:PORT, grpcs://ADDR:PORT or mrsp://ADDR[:PORT]
         before: Place,
         /// The same
         after: Place,

@@ -1,17 +1,21 @@
 //! A data plane's tables over gRPC: [`serve`] them, or be a [`Client`].
 //!
 //! Two services program the same tables: `naa.lb.v1.Tables`, which changes them at a tick, and `sn_p4.v2.SmartnicP4`, by
-//! which control planes program ESnet's SmartNICs.
+//! which control planes program ESnet's SmartNICs. Both are on one port, with or without TLS.
 
 mod auth;
 mod client;
+mod connect;
 mod server;
 mod smartnic;
 mod tables;
+mod tls;
 
 /// Bytes of a request. Full tables take half of it.
 const MOST_OF_TABLES: usize = 1 << 20;
 
 pub use auth::{BadToken, check_token};
-pub use client::{Client, ClientError};
+pub use client::Client;
+pub use connect::{ClientError, Credentials};
 pub use server::{Callers, ServeError, Server, serve, serve_to};
+pub use tls::{ClientTls, ServerTls, TlsError, TlsFailure};

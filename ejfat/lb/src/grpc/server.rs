@@ -28,6 +28,7 @@ use super::{
     auth::{BadToken, Token},
     smartnic::Smartnic,
     tables::Tables,
+    tls::{self, InForce, Reload, ServerTls, TlsError},
 };
 use crate::{
     Plane,
@@ -54,6 +55,8 @@ pub enum ServeError {
     Thread(io::Error),
     #[error(transparent)]
     Token(#[from] BadToken),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }
 
 fn remedy(kind: io::ErrorKind) -> &'static str {
@@ -79,12 +82,15 @@ pub struct Callers {
     pub token: Option<String>,
     /// Connections from other addresses are ended at once. `None`: they may come from anywhere.
     pub permits: Option<Box<dyn Fn(IpAddr) -> bool + Send>>,
+    /// They must speak TLS, and see this certificate. `None`: nothing is encrypted.
+    pub tls: Option<ServerTls>,
 }
 
 impl fmt::Debug for Callers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (token, permits) = (self.token.is_some(), self.permits.is_some());
-        f.debug_struct("Callers").field("token", &token).field("permits", &permits).finish()
+        let mut shown = f.debug_struct("Callers");
+        shown.field("token", &token).field("permits", &permits).field("tls", &self.tls).finish()
     }
 }
 
@@ -93,15 +99,17 @@ impl fmt::Debug for Callers {
 /// # Errors
 /// As [`serve_to`].
 pub fn serve(address: SocketAddr, plane: Arc<Plane>, token: Option<String>) -> Result<Server, ServeError> {
-    serve_to(Callers { token, permits: None }, address, plane)
+    serve_to(Callers { token, ..Callers::default() }, address, plane)
 }
 
-/// Serves a data plane's tables to some callers. Port 0 stands for any that is free. Nothing is encrypted.
+/// Serves a data plane's tables to some callers. Port 0 stands for any that is free. Files of certificates are read again
+/// when they change, for new connections; one that cannot be used then changes nothing, and the log says so once.
 ///
 /// # Errors
-/// If the address cannot be bound, there is no thread, or the token is none.
+/// If the address cannot be bound, there is no thread, the token is none, or a file of certificates cannot be used.
 pub fn serve_to(callers: Callers, address: SocketAddr, plane: Arc<Plane>) -> Result<Server, ServeError> {
-    let Callers { token, permits } = callers;
+    let Callers { token, permits, tls } = callers;
+    let tls = tls.map(tls::reload).transpose()?;
     let services = Services::new(plane, Token::new(token)?);
     let bind = |source| ServeError::Bind { address, source };
     let listener = TcpListener::bind(address).map_err(bind)?;
@@ -111,7 +119,11 @@ pub fn serve_to(callers: Callers, address: SocketAddr, plane: Arc<Plane>) -> Res
     let (stop, stopped) = oneshot::channel();
     let permits = permits.unwrap_or_else(|| Box::new(|_| true));
     let limits = Limits { seats: SEATS, patience: PATIENCE, permits };
-    let run = move || run(&runtime, listener, limits, services, stopped);
+    let run = move || {
+        run(&runtime, listener, limits, tls, services, stopped);
+        // Reading a certificate may take for ever, which is not to hold up the end.
+        runtime.shutdown_background();
+    };
     let thread = thread::Builder::new().name("grpc".into()).spawn(run).map_err(ServeError::Thread)?;
     Ok(Server { address: bound, stop: Some(stop), thread: Some(thread) })
 }
@@ -120,6 +132,7 @@ fn run(
     runtime: &Runtime,
     listener: TcpListener,
     limits: Limits,
+    tls: Option<(InForce, Reload)>,
     services: Services,
     stopped: oneshot::Receiver<()>,
 ) {
@@ -132,9 +145,16 @@ fn run(
         tokio::spawn(connections::accept(listener, limits, taken));
         let server = transport::Server::builder()
             .max_concurrent_streams(MOST_STREAMS)
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .serve_with_incoming(services, ReceiverStream::new(connections));
-        let serving = tokio::spawn(server);
+            .http2_keepalive_interval(Some(KEEPALIVE));
+        let serving = match tls {
+            None => tokio::spawn(server.serve_with_incoming(services, ReceiverStream::new(connections))),
+            Some((in_force, reload)) => {
+                let (secured, connected) = mpsc::channel(1);
+                tokio::spawn(reload.run());
+                tokio::spawn(tls::handshakes(connections, in_force, secured));
+                tokio::spawn(server.serve_with_incoming(services, ReceiverStream::new(connected)))
+            }
+        };
         let stop = serving.abort_handle();
         tokio::spawn(async move {
             // No message comes; the end of the channel tells that the server is to stop.

@@ -1,0 +1,35 @@
+//! TLS 1.3 of both ends: files of certificates, connections of a server, what a client trusts and shows.
+//!
+//! # Source
+//! RFC 8446 (TLS 1.3), RFC 7301 (ALPN; gRPC is `h2`).
+
+mod client;
+mod files;
+mod reload;
+mod server;
+
+use std::sync::Arc;
+
+use rustls::{
+    SupportedProtocolVersion,
+    crypto::{CryptoProvider, ring},
+};
+
+pub use self::{
+    client::{ClientTls, TlsFailure},
+    files::TlsError,
+    server::ServerTls,
+};
+pub(super) use self::{
+    client::{Failures, Watched, config as client_config},
+    reload::{InForce, Reload, reload},
+    server::handshakes,
+};
+
+const VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
+/// By which ALPN names HTTP/2.
+const PROTOCOL: &[u8] = b"h2";
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
