@@ -66,7 +66,15 @@ fn remedy(status: &Status) -> &'static str {
 }
 
 #[derive(Clone)]
-struct Bearer(Option<AsciiMetadataValue>);
+pub(super) struct Bearer(Option<AsciiMetadataValue>);
+
+impl Bearer {
+    pub(super) fn new(token: Option<&str>) -> Result<Self, BadToken> {
+        token.map(check_token).transpose()?;
+        let bearer = token.map(|token| format!("Bearer {token}").parse()).transpose();
+        Ok(Self(bearer.map_err(|_| BadToken::Characters)?))
+    }
+}
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -94,9 +102,7 @@ impl Client {
         authority.port_u16().ok_or_else(wrong)?;
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| wrong())?;
         let endpoint = endpoint.tcp_nodelay(true).connect_timeout(CONNECT).timeout(ANSWER);
-        token.map(check_token).transpose()?;
-        let bearer = token.map(|token| format!("Bearer {token}").parse()).transpose();
-        let bearer = Bearer(bearer.map_err(|_| BadToken::Characters)?);
+        let bearer = Bearer::new(token)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ClientError::Runtime)?;
         let channel = runtime
             .block_on(endpoint.connect())
@@ -191,7 +197,7 @@ impl fmt::Debug for Client {
 }
 
 /// tonic's errors say only "transport error"; what they stem from says which.
-fn innermost(error: &dyn std::error::Error) -> String {
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

@@ -1,7 +1,7 @@
 //! A data plane's tables over gRPC: [`serve`] them, or be a [`Client`].
 //!
 //! Two services program the same tables: `naa.lb.v1.Tables`, which changes them at a tick, and `sn_p4.v2.SmartnicP4`, by
-//! which control planes program ESnet's SmartNICs.
+//! which control planes program ESnet's SmartNICs. A [`SmartNicClient`] is such a control plane's end of the latter.
 
 mod auth;
 mod client;
@@ -15,3 +15,6 @@ const MOST_OF_TABLES: usize = 1 << 20;
 pub use auth::{BadToken, check_token};
 pub use client::{Client, ClientError};
 pub use server::{Callers, ServeError, Server, serve, serve_to};
+pub use smartnic::{
+    RuleChange, SmartNicClient, SmartNicCounters, SmartNicError, SmartNicLb, SmartNicMember,
+};
