@@ -15,6 +15,4 @@ const MOST_OF_TABLES: usize = 1 << 20;
 pub use auth::{BadToken, check_token};
 pub use client::{Client, ClientError};
 pub use server::{Callers, ServeError, Server, serve, serve_to};
-pub use smartnic::{
-    RuleChange, SmartNicClient, SmartNicCounters, SmartNicError, SmartNicLb, SmartNicMember,
-};
+pub use smartnic::{RuleChange, SmartNicClient, SmartNicCounters, SmartNicError, SmartNicLb, SmartNicMember};

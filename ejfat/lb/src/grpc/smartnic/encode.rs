@@ -59,7 +59,8 @@ fn action(rule: &Rule) -> Action {
                 IpAddr::V4(_) => names::REWRITE_V4,
                 IpAddr::V6(_) => names::REWRITE_V6,
             };
-            let mac = to.mac.unwrap_or_default().into_iter().fold(0, |bits, byte| bits << 8 | u128::from(byte));
+            let mac =
+                to.mac.unwrap_or_default().into_iter().fold(0, |bits, byte| bits << 8 | u128::from(byte));
             let parameters =
                 [mac, bits(to.address), to.port.into(), to.port_bits.into(), to.keep_lb_header.into()];
             (name, parameters.to_vec())

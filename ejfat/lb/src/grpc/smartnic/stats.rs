@@ -142,7 +142,6 @@ fn arrays(counters: &Counters) -> Vec<Array> {
     let packets = members.iter().map(|(&id, &(packets, _))| (id, packets)).collect();
     let bytes = members.iter().map(|(&id, &(_, bytes))| (id, bytes)).collect();
     let of_members = |name: &str, values| Array { name: name.to_owned(), elements: MEMBERS, values };
-    arrays
-        .extend([of_members(names::SENT_PACKETS, packets), of_members(names::SENT_BYTES, bytes)]);
+    arrays.extend([of_members(names::SENT_PACKETS, packets), of_members(names::SENT_BYTES, bytes)]);
     arrays
 }
