@@ -10,6 +10,7 @@ use std::{
     io::{ErrorKind, Read},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener},
     num::NonZeroUsize,
+    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -53,8 +54,9 @@ fn epoch(ticks: TickPrefix, id: u32) -> Rule {
     Rule::Epoch { lb: lb(), ticks, epoch: Epoch::new(id) }
 }
 
-/// The changes that begin the first epoch, or another one at a boundary, as `ejfat_control::p4` orders them.
-fn begin(id: u32, to: u16, before: Option<(u32, std::ops::Range<u64>)>) -> Vec<RuleChange> {
+/// The changes that begin an epoch with one member: the first one, or the one after another, whose ticks are told. In the order of
+/// `ejfat_control::p4`, whose own are programmed in `tests/tests/smartnic.rs`.
+fn begin(id: u32, to: u16, before: Option<(u32, Range<u64>)>) -> Vec<RuleChange> {
     let mut changes = vec![RuleChange::Insert(member(to))];
     changes.extend(calendar(lb(), id, &[to]).into_iter().map(RuleChange::Insert));
     let catch_all = epoch(TickPrefix::ALL, id);
@@ -85,7 +87,7 @@ fn two_epochs_are_programmed_into_our_own_data_plane() {
     assert_eq!(routed(&plane, 4999), Ok(1));
 
     smartnic.change(&begin(1, 2, Some((0, 0..5000)))).unwrap();
-    assert_eq!((routed(&plane, 4999), routed(&plane, 5000), routed(&plane, 0)), (Ok(1), Ok(2), Ok(1)));
+    assert_eq!((routed(&plane, 0), routed(&plane, 4999), routed(&plane, 5000)), (Ok(1), Ok(1), Ok(2)));
     assert_eq!(rules(&plane).count(Table::Calendar), 1024);
 
     // The first epoch is over.
@@ -190,8 +192,7 @@ fn a_smartnic_that_does_not_answer_is_given_up_and_nothing_more_is_sent() {
     let mut smartnic = client(&card);
     smartnic.set_deadline(Duration::from_millis(300));
     let begun = Instant::now();
-    let changes = begin(1, 2, Some((0, 0..5000)));
-    let error = smartnic.change(&changes).unwrap_err();
+    let error = smartnic.change(&begin(1, 2, Some((0, 0..5000)))).unwrap_err();
     assert!((300..1500).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
     assert_eq!(error.done(), 513, "a member and its slots");
     assert!(matches!(&error, SmartNicError::TooLate { .. }), "{error:?}");
@@ -230,7 +231,7 @@ fn the_connection_of_a_call_that_took_too_long_is_reset() {
     // It says nothing, and reads nothing until the client has given up.
     let (mut stream, _) = listener.accept().unwrap();
     let (error, took) = connecting.join().unwrap();
-    assert!(matches!(error, SmartNicError::TooLate { done: 0, .. }), "{error}");
+    assert!(matches!(error, SmartNicError::TooLate { done: Some(0), .. }), "{error}");
     assert!(took < Duration::from_millis(1500), "{took:?}");
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut received = Vec::new();
@@ -240,15 +241,40 @@ fn the_connection_of_a_call_that_took_too_long_is_reset() {
 
 #[test]
 fn connecting_counts_towards_the_deadline() {
+    let listener = grpc_common::runtime().block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        socket.listen(1).unwrap().into_std().unwrap()
+    });
+    listener.set_nonblocking(false).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut smartnic = SmartNicClient::connect(&address.to_string(), None).unwrap();
+    drop(listener.accept().unwrap());
+    // From now on nobody is let in.
+    let wait = Duration::from_millis(50);
+    let others: Vec<_> =
+        (0..100).map_while(|_| std::net::TcpStream::connect_timeout(&address, wait).ok()).collect();
+    assert!(others.len() < 100);
+    smartnic.set_deadline(Duration::from_millis(200));
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let error = smartnic.insert(&[member(1)]).unwrap_err().to_string();
+        assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+        assert!(error.contains(&address.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn without_time_nothing_is_changed() {
     let (plane, server) = start(None);
     let mut smartnic = connect(&server);
     smartnic.set_deadline(Duration::ZERO);
-    let begun = Instant::now();
-    let error = smartnic.insert(&[member(1)]).unwrap_err();
-    assert!(matches!(error, SmartNicError::TooLate { .. }), "{error}");
-    let error = smartnic.insert(&[member(1)]).unwrap_err();
-    assert!(matches!(error, SmartNicError::Connect { .. }), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(1));
+    for _ in 0..2 {
+        let error = smartnic.insert(&[member(1)]).unwrap_err();
+        assert!(matches!(error, SmartNicError::TooLate { done: Some(0), .. }), "{error}");
+    }
+    let error = smartnic.counters().unwrap_err().to_string();
+    assert!(error.ends_with("the connection was reset; try again"), "{error}");
     assert_eq!(rules(&plane).count(Table::Member), 0);
 }
 

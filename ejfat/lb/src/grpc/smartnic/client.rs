@@ -122,7 +122,7 @@ impl SmartNicClient {
     pub fn change(&mut self, changes: &[RuleChange]) -> Result<(), SmartNicError> {
         requests::check(&self.place.name, changes)?;
         let entries = requests::entries(changes, self.at_once);
-        let mut done = 0;
+        let mut done = Some(0);
         // What was refused, if it was.
         let mut asked = 0..0;
         self.call(&mut done, async |smartnic, left, done| {
@@ -139,7 +139,7 @@ impl SmartNicClient {
     pub fn clear(&mut self, table: Option<Table>) -> Result<(), SmartNicError> {
         let request = requests::clear(table.map_or("", Table::name));
         let what = || table.map_or_else(|| "to clear all tables".into(), |table| format!("to clear {table}"));
-        self.call(&mut 0, async |smartnic, left, _| {
+        self.call(&mut None, async |smartnic, left, _| {
             let answer = first(smartnic.clear_table(until(left, request)).await?.into_inner()).await?;
             ok(answer.error_code)
         })
@@ -151,7 +151,7 @@ impl SmartNicClient {
     /// # Errors
     /// If the SmartNIC is not reached, refuses, does not answer in time, or counts nothing of load balancers.
     pub fn counters(&mut self) -> Result<SmartNicCounters, SmartNicError> {
-        let stats = self.call(&mut 0, async |smartnic, left, _| {
+        let stats = self.call(&mut None, async |smartnic, left, _| {
             let answer = smartnic.get_pipeline_stats(until(left, requests::stats())).await?;
             let answer = first(answer.into_inner()).await?;
             ok(answer.error_code)?;
@@ -165,32 +165,36 @@ impl SmartNicClient {
     /// Makes a call, connected anew if that is better, and ends the connection if it fails.
     fn call<T>(
         &mut self,
-        done: &mut usize,
-        call: impl AsyncFnOnce(&mut Smartnic, Duration, &mut usize) -> Result<T, Failure>,
+        done: &mut Option<usize>,
+        call: impl AsyncFnOnce(&mut Smartnic, Duration, &mut Option<usize>) -> Result<T, Failure>,
     ) -> Result<T, Failed> {
+        let plane = self.place.name.clone();
+        let late = |done| {
+            Failed::Whole(SmartNicError::TooLate { plane: plane.clone(), deadline: self.deadline, done })
+        };
         let end = Instant::now() + self.deadline;
         let left = || end.saturating_duration_since(Instant::now());
+        // A timer of no time would let a call go on until it waits.
+        let some = |done| if left().is_zero() { Err(late(done)) } else { Ok(left()) };
         let connection = self.connection.take().filter(Connection::is_fresh);
         let mut connection = match connection {
             Some(connection) => connection,
-            None => Connection::new(&self.place, left()).map_err(Failed::Whole)?,
+            None => Connection::new(&self.place, some(*done)?).map_err(Failed::Whole)?,
         };
-        let within = left();
+        let within = some(*done)?;
         let outcome = connection.run(within, async |smartnic| call(smartnic, within, done).await);
-        let plane = self.place.name.clone();
-        let late = |done| SmartNicError::TooLate { plane: plane.clone(), deadline: self.deadline, done };
         match outcome {
             Some(Ok(value)) => {
                 self.connection = Some(connection);
                 Ok(value)
             }
-            None => Err(Failed::Whole(late(*done))),
+            None => Err(late(*done)),
             // The same clock runs in the layers below, and at the other end.
             Some(Err(Failure::Status(status)))
                 if status.code() == Code::DeadlineExceeded
                     || (status.code() == Code::Cancelled && left().is_zero()) =>
             {
-                Err(Failed::Whole(late(*done)))
+                Err(late(*done))
             }
             Some(Err(Failure::Status(status))) => {
                 Err(Failed::Whole(SmartNicError::Call { plane, status: Box::new(status), done: *done }))
@@ -204,7 +208,7 @@ impl SmartNicClient {
 /// What a call failed of, where it may not be told yet what was refused.
 enum Failed {
     Whole(SmartNicError),
-    Refused { plane: String, code: i32, done: usize },
+    Refused { plane: String, code: i32, done: Option<usize> },
 }
 
 impl Failed {
@@ -238,7 +242,7 @@ async fn batch(
     left: Duration,
     entries: Vec<Entry>,
     asked: &mut std::ops::Range<usize>,
-    done: &mut usize,
+    done: &mut Option<usize>,
 ) -> Result<(), Failure> {
     let (ask, asks) = mpsc::channel(1);
     let mut asks = Some(ReceiverStream::new(asks));
@@ -261,7 +265,7 @@ async fn batch(
             Some(batch_response::Item::TableRule(answer)) => ok(answer.error_code)?,
             _ => return Err(Failure::Answer("an answer to another request than that of rules".into())),
         }
-        *done = changes.end;
+        *done = Some(changes.end);
     }
     drop(ask);
     if let Some(mut answers) = answers {

@@ -27,18 +27,18 @@ pub enum SmartNicError {
     NoMac { plane: String, what: String },
     #[error(
         "the SmartNIC at {plane} had not answered after {deadline:?}, and the connection was reset; {}",
-        unknown(*.done)
+        made(*.done)
     )]
-    TooLate { plane: String, deadline: Duration, done: usize },
-    #[error("the SmartNIC at {plane} failed: {}{}; {}", message(.status), remedy(.status), unknown(*.done))]
-    Call { plane: String, status: Box<Status>, done: usize },
+    TooLate { plane: String, deadline: Duration, done: Option<usize> },
+    #[error("the SmartNIC at {plane} failed: {}; {}", message(.status), remedy(.status, *.done))]
+    Call { plane: String, status: Box<Status>, done: Option<usize> },
     #[error("the SmartNIC at {plane} refused {what}: {}; {}", code_name(*.code), remedy_of(*.code))]
     Refused {
         plane: String,
         /// The rule; or the first and the last of several, of which a SmartNIC does not tell which it refused.
         what: String,
         code: i32,
-        done: usize,
+        done: Option<usize>,
     },
     #[error("the SmartNIC at {plane} answered what is not understood: {why}")]
     Answer { plane: String, why: String },
@@ -49,7 +49,9 @@ impl SmartNicError {
     /// too: a SmartNIC makes those of a request one by one, and stops at the first that it refuses.
     pub fn done(&self) -> usize {
         match self {
-            Self::TooLate { done, .. } | Self::Call { done, .. } | Self::Refused { done, .. } => *done,
+            Self::TooLate { done, .. } | Self::Call { done, .. } | Self::Refused { done, .. } => {
+                done.unwrap_or_default()
+            }
             _ => 0,
         }
     }
@@ -67,8 +69,14 @@ impl SmartNicError {
     }
 }
 
-fn unknown(done: usize) -> String {
-    format!("{done} changes are made for certain; to know all, clear the tables and insert all rules anew")
+/// `done`: changes that are made, of a call that changes rules.
+fn made(done: Option<usize>) -> String {
+    match done {
+        None => "try again".into(),
+        Some(done) => format!(
+            "{done} changes are made for certain; to know all, clear the tables and insert all rules anew"
+        ),
+    }
 }
 
 fn message(status: &Status) -> String {
@@ -78,12 +86,13 @@ fn message(status: &Status) -> String {
     }
 }
 
-fn remedy(status: &Status) -> &'static str {
+fn remedy(status: &Status, done: Option<usize>) -> String {
     match status.code() {
-        Code::Unauthenticated | Code::PermissionDenied => "; give the token that its agent was started with",
-        Code::Unimplemented => "; does it serve sn_p4.v2 on this port?",
-        Code::Unavailable => "; it went away, try again",
-        _ => "",
+        Code::Unauthenticated | Code::PermissionDenied => {
+            "give the token that its agent was started with".into()
+        }
+        Code::Unimplemented => "does it serve sn_p4.v2 on this port?".into(),
+        _ => made(done),
     }
 }
 
