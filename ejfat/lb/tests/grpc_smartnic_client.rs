@@ -75,6 +75,8 @@ fn two_epochs_are_programmed_into_our_own_data_plane() {
     let (plane, server) = start(None);
     let mut smartnic = connect(&server);
     smartnic.clear(None).unwrap();
+    smartnic.attach([2, 0, 0, 0, 0, 1], &[(lb(), LB), (lb(), LB_V6)]).unwrap();
+    assert_eq!(rules(&plane), Rules::default(), "the host does what these are for");
     let v6 = Rule::Source { lb: lb(), address: LB_V6 };
     let around = [
         Rule::Destination { address: LB, lb: lb() },
@@ -127,8 +129,8 @@ fn a_refused_rule_is_named_with_the_smartnic_and_a_remedy() {
         error.to_string(),
         format!(
             "the SmartNIC at {address} refused member 1 of load balancer 3 for IPv4 (member_info_lookup_table): \
-             EC_FAILED_INSERT_TABLE_RULE (415); its table is full, has a rule for this key already, or is programmed by \
-             another control plane; clear the tables and insert all rules anew"
+             EC_FAILED_INSERT_TABLE_RULE (415); its table is full, has a rule for this key already (or none that is to be \
+             replaced), or is programmed by another control plane; clear the tables and insert all rules anew"
         )
     );
     assert_eq!(rules(&plane).count(Table::Epoch), 1, "what comes after it is not sent");
@@ -449,6 +451,9 @@ fn golden(client: &mut SmartNicClient) -> Vec<&'static str> {
     client.clear(Some(Table::Member)).unwrap();
     client.counters().unwrap_err();
     names.extend(["clear all", "clear members", "counters"]);
+    let alike = "2001:db8:1::12:3456".parse().unwrap();
+    client.attach([2, 0, 0, 0, 0, 0xfe], &[(id(3), LB), (id(0), LB_V6), (id(0), alike)]).unwrap();
+    names.push("attach");
     names
 }
 

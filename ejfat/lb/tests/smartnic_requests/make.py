@@ -116,6 +116,10 @@ def destination(ether_type, address, *action):
     return rule("ip_dst_filter_table", [any_interface(), only(ether_type), only(ip(address))], *action)
 
 
+def frames(to, mac):
+    return rule("mac_dst_filter_table", [any_interface(), only(to)], "set_mac_sa", [mac])
+
+
 def epoch(lb, first, length, *action, **more):
     return rule("epoch_assign_table", [only(lb), ticks(first, length)], *action, **more)
 
@@ -186,6 +190,16 @@ def requests():
     yield "clear all", P4["TableRequest"](dev_id=0, pipeline_id=0, table_name="")
     yield "clear members", P4["TableRequest"](table_name="member_info_lookup_table")
     yield "counters", P4["PipelineStatsRequest"](dev_id=0, pipeline_id=0)
+    solicited, alike = "ff02::1:ff12:3456", "2001:db8:1::12:3456"
+    yield "attach", batch(INSERT, [
+        frames(mac, mac),
+        frames(0xFFFF_FFFF_FFFF, mac),
+        frames(0x3333_0000_0001, mac),
+        frames(0x3333_FF12_3456, mac),
+        destination(0x806, v4, "set_ip_sa", [ip(v4), 3]),
+        destination(0x86DD, solicited, "set_ip_sa", [ip(v6), 0]),
+        destination(0x86DD, solicited, "set_ip_sa", [ip(alike), 0]),
+    ])
 
 
 def main():

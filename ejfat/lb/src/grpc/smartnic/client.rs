@@ -16,11 +16,13 @@ mod error;
 mod requests;
 
 use std::{
+    net::IpAddr,
     num::NonZeroUsize,
+    ops::Range,
     time::{Duration, Instant},
 };
 
-use ejfat::lb::{Rule, RuleKey, Table};
+use ejfat::lb::{LbId, Rule, RuleKey, Table};
 use proto::sn_p4::v2::{BatchResponse, ErrorCode, Stats, batch_response};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -38,6 +40,7 @@ pub use self::{
 use crate::grpc::client::Bearer;
 
 const DEADLINE: Duration = Duration::from_secs(5);
+const MOST_DEADLINE: Duration = Duration::from_secs(60 * 60);
 
 /// Of a request. A calendar is one.
 const AT_ONCE: NonZeroUsize = NonZeroUsize::new(512).expect("is not 0");
@@ -79,9 +82,9 @@ impl SmartNicClient {
         Ok(Self { place, deadline: DEADLINE, at_once: AT_ONCE.get(), connection })
     }
 
-    /// How long a call may take, from now on. Otherwise it is 5 seconds.
+    /// How long a call may take, from now on, an hour at most. Otherwise it is 5 seconds.
     pub fn set_deadline(&mut self, deadline: Duration) {
-        self.deadline = deadline;
+        self.deadline = deadline.min(MOST_DEADLINE);
     }
 
     /// How many rules a request has at most, 512 to begin with. With one, an error names the very rule that was refused; with
@@ -98,7 +101,7 @@ impl SmartNicClient {
         self.change(&rules.iter().copied().map(RuleChange::Insert).collect::<Vec<_>>())
     }
 
-    /// Puts rules in the places of those with their keys, or adds them.
+    /// Puts rules in the places of those with their keys. A card refuses if there is none; our data plane adds it then.
     ///
     /// # Errors
     /// As [`change`](Self::change).
@@ -129,6 +132,20 @@ impl SmartNicClient {
             batch(smartnic, left, entries, &mut asked, done).await
         })
         .map_err(|failed| failed.of(|| requests::named_all(&changes[asked.clone()])))
+    }
+
+    /// Has a card take frames to its MAC address, and answer who asks for the MAC address of a load balancer's address: rules that
+    /// no [`Rule`] stands for. They go into tables that were cleared. Without them no packet comes through. Of IPv6 addresses that
+    /// end in the same 24 bits a card takes one.
+    ///
+    /// # Errors
+    /// As [`change`](Self::change).
+    pub fn attach(&mut self, mac: [u8; 6], addresses: &[(LbId, IpAddr)]) -> Result<(), SmartNicError> {
+        let entries = vec![requests::attach(mac, addresses)];
+        let attached = self.call(&mut Some(0), async |smartnic, left, done| {
+            batch(smartnic, left, entries, &mut (0..0), done).await
+        });
+        attached.map_err(|failed| failed.of(|| "to take frames and to answer for its addresses".into()))
     }
 
     /// Takes all rules out of a table, or of all tables: also those that no [`Rule`] stands for, of MAC addresses, ARP and
@@ -241,7 +258,7 @@ async fn batch(
     smartnic: &mut Smartnic,
     left: Duration,
     entries: Vec<Entry>,
-    asked: &mut std::ops::Range<usize>,
+    asked: &mut Range<usize>,
     done: &mut Option<usize>,
 ) -> Result<(), Failure> {
     let (ask, asks) = mpsc::channel(1);

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use ejfat::{
-    lb::{Epoch, LbId, Member, Rule, RuleKey, TickPrefix},
+    lb::{Epoch, LbId, Member, Rule, RuleKey, Table, TickPrefix},
     segment::IpVersion,
 };
 use proto::sn_p4::v2::{
@@ -42,7 +42,7 @@ pub(super) fn key(key: &RuleKey) -> TableRule {
 
 fn action(rule: &Rule) -> Action {
     let (name, parameters) = match *rule {
-        Rule::Destination { address, lb } => (names::SET_IP, vec![bits(address), lb.get().into()]),
+        Rule::Destination { address, lb } => return sent_from(address, lb),
         Rule::Source { .. } => (names::ALLOW_SOURCE, vec![]),
         // Data planes that cannot select slots otherwise know this one only.
         Rule::Epoch { epoch, .. } if epoch == Epoch::new(epoch.id) => {
@@ -66,20 +66,41 @@ fn action(rule: &Rule) -> Action {
             (name, parameters.to_vec())
         }
     };
-    let parameters = parameters.into_iter().map(|value| ActionParameter { value: hex(value) });
+    called(name, &parameters)
+}
+
+/// An action.
+pub(super) fn called(name: &str, parameters: &[u128]) -> Action {
+    let parameters = parameters.iter().map(|&value| ActionParameter { value: hex(value) });
     Action { name: name.into(), parameters: parameters.collect() }
+}
+
+/// What is answered is sent from an address, which is a load balancer's.
+fn sent_from(address: IpAddr, lb: LbId) -> Action {
+    called(names::SET_IP, &[bits(address), lb.get().into()])
+}
+
+/// A rule for packets to an address that are not the load balancer's to forward.
+pub(super) fn destination(ether_type: u128, to: IpAddr, from: IpAddr, lb: LbId) -> TableRule {
+    let matches = vec![any_port(), exact(ether_type), ip(to)];
+    let action = Some(sent_from(from, lb));
+    TableRule { table_name: Table::Destination.name().into(), matches, action, ..TableRule::default() }
+}
+
+pub(super) fn mac(address: [u8; 6]) -> u128 {
+    address.into_iter().fold(0, |bits, byte| bits << 8 | u128::from(byte))
 }
 
 fn hex(value: u128) -> String {
     format!("{value:#x}")
 }
 
-fn exact(value: impl Into<u128>) -> Match {
+pub(super) fn exact(value: impl Into<u128>) -> Match {
     Match { r#type: Some(Type::KeyOnly(MatchKeyOnly { key: hex(value.into()) })) }
 }
 
 /// Ports of a card are not told apart.
-fn any_port() -> Match {
+pub(super) fn any_port() -> Match {
     Match { r#type: Some(Type::KeyMask(MatchKeyMask { key: hex(0), mask: hex(0) })) }
 }
 

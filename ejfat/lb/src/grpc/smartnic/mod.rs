@@ -4,6 +4,7 @@
 //! # Source
 //! The P4 data plane's tables, actions and counters; the firmware's error codes; what udplbd2 calls.
 
+mod attach;
 mod client;
 mod encode;
 mod filter;

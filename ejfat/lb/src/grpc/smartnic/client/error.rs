@@ -116,7 +116,7 @@ fn remedy_of(code: i32) -> &'static str {
             "its program is another version of ESnet's load balancer; load one that has this action"
         }
         Code::EcFailedInsertTableRule => {
-            "its table is full, has a rule for this key already, or is programmed by another control plane; clear the tables and insert all rules anew"
+            "its table is full, has a rule for this key already (or none that is to be replaced), or is programmed by another control plane; clear the tables and insert all rules anew"
         }
         Code::EcFailedDeleteTableRule => {
             "its table has no rule for this key; clear the tables and insert all rules anew"

@@ -1,12 +1,15 @@
 //! Changes of tables as requests.
 
-use std::{mem, ops::Range};
+use std::{mem, net::IpAddr, ops::Range};
 
-use ejfat::lb::{Forward, Member, Rule, RuleKey};
-use proto::sn_p4::v2::{BatchOperation, BatchRequest, TableRequest, TableRuleRequest, batch_request};
+use ejfat::lb::{Forward, LbId, Member, Rule, RuleKey};
+use proto::sn_p4::v2::{
+    BatchOperation, BatchRequest, PipelineStatsRequest, TableRequest, TableRule, TableRuleRequest,
+    batch_request,
+};
 
 use super::SmartNicError;
-use crate::grpc::smartnic::encode;
+use crate::grpc::smartnic::{attach, encode};
 
 /// The first one. With -1 for all there would be as many answers as there are.
 const DEVICE: i32 = 0;
@@ -17,7 +20,7 @@ const PIPELINE: i32 = 0;
 pub enum RuleChange {
     /// Adds a rule. There is none with its key.
     Insert(Rule),
-    /// Puts a rule in the place of the one with its key, or adds it.
+    /// Puts a rule in the place of the one with its key. A card refuses if there is none; our data plane adds it then.
     Replace(Rule),
     Delete(RuleKey),
 }
@@ -65,8 +68,18 @@ fn request(changes: &[RuleChange]) -> BatchRequest {
         RuleChange::Replace(rule) => encode::rule(rule, true),
         RuleChange::Delete(key) => encode::key(key),
     });
-    let request = TableRuleRequest { dev_id: DEVICE, pipeline_id: PIPELINE, rules: rules.collect() };
+    batch(op, rules.collect())
+}
+
+fn batch(op: BatchOperation, rules: Vec<TableRule>) -> BatchRequest {
+    let request = TableRuleRequest { dev_id: DEVICE, pipeline_id: PIPELINE, rules };
     BatchRequest { op: op.into(), item: Some(batch_request::Item::TableRule(request)) }
+}
+
+/// What has a SmartNIC take frames to a MAC address and answer for addresses: a few hundred rules at most are one request.
+pub(super) fn attach(mac: [u8; 6], addresses: &[(LbId, IpAddr)]) -> Entry {
+    let rules = attach::rules(mac, addresses);
+    Entry { changes: 0..rules.len(), request: batch(BatchOperation::BopInsert, rules) }
 }
 
 /// An empty name stands for all tables.
@@ -74,8 +87,8 @@ pub(super) fn clear(table_name: &str) -> TableRequest {
     TableRequest { dev_id: DEVICE, pipeline_id: PIPELINE, table_name: table_name.into() }
 }
 
-pub(super) fn stats() -> proto::sn_p4::v2::PipelineStatsRequest {
-    proto::sn_p4::v2::PipelineStatsRequest { dev_id: DEVICE, pipeline_id: PIPELINE, filters: None }
+pub(super) fn stats() -> PipelineStatsRequest {
+    PipelineStatsRequest { dev_id: DEVICE, pipeline_id: PIPELINE, filters: None }
 }
 
 /// A SmartNIC asks no host for a next hop, so packets to members without one would be lost.
