@@ -195,7 +195,7 @@ fn a_smartnic_that_does_not_answer_is_given_up_and_nothing_more_is_sent() {
     smartnic.set_deadline(Duration::from_millis(300));
     let begun = Instant::now();
     let error = smartnic.change(&begin(1, 2, Some((0, 0..5000)))).unwrap_err();
-    assert!((300..1500).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    assert!((300..5000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
     assert_eq!(error.done(), 513, "a member and its slots");
     assert!(matches!(&error, SmartNicError::TooLate { .. }), "{error:?}");
     let text = error.to_string();
@@ -234,7 +234,7 @@ fn the_connection_of_a_call_that_took_too_long_is_reset() {
     let (mut stream, _) = listener.accept().unwrap();
     let (error, took) = connecting.join().unwrap();
     assert!(matches!(error, SmartNicError::TooLate { done: Some(0), .. }), "{error}");
-    assert!(took < Duration::from_millis(1500), "{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut received = Vec::new();
     let ended = stream.read_to_end(&mut received).map_err(|error| error.kind());
@@ -261,7 +261,7 @@ fn connecting_counts_towards_the_deadline() {
     for _ in 0..2 {
         let begun = Instant::now();
         let error = smartnic.insert(&[member(1)]).unwrap_err().to_string();
-        assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert!(error.contains(&address.to_string()), "{error}");
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn rules(mac: [u8; 6], addresses: &[(LbId, IpAddr)]) -> Vec<TableRule
     rules
 }
 
-/// Of who asks for the MAC address of an address: ARP, or neighbours that solicit it.
+/// The rule for who asks for the MAC address of an address: by ARP, or as a neighbour that solicits it.
 fn asked(lb: LbId, address: IpAddr) -> TableRule {
     let (ether_type, to) = match address {
         IpAddr::V4(_) => (names::ARP, address),

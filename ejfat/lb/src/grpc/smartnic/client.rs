@@ -42,7 +42,7 @@ use crate::grpc::client::Bearer;
 const DEADLINE: Duration = Duration::from_secs(5);
 const MOST_DEADLINE: Duration = Duration::from_secs(60 * 60);
 
-/// Of a request. A calendar is one.
+/// Rules of a request: those of a calendar fit into one.
 const AT_ONCE: NonZeroUsize = NonZeroUsize::new(512).expect("is not 0");
 
 /// A connection to service `sn_p4.v2.SmartnicP4` of a host with one SmartNIC, with one pipeline.
@@ -222,7 +222,7 @@ impl SmartNicClient {
     }
 }
 
-/// What a call failed of, where it may not be told yet what was refused.
+/// Why a call failed. What was refused is known to its caller.
 enum Failed {
     Whole(SmartNicError),
     Refused { plane: String, code: i32, done: Option<usize> },

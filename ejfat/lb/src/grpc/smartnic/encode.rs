@@ -16,7 +16,7 @@ use proto::sn_p4::v2::{
 
 use super::names;
 
-/// The lowest there is. Every other prefix comes before it.
+/// The lowest priority that udplbd2 gives: every other prefix comes before it.
 const PRIORITY_OF_ALL_TICKS: u32 = 63;
 
 /// A rule with its action, to be inserted; `replace`: in the place of the one with its key.

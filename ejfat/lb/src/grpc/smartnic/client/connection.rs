@@ -27,7 +27,7 @@ pub(super) type Smartnic = SmartnicP4Client<InterceptedService<Channel, Bearer>>
 /// A connection that was not used for longer is made anew: nothing answers its pings while no call is made.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Counters of all members, of our data plane, whose members have 16 bits.
+/// Our data plane can tell two counters of each of 65536 members.
 const MOST_ANSWER: usize = 8 << 20;
 
 /// Where a SmartNIC is, and how one connects to it.

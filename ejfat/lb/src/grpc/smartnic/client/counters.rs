@@ -10,20 +10,20 @@ use crate::grpc::smartnic::names;
 /// What a SmartNIC has counted since its counters were last cleared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SmartNicCounters {
-    /// Of load balancers, by their ids.
+    /// What load balancers counted, by their ids.
     pub lbs: [SmartNicLb; LbId::COUNT],
-    /// Of members that have counted something. Those with one id share them, whatever their load balancers. A card counts for
-    /// 1024 ids only, and takes others modulo 1024.
+    /// What members counted that counted anything, by their ids. Members of several load balancers with one id share counters. A
+    /// card has counters for 1024 ids, and takes higher ids modulo 1024.
     pub members: BTreeMap<u16, SmartNicMember>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SmartNicLb {
     pub received: Traffic,
-    /// With an LB header of this version.
+    /// Packets with an LB header of version 2, or 3.
     pub v2: u64,
     pub v3: u64,
-    /// Packets to members that are evicted or deregistered are counted by member on a card, and here by our own data plane.
+    /// Packets to members that are evicted or deregistered are here if our data plane counted them. A card counts them by member.
     pub dropped: Drops,
 }
 

@@ -11,7 +11,7 @@ use proto::sn_p4::v2::{
 use super::SmartNicError;
 use crate::grpc::smartnic::{attach, encode};
 
-/// The first one. With -1 for all there would be as many answers as there are.
+/// The first device, with its first pipeline. With -1, which stands for all, there would be an answer from each.
 const DEVICE: i32 = 0;
 const PIPELINE: i32 = 0;
 
@@ -76,7 +76,7 @@ fn batch(op: BatchOperation, rules: Vec<TableRule>) -> BatchRequest {
     BatchRequest { op: op.into(), item: Some(batch_request::Item::TableRule(request)) }
 }
 
-/// What has a SmartNIC take frames to a MAC address and answer for addresses: a few hundred rules at most are one request.
+/// The request by which a SmartNIC takes frames to a MAC address and answers for addresses. Its tables take 64 rules each.
 pub(super) fn attach(mac: [u8; 6], addresses: &[(LbId, IpAddr)]) -> Entry {
     let rules = attach::rules(mac, addresses);
     Entry { changes: 0..rules.len(), request: batch(BatchOperation::BopInsert, rules) }
