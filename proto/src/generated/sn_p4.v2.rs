@@ -418,12 +418,26 @@ pub enum ErrorCode {
     EcUnknownTableRuleMatchType = 414,
     EcFailedInsertTableRule = 415,
     EcFailedDeleteTableRule = 416,
+    EcTableRuleFieldSpecOverflow = 450,
+    EcTableRuleFieldSpecFormatInvalid = 451,
+    EcTableRuleFieldSpecUnknownType = 452,
+    EcTableRuleFieldSpecSizeMismatch = 453,
+    EcTableRulePackKeyTooBig = 454,
+    EcTableRulePackMaskTooBig = 455,
+    EcTableRulePackParamsTooBig = 456,
     EcTableRuleMatchInvalidFormat = 457,
+    EcTableRuleMatchMaskTooWide = 458,
     EcTableRuleMatchInvalidBitfieldMask = 459,
+    EcTableRuleMatchInvalidConstantMask = 460,
     EcTableRuleMatchInvalidPrefixMask = 461,
     EcTableRuleMatchKeyTooBig = 464,
     EcTableRuleMatchMaskTooBig = 465,
+    EcTableRuleInvalidTableName = 466,
+    EcTableRuleInvalidTableConfig = 467,
+    EcTableRuleInvalidActionForTable = 468,
     EcTableRuleParamInvalidFormat = 469,
+    EcTableRuleParamSpecOverflow = 470,
+    EcTableRuleParamSpecSizeMismatch = 471,
     EcTableRuleParamTooBig = 472,
 }
 impl ErrorCode {
@@ -466,16 +480,42 @@ impl ErrorCode {
             Self::EcUnknownTableRuleMatchType => "EC_UNKNOWN_TABLE_RULE_MATCH_TYPE",
             Self::EcFailedInsertTableRule => "EC_FAILED_INSERT_TABLE_RULE",
             Self::EcFailedDeleteTableRule => "EC_FAILED_DELETE_TABLE_RULE",
+            Self::EcTableRuleFieldSpecOverflow => "EC_TABLE_RULE_FIELD_SPEC_OVERFLOW",
+            Self::EcTableRuleFieldSpecFormatInvalid => {
+                "EC_TABLE_RULE_FIELD_SPEC_FORMAT_INVALID"
+            }
+            Self::EcTableRuleFieldSpecUnknownType => {
+                "EC_TABLE_RULE_FIELD_SPEC_UNKNOWN_TYPE"
+            }
+            Self::EcTableRuleFieldSpecSizeMismatch => {
+                "EC_TABLE_RULE_FIELD_SPEC_SIZE_MISMATCH"
+            }
+            Self::EcTableRulePackKeyTooBig => "EC_TABLE_RULE_PACK_KEY_TOO_BIG",
+            Self::EcTableRulePackMaskTooBig => "EC_TABLE_RULE_PACK_MASK_TOO_BIG",
+            Self::EcTableRulePackParamsTooBig => "EC_TABLE_RULE_PACK_PARAMS_TOO_BIG",
             Self::EcTableRuleMatchInvalidFormat => "EC_TABLE_RULE_MATCH_INVALID_FORMAT",
+            Self::EcTableRuleMatchMaskTooWide => "EC_TABLE_RULE_MATCH_MASK_TOO_WIDE",
             Self::EcTableRuleMatchInvalidBitfieldMask => {
                 "EC_TABLE_RULE_MATCH_INVALID_BITFIELD_MASK"
+            }
+            Self::EcTableRuleMatchInvalidConstantMask => {
+                "EC_TABLE_RULE_MATCH_INVALID_CONSTANT_MASK"
             }
             Self::EcTableRuleMatchInvalidPrefixMask => {
                 "EC_TABLE_RULE_MATCH_INVALID_PREFIX_MASK"
             }
             Self::EcTableRuleMatchKeyTooBig => "EC_TABLE_RULE_MATCH_KEY_TOO_BIG",
             Self::EcTableRuleMatchMaskTooBig => "EC_TABLE_RULE_MATCH_MASK_TOO_BIG",
+            Self::EcTableRuleInvalidTableName => "EC_TABLE_RULE_INVALID_TABLE_NAME",
+            Self::EcTableRuleInvalidTableConfig => "EC_TABLE_RULE_INVALID_TABLE_CONFIG",
+            Self::EcTableRuleInvalidActionForTable => {
+                "EC_TABLE_RULE_INVALID_ACTION_FOR_TABLE"
+            }
             Self::EcTableRuleParamInvalidFormat => "EC_TABLE_RULE_PARAM_INVALID_FORMAT",
+            Self::EcTableRuleParamSpecOverflow => "EC_TABLE_RULE_PARAM_SPEC_OVERFLOW",
+            Self::EcTableRuleParamSpecSizeMismatch => {
+                "EC_TABLE_RULE_PARAM_SPEC_SIZE_MISMATCH"
+            }
             Self::EcTableRuleParamTooBig => "EC_TABLE_RULE_PARAM_TOO_BIG",
         }
     }
@@ -515,19 +555,55 @@ impl ErrorCode {
             "EC_UNKNOWN_TABLE_RULE_MATCH_TYPE" => Some(Self::EcUnknownTableRuleMatchType),
             "EC_FAILED_INSERT_TABLE_RULE" => Some(Self::EcFailedInsertTableRule),
             "EC_FAILED_DELETE_TABLE_RULE" => Some(Self::EcFailedDeleteTableRule),
+            "EC_TABLE_RULE_FIELD_SPEC_OVERFLOW" => {
+                Some(Self::EcTableRuleFieldSpecOverflow)
+            }
+            "EC_TABLE_RULE_FIELD_SPEC_FORMAT_INVALID" => {
+                Some(Self::EcTableRuleFieldSpecFormatInvalid)
+            }
+            "EC_TABLE_RULE_FIELD_SPEC_UNKNOWN_TYPE" => {
+                Some(Self::EcTableRuleFieldSpecUnknownType)
+            }
+            "EC_TABLE_RULE_FIELD_SPEC_SIZE_MISMATCH" => {
+                Some(Self::EcTableRuleFieldSpecSizeMismatch)
+            }
+            "EC_TABLE_RULE_PACK_KEY_TOO_BIG" => Some(Self::EcTableRulePackKeyTooBig),
+            "EC_TABLE_RULE_PACK_MASK_TOO_BIG" => Some(Self::EcTableRulePackMaskTooBig),
+            "EC_TABLE_RULE_PACK_PARAMS_TOO_BIG" => {
+                Some(Self::EcTableRulePackParamsTooBig)
+            }
             "EC_TABLE_RULE_MATCH_INVALID_FORMAT" => {
                 Some(Self::EcTableRuleMatchInvalidFormat)
             }
+            "EC_TABLE_RULE_MATCH_MASK_TOO_WIDE" => {
+                Some(Self::EcTableRuleMatchMaskTooWide)
+            }
             "EC_TABLE_RULE_MATCH_INVALID_BITFIELD_MASK" => {
                 Some(Self::EcTableRuleMatchInvalidBitfieldMask)
+            }
+            "EC_TABLE_RULE_MATCH_INVALID_CONSTANT_MASK" => {
+                Some(Self::EcTableRuleMatchInvalidConstantMask)
             }
             "EC_TABLE_RULE_MATCH_INVALID_PREFIX_MASK" => {
                 Some(Self::EcTableRuleMatchInvalidPrefixMask)
             }
             "EC_TABLE_RULE_MATCH_KEY_TOO_BIG" => Some(Self::EcTableRuleMatchKeyTooBig),
             "EC_TABLE_RULE_MATCH_MASK_TOO_BIG" => Some(Self::EcTableRuleMatchMaskTooBig),
+            "EC_TABLE_RULE_INVALID_TABLE_NAME" => Some(Self::EcTableRuleInvalidTableName),
+            "EC_TABLE_RULE_INVALID_TABLE_CONFIG" => {
+                Some(Self::EcTableRuleInvalidTableConfig)
+            }
+            "EC_TABLE_RULE_INVALID_ACTION_FOR_TABLE" => {
+                Some(Self::EcTableRuleInvalidActionForTable)
+            }
             "EC_TABLE_RULE_PARAM_INVALID_FORMAT" => {
                 Some(Self::EcTableRuleParamInvalidFormat)
+            }
+            "EC_TABLE_RULE_PARAM_SPEC_OVERFLOW" => {
+                Some(Self::EcTableRuleParamSpecOverflow)
+            }
+            "EC_TABLE_RULE_PARAM_SPEC_SIZE_MISMATCH" => {
+                Some(Self::EcTableRuleParamSpecSizeMismatch)
             }
             "EC_TABLE_RULE_PARAM_TOO_BIG" => Some(Self::EcTableRuleParamTooBig),
             _ => None,

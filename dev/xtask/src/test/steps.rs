@@ -95,7 +95,14 @@ pub(super) const SHORT: &[Step] = &[
         .needs(User::Install),
     step("capi", 65, Xtask, &["capi"], "the C libraries from outside, under sanitizers").needs(User::Capi),
     step("fortran", 2, Xtask, &["bindings", "fortran"], "the module of Fortran").needs(User::Fortran),
-    step("python", 40, Xtask, &["bindings", "python"], "the package of Python").needs(User::Python),
+    step(
+        "python",
+        40,
+        Xtask,
+        &["bindings", "python"],
+        "the package of Python; what SmartNICs are sent, beside its protobuf",
+    )
+    .needs(User::Python),
     step("fuzz", 30, Xtask, &["fuzz", "--seconds", "2"], "decoders against random bytes").needs(User::Fuzz),
     step("interop", 150, Xtask, &["interop", "--quick"], "each provider against the kernel's soft-RoCE")
         .needs(User::Interop),
@@ -160,7 +167,14 @@ pub(super) const LONG: &[Step] = &[
         .needs(User::Capi),
     step("capi verbs", 900, Xtask, &["capi", "--verbs"], "the same over rdma-core").needs(User::Capi),
     step("fortran", 2, Xtask, &["bindings", "fortran"], "the module of Fortran").needs(User::Fortran),
-    step("python", 40, Xtask, &["bindings", "python"], "the package of Python").needs(User::Python),
+    step(
+        "python",
+        40,
+        Xtask,
+        &["bindings", "python"],
+        "the package of Python; what SmartNICs are sent, beside its protobuf",
+    )
+    .needs(User::Python),
     step("fuzz", 700, Xtask, &["fuzz", "--seconds", "60"], "decoders against random bytes").needs(User::Fuzz),
     step("rping-matrix", 600, Xtask, &["rping-matrix"], "rdma-core's rping, both ways")
         .needs(User::RpingMatrix),

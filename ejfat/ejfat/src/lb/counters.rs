@@ -39,6 +39,15 @@ impl Drops {
     }
 }
 
+/// What was counted elsewhere. Of several numbers for one cause the last counts.
+impl FromIterator<(DropCause, u64)> for Drops {
+    fn from_iter<T: IntoIterator<Item = (DropCause, u64)>>(dropped: T) -> Self {
+        let mut drops = Self::default();
+        dropped.into_iter().for_each(|(cause, packets)| drops.0[cause as usize] = packets);
+        drops
+    }
+}
+
 /// One load balancer's. Packets received = packets sent to its members + dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LbCounters {

@@ -90,10 +90,19 @@ impl Credentials {
     /// # Errors
     /// If the token is none, or a file cannot be used.
     pub fn new(token: Option<&str>, tls: Option<&ClientTls>) -> Result<Self, ClientError> {
+        Ok(Self { tls: tls.map(tls::client_config).transpose()?, ..Self::without_tls(token)? })
+    }
+
+    pub(super) fn without_tls(token: Option<&str>) -> Result<Self, BadToken> {
         token.map(check_token).transpose()?;
         let bearer = token.map(|token| format!("Bearer {token}").parse()).transpose();
-        let bearer = Bearer(bearer.map_err(|_| BadToken::Characters)?);
-        Ok(Self { bearer, tls: tls.map(tls::client_config).transpose()? })
+        Ok(Self { bearer: Bearer(bearer.map_err(|_| BadToken::Characters)?), tls: None })
+    }
+}
+
+impl Credentials {
+    pub(super) fn bearer(&self) -> Bearer {
+        self.bearer.clone()
     }
 }
 
@@ -130,24 +139,11 @@ pub(super) struct ServiceConnection {
 impl ServiceConnection {
     /// `address` is `HOST:PORT`; an IPv6 address as host is in brackets.
     pub(super) fn new(address: &str, credentials: &Credentials) -> Result<Self, ClientError> {
-        let wrong = || ClientError::Address(address.to_owned());
-        let authority: Authority = address.parse().map_err(|_| wrong())?;
-        authority.port_u16().ok_or_else(wrong)?;
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| wrong())?;
-        let mut endpoint = endpoint.connect_timeout(CONNECT).timeout(ANSWER);
-        let tls = match &credentials.tls {
-            None => None,
-            Some(config) => {
-                endpoint = endpoint.origin(format!("https://{address}").parse().map_err(|_| wrong())?);
-                Some((config.clone().into(), server_name(authority.host()).ok_or_else(wrong)?))
-            }
-        };
+        let reach = Reach::new(address, credentials, AtEnd::Closed);
+        let Reach { endpoint, connector } = reach.ok_or_else(|| ClientError::Address(address.to_owned()))?;
+        let endpoint = endpoint.connect_timeout(CONNECT).timeout(ANSWER);
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ClientError::Runtime)?;
-        let failures = Failures::default();
-        let mut tcp = HttpConnector::new();
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(CONNECT));
-        let connector = Connector { tcp, tls, failures: failures.clone() };
+        let failures = connector.failures.clone();
         let channel = runtime.block_on(endpoint.connect_with_connector(connector));
         let channel = channel.map_err(|error| {
             let address = address.to_owned();
@@ -193,12 +189,48 @@ fn server_name(host: &str) -> Option<ServerName<'static>> {
     }
 }
 
+/// What becomes of a connection that is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AtEnd {
+    Closed,
+    /// The system forgets what it has not sent yet.
+    Reset,
+}
+
+/// How one reaches a data plane.
+#[derive(Clone)]
+pub(super) struct Reach {
+    pub(super) endpoint: Endpoint,
+    pub(super) connector: Connector,
+}
+
+impl Reach {
+    /// `None` if there is no such address.
+    pub(super) fn new(address: &str, credentials: &Credentials, at_end: AtEnd) -> Option<Self> {
+        let authority: Authority = address.parse().ok()?;
+        authority.port_u16()?;
+        let mut endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
+        let tls = match &credentials.tls {
+            None => None,
+            Some(config) => {
+                endpoint = endpoint.origin(format!("https://{address}").parse().ok()?);
+                Some((config.clone().into(), server_name(authority.host())?))
+            }
+        };
+        let mut tcp = HttpConnector::new();
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT));
+        Some(Self { endpoint, connector: Connector { tcp, tls, at_end, failures: Failures::default() } })
+    }
+}
+
 /// Connects by TCP, then by TLS if that is wanted.
 #[derive(Clone)]
-struct Connector {
+pub(super) struct Connector {
     tcp: HttpConnector,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    failures: Failures,
+    at_end: AtEnd,
+    pub(super) failures: Failures,
 }
 
 type Stream = TokioIo<Watched<Either<TcpStream, TlsStream<TcpStream>>>>;
@@ -214,8 +246,12 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, to: Uri) -> Self::Future {
         let (tls, failures, tcp) = (self.tls.clone(), self.failures.clone(), self.tcp.call(to));
+        let at_end = self.at_end;
         Box::pin(async move {
             let stream = tcp.await?.into_inner();
+            if at_end == AtEnd::Reset {
+                stream.set_zero_linger()?;
+            }
             let (stream, is_plain) = match tls {
                 None => (Either::Left(stream), true),
                 Some((tls, name)) => {
@@ -229,7 +265,7 @@ impl Service<Uri> for Connector {
 }
 
 /// tonic's errors say only "transport error"; what they stem from says which.
-fn innermost(error: &dyn std::error::Error) -> String {
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

@@ -1,7 +1,8 @@
 //! A data plane's tables over gRPC: [`serve`] them, or be a [`Client`].
 //!
 //! Two services program the same tables: `naa.lb.v1.Tables`, which changes them at a tick, and `sn_p4.v2.SmartnicP4`, by
-//! which control planes program ESnet's SmartNICs. Both are on one port, with or without TLS.
+//! which control planes program ESnet's SmartNICs. Both are on one port, with or without TLS. A [`SmartNicClient`] is such a
+//! control plane's end of the latter.
 
 mod auth;
 mod client;
@@ -18,4 +19,5 @@ pub use auth::{BadToken, check_token};
 pub use client::Client;
 pub use connect::{ClientError, Credentials};
 pub use server::{Callers, ServeError, Server, serve, serve_to};
+pub use smartnic::{RuleChange, SmartNicClient, SmartNicCounters, SmartNicError, SmartNicLb, SmartNicMember};
 pub use tls::{ClientTls, ServerTls, TlsError, TlsFailure};

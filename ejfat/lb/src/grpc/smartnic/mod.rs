@@ -1,10 +1,15 @@
-//! Service `sn_p4.v2.SmartnicP4`: what control planes program SmartNICs by. One device with one pipeline.
+//! Service `sn_p4.v2.SmartnicP4`: what control planes program SmartNICs by. One device with one pipeline. `client` is the
+//! other end.
 //!
 //! # Source
 //! The P4 data plane's tables, actions and counters; the firmware's error codes; what udplbd2 calls.
 
+mod attach;
+mod client;
+mod encode;
 mod filter;
 mod inert;
+mod names;
 mod rule;
 mod stats;
 mod tables;
@@ -26,6 +31,9 @@ use tokio_stream::{Iter, Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 use verbs::lines::Lines;
 
+pub use self::client::{
+    RuleChange, SmartNicClient, SmartNicCounters, SmartNicError, SmartNicLb, SmartNicMember,
+};
 use self::{stats::Counting, tables::Tables};
 use crate::Plane;
 

@@ -9,13 +9,11 @@ use ejfat::{
 use proto::sn_p4::v2::{ErrorCode, Match, TableRule, r#match::Type};
 
 use super::{
+    encode::bits,
     inert::{InertKey, MAC_TABLE},
+    names::{self, ARP, IPV4, IPV6},
     values::{KEY, MASK, PARAMETER, Refusal, Result, number},
 };
-
-const IPV4: u128 = 0x0800;
-const ARP: u128 = 0x0806;
-const IPV6: u128 = 0x86dd;
 
 /// What a table has one rule for.
 #[derive(Debug)]
@@ -89,15 +87,15 @@ pub(super) fn entry(rule: &TableRule) -> Result<Entry> {
     let action = Action::of(rule)?;
     let entry = match key {
         Key::Inert(key @ InertKey::Mac { .. }) => {
-            let [mac] = action.parameters("set_mac_sa", [48])?;
+            let [mac] = action.parameters(names::SET_MAC, [48])?;
             return Ok(Entry::Inert(key, vec![mac]));
         }
         Key::Inert(key @ InertKey::Destination { .. }) => {
-            let [address, lb] = action.parameters("set_ip_sa", [128, 3])?;
+            let [address, lb] = action.parameters(names::SET_IP, [128, 3])?;
             return Ok(Entry::Inert(key, vec![address, lb]));
         }
         Key::Plane(RuleKey::Destination { address }) => {
-            let [from, lb] = action.parameters("set_ip_sa", [128, 3])?;
+            let [from, lb] = action.parameters(names::SET_IP, [128, 3])?;
             if from != bits(address) {
                 let why = "packets leave from the address that they came to; set this one";
                 return Err(Refusal::new(ErrorCode::EcTableRuleParamInvalidFormat, why));
@@ -105,12 +103,12 @@ pub(super) fn entry(rule: &TableRule) -> Result<Entry> {
             Rule::Destination { address, lb: lb_id(lb)? }
         }
         Key::Plane(RuleKey::Source { lb, address }) => {
-            action.parameters("allow_ip_src", [])?;
+            action.parameters(names::ALLOW_SOURCE, [])?;
             Rule::Source { lb, address }
         }
         Key::Plane(RuleKey::Epoch { lb, ticks }) => Rule::Epoch { lb, ticks, epoch: epoch(&action)? },
         Key::Plane(RuleKey::Slot { lb, epoch, slot }) => {
-            let [member] = action.parameters("do_assign_member", [16])?;
+            let [member] = action.parameters(names::ASSIGN_MEMBER, [16])?;
             Rule::Slot { lb, epoch, slot, member: member as u16 }
         }
         Key::Plane(RuleKey::Member { lb, ip, id }) => Rule::Member { lb, ip, id, member: member(&action)? },
@@ -220,13 +218,6 @@ fn destination(ether_type: u128, address: u128) -> Result<Key> {
     Ok(Key::Plane(RuleKey::Destination { address: unicast }))
 }
 
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => address.to_bits().into(),
-        IpAddr::V6(address) => address.to_bits(),
-    }
-}
-
 /// An action and its parameters.
 struct Action<'a> {
     table: &'a str,
@@ -267,25 +258,24 @@ impl<'a> Action<'a> {
 }
 
 fn epoch(action: &Action<'_>) -> Result<Epoch> {
-    if action.name == "do_assign_epoch" {
+    if action.name == names::ASSIGN_EPOCH {
         let [id] = action.parameters(action.name, [32])?;
         return Ok(Epoch::new(id as u32));
     }
-    let [id, slot_bits, xor] = action.parameters("do_assign_epoch_with_slot_sel_opts", [32, 5, 16])?;
+    let [id, slot_bits, xor] = action.parameters(names::ASSIGN_EPOCH_AND_SLOTS, [32, 5, 16])?;
     Ok(Epoch { id: id as u32, slot_bits: slot_bits as u8, xor: xor as u16 })
 }
 
 fn member(action: &Action<'_>) -> Result<Member> {
     let address_bits = match action.name {
-        "do_ipv4_member_rewrite" => 32,
-        "do_ipv6_member_rewrite" => 128,
-        // The first is the older name of what is told apart now: udplbd2 sends it for members that are gone.
-        "drop" | "drop_deregistered" => {
+        names::REWRITE_V4 => 32,
+        names::REWRITE_V6 => 128,
+        names::DROP | names::DROP_DEREGISTERED => {
             action.parameters(action.name, [])?;
             return Ok(Member::Deregistered);
         }
         _ => {
-            action.parameters("drop_soft_evicted", [])?;
+            action.parameters(names::DROP_SOFT_EVICTED, [])?;
             return Ok(Member::SoftEvicted);
         }
     };

@@ -15,7 +15,10 @@ use proto::sn_p4::v2::{
 };
 use tonic::Status;
 
-use super::filter::{self, Metric, wanted};
+use super::{
+    filter::{self, Metric, wanted},
+    names,
+};
 use crate::{Counters, Plane};
 
 /// Ids of members have 16 bits.
@@ -116,14 +119,13 @@ fn arrays(counters: &Counters) -> Vec<Array> {
         Array { name, elements: LbId::COUNT as u32, values: values.collect() }
     };
     let mut arrays = vec![
-        of_lbs("lb_ctx_rx_pkt_counter".into(), &|lb| lb.received.packets),
-        of_lbs("lb_ctx_rx_byte_counter".into(), &|lb| lb.received.bytes),
-        of_lbs("lb_ctx_rx_v2_counter".into(), &|lb| lb.v2),
-        of_lbs("lb_ctx_rx_v3_counter".into(), &|lb| lb.v3),
+        of_lbs(names::RECEIVED_PACKETS.into(), &|lb| lb.received.packets),
+        of_lbs(names::RECEIVED_BYTES.into(), &|lb| lb.received.bytes),
+        of_lbs(names::RECEIVED_V2.into(), &|lb| lb.v2),
+        of_lbs(names::RECEIVED_V3.into(), &|lb| lb.v3),
     ];
     for cause in DropCause::ALL {
-        let name = format!("lb_ctx_drop_{}_pkt_counter", cause.name().trim_start_matches("mbr_drop_"));
-        arrays.push(of_lbs(name, &|lb| lb.dropped.of(cause)));
+        arrays.push(of_lbs(names::dropped(cause), &|lb| lb.dropped.of(cause)));
     }
     // As in the P4 data plane, load balancers share them.
     let mut members: BTreeMap<u32, (u64, u64)> = (0..MEMBERS_OF_P4).map(|id| (id, (0, 0))).collect();
@@ -140,7 +142,6 @@ fn arrays(counters: &Counters) -> Vec<Array> {
     let packets = members.iter().map(|(&id, &(packets, _))| (id, packets)).collect();
     let bytes = members.iter().map(|(&id, &(_, bytes))| (id, bytes)).collect();
     let of_members = |name: &str, values| Array { name: name.to_owned(), elements: MEMBERS, values };
-    arrays
-        .extend([of_members("lb_mbr_tx_pkt_counter", packets), of_members("lb_mbr_tx_byte_counter", bytes)]);
+    arrays.extend([of_members(names::SENT_PACKETS, packets), of_members(names::SENT_BYTES, bytes)]);
     arrays
 }
