@@ -483,6 +483,15 @@ impl Control {
                         }
                     }
                 }
+                Effect::Beyond { plane, beyond } => {
+                    for (lb, beyond) in LbId::all().zip(beyond) {
+                        let of = self.lbs.get_mut(&lb).filter(|of| !of.is_anew());
+                        let (Some(of), Some(beyond)) = (of, beyond) else { continue };
+                        if let Some((from, to)) = of.beyond(now, plane, beyond, &self.options.margins) {
+                            self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
+                        }
+                    }
+                }
                 Effect::Told { target: (lb, reservation), plane, told } => {
                     let of = self.lbs.get_mut(&lb).filter(|of| of.reservation == reservation);
                     let Some(Balancing { publisher, .. }) = of else { continue };

@@ -119,6 +119,12 @@ impl RoutedRate {
         self.highest.rate()
     }
 
+    /// Goes on with the ticks, and with the rate if it is higher, of another series.
+    pub(crate) fn adopt(&mut self, now: Time, other: Self) {
+        self.highest.measure(now, other.rate(), 0.0);
+        (self.newest, self.last, self.lately) = (other.newest, other.last, other.lately);
+    }
+
     /// Whether the rate is known and did not rise lately.
     pub(crate) fn is_settled(&self, now: Time) -> bool {
         self.highest.is_settled(now)

@@ -15,8 +15,8 @@ use ejfat::lb::Rules;
 use ejfat_lb::{
     Plane, When,
     grpc::{
-        Callers, Client, ClientError, ClientTls, Credentials, ServeError, Server, ServerTls, TlsError,
-        TlsFailure, serve_to,
+        Callers, Client, ClientError, ClientTls, Credentials, ServeError, Server, ServerTls, SmartNicClient,
+        TlsError, TlsFailure, serve_to,
     },
 };
 use grpc_common::{rules_to, runtime, start};
@@ -107,6 +107,10 @@ fn both_services_answer_over_tls() {
         client.get_device_info(request).await.unwrap().into_inner().message().await.unwrap().unwrap()
     });
     assert_eq!(info.info.unwrap().pci.unwrap().bus_id, "software");
+    let credentials = Credentials::new(Some("secret"), Some(&tls)).unwrap();
+    let mut smartnic = SmartNicClient::connect_by(&credentials, &address).unwrap();
+    smartnic.clear(None).unwrap();
+    assert_eq!(*client.get(None, true).unwrap()[0].rules, Rules::default());
 }
 
 #[test]

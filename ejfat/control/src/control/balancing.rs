@@ -22,7 +22,7 @@ use crate::{
     capacity::{Alarm, Controller, Counters, Decision, Joining, Options, PlaneCounters, Report},
     durable::Durable,
     p4::Members,
-    plane::PlaneTimes,
+    plane::{Beyond, PlaneId, PlaneTimes},
     rate::RoutedRate,
     record::EpochRecord,
     reservation::{ReservationId, Strategy},
@@ -38,6 +38,10 @@ const FLOWS: Duration = Duration::from_secs(2);
 const STANDS_STILL: Duration = Duration::from_secs(6);
 /// A sender that counts from another tick is followed within this time.
 const FOLLOWED: Duration = Duration::from_secs(12);
+/// It takes so long to find out whether ticks above the horizon are the senders', and their rate.
+const LEAPS: Duration = Duration::from_millis(1400);
+/// Packets above the horizon, meanwhile, before they are taken to be the senders'.
+const LEAPT: u64 = 3;
 /// Packets are on their way for no longer, counted with what syncs are late.
 const ON_THEIR_WAY: Duration = Duration::from_secs(3);
 
@@ -56,6 +60,15 @@ pub(crate) enum Need {
 struct Joined {
     member: MemberId,
     gets_events: bool,
+}
+
+/// Ticks above the horizon.
+#[derive(Clone, Debug)]
+struct Ahead {
+    since: Time,
+    /// Those that there were then.
+    packets: u64,
+    rate: RoutedRate,
 }
 
 /// See the [module](self).
@@ -80,6 +93,12 @@ pub(crate) struct Balancing {
     pub(crate) not_before: Time,
     /// Ticks that senders had passed some seconds ago, by their syncs, the newest last.
     passed: VecDeque<(Time, u64)>,
+    /// A tick above the horizon that the senders have leapt to.
+    leapt: Option<u64>,
+    /// Ticks above the horizon, as long as it is not known whether they are the senders'.
+    ahead: Option<Ahead>,
+    /// Packets above the horizon of each plane that were forged.
+    forged: BTreeMap<PlaneId, u64>,
     /// Where epochs begin that came within the time in which a sender is followed.
     boundaries: VecDeque<(Time, u64)>,
     /// The calendar that the store has.
@@ -105,6 +124,9 @@ impl Balancing {
             publisher: Publisher::default(),
             not_before: Time::default(),
             passed: VecDeque::new(),
+            leapt: None,
+            ahead: None,
+            forged: BTreeMap::new(),
             boundaries: VecDeque::new(),
             recorded: None,
             is_anew: false,
@@ -145,6 +167,8 @@ impl Balancing {
     /// The next epoch applies to all ticks. Returns ticks around which events may be split.
     pub(crate) fn begin_anew(&mut self) -> Option<u64> {
         self.is_anew = true;
+        (self.ahead, self.leapt) = (None, None);
+        self.forged.clear();
         self.rate.forget_tick();
         self.want(Need::Urgent);
         self.routed.take().map(|(tick, _)| tick)
@@ -370,12 +394,51 @@ impl Balancing {
         }
     }
 
+    /// Takes what a plane routed above the horizon. If it goes on, and no tick below the horizon does, the senders have leapt there;
+    /// returns the ticks that may be split then: the first one, and the first behind.
+    pub(crate) fn beyond(
+        &mut self,
+        now: Time,
+        plane: PlaneId,
+        beyond: Beyond,
+        margins: &Margins,
+    ) -> Option<(u64, u64)> {
+        if beyond.packets <= self.forged.get(&plane).copied().unwrap_or(0) {
+            return None;
+        }
+        let begins = Ahead { since: now, packets: beyond.packets, rate: RoutedRate::default() };
+        let rose = self.routed.map(|(_, rose)| rose);
+        let ahead = self.ahead.get_or_insert(begins);
+        if rose.is_some_and(|rose| rose > ahead.since) {
+            self.ahead = None;
+            self.forged.insert(plane, beyond.packets);
+            return None;
+        }
+        ahead.rate.see(now, beyond.highest);
+        if now < ahead.since + LEAPS || beyond.packets < ahead.packets + LEAPT {
+            return None;
+        }
+        let Ahead { since, rate, .. } = self.ahead.take()?;
+        self.rate.adopt(now, rate);
+        self.forged.clear();
+        self.routed = Some((beyond.highest, now));
+        self.leapt = Some(beyond.highest);
+        self.want(Need::Urgent);
+        let late = self.boundaries.iter().filter(|(then, _)| *then + ON_THEIR_WAY >= since);
+        let from = late.map(|(_, from)| *from).min()?.min(beyond.lowest);
+        Some((from, self.around(now, beyond.highest, margins).1))
+    }
+
     pub(crate) fn highest_routed(&self) -> Option<u64> {
         self.routed.map(|(tick, _)| tick)
     }
 
     /// Whether rates are known well enough for an epoch to begin. `by_syncs`: whether a plane tells no ticks.
     pub(crate) fn may_begin(&mut self, now: Time, by_syncs: bool, times: &PlaneTimes) -> bool {
+        // It is not known yet where the senders are.
+        if self.ahead.as_ref().is_some_and(|ahead| now < ahead.since + LEAPS + LEAPS) {
+            return false;
+        }
         let flows = self.routed.is_some_and(|(_, rose)| now < rose + FLOWS);
         let routed_is_known = !flows || self.rate.rate() > 0.0;
         let syncs_are_known = !by_syncs || self.senders.proven(now).next().is_some();
@@ -399,6 +462,7 @@ impl Balancing {
         margins: &Margins,
     ) -> Option<u64> {
         let Evidence { asked, routed, by_syncs } = evidence;
+        let routed = routed.max(self.leapt.filter(|_| routed.is_some()));
         let since = Duration::from_nanos(now.0.saturating_sub(asked.0));
         let delay = since.saturating_add(install.saturating_mul(1 << self.publisher.tries.min(5)));
         let next = |tick: u64| tick.saturating_add(self.rate.leap());

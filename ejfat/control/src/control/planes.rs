@@ -28,7 +28,7 @@ use crate::{
     config::Config,
     durable::Durable,
     p4::{Change, EpochError, Epochs},
-    plane::{Answer, Call, Order, Outcome, PlaneId, PlaneKind, PlaneTimes, Seen, Stage},
+    plane::{Answer, Beyond, Call, Order, Outcome, PlaneId, PlaneKind, PlaneTimes, Seen, Stage},
     reservation::ReservationId,
 };
 
@@ -102,6 +102,10 @@ pub(crate) enum Told {
 pub(crate) enum Effect {
     Do(Action),
     Routed([Option<u64>; LbId::COUNT]),
+    Beyond {
+        plane: PlaneId,
+        beyond: [Option<Beyond>; LbId::COUNT],
+    },
     Told {
         target: Target,
         plane: PlaneId,
@@ -415,7 +419,8 @@ impl Planes {
                 }
                 let routed = |(lb, _): Target| seen.routed[usize::from(lb.get())];
                 let told = target.map(|target| tell(target, Told::Looked(routed(target))));
-                [Effect::Routed(seen.routed)].into_iter().chain(told).collect()
+                let beyond = Effect::Beyond { plane, beyond: seen.beyond };
+                [Effect::Routed(seen.routed), beyond].into_iter().chain(told).collect()
             }
             (Purpose::Rules(target), Outcome::Done { .. }) => vec![tell(target, Told::Ruled)],
             (Purpose::Stage(target), Outcome::Done { routed }) => {
@@ -557,6 +562,7 @@ impl Planes {
         self.set(id, State::InUse);
         effects.push(Effect::Do(Action::Report(Report::PlaneInUse(id))));
         effects.push(Effect::Routed(seen.routed));
+        effects.push(Effect::Beyond { plane: id, beyond: seen.beyond });
         for (lb, _) in config.load_balancers() {
             let sets: Vec<_> = seen.sets.iter().filter(|(of, _)| *of == lb).map(|(_, from)| *from).collect();
             if lbs.contains_key(&lb) {
