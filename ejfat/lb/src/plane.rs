@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU64,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -17,6 +17,9 @@ use ejfat::{
 
 /// Segments of events come no later than this behind one another: a worker gives events up before.
 const STRAGGLERS: Duration = Duration::from_secs(2);
+
+/// Times that an edit is applied to the tables of new ticks, if packets meet later ones meanwhile.
+const EDIT_ATTEMPTS: u32 = 4;
 
 /// The tick from which on tables apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,16 @@ pub enum When {
     /// At once and for every tick, in the place of all tables there are, as rules of hardware are. Events on their way may
     /// be split.
     Now,
+}
+
+impl When {
+    /// The tick that it names.
+    fn tick(self) -> Option<u64> {
+        match self {
+            Self::Tick(tick) | Self::Force(tick) => Some(tick),
+            Self::Next | Self::Now => None,
+        }
+    }
 }
 
 /// Why a data plane's tables were not changed.
@@ -48,6 +61,10 @@ pub enum WriteError {
         "a control plane programs this data plane, with term {newest}; give that term or a higher one to take the data plane over, or start the data plane again without the control plane"
     )]
     NoTerm { newest: u64 },
+    #[error(
+        "each of the {EDIT_ATTEMPTS} times that the edit was applied, packets met later tables of a load balancer that it changes; try again when fewer tables are staged ahead, or give the tick from which on it is to apply"
+    )]
+    Moved,
 }
 
 /// Tables and the first tick they apply to.
@@ -115,7 +132,26 @@ impl Staged {
     }
 }
 
+/// The rules of one load balancer, and what is compiled from them.
+#[derive(Debug)]
+struct Compiled {
+    lb: LbId,
+    rules: Arc<Rules>,
+    tables: Arc<LbTables>,
+}
+
+impl Compiled {
+    fn new(lb: LbId, rules: &Rules) -> Self {
+        let rules = Arc::new(rules.of(lb));
+        Self { lb, tables: Arc::new(LbTables::new(lb, &rules)), rules }
+    }
+}
+
 impl Control {
+    fn of(&self, lb: LbId) -> &[Staged] {
+        &self.lbs[usize::from(lb.get())]
+    }
+
     fn at(&self, lb: LbId, tick: u64) -> &Arc<Rules> {
         let sets = &self.lbs[usize::from(lb.get())];
         // The first set has all earlier ticks, too.
@@ -198,7 +234,7 @@ impl Plane {
     pub fn edit<E: From<WriteError>>(
         &self,
         when: When,
-        edit: impl FnOnce(&mut Rules) -> Result<(), E>,
+        edit: impl FnMut(&mut Rules) -> Result<(), E>,
     ) -> Result<u64, E> {
         self.write(None)?.edit(when, edit)
     }
@@ -206,7 +242,11 @@ impl Plane {
     /// Looks which tables are still in use. Whoever forwards calls it several times a second.
     pub fn tidy(&self, now: Instant) {
         // Somebody who programs holds it; there is a next time.
-        let Ok(mut control) = self.control.try_lock() else { return };
+        let mut control = match self.control.try_lock() {
+            Ok(control) => control,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         let mut balancer = lock(&self.balancer);
         for (lb, sets) in LbId::all().zip(&mut control.lbs) {
             for (staged, (_, hits)) in sets.iter_mut().zip(balancer.sets(lb)) {
@@ -311,6 +351,12 @@ fn routed(balancer: &Balancer) -> [Option<u64>; LbId::COUNT] {
     std::array::from_fn(|_| routed.next().flatten())
 }
 
+/// Where the set begins that the next new tick of each load balancer meets.
+fn next_sets(balancer: &Balancer) -> [u64; LbId::COUNT] {
+    let mut next = LbId::all().map(|lb| balancer.next_set(lb));
+    std::array::from_fn(|_| next.next().unwrap_or(0))
+}
+
 /// What a control plane needs to know of a data plane before it stages tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticks {
@@ -331,41 +377,85 @@ pub struct Write<'a> {
 
 impl Write<'_> {
     /// Replaces all rules. Returns the first tick they apply to: the highest one, since each load balancer has ticks of its
-    /// own. A load balancer whose rules stay as they are is left alone, unless those of all do.
+    /// own. A load balancer whose rules stay as they are is left alone, unless those of all do. If only addresses that
+    /// packets are sent to change, no tables are staged.
     pub fn load(&mut self, rules: &Rules, when: When) -> Result<u64, WriteError> {
         if when == When::Now {
-            let tables = Tables::new(rules);
-            lock(&self.plane.balancer).replace(&tables);
-            for (lb, sets) in LbId::all().zip(&mut self.control.lbs) {
-                *sets = vec![Staged::new(0, rules.of(lb).into())];
-            }
-            self.control.destinations = rules.destinations();
+            self.replace(rules, &Tables::new(rules), &mut lock(&self.plane.balancer));
             return Ok(0);
         }
-        // Nobody else changes the sets meanwhile, but packets may meet other ones: what is compared now is compared again
-        // below, with packets kept waiting.
-        let of_lbs: Vec<_> = LbId::all().map(|lb| (lb, Arc::new(rules.of(lb)))).collect();
-        let compile = |(lb, rules): &(LbId, Arc<Rules>)| Arc::new(LbTables::new(*lb, rules));
-        let compiled: Vec<_> = of_lbs.iter().map(compile).collect();
-        LbId::all().for_each(|lb| self.make_room(lb));
+        let compiled: Vec<_> = LbId::all().map(|lb| Compiled::new(lb, rules)).collect();
         let mut balancer = lock(&self.plane.balancer);
-        let mut staged = Vec::new();
-        for ((lb, rules), tables) in of_lbs.into_iter().zip(compiled) {
-            let base = match when {
-                When::Next | When::Now => balancer.next_set(lb),
-                When::Tick(tick) | When::Force(tick) => tick,
-            };
-            let later = self.control.lbs[usize::from(lb.get())].iter().any(|staged| staged.from > base);
-            let drops_later = later && matches!(when, When::Force(_));
-            let differs = *self.control.at(lb, base) != rules || drops_later;
-            staged.push((differs, lb, rules, tables));
-        }
+        // Packets are kept waiting, so what is compared here does not change before it is staged.
+        let differs = |of: &Compiled| {
+            let base = when.tick().unwrap_or_else(|| balancer.next_set(of.lb));
+            let is_later = |staged: &Staged| staged.from > base;
+            let drops_later = matches!(when, When::Force(_)) && self.control.of(of.lb).iter().any(is_later);
+            drops_later || *self.control.at(of.lb, base) != of.rules
+        };
+        let (mut changed, same): (Vec<_>, Vec<_>) = compiled.into_iter().partition(differs);
         // Rules that are as they were are staged again if nothing else changes: the tick is judged all the same.
-        let destinations = rules.destinations();
-        let any = staged.iter().any(|(differs, ..)| *differs) || destinations != self.control.destinations;
-        let nothing = Rules::default();
-        staged.retain(|(differs, _, rules, _)| if any { *differs } else { **rules != nothing });
-        for (_, lb, ..) in &staged {
+        if changed.is_empty() && rules.destinations() == self.control.destinations {
+            changed = same.into_iter().filter(|of| *of.rules != Rules::default()).collect();
+        }
+        self.put(changed, rules, when, &mut balancer)
+    }
+
+    /// Changes the rules that ticks from there on would meet, all or nothing. Returns the first tick they then apply to, as
+    /// [`Write::load`] does. Only load balancers whose rules the edit changed are staged, and none if it changed only
+    /// addresses that packets are sent to. The edit is applied again if packets meet other tables meanwhile.
+    pub fn edit<E: From<WriteError>>(
+        &mut self,
+        when: When,
+        mut edit: impl FnMut(&mut Rules) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        for _ in 0..EDIT_ATTEMPTS {
+            let next = next_sets(&lock(&self.plane.balancer));
+            let before = self.control.whole(|lb| when.tick().unwrap_or(next[usize::from(lb.get())]));
+            let mut rules = before.clone();
+            edit(&mut rules)?;
+            // Nobody else changes the sets meanwhile, but packets may meet other ones.
+            if when == When::Now {
+                let tables = Tables::new(&rules);
+                let mut balancer = lock(&self.plane.balancer);
+                if next_sets(&balancer) == next {
+                    self.replace(&rules, &tables, &mut balancer);
+                    return Ok(0);
+                }
+                continue;
+            }
+            let is_changed = |lb: &LbId| rules.of(*lb) != before.of(*lb);
+            let changed: Vec<_> =
+                LbId::all().filter(is_changed).map(|lb| Compiled::new(lb, &rules)).collect();
+            let mut balancer = lock(&self.plane.balancer);
+            let is_as_before = |of: &Compiled| balancer.next_set(of.lb) == next[usize::from(of.lb.get())];
+            if when.tick().is_some() || changed.iter().all(is_as_before) {
+                return Ok(self.put(changed, &rules, when, &mut balancer)?);
+            }
+        }
+        Err(WriteError::Moved.into())
+    }
+
+    /// Puts rules in the place of all sets.
+    fn replace(&mut self, rules: &Rules, tables: &Tables, balancer: &mut Balancer) {
+        balancer.replace(tables);
+        for (lb, sets) in LbId::all().zip(&mut self.control.lbs) {
+            *sets = vec![Staged::new(0, rules.of(lb).into())];
+        }
+        self.control.destinations = rules.destinations();
+    }
+
+    /// Stages tables of load balancers, all or none, and takes over the destinations of rules. Returns the highest tick from
+    /// which on tables apply.
+    fn put(
+        &mut self,
+        changed: Vec<Compiled>,
+        rules: &Rules,
+        when: When,
+        balancer: &mut Balancer,
+    ) -> Result<u64, WriteError> {
+        changed.iter().for_each(|of| self.control.make_room(of.lb, balancer));
+        for Compiled { lb, .. } in &changed {
             match when {
                 When::Next | When::Now => drop(balancer.check_next(*lb)?),
                 When::Tick(tick) => balancer.check(*lb, tick)?,
@@ -373,39 +463,20 @@ impl Write<'_> {
             }
         }
         let mut newest = None;
-        for (_, lb, rules, tables) in staged {
+        for Compiled { lb, rules, tables } in changed {
             let from = match when {
                 When::Next | When::Now => balancer.stage_next(tables)?,
                 When::Tick(tick) => balancer.stage(tables, tick).map(|()| tick)?,
                 When::Force(tick) => balancer.force(tables, tick).map(|_| tick)?,
             };
-            self.control.follow(lb, &balancer, from, &rules);
+            self.control.follow(lb, balancer, from, &rules);
             newest = newest.max(Some(from));
         }
         balancer.set_destinations(rules);
-        self.control.destinations = destinations;
-        // No load balancer has rules, nor had.
-        let since = || LbId::all().map(|lb| balancer.next_set(lb)).max().unwrap_or(0);
-        Ok(newest.unwrap_or_else(since))
-    }
-
-    /// Changes the rules that ticks from there on would meet, all or nothing. Returns the first tick they then apply to, as
-    /// [`Write::load`] does.
-    pub fn edit<E: From<WriteError>>(
-        &mut self,
-        when: When,
-        edit: impl FnOnce(&mut Rules) -> Result<(), E>,
-    ) -> Result<u64, E> {
-        let next: Vec<_> = {
-            let balancer = lock(&self.plane.balancer);
-            LbId::all().map(|lb| balancer.next_set(lb)).collect()
-        };
-        let mut rules = self.control.whole(|lb| match when {
-            When::Next | When::Now => next[usize::from(lb.get())],
-            When::Tick(tick) | When::Force(tick) => tick,
-        });
-        edit(&mut rules)?;
-        Ok(self.load(&rules, when)?)
+        self.control.destinations = rules.destinations();
+        // No tables were staged: those that are there apply to that tick already, or to the next one of each load balancer.
+        let next = || next_sets(balancer).into_iter().max().unwrap_or(0);
+        Ok(newest.or(when.tick()).unwrap_or_else(next))
     }
 
     /// Stages tables of one load balancer.
@@ -413,8 +484,8 @@ impl Write<'_> {
         let LbStage { lb, from, horizon, in_place, reset, .. } = *stage;
         let rules = Arc::new(stage.rules.of(lb));
         let tables = Arc::new(LbTables::new(lb, &rules));
-        self.make_room(lb);
         let mut balancer = lock(&self.plane.balancer);
+        self.control.make_room(lb, &mut balancer);
         if reset {
             balancer.reset(tables);
         } else if in_place {
@@ -436,22 +507,22 @@ impl Write<'_> {
         self.control.lbs[usize::from(lb.get())].retain(|staged| staged.from != from);
         Ok(())
     }
+}
 
+impl Control {
     /// When a load balancer has as many sets as there may be, its oldest goes if packets meet later ones and it no more.
-    fn make_room(&mut self, lb: LbId) {
-        let sets = &mut self.control.lbs[usize::from(lb.get())];
+    fn make_room(&mut self, lb: LbId, balancer: &mut Balancer) {
+        let sets = &mut self.lbs[usize::from(lb.get())];
         let [oldest, next, ..] = &sets[..] else { return };
         // Few ticks may have met the next one, and all of them on other data planes.
         let later_are_met = sets[1..].iter().any(|staged| staged.hits > 0);
         let unused = later_are_met && oldest.since.elapsed() >= STRAGGLERS;
         if sets.len() > Balancer::MOST_STAGED && unused {
-            lock(&self.plane.balancer).retire(lb, next.from);
+            balancer.retire(lb, next.from);
             sets.remove(0);
         }
     }
-}
 
-impl Control {
     /// Has the rules of the sets that the balancer has of a load balancer; those from one tick on are new.
     fn follow(&mut self, lb: LbId, balancer: &Balancer, new: u64, rules: &Arc<Rules>) {
         let sets = &mut self.lbs[usize::from(lb.get())];

@@ -10,7 +10,7 @@ use std::{
 };
 
 use ejfat::{
-    lb::{Epoch, Rule, RuleError, Rules, StageError, calendar},
+    lb::{DropCause, Epoch, LbId, Rule, RuleError, Rules, StageError, calendar},
     segment::IpVersion::V4,
     wire::{LbHeader, Select},
 };
@@ -218,4 +218,147 @@ fn tables_are_refused_together_with_the_look_at_what_was_routed() {
         });
     }
     assert!(staged > 0);
+}
+
+/// All slots of a load balancer lead to one member.
+fn own(of: LbId, id: u16) -> Rules {
+    let mut all = rules(calendar(of, 0, &[id]));
+    let mut put = |rule| all.insert(rule, true).unwrap();
+    put(all_ticks(of, Epoch::new(0)));
+    put(Rule::Source { lb: of, address: address(V4, 1) });
+    put(member(of, id, (address(V4, 100), 10_000).into(), 4, false));
+    all
+}
+
+/// Two load balancers with a member 0 each.
+fn two() -> Plane {
+    let mut all = own(lb(0), 0);
+    all.add(&own(lb(1), 0));
+    for of in [lb(0), lb(1)] {
+        all.insert(Rule::Destination { address: address(V4, 60 + of.get()), lb: of }, false).unwrap();
+    }
+    Plane::new(all, 1)
+}
+
+fn try_of(plane: &Plane, of: LbId, from: u8, tick: u64) -> Result<u16, DropCause> {
+    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
+    let to = address(V4, 60 + of.get());
+    plane.balancer().route(to, address(V4, from), &header.encode()).map(|route| route.member)
+}
+
+fn route_of(plane: &Plane, of: LbId, tick: u64) -> u16 {
+    try_of(plane, of, 1, tick).unwrap()
+}
+
+fn stage_of(plane: &Plane, of: LbId, id: u16, from: u64) -> Result<(), WriteError> {
+    plane.write(None).unwrap().stage(&stage(of, own(of, id), from))
+}
+
+fn stage(lb: LbId, rules: Rules, from: u64) -> LbStage {
+    LbStage { lb, rules, from, horizon: None, in_place: false, reset: false }
+}
+
+fn add_source(rules: &mut Rules, of: u8) -> Result<(), WriteError> {
+    rules.insert(Rule::Source { lb: lb(of), address: address(V4, 9) }, false).unwrap();
+    Ok(())
+}
+
+#[test]
+fn an_edit_leaves_load_balancers_alone_whose_rules_it_does_not_change() {
+    for when in [When::Next, When::Tick(51), When::Force(51)] {
+        let plane = two();
+        route_of(&plane, lb(1), 50);
+        stage_of(&plane, lb(1), 7, 100).unwrap();
+        let edited = plane.edit(when, |rules| {
+            // Packets of the load balancer that is not edited meet its next tables meanwhile.
+            assert_eq!(route_of(&plane, lb(1), 100), 7);
+            add_source(rules, 0)
+        });
+        assert!(edited.is_ok(), "{edited:?}");
+        assert_eq!(route_of(&plane, lb(1), 101), 7, "{when:?}");
+        assert_eq!(plane.sets_of(lb(1)).len(), 2, "{when:?}");
+        assert!(try_of(&plane, lb(0), 9, 51).is_ok(), "{when:?}: the edited one has the rule");
+    }
+}
+
+#[test]
+fn an_edit_is_of_the_tables_that_packets_meet_when_it_is_done() {
+    for when in [When::Next, When::Now] {
+        let plane = two();
+        route_of(&plane, lb(1), 50);
+        stage_of(&plane, lb(1), 7, 100).unwrap();
+        let mut times = 0;
+        let edited = plane.edit(when, |rules| {
+            times += 1;
+            assert_eq!(route_of(&plane, lb(1), 100), 7);
+            add_source(rules, 1)
+        });
+        assert_eq!((edited, times), (Ok(if when == When::Now { 0 } else { 101 }), 2), "{when:?}");
+        assert_eq!((route_of(&plane, lb(1), 101), try_of(&plane, lb(1), 9, 101)), (7, Ok(7)), "{when:?}");
+    }
+}
+
+#[test]
+fn an_edit_that_packets_overtake_again_and_again_is_given_up() {
+    let plane = two();
+    route_of(&plane, lb(1), 50);
+    for set in 1..=16 {
+        stage_of(&plane, lb(1), set, u64::from(set) * 100).unwrap();
+    }
+    let mut tick = 0;
+    let edited = plane.edit(When::Next, |rules| {
+        tick += 100;
+        route_of(&plane, lb(1), tick);
+        add_source(rules, 1)
+    });
+    assert_eq!(edited, Err(WriteError::Moved));
+    assert!(tick < 1000, "after {tick}");
+    assert_eq!(try_of(&plane, lb(1), 9, 1600), Err(DropCause::BlockedSrc), "nothing changed");
+}
+
+#[test]
+fn a_destination_changes_at_once_though_another_load_balancer_is_full() {
+    let plane = two();
+    route_of(&plane, lb(0), 5);
+    route_of(&plane, lb(1), 99);
+    for set in 0..16 {
+        stage_of(&plane, lb(1), set, 1000 + u64::from(set)).unwrap();
+    }
+    assert_eq!(stage_of(&plane, lb(1), 0, 2000), Err(StageError::Full.into()));
+    let add = |host| {
+        let rule = Rule::Destination { address: address(V4, host), lb: lb(0) };
+        move |rules: &mut Rules| -> Result<(), WriteError> {
+            rules.insert(rule, false).unwrap();
+            Ok(())
+        }
+    };
+    for (host, when, from) in
+        [(70, When::Next, 0), (71, When::Tick(2000), 2000), (72, When::Force(3000), 3000)]
+    {
+        assert_eq!(plane.edit(when, add(host)), Ok(from), "{when:?}");
+        let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 5 };
+        let routed = plane.balancer().route(address(V4, host), address(V4, 1), &header.encode());
+        assert_eq!(routed.map(|route| route.lb), Ok(lb(0)), "{when:?}");
+        assert_eq!((plane.sets_of(lb(0)).len(), plane.sets_of(lb(1)).len()), (1, 17), "{when:?}");
+    }
+    let mut whole = plane.newest_set().rules.as_ref().clone();
+    whole.remove(&Rule::Destination { address: address(V4, 70), lb: lb(0) }.key()).unwrap();
+    let before = (plane.sets_of(lb(0)).len(), plane.sets_of(lb(1)).len());
+    assert_eq!(plane.load(&whole, When::Tick(5000)), Ok(5000));
+    assert_eq!((plane.sets_of(lb(0)).len(), plane.sets_of(lb(1)).len()), before);
+    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 6 };
+    let gone = plane.balancer().route(address(V4, 70), address(V4, 1), &header.encode());
+    assert_eq!(gone, Err(DropCause::BadIp));
+}
+
+#[test]
+fn tables_are_looked_after_though_somebody_panicked_in_a_write() {
+    let plane = two();
+    route_of(&plane, lb(0), 99);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        plane.edit(When::Next, |_| -> Result<(), WriteError> { panic!("of the test") })
+    }));
+    assert!(panicked.is_err());
+    (1..4).for_each(|n| plane.tidy(Instant::now() + LATER * n));
+    assert_eq!(plane.ticks().routed[0], None, "it is long ago");
 }

@@ -65,6 +65,7 @@ fn refused(error: RequestError) -> Status {
             _ => Status::invalid_argument(why),
         },
         RequestError::Write(WriteError::Stage(StageError::Full)) => Status::resource_exhausted(why),
+        RequestError::Write(WriteError::Moved) => Status::aborted(why),
         RequestError::Write(_) => Status::failed_precondition(why),
         RequestError::ManySets => Status::resource_exhausted(why),
     }
