@@ -527,9 +527,15 @@ impl Control {
     fn follow(&mut self, lb: LbId, balancer: &Balancer, new: u64, rules: &Arc<Rules>) {
         let sets = &mut self.lbs[usize::from(lb.get())];
         let mut before = std::mem::take(sets);
-        sets.extend(balancer.sets(lb).map(|(from, _)| {
+        for (at, (from, _)) in balancer.sets(lb).enumerate() {
             let kept = before.iter().position(|staged| staged.from == from).filter(|_| from != new);
-            kept.map_or_else(|| Staged::new(from, rules.clone()), |at| before.swap_remove(at))
-        }));
+            // Tables that are staged from an earlier tick on leave the first ones all ticks before it.
+            let first = || (at == 0 && from != new).then_some(0);
+            let staged = match kept.or_else(first) {
+                Some(at) => Staged { from, ..before.swap_remove(at) },
+                None => Staged::new(from, rules.clone()),
+            };
+            sets.push(staged);
+        }
     }
 }

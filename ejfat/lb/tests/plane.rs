@@ -362,3 +362,34 @@ fn tables_are_looked_after_though_somebody_panicked_in_a_write() {
     (1..4).for_each(|n| plane.tidy(Instant::now() + LATER * n));
     assert_eq!(plane.ticks().routed[0], None, "it is long ago");
 }
+
+#[test]
+fn tables_staged_below_the_oldest_leave_these_their_rules() {
+    let plane = two();
+    stage_of(&plane, lb(0), 1, 1000).unwrap();
+    for set in 2..=16 {
+        stage_of(&plane, lb(0), set, 1000 + u64::from(set)).unwrap();
+    }
+    route_of(&plane, lb(0), 5000);
+    plane.tidy(Instant::now());
+    std::thread::sleep(Duration::from_millis(2100));
+    // The oldest makes room for these.
+    stage_of(&plane, lb(0), 17, 6000).unwrap();
+    let whole = plane.sets_of(lb(0));
+    assert_eq!((whole.len(), whole[0].from), (17, 1000));
+    let ids = |plane: &Plane| {
+        let member = |set: &TableSet| {
+            (0..18).find(|&id| set.rules.get(&own(lb(0), id).iter().last().unwrap().key()).is_some())
+        };
+        plane.sets_of(lb(0)).iter().map(|set| (set.from, member(set))).collect::<Vec<_>>()
+    };
+    let before = ids(&plane);
+    plane.write(None).unwrap().withdraw(lb(0), 6000).unwrap();
+    (1..4).for_each(|n| plane.tidy(Instant::now() + LATER * n));
+    stage_of(&plane, lb(0), 9, 500).unwrap();
+    let after = ids(&plane);
+    assert_eq!(after[..2], [(0, Some(1)), (500, Some(9))]);
+    assert_eq!(after[2..], before[1..16]);
+    plane.write(None).unwrap().withdraw(lb(0), 500).unwrap();
+    assert_eq!(ids(&plane)[..2], [(0, Some(1)), before[1]]);
+}

@@ -31,7 +31,7 @@ mod tick;
 
 use std::net::IpAddr;
 
-pub use balancer::{Balancer, StageError, WithdrawError};
+pub use balancer::{Balancer, BeyondHorizon, StageError, WithdrawError};
 pub use cause::DropCause;
 pub use counters::{Drops, LbCounters, Traffic};
 pub use error::RuleError;
