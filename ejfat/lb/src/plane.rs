@@ -12,7 +12,10 @@ use std::{
 
 use ejfat::{
     Time,
-    lb::{Balancer, Drops, LbCounters, LbId, LbTables, Rules, StageError, Tables, Traffic, WithdrawError},
+    lb::{
+        Balancer, BeyondHorizon, Drops, LbCounters, LbId, LbTables, Rules, StageError, Table, Tables,
+        Traffic, WithdrawError,
+    },
 };
 
 /// Segments of events come no later than this behind one another: a worker gives events up before.
@@ -65,6 +68,15 @@ pub enum WriteError {
         "each of the {EDIT_ATTEMPTS} times that the edit was applied, packets met later tables of a load balancer that it changes; try again when fewer tables are staged ahead, or give the tick from which on it is to apply"
     )]
     Moved,
+    #[error(
+        "this data plane takes only changes with term {least} or a higher one, as it was started; a control plane with a lower term was replaced and must stop; give a term that is high enough, or start the data plane with another least term, or none"
+    )]
+    LeastTerm { least: u64 },
+    #[error(
+        "{table} takes {limit} rules of all load balancers together, and would have {rules} with the newest tables of each; remove rules of some load balancer first",
+        limit = .table.limit()
+    )]
+    Limit { table: Table, rules: usize },
 }
 
 /// Tables and the first tick they apply to.
@@ -113,6 +125,8 @@ struct Control {
     lbs: [Vec<Staged>; LbId::COUNT],
     /// The highest that came with a write.
     term: Option<NonZeroU64>,
+    /// Writes with a lower one, or without any, are refused.
+    least: Option<NonZeroU64>,
     aged: Instant,
 }
 
@@ -152,6 +166,27 @@ impl Control {
         &self.lbs[usize::from(lb.get())]
     }
 
+    /// Whether no tables of a load balancer begin later.
+    fn is_newest(&self, lb: LbId, from: u64) -> bool {
+        self.of(lb).iter().all(|staged| staged.from <= from)
+    }
+
+    /// Whether tables that become the newest ones of some load balancers fit into the tables of the data plane, together with
+    /// the newest ones of the others. Fewer rules than before are taken in any case. Sets that are not the newest may exceed
+    /// the tables together: load balancers do not change theirs at the same time.
+    fn check_limits(&self, newest: &[(LbId, &Rules)]) -> Result<(), WriteError> {
+        for table in Table::ALL {
+            let before = |lb| self.of(lb).last().map_or(0, |staged| staged.rules.count(table));
+            let after = |lb| newest.iter().find(|(of, _)| *of == lb).map(|(_, rules)| rules.count(table));
+            let rules: usize = LbId::all().map(|lb| after(lb).unwrap_or_else(|| before(lb))).sum();
+            let is_more = newest.iter().any(|(lb, rules)| rules.count(table) > before(*lb));
+            if is_more && rules > table.limit() {
+                return Err(WriteError::Limit { table, rules });
+            }
+        }
+        Ok(())
+    }
+
     fn at(&self, lb: LbId, tick: u64) -> &Arc<Rules> {
         let sets = &self.lbs[usize::from(lb.get())];
         // The first set has all earlier ticks, too.
@@ -179,7 +214,8 @@ pub struct LbStage {
     pub rules: Rules,
     /// The first tick that they apply to, which must be above the highest that was routed.
     pub from: u64,
-    /// Higher ticks are not remembered from then on when they are routed.
+    /// Higher ticks are not remembered from then on when they are routed, but counted. `None` leaves the horizon as it is, or
+    /// takes it away with `reset`.
     pub horizon: Option<u64>,
     /// They take the place of tables that are staged from the same tick on.
     pub in_place: bool,
@@ -197,6 +233,7 @@ impl Plane {
             destinations: rules.destinations(),
             lbs: std::array::from_fn(|_| lbs.next().unwrap_or_default()),
             term: None,
+            least: None,
             aged: Instant::now(),
         };
         Self {
@@ -208,12 +245,25 @@ impl Plane {
         }
     }
 
-    /// Begins a write of a control plane with a term, or of one without; others wait until it is dropped.
+    /// Refuses writes with a lower term than this, and those without any: a data plane that was started again does not know
+    /// the terms that came before.
+    #[must_use]
+    pub fn with_least_term(mut self, least: NonZeroU64) -> Self {
+        self.control.get_mut().unwrap_or_else(PoisonError::into_inner).least = Some(least);
+        self
+    }
+
+    /// Begins a write of a control plane with a term, or of one without; others wait until it is dropped. The term is the
+    /// highest from then on, whatever becomes of the write.
     ///
     /// # Errors
-    /// If a write with a higher term was begun before; without a term, if there was one with any.
+    /// If a write with a higher term was begun before; without a term, if there was one with any. If there is a least term
+    /// and this one is lower, or none.
     pub fn write(&self, term: Option<NonZeroU64>) -> Result<Write<'_>, WriteError> {
         let mut control = lock(&self.control);
+        if let Some(least) = control.least.filter(|least| term.is_none_or(|term| term < *least)) {
+            return Err(WriteError::LeastTerm { least: least.get() });
+        }
         match (term, control.term) {
             (None, Some(newest)) => return Err(WriteError::NoTerm { newest: newest.get() }),
             (Some(term), Some(newest)) if term < newest => {
@@ -310,9 +360,11 @@ impl Plane {
     pub fn ticks(&self) -> Ticks {
         let control = lock(&self.control);
         let of = |lb: LbId| control.lbs[usize::from(lb.get())].iter().map(move |staged| (lb, staged.from));
+        let balancer = lock(&self.balancer);
         Ticks {
             term: control.term,
-            routed: routed(&lock(&self.balancer)),
+            routed: routed(&balancer),
+            beyond: by_lb(|lb| balancer.beyond(lb)),
             sets: LbId::all().flat_map(of).collect(),
         }
     }
@@ -346,24 +398,29 @@ impl Plane {
     }
 }
 
+fn by_lb<T: Default>(of: impl Fn(LbId) -> T) -> [T; LbId::COUNT] {
+    let mut all = LbId::all().map(of);
+    std::array::from_fn(|_| all.next().unwrap_or_default())
+}
+
 fn routed(balancer: &Balancer) -> [Option<u64>; LbId::COUNT] {
-    let mut routed = LbId::all().map(|lb| balancer.newest_tick(lb));
-    std::array::from_fn(|_| routed.next().flatten())
+    by_lb(|lb| balancer.newest_tick(lb))
 }
 
 /// Where the set begins that the next new tick of each load balancer meets.
 fn next_sets(balancer: &Balancer) -> [u64; LbId::COUNT] {
-    let mut next = LbId::all().map(|lb| balancer.next_set(lb));
-    std::array::from_fn(|_| next.next().unwrap_or(0))
+    by_lb(|lb| balancer.next_set(lb))
 }
 
 /// What a control plane needs to know of a data plane before it stages tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticks {
-    /// The highest one with which anything was written.
+    /// The highest one that came with a write, also with one that was refused for another reason.
     pub term: Option<NonZeroU64>,
     /// The highest tick of each load balancer that was routed lately, or since it has a horizon.
     pub routed: [Option<u64>; LbId::COUNT],
+    /// What each load balancer routed above its horizon.
+    pub beyond: [Option<BeyondHorizon>; LbId::COUNT],
     /// The first tick of each set of tables, by load balancer, in order.
     pub sets: Vec<(LbId, u64)>,
 }
@@ -381,8 +438,7 @@ impl Write<'_> {
     /// packets are sent to change, no tables are staged.
     pub fn load(&mut self, rules: &Rules, when: When) -> Result<u64, WriteError> {
         if when == When::Now {
-            self.replace(rules, &Tables::new(rules), &mut lock(&self.plane.balancer));
-            return Ok(0);
+            return self.replace(rules, &Tables::new(rules), &mut lock(&self.plane.balancer));
         }
         let compiled: Vec<_> = LbId::all().map(|lb| Compiled::new(lb, rules)).collect();
         let mut balancer = lock(&self.plane.balancer);
@@ -419,8 +475,7 @@ impl Write<'_> {
                 let tables = Tables::new(&rules);
                 let mut balancer = lock(&self.plane.balancer);
                 if next_sets(&balancer) == next {
-                    self.replace(&rules, &tables, &mut balancer);
-                    return Ok(0);
+                    return Ok(self.replace(&rules, &tables, &mut balancer)?);
                 }
                 continue;
             }
@@ -436,13 +491,22 @@ impl Write<'_> {
         Err(WriteError::Moved.into())
     }
 
-    /// Puts rules in the place of all sets.
-    fn replace(&mut self, rules: &Rules, tables: &Tables, balancer: &mut Balancer) {
+    /// Puts rules in the place of all sets. Returns the first tick they apply to.
+    fn replace(
+        &mut self,
+        rules: &Rules,
+        tables: &Tables,
+        balancer: &mut Balancer,
+    ) -> Result<u64, WriteError> {
+        let of_lbs: Vec<_> = LbId::all().map(|lb| (lb, rules.of(lb))).collect();
+        let newest: Vec<_> = of_lbs.iter().map(|(lb, rules)| (*lb, rules)).collect();
+        self.control.check_limits(&newest)?;
         balancer.replace(tables);
-        for (lb, sets) in LbId::all().zip(&mut self.control.lbs) {
-            *sets = vec![Staged::new(0, rules.of(lb).into())];
+        for ((_, rules), sets) in of_lbs.into_iter().zip(&mut self.control.lbs) {
+            *sets = vec![Staged::new(0, rules.into())];
         }
         self.control.destinations = rules.destinations();
+        Ok(0)
     }
 
     /// Stages tables of load balancers, all or none, and takes over the destinations of rules. Returns the highest tick from
@@ -455,13 +519,18 @@ impl Write<'_> {
         balancer: &mut Balancer,
     ) -> Result<u64, WriteError> {
         changed.iter().for_each(|of| self.control.make_room(of.lb, balancer));
-        for Compiled { lb, .. } in &changed {
-            match when {
-                When::Next | When::Now => drop(balancer.check_next(*lb)?),
-                When::Tick(tick) => balancer.check(*lb, tick)?,
-                When::Force(tick) => balancer.check_forced(*lb, tick)?,
+        let mut newest = Vec::new();
+        for Compiled { lb, rules, .. } in &changed {
+            let from = match when {
+                When::Next | When::Now => balancer.check_next(*lb)?,
+                When::Tick(tick) => balancer.check(*lb, tick).map(|()| tick)?,
+                When::Force(tick) => balancer.check_forced(*lb, tick).map(|()| tick)?,
+            };
+            if matches!(when, When::Force(_)) || self.control.is_newest(*lb, from) {
+                newest.push((*lb, &**rules));
             }
         }
+        self.control.check_limits(&newest)?;
         let mut newest = None;
         for Compiled { lb, rules, tables } in changed {
             let from = match when {
@@ -486,6 +555,9 @@ impl Write<'_> {
         let tables = Arc::new(LbTables::new(lb, &rules));
         let mut balancer = lock(&self.plane.balancer);
         self.control.make_room(lb, &mut balancer);
+        if reset || self.control.is_newest(lb, from) {
+            self.control.check_limits(&[(lb, &rules)])?;
+        }
         if reset {
             balancer.reset(tables);
         } else if in_place {
@@ -501,7 +573,8 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// Takes back tables of a load balancer that were staged from a tick on, and that no packet has met.
+    /// Takes back tables of a load balancer that were staged from a tick on, and that no packet has met, as
+    /// [`Balancer::withdraw`] does.
     pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WriteError> {
         lock(&self.plane.balancer).withdraw(lb, from)?;
         self.control.lbs[usize::from(lb.get())].retain(|staged| staged.from != from);

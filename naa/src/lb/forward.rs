@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    num::NonZeroU64,
     path::PathBuf,
     sync::{
         Arc,
@@ -64,6 +65,10 @@ pub(super) struct Args {
     /// What callers over gRPC must show in each request; it covers gRPC only
     #[arg(long, env = super::callers::TOKEN_VARIABLE, hide_env_values = true, value_parser = super::callers::token)]
     token: Option<String>,
+    /// Take changes only with this term or a higher one, also before any came: terms are not kept when this ends. Give the
+    /// newest term of the control plane that programs this, so that one that was replaced cannot do it after a restart
+    #[arg(long, value_name = "NUMBER")]
+    least_term: Option<NonZeroU64>,
     /// Be programmed over MRSP at this address: an accelerator with functions 64 to 67; port 12345 unless told
     #[arg(long, value_name = "ADDR[:PORT]")]
     serve: Option<String>,
@@ -101,7 +106,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let rules = args.tables.as_ref().map(place::read).transpose()?.unwrap_or_default();
     let listen = values::listen(&args.listen, args.ports)?;
     warn_of_gaps(&rules, args)?;
-    let plane = Arc::new(Plane::new(rules, values::seed()));
+    let plane = Plane::new(rules, values::seed());
+    let plane = Arc::new(match args.least_term {
+        Some(least) => plane.with_least_term(least),
+        None => plane,
+    });
     let config = ForwarderConfig { listen, buffer: args.buffer as usize };
     let forwarder = Forwarder::start(&config, &plane).map_err(|error| explained(error, &config.listen))?;
     values::tell_skipped(forwarder.skipped());

@@ -24,8 +24,8 @@ use crate::{
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// All sets that may be staged, as long as they may be.
-const MOST_ANSWER: usize = MOST_OF_TABLES * (1 + Balancer::MOST_STAGED);
+/// All sets that may be staged, as long as they may be: each load balancer may have full tables in some of its own.
+const MOST_ANSWER: usize = MOST_OF_TABLES * LbId::COUNT * (1 + Balancer::MOST_STAGED);
 
 /// Why there is no answer, or none that helps.
 #[derive(Debug, thiserror::Error)]
