@@ -272,6 +272,24 @@ fn a_missing_and_a_wrong_token_are_told_in_words_of_the_command_line() {
 }
 
 #[test]
+fn a_data_plane_that_starts_again_takes_no_terms_below_its_least() {
+    let forward = ["lb", "forward", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
+    let said = refusal(&[&forward[..], &["--least-term", "0"]].concat(), &[]);
+    assert!(said.contains("--least-term"), "{said}");
+    let lb = Process::start(&[&forward[..], &["--least-term", "7", "--json", "--until-eof"]].concat());
+    let grpc = format!("grpc://{}", lb.text("grpc"));
+    let folder = Folder::new("lb-least-term");
+    let file = folder.with("lb.yaml", tables("127.0.0.1:7000").as_bytes());
+    for term in [&[][..], &["--term", "6"]] {
+        let output = run(&[&["lb", "table", "load", &file, &grpc], term].concat());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(stderr(&output).contains("with term 7 or a higher one"), "{}", stderr(&output));
+    }
+    stdout_of(&["lb", "table", "load", &file, &grpc, "--term", "7"]);
+    assert!(stdout_of(&["lb", "table", "show", &grpc]).contains("127.0.0.1"));
+}
+
+#[test]
 fn a_file_that_leaves_slots_or_members_open_is_refused() {
     let folder = Folder::new("lb-gaps");
     let short = folder.with("short.yaml", tables("127.0.0.1:7000").replace("5x512", "5x510").as_bytes());

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ejfat::lb::{LbId, Rules};
+use ejfat::lb::{BeyondHorizon, LbId, Rules};
 
 use crate::{calendar::MemberId, p4::Change};
 
@@ -65,14 +65,6 @@ pub struct Stage {
     pub rules: Arc<Rules>,
 }
 
-/// Packets with ticks above the horizon, since there is one: a plane routes them, and does not remember their ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beyond {
-    pub packets: u64,
-    pub lowest: u64,
-    pub highest: u64,
-}
-
 /// What a data plane told of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -83,7 +75,7 @@ pub struct Seen {
     /// The first tick of each set of tables, ascending for each load balancer.
     pub sets: Vec<(LbId, u64)>,
     /// What was routed of each load balancer with ticks above its horizon.
-    pub beyond: [Option<Beyond>; LbId::COUNT],
+    pub beyond: [Option<BeyondHorizon>; LbId::COUNT],
     /// Packets that were sent to each member, if they were asked for.
     pub packets: Option<BTreeMap<(LbId, MemberId), u64>>,
 }

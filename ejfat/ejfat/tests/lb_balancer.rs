@@ -11,8 +11,8 @@ use std::{
 use ejfat::{
     Time,
     lb::{
-        Balancer, DropCause, Epoch, LbCounters, LbId, LbTables, Member, Rule, Rules, StageError, Tables,
-        Traffic, WithdrawError, calendar,
+        Balancer, BeyondHorizon, DropCause, Epoch, LbCounters, LbId, LbTables, Member, Rule, Rules,
+        StageError, Tables, Traffic, WithdrawError, calendar,
     },
     segment::IpVersion::{V4, V6},
     wire::{LbHeader, Select},
@@ -409,4 +409,172 @@ fn a_counter_that_begins_again_gets_tables_for_its_low_ticks() {
     assert_eq!((route_of(&mut balancer, 0, 5), balancer.newest_tick(lb(0))), (1, Some(5)));
     balancer.stage(lb_tables(0, 2), 6).unwrap();
     assert_eq!((route_of(&mut balancer, 0, 5), route_of(&mut balancer, 0, 6)), (1, 2));
+}
+
+fn froms(balancer: &Balancer) -> Vec<u64> {
+    balancer.sets(lb(0)).map(|(from, _)| from).collect()
+}
+
+#[test]
+fn tables_staged_below_the_oldest_can_be_withdrawn() {
+    let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+    balancer.stage(lb_tables(0, 1), 1000).unwrap();
+    balancer.stage(lb_tables(0, 2), 3000).unwrap();
+    route_of(&mut balancer, 0, 2000);
+    assert_eq!(balancer.retire(lb(0), 1000), 1);
+    (0..2).for_each(|_| balancer.age());
+    assert_eq!((froms(&balancer), balancer.newest_tick(lb(0))), (vec![1000, 3000], None));
+    assert_eq!(
+        balancer.stage(lb_tables(0, 3), 0),
+        Err(StageError::Taken { from: 0 }),
+        "the first has all ticks"
+    );
+    assert_eq!(balancer.stage(lb_tables(0, 3), 1000), Err(StageError::Taken { from: 1000 }));
+
+    balancer.stage(lb_tables(0, 3), 500).unwrap();
+    balancer.withdraw(lb(0), 500).unwrap();
+    assert_eq!([499, 500, 1000].map(|tick| balancer.member(lb(0), &header(tick))), [Some(1); 3]);
+    balancer.stage(lb_tables(0, 3), 500).unwrap();
+    assert_eq!([499, 500, 3000].map(|tick| route_of(&mut balancer, 0, tick)), [1, 3, 2]);
+}
+
+fn header(tick: u64) -> LbHeader {
+    LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick }
+}
+
+#[test]
+fn the_next_tables_of_a_counter_that_began_again_split_no_event() {
+    for tick in [300, 999] {
+        for in_place in [false, true] {
+            let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+            balancer.stage(lb_tables(0, 1), 1000).unwrap();
+            route_of(&mut balancer, 0, 2000);
+            balancer.retire(lb(0), 1000);
+            (0..2).for_each(|_| balancer.age());
+            assert_eq!(route_of(&mut balancer, 0, tick), 1);
+            let from = if in_place {
+                balancer.stage_in_place(lb_tables(0, 2), 1000).unwrap();
+                1000
+            } else {
+                balancer.stage_next(lb_tables(0, 2)).unwrap()
+            };
+            assert_eq!(from, if in_place { 1000 } else { tick + 1 });
+            assert_eq!(froms(&balancer), [0, from]);
+            assert_eq!([tick, from - 1, from].map(|tick| route_of(&mut balancer, 0, tick)), [1, 1, 2]);
+        }
+    }
+}
+
+#[test]
+fn the_next_tick_is_not_guessed_when_all_that_was_routed_is_beyond_the_horizon() {
+    let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+    balancer.set_horizon(lb(0), 100);
+    route_of(&mut balancer, 0, 5000);
+    let refused = balancer.stage_next(lb_tables(0, 1));
+    assert_eq!(refused, Err(StageError::BeyondHorizon { highest: 5000, horizon: 100 }));
+    assert_eq!(balancer.check_next(lb(0)), refused);
+    assert_eq!(route_of(&mut balancer, 0, 5000), 0, "its event is not split");
+    balancer.set_horizon(lb(0), 10_000);
+    assert_eq!(balancer.stage_next(lb_tables(0, 1)), Ok(5001));
+}
+
+#[test]
+fn a_horizon_does_not_keep_tables_of_long_ago() {
+    let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+    route_of(&mut balancer, 0, 50);
+    (0..2).for_each(|_| balancer.age());
+    balancer.set_horizon(lb(0), 1000);
+    assert_eq!(balancer.stage_next(lb_tables(0, 1)), Ok(0));
+}
+
+#[test]
+fn a_reset_ends_the_horizon() {
+    let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+    balancer.set_horizon(lb(0), 1000);
+    route_of(&mut balancer, 0, 5000);
+    balancer.reset(lb_tables(0, 1));
+    assert_eq!(balancer.beyond(lb(0)), None);
+    route_of(&mut balancer, 0, 1 << 50);
+    assert_eq!(balancer.newest_tick(lb(0)), Some(1 << 50), "another reservation has other ticks");
+    assert!(balancer.stage(lb_tables(0, 2), 1 << 50).is_err());
+    (0..2).for_each(|_| balancer.age());
+    assert_eq!(balancer.newest_tick(lb(0)), None, "they are forgotten, as without a horizon");
+}
+
+#[test]
+fn tables_that_dropped_segments_are_not_withdrawn() {
+    let mut all = own(0, 1);
+    all.remove(&Rule::Source { lb: lb(0), address: address(V4, 1) }.key()).unwrap();
+    let without_source = Arc::new(LbTables::new(lb(0), &all));
+    let mut all = own(0, 1);
+    all.remove(&member(lb(0), 1, (address(V4, 100), 10_000).into(), 4, false).key()).unwrap();
+    let without_member = Arc::new(LbTables::new(lb(0), &all));
+    for (tables, cause) in [(without_source, DropCause::BlockedSrc), (without_member, DropCause::MbrInfoMiss)]
+    {
+        for whole in [false, true] {
+            let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+            route_of(&mut balancer, 0, 10);
+            balancer.stage(tables.clone(), 100).unwrap();
+            let dropped = if whole {
+                let (from, to) = ((address(V4, 1), 4000).into(), (address(V4, 50), 19_522).into());
+                let udp = Udp { from, to, hops: 9, options: vec![], payload: datagram(100), checksum: true };
+                balancer.forward(&mut udp.bytes()).map(drop)
+            } else {
+                balancer.route(address(V4, 50), address(V4, 1), &datagram(100)).map(drop)
+            };
+            assert_eq!(dropped, Err(cause));
+            assert_eq!(balancer.withdraw(lb(0), 100), Err(WithdrawError::Routed { from: 100 }), "{cause:?}");
+            assert_eq!(balancer.newest_tick(lb(0)), Some(10), "what is dropped is not routed");
+            assert_eq!(balancer.sets(lb(0)).map(|(_, hits)| hits).collect::<Vec<_>>(), [1, 0]);
+        }
+    }
+}
+
+#[test]
+fn strangers_and_packets_without_tick_keep_no_tables_from_being_withdrawn() {
+    let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+    balancer.stage(lb_tables(0, 1), 100).unwrap();
+    let to = address(V4, 50);
+    assert_eq!(balancer.route(to, address(V4, 9), &datagram(200)), Err(DropCause::BlockedSrc));
+    assert_eq!(balancer.route(to, address(V4, 1), b"LB"), Err(DropCause::NoUdplbHdr));
+    balancer.withdraw(lb(0), 100).unwrap();
+}
+
+#[test]
+fn ticks_beyond_the_horizon_are_told_until_it_reaches_them() {
+    let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+    route_of(&mut balancer, 0, u64::MAX);
+    assert_eq!(balancer.beyond(lb(0)), None, "there is no horizon");
+    balancer.reset(lb_tables(0, 0));
+    balancer.set_horizon(lb(0), 1000);
+    for tick in [10, 5000, 1001, 1000, 2000] {
+        route_of(&mut balancer, 0, tick);
+    }
+    let beyond = |packets, lowest, highest| Some(BeyondHorizon { packets, lowest, highest });
+    assert_eq!(balancer.beyond(lb(0)), beyond(3, 1001, 5000));
+    assert_eq!((balancer.newest_tick(lb(0)), balancer.beyond(lb(1))), (Some(1000), None));
+    (0..3).for_each(|_| balancer.age());
+    balancer.set_horizon(lb(0), 1000);
+    assert_eq!(balancer.beyond(lb(0)), beyond(3, 1001, 5000), "nothing is forgotten");
+
+    // Between them: what is known of the ticks that it has reached is the lowest.
+    balancer.set_horizon(lb(0), 3000);
+    assert_eq!((balancer.newest_tick(lb(0)), balancer.beyond(lb(0))), (Some(1001), beyond(3, 5000, 5000)));
+    assert_eq!(route_of(&mut balancer, 0, 4000), 0);
+    assert_eq!(balancer.beyond(lb(0)), beyond(4, 4000, 5000));
+    balancer.set_horizon(lb(0), 5000);
+    assert_eq!((balancer.newest_tick(lb(0)), balancer.beyond(lb(0))), (Some(5000), None));
+    let late = balancer.stage(lb_tables(0, 1), 5000);
+    assert_eq!(late, Err(StageError::Routed { from: 5000, newest: 5000 }));
+}
+
+#[test]
+fn a_horizon_that_reaches_ticks_below_the_newest_one_lowers_nothing() {
+    let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+    balancer.set_horizon(lb(0), 1000);
+    route_of(&mut balancer, 0, 900);
+    balancer.set_horizon(lb(0), 100);
+    route_of(&mut balancer, 0, 200);
+    balancer.set_horizon(lb(0), 1000);
+    assert_eq!((balancer.newest_tick(lb(0)), balancer.beyond(lb(0))), (Some(900), None));
 }

@@ -9,7 +9,7 @@ mod rule;
 
 use std::num::NonZeroU64;
 
-use ejfat::lb::{LbId, RuleError, Rules};
+use ejfat::lb::{BeyondHorizon, LbId, Rule, RuleError, Rules};
 use proto::lb::v1;
 
 use crate::{LbStage, TableSet, Ticks, When};
@@ -67,6 +67,25 @@ pub fn rules(messages: &[v1::Rule]) -> Result<Rules, MessageError> {
         rules.insert(rule, false).map_err(|error| MessageError::new(format!("rules[{at}]"), error))?;
     }
     Ok(rules)
+}
+
+/// The same, each load balancer's within the limits of tables.
+fn rules_by_lb(messages: &[v1::Rule]) -> Result<Rules, MessageError> {
+    let mut of_lbs: [Rules; LbId::COUNT] = Default::default();
+    let mut whole = Rules::default();
+    for (at, message) in messages.iter().enumerate() {
+        let rule = rule(message).map_err(|error| error.within("rules", at))?;
+        let rules = match rule {
+            Rule::Destination { .. } => &mut whole,
+            Rule::Source { lb, .. }
+            | Rule::Epoch { lb, .. }
+            | Rule::Slot { lb, .. }
+            | Rule::Member { lb, .. } => &mut of_lbs[usize::from(lb.get())],
+        };
+        rules.insert(rule, false).map_err(|error| MessageError::new(format!("rules[{at}]"), error))?;
+    }
+    of_lbs.iter().for_each(|of| whole.add(of));
+    Ok(whole)
 }
 
 pub fn of_rules(rules: &Rules) -> Vec<v1::Rule> {
@@ -129,14 +148,22 @@ pub fn ticks(message: &v1::GetTicksReply) -> Result<Ticks, MessageError> {
         let (lb, tick) = tick("routed", at, of)?;
         routed[usize::from(lb.get())] = Some(tick);
     }
+    let mut beyond = [None; LbId::COUNT];
+    for (at, of) in message.beyond_horizon.iter().enumerate() {
+        let &v1::BeyondHorizon { packets, lowest, highest, .. } = of;
+        let lb = lb("lb", of.lb).map_err(|error| error.within("beyond_horizon", at))?;
+        beyond[usize::from(lb.get())] = Some(BeyondHorizon { packets, lowest, highest });
+    }
     let sets = message.sets.iter().enumerate().map(|(at, of)| tick("sets", at, of));
-    Ok(Ticks { term: NonZeroU64::new(message.term), routed, sets: sets.collect::<Result<_, _>>()? })
+    let sets = sets.collect::<Result<_, _>>()?;
+    Ok(Ticks { term: NonZeroU64::new(message.term), routed, beyond, sets })
 }
 
-/// Tables that are staged, the newest last.
+/// Tables that are staged, the newest last. Load balancers change theirs one by one, so the sets that they have at some tick
+/// may together exceed the limits of tables. Those of each one do not.
 pub fn sets(message: &v1::GetReply) -> Result<Vec<TableSet>, MessageError> {
     let set = |(at, set): (usize, &v1::TableSet)| {
-        let rules = rules(&set.rules).map_err(|error| error.within("sets", at))?;
+        let rules = rules_by_lb(&set.rules).map_err(|error| error.within("sets", at))?;
         Ok(TableSet { from: set.from_tick, rules: rules.into() })
     };
     message.sets.iter().enumerate().map(set).collect()

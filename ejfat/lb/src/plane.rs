@@ -1,22 +1,26 @@
 //! The tables and counters that a forwarder and those who program it share.
 
+mod control;
+mod write;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU64,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use ejfat::{
     Time,
-    lb::{Balancer, Drops, LbCounters, LbId, LbTables, Rules, StageError, Tables, Traffic, WithdrawError},
+    lb::{Balancer, BeyondHorizon, Drops, LbCounters, LbId, Rules, Tables, Traffic},
 };
 
-/// Segments of events come no later than this behind one another: a worker gives events up before.
-const STRAGGLERS: Duration = Duration::from_secs(2);
+use control::{Control, STRAGGLERS, Staged};
+
+pub use write::{LbStage, Write, WriteError};
 
 /// The tick from which on tables apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,21 +37,14 @@ pub enum When {
     Now,
 }
 
-/// Why a data plane's tables were not changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WriteError {
-    #[error(transparent)]
-    Stage(#[from] StageError),
-    #[error(transparent)]
-    Withdraw(#[from] WithdrawError),
-    #[error(
-        "term {term} is over: a control plane with term {newest} programs this data plane; a control plane that reads this was replaced by another one and must stop"
-    )]
-    StaleTerm { term: u64, newest: u64 },
-    #[error(
-        "a control plane programs this data plane, with term {newest}; give that term or a higher one to take the data plane over, or start the data plane again without the control plane"
-    )]
-    NoTerm { newest: u64 },
+impl When {
+    /// The tick that it names.
+    fn tick(self) -> Option<u64> {
+        match self {
+            Self::Tick(tick) | Self::Force(tick) => Some(tick),
+            Self::Next | Self::Now => None,
+        }
+    }
 }
 
 /// Tables and the first tick they apply to.
@@ -89,67 +86,9 @@ pub struct Plane {
     started: Instant,
 }
 
-#[derive(Debug)]
-struct Control {
-    /// The rules of no load balancer.
-    destinations: Rules,
-    lbs: [Vec<Staged>; LbId::COUNT],
-    /// The highest that came with a write.
-    term: Option<NonZeroU64>,
-    aged: Instant,
-}
-
-#[derive(Debug)]
-struct Staged {
-    from: u64,
-    /// Of one load balancer.
-    rules: Arc<Rules>,
-    /// Packets that it routed when somebody looked, and since when there are no more.
-    hits: u64,
-    since: Instant,
-}
-
-impl Staged {
-    fn new(from: u64, rules: Arc<Rules>) -> Self {
-        Self { from, rules, hits: 0, since: Instant::now() }
-    }
-}
-
-impl Control {
-    fn at(&self, lb: LbId, tick: u64) -> &Arc<Rules> {
-        let sets = &self.lbs[usize::from(lb.get())];
-        // The first set has all earlier ticks, too.
-        &sets.iter().rfind(|staged| staged.from <= tick).unwrap_or(&sets[0]).rules
-    }
-
-    /// All rules, with those of each load balancer that its function names.
-    fn whole(&self, tick_of: impl Fn(LbId) -> u64) -> Rules {
-        let mut whole = self.destinations.clone();
-        LbId::all().for_each(|lb| whole.add(self.at(lb, tick_of(lb))));
-        whole
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Whoever panicked with it left whole tables: they are replaced, never edited in place.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Tables of one load balancer, to be staged.
-#[derive(Clone, Debug)]
-pub struct LbStage {
-    pub lb: LbId,
-    /// Those of the load balancer; others are left out.
-    pub rules: Rules,
-    /// The first tick that they apply to, which must be above the highest that was routed.
-    pub from: u64,
-    /// Higher ticks are not remembered from then on when they are routed.
-    pub horizon: Option<u64>,
-    /// They take the place of tables that are staged from the same tick on.
-    pub in_place: bool,
-    /// They apply to all ticks, in the place of all tables of the load balancer, and what was routed is forgotten, because
-    /// its senders count from a lower tick again. Events on their way may be split.
-    pub reset: bool,
 }
 
 impl Plane {
@@ -161,6 +100,7 @@ impl Plane {
             destinations: rules.destinations(),
             lbs: std::array::from_fn(|_| lbs.next().unwrap_or_default()),
             term: None,
+            least: None,
             aged: Instant::now(),
         };
         Self {
@@ -172,12 +112,25 @@ impl Plane {
         }
     }
 
-    /// Begins a write of a control plane with a term, or of one without; others wait until it is dropped.
+    /// Refuses writes with a lower term than this, and those without any: a data plane that was started again does not know
+    /// the terms that came before.
+    #[must_use]
+    pub fn with_least_term(mut self, least: NonZeroU64) -> Self {
+        self.control.get_mut().unwrap_or_else(PoisonError::into_inner).least = Some(least);
+        self
+    }
+
+    /// Begins a write of a control plane with a term, or of one without; others wait until it is dropped. The term is the
+    /// highest from then on, whatever becomes of the write.
     ///
     /// # Errors
-    /// If a write with a higher term was begun before; without a term, if there was one with any.
+    /// If a write with a higher term was begun before; without a term, if there was one with any. If there is a least term
+    /// and this one is lower, or none.
     pub fn write(&self, term: Option<NonZeroU64>) -> Result<Write<'_>, WriteError> {
         let mut control = lock(&self.control);
+        if let Some(least) = control.least.filter(|least| term.is_none_or(|term| term < *least)) {
+            return Err(WriteError::LeastTerm { least: least.get() });
+        }
         match (term, control.term) {
             (None, Some(newest)) => return Err(WriteError::NoTerm { newest: newest.get() }),
             (Some(term), Some(newest)) if term < newest => {
@@ -198,7 +151,7 @@ impl Plane {
     pub fn edit<E: From<WriteError>>(
         &self,
         when: When,
-        edit: impl FnOnce(&mut Rules) -> Result<(), E>,
+        edit: impl FnMut(&mut Rules) -> Result<(), E>,
     ) -> Result<u64, E> {
         self.write(None)?.edit(when, edit)
     }
@@ -206,7 +159,11 @@ impl Plane {
     /// Looks which tables are still in use. Whoever forwards calls it several times a second.
     pub fn tidy(&self, now: Instant) {
         // Somebody who programs holds it; there is a next time.
-        let Ok(mut control) = self.control.try_lock() else { return };
+        let mut control = match self.control.try_lock() {
+            Ok(control) => control,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         let mut balancer = lock(&self.balancer);
         for (lb, sets) in LbId::all().zip(&mut control.lbs) {
             for (staged, (_, hits)) in sets.iter_mut().zip(balancer.sets(lb)) {
@@ -270,9 +227,11 @@ impl Plane {
     pub fn ticks(&self) -> Ticks {
         let control = lock(&self.control);
         let of = |lb: LbId| control.lbs[usize::from(lb.get())].iter().map(move |staged| (lb, staged.from));
+        let balancer = lock(&self.balancer);
         Ticks {
             term: control.term,
-            routed: routed(&lock(&self.balancer)),
+            routed: routed(&balancer),
+            beyond: by_lb(|lb| balancer.beyond(lb)),
             sets: LbId::all().flat_map(of).collect(),
         }
     }
@@ -306,159 +265,24 @@ impl Plane {
     }
 }
 
+fn by_lb<T: Default>(of: impl Fn(LbId) -> T) -> [T; LbId::COUNT] {
+    let mut all = LbId::all().map(of);
+    std::array::from_fn(|_| all.next().unwrap_or_default())
+}
+
 fn routed(balancer: &Balancer) -> [Option<u64>; LbId::COUNT] {
-    let mut routed = LbId::all().map(|lb| balancer.newest_tick(lb));
-    std::array::from_fn(|_| routed.next().flatten())
+    by_lb(|lb| balancer.newest_tick(lb))
 }
 
 /// What a control plane needs to know of a data plane before it stages tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticks {
-    /// The highest one with which anything was written.
+    /// The highest one that came with a write, also with one that was refused for another reason.
     pub term: Option<NonZeroU64>,
     /// The highest tick of each load balancer that was routed lately, or since it has a horizon.
     pub routed: [Option<u64>; LbId::COUNT],
+    /// What each load balancer routed above its horizon.
+    pub beyond: [Option<BeyondHorizon>; LbId::COUNT],
     /// The first tick of each set of tables, by load balancer, in order.
     pub sets: Vec<(LbId, u64)>,
-}
-
-/// The right to change a data plane's tables, until it is dropped.
-#[derive(Debug)]
-pub struct Write<'a> {
-    plane: &'a Plane,
-    control: MutexGuard<'a, Control>,
-}
-
-impl Write<'_> {
-    /// Replaces all rules. Returns the first tick they apply to: the highest one, since each load balancer has ticks of its
-    /// own. A load balancer whose rules stay as they are is left alone, unless those of all do.
-    pub fn load(&mut self, rules: &Rules, when: When) -> Result<u64, WriteError> {
-        if when == When::Now {
-            let tables = Tables::new(rules);
-            lock(&self.plane.balancer).replace(&tables);
-            for (lb, sets) in LbId::all().zip(&mut self.control.lbs) {
-                *sets = vec![Staged::new(0, rules.of(lb).into())];
-            }
-            self.control.destinations = rules.destinations();
-            return Ok(0);
-        }
-        // Nobody else changes the sets meanwhile, but packets may meet other ones: what is compared now is compared again
-        // below, with packets kept waiting.
-        let of_lbs: Vec<_> = LbId::all().map(|lb| (lb, Arc::new(rules.of(lb)))).collect();
-        let compile = |(lb, rules): &(LbId, Arc<Rules>)| Arc::new(LbTables::new(*lb, rules));
-        let compiled: Vec<_> = of_lbs.iter().map(compile).collect();
-        LbId::all().for_each(|lb| self.make_room(lb));
-        let mut balancer = lock(&self.plane.balancer);
-        let mut staged = Vec::new();
-        for ((lb, rules), tables) in of_lbs.into_iter().zip(compiled) {
-            let base = match when {
-                When::Next | When::Now => balancer.next_set(lb),
-                When::Tick(tick) | When::Force(tick) => tick,
-            };
-            let later = self.control.lbs[usize::from(lb.get())].iter().any(|staged| staged.from > base);
-            let drops_later = later && matches!(when, When::Force(_));
-            let differs = *self.control.at(lb, base) != rules || drops_later;
-            staged.push((differs, lb, rules, tables));
-        }
-        // Rules that are as they were are staged again if nothing else changes: the tick is judged all the same.
-        let destinations = rules.destinations();
-        let any = staged.iter().any(|(differs, ..)| *differs) || destinations != self.control.destinations;
-        let nothing = Rules::default();
-        staged.retain(|(differs, _, rules, _)| if any { *differs } else { **rules != nothing });
-        for (_, lb, ..) in &staged {
-            match when {
-                When::Next | When::Now => drop(balancer.check_next(*lb)?),
-                When::Tick(tick) => balancer.check(*lb, tick)?,
-                When::Force(tick) => balancer.check_forced(*lb, tick)?,
-            }
-        }
-        let mut newest = None;
-        for (_, lb, rules, tables) in staged {
-            let from = match when {
-                When::Next | When::Now => balancer.stage_next(tables)?,
-                When::Tick(tick) => balancer.stage(tables, tick).map(|()| tick)?,
-                When::Force(tick) => balancer.force(tables, tick).map(|_| tick)?,
-            };
-            self.control.follow(lb, &balancer, from, &rules);
-            newest = newest.max(Some(from));
-        }
-        balancer.set_destinations(rules);
-        self.control.destinations = destinations;
-        // No load balancer has rules, nor had.
-        let since = || LbId::all().map(|lb| balancer.next_set(lb)).max().unwrap_or(0);
-        Ok(newest.unwrap_or_else(since))
-    }
-
-    /// Changes the rules that ticks from there on would meet, all or nothing. Returns the first tick they then apply to, as
-    /// [`Write::load`] does.
-    pub fn edit<E: From<WriteError>>(
-        &mut self,
-        when: When,
-        edit: impl FnOnce(&mut Rules) -> Result<(), E>,
-    ) -> Result<u64, E> {
-        let next: Vec<_> = {
-            let balancer = lock(&self.plane.balancer);
-            LbId::all().map(|lb| balancer.next_set(lb)).collect()
-        };
-        let mut rules = self.control.whole(|lb| match when {
-            When::Next | When::Now => next[usize::from(lb.get())],
-            When::Tick(tick) | When::Force(tick) => tick,
-        });
-        edit(&mut rules)?;
-        Ok(self.load(&rules, when)?)
-    }
-
-    /// Stages tables of one load balancer.
-    pub fn stage(&mut self, stage: &LbStage) -> Result<(), WriteError> {
-        let LbStage { lb, from, horizon, in_place, reset, .. } = *stage;
-        let rules = Arc::new(stage.rules.of(lb));
-        let tables = Arc::new(LbTables::new(lb, &rules));
-        self.make_room(lb);
-        let mut balancer = lock(&self.plane.balancer);
-        if reset {
-            balancer.reset(tables);
-        } else if in_place {
-            balancer.stage_in_place(tables, from)?;
-        } else {
-            balancer.stage(tables, from)?;
-        }
-        if let Some(horizon) = horizon {
-            balancer.set_horizon(lb, horizon);
-        }
-        let from = if reset { 0 } else { from };
-        self.control.follow(lb, &balancer, from, &rules);
-        Ok(())
-    }
-
-    /// Takes back tables of a load balancer that were staged from a tick on, and that no packet has met.
-    pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WriteError> {
-        lock(&self.plane.balancer).withdraw(lb, from)?;
-        self.control.lbs[usize::from(lb.get())].retain(|staged| staged.from != from);
-        Ok(())
-    }
-
-    /// When a load balancer has as many sets as there may be, its oldest goes if packets meet later ones and it no more.
-    fn make_room(&mut self, lb: LbId) {
-        let sets = &mut self.control.lbs[usize::from(lb.get())];
-        let [oldest, next, ..] = &sets[..] else { return };
-        // Few ticks may have met the next one, and all of them on other data planes.
-        let later_are_met = sets[1..].iter().any(|staged| staged.hits > 0);
-        let unused = later_are_met && oldest.since.elapsed() >= STRAGGLERS;
-        if sets.len() > Balancer::MOST_STAGED && unused {
-            lock(&self.plane.balancer).retire(lb, next.from);
-            sets.remove(0);
-        }
-    }
-}
-
-impl Control {
-    /// Has the rules of the sets that the balancer has of a load balancer; those from one tick on are new.
-    fn follow(&mut self, lb: LbId, balancer: &Balancer, new: u64, rules: &Arc<Rules>) {
-        let sets = &mut self.lbs[usize::from(lb.get())];
-        let mut before = std::mem::take(sets);
-        sets.extend(balancer.sets(lb).map(|(from, _)| {
-            let kept = before.iter().position(|staged| staged.from == from).filter(|_| from != new);
-            kept.map_or_else(|| Staged::new(from, rules.clone()), |at| before.swap_remove(at))
-        }));
-    }
 }

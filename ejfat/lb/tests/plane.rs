@@ -5,17 +5,22 @@ mod lb_common;
 
 use std::{
     collections::BTreeMap,
+    num::NonZeroU64,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use ejfat::{
-    lb::{Epoch, Rule, RuleError, Rules, StageError, calendar},
+    lb::{
+        BeyondHorizon, DropCause, Epoch, LbId, Rule, RuleError, Rules, StageError, Table, WithdrawError,
+        calendar,
+    },
     segment::IpVersion::V4,
     wire::{LbHeader, Select},
 };
-use ejfat_lb::{LbStage, Plane, TableSet, When, WriteError};
+use ejfat_lb::{LbStage, Plane, TableSet, When, WriteError, message};
 use lb_common::{address, all_ticks, lb, member, rules};
+use proto::lb::v1;
 
 const LATER: Duration = Duration::from_secs(3);
 
@@ -218,4 +223,312 @@ fn tables_are_refused_together_with_the_look_at_what_was_routed() {
         });
     }
     assert!(staged > 0);
+}
+
+/// All slots of a load balancer lead to one member.
+fn own(of: LbId, id: u16) -> Rules {
+    let mut all = rules(calendar(of, 0, &[id]));
+    let mut put = |rule| all.insert(rule, true).unwrap();
+    put(all_ticks(of, Epoch::new(0)));
+    put(Rule::Source { lb: of, address: address(V4, 1) });
+    put(member(of, id, (address(V4, 100), 10_000).into(), 4, false));
+    all
+}
+
+/// Two load balancers with a member 0 each.
+fn two() -> Plane {
+    let mut all = own(lb(0), 0);
+    all.add(&own(lb(1), 0));
+    for of in [lb(0), lb(1)] {
+        all.insert(Rule::Destination { address: address(V4, 60 + of.get()), lb: of }, false).unwrap();
+    }
+    Plane::new(all, 1)
+}
+
+fn try_of(plane: &Plane, of: LbId, from: u8, tick: u64) -> Result<u16, DropCause> {
+    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
+    let to = address(V4, 60 + of.get());
+    plane.balancer().route(to, address(V4, from), &header.encode()).map(|route| route.member)
+}
+
+fn route_of(plane: &Plane, of: LbId, tick: u64) -> u16 {
+    try_of(plane, of, 1, tick).unwrap()
+}
+
+fn stage_of(plane: &Plane, of: LbId, id: u16, from: u64) -> Result<(), WriteError> {
+    plane.write(None).unwrap().stage(&stage(of, own(of, id), from))
+}
+
+fn stage(lb: LbId, rules: Rules, from: u64) -> LbStage {
+    LbStage { lb, rules, from, horizon: None, in_place: false, reset: false }
+}
+
+fn add_source(rules: &mut Rules, of: u8) -> Result<(), WriteError> {
+    rules.insert(Rule::Source { lb: lb(of), address: address(V4, 9) }, false).unwrap();
+    Ok(())
+}
+
+#[test]
+fn an_edit_leaves_load_balancers_alone_whose_rules_it_does_not_change() {
+    for when in [When::Next, When::Tick(51), When::Force(51)] {
+        let plane = two();
+        route_of(&plane, lb(1), 50);
+        stage_of(&plane, lb(1), 7, 100).unwrap();
+        let edited = plane.edit(when, |rules| {
+            // Packets of the load balancer that is not edited meet its next tables meanwhile.
+            assert_eq!(route_of(&plane, lb(1), 100), 7);
+            add_source(rules, 0)
+        });
+        assert!(edited.is_ok(), "{edited:?}");
+        assert_eq!(route_of(&plane, lb(1), 101), 7, "{when:?}");
+        assert_eq!(plane.sets_of(lb(1)).len(), 2, "{when:?}");
+        assert!(try_of(&plane, lb(0), 9, 51).is_ok(), "{when:?}: the edited one has the rule");
+    }
+}
+
+#[test]
+fn an_edit_is_of_the_tables_that_packets_meet_when_it_is_done() {
+    for when in [When::Next, When::Now] {
+        let plane = two();
+        route_of(&plane, lb(1), 50);
+        stage_of(&plane, lb(1), 7, 100).unwrap();
+        let mut times = 0;
+        let edited = plane.edit(when, |rules| {
+            times += 1;
+            assert_eq!(route_of(&plane, lb(1), 100), 7);
+            add_source(rules, 1)
+        });
+        assert_eq!((edited, times), (Ok(if when == When::Now { 0 } else { 101 }), 2), "{when:?}");
+        assert_eq!((route_of(&plane, lb(1), 101), try_of(&plane, lb(1), 9, 101)), (7, Ok(7)), "{when:?}");
+    }
+}
+
+#[test]
+fn an_edit_that_packets_overtake_again_and_again_is_given_up() {
+    let plane = two();
+    route_of(&plane, lb(1), 50);
+    for set in 1..=16 {
+        stage_of(&plane, lb(1), set, u64::from(set) * 100).unwrap();
+    }
+    let mut tick = 0;
+    let edited = plane.edit(When::Next, |rules| {
+        tick += 100;
+        route_of(&plane, lb(1), tick);
+        add_source(rules, 1)
+    });
+    assert_eq!(edited, Err(WriteError::Moved));
+    assert!(tick < 1000, "after {tick}");
+    assert_eq!(try_of(&plane, lb(1), 9, 1600), Err(DropCause::BlockedSrc), "nothing changed");
+}
+
+#[test]
+fn a_destination_changes_at_once_though_another_load_balancer_is_full() {
+    let plane = two();
+    route_of(&plane, lb(0), 5);
+    route_of(&plane, lb(1), 99);
+    for set in 0..16 {
+        stage_of(&plane, lb(1), set, 1000 + u64::from(set)).unwrap();
+    }
+    assert_eq!(stage_of(&plane, lb(1), 0, 2000), Err(StageError::Full.into()));
+    let add = |host| {
+        let rule = Rule::Destination { address: address(V4, host), lb: lb(0) };
+        move |rules: &mut Rules| -> Result<(), WriteError> {
+            rules.insert(rule, false).unwrap();
+            Ok(())
+        }
+    };
+    for (host, when, from) in
+        [(70, When::Next, 0), (71, When::Tick(2000), 2000), (72, When::Force(3000), 3000)]
+    {
+        assert_eq!(plane.edit(when, add(host)), Ok(from), "{when:?}");
+        let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 5 };
+        let routed = plane.balancer().route(address(V4, host), address(V4, 1), &header.encode());
+        assert_eq!(routed.map(|route| route.lb), Ok(lb(0)), "{when:?}");
+        assert_eq!((plane.sets_of(lb(0)).len(), plane.sets_of(lb(1)).len()), (1, 17), "{when:?}");
+    }
+    let mut whole = plane.newest_set().rules.as_ref().clone();
+    whole.remove(&Rule::Destination { address: address(V4, 70), lb: lb(0) }.key()).unwrap();
+    let before = (plane.sets_of(lb(0)).len(), plane.sets_of(lb(1)).len());
+    assert_eq!(plane.load(&whole, When::Tick(5000)), Ok(5000));
+    assert_eq!((plane.sets_of(lb(0)).len(), plane.sets_of(lb(1)).len()), before);
+    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 6 };
+    let gone = plane.balancer().route(address(V4, 70), address(V4, 1), &header.encode());
+    assert_eq!(gone, Err(DropCause::BadIp));
+}
+
+#[test]
+fn tables_are_looked_after_though_somebody_panicked_in_a_write() {
+    let plane = two();
+    route_of(&plane, lb(0), 99);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        plane.edit(When::Next, |_| -> Result<(), WriteError> { panic!("of the test") })
+    }));
+    assert!(panicked.is_err());
+    (1..4).for_each(|n| plane.tidy(Instant::now() + LATER * n));
+    assert_eq!(plane.ticks().routed[0], None, "it is long ago");
+}
+
+#[test]
+fn tables_staged_below_the_oldest_leave_these_their_rules() {
+    let plane = two();
+    stage_of(&plane, lb(0), 1, 1000).unwrap();
+    for set in 2..=16 {
+        stage_of(&plane, lb(0), set, 1000 + u64::from(set)).unwrap();
+    }
+    route_of(&plane, lb(0), 5000);
+    plane.tidy(Instant::now());
+    std::thread::sleep(Duration::from_millis(2100));
+    // The oldest makes room for these.
+    stage_of(&plane, lb(0), 17, 6000).unwrap();
+    let whole = plane.sets_of(lb(0));
+    assert_eq!((whole.len(), whole[0].from), (17, 1000));
+    let ids = |plane: &Plane| {
+        let member = |set: &TableSet| {
+            (0..18).find(|&id| set.rules.get(&own(lb(0), id).iter().last().unwrap().key()).is_some())
+        };
+        plane.sets_of(lb(0)).iter().map(|set| (set.from, member(set))).collect::<Vec<_>>()
+    };
+    let before = ids(&plane);
+    plane.write(None).unwrap().withdraw(lb(0), 6000).unwrap();
+    (1..4).for_each(|n| plane.tidy(Instant::now() + LATER * n));
+    stage_of(&plane, lb(0), 9, 500).unwrap();
+    let after = ids(&plane);
+    assert_eq!(after[..2], [(0, Some(1)), (500, Some(9))]);
+    assert_eq!(after[2..], before[1..16]);
+    plane.write(None).unwrap().withdraw(lb(0), 500).unwrap();
+    assert_eq!(ids(&plane)[..2], [(0, Some(1)), before[1]]);
+}
+
+/// A load balancer with so many members.
+fn with_members(of: LbId, count: u16) -> Rules {
+    let mut all = own(of, 0);
+    for id in 1..count {
+        all.insert(member(of, id, (address(V4, 100), 10_000).into(), 4, false), false).unwrap();
+    }
+    all
+}
+
+#[test]
+fn the_newest_tables_of_all_load_balancers_fit_into_the_tables() {
+    let plane = two();
+    let many = |of| with_members(of, 700);
+    plane.write(None).unwrap().stage(&stage(lb(0), many(lb(0)), 10)).unwrap();
+    let refused = WriteError::Limit { table: Table::Member, rules: 1400 };
+    assert_eq!(plane.write(None).unwrap().stage(&stage(lb(1), many(lb(1)), 10)), Err(refused));
+    let said = refused.to_string();
+    assert!(said.contains("member_info_lookup_table takes 1024 rules") && said.contains("1400"), "{said}");
+    assert_eq!(plane.sets_of(lb(1)).len(), 1);
+    let reset = LbStage { reset: true, ..stage(lb(1), many(lb(1)), 0) };
+    assert_eq!(plane.write(None).unwrap().stage(&reset), Err(refused));
+    assert_eq!(plane.sets_of(lb(1)), two().sets_of(lb(1)), "nothing changed");
+    // A whole load, too, of which the one of 700 members is staged before those that stay.
+    let mut whole = with_members(lb(0), 1);
+    whole.add(&many(lb(1)));
+    assert_eq!(plane.load(&whole, When::Tick(5)), Err(refused));
+    assert_eq!(plane.load(&whole, When::Tick(20)), Ok(20));
+}
+
+#[test]
+fn tables_that_load_balancers_have_at_different_times_are_told_though_they_exceed_limits_together() {
+    let plane = two();
+    let stage_at =
+        |of, count, from| plane.write(None).unwrap().stage(&stage(of, with_members(of, count), from));
+    stage_at(lb(0), 700, 10).unwrap();
+    stage_at(lb(0), 1, 20).unwrap();
+    stage_at(lb(1), 700, 15).unwrap();
+    assert!(stage_at(lb(0), 700, 30).is_err(), "the newest ones do not");
+    let sets = plane.sets().unwrap();
+    assert!(sets.iter().any(|set| set.rules.count(Table::Member) == 1400));
+    assert_eq!(message::sets(&message::of_sets(&sets)), Ok(sets));
+    let newest = plane.newest_set();
+    assert_eq!(
+        message::rules(&message::of_rules(&newest.rules)),
+        Ok((*newest.rules).clone()),
+        "it can be loaded"
+    );
+
+    // What was withdrawn may leave more, which may become fewer.
+    plane.write(None).unwrap().withdraw(lb(0), 20).unwrap();
+    assert!(stage_at(lb(0), 701, 40).is_err());
+    stage_at(lb(0), 690, 40).unwrap();
+    stage_at(lb(1), 200, 40).unwrap();
+
+    // Nor does a rule that comes twice become one, or a load balancer exceed the limits by itself.
+    let set = |rules| v1::GetReply { sets: vec![v1::TableSet { from_tick: 0, rules }], routed: vec![] };
+    let mut rules = message::of_rules(&newest.rules);
+    rules.push(rules[rules.len() - 1].clone());
+    let twice = message::sets(&set(rules)).unwrap_err();
+    assert!(matches!(twice.cause, message::Cause::Rule(RuleError::Exists(Table::Member))), "{twice}");
+    let one = |id| message::of_rule(&member(lb(0), id, (address(V4, 100), 10_000).into(), 4, false));
+    let full = message::sets(&set((0..1025).map(one).collect())).unwrap_err();
+    assert!(matches!(full.cause, message::Cause::Rule(RuleError::Full(Table::Member))), "{full}");
+}
+
+#[test]
+fn an_edit_for_all_ticks_does_not_make_lasting_what_is_too_much_together() {
+    let plane = two();
+    let stage_at =
+        |of, count, from| plane.write(None).unwrap().stage(&stage(of, with_members(of, count), from));
+    stage_at(lb(0), 700, 10).unwrap();
+    route_of(&plane, lb(0), 10);
+    stage_at(lb(0), 1, 20).unwrap();
+    stage_at(lb(1), 700, 15).unwrap();
+    route_of(&plane, lb(1), 15);
+    let edited = plane.edit(When::Now, |rules| add_source(rules, 2));
+    assert_eq!(edited, Err(WriteError::Limit { table: Table::Member, rules: 1400 }));
+    assert_eq!(plane.sets_of(lb(0)).len(), 3);
+}
+
+fn term(number: u64) -> Option<NonZeroU64> {
+    NonZeroU64::new(number)
+}
+
+#[test]
+fn a_change_that_is_refused_raises_the_term() {
+    let plane = two();
+    let withdrawn = plane.write(term(9)).unwrap().withdraw(lb(0), 77);
+    assert_eq!(withdrawn, Err(WithdrawError::Absent { from: 77 }.into()));
+    assert_eq!(plane.ticks().term, term(9));
+    assert_eq!(plane.write(term(8)).err(), Some(WriteError::StaleTerm { term: 8, newest: 9 }));
+}
+
+#[test]
+fn a_data_plane_that_was_started_again_refuses_terms_below_its_least() {
+    let plane = Plane::new(to(0), 1).with_least_term(term(5).unwrap());
+    let refused = WriteError::LeastTerm { least: 5 };
+    assert_eq!(plane.write(None).err(), Some(refused));
+    assert_eq!(plane.write(term(4)).err(), Some(refused));
+    assert_eq!(plane.load(&to(1), When::Now), Err(refused));
+    assert_eq!(plane.ticks().term, None, "no control plane has programmed it");
+    assert!(plane.write(term(5)).is_ok());
+    assert_eq!(plane.ticks().term, term(5));
+    assert_eq!(plane.write(None).err(), Some(refused));
+    assert!(plane.write(term(6)).is_ok());
+    assert_eq!(plane.write(term(5)).err(), Some(WriteError::StaleTerm { term: 5, newest: 6 }));
+}
+
+#[test]
+fn ticks_beyond_the_horizon_survive_the_wire() {
+    let plane = two();
+    let with_horizon = LbStage { horizon: Some(100), ..stage(lb(1), own(lb(1), 1), 50) };
+    plane.write(term(1)).unwrap().stage(&with_horizon).unwrap();
+    for tick in [60, 101, 1 << 63] {
+        route_of(&plane, lb(1), tick);
+    }
+    route_of(&plane, lb(0), 1 << 60);
+    let ticks = plane.ticks();
+    let beyond = BeyondHorizon { packets: 2, lowest: 101, highest: 1 << 63 };
+    assert_eq!((ticks.beyond[0], ticks.beyond[1]), (None, Some(beyond)));
+    let mut reply = message::of_ticks(&ticks);
+    assert_eq!(message::ticks(&reply), Ok(ticks));
+    reply.beyond_horizon[0].lb = 8;
+    assert_eq!(message::ticks(&reply).unwrap_err().field, "beyond_horizon[0].lb");
+
+    // A later stage without a horizon leaves it; a reset without one takes it away.
+    plane.write(term(1)).unwrap().stage(&stage(lb(1), own(lb(1), 2), 90)).unwrap();
+    assert_eq!(plane.ticks().beyond[1], Some(beyond));
+    let reset = LbStage { reset: true, ..stage(lb(1), own(lb(1), 3), 0) };
+    plane.write(term(1)).unwrap().stage(&reset).unwrap();
+    route_of(&plane, lb(1), 1 << 50);
+    assert_eq!((plane.ticks().beyond[1], plane.ticks().routed[1]), (None, Some(1 << 50)));
 }

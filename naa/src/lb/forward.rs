@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    num::NonZeroU64,
     path::PathBuf,
     sync::{
         Arc,
@@ -77,6 +78,10 @@ pub(super) struct Args {
     /// CAs, as PEM: callers over gRPC must show a certificate of one of them
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
+    /// Take changes only with this term or a higher one, also before any came: terms are not kept when this ends. Give the
+    /// newest term of the control plane that programs this, so that one that was replaced cannot do it after a restart
+    #[arg(long, value_name = "NUMBER")]
+    least_term: Option<NonZeroU64>,
     /// Be programmed over MRSP at this address: an accelerator with functions 64 to 67; port 12345 unless told
     #[arg(long, value_name = "ADDR[:PORT]")]
     serve: Option<String>,
@@ -114,7 +119,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let rules = args.tables.as_ref().map(place::read).transpose()?.unwrap_or_default();
     let listen = values::listen(&args.listen, args.ports)?;
     warn_of_gaps(&rules, args)?;
-    let plane = Arc::new(Plane::new(rules, values::seed()));
+    let plane = Plane::new(rules, values::seed());
+    let plane = Arc::new(match args.least_term {
+        Some(least) => plane.with_least_term(least),
+        None => plane,
+    });
     let config = ForwarderConfig { listen, buffer: args.buffer as usize };
     let forwarder = Forwarder::start(&config, &plane).map_err(|error| explained(error, &config.listen))?;
     values::tell_skipped(forwarder.skipped());

@@ -280,14 +280,17 @@ pub struct StageRequest {
     #[prost(uint64, tag = "3")]
     pub from_tick: u64,
     /// Ticks above it are not remembered from then on when they are routed, and those up to it are not forgotten any more. So
-    /// one forged tick does not stand in the way of all tables that follow.
+    /// one forged tick does not stand in the way of all tables that follow. Ticks above the horizon before that are not above
+    /// this one count as routed from then on, as far as they are known: the highest, or the lowest if the highest is above.
     #[prost(uint64, optional, tag = "4")]
     pub horizon: ::core::option::Option<u64>,
     /// They apply to all ticks, in the place of all tables of the load balancer, and what was routed is forgotten, because its
-    /// senders count from a lower tick again. Events on their way may be split. `from_tick` is not used.
+    /// senders count from a lower tick again. There is no horizon then but the one that is given. Events on their way may be
+    /// split. `from_tick` is not used.
     #[prost(bool, tag = "5")]
     pub reset: bool,
-    /// All rules of the load balancer. Destinations are not among them: they have no tick, and come by Load or Edit.
+    /// All rules of the load balancer. Destinations are not among them: they have no tick, and come by Load or Edit. With the
+    /// newest rules of the other load balancers they must fit into the tables.
     #[prost(message, repeated, tag = "6")]
     pub rules: ::prost::alloc::vec::Vec<Rule>,
     /// They take the place of tables that are staged from the same tick on, which no packet can have met.
@@ -316,9 +319,24 @@ pub struct WithdrawReply {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetTicksRequest {}
+/// Packets of a load balancer that were routed though their ticks are above its horizon, since it has one or was reset: the
+/// clocks of its senders are farther ahead than the control plane expects, or ticks are forged.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BeyondHorizon {
+    #[prost(uint32, tag = "1")]
+    pub lb: u32,
+    /// All of them, also those whose ticks a higher horizon has reached, as long as it has not reached the highest.
+    #[prost(uint64, tag = "2")]
+    pub packets: u64,
+    /// The lowest tick that is known to be above the horizon.
+    #[prost(uint64, tag = "3")]
+    pub lowest: u64,
+    #[prost(uint64, tag = "4")]
+    pub highest: u64,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetTicksReply {
-    /// The highest one with which anything was changed; 0 is none.
+    /// The highest one that came with a change, also with one that was refused for another reason; 0 is none.
     #[prost(uint64, tag = "1")]
     pub term: u64,
     #[prost(message, repeated, tag = "2")]
@@ -326,6 +344,9 @@ pub struct GetTicksReply {
     /// The first tick of each set of tables.
     #[prost(message, repeated, tag = "3")]
     pub sets: ::prost::alloc::vec::Vec<LbTick>,
+    /// Of load balancers with a horizon and such packets.
+    #[prost(message, repeated, tag = "4")]
+    pub beyond_horizon: ::prost::alloc::vec::Vec<BeyondHorizon>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LbCounters {
@@ -634,7 +655,7 @@ pub mod tables_client {
             req.extensions_mut().insert(GrpcMethod::new("naa.lb.v1.Tables", "Stage"));
             self.inner.unary(req, path, codec).await
         }
-        /// Takes back tables of one load balancer that were staged, and that no packet has met.
+        /// Takes back tables of one load balancer that were staged, and that no packet has met, neither a routed nor a dropped one.
         pub async fn withdraw(
             &mut self,
             request: impl tonic::IntoRequest<super::WithdrawRequest>,
@@ -718,7 +739,7 @@ pub mod tables_server {
             &self,
             request: tonic::Request<super::StageRequest>,
         ) -> std::result::Result<tonic::Response<super::StageReply>, tonic::Status>;
-        /// Takes back tables of one load balancer that were staged, and that no packet has met.
+        /// Takes back tables of one load balancer that were staged, and that no packet has met, neither a routed nor a dropped one.
         async fn withdraw(
             &self,
             request: tonic::Request<super::WithdrawRequest>,

@@ -99,7 +99,14 @@ impl Plane {
             return Seen { packets, ..Seen::default() };
         }
         let sets = |lb| self.balancer.sets(lb).map(move |(from, _)| (lb, from));
-        Seen { term: self.term, routed: self.routed(), sets: LbId::all().flat_map(sets).collect(), packets }
+        let beyond: Vec<_> = LbId::all().map(|lb| self.balancer.beyond(lb)).collect();
+        Seen {
+            term: self.term,
+            routed: self.routed(),
+            sets: LbId::all().flat_map(sets).collect(),
+            beyond: std::array::from_fn(|lb| beyond[lb]),
+            packets,
+        }
     }
 
     fn stage(&mut self, stage: &Stage) -> Outcome {

@@ -8,7 +8,7 @@ use std::{
 
 use ejfat::{
     Time,
-    lb::{Epoch as EpochRule, Forward, LbId, Member, Rule, Rules, TickPrefix},
+    lb::{BeyondHorizon, Epoch as EpochRule, Forward, LbId, Member, Rule, Rules, TickPrefix},
     segment::IpVersion,
 };
 
@@ -22,7 +22,7 @@ use crate::{
     capacity::{Alarm, Controller, Counters, Decision, Joining, Options, PlaneCounters, Report},
     durable::Durable,
     p4::Members,
-    plane::{Beyond, PlaneId, PlaneTimes},
+    plane::{PlaneId, PlaneTimes},
     rate::RoutedRate,
     record::EpochRecord,
     reservation::{ReservationId, Strategy},
@@ -400,7 +400,7 @@ impl Balancing {
         &mut self,
         now: Time,
         plane: PlaneId,
-        beyond: Beyond,
+        beyond: BeyondHorizon,
         margins: &Margins,
     ) -> Option<(u64, u64)> {
         if beyond.packets <= self.forged.get(&plane).copied().unwrap_or(0) {

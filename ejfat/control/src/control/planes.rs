@@ -19,7 +19,7 @@ use std::{
 
 use ejfat::{
     Time,
-    lb::{LbId, Rule, Rules},
+    lb::{BeyondHorizon, LbId, Rule, Rules},
 };
 
 use super::{Action, Report, balancing::Balancing, publisher::Epoch};
@@ -28,7 +28,7 @@ use crate::{
     config::Config,
     durable::Durable,
     p4::{Change, EpochError, Epochs},
-    plane::{Answer, Beyond, Call, Order, Outcome, PlaneId, PlaneKind, PlaneTimes, Seen, Stage},
+    plane::{Answer, Call, Order, Outcome, PlaneId, PlaneKind, PlaneTimes, Seen, Stage},
     reservation::ReservationId,
 };
 
@@ -104,7 +104,7 @@ pub(crate) enum Effect {
     Routed([Option<u64>; LbId::COUNT]),
     Beyond {
         plane: PlaneId,
-        beyond: [Option<Beyond>; LbId::COUNT],
+        beyond: [Option<BeyondHorizon>; LbId::COUNT],
     },
     Told {
         target: Target,

@@ -2,118 +2,17 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use arrayvec::ArrayVec;
-
 use super::{
     DropCause, Drops, Forwarded, LbCounters, LbId, LbTables, Route, Rules, Tables, Traffic,
     addresses::Addresses,
     packet::Packet,
     rewrite,
+    sets::{BeyondHorizon, NO_HORIZON, Set, Sets, StageError, WithdrawError},
     tables::Found,
-    tally::{Places, Tally},
+    tally::Tally,
     version,
 };
 use crate::{Time, segment::IpVersion, wire::LbHeader};
-
-/// Why tables were not staged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StageError {
-    #[error(
-        "ticks up to {newest} were routed already, so tables from tick {from} on could split events; stage them from a later tick, or force them; if a sender's clock was wrong, that tick is forgotten some seconds after"
-    )]
-    Routed { from: u64, newest: u64 },
-    #[error("there are tables from tick {from} on already; stage these from another tick, or force them")]
-    Taken { from: u64 },
-    #[error(
-        "{most} sets of tables are staged already; try again when those of the oldest have gone out of use, two seconds after their last packet, or put these in the place of all",
-        most = Balancer::MOST_STAGED
-    )]
-    Full,
-}
-
-/// Why tables were not withdrawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WithdrawError {
-    #[error("no tables are staged from tick {from} on; withdraw only what was staged")]
-    Absent { from: u64 },
-    #[error(
-        "packets met the tables from tick {from} on already, so to withdraw them could split events; stage others from a later tick"
-    )]
-    Routed { from: u64 },
-}
-
-#[derive(Clone, Debug)]
-struct Set {
-    from: u64,
-    tables: Arc<LbTables>,
-    places: Places,
-    /// Packets that it routed.
-    hits: u64,
-}
-
-/// Ticks above this one are not remembered when they are routed, if there is no other horizon.
-const NO_HORIZON: u64 = u64::MAX;
-
-/// The sets of tables of one load balancer, and which of its ticks were routed.
-#[derive(Debug)]
-struct Sets {
-    /// The current one, then those staged, with ascending ticks.
-    sets: ArrayVec<Set, { 1 + Balancer::MOST_STAGED }>,
-    /// The newest ticks routed since [`Balancer::age`], and in the time before.
-    newest: Option<u64>,
-    before: Option<u64>,
-    /// The newest tick before it became silent.
-    last: Option<u64>,
-    /// Higher ticks are routed, but not remembered.
-    horizon: u64,
-}
-
-impl Sets {
-    fn new(tables: Arc<LbTables>) -> Self {
-        let sets = ArrayVec::from_iter([Set { from: 0, tables, places: Vec::new(), hits: 0 }]);
-        Self { sets, newest: None, before: None, last: None, horizon: NO_HORIZON }
-    }
-
-    fn newest_tick(&self) -> Option<u64> {
-        self.newest.max(self.before)
-    }
-
-    #[inline]
-    fn at(&self, tick: u64) -> usize {
-        self.sets.iter().rposition(|set| set.from <= tick).unwrap_or(0)
-    }
-
-    /// Of a packet with such a header.
-    #[inline]
-    fn at_of(&self, header: &Result<LbHeader, DropCause>) -> usize {
-        self.at(header.as_ref().map_or(self.newest.unwrap_or(0), |header| header.tick))
-    }
-
-    /// Which set the next new tick meets.
-    fn upcoming(&self) -> usize {
-        self.newest_tick().or(self.last).map_or(0, |newest| self.at(newest.saturating_add(1)))
-    }
-
-    /// Where a set from a tick on would be inserted.
-    fn place_for(&self, from: u64) -> Result<usize, StageError> {
-        if let Some(newest) = self.newest_tick().filter(|&newest| newest >= from) {
-            return Err(StageError::Routed { from, newest });
-        }
-        let at = self.sets.partition_point(|set| set.from < from);
-        if self.sets.get(at).is_some_and(|set| set.from == from) {
-            return Err(StageError::Taken { from });
-        }
-        if self.sets.is_full() { Err(StageError::Full) } else { Ok(at) }
-    }
-
-    #[inline]
-    fn routed(&mut self, at: usize, tick: u64) {
-        if tick <= self.horizon {
-            self.newest = self.newest.max(Some(tick));
-        }
-        self.sets[at].hits += 1;
-    }
-}
 
 /// The data plane's state: of each load balancer the current tables and those staged, each from a tick on; and counters.
 ///
@@ -151,60 +50,61 @@ impl Balancer {
 
     /// Whether [`Balancer::stage`] would refuse tables of a load balancer from a tick on.
     pub fn check(&self, lb: LbId, from: u64) -> Result<(), StageError> {
-        self.of(lb).place_for(from).map(drop)
+        self.of(lb).place_for(from, false).map(drop)
     }
 
     /// Applies a load balancer's tables to packets from a tick on that none had lately, until those of its next set do.
     pub fn stage(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
-        let (lb, at) = (tables.lb(), self.of(tables.lb()).place_for(from)?);
-        let set = Set { from, tables, places: Vec::new(), hits: 0 };
-        self.of_mut(lb).sets.insert(at, set);
-        self.find_places(lb, at);
+        let at = self.of(tables.lb()).place_for(from, false)?;
+        self.insert(at, tables, from);
         Ok(())
+    }
+
+    fn insert(&mut self, at: usize, tables: Arc<LbTables>, from: u64) {
+        let lb = tables.lb();
+        self.of_mut(lb).insert(at, Set::new(from, tables));
+        self.find_places(lb, at);
+    }
+
+    fn put(&mut self, at: usize, tables: Arc<LbTables>, from: u64) {
+        let lb = tables.lb();
+        self.of_mut(lb).sets[at] = Set::new(from, tables);
+        self.find_places(lb, at);
     }
 
     /// The same, in the place of tables that are staged from that tick on: no packet can have met them.
     pub fn stage_in_place(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
-        let lb = tables.lb();
-        match self.of(lb).place_for(from) {
+        let of = self.of(tables.lb());
+        match of.place_for(from, true) {
             Err(StageError::Taken { .. }) => {
-                let sets = &mut self.of_mut(lb).sets;
-                let at = sets.partition_point(|set| set.from < from);
-                sets[at] = Set { from, tables, places: Vec::new(), hits: 0 };
-                self.find_places(lb, at);
-                Ok(())
+                let at = of.sets.partition_point(|set| set.from < from);
+                self.put(at, tables, from);
             }
-            Ok(_) => self.stage(tables, from),
-            Err(why) => Err(why),
+            Ok(at) => self.insert(at, tables, from),
+            Err(why) => return Err(why),
         }
+        Ok(())
     }
 
     /// The first tick that [`Balancer::stage_next`] would apply tables of a load balancer from.
     pub fn check_next(&self, lb: LbId) -> Result<u64, StageError> {
-        let sets = self.of(lb);
-        match sets.newest_tick() {
-            // Whoever met the tables there are did so too long ago to have events on their way.
-            Some(newest) if sets.sets[sets.upcoming()].hits > 0 => {
-                let next = newest.saturating_add(1);
-                self.check(lb, next).map(|()| next)
-            }
-            _ => Ok(self.next_set(lb)),
-        }
+        self.of(lb).next().map(|(from, _)| from)
     }
 
     /// The same from the first such tick on, which is returned, or in the place of tables that no packet met.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
-        let lb = tables.lb();
-        let from = self.check_next(lb)?;
-        let sets = self.of_mut(lb);
-        let at = sets.upcoming();
-        if sets.sets[at].from != from {
-            self.stage(tables, from)?;
-            return Ok(from);
+        let of = self.of(tables.lb());
+        match of.next()? {
+            (from, Some(at)) => {
+                self.put(at, tables, from);
+                Ok(from)
+            }
+            (from, None) => {
+                let at = of.place_for(from, true)?;
+                self.insert(at, tables, from);
+                Ok(from)
+            }
         }
-        sets.sets[at] = Set { from, tables, places: Vec::new(), hits: 0 };
-        self.find_places(lb, at);
-        Ok(from)
     }
 
     /// Whether [`Balancer::force`] would refuse tables of a load balancer from a tick on.
@@ -223,7 +123,7 @@ impl Balancer {
         let kept = of.sets.partition_point(|set| set.from < from);
         let dropped = of.sets.len() - kept;
         of.sets.truncate(kept);
-        of.sets.push(Set { from, tables, places: Vec::new(), hits: 0 });
+        of.sets.push(Set::new(from, tables));
         // A sender whose clock was wrong must not stand in the way.
         let below = |newest: Option<u64>| from.checked_sub(1).and_then(|most| Some(newest?.min(most)));
         (of.newest, of.before, of.last) = (below(of.newest), below(of.before), below(of.last));
@@ -232,12 +132,12 @@ impl Balancer {
     }
 
     /// Takes back a load balancer's tables that were staged from a tick on: those before them apply instead. Packets must
-    /// not have met them.
+    /// not have met them, neither sent nor dropped ones; what came from addresses that no earlier tables allow does not count.
     pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WithdrawError> {
         let sets = &mut self.of_mut(lb).sets;
         let at =
             sets.iter().skip(1).position(|set| set.from == from).ok_or(WithdrawError::Absent { from })? + 1;
-        if sets[at].hits > 0 {
+        if sets[at].hits > 0 || sets[at].dropped > 0 {
             return Err(WithdrawError::Routed { from });
         }
         sets.remove(at);
@@ -252,17 +152,16 @@ impl Balancer {
         for (at, of) in self.lbs.iter_mut().enumerate() {
             let tables = tables.of_index(at).clone();
             of.sets.clear();
-            of.sets.push(Set { from: 0, tables, places: Vec::new(), hits: 0 });
+            of.sets.push(Set::new(0, tables));
         }
         self.find_all_places();
     }
 
     /// Puts tables in the place of all sets of a load balancer and forgets which of its ticks were routed, because its
-    /// senders count from a lower tick again. Events on their way may be split.
+    /// senders count from a lower tick again. There is no horizon then. Events on their way may be split.
     pub fn reset(&mut self, tables: Arc<LbTables>) {
         let lb = tables.lb();
-        let horizon = self.of(lb).horizon;
-        *self.of_mut(lb) = Sets { horizon, ..Sets::new(tables) };
+        *self.of_mut(lb) = Sets::new(tables);
         self.find_places(lb, 0);
     }
 
@@ -272,9 +171,17 @@ impl Balancer {
     }
 
     /// Remembers from now on only ticks up to this one when they are routed, and does not forget them any more. So forged
-    /// ticks above it stand in nobody's way.
+    /// ticks above it stand in nobody's way. Ticks that were above the horizon before and are not any more count as routed from
+    /// now on: the highest of those that were counted, if none is above the new horizon, else the lowest, since no others are
+    /// known.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
-        self.of_mut(lb).horizon = horizon;
+        self.of_mut(lb).set_horizon(horizon);
+    }
+
+    /// What a load balancer routed above its horizon, since it has one or was reset. There is nothing any more when the
+    /// horizon is raised to the highest of these ticks, or above it.
+    pub fn beyond(&self, lb: LbId) -> Option<BeyondHorizon> {
+        self.of(lb).beyond
     }
 
     /// Finds the counters of the members of a set that is new.
@@ -350,7 +257,7 @@ impl Balancer {
         let cut = |keeps| if keeps { 0 } else { LbHeader::LEN };
         let sent = found.map(|found| (places[found.at], datagram.len() - cut(found.forward.keep_lb_header)));
         let route = found.map(Found::route);
-        self.count(at, lb, &header, datagram.len(), sent);
+        self.count(at, lb, || from, &header, datagram.len(), sent);
         route
     }
 
@@ -376,7 +283,8 @@ impl Balancer {
         let forwarded = rewrite::forward(tables, packet, header, bytes);
         let sent = forwarded.map(|(start, found)| (places[found.at], bytes.len() - start));
         let forwarded = forwarded.map(|(start, found)| Forwarded { start, route: found.route() });
-        self.count(at, lb, &header, bytes.len(), sent);
+        // A dropped packet is as it was.
+        self.count(at, lb, || packet.from(bytes), &header, bytes.len(), sent);
         forwarded
     }
 
@@ -385,13 +293,18 @@ impl Balancer {
         &mut self,
         at: usize,
         lb: LbId,
+        from: impl FnOnce() -> IpAddr,
         header: &Result<LbHeader, DropCause>,
         bytes: usize,
         sent: Result<(u32, usize), DropCause>,
     ) {
         self.tally.count(lb, header, bytes, sent);
-        if let (Ok(header), Ok(_)) = (header, sent) {
-            self.lbs[lb.index()].routed(at, header.tick);
+        if let Ok(header) = header {
+            let of = &mut self.lbs[lb.index()];
+            match sent {
+                Ok(_) => of.routed(at, header.tick),
+                Err(cause) => of.dropped(at, cause, from()),
+            }
         }
     }
 

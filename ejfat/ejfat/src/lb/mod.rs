@@ -25,19 +25,21 @@ mod packet;
 mod rewrite;
 mod rule;
 mod rules;
+mod sets;
 mod tables;
 mod tally;
 mod tick;
 
 use std::net::IpAddr;
 
-pub use balancer::{Balancer, StageError, WithdrawError};
+pub use balancer::Balancer;
 pub use cause::DropCause;
 pub use counters::{Drops, LbCounters, Traffic};
 pub use error::RuleError;
 pub use rewrite::{Forwarded, rewrite};
 pub use rule::{Epoch, Forward, Member, Rule, RuleKey, Table, calendar};
 pub use rules::{Changes, Rules, diff};
+pub use sets::{BeyondHorizon, StageError, WithdrawError};
 pub use tables::{LbTables, Route, Tables};
 pub use tick::{TickPrefix, prefixes};
 

@@ -64,7 +64,10 @@ fn refused(error: RequestError) -> Status {
             Cause::Rule(RuleError::Full(_)) => Status::resource_exhausted(why),
             _ => Status::invalid_argument(why),
         },
-        RequestError::Write(WriteError::Stage(StageError::Full)) => Status::resource_exhausted(why),
+        RequestError::Write(WriteError::Stage(StageError::Full) | WriteError::Limit { .. }) => {
+            Status::resource_exhausted(why)
+        }
+        RequestError::Write(WriteError::Moved) => Status::aborted(why),
         RequestError::Write(_) => Status::failed_precondition(why),
         RequestError::ManySets => Status::resource_exhausted(why),
     }

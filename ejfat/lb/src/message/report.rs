@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, num::NonZeroU64};
 
-use ejfat::lb::{DropCause, Drops, LbCounters, LbId, Traffic};
+use ejfat::lb::{BeyondHorizon, DropCause, Drops, LbCounters, LbId, Traffic};
 use proto::lb::v1;
 
 use super::of_rules;
@@ -27,7 +27,13 @@ pub fn of_ticks(ticks: &Ticks) -> v1::GetTicksReply {
         term: ticks.term.map_or(0, NonZeroU64::get),
         routed: of_routed(&ticks.routed),
         sets: ticks.sets.iter().copied().map(of_tick).collect(),
+        beyond_horizon: LbId::all().zip(&ticks.beyond).filter_map(of_beyond).collect(),
     }
+}
+
+fn of_beyond((lb, beyond): (LbId, &Option<BeyondHorizon>)) -> Option<v1::BeyondHorizon> {
+    let BeyondHorizon { packets, lowest, highest } = (*beyond)?;
+    Some(v1::BeyondHorizon { lb: lb.get().into(), packets, lowest, highest })
 }
 
 pub fn of_counters(counters: &Counters) -> v1::GetCountersReply {

@@ -52,7 +52,7 @@ impl Tables {
         }
         if !inserted.is_empty() {
             self.plane.edit(When::Now, |rules| {
-                inserted.into_iter().try_for_each(|(at, rule, replace)| {
+                inserted.iter().try_for_each(|&(at, rule, replace)| {
                     rules.insert(rule, replace).map_err(|error| rule::refused(&error).of(at))
                 })
             })?;

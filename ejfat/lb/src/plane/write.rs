@@ -1,0 +1,239 @@
+//! Changes of a data plane's tables.
+
+use std::sync::{Arc, MutexGuard};
+
+use ejfat::lb::{Balancer, LbId, LbTables, Rules, StageError, Table, Tables, WithdrawError};
+
+use super::{
+    Plane, When, by_lb,
+    control::{Control, Staged},
+    lock,
+};
+
+/// Times that an edit is applied to the tables of new ticks, if packets meet later ones meanwhile.
+const EDIT_ATTEMPTS: u32 = 4;
+
+/// Why a data plane's tables were not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    #[error(transparent)]
+    Stage(#[from] StageError),
+    #[error(transparent)]
+    Withdraw(#[from] WithdrawError),
+    #[error(
+        "term {term} is over: a control plane with term {newest} programs this data plane; a control plane that reads this was replaced by another one and must stop"
+    )]
+    StaleTerm { term: u64, newest: u64 },
+    #[error(
+        "a control plane programs this data plane, with term {newest}; give that term or a higher one to take the data plane over, or start the data plane again without the control plane"
+    )]
+    NoTerm { newest: u64 },
+    #[error(
+        "each of the {EDIT_ATTEMPTS} times that the edit was applied, packets met later tables of a load balancer that it changes; try again when fewer tables are staged ahead, or give the tick from which on it is to apply"
+    )]
+    Moved,
+    #[error(
+        "this data plane takes only changes with term {least} or a higher one, as it was started; a control plane with a lower term was replaced and must stop; give a term that is high enough, or start the data plane with another least term, or none"
+    )]
+    LeastTerm { least: u64 },
+    #[error(
+        "{table} takes {limit} rules of all load balancers together, and would have {rules} with the newest tables of each; remove rules of some load balancer first",
+        limit = .table.limit()
+    )]
+    Limit { table: Table, rules: usize },
+}
+
+/// Tables of one load balancer, to be staged.
+#[derive(Clone, Debug)]
+pub struct LbStage {
+    pub lb: LbId,
+    /// Those of the load balancer; others are left out.
+    pub rules: Rules,
+    /// The first tick that they apply to, which must be above the highest that was routed.
+    pub from: u64,
+    /// Higher ticks are not remembered from then on when they are routed, but counted. `None` leaves the horizon as it is, or
+    /// takes it away with `reset`.
+    pub horizon: Option<u64>,
+    /// They take the place of tables that are staged from the same tick on.
+    pub in_place: bool,
+    /// They apply to all ticks, in the place of all tables of the load balancer, and what was routed is forgotten, because
+    /// its senders count from a lower tick again. Events on their way may be split.
+    pub reset: bool,
+}
+
+/// The right to change a data plane's tables, until it is dropped.
+#[derive(Debug)]
+pub struct Write<'a> {
+    pub(super) plane: &'a Plane,
+    pub(super) control: MutexGuard<'a, Control>,
+}
+
+impl Write<'_> {
+    /// Replaces all rules. Returns the first tick they apply to: the highest one, since each load balancer has ticks of its
+    /// own. A load balancer whose rules stay as they are is left alone, unless those of all do. If only addresses that
+    /// packets are sent to change, no tables are staged.
+    pub fn load(&mut self, rules: &Rules, when: When) -> Result<u64, WriteError> {
+        if when == When::Now {
+            return self.replace(rules, &Tables::new(rules), &mut lock(&self.plane.balancer));
+        }
+        let compiled: Vec<_> = LbId::all().map(|lb| Compiled::new(lb, rules)).collect();
+        let mut balancer = lock(&self.plane.balancer);
+        // Packets are kept waiting, so what is compared here does not change before it is staged.
+        let differs = |of: &Compiled| {
+            let base = when.tick().unwrap_or_else(|| balancer.next_set(of.lb));
+            let is_later = |staged: &Staged| staged.from > base;
+            let drops_later = matches!(when, When::Force(_)) && self.control.of(of.lb).iter().any(is_later);
+            drops_later || *self.control.at(of.lb, base) != of.rules
+        };
+        let (mut changed, same): (Vec<_>, Vec<_>) = compiled.into_iter().partition(differs);
+        // Rules that are as they were are staged again if nothing else changes: the tick is judged all the same.
+        if changed.is_empty() && rules.destinations() == self.control.destinations {
+            changed = same.into_iter().filter(|of| *of.rules != Rules::default()).collect();
+        }
+        self.put(changed, rules, when, &mut balancer)
+    }
+
+    /// Changes the rules that ticks from there on would meet, all or nothing. Returns the first tick they then apply to, as
+    /// [`Write::load`] does. Only load balancers whose rules the edit changed are staged, and none if it changed only
+    /// addresses that packets are sent to. The edit is applied again if packets meet other tables meanwhile.
+    pub fn edit<E: From<WriteError>>(
+        &mut self,
+        when: When,
+        mut edit: impl FnMut(&mut Rules) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        for _ in 0..EDIT_ATTEMPTS {
+            let next = next_sets(&lock(&self.plane.balancer));
+            let before = self.control.whole(|lb| when.tick().unwrap_or(next[usize::from(lb.get())]));
+            let mut rules = before.clone();
+            edit(&mut rules)?;
+            // Nobody else changes the sets meanwhile, but packets may meet other ones.
+            if when == When::Now {
+                let tables = Tables::new(&rules);
+                let mut balancer = lock(&self.plane.balancer);
+                if next_sets(&balancer) == next {
+                    return Ok(self.replace(&rules, &tables, &mut balancer)?);
+                }
+                continue;
+            }
+            let is_changed = |lb: &LbId| rules.of(*lb) != before.of(*lb);
+            let changed: Vec<_> =
+                LbId::all().filter(is_changed).map(|lb| Compiled::new(lb, &rules)).collect();
+            let mut balancer = lock(&self.plane.balancer);
+            let is_as_before = |of: &Compiled| balancer.next_set(of.lb) == next[usize::from(of.lb.get())];
+            if when.tick().is_some() || changed.iter().all(is_as_before) {
+                return Ok(self.put(changed, &rules, when, &mut balancer)?);
+            }
+        }
+        Err(WriteError::Moved.into())
+    }
+
+    /// Puts rules in the place of all sets. Returns the first tick they apply to.
+    fn replace(
+        &mut self,
+        rules: &Rules,
+        tables: &Tables,
+        balancer: &mut Balancer,
+    ) -> Result<u64, WriteError> {
+        let of_lbs: Vec<_> = LbId::all().map(|lb| (lb, rules.of(lb))).collect();
+        let newest: Vec<_> = of_lbs.iter().map(|(lb, rules)| (*lb, rules)).collect();
+        self.control.check_limits(&newest)?;
+        balancer.replace(tables);
+        for ((_, rules), sets) in of_lbs.into_iter().zip(&mut self.control.lbs) {
+            *sets = vec![Staged::new(0, rules.into())];
+        }
+        self.control.destinations = rules.destinations();
+        Ok(0)
+    }
+
+    /// Stages tables of load balancers, all or none, and takes over the destinations of rules. Returns the highest tick from
+    /// which on tables apply.
+    fn put(
+        &mut self,
+        changed: Vec<Compiled>,
+        rules: &Rules,
+        when: When,
+        balancer: &mut Balancer,
+    ) -> Result<u64, WriteError> {
+        changed.iter().for_each(|of| self.control.make_room(of.lb, balancer));
+        let mut newest = Vec::new();
+        for Compiled { lb, rules, .. } in &changed {
+            let from = match when {
+                When::Next | When::Now => balancer.check_next(*lb)?,
+                When::Tick(tick) => balancer.check(*lb, tick).map(|()| tick)?,
+                When::Force(tick) => balancer.check_forced(*lb, tick).map(|()| tick)?,
+            };
+            if matches!(when, When::Force(_)) || self.control.is_newest(*lb, from) {
+                newest.push((*lb, &**rules));
+            }
+        }
+        self.control.check_limits(&newest)?;
+        let mut newest = None;
+        for Compiled { lb, rules, tables } in changed {
+            let from = match when {
+                When::Next | When::Now => balancer.stage_next(tables)?,
+                When::Tick(tick) => balancer.stage(tables, tick).map(|()| tick)?,
+                When::Force(tick) => balancer.force(tables, tick).map(|_| tick)?,
+            };
+            self.control.follow(lb, balancer, from, &rules);
+            newest = newest.max(Some(from));
+        }
+        balancer.set_destinations(rules);
+        self.control.destinations = rules.destinations();
+        // No tables were staged: those that are there apply to that tick already, or to the next one of each load balancer.
+        let next = || next_sets(balancer).into_iter().max().unwrap_or(0);
+        Ok(newest.or(when.tick()).unwrap_or_else(next))
+    }
+
+    /// Stages tables of one load balancer.
+    pub fn stage(&mut self, stage: &LbStage) -> Result<(), WriteError> {
+        let LbStage { lb, from, horizon, in_place, reset, .. } = *stage;
+        let rules = Arc::new(stage.rules.of(lb));
+        let tables = Arc::new(LbTables::new(lb, &rules));
+        let mut balancer = lock(&self.plane.balancer);
+        self.control.make_room(lb, &mut balancer);
+        if reset || self.control.is_newest(lb, from) {
+            self.control.check_limits(&[(lb, &rules)])?;
+        }
+        if reset {
+            balancer.reset(tables);
+        } else if in_place {
+            balancer.stage_in_place(tables, from)?;
+        } else {
+            balancer.stage(tables, from)?;
+        }
+        if let Some(horizon) = horizon {
+            balancer.set_horizon(lb, horizon);
+        }
+        let from = if reset { 0 } else { from };
+        self.control.follow(lb, &balancer, from, &rules);
+        Ok(())
+    }
+
+    /// Takes back tables of a load balancer that were staged from a tick on, and that no packet has met, as
+    /// [`Balancer::withdraw`] does.
+    pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WriteError> {
+        lock(&self.plane.balancer).withdraw(lb, from)?;
+        self.control.lbs[usize::from(lb.get())].retain(|staged| staged.from != from);
+        Ok(())
+    }
+}
+
+/// The rules of one load balancer, and what is compiled from them.
+#[derive(Debug)]
+struct Compiled {
+    lb: LbId,
+    rules: Arc<Rules>,
+    tables: Arc<LbTables>,
+}
+
+impl Compiled {
+    fn new(lb: LbId, rules: &Rules) -> Self {
+        let rules = Arc::new(rules.of(lb));
+        Self { lb, tables: Arc::new(LbTables::new(lb, &rules)), rules }
+    }
+}
+
+/// Where the set begins that the next new tick of each load balancer meets.
+fn next_sets(balancer: &Balancer) -> [u64; LbId::COUNT] {
+    by_lb(|lb| balancer.next_set(lb))
+}
