@@ -2,15 +2,18 @@
 
 use crate::repo;
 use anyhow::{Context, Result, ensure};
-use std::process::{Command, ExitCode};
+use std::{
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// How many seeds to run
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     seeds: Option<u64>,
-    /// traffic (work requests of all sorts), calls (sessions with any layout), events (EJFAT) or bridge (events
-    /// into workers' rings); all unless told
+    /// traffic (work requests of all sorts), calls (sessions with any layout), events (EJFAT), bridge (events
+    /// into workers' rings) or control (EJFAT's control plane); all unless told
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// Run this one seed: how a failure is reproduced
@@ -19,6 +22,13 @@ pub(crate) struct Options {
     /// The first seed
     #[arg(long, value_name = "A", conflicts_with = "seed")]
     from: Option<u64>,
+    /// Draw what workers get of a load balancer's slots into an SVG file instead: one is slow, one new, one dies
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "seeds", "seed", "from"])]
+    plot: Option<PathBuf>,
+    /// Run a control plane with 1024 workers for so many minutes of virtual time instead, and print its memory and
+    /// what a period takes
+    #[arg(long, value_name = "MINUTES", conflicts_with_all = ["kind", "seeds", "seed", "from", "plot"])]
+    full_site: Option<u64>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -29,7 +39,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(kind) = &options.kind {
         suite.args(["--kind", kind]);
     }
-    for (name, value) in [("--seeds", options.seeds), ("--seed", options.seed), ("--from", options.from)] {
+    if let Some(file) = &options.plot {
+        suite.arg("--plot").arg(std::path::absolute(file)?);
+    }
+    let numbers = [
+        ("--seeds", options.seeds),
+        ("--seed", options.seed),
+        ("--from", options.from),
+        ("--full-site", options.full_site),
+    ];
+    for (name, value) in numbers {
         if let Some(value) = value {
             suite.arg(name).arg(value.to_string());
         }

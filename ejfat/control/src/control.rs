@@ -48,6 +48,8 @@ use publisher::{Epoch, Phase, Staging, Step};
 const PERIOD: Duration = Duration::from_secs(1);
 /// How often it is looked which sessions live and which reservations are over.
 const CHECKS: Duration = Duration::from_millis(10);
+/// A driver that does not poll for so long has slept, and has states and answers waiting.
+const SLEPT: Duration = Duration::from_millis(500);
 /// How often planes are asked what they routed.
 const LOOKS: Duration = Duration::from_millis(100);
 /// Members' counters are asked for so long before a period ends.
@@ -153,6 +155,8 @@ pub struct Control {
     options: Options,
     planes: Planes,
     lbs: BTreeMap<LbId, Balancing>,
+    /// When it was polled last.
+    polled: Time,
     next_check: Time,
     next_look: Time,
     next_period: Time,
@@ -188,6 +192,7 @@ impl Control {
             options,
             planes,
             lbs: BTreeMap::new(),
+            polled: now,
             next_check: now,
             next_look: now,
             next_period: now + PERIOD,
@@ -245,11 +250,8 @@ impl Control {
         if reset.sync {
             of.senders.forget();
         }
-        if reset.epochs
-            && let Some(tick) = of.begin_anew()
-        {
-            let (from, to) = of.around(now, tick, &self.options.margins);
-            self.out.push(Action::Report(Report::MaySplit { lb: of.lb, from, to }));
+        if reset.epochs {
+            of.begin_anew(now, &self.options.margins);
         }
     }
 
@@ -298,12 +300,18 @@ impl Control {
     /// Does what is due. Returns what is to be done, in order.
     pub fn poll(&mut self, at: Moment) -> Vec<Action> {
         let now = at.now;
+        if now >= self.polled + SLEPT {
+            // What came meanwhile is to be read first.
+            self.next_check = now + SLEPT;
+            self.planes.slept(Duration::from_nanos(now.0.saturating_sub(self.polled.0)));
+        }
+        self.polled = now;
         if now >= self.next_check {
             self.next_check = now + CHECKS;
             let changes = self.registry.poll(at);
             if !changes.is_empty() {
                 self.follow(now, &changes);
-                self.out.insert(0, Action::Store(changes));
+                self.out.push(Action::Store(changes));
             }
             self.follow_readiness(now);
         }
@@ -358,6 +366,8 @@ impl Control {
                     let Some(of) = self.lbs.get_mut(&sender.lb) else { continue };
                     let durable = self.registry.durable();
                     of.senders.keep(|address| durable.senders_of(sender.lb).any(|is| is.address == address));
+                    let senders = durable.senders_of(sender.lb).map(|sender| sender.address).collect();
+                    self.planes.set_senders(now, sender.lb, senders, &mut self.out);
                     of.want(Need::Urgent);
                 }
                 _ => {}
@@ -409,7 +419,7 @@ impl Control {
         // Periods that were missed are not made up for.
         self.next_period = (self.next_period + PERIOD).max(now + PERIOD / 2);
         for of in self.lbs.values_mut() {
-            let alarms = of.period(now, &self.planes.packets(of.lb));
+            let alarms = of.period(now, &self.planes.packets(of.lb), &self.options.margins);
             let lb = of.lb;
             self.out.extend(alarms.into_iter().map(|alarm| Action::Report(Report::Alarm { lb, alarm })));
             // Rules of members are one table for all epochs of a plane without sets of tables.
@@ -432,7 +442,8 @@ impl Control {
         }
         if by_syncs && of.is_untouched() && !of.is_anew() {
             // Without syncs no boundary could be found, and none is needed.
-            of.begin_anew();
+            of.begin_anew(now, &self.options.margins);
+            of.to_tell.clear();
         }
         if of.is_anew() {
             let epoch = of.epoch(0, self.registry.durable());
@@ -520,7 +531,9 @@ impl Control {
                         // What others have is known by their ticks only.
                         let newest = of.publisher.newest().filter(|_| of.publisher.is_resumed);
                         if let Some(from) = newest.map(|newest| newest.from) {
-                            of.publisher.may_split_from(from);
+                            let routed = of.highest_routed().unwrap_or(from);
+                            let low = of.around(now, routed, &self.options.margins).0;
+                            of.publisher.may_split_from(from.min(low));
                         }
                         of.publisher.has_all(plane);
                     }
@@ -565,6 +578,8 @@ impl Control {
         let (margins, times) = (&self.options.margins, &self.options.times);
         let evidence = Evidence { asked, routed, by_syncs };
         let Some(from) = of.boundary(now, evidence, self.planes.install(), margins) else {
+            // No tick is left, or no sync has come.
+            of.not_before = now + LATEST;
             return self.wake_again(now);
         };
         let horizon = of.horizon(now, from, margins, times);
@@ -599,8 +614,10 @@ impl Control {
             self.out.extend(change.map(|change| Action::Store(vec![change])));
         }
         self.out.push(Action::Report(Report::Epoch { lb, number, from }));
-        if let Some(open) = may_split {
-            self.out.push(Action::Report(Report::MaySplit { lb, from: open, to: from }));
-        }
+        let doubts = of.senders.doubts().map(|tick| of.around(now, tick, &self.options.margins));
+        let doubts = doubts.filter(|_| self.planes.has(PlaneKind::RuleByRule));
+        let doubts: Vec<_> = doubts.collect();
+        let split = may_split.map(|open| (open, from)).into_iter().chain(doubts).chain(of.to_tell.drain(..));
+        self.out.extend(split.map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));
     }
 }

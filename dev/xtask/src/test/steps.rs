@@ -78,7 +78,7 @@ pub(super) const CHECKS: &[Step] = &[
 
 /// Steps of a run without `--long`. These are the steps that find the most faults for the time they take.
 pub(super) const SHORT: &[Step] = &[
-    step("sim", 3, Xtask, &["sim", "--seeds", "1000"], "protocols on faulty networks, in virtual time"),
+    step("sim", 15, Xtask, &["sim", "--seeds", "1000"], "protocols on faulty networks, in virtual time"),
     step("compat", 1, Xtask, &["compat"], "wires of earlier versions"),
     step("demo", 30, Naa, &["demo"], "the first command of the README"),
     step("demo ejfat", 8, Naa, &["demo", "ejfat"], "events through the load balancer"),
@@ -128,7 +128,21 @@ pub(super) const LONG: &[Step] = &[
         "inputs that were found once",
     )
     .needs(User::Fuzz),
-    step("sim", 40, Xtask, &["sim", "--seeds", "10000"], "protocols on faulty networks, in virtual time"),
+    step("sim", 200, Xtask, &["sim", "--seeds", "10000"], "protocols on faulty networks, in virtual time"),
+    step(
+        "sim control",
+        700,
+        Xtask,
+        &["sim", "--kind", "control", "--from", "10000", "--seeds", "90000"],
+        "a control plane with data planes, senders and workers, in virtual time",
+    ),
+    step(
+        "sim full site",
+        150,
+        Xtask,
+        &["sim", "--full-site", "60"],
+        "memory of a control plane with 1024 workers",
+    ),
     step("compat", 1, Xtask, &["compat"], "wires of earlier versions"),
     step("demo", 120, Naa, &["demo", "--full"], "every size of every function"),
     step(

@@ -13,7 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("naa-files", &[]),
     ("naa-measure", &["naa-files"]),
     ("naa-store", &["naa-files"]),
-    ("sim", &["naa-verbs", "roce", "mrsp", "ejfat", "simnet"]),
+    ("sim", &["naa-verbs", "roce", "mrsp", "ejfat", "ejfat-control", "simnet"]),
     ("roce", &["naa-verbs"]),
     ("naa-region", &["naa-verbs"]),
     ("roce-udp", &["naa-verbs", "roce", "naa-region"]),
@@ -62,6 +62,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "naa-benches",
         &[
+            "naa-store",
+            "sim",
             "naa-verbs",
             "roce",
             "mrsp",

@@ -42,6 +42,8 @@ const FOLLOWED: Duration = Duration::from_secs(12);
 const LEAPS: Duration = Duration::from_millis(1400);
 /// Packets above the horizon, meanwhile, before they are taken to be the senders'.
 const LEAPT: u64 = 3;
+/// An epoch that begins so much later than senders are, at the highest rate, was wrong.
+const FAR_AHEAD: Duration = Duration::from_secs(10);
 /// Packets are on their way for no longer, counted with what syncs are late.
 const ON_THEIR_WAY: Duration = Duration::from_secs(3);
 
@@ -85,6 +87,8 @@ pub(crate) struct Balancing {
     routed: Option<(u64, Time)>,
     /// How many slots each member is to have.
     wanted: Vec<(MemberId, u32)>,
+    /// They are to be divided among other members.
+    has_to_divide: bool,
     pub(crate) need: Need,
     /// Since when an epoch waits because rates are not settled.
     held: Option<Time>,
@@ -101,6 +105,8 @@ pub(crate) struct Balancing {
     forged: BTreeMap<PlaneId, u64>,
     /// Where epochs begin that came within the time in which a sender is followed.
     boundaries: VecDeque<(Time, u64)>,
+    /// Ticks that may be split and are not told yet: the first tick, and the first behind.
+    pub(crate) to_tell: Vec<(u64, u64)>,
     /// The calendar that the store has.
     recorded: Option<Calendar>,
     /// The next epoch is to apply to all ticks, because senders count from a lower one again.
@@ -119,6 +125,7 @@ impl Balancing {
             rate: RoutedRate::default(),
             routed: None,
             wanted: Vec::new(),
+            has_to_divide: false,
             need: Need::Urgent,
             held: None,
             publisher: Publisher::default(),
@@ -128,6 +135,7 @@ impl Balancing {
             ahead: None,
             forged: BTreeMap::new(),
             boundaries: VecDeque::new(),
+            to_tell: Vec::new(),
             recorded: None,
             is_anew: false,
         }
@@ -164,14 +172,22 @@ impl Balancing {
         self.need = Need::Usual;
     }
 
-    /// The next epoch applies to all ticks. Returns ticks around which events may be split.
-    pub(crate) fn begin_anew(&mut self) -> Option<u64> {
+    /// The next epoch applies to all ticks.
+    pub(crate) fn begin_anew(&mut self, now: Time, margins: &Margins) {
         self.is_anew = true;
+        let routed = self.routed.take().map(|(tick, _)| tick);
+        let on_their_way = match routed {
+            Some(tick) => self.around(now, tick, margins),
+            None => self.on_their_way(now, margins),
+        };
+        let open = self.publisher.open.take();
+        let open = open.map(|open| (open, self.publisher.highest.max(routed.unwrap_or(0)).saturating_add(1)));
+        self.to_tell.extend([on_their_way].into_iter().chain(open));
+        self.passed.clear();
         (self.ahead, self.leapt) = (None, None);
         self.forged.clear();
         self.rate.forget_tick();
         self.want(Need::Urgent);
-        self.routed.take().map(|(tick, _)| tick)
     }
 
     pub(crate) fn is_anew(&self) -> bool {
@@ -200,11 +216,11 @@ impl Balancing {
             self.senders.proven(now).all(|of| of.tick < self.publisher.highest || of.age >= STANDS_STILL);
         if tick < self.publisher.highest && stands_still && is_alone && !self.is_anew {
             // No epoch would begin before the sender is where it was.
-            let before = self.begin_anew().unwrap_or(tick);
+            self.begin_anew(now, margins);
             // Tables for low ticks may have gone meanwhile.
             let fastest = self.fastest(now);
             let since = margins.beyond_routed(tick, fastest, FOLLOWED) - tick;
-            return vec![self.around(now, before, margins), (tick.saturating_sub(since), ahead.1)];
+            return vec![(tick.saturating_sub(since), ahead.1)];
         }
         // It was faster than was allowed for, so epochs may have begun at ticks that it had passed.
         let late = self.boundaries.iter().map(|(_, from)| *from).min().filter(|from| *from < ahead.1);
@@ -261,18 +277,25 @@ impl Balancing {
             if !self.workers.contains_key(&session.id) {
                 self.join(session, now);
             }
-            self.follow_one(session, readiness(session.id));
+            let gets_events = self.gets_events(session, readiness(session.id));
+            self.set_readiness(session.member, session.id, gets_events);
         }
+        self.divide_if_needed();
     }
 
     /// Follows whether one session lives.
     pub(crate) fn follow_one(&mut self, session: &WorkerSession, readiness: Option<Readiness>) {
-        let gets_events = match readiness {
+        let gets_events = self.gets_events(session, readiness);
+        self.set_readiness(session.member, session.id, gets_events);
+        self.divide_if_needed();
+    }
+
+    fn gets_events(&self, session: &WorkerSession, readiness: Option<Readiness>) -> bool {
+        match readiness {
             Some(Readiness::Ready) => true,
             Some(Readiness::Restored) => self.slots_of(session.member) > 0,
             _ => false,
-        };
-        self.set_readiness(session.member, session.id, gets_events);
+        }
     }
 
     fn join(&mut self, session: &WorkerSession, now: Time) {
@@ -299,7 +322,7 @@ impl Balancing {
             // It waits for the next period, unless nobody else gets the events.
             let is_first = self.wanted.iter().all(|(_, count)| *count == 0);
             if is_first || self.strategy != Strategy::Dynamic {
-                self.divide();
+                self.has_to_divide = true;
             }
         } else {
             self.controller.suspend(member);
@@ -315,6 +338,12 @@ impl Balancing {
     fn without(&mut self, member: MemberId) {
         let named = |epoch: &Epoch| epoch.calendar.count(member) > 0;
         if self.slots_of(member) > 0 || self.publisher.newest().is_some_and(named) {
+            self.has_to_divide = true;
+        }
+    }
+
+    fn divide_if_needed(&mut self) {
+        if std::mem::take(&mut self.has_to_divide) {
             self.divide();
         }
     }
@@ -358,8 +387,9 @@ impl Balancing {
     }
 
     /// Ends a period of the controller.
-    pub(crate) fn period(&mut self, now: Time, packets: &[(MemberId, u64)]) -> Vec<Alarm> {
+    pub(crate) fn period(&mut self, now: Time, packets: &[(MemberId, u64)], margins: &Margins) -> Vec<Alarm> {
         self.pass(now);
+        self.look_if_stuck(now, margins);
         // A rate that is only partly known would make all events seem fewer.
         let ticks = if self.rate.is_settled(now) { self.rate.rate() } else { 0.0 };
         let counters = PlaneCounters { packets, ticks };
@@ -373,6 +403,22 @@ impl Balancing {
             self.want(Need::Usual);
         }
         alarms
+    }
+
+    /// Begins anew if senders are and stay below what no epoch can be below.
+    fn look_if_stuck(&mut self, now: Time, margins: &Margins) {
+        let live = self.senders.proven(now).filter(|sender| sender.age < FLOWS);
+        let Some(newest) = live.map(|sender| sender.tick).max().filter(|_| !self.is_anew) else { return };
+        let is_stuck = match self.routed {
+            Some((tick, rose)) => newest < tick && now >= rose + STANDS_STILL,
+            None => self.publisher.highest > margins.beyond_routed(newest, self.fastest(now), FAR_AHEAD),
+        };
+        if is_stuck {
+            self.begin_anew(now, margins);
+            let low = margins.beyond_routed(newest, self.fastest(now), FOLLOWED) - newest;
+            let high = self.around(now, newest, margins).1;
+            self.to_tell.push((newest.saturating_sub(low), high));
+        }
     }
 
     fn pass(&mut self, now: Time) {

@@ -306,11 +306,7 @@ impl Planes {
             *epochs = Epochs::new(lb);
         }
         changes.extend(epochs.begin(epoch.from, &epoch.calendar, &epoch.members, over)?);
-        let source = |address: &IpAddr| Rule::Source { lb, address: *address };
-        let gone: Vec<_> =
-            taken.difference(&senders).map(|gone| Change::Delete(source(gone).key())).collect();
-        changes.splice(0..0, gone);
-        changes.extend(senders.difference(taken).map(|new| Change::Insert(source(new))));
+        changes.splice(0..0, changes_of_senders(lb, taken, &senders));
         *taken = senders;
         let planes = self.in_use(PlaneKind::RuleByRule);
         for plane in &planes {
@@ -359,6 +355,30 @@ impl Planes {
             let order = Order::Withdraw { lb: target.0, from };
             out.push(self.call(now, *plane, Purpose::Withdraw(target), order));
         }
+    }
+
+    /// Has planes without sets of tables take segments of these senders, and of no others, at once.
+    pub(crate) fn set_senders(
+        &mut self,
+        now: Time,
+        lb: LbId,
+        senders: BTreeSet<IpAddr>,
+        out: &mut Vec<Action>,
+    ) {
+        let Some((_, taken)) = self.by_rules.get_mut(&lb) else { return };
+        let changes = changes_of_senders(lb, taken, &senders);
+        *taken = senders;
+        if changes.is_empty() {
+            return;
+        }
+        for plane in self.in_use(PlaneKind::RuleByRule) {
+            out.push(self.call(now, plane, Purpose::Tidy, Order::Change(changes.clone())));
+        }
+    }
+
+    /// Nobody read answers for so long.
+    pub(crate) fn slept(&mut self, time: Duration) {
+        self.calls.values_mut().for_each(|call| call.sent = call.sent + time);
     }
 
     /// Deletes the tables of a load balancer that nobody has reserved.
@@ -612,6 +632,12 @@ impl Planes {
         effects.push(Effect::Do(self.call(now, id, Purpose::Tidy, Order::Clear)));
         effects.push(Effect::Do(self.call(now, id, Purpose::Load, Order::Change(changes))));
     }
+}
+
+fn changes_of_senders(lb: LbId, taken: &BTreeSet<IpAddr>, senders: &BTreeSet<IpAddr>) -> Vec<Change> {
+    let source = |address: &IpAddr| Rule::Source { lb, address: *address };
+    let gone = taken.difference(senders).map(|gone| Change::Delete(source(gone).key()));
+    gone.chain(senders.difference(taken).map(|new| Change::Insert(source(new)))).collect()
 }
 
 fn no_tables(lb: LbId) -> Stage {

@@ -13,6 +13,8 @@ use crate::{
 const MOST_SOURCES: usize = 16;
 /// A source that is silent for so long gives its place to another one.
 const FORGOTTEN: Duration = Duration::from_secs(60);
+/// A source is live that was heard so lately.
+const LIVE: Duration = Duration::from_secs(2);
 /// A source counts after so many syncs that fit each other.
 const PROVEN: u32 = 3;
 
@@ -21,6 +23,8 @@ struct Source {
     gate: Gate,
     heard: Time,
     fitting: u32,
+    /// The tick of the newest sync, if that did not fit.
+    doubt: Option<u64>,
 }
 
 /// The sources of the senders that are registered.
@@ -44,13 +48,21 @@ impl Senders {
             self.refused += 1;
             return None;
         }
+        let fits_others = self.fits_others(now, tick, margins);
         let source = self.sources.entry(key).or_insert_with(|| Source {
             gate: Gate::default(),
             heard: now,
             fitting: 0,
+            doubt: None,
         });
+        if source.fitting < PROVEN && !fits_others {
+            source.heard = now;
+            self.refused += 1;
+            return None;
+        }
         let verdict = source.gate.hear(now, tick, margins);
         source.heard = now;
+        source.doubt = (verdict == Verdict::Refused).then_some(tick);
         match verdict {
             Verdict::Fits => source.fitting = source.fitting.saturating_add(1),
             // As many fitted each other before they were followed.
@@ -58,6 +70,14 @@ impl Senders {
             Verdict::Refused => self.refused += 1,
         }
         Some(verdict)
+    }
+
+    /// Whether a source that is new can be true beside those that are known.
+    fn fits_others(&self, now: Time, tick: u64, margins: &Margins) -> bool {
+        let live = || self.proven(now).filter(|sender| sender.age < LIVE);
+        let highest = margins.beyond_syncs(live(), LIVE);
+        let lowest = live().map(|sender| sender.tick.saturating_sub((sender.rate * 10.0) as u64)).min();
+        highest.is_none_or(|highest| tick <= highest) && lowest.is_none_or(|lowest| tick >= lowest)
     }
 
     fn make_place(&mut self, now: Time, address: IpAddr) -> bool {
@@ -90,6 +110,11 @@ impl Senders {
             .values()
             .filter(|source| source.fitting >= PROVEN)
             .filter_map(move |source| source.gate.sender(now))
+    }
+
+    /// Ticks of sources that count, which did not fit and may be true all the same.
+    pub(crate) fn doubts(&self) -> impl Iterator<Item = u64> {
+        self.sources.values().filter(|source| source.fitting >= PROVEN).filter_map(|source| source.doubt)
     }
 
     /// Whether the rates of those that were heard lately are settled, so that boundaries can be computed from them.
