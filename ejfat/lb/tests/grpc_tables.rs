@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use ejfat::lb::{Balancer, DropCause, LbId, Rule, RuleKey, Rules, calendar};
+use ejfat::lb::{Balancer, BeyondHorizon, DropCause, LbId, Rule, RuleKey, Rules, calendar};
 use ejfat_lb::{
     LbStage, Plane, When,
     grpc::{BadToken, Callers, Client, ClientError, ServeError, Server, serve, serve_to},
@@ -302,6 +302,8 @@ fn tables_of_one_load_balancer_are_staged_and_withdrawn() {
 
     let ticks = client.ticks().unwrap();
     assert_eq!((ticks.term, ticks.routed[3], ticks.routed[0]), (NonZeroU64::new(7), Some(801), None));
+    let beyond = BeyondHorizon { packets: 1, lowest: (1 << 40) + 1, highest: (1 << 40) + 1 };
+    assert_eq!((ticks.beyond[3], ticks.beyond[0]), (Some(beyond), None));
     let lb = grpc_common::lb();
     assert_eq!(ticks.sets.iter().filter(|(of, _)| *of == lb).count(), 3);
     assert!(ticks.sets.contains(&(lb, 900)));

@@ -38,6 +38,8 @@ const CONNECTIONS: u32 = 24;
 const REMEMBERED: usize = 16;
 /// A plane without sets of tables keeps the rules that it has for so long, until a tick of its senders is known.
 const UNKNOWN: Duration = Duration::from_secs(5);
+/// A plane that refuses tables so often in a row is lost, so that others get them.
+const MOST_REFUSALS: u32 = 16;
 /// The least time that a call is expected to take until all planes have carried it out.
 const LEAST_INSTALL: Duration = Duration::from_millis(5);
 
@@ -63,7 +65,11 @@ struct Plane {
     connected: Time,
     /// While it loads: the number of the newest epoch that it has.
     loaded: BTreeMap<LbId, (ReservationId, u64)>,
+    /// While it loads: load balancers that nobody has reserved, whose tables it has given up.
+    freed: BTreeSet<LbId>,
     packets: BTreeMap<(LbId, MemberId), u64>,
+    /// How often in a row it did not take tables.
+    refusals: u32,
 }
 
 /// Which load balancer a call is for, and of which reservation.
@@ -183,7 +189,9 @@ impl Planes {
             term: 0,
             connected: Time::default(),
             loaded: BTreeMap::new(),
+            freed: BTreeSet::new(),
             packets: BTreeMap::new(),
+            refusals: 0,
         };
         Self {
             planes: kinds.iter().map(|(id, kind)| (*id, plane(*kind))).collect(),
@@ -235,6 +243,9 @@ impl Planes {
         self.calls.retain(|_, call| call.plane != id);
         let Some(plane) = self.planes.get_mut(&id) else { return Vec::new() };
         plane.packets.clear();
+        plane.freed.clear();
+        plane.loaded.clear();
+        plane.refusals = 0;
         if matches!(std::mem::take(&mut plane.state), State::Gone) {
             return Vec::new();
         }
@@ -427,6 +438,12 @@ impl Planes {
             }
             self.took.push_back(Duration::from_nanos(now.0.saturating_sub(sent.0)));
         }
+        if let (Purpose::Stage(_), Some(of)) = (purpose, self.planes.get_mut(&plane)) {
+            of.refusals = if let Outcome::Done { .. } = answer.outcome { 0 } else { of.refusals + 1 };
+            if of.refusals >= MOST_REFUSALS {
+                return self.fail(plane, "it took no tables for long");
+            }
+        }
         let tell = |target, told| Effect::Told { target, plane, told };
         match (purpose, answer.outcome) {
             (Purpose::Claim, Outcome::Seen(seen)) => {
@@ -506,15 +523,15 @@ impl Planes {
                 }
                 (State::Claimed(seen), PlaneKind::Staged) => {
                     let seen = seen.clone();
-                    if seen.routed.iter().all(Option::is_none) {
+                    if seen.routed.iter().all(Option::is_none) && seen.beyond.iter().all(Option::is_none) {
                         self.set(id, State::Loading { is_waiting: false, has_destinations: false });
-                        self.load_on(now, id, lbs, &mut effects);
+                        self.load_on(now, id, lbs, config, &mut effects);
                     } else {
                         self.rejoin(now, id, &seen, lbs, config, &mut effects);
                     }
                 }
                 (State::Loading { is_waiting: false, .. }, _) => {
-                    self.load_on(now, id, lbs, &mut effects);
+                    self.load_on(now, id, lbs, config, &mut effects);
                 }
                 _ => {}
             }
@@ -528,6 +545,7 @@ impl Planes {
         now: Time,
         id: PlaneId,
         lbs: &BTreeMap<LbId, Balancing>,
+        config: &Config,
         effects: &mut Vec<Effect>,
     ) {
         let Some(plane) = self.planes.get_mut(&id) else { return };
@@ -542,6 +560,16 @@ impl Planes {
             let reset = has.is_none() || number == first;
             Some((of.lb, of.reservation, number, epoch, reset))
         });
+        let is_free = |(lb, _): &(LbId, _)| !lbs.contains_key(lb) && !plane.freed.contains(lb);
+        let free = config.load_balancers().find(is_free).map(|(lb, _)| lb);
+        let free = free.filter(|_| plane.kind == PlaneKind::Staged && next.is_none());
+        if let Some(lb) = free {
+            *is_waiting = true;
+            plane.freed.insert(lb);
+            let order = Order::Stage(no_tables(lb));
+            effects.push(Effect::Do(self.call(now, id, Purpose::Load, order)));
+            return;
+        }
         let order = match next {
             // All its rules were given at once, and are over.
             Some(_) if plane.kind == PlaneKind::RuleByRule => {
