@@ -476,7 +476,8 @@ impl Control {
             return self.wake_again(now);
         };
         of.need = Need::None;
-        of.publisher.phase = Phase::Rules { epoch: Box::new(epoch), horizon, waiting };
+        let until = now + self.planes.install().saturating_mul(1 << of.publisher.tries.min(5));
+        of.publisher.phase = Phase::Rules { until, epoch: Box::new(epoch), horizon, waiting };
         let step = of.publisher.step();
         self.step(now, lb, step);
     }
@@ -558,7 +559,14 @@ impl Control {
         match step {
             Step::Wait => {}
             Step::Looked { asked, routed } => self.looked(now, lb, asked, routed),
-            Step::Ruled { epoch, horizon } => self.stage(now, lb, *epoch, horizon),
+            Step::Ruled { until, epoch, horizon } => {
+                // Planes that tell no ticks do not refuse what comes too late.
+                if now > until && !of.is_anew() {
+                    let behind = of.on_their_way(now, &self.options.margins).1;
+                    of.to_tell.push((epoch.from, behind));
+                }
+                self.stage(now, lb, *epoch, horizon);
+            }
             Step::Again => {
                 of.want(Need::Urgent);
                 of.not_before = now + AGAIN.saturating_mul(1 << of.publisher.tries.min(6)).min(LATEST);
@@ -568,7 +576,7 @@ impl Control {
                 let reservation = of.reservation;
                 self.planes.withdraw(now, (lb, reservation), from, &planes, &mut self.out);
             }
-            Step::Begun { may_split } => self.begun(now, lb, may_split),
+            Step::Begun { may_split, reset } => self.begun(now, lb, may_split, reset),
         }
     }
 
@@ -589,7 +597,7 @@ impl Control {
 
     fn stage(&mut self, now: Time, lb: LbId, epoch: Epoch, horizon: Option<u64>) {
         let Some(of) = self.lbs.get_mut(&lb) else { return };
-        let reset = of.is_anew();
+        let reset = of.is_anew() && epoch.from == 0;
         let in_place = !reset && of.publisher.newest().is_some_and(|newest| newest.from == epoch.from);
         of.publisher.highest = of.publisher.highest.max(epoch.from);
         let order = StageOrder { epoch: &epoch, in_place, reset, horizon };
@@ -602,9 +610,9 @@ impl Control {
         self.step(now, lb, step);
     }
 
-    fn begun(&mut self, now: Time, lb: LbId, may_split: Option<u64>) {
+    fn begun(&mut self, now: Time, lb: LbId, may_split: Option<u64>, reset: bool) {
         let Some(of) = self.lbs.get_mut(&lb) else { return };
-        let is_new = of.begun(now);
+        let is_new = of.begun(now, reset);
         let number = of.publisher.number;
         let Some(newest) = of.publisher.newest() else { return };
         let from = newest.from;

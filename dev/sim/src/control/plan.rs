@@ -21,6 +21,8 @@ pub(super) enum Rates {
     TenTimes,
     /// The clock that ticks are made from is set back, or the counter begins again.
     Back,
+    /// The clock that ticks are made from is set forward.
+    Forward,
 }
 
 /// What happens to data planes.
@@ -218,12 +220,13 @@ impl Plan {
 
 impl StreamPlan {
     fn draw(r: &mut Random) -> Self {
-        let rates = match r.below(10) {
+        let rates = match r.below(11) {
             0 => Rates::Faster,
             1 => Rates::Pause,
             2 => Rates::ClockPause,
             3 => Rates::TenTimes,
             4 => Rates::Back,
+            5 => Rates::Forward,
             _ => Rates::Steady,
         };
         Self {

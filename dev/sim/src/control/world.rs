@@ -37,6 +37,8 @@ const STATES: u64 = 100 * MS;
 const SYNCS: u64 = S;
 /// From the end of a worker until no event goes to it any more, where planes answer in time.
 const PROMPT: u64 = 150 * MS;
+/// Seconds after which the newest epoch applies at the latest.
+const IN_FORCE: f64 = 16.0;
 /// What is drawn is looked at so often.
 const SAMPLES: u64 = 100 * MS;
 /// How many calls of a plane may wait.
@@ -273,6 +275,11 @@ impl World {
                 return Err(format!(
                     "listed: tick {tick} of load balancer {n} was split, and told by nobody"
                 ));
+            }
+            // Where no ticks are told, forged syncs put epochs off.
+            let forges = self.plan.streams[n].forges && self.plan.planes.contains(&PlaneKind::RuleByRule);
+            if let Some(why) = self.is_out_of_force(n).filter(|_| !forges) {
+                return Err(format!("in force: {why}"));
             }
             if calm && judge.later > 0 {
                 let (split, told) = (&judge.split, &judge.told);
@@ -593,6 +600,20 @@ impl World {
         }
     }
 
+    /// Whether the newest epoch of a load balancer begins long after the ticks that its senders have.
+    fn is_out_of_force(&self, n: usize) -> Option<String> {
+        let published = self.control.published(Time(self.now), lb(n))?;
+        let stream = &self.streams[n];
+        let reached = (stream.rate * self.plan.streams[n].step as f64 * IN_FORCE) as u64;
+        let is_far = published.from > stream.tick.saturating_add(reached);
+        is_far.then(|| {
+            format!(
+                "load balancer {n} has an epoch from {} on, senders are at {}",
+                published.from, stream.tick
+            )
+        })
+    }
+
     /// Whether a worker has been ready for long.
     fn has_served(&self, n: usize) -> bool {
         let of = |(worker, plan): (&Worker, &super::plan::WorkerPlan)| {
@@ -655,6 +676,7 @@ impl World {
                 stream.pauses_until = now + pause;
                 stream.tick += (stream.rate * pause as f64 / S as f64) as u64 * step;
             }
+            Rates::Forward => stream.tick += back % (1 << (back >> 58)),
             Rates::Back => {
                 stream.tick = back % (stream.tick + 1);
                 stream.anew += 1;

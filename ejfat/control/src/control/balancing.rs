@@ -596,9 +596,9 @@ impl Balancing {
     }
 
     /// An epoch is in force. Returns whether its calendar is another one than the last time.
-    pub(crate) fn begun(&mut self, now: Time) -> bool {
-        if std::mem::take(&mut self.is_anew) {
-            self.routed = None;
+    pub(crate) fn begun(&mut self, now: Time, reset: bool) -> bool {
+        if reset {
+            (self.is_anew, self.routed) = (false, None);
         }
         let history = &self.publisher.history;
         let Some(newest) = history.back() else { return false };

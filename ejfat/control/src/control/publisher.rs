@@ -47,6 +47,8 @@ pub(crate) enum Phase {
         routed: Option<u64>,
     },
     Rules {
+        /// When every plane is to have it at the latest.
+        until: Time,
         epoch: Box<Epoch>,
         horizon: Option<u64>,
         waiting: BTreeSet<PlaneId>,
@@ -80,9 +82,9 @@ pub(crate) enum Step {
     /// Every plane has told what it routed.
     Looked { asked: Time, routed: Option<u64> },
     /// The other planes are to have it now.
-    Ruled { epoch: Box<Epoch>, horizon: Option<u64> },
+    Ruled { until: Time, epoch: Box<Epoch>, horizon: Option<u64> },
     /// The epoch is in force. Ticks from `may_split` to its boundary may be split.
-    Begun { may_split: Option<u64> },
+    Begun { may_split: Option<u64>, reset: bool },
     /// To be tried again, for a later tick.
     Again,
     /// These planes are to give tables back.
@@ -222,7 +224,9 @@ impl Publisher {
         match std::mem::take(&mut self.phase) {
             Phase::Idle => Step::Wait,
             Phase::Looking { asked, waiting, routed } if waiting.is_empty() => Step::Looked { asked, routed },
-            Phase::Rules { epoch, horizon, waiting } if waiting.is_empty() => Step::Ruled { epoch, horizon },
+            Phase::Rules { until, epoch, horizon, waiting } if waiting.is_empty() => {
+                Step::Ruled { until, epoch, horizon }
+            }
             Phase::Staging(staging) if staging.waiting.is_empty() => self.all_answered(*staging),
             Phase::Withdrawing { from, waiting, met } if waiting.is_empty() => {
                 if met {
@@ -243,7 +247,7 @@ impl Publisher {
         if !refused {
             epoch.planes = took;
             self.begin(epoch, in_place, reset);
-            return Step::Begun { may_split: self.open.take() };
+            return Step::Begun { may_split: self.open.take(), reset };
         }
         self.tries = self.tries.saturating_add(1);
         if took.is_empty() && !is_begun {
