@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ejfat::lb::LbId;
 
 use crate::{
-    config::Config,
+    config::{Config, MOST_AUDIT_DELETED},
     record::{AuditEntry, Change, Counter, EpochRecord, Key, Record},
     reservation::{Reservation, ReservationId, SenderAddress},
     session::{SessionId, WorkerSession, slots::TakenSlots},
@@ -156,13 +156,13 @@ impl Durable {
         self.next.get(&counter).copied().unwrap_or(first)
     }
 
-    /// The changes that put `entries` at the end of the audit log, and delete the oldest of more than `most`.
-    pub(crate) fn log(&self, entries: Vec<AuditEntry>, most: usize) -> Vec<Change> {
-        let last = self.audit.keys().next_back().map_or(0, |last| last.saturating_add(1));
-        let surplus = (self.audit.len() + entries.len()).saturating_sub(most).min(self.audit.len());
-        let deleted = self.audit.keys().take(surplus).map(|number| Change::Delete(Key::Audit(*number)));
-        let numbered = (last..).zip(entries);
-        numbered.map(|(number, entry)| Change::Put(Record::Audit(number, entry))).chain(deleted).collect()
+    /// The changes that put `entry` at the end of the audit log, and delete the oldest ones of more than `most`, a few at a time.
+    pub(crate) fn log(&self, entry: AuditEntry, most: usize) -> Vec<Change> {
+        let number = self.audit.keys().next_back().map_or(0, |last| last.saturating_add(1));
+        let surplus = (self.audit.len() + 1).saturating_sub(most).min(MOST_AUDIT_DELETED);
+        let oldest = self.audit.keys().filter(|of| **of != number).take(surplus);
+        let deleted = oldest.map(|number| Change::Delete(Key::Audit(*number)));
+        [Change::Put(Record::Audit(number, entry))].into_iter().chain(deleted).collect()
     }
 
     /// The changes by which all of `ending` ends, and with it what depends on it: the senders and sessions of a reservation, the
