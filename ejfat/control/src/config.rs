@@ -63,7 +63,7 @@ pub struct LivenessTimes {
     pub silent: Duration,
     /// A session without a state for so long ends. The default is 60 s.
     pub ended: Duration,
-    /// A member's id is not given again for so long after its last use. The default is 60 s.
+    /// A member's id is not given again for so long after its last use, as long as there are others. The default is 60 s.
     pub member_rest: Duration,
 }
 

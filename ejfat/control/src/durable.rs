@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ejfat::lb::LbId;
 
 use crate::{
+    calendar::MOST_MEMBER_ID,
     config::{Config, MOST_AUDIT_DELETED},
     record::{AuditEntry, Change, Counter, EpochRecord, Key, Record},
     reservation::{Reservation, ReservationId, SenderAddress},
@@ -274,11 +275,7 @@ impl Durable {
             require(is_reserved, key, "is of a reservation that is missing")?;
             require(has_token, key, "has a token that is missing")?;
             require(members.insert((session.lb, session.member)), key, "is a member that another one is")?;
-            require(
-                session.member < config.most_members,
-                key,
-                "is a member beyond the most that are configured",
-            )?;
+            require(session.member <= MOST_MEMBER_ID, key, "is a member with an id that none has")?;
             let taken = slots.entry(session.lb).or_insert_with(|| TakenSlots::new(config.slots));
             let fit = session.slots.iter().all(|range| taken.take(*range));
             require(

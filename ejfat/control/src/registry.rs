@@ -12,6 +12,7 @@
 
 mod authority;
 mod reservations;
+mod resting;
 mod sessions;
 mod tokens;
 
@@ -35,6 +36,7 @@ use crate::{
 };
 
 use authority::Authority;
+use resting::Resting;
 
 /// Sessions that one poll ends at most. Those that are left end by the next ones, so that what many silent workers cause is
 /// stored in small batches.
@@ -56,8 +58,7 @@ pub struct Registry {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SoftState {
     sessions: BTreeMap<SessionId, Liveness>,
-    /// Until when an id is not given again.
-    resting: BTreeMap<(LbId, MemberId), Time>,
+    resting: Resting,
 }
 
 /// Why a registry cannot be restored.
@@ -217,7 +218,7 @@ impl Registry {
     /// Ends what is over: reservations by their end, sessions by silence. Returns the changes for the store, which are one batch:
     /// one reservation, or a few sessions. If more is over, [`Self::next_wakeup`] is not later than `at`.
     pub fn poll(&mut self, at: Moment) -> Vec<Change> {
-        self.soft.resting.retain(|_, until| at.now < *until);
+        self.soft.resting.expire(at.now);
         let Some((ending, call, what)) = self.over(at) else { return Vec::new() };
         let entry = AuditEntry { at: at.wall, by: None, call: call.to_owned(), what };
         let mut changes = self.durable.end(ending);
@@ -266,9 +267,10 @@ impl Registry {
         self.soft.sessions.get(&session)
     }
 
-    /// Keeps a member's id from being given again for a while, because its last epoch was used until now.
+    /// Keeps a member's id from being given again for a while, as long as there are others, because its last epoch was used until
+    /// now.
     pub fn rest_member(&mut self, lb: LbId, member: MemberId, now: Time) {
-        self.soft.resting.insert((lb, member), now + self.config.liveness.member_rest);
+        self.soft.resting.rest(lb, member, now + self.config.liveness.member_rest);
     }
 
     /// The change by which a load balancer's newest calendar is stored; `None` if nobody has reserved it.

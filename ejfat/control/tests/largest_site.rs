@@ -7,7 +7,7 @@ use ejfat_control::{
     record::Change,
     request::{
         Caller, CreatedToken, Extend, LbName, Register, Request, Reserve, ReservedLoadBalancer, Reset,
-        Senders, SetSlotDemands, SlotDemand, TokenSelector,
+        SendState, Senders, SetSlotDemands, SlotDemand, TokenSelector,
     },
     session::SessionId,
     token::TokenLimits,
@@ -142,6 +142,23 @@ fn each_request_to_the_largest_site_changes_no_more_than_one_batch_takes() {
         let reserve = Reserve { senders: senders.addresses, ..Reserve::default() };
         without.fits("reserve", &Request::Reserve(reserve));
     }
+}
+
+#[test]
+fn a_worker_may_take_the_place_of_all_silent_sessions_of_the_largest_site() {
+    let mut largest = Largest::new(1);
+    for session in largest.sessions.clone() {
+        let state = SendState { session_id: session.to_string(), ..SendState::default() };
+        largest.site.ask(ROOT, &Request::SendState(state)).expect("a state");
+    }
+    largest.site.after_ms(3_000);
+    let all = Register {
+        port: 10_000,
+        port_range: 10,
+        slot_demands: Vec::new(),
+        ..worker(&largest.reserved[0], 0, 1)
+    };
+    largest.fits("register", &Request::Register(all));
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn records_that_do_not_fit_each_other_are_refused_with_the_reason() {
             "session/9 is of a reservation that is missing",
         ),
         (with("session/9", "\"lb\":0", "\"lb\":1"), "session/9 is of a reservation that is missing"),
-        (with("session/9", "\"member\":17", "\"member\":1024"), "beyond the most"),
+        (with("session/9", "\"member\":17", "\"member\":65535"), "an id that none has"),
         (with("session/9", "[8,1]", "[3,1]"), "overlap"),
         (with("session/9", "[8,1]", "[512,1]"), "beyond the slots"),
         (and("session/8", "session/9", "\"token\":3", "\"token\":null"), "is a member that another one is"),

@@ -2,7 +2,7 @@
 
 mod registry_common;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use ejfat_control::{
     config::{Config, ConfigError},
@@ -344,36 +344,99 @@ fn a_worker_that_began_anew_takes_the_place_of_its_silent_session() {
     assert_eq!(kind(site.ask(old.token.as_str(), &Request::Version)), Some(RefusalKind::PermissionDenied));
 }
 
+fn leave(site: &mut Site, session: SessionId) {
+    let request = Deregister { lb_id: String::new(), session_id: session.to_string() };
+    site.ask(ROOT, &Request::Deregister(request)).expect("a session that ends");
+}
+
+fn member(site: &Site, session: SessionId) -> Option<u16> {
+    site.registry.durable().session(session).map(|of| of.member)
+}
+
+/// Has the ids of the members of load balancer 0 go on from `next`.
+fn go_on_from(site: &mut Site, next: u64) {
+    site.stored.insert(b"next/member/0".to_vec(), format!("{{\"v\":1,\"next\":{next}}}").into_bytes());
+    let soft = site.registry.soft().clone();
+    site.registry = site.restored();
+    site.registry.carry_over(soft);
+}
+
 #[test]
 fn a_members_id_is_not_given_again_for_a_while_nor_soon_after_a_restart() {
-    let mut small = config();
-    small.most_members = 3;
-    let mut site = Site::new(small, 1);
+    let mut site = site();
     let id = site.reserve(ROOT, Reserve::default()).id;
-    let leave = |site: &mut Site, session: SessionId| {
-        let request = Deregister { lb_id: id.to_string(), session_id: session.to_string() };
-        site.ask(ROOT, &Request::Deregister(request)).expect("a session that ends");
-    };
     for expected in 0..3 {
         let session = site.register(ROOT, worker(id, V4, 5000)).session;
-        assert_eq!(site.registry.durable().session(session).map(|of| of.member), Some(expected));
+        assert_eq!(member(&site, session), Some(expected));
         leave(&mut site, session);
     }
-    let register = Request::Register(worker(id, V4, 5000));
-    assert_eq!(kind(site.ask(ROOT, &register)), Some(RefusalKind::ResourceExhausted));
+    go_on_from(&mut site, 65_534);
+    for expected in [65_534, 3] {
+        let session = site.register(ROOT, worker(id, V4, 5000)).session;
+        assert_eq!(
+            member(&site, session),
+            Some(expected),
+            "ids go round, and those that rest are passed over"
+        );
+        leave(&mut site, session);
+    }
     site.run_ms(59_000);
     site.registry.rest_member(lb(0), 0, site.at.now);
     site.run_ms(1_000);
+    go_on_from(&mut site, 0);
     let session = site.register(ROOT, worker(id, V4, 5000)).session;
-    assert_eq!(
-        site.registry.durable().session(session).map(|of| of.member),
-        Some(1),
-        "0 was used by an epoch"
-    );
+    assert_eq!(member(&site, session), Some(1), "0 was used by an epoch");
     leave(&mut site, session);
     site.registry = site.restored();
     let session = site.register(ROOT, worker(id, V4, 5000)).session;
-    assert_eq!(site.registry.durable().session(session).map(|of| of.member), Some(2));
+    assert_eq!(member(&site, session), Some(2));
+}
+
+#[test]
+fn as_many_workers_as_there_is_room_for_may_leave_and_register_again_at_once() {
+    let mut site = site();
+    let id = site.reserve(ROOT, Reserve::default()).id;
+    let mut last = BTreeSet::new();
+    for _ in 0..3 {
+        let sessions: Vec<_> =
+            (0..1024).map(|n| site.register(ROOT, worker(id, V4, 5000 + n)).session).collect();
+        let members: BTreeSet<_> = sessions.iter().filter_map(|session| member(&site, *session)).collect();
+        assert!(members.len() == 1024 && members.is_disjoint(&last));
+        let counters: BTreeSet<_> = members.iter().map(|member| member % 1024).collect();
+        assert_eq!(counters.len(), 1024, "each has a counter of its own on ESnet's P4");
+        sessions.into_iter().for_each(|session| leave(&mut site, session));
+        last = members;
+        site.after_ms(5_000);
+        site.poll();
+    }
+}
+
+#[test]
+fn if_all_members_ids_rest_the_one_that_has_rested_longest_is_given() {
+    let mut site = site();
+    let id = site.reserve(ROOT, Reserve::default()).id;
+    for member in 0..=65_534 {
+        site.registry.rest_member(lb(0), member, site.at.now + Duration::from_millis(u64::from(member == 7)));
+    }
+    site.registry.rest_member(lb(0), 0, site.at.now + Duration::from_millis(5));
+    for expected in [1, 2, 3] {
+        let session = site.register(ROOT, worker(id, V4, 5000 + expected)).session;
+        assert_eq!(member(&site, session), u16::try_from(expected).ok());
+    }
+}
+
+#[test]
+fn a_worker_takes_the_place_of_its_silent_session_where_there_is_room_for_no_more_members() {
+    let mut site = Site::new(Config { most_members: 4, ..config() }, 1);
+    let id = site.reserve(ROOT, Reserve::default()).id;
+    let sessions: Vec<_> = (0..4).map(|n| site.register(ROOT, worker(id, V4, 5000 + n)).session).collect();
+    site.ask(ROOT, &Request::SendState(ready(sessions[3]))).expect("a state");
+    site.after_ms(3_000);
+    let full = site.ask(ROOT, &Request::Register(worker(id, V4, 5004)));
+    assert_eq!(kind(full), Some(RefusalKind::ResourceExhausted));
+    let session = site.register(ROOT, worker(id, V4, 5003)).session;
+    assert_eq!(site.registry.durable().sessions().count(), 4);
+    assert_eq!(member(&site, session), Some(4), "the id of the silent one rests");
 }
 
 #[test]
