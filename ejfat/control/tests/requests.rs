@@ -126,6 +126,25 @@ fn only_the_ip_versions_that_were_asked_for_are_given_and_taken() {
 }
 
 #[test]
+fn a_reservation_for_both_ip_versions_gets_a_free_load_balancer_that_takes_its_senders() {
+    let mut site = site();
+    let of = |senders: &[&str]| Request::Reserve(reserve_with("", "", senders));
+    assert_eq!(site.reserve(ROOT, Reserve::default()).lb, lb(0));
+    assert_eq!(kind(site.ask(ROOT, &of(&[V4, V6]))), Some(RefusalKind::ResourceExhausted), "0 takes both");
+    let v6 = site.reserve(ROOT, reserve_with("", "", &[V6]));
+    assert_eq!(v6.lb, lb(2), "load balancer 1 has only IPv4");
+    assert_eq!(
+        kind(site.ask(ROOT, &of(&[V6]))),
+        Some(RefusalKind::ResourceExhausted),
+        "1 is free, but takes none"
+    );
+    let v4 = site.create(ROOT, "LOAD_BALANCER/1:RESERVE", TokenLimits::default());
+    let refused = site.ask(v4.token.as_str(), &of(&[V6]));
+    assert_eq!(kind(refused), Some(RefusalKind::InvalidArgument), "no load balancer of the token takes it");
+    assert_eq!(site.reserve(v4.token.as_str(), reserve_with("", "", &[V4])).lb, lb(1));
+}
+
+#[test]
 fn a_refused_reservation_leaves_nothing_reserved() {
     let mut site = site();
     let long = "a".repeat(64);
