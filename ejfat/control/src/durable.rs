@@ -2,18 +2,22 @@
 //!
 //! Only `Durable::apply` changes it, by the changes that the store gets, so that what a store has always gives the same state.
 
+mod room;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ejfat::lb::LbId;
 
 use crate::{
     calendar::MOST_MEMBER_ID,
-    config::{Config, MOST_AUDIT_DELETED},
+    config::MOST_AUDIT_DELETED,
     record::{AuditEntry, Change, Counter, EpochRecord, Key, Record},
     reservation::{Reservation, ReservationId, SenderAddress},
     session::{SessionId, WorkerSession, slots::TakenSlots},
     token::{Permission, TokenId, TokenKind, Tokens},
 };
+
+pub use room::NoRoom;
 
 /// All records, by their keys.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -207,11 +211,11 @@ impl Durable {
         changes
     }
 
-    /// Checks that the records fit each other and the configuration.
-    pub(crate) fn check(&self, config: &Config) -> Result<(), Inconsistency> {
+    /// Checks that the records fit each other, with so many slots of a calendar.
+    pub(crate) fn check(&self, slots: u32) -> Result<(), Inconsistency> {
         self.check_tokens()?;
-        self.check_reservations(config)?;
-        self.check_sessions(config)?;
+        self.check_reservations()?;
+        self.check_sessions(slots)?;
         for sender in &self.senders {
             let reservation = self.reservations.get(&sender.lb);
             require(reservation.is_some(), Key::Sender(*sender), "is the sender of no reservation")?;
@@ -243,16 +247,14 @@ impl Durable {
         Ok(())
     }
 
-    fn check_reservations(&self, config: &Config) -> Result<(), Inconsistency> {
+    fn check_reservations(&self) -> Result<(), Inconsistency> {
         let mut ids = BTreeSet::new();
         for reservation in self.reservations.values() {
             let key = Key::Reservation(reservation.lb);
-            let is_configured = config.load_balancer(reservation.lb).is_some();
             let has_owner =
                 reservation.owner == TokenId::ROOT || self.tokens.get(reservation.owner).is_some();
             let kind = reservation.token.map(|token| self.tokens.get(token).map(|token| token.kind));
             let has_token = kind.is_none_or(|kind| kind == Some(TokenKind::Reservation));
-            require(is_configured, key, "is of a load balancer that is not configured")?;
             require(ids.insert(reservation.id), key, "has the id of another reservation")?;
             let is_counted = reservation.id.0 < self.next(Counter::Reservation);
             require(is_counted, key, "has an id that is not below next/reservation")?;
@@ -262,9 +264,9 @@ impl Durable {
         Ok(())
     }
 
-    fn check_sessions(&self, config: &Config) -> Result<(), Inconsistency> {
+    fn check_sessions(&self, slots: u32) -> Result<(), Inconsistency> {
         let mut members = BTreeSet::new();
-        let mut slots: BTreeMap<_, TakenSlots> = BTreeMap::new();
+        let mut demanded: BTreeMap<_, TakenSlots> = BTreeMap::new();
         for session in self.sessions.values() {
             let key = Key::Session(session.id);
             let reservation = self.reservations.get(&session.lb);
@@ -276,13 +278,9 @@ impl Durable {
             require(has_token, key, "has a token that is missing")?;
             require(members.insert((session.lb, session.member)), key, "is a member that another one is")?;
             require(session.member <= MOST_MEMBER_ID, key, "is a member with an id that none has")?;
-            let taken = slots.entry(session.lb).or_insert_with(|| TakenSlots::new(config.slots));
+            let taken = demanded.entry(session.lb).or_insert_with(|| TakenSlots::new(slots));
             let fit = session.slots.iter().all(|range| taken.take(*range));
-            require(
-                fit,
-                key,
-                "has slot demands that overlap others or end beyond the slots that are configured",
-            )?;
+            require(fit, key, "has slot demands that are empty, overlap others or end beyond all slots")?;
         }
         Ok(())
     }

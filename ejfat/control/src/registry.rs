@@ -24,7 +24,7 @@ use crate::{
     access::ApiCall,
     calendar::MemberId,
     config::{Config, ConfigError},
-    durable::{Durable, Ending, Inconsistency},
+    durable::{Durable, Ending, Inconsistency, NoRoom},
     record::{AuditEntry, Change, Counter, EpochRecord, Key, Record, RecordError},
     request::{Accepted, Caller, Moment, Refusal, RefusalKind, Reply, Request},
     reservation::Reservation,
@@ -69,6 +69,8 @@ pub enum RestoreError {
     #[error(transparent)]
     Record(#[from] RecordError),
     #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    #[error(transparent)]
     Inconsistency(#[from] Inconsistency),
 }
 
@@ -112,8 +114,8 @@ impl Registry {
     /// The registry of stored records, keys with values.
     ///
     /// # Errors
-    /// [`RestoreError`] if the configuration cannot be served, a record is none of this program, or records do not fit each
-    /// other or the configuration.
+    /// [`RestoreError`] if the configuration cannot be served or has less room than what is stored takes, a record is none of this
+    /// program, or records do not fit each other.
     pub fn restore<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         config: Config,
         root: &str,
@@ -124,7 +126,8 @@ impl Registry {
         for (key, value) in entries {
             registry.durable.put(Record::decode(key.as_ref(), value.as_ref())?);
         }
-        registry.durable.check(&registry.config)?;
+        registry.durable.check_room(&registry.config)?;
+        registry.durable.check(registry.config.slots)?;
         let restored = |id: &SessionId| (*id, Liveness::Restored { at: now });
         registry.soft.sessions = registry.durable.sessions.keys().map(restored).collect();
         Ok(registry)
