@@ -5,7 +5,7 @@ mod registry_common;
 use std::{collections::BTreeSet, time::Duration};
 
 use ejfat_control::{
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, MOST_CHANGES},
     registry::Registry,
     request::{
         Caller, CreateToken, Deregister, Extend, LbName, LoadBalancerStatus, Refusal, RefusalKind, Register,
@@ -325,7 +325,7 @@ fn a_state_with_a_field_that_cannot_be_is_refused() {
     let id = site.reserve(ROOT, Reserve::default()).id;
     let session = site.register(ROOT, worker(id, V4, 5000)).session;
     let bad: [fn(&mut SendState); 7] = [
-        |of| of.fill_level = 7.5,
+        |of| of.fill_level = f32::INFINITY,
         |of| of.fill_level = -0.1,
         |of| of.fill_level = f32::NAN,
         |of| of.control_signal = f32::INFINITY,
@@ -346,6 +346,23 @@ fn a_state_with_a_field_that_cannot_be_is_refused() {
     site.ask(ROOT, &Request::SendState(state)).expect("a state");
     let (state, at) = status(&mut site, id).workers[0].state.expect("a state");
     assert_eq!((state.fill_level, state.counters.events_dequeued, at), (0.25, 7, site.at.wall));
+}
+
+#[test]
+fn a_worker_that_reports_more_than_a_full_queue_is_full_and_not_silent() {
+    let mut site = site();
+    let id = site.reserve(ROOT, Reserve::default()).id;
+    let session = site.register(ROOT, worker(id, V4, 5000)).session;
+    for fill_level in [1.000_1, 7.5, f32::MAX] {
+        site.after_ms(9_000);
+        let state = SendState { fill_level, ..ready(session) };
+        assert_eq!(site.ask(ROOT, &Request::SendState(state)), Ok(Reply::Done), "{fill_level}");
+        let of = &status(&mut site, id).workers[0];
+        assert_eq!(
+            (of.readiness, of.state.map(|(state, _)| state.fill_level)),
+            (Readiness::Ready, Some(1.0))
+        );
+    }
 }
 
 #[test]
@@ -671,6 +688,13 @@ fn a_configuration_that_cannot_be_served_is_refused() {
     let same = refused(|of| of.load_balancers[2].sync_port = of.load_balancers[0].sync_port);
     assert_eq!(same, ConfigError::SameSync(([192, 0, 2, 100], 19_531).into()));
     assert_eq!(refused(|of| of.slots = 500), ConfigError::Slots(500));
+    assert_eq!(refused(|of| of.most_senders = 257), ConfigError::Senders(257));
+    assert_eq!(refused(|of| of.most_members = 1025), ConfigError::Members(1025));
+    let most = config().most_tokens + MOST_CHANGES - config().most_changes();
+    assert!(Registry::new(Config { most_tokens: most, ..config() }, ROOT).is_ok());
+    assert_eq!(refused(|of| of.most_tokens = usize::MAX), ConfigError::Changes(usize::MAX));
+    let more = Registry::new(Config { most_tokens: most + 1, ..config() }, ROOT);
+    assert_eq!(more.expect_err("more than fits one batch"), ConfigError::Changes(MOST_CHANGES + 1));
     assert_eq!(
         Registry::new(config(), "").expect_err("a root token that all know"),
         ConfigError::NoRootToken
