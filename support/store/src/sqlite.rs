@@ -92,9 +92,10 @@ impl SqliteStore {
     /// working; a file of that name is replaced when the new one is complete and on disk. Gives the revision that it has.
     ///
     /// # Errors
-    /// What goes wrong with the storage, and [`Error::CannotCopy`] if the file cannot be written.
+    /// What goes wrong with the storage, and [`Error::CannotCopy`] if the file cannot be written or is one of the store's own.
     pub fn backup(&self, to: &Path) -> Result<Revision, Error> {
-        copies::backup(&self.path, &self.ask(Request::Copy)?, to)
+        let to = copies::backup_destination(&self.path, to)?;
+        copies::backup(&self.path, &self.ask(Request::Copy)?, &to)
     }
 
     /// Sends a request and waits for its result.

@@ -47,12 +47,13 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// The store that a symbolic link leads to, or the path itself: log and lock lie beside the store, however it was named.
+/// The absolute path of the store, or of the one that a symbolic link leads to: log and lock lie beside the store, however it was
+/// named.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Error> {
     if path.is_symlink() {
         return fs::canonicalize(path).map_err(|why| refusal(path, &why));
     }
-    Ok(path.to_owned())
+    std::path::absolute(path).map_err(|why| refusal(path, &why))
 }
 
 impl Lock {
