@@ -12,9 +12,9 @@ use super::{
     lock::{Lock, Mark},
 };
 use crate::{
-    Committed, Done, Error,
+    Committed, Error,
     history::History,
-    queue::{Operation, Queue, Request, Write},
+    queue::{Operation, Queue, Request, Waiter, Write},
 };
 
 pub(crate) struct Writer {
@@ -41,13 +41,13 @@ impl Writer {
         for request in requests {
             match request {
                 Request::Write(write) => group.push(write),
-                Request::Load(done) => {
+                Request::Load(waiter) => {
                     self.commit(mem::take(&mut group));
-                    answer(done, self.database.load());
+                    answer(waiter, self.database.load());
                 }
-                Request::Copy(done) => {
+                Request::Copy(waiter) => {
                     self.commit(mem::take(&mut group));
-                    answer(done, self.database.copy());
+                    answer(waiter, self.database.copy());
                 }
             }
         }
@@ -65,7 +65,7 @@ impl Writer {
                 // What one needs must not keep others from what is left.
                 group.into_iter().for_each(|write| self.commit(vec![write]));
             }
-            Err(why) => group.into_iter().for_each(|write| answer(write.done, Err(why.clone()))),
+            Err(why) => group.into_iter().for_each(|write| answer(write.waiter, Err(why.clone()))),
         }
     }
 
@@ -79,14 +79,14 @@ impl Writer {
             if let (Operation::Append(batch), Ok(revision)) = (write.operation, &result) {
                 committed.push(Committed { revision: *revision, batch });
             }
-            answers.push((write.done, result));
+            answers.push((write.waiter, result));
         }
         self.history.add(committed);
-        answers.into_iter().for_each(|(done, result)| answer(done, result));
+        answers.into_iter().for_each(|(waiter, result)| answer(waiter, result));
     }
 }
 
 /// A panic of one who is answered concerns nobody else. The panic itself was printed.
-fn answer<T>(done: Done<T>, result: Result<T, Error>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| done(result)));
+fn answer<T>(waiter: Waiter<T>, result: Result<T, Error>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| waiter.answer(result)));
 }
