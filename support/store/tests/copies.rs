@@ -8,8 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{Folder, batch, claimed, open, put};
-use naa_store::{Error, Revision, Settings, Store as _, restore};
+use common::{
+    Folder, batch, claimed,
+    disk::{Disk, Faults},
+    open, put,
+};
+use naa_store::{Error, Revision, Settings, Store as _, Term, restore};
 
 fn beside(path: &Path, ending: &str) -> PathBuf {
     format!("{}{ending}", path.display()).into()
@@ -90,4 +94,43 @@ fn the_file_of_a_store_that_was_not_closed_is_no_backup() {
     // When it was closed, all is in the file.
     let closed = folder.path().join("closed");
     assert_eq!(restore(&store, &closed, &Settings::default()).unwrap().keys, 3);
+}
+
+#[test]
+fn a_store_whose_newest_term_cannot_be_read_is_replaced_only_if_it_is_damaged() {
+    let folder = Folder::new();
+    let backup = folder.path().join("backup");
+    let store = claimed(&folder.store());
+    store.backup(&backup).unwrap();
+    store.claim(Term(1), Term(7)).unwrap();
+    drop(store);
+    let whole = fs::read(folder.store()).unwrap();
+    let refused = |settings: &Settings, is: fn(&Error) -> bool| {
+        let before = fs::read(folder.store()).unwrap();
+        let why = restore(&backup, &folder.store(), settings).unwrap_err();
+        assert!(is(&why), "{why}");
+        assert_eq!(fs::read(folder.store()).unwrap(), before);
+    };
+    let disk = Disk::new(Faults { broken: true, ..Faults::default() });
+    let broken = Settings { vfs: Some(disk.name()), ..Settings::default() };
+    refused(&broken, |why| matches!(why, Error::Io { .. }));
+    let other = rusqlite::Connection::open(folder.store()).unwrap();
+    other.execute_batch("PRAGMA user_version = 99;").unwrap();
+    drop(other);
+    refused(&Settings::default(), |why| matches!(why, Error::Newer { .. }));
+    for damaged in [&whole[..whole.len() / 2], b"something else"] {
+        fs::write(folder.store(), damaged).unwrap();
+        let restored = restore(&backup, &folder.store(), &Settings::default()).unwrap();
+        assert_eq!(restored.term, Term(7), "the lock has it");
+    }
+}
+
+#[test]
+fn a_term_is_claimed_only_when_the_mark_that_outlives_the_file_is_on_disk() {
+    // The null device takes the mark, but nothing brings it to disk.
+    let folder = Folder::new();
+    symlink("/dev/null", beside(&folder.store(), ".lock")).unwrap();
+    let store = open(&folder.store()).unwrap();
+    let claimed = store.claim(Term(0), Term(1));
+    assert!(matches!(claimed, Err(Error::Unknown { .. })), "{claimed:?}");
 }

@@ -76,7 +76,8 @@ pub(crate) fn backup(store: &Path, bytes: &[u8], to: &Destination) -> Result<Rev
 /// the log beside it.
 ///
 /// # Errors
-/// [`Error::InUse`] if the store is open, [`Error::Corrupt`], [`Error::Newer`] and [`Error::NotAStore`] for what the check of the
+/// [`Error::InUse`] if the store is open, what else keeps the newest term of the one that is there from being read, damage apart,
+/// [`Error::Corrupt`], [`Error::Newer`] and [`Error::NotAStore`] for what the check of the
 /// backup found, [`Error::CannotCopy`] if `from` has a log beside it or is the store itself, and what the disk refuses.
 pub fn restore(from: &Path, to: &Path, settings: &Settings) -> Result<Restored, Error> {
     let destination = destination(to)?;
@@ -111,16 +112,16 @@ pub fn restore(from: &Path, to: &Path, settings: &Settings) -> Result<Restored, 
     Ok(Restored { term: state.term, revision: state.revision, keys: state.rows })
 }
 
-/// The newest term of the store that is there, as far as it can be read: it may be damaged, which is why it is replaced. A store
-/// that is in use is not replaced.
+/// The newest term of the store that is there. It may be damaged, which is why it is replaced: then it is that of the mark, which was
+/// on disk before the term was used. A store that cannot be read for another reason is not replaced.
 fn newest_term(store: &Path, settings: &Settings, mark: Mark) -> Result<Term, Error> {
     if !store.exists() {
         return Ok(mark.term);
     }
     match Database::open(store, settings, Mark::default(), Check::State) {
         Ok(database) => Ok(mark.term.max(database.state().term)),
-        Err(why @ Error::InUse { .. }) => Err(why),
-        Err(_) => Ok(mark.term),
+        Err(Error::Corrupt { .. } | Error::NotAStore { .. }) => Ok(mark.term),
+        Err(why) => Err(why),
     }
 }
 

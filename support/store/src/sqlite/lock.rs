@@ -14,8 +14,8 @@ use rustix::{
 
 use crate::{Error, Revision, Term, record::State};
 
-/// What was acknowledged last. It is written when an acknowledged change is durable, and not brought to disk by itself: after a
-/// power cut it may be older than what was acknowledged, but never newer.
+/// What was acknowledged last. It is written when an acknowledged change is durable, and brought to disk with each claim of a term:
+/// after a power cut its revision may be older than what was acknowledged, but never newer, and its term is the newest that was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Mark {
     pub(crate) term: Term,

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     database::{Database, Outcome},
-    lock::{Lock, Mark},
+    lock::{self, Lock, Mark},
 };
 use crate::{
     Committed, Error,
@@ -71,11 +71,20 @@ impl Writer {
 
     /// Tells those who follow the store, then those who wait.
     fn acknowledge(&mut self, group: Vec<Write>, Outcome { state, results }: Outcome) {
-        // The mark finds losses that nothing else does. What was acknowledged does not depend on it.
-        let _ = self.lock.write(Mark::of(&state));
+        let claims = |write: &Write| matches!(write.operation, Operation::Claim { .. });
+        let is_claimed = group.iter().zip(&results).any(|(write, result)| claims(write) && result.is_ok());
+        // The mark finds losses that nothing else does. What was acknowledged depends on it only if it is a term: when the file is
+        // damaged later, the mark alone says which terms were used.
+        let marked = self.lock.write(Mark::of(&state));
+        let marked = if is_claimed { marked.and_then(|()| self.lock.sync()) } else { Ok(()) };
         let mut committed = Vec::new();
         let mut answers = Vec::with_capacity(group.len());
-        for (write, result) in group.into_iter().zip(results) {
+        for (write, mut result) in group.into_iter().zip(results) {
+            if let (true, Ok(_), Err(why)) = (claims(&write), &result, &marked) {
+                let why =
+                    format!("the term is not in {}: {why}", lock::path_of(self.database.path()).display());
+                result = Err(Error::Unknown { path: self.database.path().to_owned(), why });
+            }
             if let (Operation::Append(batch), Ok(revision)) = (write.operation, &result) {
                 committed.push(Committed { revision: *revision, batch });
             }
