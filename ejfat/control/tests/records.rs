@@ -208,6 +208,7 @@ fn records_that_do_not_fit_each_other_are_refused_with_the_reason() {
 
 #[test]
 fn a_configuration_that_has_no_room_for_the_records_is_refused_with_the_setting_and_the_remedy() {
+    type Lower = fn(&mut Config);
     let token = |id: u32| {
         let hash = format!("\"{id:02}{}", &HASH[2..]);
         golden()[0].1.replace(&format!("\"{HASH}"), &hash)
@@ -224,13 +225,13 @@ fn a_configuration_that_has_no_room_for_the_records_is_refused_with_the_setting_
         let entries = site.iter().map(|(key, value)| (key, value));
         Registry::restore(config, ROOT, entries, Time(0)).map(drop).map_err(|why| why.to_string())
     };
-    let smaller = |change: fn(&mut Config)| {
+    let smaller = |change: Lower| {
         let mut config = Config { slots: 16, most_members: 1, most_senders: 2, most_tokens: 2, ..config() };
         change(&mut config);
         restore(config)
     };
     assert_eq!(smaller(|_| ()), Ok(()), "just enough");
-    let cases: [(fn(&mut Config), &str); 4] = [
+    let cases: [(Lower, &str); 4] = [
         (|of| of.slots = 8, "slots up to number 8 for itself, and slots is 8: configure 16 again"),
         (
             |of| of.most_members = 0,

@@ -1,7 +1,5 @@
 //! Whether the configuration has room for what is stored: it may have become smaller since.
 
-use std::net::IpAddr;
-
 use super::Durable;
 use crate::{
     calendar::MOST_SLOTS,
@@ -60,10 +58,8 @@ impl Durable {
         if found > usize::from(most) {
             return Err(NoRoom::Members { found, most });
         }
-        let of_version: [(&str, fn(&IpAddr) -> bool); 2] =
-            [("IPv4", IpAddr::is_ipv4), ("IPv6", IpAddr::is_ipv6)];
-        for (version, is_of) in of_version {
-            let found = self.senders.iter().filter(|sender| is_of(&sender.address)).count();
+        for (version, is_v4) in [("IPv4", true), ("IPv6", false)] {
+            let found = self.senders.iter().filter(|sender| sender.address.is_ipv4() == is_v4).count();
             if found > config.most_senders {
                 return Err(NoRoom::Senders { version, found, most: config.most_senders });
             }
