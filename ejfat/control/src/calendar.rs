@@ -13,6 +13,10 @@ pub(crate) use counts::{parts, rounded};
 /// A member's id in the tables of a load balancer.
 pub type MemberId = u16;
 
+/// The highest id of a member. Tables have 16 bits for it, and ESnet's control planes write the id above this one where a slot has no
+/// member.
+pub const MOST_MEMBER_ID: MemberId = MemberId::MAX - 1;
+
 /// The most slots of a calendar.
 pub const MOST_SLOTS: u32 = 1 << 12;
 

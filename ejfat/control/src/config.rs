@@ -10,6 +10,17 @@ use ejfat::lb::{LbId, Table};
 
 use crate::calendar::MOST_SLOTS;
 
+/// Records that one request, or one [`Registry::poll`](crate::registry::Registry::poll), changes at most. A store has to take as
+/// many changes in one batch: [`Config::most_changes`] of every configuration that is served is no more.
+pub const MOST_CHANGES: usize = 4096;
+
+/// Entries of the audit log that one batch of changes deletes at most. It is above the number that one adds, so a log that is too
+/// long becomes shorter.
+pub(crate) const MOST_AUDIT_DELETED: usize = 16;
+
+/// Entries that one batch of changes adds at most.
+const MOST_AUDIT_ADDED: usize = 1;
+
 /// A load balancer that can be reserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadBalancerConfig {
@@ -52,7 +63,7 @@ pub struct LivenessTimes {
     pub silent: Duration,
     /// A session without a state for so long ends. The default is 60 s.
     pub ended: Duration,
-    /// A member's id is not given again for so long after its last use. The default is 60 s.
+    /// A member's id is not given again for so long after its last use, as long as there are others. The default is 60 s.
     pub member_rest: Duration,
 }
 
@@ -72,9 +83,9 @@ pub struct Config {
     pub default_stay: Option<Duration>,
     /// Slots of a calendar, a power of two.
     pub slots: u32,
-    /// The most senders of one IP version, of all load balancers together.
+    /// The most senders of one IP version, of all load balancers together. At most 256, for which data planes have room.
     pub most_senders: usize,
-    /// The most worker sessions of all load balancers together; members' ids are below it.
+    /// The most worker sessions of all load balancers together. At most 1024, for which data planes have room.
     pub most_members: u16,
     /// The most tokens that were made by `CreateToken`: in all, and below any one token but the root.
     pub most_tokens: usize,
@@ -120,6 +131,14 @@ pub enum ConfigError {
     SameSync(SocketAddr),
     #[error("{0} slots; a calendar has a power of two of them, at most {MOST_SLOTS}")]
     Slots(u32),
+    #[error("most_senders is {0}; data planes have room for {most}", most = Table::SourceV4.limit())]
+    Senders(usize),
+    #[error("most_members is {0}; data planes have room for {most}", most = Table::Member.limit())]
+    Members(u16),
+    #[error(
+        "one request could change {0} records, and {MOST_CHANGES} is the most; lower most_tokens, most_members or most_senders"
+    )]
+    Changes(usize),
     #[error("the root token is empty; configure one that nobody can guess")]
     NoRootToken,
 }
@@ -131,6 +150,15 @@ impl Config {
         }
         if !self.slots.is_power_of_two() || self.slots > MOST_SLOTS {
             return Err(ConfigError::Slots(self.slots));
+        }
+        if self.most_senders > Table::SourceV4.limit() {
+            return Err(ConfigError::Senders(self.most_senders));
+        }
+        if usize::from(self.most_members) > Table::Member.limit() {
+            return Err(ConfigError::Members(self.most_members));
+        }
+        if self.most_changes() > MOST_CHANGES {
+            return Err(ConfigError::Changes(self.most_changes()));
         }
         let (mut seen, mut syncs) = (Vec::new(), Vec::new());
         for (at, lb) in self.load_balancers.iter().enumerate() {
@@ -158,6 +186,18 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// How many records one request changes at most. It changes each record once, so there are no more changes than records,
+    /// those that are new among them: a session with its token, and entries of the audit log.
+    pub fn most_changes(&self) -> usize {
+        let sessions = usize::from(self.most_members) + 1;
+        let tokens = self.most_tokens.saturating_add(sessions + LbId::COUNT);
+        let senders = 2 * self.most_senders;
+        let [reservations, epochs] = [LbId::COUNT; 2];
+        let counters = 3 + LbId::COUNT;
+        let audit = MOST_AUDIT_ADDED + MOST_AUDIT_DELETED;
+        tokens.saturating_add(sessions + senders + reservations + epochs + counters + audit)
     }
 
     /// Every load balancer with its id.

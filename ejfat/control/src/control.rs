@@ -270,8 +270,14 @@ impl Control {
         let is_sender = self.registry.durable().senders_of(lb).any(|sender| sender.address == from);
         let Some(of) = self.lbs.get_mut(&lb).filter(|_| is_sender) else { return };
         let verdict = of.senders.hear(now, (from, sync.source), sync.tick, &self.options.margins);
+        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
+        if verdict == Some(Verdict::Refused)
+            && by_syncs
+            && let Some((from, to)) = of.doubted(now, sync.tick, &self.options.margins)
+        {
+            self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
+        }
         if verdict == Some(Verdict::Followed) {
-            let by_syncs = self.planes.has(PlaneKind::RuleByRule);
             for (from, to) in of.followed(now, sync.tick, by_syncs, &self.options.margins) {
                 self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
             }

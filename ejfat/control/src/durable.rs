@@ -2,17 +2,22 @@
 //!
 //! Only `Durable::apply` changes it, by the changes that the store gets, so that what a store has always gives the same state.
 
+mod room;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ejfat::lb::LbId;
 
 use crate::{
-    config::Config,
+    calendar::MOST_MEMBER_ID,
+    config::MOST_AUDIT_DELETED,
     record::{AuditEntry, Change, Counter, EpochRecord, Key, Record},
     reservation::{Reservation, ReservationId, SenderAddress},
     session::{SessionId, WorkerSession, slots::TakenSlots},
     token::{Permission, TokenId, TokenKind, Tokens},
 };
+
+pub use room::NoRoom;
 
 /// All records, by their keys.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -162,13 +167,13 @@ impl Durable {
         self.next.get(&counter).copied().unwrap_or(first)
     }
 
-    /// The changes that put `entries` at the end of the audit log, and delete the oldest of more than `most`.
-    pub(crate) fn log(&self, entries: Vec<AuditEntry>, most: usize) -> Vec<Change> {
-        let last = self.audit.keys().next_back().map_or(0, |last| last.saturating_add(1));
-        let surplus = (self.audit.len() + entries.len()).saturating_sub(most).min(self.audit.len());
-        let deleted = self.audit.keys().take(surplus).map(|number| Change::Delete(Key::Audit(*number)));
-        let numbered = (last..).zip(entries);
-        numbered.map(|(number, entry)| Change::Put(Record::Audit(number, entry))).chain(deleted).collect()
+    /// The changes that put `entry` at the end of the audit log, and delete the oldest ones of more than `most`, a few at a time.
+    pub(crate) fn log(&self, entry: AuditEntry, most: usize) -> Vec<Change> {
+        let number = self.audit.keys().next_back().map_or(0, |last| last.saturating_add(1));
+        let surplus = (self.audit.len() + 1).saturating_sub(most).min(MOST_AUDIT_DELETED);
+        let oldest = self.audit.keys().filter(|of| **of != number).take(surplus);
+        let deleted = oldest.map(|number| Change::Delete(Key::Audit(*number)));
+        [Change::Put(Record::Audit(number, entry))].into_iter().chain(deleted).collect()
     }
 
     /// The changes by which all of `ending` ends, and with it what depends on it: the senders and sessions of a reservation, the
@@ -212,11 +217,11 @@ impl Durable {
         changes
     }
 
-    /// Checks that the records fit each other and the configuration.
-    pub(crate) fn check(&self, config: &Config) -> Result<(), Inconsistency> {
+    /// Checks that the records fit each other, with so many slots of a calendar.
+    pub(crate) fn check(&self, slots: u32) -> Result<(), Inconsistency> {
         self.check_tokens()?;
-        self.check_reservations(config)?;
-        self.check_sessions(config)?;
+        self.check_reservations()?;
+        self.check_sessions(slots)?;
         for sender in &self.senders {
             let reservation = self.reservations.get(&sender.lb);
             require(reservation.is_some(), Key::Sender(*sender), "is the sender of no reservation")?;
@@ -248,16 +253,14 @@ impl Durable {
         Ok(())
     }
 
-    fn check_reservations(&self, config: &Config) -> Result<(), Inconsistency> {
+    fn check_reservations(&self) -> Result<(), Inconsistency> {
         let mut ids = BTreeSet::new();
         for reservation in self.reservations.values() {
             let key = Key::Reservation(reservation.lb);
-            let is_configured = config.load_balancer(reservation.lb).is_some();
             let has_owner =
                 reservation.owner == TokenId::ROOT || self.tokens.get(reservation.owner).is_some();
             let kind = reservation.token.map(|token| self.tokens.get(token).map(|token| token.kind));
             let has_token = kind.is_none_or(|kind| kind == Some(TokenKind::Reservation));
-            require(is_configured, key, "is of a load balancer that is not configured")?;
             require(ids.insert(reservation.id), key, "has the id of another reservation")?;
             let is_counted = reservation.id.0 < self.next(Counter::Reservation);
             require(is_counted, key, "has an id that is not below next/reservation")?;
@@ -267,9 +270,9 @@ impl Durable {
         Ok(())
     }
 
-    fn check_sessions(&self, config: &Config) -> Result<(), Inconsistency> {
+    fn check_sessions(&self, slots: u32) -> Result<(), Inconsistency> {
         let mut members = BTreeSet::new();
-        let mut slots: BTreeMap<_, TakenSlots> = BTreeMap::new();
+        let mut demanded: BTreeMap<_, TakenSlots> = BTreeMap::new();
         for session in self.sessions.values() {
             let key = Key::Session(session.id);
             let reservation = self.reservations.get(&session.lb);
@@ -280,18 +283,10 @@ impl Durable {
             require(is_reserved, key, "is of a reservation that is missing")?;
             require(has_token, key, "has a token that is missing")?;
             require(members.insert((session.lb, session.member)), key, "is a member that another one is")?;
-            require(
-                session.member < config.most_members,
-                key,
-                "is a member beyond the most that are configured",
-            )?;
-            let taken = slots.entry(session.lb).or_insert_with(|| TakenSlots::new(config.slots));
+            require(session.member <= MOST_MEMBER_ID, key, "is a member with an id that none has")?;
+            let taken = demanded.entry(session.lb).or_insert_with(|| TakenSlots::new(slots));
             let fit = session.slots.iter().all(|range| taken.take(*range));
-            require(
-                fit,
-                key,
-                "has slot demands that overlap others or end beyond the slots that are configured",
-            )?;
+            require(fit, key, "has slot demands that are empty, overlap others or end beyond all slots")?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@
 
 mod authority;
 mod reservations;
+mod resting;
 mod sessions;
 mod tokens;
 
@@ -23,9 +24,10 @@ use crate::{
     access::ApiCall,
     calendar::MemberId,
     config::{Config, ConfigError},
-    durable::{Durable, Ending, Inconsistency},
+    durable::{Durable, Ending, Inconsistency, NoRoom},
     record::{AuditEntry, Change, Counter, EpochRecord, Key, Record, RecordError},
     request::{Accepted, Caller, Moment, Refusal, RefusalKind, Reply, Request},
+    reservation::Reservation,
     session::{
         SessionId, WorkerSession,
         liveness::{Liveness, Readiness, WorkerState},
@@ -34,6 +36,11 @@ use crate::{
 };
 
 use authority::Authority;
+use resting::Resting;
+
+/// Sessions that one poll ends at most. Those that are left end by the next ones, so that what many silent workers cause is
+/// stored in small batches.
+const MOST_SILENT: usize = 32;
 
 /// Random bytes.
 pub type RandomBytes<'a> = &'a mut dyn FnMut(&mut [u8]);
@@ -51,8 +58,7 @@ pub struct Registry {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SoftState {
     sessions: BTreeMap<SessionId, Liveness>,
-    /// Until when an id is not given again.
-    resting: BTreeMap<(LbId, MemberId), Time>,
+    resting: Resting,
 }
 
 /// Why a registry cannot be restored.
@@ -62,6 +68,8 @@ pub enum RestoreError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Record(#[from] RecordError),
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     #[error(transparent)]
     Inconsistency(#[from] Inconsistency),
 }
@@ -106,8 +114,8 @@ impl Registry {
     /// The registry of stored records, keys with values.
     ///
     /// # Errors
-    /// [`RestoreError`] if the configuration cannot be served, a record is none of this program, or records do not fit each
-    /// other or the configuration.
+    /// [`RestoreError`] if the configuration cannot be served or has less room than what is stored takes, a record is none of this
+    /// program, or records do not fit each other.
     pub fn restore<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         config: Config,
         root: &str,
@@ -118,7 +126,8 @@ impl Registry {
         for (key, value) in entries {
             registry.durable.put(Record::decode(key.as_ref(), value.as_ref())?);
         }
-        registry.durable.check(&registry.config)?;
+        registry.durable.check_room(&registry.config)?;
+        registry.durable.check(registry.config.slots)?;
         let restored = |id: &SessionId| (*id, Liveness::Restored { at: now });
         registry.soft.sessions = registry.durable.sessions.keys().map(restored).collect();
         Ok(registry)
@@ -166,7 +175,7 @@ impl Registry {
         if let Some(what) = what {
             let entry =
                 AuditEntry { at: at.wall, by: Some(by), call: request.call().name().to_owned(), what };
-            changes.extend(self.durable.log(vec![entry], self.config.most_audit));
+            changes.extend(self.durable.log(entry, self.config.most_audit));
         }
         self.commit(at.now, &changes);
         if let Some((session, state)) = state {
@@ -209,32 +218,36 @@ impl Registry {
         }
     }
 
-    /// Ends what is over: reservations by their end, sessions by silence. Returns the changes for the store.
+    /// Ends what is over: reservations by their end, sessions by silence. Returns the changes for the store, which are one batch:
+    /// one reservation, or a few sessions. If more is over, [`Self::next_wakeup`] is not later than `at`.
     pub fn poll(&mut self, at: Moment) -> Vec<Change> {
-        self.soft.resting.retain(|_, until| at.now < *until);
-        let expired = |until: Option<crate::wall::WallTime>| until.is_some_and(|until| until <= at.wall);
-        let over = self.durable.reservations.values().filter(|reservation| expired(reservation.until));
-        let reservations: BTreeSet<_> = over.map(|reservation| reservation.lb).collect();
-        let is_over = |liveness: &Liveness| liveness.ends(&self.config.liveness) <= at.now;
-        let silent = self.soft.sessions.iter().filter(|(_, liveness)| is_over(liveness));
-        let sessions: BTreeSet<_> = silent.map(|(id, _)| *id).collect();
-        if reservations.is_empty() && sessions.is_empty() {
-            return Vec::new();
-        }
-        let entry =
-            |call: &str, what: String| AuditEntry { at: at.wall, by: None, call: call.to_owned(), what };
-        let ended = reservations.iter().filter_map(|lb| self.durable.reservations.get(lb));
-        let mut entries: Vec<_> =
-            ended.map(|of| entry("ReservationExpired", reservations::described(of))).collect();
-        let ended = sessions.iter().filter_map(|id| self.durable.sessions.get(id));
-        entries.extend(ended.map(|session| entry("SessionSilent", sessions::described(session))));
-        let mut changes = self.durable.end(Ending { reservations, sessions, ..Ending::default() });
-        changes.extend(self.durable.log(entries, self.config.most_audit));
+        self.soft.resting.expire(at.now);
+        let Some((ending, call, what)) = self.over(at) else { return Vec::new() };
+        let entry = AuditEntry { at: at.wall, by: None, call: call.to_owned(), what };
+        let mut changes = self.durable.end(ending);
+        changes.extend(self.durable.log(entry, self.config.most_audit));
         self.commit(at.now, &changes);
         changes
     }
 
-    /// When [`Self::poll`] is to be called next, and the readiness of sessions to be looked at again.
+    /// What is over and ends next, and what the audit log says of it.
+    fn over(&self, at: Moment) -> Option<(Ending, &'static str, String)> {
+        let is_over = |of: &&Reservation| of.until.is_some_and(|until| until <= at.wall);
+        if let Some(reservation) = self.durable.reservations.values().find(is_over) {
+            let ending = Ending { reservations: BTreeSet::from([reservation.lb]), ..Ending::default() };
+            return Some((ending, "ReservationExpired", reservations::described(reservation)));
+        }
+        let is_silent = |liveness: &Liveness| liveness.ends(&self.config.liveness) <= at.now;
+        let silent = self.soft.sessions.iter().filter(|(_, liveness)| is_silent(liveness));
+        let sessions: BTreeSet<_> = silent.map(|(id, _)| *id).take(MOST_SILENT).collect();
+        let ended = sessions.iter().filter_map(|id| self.durable.sessions.get(id));
+        let what = ended.map(sessions::described).collect::<Vec<_>>().join("; ");
+        let ending = Ending { sessions, ..Ending::default() };
+        (!ending.sessions.is_empty()).then_some((ending, "SessionSilent", what))
+    }
+
+    /// When [`Self::poll`] is to be called next, and the readiness of sessions to be looked at again. If something is over and has
+    /// not ended, that is a time that has passed.
     pub fn next_wakeup(&self, at: Moment) -> Option<Time> {
         let times = &self.config.liveness;
         let sessions = self.soft.sessions.values();
@@ -257,9 +270,10 @@ impl Registry {
         self.soft.sessions.get(&session)
     }
 
-    /// Keeps a member's id from being given again for a while, because its last epoch was used until now.
+    /// Keeps a member's id from being given again for a while, as long as there are others, because its last epoch was used until
+    /// now.
     pub fn rest_member(&mut self, lb: LbId, member: MemberId, now: Time) {
-        self.soft.resting.insert((lb, member), now + self.config.liveness.member_rest);
+        self.soft.resting.rest(lb, member, now + self.config.liveness.member_rest);
     }
 
     /// The change by which a load balancer's newest calendar is stored; `None` if nobody has reserved it.

@@ -214,6 +214,7 @@ pub struct SendState {
     /// It counts only if there is no such session: who has the right on this reservation learns it.
     pub lb_id: String,
     pub session_id: String,
+    /// The part of its queue that is full. Above 1 it counts as 1.
     pub fill_level: f32,
     pub control_signal: f32,
     pub is_ready: bool,

@@ -4,6 +4,7 @@ mod registry_common;
 
 use ejfat::Time;
 use ejfat_control::{
+    config::Config,
     record::{Key, Record},
     registry::Registry,
     session::{LEAST_WEIGHT, MOST_FACTOR},
@@ -186,15 +187,12 @@ fn records_that_do_not_fit_each_other_are_refused_with_the_reason() {
             "session/9 is of a reservation that is missing",
         ),
         (with("session/9", "\"lb\":0", "\"lb\":1"), "session/9 is of a reservation that is missing"),
-        (with("session/9", "\"member\":17", "\"member\":1024"), "beyond the most"),
+        (with("session/9", "\"member\":17", "\"member\":65535"), "an id that none has"),
         (with("session/9", "[8,1]", "[3,1]"), "overlap"),
-        (with("session/9", "[8,1]", "[512,1]"), "beyond the slots"),
+        (with("session/9", "[8,1]", "[4096,1]"), "beyond all slots"),
+        (with("session/9", "[8,1]", "[8,4294967295]"), "beyond all slots"),
         (and("session/8", "session/9", "\"token\":3", "\"token\":null"), "is a member that another one is"),
         (and("reservation/1", "reservation/0", "", ""), "has the id of another reservation"),
-        (
-            and("reservation/7", "reservation/0", "\"id\":4", "\"id\":3"),
-            "is of a load balancer that is not configured",
-        ),
         (
             and("sender/1/192.0.2.7", "sender/0/192.0.2.7", "", ""),
             "sender/1/192.0.2.7 is the sender of no reservation",
@@ -206,6 +204,58 @@ fn records_that_do_not_fit_each_other_are_refused_with_the_reason() {
         assert!(why.contains(reason), "{why}; expected {reason}");
         assert!(why.contains("do not fit each other"), "{why}");
     }
+}
+
+#[test]
+fn a_configuration_that_has_no_room_for_the_records_is_refused_with_the_setting_and_the_remedy() {
+    type Lower = fn(&mut Config);
+    let token = |id: u32| {
+        let hash = format!("\"{id:02}{}", &HASH[2..]);
+        golden()[0].1.replace(&format!("\"{HASH}"), &hash)
+    };
+    let mut site: Vec<_> = golden().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    site.push(("token/4".to_owned(), token(4)));
+    site.iter_mut().for_each(|(key, value)| {
+        if key == "next/token" {
+            *value = value.replace('4', "5");
+        }
+    });
+    site.push(("sender/0/192.0.2.8".to_owned(), r#"{"v":1}"#.to_owned()));
+    let restore = |config: Config| {
+        let entries = site.iter().map(|(key, value)| (key, value));
+        Registry::restore(config, ROOT, entries, Time(0)).map(drop).map_err(|why| why.to_string())
+    };
+    let smaller = |change: Lower| {
+        let mut config = Config { slots: 16, most_members: 1, most_senders: 2, most_tokens: 2, ..config() };
+        change(&mut config);
+        restore(config)
+    };
+    assert_eq!(smaller(|_| ()), Ok(()), "just enough");
+    let cases: [(Lower, &str); 4] = [
+        (|of| of.slots = 8, "slots up to number 8 for itself, and slots is 8: configure 16 again"),
+        (
+            |of| of.most_members = 0,
+            "1 workers are registered, and most_members is 0: configure at least 1 again",
+        ),
+        (|of| of.most_senders = 1, "2 IPv4 senders, and most_senders is 1: configure at least 2 again"),
+        (|of| of.most_tokens = 1, "2 tokens were made, and most_tokens is 1: configure at least 2 again"),
+    ];
+    for (change, reason) in cases {
+        let why = smaller(change).expect_err(reason);
+        assert!(why.contains(reason) && !why.contains("backup"), "{why}");
+    }
+    let mut all = golden();
+    let of_2 = |value: &str| value.replace("\"id\":4", "\"id\":3").replace("\"token\":2", "\"token\":null");
+    all.push(("reservation/2", of_2(&golden()[3].1)));
+    let mut fewer = config();
+    fewer.load_balancers.truncate(2);
+    let why = Registry::restore(fewer, ROOT, all.iter().cloned(), Time(0))
+        .expect_err("load balancer 2")
+        .to_string();
+    let reason =
+        "load balancer 2 is reserved, by reservation 3, \"run-7\", and not in load_balancers any more";
+    assert!(why.contains(reason) && why.contains("configure it again") && !why.contains("backup"), "{why}");
+    assert!(Registry::restore(config(), ROOT, all, Time(0)).is_ok());
 }
 
 #[test]

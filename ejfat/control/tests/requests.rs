@@ -2,10 +2,10 @@
 
 mod registry_common;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use ejfat_control::{
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, MOST_CHANGES},
     registry::Registry,
     request::{
         Caller, CreateToken, Deregister, Extend, LbName, LoadBalancerStatus, Refusal, RefusalKind, Register,
@@ -123,6 +123,25 @@ fn only_the_ip_versions_that_were_asked_for_are_given_and_taken() {
     let token = site.create(ROOT, "LOAD_BALANCER/1:RESERVE", TokenLimits::default());
     let refused = site.ask(token.token.as_str(), &Request::Reserve(of(IpFamily::V6)));
     assert_eq!(kind(refused), Some(RefusalKind::FailedPrecondition));
+}
+
+#[test]
+fn a_reservation_for_both_ip_versions_gets_a_free_load_balancer_that_takes_its_senders() {
+    let mut site = site();
+    let of = |senders: &[&str]| Request::Reserve(reserve_with("", "", senders));
+    assert_eq!(site.reserve(ROOT, Reserve::default()).lb, lb(0));
+    assert_eq!(kind(site.ask(ROOT, &of(&[V4, V6]))), Some(RefusalKind::ResourceExhausted), "0 takes both");
+    let v6 = site.reserve(ROOT, reserve_with("", "", &[V6]));
+    assert_eq!(v6.lb, lb(2), "load balancer 1 has only IPv4");
+    assert_eq!(
+        kind(site.ask(ROOT, &of(&[V6]))),
+        Some(RefusalKind::ResourceExhausted),
+        "1 is free, but takes none"
+    );
+    let v4 = site.create(ROOT, "LOAD_BALANCER/1:RESERVE", TokenLimits::default());
+    let refused = site.ask(v4.token.as_str(), &of(&[V6]));
+    assert_eq!(kind(refused), Some(RefusalKind::InvalidArgument), "no load balancer of the token takes it");
+    assert_eq!(site.reserve(v4.token.as_str(), reserve_with("", "", &[V4])).lb, lb(1));
 }
 
 #[test]
@@ -306,7 +325,7 @@ fn a_state_with_a_field_that_cannot_be_is_refused() {
     let id = site.reserve(ROOT, Reserve::default()).id;
     let session = site.register(ROOT, worker(id, V4, 5000)).session;
     let bad: [fn(&mut SendState); 7] = [
-        |of| of.fill_level = 7.5,
+        |of| of.fill_level = f32::INFINITY,
         |of| of.fill_level = -0.1,
         |of| of.fill_level = f32::NAN,
         |of| of.control_signal = f32::INFINITY,
@@ -330,6 +349,23 @@ fn a_state_with_a_field_that_cannot_be_is_refused() {
 }
 
 #[test]
+fn a_worker_that_reports_more_than_a_full_queue_is_full_and_not_silent() {
+    let mut site = site();
+    let id = site.reserve(ROOT, Reserve::default()).id;
+    let session = site.register(ROOT, worker(id, V4, 5000)).session;
+    for fill_level in [1.000_1, 7.5, f32::MAX] {
+        site.after_ms(9_000);
+        let state = SendState { fill_level, ..ready(session) };
+        assert_eq!(site.ask(ROOT, &Request::SendState(state)), Ok(Reply::Done), "{fill_level}");
+        let of = &status(&mut site, id).workers[0];
+        assert_eq!(
+            (of.readiness, of.state.map(|(state, _)| state.fill_level)),
+            (Readiness::Ready, Some(1.0))
+        );
+    }
+}
+
+#[test]
 fn a_worker_that_began_anew_takes_the_place_of_its_silent_session() {
     let mut site = site();
     let id = site.reserve(ROOT, Reserve::default()).id;
@@ -344,36 +380,99 @@ fn a_worker_that_began_anew_takes_the_place_of_its_silent_session() {
     assert_eq!(kind(site.ask(old.token.as_str(), &Request::Version)), Some(RefusalKind::PermissionDenied));
 }
 
+fn leave(site: &mut Site, session: SessionId) {
+    let request = Deregister { lb_id: String::new(), session_id: session.to_string() };
+    site.ask(ROOT, &Request::Deregister(request)).expect("a session that ends");
+}
+
+fn member(site: &Site, session: SessionId) -> Option<u16> {
+    site.registry.durable().session(session).map(|of| of.member)
+}
+
+/// Has the ids of the members of load balancer 0 go on from `next`.
+fn go_on_from(site: &mut Site, next: u64) {
+    site.stored.insert(b"next/member/0".to_vec(), format!("{{\"v\":1,\"next\":{next}}}").into_bytes());
+    let soft = site.registry.soft().clone();
+    site.registry = site.restored();
+    site.registry.carry_over(soft);
+}
+
 #[test]
 fn a_members_id_is_not_given_again_for_a_while_nor_soon_after_a_restart() {
-    let mut small = config();
-    small.most_members = 3;
-    let mut site = Site::new(small, 1);
+    let mut site = site();
     let id = site.reserve(ROOT, Reserve::default()).id;
-    let leave = |site: &mut Site, session: SessionId| {
-        let request = Deregister { lb_id: id.to_string(), session_id: session.to_string() };
-        site.ask(ROOT, &Request::Deregister(request)).expect("a session that ends");
-    };
     for expected in 0..3 {
         let session = site.register(ROOT, worker(id, V4, 5000)).session;
-        assert_eq!(site.registry.durable().session(session).map(|of| of.member), Some(expected));
+        assert_eq!(member(&site, session), Some(expected));
         leave(&mut site, session);
     }
-    let register = Request::Register(worker(id, V4, 5000));
-    assert_eq!(kind(site.ask(ROOT, &register)), Some(RefusalKind::ResourceExhausted));
+    go_on_from(&mut site, 65_534);
+    for expected in [65_534, 3] {
+        let session = site.register(ROOT, worker(id, V4, 5000)).session;
+        assert_eq!(
+            member(&site, session),
+            Some(expected),
+            "ids go round, and those that rest are passed over"
+        );
+        leave(&mut site, session);
+    }
     site.run_ms(59_000);
     site.registry.rest_member(lb(0), 0, site.at.now);
     site.run_ms(1_000);
+    go_on_from(&mut site, 0);
     let session = site.register(ROOT, worker(id, V4, 5000)).session;
-    assert_eq!(
-        site.registry.durable().session(session).map(|of| of.member),
-        Some(1),
-        "0 was used by an epoch"
-    );
+    assert_eq!(member(&site, session), Some(1), "0 was used by an epoch");
     leave(&mut site, session);
     site.registry = site.restored();
     let session = site.register(ROOT, worker(id, V4, 5000)).session;
-    assert_eq!(site.registry.durable().session(session).map(|of| of.member), Some(2));
+    assert_eq!(member(&site, session), Some(2));
+}
+
+#[test]
+fn as_many_workers_as_there_is_room_for_may_leave_and_register_again_at_once() {
+    let mut site = site();
+    let id = site.reserve(ROOT, Reserve::default()).id;
+    let mut last = BTreeSet::new();
+    for _ in 0..3 {
+        let sessions: Vec<_> =
+            (0..1024).map(|n| site.register(ROOT, worker(id, V4, 5000 + n)).session).collect();
+        let members: BTreeSet<_> = sessions.iter().filter_map(|session| member(&site, *session)).collect();
+        assert!(members.len() == 1024 && members.is_disjoint(&last));
+        let counters: BTreeSet<_> = members.iter().map(|member| member % 1024).collect();
+        assert_eq!(counters.len(), 1024, "each has a counter of its own on ESnet's P4");
+        sessions.into_iter().for_each(|session| leave(&mut site, session));
+        last = members;
+        site.after_ms(5_000);
+        site.poll();
+    }
+}
+
+#[test]
+fn if_all_members_ids_rest_the_one_that_has_rested_longest_is_given() {
+    let mut site = site();
+    let id = site.reserve(ROOT, Reserve::default()).id;
+    for member in 0..=65_534 {
+        site.registry.rest_member(lb(0), member, site.at.now + Duration::from_millis(u64::from(member == 7)));
+    }
+    site.registry.rest_member(lb(0), 0, site.at.now + Duration::from_millis(5));
+    for expected in [1, 2, 3] {
+        let session = site.register(ROOT, worker(id, V4, 5000 + expected)).session;
+        assert_eq!(member(&site, session), u16::try_from(expected).ok());
+    }
+}
+
+#[test]
+fn a_worker_takes_the_place_of_its_silent_session_where_there_is_room_for_no_more_members() {
+    let mut site = Site::new(Config { most_members: 4, ..config() }, 1);
+    let id = site.reserve(ROOT, Reserve::default()).id;
+    let sessions: Vec<_> = (0..4).map(|n| site.register(ROOT, worker(id, V4, 5000 + n)).session).collect();
+    site.ask(ROOT, &Request::SendState(ready(sessions[3]))).expect("a state");
+    site.after_ms(3_000);
+    let full = site.ask(ROOT, &Request::Register(worker(id, V4, 5004)));
+    assert_eq!(kind(full), Some(RefusalKind::ResourceExhausted));
+    let session = site.register(ROOT, worker(id, V4, 5003)).session;
+    assert_eq!(site.registry.durable().sessions().count(), 4);
+    assert_eq!(member(&site, session), Some(4), "the id of the silent one rests");
 }
 
 #[test]
@@ -589,6 +688,13 @@ fn a_configuration_that_cannot_be_served_is_refused() {
     let same = refused(|of| of.load_balancers[2].sync_port = of.load_balancers[0].sync_port);
     assert_eq!(same, ConfigError::SameSync(([192, 0, 2, 100], 19_531).into()));
     assert_eq!(refused(|of| of.slots = 500), ConfigError::Slots(500));
+    assert_eq!(refused(|of| of.most_senders = 257), ConfigError::Senders(257));
+    assert_eq!(refused(|of| of.most_members = 1025), ConfigError::Members(1025));
+    let most = config().most_tokens + MOST_CHANGES - config().most_changes();
+    assert!(Registry::new(Config { most_tokens: most, ..config() }, ROOT).is_ok());
+    assert_eq!(refused(|of| of.most_tokens = usize::MAX), ConfigError::Changes(usize::MAX));
+    let more = Registry::new(Config { most_tokens: most + 1, ..config() }, ROOT);
+    assert_eq!(more.expect_err("more than fits one batch"), ConfigError::Changes(MOST_CHANGES + 1));
     assert_eq!(
         Registry::new(config(), "").expect_err("a root token that all know"),
         ConfigError::NoRootToken

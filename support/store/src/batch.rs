@@ -8,8 +8,12 @@ pub const MAX_KEY_BYTES: usize = 512;
 /// The longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
 
-/// Changes of one batch at most.
-pub const MAX_CHANGES: usize = 1024;
+/// Changes of one batch at most. What ends ends with all that depends on it, so one request may change some thousands of records,
+/// and they are stored together or not at all. [`MAX_BATCH_BYTES`] bounds the memory: that of a batch is below 1.5 MiB.
+///
+/// A change is an operation of a transaction. A store in etcd, which takes 128 of them unless told otherwise, has to be started
+/// with `--max-txn-ops` above this.
+pub const MAX_CHANGES: usize = 4096;
 
 /// Bytes of all keys and values of one batch at most. Below the size of a request that etcd takes unless told otherwise.
 pub const MAX_BATCH_BYTES: usize = 5 << 18;

@@ -58,8 +58,8 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// after every other error they are not.
     fn append(&self, batch: Batch) -> Result<Revision, Error>;
 
-    /// The same without waiting: `done` gets what [`Store::append`] returns, on a thread of the store or on this one.
-    /// If too many batches wait, it gets [`Error::Busy`] at once.
+    /// The same without waiting: `done` gets what [`Store::append`] returns, on a thread of the store or on this one. It is always
+    /// called. If too many batches wait, it gets [`Error::Busy`] at once.
     fn append_with(&self, batch: Batch, done: Done<Revision>);
 
     /// Everything that is stored, with each batch that was acknowledged before the call.

@@ -3,7 +3,9 @@
 use std::{
     collections::VecDeque,
     mem,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 use crate::{Batch, Done, Error, Revision, Snapshot, Term};
@@ -30,17 +32,46 @@ impl Operation {
     }
 }
 
+/// Who waits for a result. One that is dropped without a result, because the thread that writes panicked, is told that nothing is
+/// known.
+pub(crate) struct Waiter<T> {
+    store: Arc<Path>,
+    done: Option<Done<T>>,
+}
+
+impl<T> Waiter<T> {
+    pub(crate) fn new(store: &Arc<Path>, done: Done<T>) -> Self {
+        Self { store: store.clone(), done: Some(done) }
+    }
+
+    pub(crate) fn answer(mut self, result: Result<T, Error>) {
+        if let Some(done) = self.done.take() {
+            done(result);
+        }
+    }
+}
+
+impl<T> Drop for Waiter<T> {
+    fn drop(&mut self) {
+        let Some(done) = self.done.take() else { return };
+        let why = "the thread that writes ended".to_owned();
+        let unknown = Error::Unknown { path: self.store.to_path_buf(), why };
+        // The thread unwinds already: another panic may not leave this.
+        let _ = catch_unwind(AssertUnwindSafe(|| done(Err(unknown))));
+    }
+}
+
 /// A change and who waits for it.
 pub(crate) struct Write {
     pub(crate) operation: Operation,
-    pub(crate) done: Done<Revision>,
+    pub(crate) waiter: Waiter<Revision>,
 }
 
 pub(crate) enum Request {
     Write(Write),
-    Load(Done<Snapshot>),
+    Load(Waiter<Snapshot>),
     /// All of the database as the bytes of a file.
-    Copy(Done<Vec<u8>>),
+    Copy(Waiter<Vec<u8>>),
 }
 
 impl Request {
@@ -53,9 +84,9 @@ impl Request {
 
     pub(crate) fn refuse(self, why: Error) {
         match self {
-            Self::Write(write) => (write.done)(Err(why)),
-            Self::Load(done) => done(Err(why)),
-            Self::Copy(done) => done(Err(why)),
+            Self::Write(write) => write.waiter.answer(Err(why)),
+            Self::Load(waiter) => waiter.answer(Err(why)),
+            Self::Copy(waiter) => waiter.answer(Err(why)),
         }
     }
 }
@@ -132,5 +163,41 @@ impl Queue {
         self.lock().closed = true;
         self.arrived.notify_all();
         self.room.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread};
+
+    use super::*;
+    use crate::Term;
+
+    #[test]
+    fn whoever_waits_is_answered_if_the_thread_that_took_the_requests_panics() {
+        let queue = Queue::default();
+        let store = Arc::from(Path::new("store"));
+        let (sender, results) = mpsc::channel();
+        let claim = |done| {
+            let operation = Operation::Claim { seen: Term(0), next: Term(1) };
+            queue
+                .push(Request::Write(Write { operation, waiter: Waiter::new(&store, done) }), NoRoom::Refuse);
+        };
+        let other = sender.clone();
+        claim(Box::new(move |result| sender.send(result).expect("the test waits")));
+        claim(Box::new(|_| panic!("on purpose, too")));
+        claim(Box::new(move |result| other.send(result).expect("the test waits")));
+        let ended = thread::scope(|scope| {
+            let taken = scope.spawn(|| {
+                let _taken = queue.take();
+                panic!("on purpose");
+            });
+            taken.join()
+        });
+        assert!(ended.is_err());
+        let answers: Vec<_> = results.iter().collect();
+        let why = "the thread that writes ended".to_owned();
+        let unknown = Error::Unknown { path: store.to_path_buf(), why };
+        assert_eq!(answers, [Err(unknown.clone()), Err(unknown)]);
     }
 }

@@ -8,7 +8,8 @@ mod writer;
 
 use std::{
     fmt,
-    path::{Path, PathBuf},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
 };
@@ -19,7 +20,7 @@ use self::{database::Check, lock::Lock, writer::Writer};
 use crate::{
     Batch, Done, Error, Revision, Snapshot, Store, Term, Watch,
     history::History,
-    queue::{NoRoom, Operation, Queue, Request, Write},
+    queue::{NoRoom, Operation, Queue, Request, Waiter, Write},
 };
 
 /// How a store is opened.
@@ -46,7 +47,7 @@ impl Default for Settings {
 /// Beside the file FILE are FILE-wal, the newest changes, and FILE.lock, which says which process has the store open and what
 /// was acknowledged last: a store that has less than that is refused ([`Error::Lost`]).
 pub struct SqliteStore {
-    path: PathBuf,
+    path: Arc<Path>,
     queue: Arc<Queue>,
     history: Arc<History>,
     thread: Option<JoinHandle<()>>,
@@ -80,7 +81,7 @@ impl SqliteStore {
             })
         };
         let thread = thread.map_err(|why| Error::Io { path: path.to_owned(), why: why.to_string() })?;
-        Ok(Self { path: path.to_owned(), queue, history, thread: Some(thread) })
+        Ok(Self { path: Arc::from(path.as_path()), queue, history, thread: Some(thread) })
     }
 
     /// The file.
@@ -92,22 +93,23 @@ impl SqliteStore {
     /// working; a file of that name is replaced when the new one is complete and on disk. Gives the revision that it has.
     ///
     /// # Errors
-    /// What goes wrong with the storage, and [`Error::CannotCopy`] if the file cannot be written.
+    /// What goes wrong with the storage, and [`Error::CannotCopy`] if the file cannot be written or is one of the store's own.
     pub fn backup(&self, to: &Path) -> Result<Revision, Error> {
-        copies::backup(&self.path, &self.ask(Request::Copy)?, to)
+        let to = copies::backup_destination(&self.path, to)?;
+        copies::backup(&self.path, &self.ask(Request::Copy)?, &to)
     }
 
     /// Sends a request and waits for its result.
-    fn ask<T: Send + 'static>(&self, request: impl FnOnce(Done<T>) -> Request) -> Result<T, Error> {
+    fn ask<T: Send + 'static>(&self, request: impl FnOnce(Waiter<T>) -> Request) -> Result<T, Error> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let done = move |result| {
             // The receiver lives until it has got the result.
             let _ = sender.send(result);
         };
-        self.queue.push(request(Box::new(done)), NoRoom::Wait);
+        self.queue.push(request(Waiter::new(&self.path, Box::new(done))), NoRoom::Wait);
         receiver.recv().unwrap_or_else(|_| {
             let why = "the thread that writes ended".to_owned();
-            Err(Error::Unknown { path: self.path.clone(), why })
+            Err(Error::Unknown { path: self.path.to_path_buf(), why })
         })
     }
 }
@@ -115,18 +117,19 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn claim(&self, seen: Term, next: Term) -> Result<(), Error> {
         let operation = Operation::Claim { seen, next };
-        self.ask(|done| Request::Write(Write { operation, done })).map(drop)
+        self.ask(|waiter| Request::Write(Write { operation, waiter })).map(drop)
     }
 
     fn append(&self, batch: Batch) -> Result<Revision, Error> {
         batch.check()?;
-        self.ask(|done| Request::Write(Write { operation: Operation::Append(batch), done }))
+        self.ask(|waiter| Request::Write(Write { operation: Operation::Append(batch), waiter }))
     }
 
     fn append_with(&self, batch: Batch, done: Done<Revision>) {
         match batch.check() {
             Ok(_) => {
-                let write = Write { operation: Operation::Append(batch), done };
+                let waiter = Waiter::new(&self.path, done);
+                let write = Write { operation: Operation::Append(batch), waiter };
                 self.queue.push(Request::Write(write), NoRoom::Refuse);
             }
             Err(why) => done(Err(why.into())),
@@ -164,7 +167,8 @@ impl Drop for Closes {
         self.queue.close();
         self.history.close();
         for request in self.queue.take().into_iter().flatten() {
-            request.refuse(Error::Closed);
+            // The thread may unwind already: another panic may not leave this.
+            let _ = catch_unwind(AssertUnwindSafe(|| request.refuse(Error::Closed)));
         }
     }
 }

@@ -115,6 +115,10 @@ const DEVELOPERS: &[&str] = &["naa-tests", "naa-fuzz", "xtask"];
 /// What the tests of any crate may use besides.
 const TESTS_MAY_USE: &[&str] = &["simnet"];
 
+/// What the tests of a crate may use besides. Only the programs above see both the control plane, which makes batches of changes,
+/// and the store, which takes them, so a test says that they agree on the largest.
+const TESTS_OF_MAY_USE: &[(&str, &str)] = &[("ejfat-control", "naa-store")];
+
 pub(crate) fn check(package: &Package, workspace: &[Package]) -> Vec<Finding> {
     if DEVELOPERS.contains(&package.name.as_str()) {
         return Vec::new();
@@ -127,8 +131,10 @@ pub(crate) fn check(package: &Package, workspace: &[Package]) -> Vec<Finding> {
     let refused = |d: &&Dependency| {
         let inside = workspace.iter().any(|p| p.name == d.name);
         let name = d.name.as_str();
-        let test =
-            d.kind.as_deref() == Some("dev") && (TESTS_MAY_USE.contains(&name) || name == package.name);
+        let test = d.kind.as_deref() == Some("dev")
+            && (TESTS_MAY_USE.contains(&name)
+                || TESTS_OF_MAY_USE.contains(&(&package.name, name))
+                || name == package.name);
         inside && !may_use.contains(&name) && !test
     };
     package.dependencies.iter().filter(refused).map(|d| finding(package, d, may_use)).collect()
@@ -163,6 +169,8 @@ mod tests {
         assert!(refused("naa-host", "naa-server", Some("dev")), "sideways, in tests");
         assert!(refused("mrsp", "simnet", Some("build")));
         assert!(!refused("roce", "simnet", Some("dev")));
+        assert!(!refused("ejfat-control", "naa-store", Some("dev")));
+        assert!(refused("ejfat-control", "naa-store", None), "outside of tests");
     }
 
     #[test]

@@ -70,6 +70,7 @@ struct Ahead {
     since: Time,
     /// Those that there were then.
     packets: u64,
+    lowest: u64,
     rate: RoutedRate,
 }
 
@@ -452,13 +453,18 @@ impl Balancing {
         if beyond.packets <= self.forged.get(&plane).copied().unwrap_or(0) {
             return None;
         }
-        let begins = Ahead { since: now, packets: beyond.packets, rate: RoutedRate::default() };
+        let begins =
+            Ahead { since: now, packets: beyond.packets, lowest: beyond.lowest, rate: RoutedRate::default() };
         let rose = self.routed.map(|(_, rose)| rose);
         let ahead = self.ahead.get_or_insert(begins);
         if rose.is_some_and(|rose| rose > ahead.since) {
+            let (since, lowest) = (ahead.since, ahead.lowest);
             self.ahead = None;
             self.forged.insert(plane, beyond.packets);
-            return None;
+            // A higher horizon has reached them: they were the senders'.
+            let (routed, _) = self.routed.filter(|(tick, _)| *tick >= lowest)?;
+            let from = self.begun_since(since)?.min(lowest);
+            return Some((from, self.around(now, routed, margins).1));
         }
         ahead.rate.see(now, beyond.highest);
         if now < ahead.since + LEAPS || beyond.packets < ahead.packets + LEAPT {
@@ -470,9 +476,20 @@ impl Balancing {
         self.routed = Some((beyond.highest, now));
         self.leapt = Some(beyond.highest);
         self.want(Need::Urgent);
-        let late = self.boundaries.iter().filter(|(then, _)| *then + ON_THEIR_WAY >= since);
-        let from = late.map(|(_, from)| *from).min()?.min(beyond.lowest);
+        let from = self.begun_since(since)?.min(beyond.lowest);
         Some((from, self.around(now, beyond.highest, margins).1))
+    }
+
+    /// The lowest first tick of the epochs that began since shortly before a time.
+    fn begun_since(&self, time: Time) -> Option<u64> {
+        let late = self.boundaries.iter().filter(|(then, _)| *then + ON_THEIR_WAY >= time);
+        late.map(|(_, from)| *from).min()
+    }
+
+    /// Ticks that may be split because a sync did not fit, and an epoch began a short time ago.
+    pub(crate) fn doubted(&self, now: Time, tick: u64, margins: &Margins) -> Option<(u64, u64)> {
+        let is_lately = |(then, _): &(Time, u64)| now < *then + ON_THEIR_WAY;
+        self.boundaries.iter().any(is_lately).then(|| self.around(now, tick, margins))
     }
 
     pub(crate) fn highest_routed(&self) -> Option<u64> {

@@ -56,7 +56,7 @@ impl Registry {
         let strategy = Strategy::asked(&reserve.strategy)?;
         let until = self.stay_rules(by.id).until(reserve.until, at.wall)?;
         let addresses = self.addresses(&reserve.senders)?;
-        let (lb, configured) = self.free_load_balancer(by, reserve.ip_family)?;
+        let (lb, configured) = self.free_load_balancer(by, reserve.ip_family, &addresses)?;
         self.check_reservations(by.id)?;
         self.check_senders(reserve.ip_family, configured, &addresses)?;
         let id = ReservationId(self.durable.next(Counter::Reservation));
@@ -95,22 +95,31 @@ impl Registry {
         Ok(Plan::change(reply, changes, what))
     }
 
-    /// The first load balancer that the caller may reserve, has the wanted addresses and is free.
+    /// The first load balancer that the caller may reserve, has the wanted addresses, takes all senders and is free.
     fn free_load_balancer(
         &self,
         by: &Authority<'_>,
         family: IpFamily,
+        senders: &BTreeSet<IpAddr>,
     ) -> Result<(LbId, &LoadBalancerConfig), Refusal> {
         let may = |lb| by.may(Right::Reserve, Resource::LoadBalancer(lb));
-        let mut suited =
-            self.config.load_balancers().filter(|(lb, of)| may(*lb) && family.is_met_by(of)).peekable();
-        if suited.peek().is_none() {
+        let suited = || self.config.load_balancers().filter(|(lb, of)| may(*lb) && family.is_met_by(of));
+        if suited().next().is_none() {
             let why = "no load balancer that the token may reserve has the IP version that is asked for";
             return Err(Refusal::new(RefusalKind::FailedPrecondition, why));
         }
-        let free = suited.find(|(lb, _)| !self.durable.reservations.contains_key(lb));
+        let takes = |of: &LoadBalancerConfig| senders.iter().all(|address| family.takes(of, *address));
+        let mut fitting = suited().filter(|(_, of)| takes(of)).peekable();
+        if fitting.peek().is_none() {
+            return Err(Refusal::invalid(
+                "no load balancer that the token may reserve, with the IP versions that are asked for, takes all of the senders",
+            ));
+        }
+        let free = fitting.find(|(lb, _)| !self.durable.reservations.contains_key(lb));
         free.ok_or_else(|| {
-            Refusal::exhausted("all load balancers that the token may reserve are reserved; try later")
+            Refusal::exhausted(
+                "all load balancers that the token may reserve, and that take the senders, are reserved; try later",
+            )
         })
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ejfat::lb::LbId;
+use ejfat::{Time, lb::LbId};
 
 use super::{
     Plan, RandomBytes, Registry,
     authority::{Authority, session_id},
 };
 use crate::{
-    calendar::MemberId,
+    calendar::{MOST_MEMBER_ID, MemberId},
     durable::Ending,
     record::{Change, Counter, Record},
     request::{
@@ -24,6 +24,9 @@ use crate::{
     },
     token::{Permission, Right, Scope, Token, TokenKind, TokenLimits},
 };
+
+/// ESnet's P4 counts packets to members by the low 10 bits of their ids.
+const MEMBER_COUNTERS: MemberId = 1 << 10;
 
 /// A session, for the audit log.
 pub(super) fn described(session: &WorkerSession) -> String {
@@ -68,7 +71,7 @@ impl Registry {
             taken.take(*range);
         });
         let slots = taken.place(&[&register.slot_demands])?.into_iter().flatten().collect();
-        let member = self.free_member(lb)?;
+        let member = self.free_member(at.now, lb, &replaced)?;
         let id = SessionId(self.durable.next(Counter::Session));
         let after =
             id.0.checked_add(1).ok_or_else(|| Refusal::exhausted("there are no more ids for sessions"))?;
@@ -120,17 +123,20 @@ impl Registry {
         Ok(replaced)
     }
 
-    /// The next id that is no member's and does not rest. Ids go round, so that the oldest come again first, after a restart, too.
-    fn free_member(&self, lb: LbId) -> Result<MemberId, Refusal> {
+    /// An id for a new member. Ids go round, so that the oldest come again first, after a restart, too. Those that rest are passed
+    /// over, and so are those whose counter on ESnet's P4 is another member's, unless only such are left; if all rest, it is the
+    /// one that has rested longest.
+    fn free_member(&self, now: Time, lb: LbId, replaced: &BTreeSet<SessionId>) -> Result<MemberId, Refusal> {
         let used: BTreeSet<_> = self.durable.sessions_of(lb).map(|session| session.member).collect();
-        let most = self.config.most_members;
-        let from = (self.durable.next(Counter::Member(lb)) % u64::from(most.max(1))) as MemberId;
-        let is_free = |id: &MemberId| !used.contains(id) && !self.soft.resting.contains_key(&(lb, *id));
-        (from..most).chain(0..from).find(is_free).ok_or_else(|| {
-            Refusal::exhausted(format!(
-                "all {most} members' ids of the load balancer are in use or were a short time ago"
-            ))
-        })
+        let others = self.durable.sessions().filter(|session| !replaced.contains(&session.id));
+        let counted: BTreeSet<_> = others.map(|session| session.member % MEMBER_COUNTERS).collect();
+        let from = (self.durable.next(Counter::Member(lb)) % (u64::from(MOST_MEMBER_ID) + 1)) as MemberId;
+        let is_free = |id: &MemberId| !used.contains(id) && !self.soft.resting.rests(lb, *id, now);
+        let free = || (from..=MOST_MEMBER_ID).chain(0..from).filter(is_free);
+        let found = free().find(|id| !counted.contains(&(id % MEMBER_COUNTERS)));
+        let found = found.or_else(|| free().next());
+        let found = found.or_else(|| self.soft.resting.longest(lb, |id| !used.contains(&id)));
+        found.ok_or_else(|| Refusal::exhausted("all members' ids of the load balancer are in use"))
     }
 
     pub(super) fn worker_status(&self, at: Moment, session: &WorkerSession) -> WorkerStatus {

@@ -13,6 +13,7 @@ use crate::{
 /// What a worker told in its newest `SendState`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkerState {
+    /// The part of its queue that is full, from 0 to 1.
     pub fill_level: f32,
     pub control_signal: f32,
     pub is_ready: bool,
@@ -34,9 +35,11 @@ pub struct EventCounters {
 impl WorkerState {
     pub(crate) fn asked(request: &SendState) -> Result<Self, Refusal> {
         let SendState { fill_level, control_signal, is_ready, .. } = *request;
-        if !(0.0..=1.0).contains(&fill_level) {
-            return Err(Refusal::invalid(format!("the fill level {fill_level} is not from 0 to 1")));
+        if !(0.0..f32::INFINITY).contains(&fill_level) {
+            return Err(Refusal::invalid(format!("the fill level {fill_level} is not a number from 0 to 1")));
         }
+        // ESnet's control plane takes any level, so there are workers that report more than a full queue when it overflows.
+        let fill_level = fill_level.min(1.0);
         if !control_signal.is_finite() {
             return Err(Refusal::invalid(format!(
                 "the control signal {control_signal} is not a finite number"

@@ -3,6 +3,8 @@
 use std::{
     fs,
     io::{self, Read as _},
+    ops::Range,
+    os::unix::fs::MetadataExt as _,
     path::Path,
 };
 
@@ -17,6 +19,16 @@ use super::{
 };
 use crate::{Error, Revision, Term, record::State};
 
+/// What the names of a store's files end with.
+const FILES: [&str; 5] = ["", "-wal", "-shm", "-journal", ".lock"];
+
+/// Where a database has its versions for writing and reading (SQLite's file format, 1.3.3).
+const VERSIONS: Range<usize> = 18..20;
+
+/// The versions of a file that may have a log, and of one that has none.
+const WITH_LOG: [u8; 2] = [2, 2];
+const WITHOUT_LOG: [u8; 2] = [1, 1];
+
 /// What a store has that was made of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restored {
@@ -27,10 +39,30 @@ pub struct Restored {
     pub keys: u64,
 }
 
+/// A file that a backup may be written to.
+pub(crate) fn backup_destination(store: &Path, to: &Path) -> Result<Destination, Error> {
+    let destination = destination(to)?;
+    let id = |of: &Destination| {
+        let id = of.id().map(|(device, folder, name)| (device, folder, name.to_owned()));
+        id.map_err(|why| Error::CannotCopy(why.to_string()))
+    };
+    for own in FILES.map(|ending| beside(store, ending)) {
+        let is_same_place = id(&destination)? == id(&self::destination(&own)?)?;
+        if is_same_place || is_same_file(&own, to) {
+            return Err(Error::CannotCopy(format!(
+                "{} is {}, a file of the store itself; name another file for its backup",
+                to.display(),
+                own.display()
+            )));
+        }
+    }
+    Ok(destination)
+}
+
 /// Checks the bytes of the store at `store` and writes them to the file.
-pub(crate) fn backup(store: &Path, bytes: &[u8], to: &Path) -> Result<Revision, Error> {
+pub(crate) fn backup(store: &Path, bytes: &[u8], to: &Destination) -> Result<Revision, Error> {
     let (connection, state) = image(store, bytes)?;
-    write(connection, &destination(to)?)?;
+    write(connection, to)?;
     Ok(state.revision)
 }
 
@@ -40,15 +72,24 @@ pub(crate) fn backup(store: &Path, bytes: &[u8], to: &Path) -> Result<Revision, 
 /// The backup is checked before anything changes. If the process is killed, the store is the former one, or the new one, or
 /// is refused until it is restored again.
 ///
+/// The file of a store that was closed is a backup, too. That of one which is open or was killed is none: the newest changes are in
+/// the log beside it.
+///
 /// # Errors
-/// [`Error::InUse`] if the store is open, [`Error::Corrupt`], [`Error::Newer`] and [`Error::NotAStore`] for what the check of the
-/// backup found, and what the disk refuses.
+/// [`Error::InUse`] if the store is open, what else keeps the newest term of the one that is there from being read, damage apart,
+/// [`Error::Corrupt`], [`Error::Newer`] and [`Error::NotAStore`] for what the check of the
+/// backup found, [`Error::CannotCopy`] if `from` has a log beside it or is the store itself, and what the disk refuses.
 pub fn restore(from: &Path, to: &Path, settings: &Settings) -> Result<Restored, Error> {
     let destination = destination(to)?;
+    if is_same_file(from, to) {
+        let text = format!("{} is the store that is to be replaced; name a backup of it", from.display());
+        return Err(Error::CannotCopy(text));
+    }
     let to = &lock::resolve(to)?;
     let (lock, mark) = Lock::take(to)?;
     let refused = |why: io::Error| lock::refusal(to, &why);
     let bytes = read(from, settings.max_bytes)?;
+    check_log(from, &bytes)?;
     let (connection, mut state) = image(from, &bytes)?;
     state.term = state.term.max(newest_term(to, settings, mark)?);
     let updated = connection.execute("UPDATE state SET value = ?1 WHERE id = 1", [state.encode()]);
@@ -71,16 +112,16 @@ pub fn restore(from: &Path, to: &Path, settings: &Settings) -> Result<Restored, 
     Ok(Restored { term: state.term, revision: state.revision, keys: state.rows })
 }
 
-/// The newest term of the store that is there, as far as it can be read: it may be damaged, which is why it is replaced. A store
-/// that is in use is not replaced.
+/// The newest term of the store that is there. It may be damaged, which is why it is replaced: then it is that of the mark, which was
+/// on disk before the term was used. A store that cannot be read for another reason is not replaced.
 fn newest_term(store: &Path, settings: &Settings, mark: Mark) -> Result<Term, Error> {
     if !store.exists() {
         return Ok(mark.term);
     }
     match Database::open(store, settings, Mark::default(), Check::State) {
         Ok(database) => Ok(mark.term.max(database.state().term)),
-        Err(why @ Error::InUse { .. }) => Err(why),
-        Err(_) => Ok(mark.term),
+        Err(Error::Corrupt { .. } | Error::NotAStore { .. }) => Ok(mark.term),
+        Err(why) => Err(why),
     }
 }
 
@@ -96,14 +137,39 @@ fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
+/// Refuses the file of a store whose newest changes are in a log. It is looked for after the bytes were read, so a store that is
+/// open and was written to meanwhile is refused, too.
+fn check_log(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let log = beside(&lock::resolve(path)?, "-wal");
+    let is_there = match fs::metadata(&log) {
+        Ok(log) => log.len() > 0,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => false,
+        Err(why) => return Err(lock::refusal(&log, &why)),
+    };
+    if is_there && bytes.get(VERSIONS) == Some(&WITH_LOG[..]) {
+        return Err(Error::CannotCopy(format!(
+            "{} is the file of a store that was not closed, and its newest changes are in {}; make a backup of that store, and \
+             restore the backup",
+            path.display(),
+            log.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Whether both paths lead to one file that is there.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let [one, other] = [one, other].map(|path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino())));
+    one.is_some() && one == other
+}
+
 /// A database in memory of the bytes of a file, checked and brought to the newest version.
 fn image(path: &Path, bytes: &[u8]) -> Result<(Connection, State), Error> {
     let refused = |why: rusqlite::Error| schema::refusal(path, &why);
     let mut bytes = bytes.to_vec();
-    match bytes.get_mut(18..20) {
-        // The versions for writing and reading: 1 is a file without a log (SQLite's file format, 1.3.3).
-        Some(versions) if *versions == [2, 2] => versions.fill(1),
-        Some(versions) if *versions == [1, 1] => {}
+    match bytes.get_mut(VERSIONS) {
+        Some(versions) if *versions == WITH_LOG => versions.copy_from_slice(&WITHOUT_LOG),
+        Some(versions) if *versions == WITHOUT_LOG => {}
         _ => return Err(Error::NotAStore { path: path.to_owned(), why: "it is no database".to_owned() }),
     }
     let mut connection = Connection::open_in_memory().map_err(refused)?;

@@ -120,6 +120,10 @@ impl Database {
         Ok(database)
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn state(&self) -> &State {
         &self.state
     }

@@ -14,8 +14,8 @@ use rustix::{
 
 use crate::{Error, Revision, Term, record::State};
 
-/// What was acknowledged last. It is written when an acknowledged change is durable, and not brought to disk by itself: after a
-/// power cut it may be older than what was acknowledged, but never newer.
+/// What was acknowledged last. It is written when an acknowledged change is durable, and brought to disk with each claim of a term:
+/// after a power cut its revision may be older than what was acknowledged, but never newer, and its term is the newest that was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Mark {
     pub(crate) term: Term,
@@ -47,12 +47,13 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// The store that a symbolic link leads to, or the path itself: log and lock lie beside the store, however it was named.
+/// The absolute path of the store, or of the one that a symbolic link leads to: log and lock lie beside the store, however it was
+/// named.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Error> {
     if path.is_symlink() {
         return fs::canonicalize(path).map_err(|why| refusal(path, &why));
     }
-    Ok(path.to_owned())
+    std::path::absolute(path).map_err(|why| refusal(path, &why))
 }
 
 impl Lock {

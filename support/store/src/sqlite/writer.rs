@@ -9,12 +9,12 @@ use std::{
 
 use super::{
     database::{Database, Outcome},
-    lock::{Lock, Mark},
+    lock::{self, Lock, Mark},
 };
 use crate::{
-    Committed, Done, Error,
+    Committed, Error,
     history::History,
-    queue::{Operation, Queue, Request, Write},
+    queue::{Operation, Queue, Request, Waiter, Write},
 };
 
 pub(crate) struct Writer {
@@ -41,13 +41,13 @@ impl Writer {
         for request in requests {
             match request {
                 Request::Write(write) => group.push(write),
-                Request::Load(done) => {
+                Request::Load(waiter) => {
                     self.commit(mem::take(&mut group));
-                    answer(done, self.database.load());
+                    answer(waiter, self.database.load());
                 }
-                Request::Copy(done) => {
+                Request::Copy(waiter) => {
                     self.commit(mem::take(&mut group));
-                    answer(done, self.database.copy());
+                    answer(waiter, self.database.copy());
                 }
             }
         }
@@ -65,28 +65,37 @@ impl Writer {
                 // What one needs must not keep others from what is left.
                 group.into_iter().for_each(|write| self.commit(vec![write]));
             }
-            Err(why) => group.into_iter().for_each(|write| answer(write.done, Err(why.clone()))),
+            Err(why) => group.into_iter().for_each(|write| answer(write.waiter, Err(why.clone()))),
         }
     }
 
     /// Tells those who follow the store, then those who wait.
     fn acknowledge(&mut self, group: Vec<Write>, Outcome { state, results }: Outcome) {
-        // The mark finds losses that nothing else does. What was acknowledged does not depend on it.
-        let _ = self.lock.write(Mark::of(&state));
+        let claims = |write: &Write| matches!(write.operation, Operation::Claim { .. });
+        let is_claimed = group.iter().zip(&results).any(|(write, result)| claims(write) && result.is_ok());
+        // The mark finds losses that nothing else does. What was acknowledged depends on it only if it is a term: when the file is
+        // damaged later, the mark alone says which terms were used.
+        let marked = self.lock.write(Mark::of(&state));
+        let marked = if is_claimed { marked.and_then(|()| self.lock.sync()) } else { Ok(()) };
         let mut committed = Vec::new();
         let mut answers = Vec::with_capacity(group.len());
-        for (write, result) in group.into_iter().zip(results) {
+        for (write, mut result) in group.into_iter().zip(results) {
+            if let (true, Ok(_), Err(why)) = (claims(&write), &result, &marked) {
+                let why =
+                    format!("the term is not in {}: {why}", lock::path_of(self.database.path()).display());
+                result = Err(Error::Unknown { path: self.database.path().to_owned(), why });
+            }
             if let (Operation::Append(batch), Ok(revision)) = (write.operation, &result) {
                 committed.push(Committed { revision: *revision, batch });
             }
-            answers.push((write.done, result));
+            answers.push((write.waiter, result));
         }
         self.history.add(committed);
-        answers.into_iter().for_each(|(done, result)| answer(done, result));
+        answers.into_iter().for_each(|(waiter, result)| answer(waiter, result));
     }
 }
 
 /// A panic of one who is answered concerns nobody else. The panic itself was printed.
-fn answer<T>(done: Done<T>, result: Result<T, Error>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| done(result)));
+fn answer<T>(waiter: Waiter<T>, result: Result<T, Error>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| waiter.answer(result)));
 }
