@@ -578,3 +578,15 @@ fn a_horizon_that_reaches_ticks_below_the_newest_one_lowers_nothing() {
     balancer.set_horizon(lb(0), 1000);
     assert_eq!((balancer.newest_tick(lb(0)), balancer.beyond(lb(0))), (Some(900), None));
 }
+
+#[test]
+fn tables_that_no_packet_met_are_replaced_in_place() {
+    let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+    balancer.stage_in_place(lb_tables(0, 1), 100).unwrap();
+    balancer.stage_in_place(lb_tables(0, 2), 100).unwrap();
+    assert_eq!(froms(&balancer), [0, 100]);
+    assert_eq!((route_of(&mut balancer, 0, 99), route_of(&mut balancer, 0, 100)), (0, 2));
+    let refused = balancer.stage_in_place(lb_tables(0, 3), 100);
+    assert_eq!(refused, Err(StageError::Routed { from: 100, newest: 100 }));
+    assert_eq!(route_of(&mut balancer, 0, 100), 2);
+}

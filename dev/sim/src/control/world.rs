@@ -282,8 +282,10 @@ impl World {
                 ));
             }
             // Where no ticks are told, forged syncs put epochs off.
-            let forges = self.plan.streams[n].forges && self.plan.planes.contains(&PlaneKind::RuleByRule);
-            if let Some(why) = self.is_out_of_force(n).filter(|_| !forges) {
+            // So does a clock that is set before a new control plane knows the rate.
+            let is_hurt = self.plan.streams[n].forges || self.plan.restarts_at.is_some();
+            let is_hurt = is_hurt && self.plan.planes.contains(&PlaneKind::RuleByRule);
+            if let Some(why) = self.is_out_of_force(n).filter(|_| !is_hurt) {
                 return Err(format!("in force: {why}"));
             }
             if calm && judge.later > 0 {

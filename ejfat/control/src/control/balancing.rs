@@ -236,6 +236,9 @@ impl Balancing {
     /// The ticks that senders may have on their way, around one that they have.
     pub(crate) fn around(&self, now: Time, tick: u64, margins: &Margins) -> (u64, u64) {
         let fastest = self.fastest(now);
+        if fastest <= 0.0 {
+            return (0, u64::MAX);
+        }
         let beyond = margins.beyond_routed(tick, fastest, ON_THEIR_WAY);
         (tick.saturating_sub(beyond - tick), beyond)
     }
