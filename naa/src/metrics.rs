@@ -13,7 +13,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use ejfat_lb::connections::{self, Connection, Limits};
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
@@ -23,6 +22,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use naa_grpc::connections::{self, Connection, Limits};
 use tokio::{sync::mpsc, time};
 
 /// What `prometheus_client::encoding::text` writes.

@@ -6,7 +6,6 @@
 //! ```
 #![deny(unsafe_code)]
 
-pub mod connections;
 pub mod document;
 mod forward;
 pub mod grpc;

@@ -15,8 +15,8 @@ use ejfat::lb::Rules;
 use ejfat_lb::{
     Plane, When,
     grpc::{
-        Callers, Client, ClientError, ClientTls, Credentials, ServeError, Server, ServerTls, SmartNicClient,
-        TlsError, TlsFailure, serve_to,
+        Callers, Client, ClientError, ClientTls, Credentials, CredentialsError, ServeError, Server,
+        ServerTls, SmartNicClient, TlsError, TlsFailure, serve_to,
     },
 };
 use grpc_common::{rules_to, runtime, start};
@@ -199,7 +199,7 @@ fn files_that_cannot_be_used_are_named_at_the_start() {
     let trusted = ClientTls { ca: empty, identity: None };
     assert!(matches!(
         Credentials::new(None, Some(&trusted)),
-        Err(ClientError::Files(TlsError::NoCertificate { .. }))
+        Err(CredentialsError::Files(TlsError::NoCertificate { .. }))
     ));
 }
 

@@ -5,9 +5,11 @@ use std::{fmt, num::NonZeroU64};
 use ejfat::lb::{Balancer, LbId, Rule, RuleKey, Rules};
 use proto::lb::v1::{self, tables_client::TablesClient};
 
+use naa_grpc::{Calls, Credentials};
+
 use super::{
     MOST_OF_TABLES,
-    connect::{Calls, ClientError, Credentials, ServiceConnection},
+    connect::{ClientError, ServiceConnection},
 };
 use crate::{LbStage, TableSet, Ticks, When, message};
 

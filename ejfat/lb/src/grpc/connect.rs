@@ -1,38 +1,16 @@
-//! How a client connects to a data plane, whichever of its services it uses.
+//! A connection to a data plane, for clients that wait for answers.
 
-use std::{
-    fmt, io,
-    net::Ipv6Addr,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
-use http::{Uri, uri::Authority};
-use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
-use rustls::{ClientConfig, pki_types::ServerName};
-use tokio::{
-    net::TcpStream,
-    runtime::{Builder, Runtime},
+use naa_grpc::{
+    AtEnd, BadToken, CONNECT, Calls, Credentials, CredentialsError, Failures, Reach, TlsError, TlsFailure,
+    innermost,
 };
-use tokio_rustls::{TlsConnector, client::TlsStream};
-use tokio_util::either::Either;
-use tonic::{
-    Code, Request, Status,
-    metadata::AsciiMetadataValue,
-    service::{Interceptor, interceptor::InterceptedService},
-    transport::{Channel, Endpoint},
-};
-use tower_service::Service;
+use tokio::runtime::{Builder, Runtime};
+use tonic::{Code, Status, service::interceptor::InterceptedService};
 
-use super::{
-    auth::{BadToken, check_token},
-    tls::{self, ClientTls, Failures, TlsError, TlsFailure, Watched},
-};
 use crate::message::MessageError;
 
-const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// Why there is no answer, or none that helps.
@@ -58,6 +36,15 @@ pub enum ClientError {
     Answer { address: String, source: MessageError },
 }
 
+impl From<CredentialsError> for ClientError {
+    fn from(error: CredentialsError) -> Self {
+        match error {
+            CredentialsError::Token(error) => Self::Token(error),
+            CredentialsError::Files(error) => Self::Files(error),
+        }
+    }
+}
+
 impl ClientError {
     /// The address of the data plane, if it refused because the token was missing or wrong.
     pub fn wants_token(&self) -> Option<&str> {
@@ -76,57 +63,6 @@ fn remedy(status: &Status) -> &'static str {
         _ => "",
     }
 }
-
-/// The token that a client shows with each request, and whether it connects over TLS.
-#[derive(Clone, Default)]
-pub struct Credentials {
-    bearer: Bearer,
-    tls: Option<Arc<ClientConfig>>,
-}
-
-impl Credentials {
-    /// Reads the files of `tls`. Without it nothing is encrypted.
-    ///
-    /// # Errors
-    /// If the token is none, or a file cannot be used.
-    pub fn new(token: Option<&str>, tls: Option<&ClientTls>) -> Result<Self, ClientError> {
-        Ok(Self { tls: tls.map(tls::client_config).transpose()?, ..Self::without_tls(token)? })
-    }
-
-    pub(super) fn without_tls(token: Option<&str>) -> Result<Self, BadToken> {
-        token.map(check_token).transpose()?;
-        let bearer = token.map(|token| format!("Bearer {token}").parse()).transpose();
-        Ok(Self { bearer: Bearer(bearer.map_err(|_| BadToken::Characters)?), tls: None })
-    }
-}
-
-impl Credentials {
-    pub(super) fn bearer(&self) -> Bearer {
-        self.bearer.clone()
-    }
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (token, tls) = (self.bearer.0.is_some(), self.tls.is_some());
-        f.debug_struct("Credentials").field("token", &token).field("tls", &tls).finish()
-    }
-}
-
-#[derive(Clone, Default)]
-pub(super) struct Bearer(Option<AsciiMetadataValue>);
-
-impl Interceptor for Bearer {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(value) = &self.0 {
-            request.metadata_mut().insert("authorization", value.clone());
-        }
-        Ok(request)
-    }
-}
-
-/// What the clients that are generated of a service make their calls by.
-pub(super) type Calls = InterceptedService<Channel, Bearer>;
 
 /// A connection to a data plane for a program that waits for answers. It connects again if it is lost.
 pub(super) struct ServiceConnection {
@@ -152,7 +88,7 @@ impl ServiceConnection {
                 None => ClientError::Connect { address, why: innermost(&error) },
             }
         })?;
-        let calls = InterceptedService::new(channel, credentials.bearer.clone());
+        let calls = InterceptedService::new(channel, credentials.bearer());
         Ok(Self { address: address.to_owned(), runtime, calls, failures })
     }
 
@@ -179,96 +115,4 @@ impl ServiceConnection {
             }
         })
     }
-}
-
-/// `host` is of an address, so IPv6 addresses are in brackets.
-fn server_name(host: &str) -> Option<ServerName<'static>> {
-    match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-        Some(ip) => ip.parse::<Ipv6Addr>().ok().map(|ip| ServerName::from(std::net::IpAddr::V6(ip))),
-        None => ServerName::try_from(host.to_owned()).ok(),
-    }
-}
-
-/// What becomes of a connection that is given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AtEnd {
-    Closed,
-    /// The system forgets what it has not sent yet.
-    Reset,
-}
-
-/// How one reaches a data plane.
-#[derive(Clone)]
-pub(super) struct Reach {
-    pub(super) endpoint: Endpoint,
-    pub(super) connector: Connector,
-}
-
-impl Reach {
-    /// `None` if there is no such address.
-    pub(super) fn new(address: &str, credentials: &Credentials, at_end: AtEnd) -> Option<Self> {
-        let authority: Authority = address.parse().ok()?;
-        authority.port_u16()?;
-        let mut endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
-        let tls = match &credentials.tls {
-            None => None,
-            Some(config) => {
-                endpoint = endpoint.origin(format!("https://{address}").parse().ok()?);
-                Some((config.clone().into(), server_name(authority.host())?))
-            }
-        };
-        let mut tcp = HttpConnector::new();
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(CONNECT));
-        Some(Self { endpoint, connector: Connector { tcp, tls, at_end, failures: Failures::default() } })
-    }
-}
-
-/// Connects by TCP, then by TLS if that is wanted.
-#[derive(Clone)]
-pub(super) struct Connector {
-    tcp: HttpConnector,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
-    at_end: AtEnd,
-    pub(super) failures: Failures,
-}
-
-type Stream = TokioIo<Watched<Either<TcpStream, TlsStream<TcpStream>>>>;
-
-impl Service<Uri> for Connector {
-    type Response = Stream;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.tcp.poll_ready(context).map_err(Into::into)
-    }
-
-    fn call(&mut self, to: Uri) -> Self::Future {
-        let (tls, failures, tcp) = (self.tls.clone(), self.failures.clone(), self.tcp.call(to));
-        let at_end = self.at_end;
-        Box::pin(async move {
-            let stream = tcp.await?.into_inner();
-            if at_end == AtEnd::Reset {
-                stream.set_zero_linger()?;
-            }
-            let (stream, is_plain) = match tls {
-                None => (Either::Left(stream), true),
-                Some((tls, name)) => {
-                    let shaken = tls.connect(name, stream).await;
-                    (Either::Right(shaken.inspect_err(|error| failures.note_handshake(error))?), false)
-                }
-            };
-            Ok(TokioIo::new(Watched::new(stream, failures, is_plain)))
-        })
-    }
-}
-
-/// tonic's errors say only "transport error"; what they stem from says which.
-pub(super) fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
 }

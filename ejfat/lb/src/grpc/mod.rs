@@ -4,20 +4,20 @@
 //! which control planes program ESnet's SmartNICs. Both are on one port, with or without TLS. A [`SmartNicClient`] is such a
 //! control plane's end of the latter.
 
-mod auth;
 mod client;
 mod connect;
 mod server;
 mod smartnic;
 mod tables;
-mod tls;
 
 /// Bytes of a request. Full tables take half of it.
 const MOST_OF_TABLES: usize = 1 << 20;
 
-pub use auth::{BadToken, check_token};
 pub use client::Client;
-pub use connect::{ClientError, Credentials};
-pub use server::{Callers, ServeError, Server, serve, serve_to};
+pub use connect::ClientError;
+pub use naa_grpc::{
+    BadToken, ClientTls, Credentials, CredentialsError, ServeError, Server, ServerTls, TlsError, TlsFailure,
+    check_token,
+};
+pub use server::{Callers, serve, serve_to};
 pub use smartnic::{RuleChange, SmartNicClient, SmartNicCounters, SmartNicError, SmartNicLb, SmartNicMember};
-pub use tls::{ClientTls, ServerTls, TlsError, TlsFailure};

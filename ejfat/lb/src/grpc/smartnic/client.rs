@@ -37,7 +37,7 @@ pub use self::{
     error::SmartNicError,
     requests::RuleChange,
 };
-use crate::grpc::connect::Credentials;
+use naa_grpc::Credentials;
 
 const DEADLINE: Duration = Duration::from_secs(5);
 const MOST_DEADLINE: Duration = Duration::from_secs(60 * 60);

@@ -9,7 +9,7 @@ use proto::sn_p4::v2::smartnic_p4_client::SmartnicP4Client;
 use tokio::runtime::{Builder, Runtime};
 
 use super::SmartNicError;
-use crate::grpc::connect::{AtEnd, Bearer, Calls, Credentials, Reach, innermost};
+use naa_grpc::{AtEnd, Bearer, Calls, Credentials, Reach, innermost};
 
 pub(super) type Smartnic = SmartnicP4Client<Calls>;
 

@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use proto::sn_p4::v2::ErrorCode;
 use tonic::{Code, Status};
 
-use crate::grpc::auth::BadToken;
+use naa_grpc::BadToken;
 
 /// Why a SmartNIC's tables are not known to be as they were meant, or its counters not known.
 ///

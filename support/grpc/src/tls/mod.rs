@@ -16,12 +16,12 @@ use rustls::{
 };
 
 pub use self::{
-    client::{ClientTls, TlsFailure},
+    client::{ClientTls, Failures, TlsFailure},
     files::TlsError,
     server::ServerTls,
 };
-pub(super) use self::{
-    client::{Failures, Watched, config as client_config},
+pub(crate) use self::{
+    client::{Watched, config as client_config},
     reload::{InForce, Reload, reload},
     server::handshakes,
 };

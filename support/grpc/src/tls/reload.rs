@@ -11,7 +11,7 @@ use super::{ServerTls, TlsError, server::Contents};
 const LOOK: Duration = Duration::from_millis(500);
 
 /// What new handshakes are made with. Connections keep what they began with.
-pub(in crate::grpc) struct InForce(watch::Receiver<Arc<ServerConfig>>);
+pub(crate) struct InForce(watch::Receiver<Arc<ServerConfig>>);
 
 impl InForce {
     pub(super) fn config(&self) -> Arc<ServerConfig> {
@@ -20,7 +20,7 @@ impl InForce {
 }
 
 /// Looks at the files for as long as it is polled.
-pub(in crate::grpc) struct Reload {
+pub(crate) struct Reload {
     files: ServerTls,
     judge: Judge,
     put: watch::Sender<Arc<ServerConfig>>,
@@ -30,14 +30,14 @@ pub(in crate::grpc) struct Reload {
 ///
 /// # Errors
 /// If one cannot be used, or the key does not fit the certificate.
-pub(in crate::grpc) fn reload(files: ServerTls) -> Result<(InForce, Reload), TlsError> {
+pub(crate) fn reload(files: ServerTls) -> Result<(InForce, Reload), TlsError> {
     let contents = files.read()?;
     let (put, config) = watch::channel(files.config(&contents)?);
     Ok((InForce(config), Reload { files, judge: Judge::new(contents), put }))
 }
 
 impl Reload {
-    pub(in crate::grpc) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
             sleep(LOOK).await;
             let files = self.files.clone();

@@ -84,7 +84,7 @@ impl ServerTls {
 
 /// Makes each connection's handshake beside the others', so that a silent peer holds up nobody. Connections end by their own
 /// limits meanwhile: of number, and of time without a request.
-pub(in crate::grpc) async fn handshakes(
+pub(crate) async fn handshakes(
     mut taken: mpsc::Receiver<io::Result<Connection>>,
     in_force: InForce,
     secured: mpsc::Sender<io::Result<Secured>>,
@@ -114,7 +114,7 @@ async fn explain(mut connection: Connection) -> io::Result<()> {
 }
 
 /// A connection after its handshake.
-pub(in crate::grpc) struct Secured(Box<TlsStream<Connection>>);
+pub(crate) struct Secured(Box<TlsStream<Connection>>);
 
 impl Connected for Secured {
     type ConnectInfo = Requests;

@@ -30,7 +30,7 @@ pub struct ClientTls {
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-pub(in crate::grpc) fn config(tls: &ClientTls) -> Result<Arc<ClientConfig>, TlsError> {
+pub(crate) fn config(tls: &ClientTls) -> Result<Arc<ClientConfig>, TlsError> {
     let roots = match &tls.ca {
         Some(path) => files::roots(path, &files::read(path)?)?,
         None => roots_of_system()?,
@@ -154,22 +154,22 @@ fn names(presented: &[String]) -> String {
 /// What went wrong with TLS lately. gRPC's own errors do not tell: a server judges the client's certificate when the client
 /// has begun its first request already.
 #[derive(Clone, Debug, Default)]
-pub(in crate::grpc) struct Failures(Arc<Mutex<Option<TlsFailure>>>);
+pub struct Failures(Arc<Mutex<Option<TlsFailure>>>);
 
 impl Failures {
-    pub(in crate::grpc) fn take(&self) -> Option<TlsFailure> {
+    pub fn take(&self) -> Option<TlsFailure> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Keeps why TLS failed, if it is what failed.
-    pub(in crate::grpc) fn note(&self, error: &io::Error) {
+    pub fn note(&self, error: &io::Error) {
         if let Some(failure) = TlsFailure::of(error) {
             self.put(failure);
         }
     }
 
     /// A handshake failed.
-    pub(in crate::grpc) fn note_handshake(&self, error: &io::Error) {
+    pub fn note_handshake(&self, error: &io::Error) {
         self.put(
             TlsFailure::of(error).unwrap_or_else(|| {
                 TlsFailure::Other(format!("the connection ended while TLS began: {error}"))
@@ -184,7 +184,7 @@ impl Failures {
 
 /// A connection of a client, with or without TLS, that keeps why TLS failed.
 #[derive(Debug)]
-pub(in crate::grpc) struct Watched<S> {
+pub struct Watched<S> {
     stream: S,
     failures: Failures,
     /// Without TLS, and nothing was read yet.
@@ -192,7 +192,7 @@ pub(in crate::grpc) struct Watched<S> {
 }
 
 impl<S> Watched<S> {
-    pub(in crate::grpc) fn new(stream: S, failures: Failures, is_plain: bool) -> Self {
+    pub fn new(stream: S, failures: Failures, is_plain: bool) -> Self {
         Self { stream, failures, is_plain }
     }
 }

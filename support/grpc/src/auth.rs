@@ -1,12 +1,13 @@
 //! Bearer tokens.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use http::HeaderMap;
 use subtle::ConstantTimeEq;
 use tonic::Status;
 
-const SCHEME: &[u8] = b"Bearer ";
+/// What precedes a token in the header `authorization`.
+pub const SCHEME: &[u8] = b"Bearer ";
 
 /// The token is empty, or has characters that no header can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,22 +32,33 @@ pub fn check_token(token: &str) -> Result<(), BadToken> {
 
 /// What a request must bring.
 #[derive(Clone)]
-pub(super) struct Token(Option<Arc<str>>);
+pub struct Token(Option<Arc<str>>);
+
+/// Without its text, for logs.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Token").field(&self.0.is_some()).finish()
+    }
+}
 
 impl Token {
-    pub(super) fn new(token: Option<String>) -> Result<Self, BadToken> {
+    /// `None`: it brings nothing.
+    ///
+    /// # Errors
+    /// As [`check_token`].
+    pub fn new(token: Option<String>) -> Result<Self, BadToken> {
         token.as_deref().map(check_token).transpose()?;
         Ok(Self(token.map(Arc::from)))
     }
 
     /// How long it takes tells the length of the token at most.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
+    pub fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
         let Some(wanted) = &self.0 else { return Ok(()) };
         let given = headers.get(http::header::AUTHORIZATION).map(http::HeaderValue::as_bytes);
         match given.and_then(|given| given.strip_prefix(SCHEME)) {
             None => Err(Status::unauthenticated("no token; send `authorization: Bearer TOKEN`")),
             Some(given) if bool::from(given.ct_eq(wanted.as_bytes())) => Ok(()),
-            Some(_) => Err(Status::unauthenticated("not the token that this data plane was started with")),
+            Some(_) => Err(Status::unauthenticated("not the token that this server was started with")),
         }
     }
 }

@@ -1,0 +1,208 @@
+//! The server: threads and their runtime, seats, TLS.
+
+use std::{
+    convert::Infallible,
+    fmt, io,
+    net::{IpAddr, SocketAddr, TcpListener},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use http_body_util::BodyExt as _;
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::{mpsc, oneshot},
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{body::Body, transport};
+use tower_service::Service;
+
+use crate::{
+    auth::BadToken,
+    connections::{self, InProgress, Limits, Requests},
+    tls::{self, InForce, Reload, ServerTls, TlsError},
+};
+
+/// Whoever has made no request by then that was let in loses its seat. Later on it is pinged.
+const PATIENCE: Duration = Duration::from_secs(5);
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("cannot serve gRPC on {address}: {source}; {}", remedy(.source.kind()))]
+    Bind { address: SocketAddr, source: io::Error },
+    #[error("cannot start a thread for gRPC: {0}; raise the limits of processes and open files")]
+    Thread(io::Error),
+    #[error(transparent)]
+    Token(#[from] BadToken),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+fn remedy(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrInUse => "end the program that listens there, or give another port",
+        io::ErrorKind::AddrNotAvailable => "give an address of this host",
+        io::ErrorKind::PermissionDenied => "give a port above 1023",
+        _ => "give another address",
+    }
+}
+
+/// Whether an address may connect.
+pub type Permits = Box<dyn Fn(IpAddr) -> bool + Send>;
+
+/// How a server serves.
+pub struct Settings {
+    /// Connections at a time, of all sources together.
+    pub seats: usize,
+    /// Requests at a time of a connection.
+    pub streams: u32,
+    /// Threads that serve. One is the thread that is called `grpc`, which also waits for the end.
+    pub threads: usize,
+    /// Connections from other addresses are ended at once. `None`: they may come from anywhere.
+    pub permits: Option<Permits>,
+    /// They must speak TLS, and see this certificate. `None`: nothing is encrypted.
+    pub tls: Option<ServerTls>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seats, streams, threads, permits, tls } = self;
+        let mut shown = f.debug_struct("Settings");
+        shown.field("seats", seats).field("streams", streams).field("threads", threads);
+        shown.field("permits", &permits.is_some()).field("tls", tls).finish()
+    }
+}
+
+/// Serves until it is dropped. Requests that are under way are cut off then.
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// An answer of a service.
+pub type Answer = http::Response<Body>;
+
+/// Serves a service at an address. Port 0 stands for any that is free. Files of certificates are read again when they change,
+/// for new connections; one that cannot be used then changes nothing, and the log says so once.
+///
+/// The service counts a request that it lets in by [`begin`], so that the connection keeps its seat.
+///
+/// # Errors
+/// If the address cannot be bound, there is no thread, or a file of certificates cannot be used.
+pub fn serve<S>(settings: Settings, address: SocketAddr, service: S) -> Result<Server, ServeError>
+where
+    S: Service<http::Request<Body>, Response = Answer, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    let Settings { seats, streams, threads, permits, tls } = settings;
+    let tls = tls.map(tls::reload).transpose()?;
+    let bind = |source| ServeError::Bind { address, source };
+    let listener = TcpListener::bind(address).map_err(bind)?;
+    listener.set_nonblocking(true).map_err(bind)?;
+    let bound = listener.local_addr().map_err(bind)?;
+    let mut builder = if threads > 1 { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+    builder.enable_all().thread_name("grpc");
+    if threads > 1 {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder.build().map_err(ServeError::Thread)?;
+    let (stop, stopped) = oneshot::channel();
+    let permits = permits.unwrap_or_else(|| Box::new(|_| true));
+    let limits = Limits { seats, patience: PATIENCE, permits };
+    let run = move || {
+        run(&runtime, (listener, limits, streams), tls, service, stopped);
+        // Reading a certificate may take for ever, which is not to hold up the end.
+        runtime.shutdown_background();
+    };
+    let thread = thread::Builder::new().name("grpc".into()).spawn(run).map_err(ServeError::Thread)?;
+    Ok(Server { address: bound, stop: Some(stop), thread: Some(thread) })
+}
+
+fn run<S>(
+    runtime: &Runtime,
+    (listener, limits, streams): (TcpListener, Limits, u32),
+    tls: Option<(InForce, Reload)>,
+    service: S,
+    stopped: oneshot::Receiver<()>,
+) where
+    S: Service<http::Request<Body>, Response = Answer, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    runtime.block_on(async {
+        let listener = match tokio::net::TcpListener::from_std(listener) {
+            Ok(listener) => listener,
+            Err(error) => return tracing::error!("gRPC is not served: {error}"),
+        };
+        let (taken, connections) = mpsc::channel(1);
+        tokio::spawn(connections::accept(listener, limits, taken));
+        let server = transport::Server::builder()
+            .max_concurrent_streams(streams)
+            .http2_keepalive_interval(Some(KEEPALIVE));
+        let serving = match tls {
+            None => tokio::spawn(server.serve_with_incoming(service, ReceiverStream::new(connections))),
+            Some((in_force, reload)) => {
+                let (secured, connected) = mpsc::channel(1);
+                tokio::spawn(reload.run());
+                tokio::spawn(tls::handshakes(connections, in_force, secured));
+                tokio::spawn(server.serve_with_incoming(service, ReceiverStream::new(connected)))
+            }
+        };
+        let stop = serving.abort_handle();
+        tokio::spawn(async move {
+            // No message comes; the end of the channel tells that the server is to stop.
+            let _ = stopped.await;
+            stop.abort();
+        });
+        match serving.await {
+            Err(error) if error.is_cancelled() => {}
+            Ok(Err(error)) => tracing::error!("gRPC is not served any more: {error}"),
+            Ok(Ok(())) | Err(_) => tracing::error!("gRPC is not served any more"),
+        }
+    });
+}
+
+impl Server {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A message if the server stopped by itself.
+    pub fn ended(&self) -> Option<String> {
+        let over = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        over.then(|| format!("gRPC at {} ended; the log says why", self.address))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // Who panicked there has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Counts a request that is let in, so that its connection keeps its seat. The request is in progress until what this returns
+/// is dropped.
+pub fn begin(request: &http::Request<Body>) -> Option<InProgress> {
+    request.extensions().get::<Requests>().map(Requests::begin)
+}
+
+/// Holds a request in progress until the answer's body is sent.
+pub fn until_sent(body: Body, in_progress: Option<InProgress>) -> Body {
+    Body::new(body.map_frame(move |frame| {
+        let _held = &in_progress;
+        frame
+    }))
+}
