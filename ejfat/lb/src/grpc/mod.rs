@@ -13,7 +13,7 @@ mod tables;
 mod tls;
 
 /// Bytes of a request. Full tables take half of it.
-const MOST_OF_TABLES: usize = 1 << 20;
+const MOST_OF_TABLES: usize = 1 << 21;
 
 pub use auth::{BadToken, check_token};
 pub use client::Client;
