@@ -14,7 +14,7 @@ use super::{
 use crate::{LbStage, TableSet, Ticks, When, message};
 
 /// All sets that may be staged, as long as they may be: each load balancer may have full tables in some of its own.
-const MOST_ANSWER: usize = MOST_OF_TABLES * LbId::COUNT * (1 + Balancer::MOST_STAGED);
+const MOST_ANSWER: usize = MOST_OF_TABLES * LbId::P4_COUNT * (1 + Balancer::MOST_STAGED);
 
 /// A connection to service `naa.lb.v1.Tables` of a data plane.
 pub struct Client {
