@@ -30,3 +30,9 @@ pub mod sn_p4 {
         include!("generated/sn_p4.v2.rs");
     }
 }
+
+/// The control plane of EJFAT's load balancer: service `loadbalancer.LoadBalancer`, as EJFAT sites and E2SAR speak it.
+#[allow(missing_debug_implementations, unused_qualifications, clippy::all)]
+pub mod loadbalancer {
+    include!("generated/loadbalancer.rs");
+}
