@@ -140,7 +140,8 @@ fn check(args: &Args, settings: &Settings) -> anyhow::Result<()> {
     ejfat_control::registry::Registry::new(config.clone(), root)?;
     settings.options()?;
     let (host, port) = settings.public()?;
-    let planes = settings.planes(|| ejfat_cp::PlaneAddress::Local(ejfat_lb::Plane::new(Rules::default(), 0).into()))?;
+    let planes = settings
+        .planes(|| ejfat_cp::PlaneAddress::Local(ejfat_lb::Plane::new(Rules::default(), 0).into()))?;
     let lb = |(id, of): (LbId, &ejfat_control::config::LoadBalancerConfig)| {
         json!({
             "lb": id.get(), "ipv4": of.data_v4, "ipv6": of.data_v6,

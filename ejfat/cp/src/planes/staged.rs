@@ -78,7 +78,7 @@ impl Staged {
         if ticks.term.is_some_and(|term| term.get() > call.term) {
             return Ok(Outcome::Replaced);
         }
-        let newest = |lb: LbId| ticks.routed[usize::from(lb.get())];
+        let newest = |lb: LbId| ticks.routed.get(&lb).copied();
         Ok(match &call.order {
             Order::Stage(stage) if newest(stage.lb).is_some_and(|newest| newest >= stage.from) => {
                 Outcome::Routed { newest: newest(stage.lb) }

@@ -1,0 +1,145 @@
+//! Calls that did not do what they were for.
+
+use std::{error::Error as _, fmt, io, time::Duration};
+
+use naa_grpc::{BadToken, CredentialsError, TlsError, TlsFailure, innermost};
+use tonic::{Code, Status};
+
+use crate::Call;
+
+/// Why a control plane did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("{0} is no address of a control plane; correct host and port of the EJFAT URI")]
+    Address(String),
+    #[error(transparent)]
+    Token(#[from] BadToken),
+    #[error(transparent)]
+    Files(#[from] TlsError),
+    #[error("cannot start what gRPC runs on: {0}; raise the limits of processes and open files")]
+    Runtime(io::Error),
+    #[error(
+        "the control plane at {address} cannot be reached: {why}; is it running, is the EJFAT URI right, and does no firewall \
+         stand between?"
+    )]
+    Unreachable { address: String, why: String },
+    #[error("the control plane at {address} did not answer {call} within {within:?}; try again")]
+    TooLate { address: String, call: Call, within: Duration },
+    #[error("the control plane at {address} cannot be spoken to: {failure}{}", by_scheme(.failure))]
+    Tls { address: String, failure: TlsFailure },
+    #[error("the control plane at {address} refused {call}: {}{}", told(.said, *.cause), remedy(*.call, *.cause))]
+    Refused { address: String, call: Call, cause: Cause, said: String },
+}
+
+/// Why a control plane refused a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The call showed no token.
+    NoToken,
+    /// The control plane does not know the token.
+    UnknownToken,
+    /// It knows the token, which has no right to this.
+    NoRight,
+    /// It does not know the reservation, the session or the token that is meant.
+    NotFound,
+    /// Somebody else has it already.
+    Taken,
+    /// There is no more of something, or it is too busy.
+    Busy,
+    /// An argument is wrong, or does not go with what is there.
+    Invalid,
+    /// It does not have the call.
+    NotServed,
+    /// It failed by itself.
+    Failed,
+}
+
+impl From<CredentialsError> for ClientError {
+    fn from(error: CredentialsError) -> Self {
+        match error {
+            CredentialsError::Token(error) => Self::Token(error),
+            CredentialsError::Files(error) => Self::Files(error),
+        }
+    }
+}
+
+fn by_scheme(failure: &TlsFailure) -> &'static str {
+    match failure {
+        TlsFailure::Wanted => ": write ejfats:// in the EJFAT URI",
+        TlsFailure::NotSpoken => ": write ejfat:// in the EJFAT URI",
+        _ => "",
+    }
+}
+
+fn told(said: &str, cause: Cause) -> impl fmt::Display {
+    let without = match cause {
+        Cause::NoToken => "it wants a token",
+        Cause::UnknownToken => "it does not know the token",
+        Cause::NoRight => "the token has no right to it",
+        Cause::NotFound => "there is no such reservation or session",
+        Cause::Taken => "it is taken",
+        Cause::Busy => "it has no room",
+        Cause::Invalid => "an argument is wrong",
+        Cause::NotServed => "it does not have this call",
+        Cause::Failed => "it failed",
+    };
+    // Bytes of a peer, in one line.
+    let text: String = said.chars().filter(|c| !c.is_control()).take(500).collect();
+    if text.is_empty() { without.to_owned() } else { text }
+}
+
+fn remedy(call: Call, cause: Cause) -> String {
+    match cause {
+        Cause::NoToken => "; put one into the EJFAT URI: ejfat://TOKEN@host:port/...".into(),
+        Cause::UnknownToken => {
+            "; it was revoked, or the reservation that it came with ended: get a new EJFAT URI".into()
+        }
+        Cause::NoRight => format!("; use a token with the right {}", call.needs()),
+        Cause::NotFound => "; it may have ended: get a new EJFAT URI".into(),
+        Cause::Taken => "; end the other one, or choose other ports".into(),
+        Cause::Busy => "; try again later".into(),
+        Cause::NotServed => "; is it a control plane of EJFAT, and recent enough?".into(),
+        Cause::Invalid | Cause::Failed => String::new(),
+    }
+}
+
+impl ClientError {
+    /// What a call's status tells. `failure` is why TLS failed, if it did.
+    pub(crate) fn of(address: &str, call: Call, status: &Status, failure: Option<TlsFailure>) -> Self {
+        let address = address.to_owned();
+        if let Some(failure) = failure {
+            return Self::Tls { address, failure };
+        }
+        // Only what comes from the connection stems from something: a control plane's own answer does not.
+        if status.source().is_some() {
+            return Self::Unreachable { address, why: innermost(status) };
+        }
+        let cause = match status.code() {
+            Code::Unauthenticated => Cause::NoToken,
+            Code::PermissionDenied => Cause::NoRight,
+            Code::NotFound => Cause::NotFound,
+            Code::AlreadyExists => Cause::Taken,
+            Code::ResourceExhausted | Code::Unavailable | Code::Aborted => Cause::Busy,
+            Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => Cause::Invalid,
+            Code::Unimplemented => Cause::NotServed,
+            _ => Cause::Failed,
+        };
+        Self::Refused { address, call, cause, said: status.message().to_owned() }
+    }
+
+    /// The same refusal for another cause.
+    pub(crate) fn caused(self, cause: Cause) -> Self {
+        match self {
+            Self::Refused { address, call, said, .. } => Self::Refused { address, call, cause, said },
+            other => other,
+        }
+    }
+
+    /// Why it was refused, if it was.
+    pub fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Refused { cause, .. } => Some(*cause),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Carries out what a worker's life wants.
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, mpsc::SyncSender},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use proto::loadbalancer::{
+    DeregisterRequest, LoadBalancerStatusReply, LoadBalancerStatusRequest, WorkerStatus,
+};
+
+use super::{
+    Departure, Registration, Shared, Wish, WorkerState,
+    life::{Ending, Heard, Life, Notice, Step},
+};
+use crate::{Call, Cause, ClientError, Connection, DEADLINE};
+
+/// A state that is told later is of no use.
+const QUICK: Duration = Duration::from_secs(1);
+
+pub(super) struct Task {
+    pub(super) connection: Connection,
+    pub(super) lb: String,
+    pub(super) registration: Registration,
+    pub(super) state: Box<dyn Fn() -> WorkerState + Send + Sync>,
+    pub(super) shared: Arc<Shared>,
+    /// Told what became of the first registration.
+    pub(super) registered: Option<SyncSender<Result<(), ClientError>>>,
+}
+
+/// A session, with the connection that shows its token.
+struct Session {
+    id: String,
+    connection: Connection,
+}
+
+impl Task {
+    pub(super) async fn run(mut self, every: Duration) -> Departure {
+        let began = Instant::now();
+        let mut life = Life::new(every, seed());
+        let mut session = None;
+        loop {
+            match self.shared.wanted() {
+                Wish::Stay => {}
+                Wish::Drain { within } => life.drain(began.elapsed(), within),
+                Wish::Leave => life.leave(),
+            }
+            let now = began.elapsed();
+            let step = life.next(now);
+            let answer = match step {
+                Step::Over(Ending::Refused) => return Departure { drained: true, deregistered: true },
+                Step::Over(Ending::Left { drained, deregistered }) => {
+                    return Departure { drained, deregistered };
+                }
+                Step::Wait(until) => {
+                    let wished = self.shared.wished.notified();
+                    // Whichever comes first.
+                    let _ = tokio::time::timeout(until.saturating_sub(now), wished).await;
+                    continue;
+                }
+                Step::Register => self.register(&mut session).await.map(|()| Heard::Done),
+                Step::SendState { may_be_ready } => self.tell(session.as_ref(), may_be_ready).await,
+                Step::Look => self.look(session.as_ref()).await,
+                Step::Deregister => self.deregister(session.as_ref()).await,
+            };
+            let heard = match &answer {
+                Ok(heard) => heard.clone(),
+                Err(error) => heard(error),
+            };
+            let notice = life.heard(began.elapsed(), step, &heard);
+            self.keep(step, &life, session.as_ref(), answer, notice);
+        }
+    }
+
+    async fn register(&self, session: &mut Option<Session>) -> Result<(), ClientError> {
+        let request = self.registration.request(&self.lb);
+        let call = async move |mut client: crate::connection::Client| client.register(request).await;
+        let reply = self.connection.ask(Call::Register, DEADLINE, call).await?;
+        // A control plane without session tokens takes the one that registered.
+        let connection = if reply.token.is_empty() {
+            self.connection.clone()
+        } else {
+            self.connection.with_token(&reply.token)?
+        };
+        *session = Some(Session { id: reply.session_id, connection });
+        Ok(())
+    }
+
+    async fn tell(&self, session: Option<&Session>, may_be_ready: bool) -> Result<Heard, ClientError> {
+        let Some(Session { id, connection }) = session else { return Ok(Heard::Unknown(String::new())) };
+        let request = (self.state)().request(id, &self.lb, SystemTime::now(), may_be_ready);
+        let call = async move |mut client: crate::connection::Client| client.send_state(request).await;
+        connection.ask(Call::SendState, QUICK, call).await.map(|_| Heard::Done)
+    }
+
+    /// By the token that registered: a session's may not read the reservation.
+    async fn look(&self, session: Option<&Session>) -> Result<Heard, ClientError> {
+        let request = LoadBalancerStatusRequest { lb_id: self.lb.clone() };
+        let call =
+            async move |mut client: crate::connection::Client| client.load_balancer_status(request).await;
+        let status = self.connection.ask(Call::Status, QUICK, call).await?;
+        let id = session.map_or("", |session| session.id.as_str());
+        Ok(Heard::Slots(slots(&status, id, &self.registration)))
+    }
+
+    async fn deregister(&self, session: Option<&Session>) -> Result<Heard, ClientError> {
+        let Some(Session { id, connection }) = session else { return Ok(Heard::Done) };
+        let request = DeregisterRequest { lb_id: self.lb.clone(), session_id: id.clone() };
+        let call = async move |mut client: crate::connection::Client| client.deregister(request).await;
+        connection.ask(Call::Deregister, QUICK, call).await.map(|_| Heard::Done)
+    }
+
+    /// Tells the log, and whoever asks how the worker stands.
+    fn keep(
+        &mut self,
+        step: Step,
+        life: &Life,
+        session: Option<&Session>,
+        answer: Result<Heard, ClientError>,
+        notice: Option<Notice>,
+    ) {
+        let address = self.connection.address();
+        match &notice {
+            Some(Notice::Lost(why)) => {
+                tracing::warn!("{why} (this worker keeps trying, and receives what comes)");
+            }
+            Some(Notice::Back(after)) => {
+                tracing::warn!("the control plane at {address} answers again, after {after:.1?}");
+            }
+            Some(Notice::Again) => {
+                tracing::warn!(
+                    "the control plane at {address} did not know this worker any more; it is registered again"
+                );
+            }
+            None => {}
+        }
+        self.shared.standing(|standing| {
+            standing.session = session.filter(|_| life.is_in()).map(|session| session.id.clone());
+            match (step, &answer) {
+                (Step::SendState { .. }, Ok(_)) => {
+                    (standing.is_told, standing.told) = (true, standing.told + 1)
+                }
+                (Step::SendState { .. }, Err(_)) => standing.is_told = false,
+                _ => {}
+            }
+            standing.again += u64::from(notice == Some(Notice::Again));
+            if let Err(error) = &answer {
+                standing.problem = Some(error.to_string());
+            }
+        });
+        if step == Step::Register
+            && (life.is_in() || life.ending() == Some(Ending::Refused))
+            && let Some(registered) = self.registered.take()
+        {
+            // Whoever registers waits.
+            let _ = registered.send(answer.map(drop));
+        }
+    }
+}
+
+/// What an error means for a worker's life.
+fn heard(error: &ClientError) -> Heard {
+    let why = error.to_string();
+    match error.cause() {
+        None | Some(Cause::Busy) => Heard::Away(why),
+        Some(Cause::NotFound | Cause::NoRight | Cause::UnknownToken | Cause::NoToken) => Heard::Unknown(why),
+        Some(Cause::Taken) => Heard::Taken(why),
+        Some(Cause::Invalid | Cause::NotServed | Cause::Failed) => Heard::Refused(why),
+    }
+}
+
+/// The slots that a session has. Control planes of before tell no session ids; there the address says which worker it is.
+fn slots(status: &LoadBalancerStatusReply, session: &str, registration: &Registration) -> u32 {
+    let by_id = |its: &&WorkerStatus| its.session_id.to_string() == session;
+    let here = |its: &&WorkerStatus| {
+        let ip: Option<IpAddr> = its.ip_address.parse().ok();
+        its.udp_port == u32::from(registration.address.port()) && ip == Some(registration.address.ip())
+    };
+    let workers = || status.workers.iter();
+    let found = workers().find(by_id).or_else(|| workers().find(here));
+    found.map_or(0, |its| its.slots_assigned)
+}
+
+/// From the clock: it only spreads tries.
+fn seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::from(now.subsec_nanos()) ^ u64::from(std::process::id()) << 32
+}
