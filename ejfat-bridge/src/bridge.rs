@@ -1,6 +1,7 @@
 //! Puts events into rings, as the dispatcher says.
 
 mod function;
+mod kept;
 mod locals;
 mod report;
 mod resident;
@@ -15,7 +16,7 @@ use ejfat::{
     Time,
     bridge::{Action, Dispatcher, Home, WorkerId},
     reassembly::EventId,
-    ring::{Geometry, Placing},
+    ring::{Descriptor, Geometry, Placing},
 };
 use ejfat_udp::{PortCounters, Ports};
 use naa_server::{function::Function, resident::StreamId};
@@ -30,6 +31,7 @@ use crate::{
     ring::{Ring, Way},
 };
 use function::{Subscribe, info};
+use kept::Kept;
 use report::level;
 
 /// Batches of one port before the others, and the device, have their turn.
@@ -55,6 +57,8 @@ pub struct Bridge {
     dispatcher: Dispatcher,
     /// By the worker's place.
     rings: Vec<Option<(WorkerId, Ring)>>,
+    /// Of workers that ended.
+    kept: Vec<Kept>,
     placing: Placing,
     listener: Option<Listener>,
     bells: Bells,
@@ -104,6 +108,7 @@ impl Bridge {
             intake,
             dispatcher,
             rings: Vec::new(),
+            kept: Vec::new(),
             placing: config.placing,
             listener,
             bells,
@@ -330,18 +335,12 @@ impl Bridge {
             Action::Deliver { id, worker, descriptor } => {
                 let is_in_twin = self.moved.take() == Some(id);
                 self.release(id);
-                let Some(ring) = self.ring(worker) else { return };
-                match &mut ring.way {
-                    Way::Remote(remote) => {
-                        let is_in_twin = is_in_twin || !remote.is_cut();
-                        remote.deliver(descriptor, is_in_twin);
-                    }
-                    Way::Shared(shared) => {
-                        shared.deliver(&descriptor);
-                        self.told.push(worker);
-                    }
-                }
+                self.tell(worker, descriptor, is_in_twin);
             }
+            Action::Again { from, offset, worker, descriptor } => {
+                self.again(from, offset, worker, descriptor);
+            }
+            Action::Forget { worker, given_up } => self.forget(worker, given_up),
             Action::Rescue { id, length, worker, offset } => {
                 let Some((_, ring)) = self.rings.get(worker.at()).and_then(Option::as_ref) else { return };
                 match self.intake.arena.bytes_mut(id, length as usize) {
@@ -350,6 +349,21 @@ impl Bridge {
                 }
             }
             Action::Drop { id } => self.release(id),
+        }
+    }
+
+    /// Tells a worker of an event, which was copied to the twin just now, or is where segments go to.
+    fn tell(&mut self, worker: WorkerId, descriptor: Descriptor, is_in_twin: bool) {
+        let Some(ring) = self.ring(worker) else { return };
+        match &mut ring.way {
+            Way::Remote(remote) => {
+                let is_in_twin = is_in_twin || !remote.is_cut();
+                remote.deliver(descriptor, is_in_twin);
+            }
+            Way::Shared(shared) => {
+                shared.deliver(&descriptor);
+                self.told.push(worker);
+            }
         }
     }
 
@@ -428,16 +442,16 @@ impl Bridge {
             self.dispatcher.look(now, worker, words);
             self.act(now);
         }
+        self.keep(worker);
         self.dispatcher.remove(now, worker);
         // While its memory is there.
         self.act(now);
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::take) else { return };
-        match ring.way {
-            Way::Remote(remote) => remote.end(&mut self.intake.buffers),
-            Way::Shared(shared) => self.local_memory += shared.geometry().shared_bytes() as u64,
+        if let Way::Remote(remote) = ring.way {
+            remote.end(&mut self.intake.buffers);
         }
         if self.finishing {
-            self.tell(now);
+            self.report(now);
         }
     }
 
@@ -464,7 +478,7 @@ impl Bridge {
         }
         if now >= self.next_told {
             self.next_told = now + TOLD;
-            self.tell(time);
+            self.report(time);
         }
     }
 
@@ -473,7 +487,8 @@ impl Bridge {
         if self.dispatcher.with_events_out().next().is_none() {
             return self.next_tick;
         }
-        let most = if self.dispatcher.waiting() > 0 { STARVED } else { LATER };
+        let starved = self.dispatcher.waiting() > 0 || self.dispatcher.waiting_again() > 0;
+        let most = if starved { STARVED } else { LATER };
         now + (now.saturating_duration_since(self.active) / 8).clamp(SOON, most)
     }
 

@@ -18,7 +18,7 @@ use ejfat::{
 
 use ejfat_udp::PortCounters;
 
-use crate::Level;
+use crate::{Level, Load};
 
 /// A worker, at a moment.
 #[derive(Clone, Debug)]
@@ -47,6 +47,10 @@ pub struct Snapshot {
     pub workers: Vec<WorkerReport>,
     /// Complete events that wait for room.
     pub waiting: usize,
+    /// Events of workers that ended, which wait to be delivered again.
+    pub waiting_again: usize,
+    /// What a control plane wants to know.
+    pub load: Load,
     /// Bytes of memory that segments have touched.
     pub memory: u64,
     /// Datagrams that the kernel dropped at the ports.
@@ -116,6 +120,12 @@ impl Handle {
     /// At most a tenth of a second old.
     pub fn snapshot(&self) -> Snapshot {
         lock(&self.0.snapshot).clone()
+    }
+
+    /// How full the bridge is, and what it did in all; at most 150 ms old. Nothing is allocated, and the bridge waits for
+    /// nobody who asks: it may be asked many times a second, from any thread.
+    pub fn load(&self) -> Load {
+        lock(&self.0.snapshot).load
     }
 
     /// What is remembered of events with a tick, or with this number where they have none; the latest first, at most 100.

@@ -17,6 +17,7 @@ mod config;
 mod handle;
 mod intake;
 mod judge;
+mod load;
 mod local;
 mod remote;
 mod ring;
@@ -25,6 +26,7 @@ mod word;
 pub use bridge::Bridge;
 pub use config::{BridgeConfig, FillSink, Level, Route, Steering};
 pub use handle::{Handle, Snapshot, WorkerReport};
+pub use load::Load;
 
 /// Why there is no bridge.
 #[derive(Debug, thiserror::Error)]

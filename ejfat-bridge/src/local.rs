@@ -318,7 +318,8 @@ mod tests {
         // A worker that speaks, and as many as there are seats that do not, before anybody looks.
         let worker = connected(&path);
         let geometry = Geometry::new(4, 1 << 16).unwrap();
-        let subscription = Subscription { geometry, filter: Filter::default(), name: WorkerName::default() };
+        let (filter, name) = (Filter::default(), WorkerName::default());
+        let subscription = Subscription { geometry, filter, name, again: true };
         send(&worker, &subscription.encode(), SendFlags::NOSIGNAL).unwrap();
         silent.extend((0..MOST_PENDING).map(|_| connected(&path)));
         let applicant = listener.next(now, &bells).expect("it is heard at once");

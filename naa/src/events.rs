@@ -34,6 +34,7 @@ use crate::{
   naa events unix:/run/naa.sock --out events --name disk1   of this machine; an event is a file: events/DATA_ID-EVENT
   naa events 10.9.0.2 --data-ids 0-7 --exec './analyse'     the event is its input; EJFAT_EVENT, EJFAT_DATA_ID name it
   naa events 10.9.0.2 --list                                and: naa bridge trace TICK --server 10.9.0.2
+  naa events 10.9.0.2 --list --again                        also what another worker had when it was killed
   naa events 10.9.0.2 --slots 16 --slot-bytes 8M -n 100 > /dev/null --stdout
 
 Programs take events in their own memory: crate naa-events, naa_events.h, naa.events for Python.")]
@@ -52,6 +53,10 @@ pub(crate) struct Args {
     /// Take these data ids only, where the bridge goes by them
     #[arg(long, value_name = "FIRST[-LAST]", value_parser = data_ids)]
     data_ids: Option<(u16, u16)>,
+    /// Take events, too, that another worker had when it ended: these come again, and --list says so. Nothing that the
+    /// bridge has in its memory is lost then, and an event may come twice
+    #[arg(long)]
+    again: bool,
     /// Be this member of the load balancer, where the bridge goes by tables
     #[arg(long, value_name = "N")]
     member: Option<u16>,
@@ -117,7 +122,8 @@ impl Args {
         let reconnect = seconds(self.reconnect, "--reconnect")?;
         let reconnect = (!reconnect.is_zero()).then_some(reconnect);
         let provider = Some(self.provider.choice()?);
-        Ok(Config { geometry, filter, name: self.name, provider, reconnect, ..Config::default() })
+        let (name, again) = (self.name, self.again);
+        Ok(Config { geometry, filter, name, again, provider, reconnect, ..Config::default() })
     }
 
     fn sink(&self) -> anyhow::Result<Box<dyn Sink>> {
@@ -187,7 +193,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (stats, numbered) = (worker.stats(), sink.numbered());
     if args.json {
         let end = json!({"event": "end", "seconds": begin.elapsed().as_secs_f64(), "events": stats.events,
-            "bytes": stats.bytes, "reconnects": stats.reconnects, "numbered": numbered});
+            "bytes": stats.bytes, "reconnects": stats.reconnects, "numbered": numbered, "again": stats.again});
         return Ok(show::line(&end.to_string())?);
     }
     show::note(&format!("{}{}", told(&stats, begin.elapsed()), show::numbered(numbered)));
@@ -208,13 +214,17 @@ fn put(sink: &mut dyn Sink, event: &Event, bytes: &mut Vec<u8>) -> anyhow::Resul
 fn listed(event: &Event) -> serde_json::Value {
     let its = event.descriptor();
     json!({"data_id": its.name.data_id, "event": its.name.event, "tick": its.tick, "bytes": its.length,
-        "sequence": its.sequence, "first_segment_unix_ns": its.first, "assembly_ns": its.assembly})
+        "sequence": its.sequence, "first_segment_unix_ns": its.first, "assembly_ns": its.assembly, "again": its.again})
 }
 
 fn told(stats: &Stats, time: Duration) -> String {
-    let again = match stats.reconnects {
+    let again = match stats.again {
+        0 => String::new(),
+        again => format!(", {again} of them delivered again"),
+    };
+    let found = match stats.reconnects {
         0 => String::new(),
         times => format!(", the bridge was lost and found {times} times"),
     };
-    format!("{} events, {}{again}", stats.events, show::rate(stats.bytes, time))
+    format!("{} events{again}, {}{found}", stats.events, show::rate(stats.bytes, time))
 }

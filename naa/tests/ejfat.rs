@@ -78,8 +78,7 @@ fn a_sender_started_again_replaces_nothing() {
 fn the_uri_tells_where_segments_and_sync_messages_go() {
     let sync = UdpSocket::bind("127.0.0.1:0").unwrap();
     let worker = Worker::start(&["--events", "2"]);
-    let uri =
-        format!("ejfat://token@localhost:1/lb/1?data={}&sync={}", worker.address, sync.local_addr().unwrap());
+    let uri = format!("ejfat://localhost:1/lb/1?data={}&sync={}", worker.address, sync.local_addr().unwrap());
     let mut send = naa(&["ejfat", "send", "--size", "4K", "--events", "2", "--warm-up", "50", "--src", "77"]);
     assert!(send.env("EJFAT_URI", &uri).stdout(Stdio::null()).status().unwrap().success());
     assert_eq!(worker.end()["events"], 2);

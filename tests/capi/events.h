@@ -44,11 +44,12 @@ static inline void *accept_worker(void *of) {
   unsigned char block[BLOCK];
   seat->socket = accept(seat->listener, NULL, NULL);
   CHECK(seat->socket >= 0 && recv(seat->socket, block, BLOCK, 0) == BLOCK);
-  CHECK(block[0] == 1 && block[4] == SLOTS && block[8] == SLOT_BYTES);
+  const unsigned char version = block[0];
+  CHECK((version == 1 || version == 2) && block[4] == SLOTS && block[8] == SLOT_BYTES);
   const int files[2] = {shared_file(PAGE + PAGE, &seat->events), shared_file(PAGE, &seat->credits)};
   memset(block, 0, BLOCK);
-  /* Version, no refusal, worker 1, placing "shared", instance 7. */
-  put_le(block, 1, 4);
+  /* The version that was asked for, no refusal, worker 1, placing "shared", instance 7. */
+  put_le(block, version, 4);
   put_le(block + 8, 1, 4);
   put_le(block + 12, 2, 4);
   put_le(block + 16, 7, 8);
@@ -117,7 +118,7 @@ static inline int seat_held(struct seat *seat) {
 }
 
 /* An event of one slot, all of whose bytes are its number. */
-static inline void seat_put(struct seat *seat, unsigned number, size_t length) {
+static inline void seat_put_as(struct seat *seat, unsigned number, size_t length, bool again) {
   int slot = 0;
   CHECK(seat_held(seat) < SLOTS);
   while (seat->given[slot]) {
@@ -134,7 +135,8 @@ static inline void seat_put(struct seat *seat, unsigned number, size_t length) {
   put_le(block + 8, (uint64_t)slot * SLOT_BYTES, 8);
   put_le(block + 16, length, 4);
   put_le(block + 20, 3, 2);
-  put_le(block + 22, 1, 2);
+  /* It has a tick. */
+  put_le(block + 22, again ? 3 : 1, 2);
   put_le(block + 24, number, 8);
   put_le(block + 32, 1000 + number, 8);
   put_le(block + 56, 1, 4);
@@ -143,6 +145,10 @@ static inline void seat_put(struct seat *seat, unsigned number, size_t length) {
   if (__atomic_load_n(word(seat->credits, 4), __ATOMIC_SEQ_CST) != 0) {
     CHECK(send(seat->socket, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1);
   }
+}
+
+static inline void seat_put(struct seat *seat, unsigned number, size_t length) {
+  seat_put_as(seat, number, length, false);
 }
 
 static inline naa_worker_options worker_options(void) {
@@ -154,13 +160,17 @@ static inline naa_worker_options worker_options(void) {
   return options;
 }
 
-static inline naa_worker *subscribed(struct seat *seat) {
-  const naa_worker_options own = worker_options();
+static inline naa_worker *subscribed_as(struct seat *seat, const naa_worker_options *own) {
   naa_worker *worker = NULL;
   seat_open(seat);
-  OK(naa_worker_open(seat->source, &own, &worker));
+  OK(naa_worker_open(seat->source, own, &worker));
   CHECK(worker != NULL && pthread_join(seat->accepting, NULL) == 0);
   return worker;
+}
+
+static inline naa_worker *subscribed(struct seat *seat) {
+  const naa_worker_options own = worker_options();
+  return subscribed_as(seat, &own);
 }
 
 static inline naa_event next_is(naa_worker *worker, unsigned number, size_t length) {

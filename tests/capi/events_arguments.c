@@ -91,6 +91,22 @@ static void copy_arguments(void) {
   seat_close(&seat);
 }
 
+static void again_arguments(void) {
+  naa_worker *worker = subscribed(&seat);
+  bool again = true;
+  FAILS(NAA_ERROR_ARGUMENT, "an event is needed", naa_event_delivered_again(0, &again));
+  seat_put(&seat, 1, 4);
+  event = next_is(worker, 1, 4);
+  FAILS(NAA_ERROR_ARGUMENT, "an event is needed", naa_event_delivered_again(event.token + 1, &again));
+  FAILS(NAA_ERROR_ARGUMENT, "again is NULL", naa_event_delivered_again(event.token, NULL));
+  OK(naa_event_delivered_again(event.token, &again));
+  CHECK(!again);
+  OK(naa_event_release(event.token));
+  FAILS(NAA_ERROR_ARGUMENT, "freed", naa_event_delivered_again(event.token, &again));
+  OK(naa_worker_close(worker));
+  seat_close(&seat);
+}
+
 static void refuse(const char *words, const char *source, const naa_worker_options *own) {
   naa_worker *worker = (naa_worker *)(void *)&seat;
   FAILS(NAA_ERROR_ARGUMENT, words, naa_worker_open(source, own, &worker));
@@ -125,7 +141,7 @@ static void option_arguments(void) {
   WITH("wait", own.wait = 3);
   WITH("provider", own.provider = -1);
   WITH("local_address", own.local_address = "nowhere");
-  WITH("reserved", own.reserved = 1);
+  WITH("again", own.again = 2);
   WITH("name", own.name = "a name of more than thirty-two bytes");
   WITH("name", own.name = "\x1b[2J");
   WITH("name", own.name = "\xff");
@@ -205,6 +221,7 @@ static const struct row rows[] = {
     {"naa_worker_describe", "arguments, pointers", describe_pointers, 20, false},
     {"naa_worker_close", "arguments, pointers", close_pointers, 20, false},
     {"naa_event_copy", "arguments", copy_arguments, 20, false},
+    {"naa_event_delivered_again", "arguments", again_arguments, 20, false},
     {"naa_event_release", "arguments", tokens, 20, false},
     {"naa_worker_options_init", "arguments, and options", option_arguments, 20, false},
     {"naa_worker_open", "arguments", open_arguments, 30, false},

@@ -76,6 +76,23 @@ static void copies(void) {
   seat_close(&seat);
 }
 
+/* Another worker had some of them. */
+static void again(void) {
+  naa_worker_options own = worker_options();
+  own.again = 1;
+  naa_worker *worker = subscribed_as(&seat, &own);
+  for (unsigned number = 0; number < 20; number++) {
+    bool is_again = number % 3 != 1;
+    seat_put_as(&seat, number, 9, number % 3 == 1);
+    const naa_event event = next_is(worker, number, 9);
+    OK(naa_event_delivered_again(event.token, &is_again));
+    CHECK(is_again == (number % 3 == 1));
+    OK(naa_event_release(event.token));
+  }
+  OK(naa_worker_close(worker));
+  seat_close(&seat);
+}
+
 static void *put_soon(void *unused) {
   (void)unused;
   pause_ms(30);
@@ -128,6 +145,7 @@ static const struct row rows[] = {
     {"naa_worker_describe", "use", events, 20, false},
     {"naa_worker_get_stats", "use", events, 20, false},
     {"naa_event_copy", "use, all of an event and a part", copies, 20, false},
+    {"naa_event_delivered_again", "use", again, 20, false},
     {"naa_event_release", "use, in any order", any_order, 20, false},
     {"naa_event_release", "use, events outlive worker and bridge", outliving, 20, false},
     {"naa_worker_fd", "use, in an event loop", by_descriptor, 20, false},

@@ -57,13 +57,14 @@ fn streamed(placing: Placing, net: u8) {
     println!("{}", stream(&case).unwrap());
 }
 
-fn killed(placing: Placing, net: u8, rounds: u32) {
+fn killed(placing: Placing, net: u8, rounds: u32, again: bool) {
     let case = Kills {
         bind: at(net, 1),
         provider: Choice::Embedded,
         placing,
         workers: workers(net),
         rounds,
+        again,
         seed: seed() + u64::from(net),
         ack_timeout: KILLED,
         program: program(),
@@ -83,10 +84,15 @@ fn every_event_arrives_once_and_whole_segment_by_segment() {
 
 #[test]
 fn who_is_killed_costs_what_it_had_and_comes_back() {
-    killed(Placing::Store, 12, if is_long() { 100 } else { 5 });
+    killed(Placing::Store, 12, if is_long() { 100 } else { 5 }, false);
 }
 
 #[test]
 fn who_is_killed_in_the_middle_of_segments_costs_what_it_had_and_comes_back() {
-    killed(Placing::Cut, 13, if is_long() { 100 } else { 5 });
+    killed(Placing::Cut, 13, if is_long() { 100 } else { 5 }, false);
+}
+
+#[test]
+fn what_the_bridge_has_of_who_is_killed_comes_again_to_those_who_ask() {
+    killed(Placing::Store, 14, if is_long() { 100 } else { 5 }, true);
 }

@@ -108,9 +108,11 @@ typedef struct naa_worker_options {
      */
     int32_t provider;
     /**
-     * 0.
+     * 1: events may come, too, that another worker had when it ended; naa_event_delivered_again() says of each whether it is
+     * such a one. What the bridge has in its memory comes at least once then, and may come again at most twice; a bridge that
+     * does not know this refuses. 0, the default: each event comes at most once.
      */
-    uint32_t reserved;
+    uint32_t again;
     /**
      * The local address to use, "10.9.0.2" or "fd00::2". NULL: NAA_LOCAL_IP, and if that is not set where the route to
      * the bridge begins.
@@ -219,6 +221,16 @@ naa_result naa_event_copy(uint64_t token,
                           uint64_t offset,
                           void *to,
                           uint64_t length);
+
+/**
+ * Sets `again` to whether another worker had the event when it ended: it may have used it, all of it or a part. Only if
+ * naa_worker_options.again asks for such events; without it each event comes at most once. The event is named by its
+ * `token`.
+ *
+ * NAA_ERROR_ARGUMENT if `token` is none, or the event was released; if `again` is NULL.
+ */
+naa_result naa_event_delivered_again(uint64_t token,
+                                     bool *again);
 
 /**
  * Gives an event back, by its `token`: its bytes are not to be read any more, and the bridge puts others there. In any

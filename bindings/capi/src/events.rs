@@ -5,6 +5,6 @@ mod event;
 mod options;
 mod worker;
 
-pub use event::{naa_event, naa_event_copy, naa_event_release};
+pub use event::{naa_event, naa_event_copy, naa_event_delivered_again, naa_event_release};
 pub use options::{naa_worker_options, naa_worker_options_init};
 pub use worker::*;

@@ -51,15 +51,15 @@ class Seat:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         fields = struct.unpack("<IIIHHHH32s12x", connection.recv(BLOCK))
-        _, self.slots, self.slot_bytes, first, last, member, flags, name = fields
+        version, self.slots, self.slot_bytes, first, last, member, flags, name = fields
         self.filter = (first, last, member if flags else None)
         self.name = name.rstrip(b"\0").decode()
         self._descriptors = 1 << (self.slots - 1).bit_length()
         self._ring = -(-(BLOCK + self._descriptors * BLOCK) // PAGE) * PAGE
         events_file, self._events = shared("naa-test-events", self._ring + self.slots * self.slot_bytes)
         credits_file, self._credits = shared("naa-test-credits", BLOCK + 4 * self.slots)
-        # Version, no refusal, worker 1, placing "shared", an instance.
-        answer = struct.pack("<IIIIQ40x", 1, 0, 1, 2, 7)
+        # The version that was asked for, no refusal, worker 1, placing "shared", an instance.
+        answer = struct.pack("<IIIIQ40x", version, 0, 1, 2, 7)
         socket.send_fds(connection, [answer], [events_file, credits_file])
         os.close(events_file)
         os.close(credits_file)
@@ -81,8 +81,10 @@ class Seat:
             assert time.monotonic() < until, f"{self.held()} events are held, not {count}"
             time.sleep(0.001)
 
-    def put(self, data: bytes, event: int = 0, data_id: int = 0, tick: int | None = None) -> bool:
-        """False without room."""
+    def put(
+        self, data: bytes, event: int = 0, data_id: int = 0, tick: int | None = None, again: bool = False
+    ) -> bool:
+        """False without room. `again`: another worker had it."""
         self.held()
         needed = max(-(-len(data) // self.slot_bytes), 1)
         used = {slot + at for slot, count in self._given.items() for at in range(count)}
@@ -103,7 +105,7 @@ class Seat:
             offset,
             len(data),
             data_id,
-            tick is not None,
+            (1 if tick is not None else 0) | (2 if again else 0),
             event,
             tick or 0,
             1_000_000_000,

@@ -228,6 +228,18 @@ def test_events_come_to_tasks_while_others_run(subscribe: Callable[..., Pair]) -
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
+def test_events_that_another_worker_had_say_so(subscribe: Callable[..., Pair]) -> None:
+    seat, worker = subscribe(again=True)
+    for number, again in enumerate([False, True, False]):
+        assert seat.put(b"bytes", event=number, tick=number or None, again=again)
+        event = worker.next(10)
+        assert (event.event, event.delivered_again, bytes(event)) == (number, again, b"bytes")
+        event.release()
+    seat, worker = subscribe()
+    assert seat.put(b"bytes")
+    assert not worker.next(10).delivered_again
+
+
 def test_a_bridge_that_ends_is_told_and_its_events_stay(subscribe: Callable[..., Pair]) -> None:
     seat, worker = subscribe()
     assert seat.put(b"last")

@@ -49,6 +49,8 @@ struct Sent {
 /// Both ends, and a slow model of the bridge's.
 struct Watch {
     geometry: Geometry,
+    /// Of version 2.
+    again: bool,
     slots: Slots,
     words: Vec<u32>,
     filling: Vec<Run>,
@@ -65,14 +67,16 @@ struct Watch {
 impl Watch {
     fn new(program: &mut Program<'_>) -> Self {
         let geometry = Geometry::new(program.pick(&[1, 2, 3, 8, 65, 130]), 64).expect("it is a small one");
+        let again = program.flag();
         Self {
             geometry,
+            again,
             slots: Slots::new(geometry),
             words: vec![0; geometry.slots() as usize],
             filling: Vec::new(),
             sent: Vec::new(),
             told: VecDeque::new(),
-            reader: Reader::new(geometry),
+            reader: Reader::new(geometry, again),
             held: Vec::new(),
             lied: false,
         }
@@ -133,6 +137,7 @@ impl Watch {
             tick: None,
             first: 3,
             assembly: 4,
+            again: self.again && !sequence.is_multiple_of(2),
         });
         self.sent.push(Sent { run, sequence, acknowledged: false, credited: false });
     }
@@ -203,6 +208,7 @@ impl Watch {
         let sequence = self.reader.next_sequence().wrapping_add(u32::from(program.rarely(4)));
         if let Ok(given) = self.reader.handle(sequence, &block) {
             let its = given.descriptor();
+            assert!(self.again || !its.again, "version 1 delivers nothing again");
             assert!(its.offset as usize + its.length as usize <= self.geometry.ring_bytes());
             assert_eq!(self.reader.outstanding(), outstanding + 1);
             // The worker believes it; its credit is one that the bridge may not expect.

@@ -129,6 +129,7 @@ impl World {
             && self.senders.iter().all(over)
             && self.driver.reassembler.open_events() == 0
             && dispatcher.waiting() == 0
+            && dispatcher.waiting_again() == 0
             && self.seats.iter().all(|seat| seat.next_event().is_none())
             && dispatcher.workers().all(|worker| !worker.stalled || !honest(worker.id))
     }
@@ -237,6 +238,16 @@ impl World {
         let opened = self.driver.reassembler.counters().opened;
         check(opened == counters.opened, || format!("{opened} were opened: {counters:?}"))?;
         self.ledger.agrees(counters)?;
+        // What was complete and no worker read is counted: held by one that ended, and not delivered again.
+        let truthful = |id| {
+            let seat = self.seats.iter().find(|seat| seat.id == id);
+            seat.is_some_and(|seat| seat.gone && seat.worker.tells_the_truth())
+        };
+        let (unread, lost) =
+            (self.ledger.unread(truthful), counters.held_by_ended - counters.delivered_again);
+        check(unread <= lost, || format!("{unread} events were read by nobody, and {lost} are counted"))?;
+        let kept = self.seats.iter().filter(|seat| seat.gone && !seat.forgotten).count();
+        check(kept == 0, || format!("{kept} rings are kept for nothing"))?;
         for stats in dispatcher.workers() {
             let seat = self.seats.iter().find(|seat| seat.id == stats.id).ok_or("a worker from nowhere")?;
             let read = self.ledger.read_by(stats.id);
@@ -330,6 +341,7 @@ mod tests {
         some("released", &|run| run.released);
         some("spilled", &|run| run.spilled);
         some("held by workers that ended", &|run| run.held_by_ended);
+        some("delivered again", &|run| run.delivered_again);
         some("wrong credits", &|run| run.wrong_credits);
     }
 }

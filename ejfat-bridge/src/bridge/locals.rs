@@ -40,7 +40,7 @@ impl Bridge {
     fn take(&mut self, socket: OwnedFd, subscription: &Subscription) -> Result<(), Refusal> {
         let time = self.intake.now();
         let geometry = subscription.geometry;
-        if geometry.shared_bytes() as u64 > self.local_memory {
+        if !self.make_local_room(geometry.shared_bytes() as u64, time) {
             local::refuse(&socket, Refusal::Memory);
             return Err(Refusal::Memory);
         }
@@ -48,7 +48,8 @@ impl Bridge {
             local::refuse(&socket, Refusal::Full);
             return Err(Refusal::Full);
         };
-        let answer = Answer { worker: worker.number(), placing: Placing::Shared, instance: self.instance };
+        let (number, again) = (worker.number(), subscription.again);
+        let answer = Answer { worker: number, placing: Placing::Shared, instance: self.instance, again };
         let made = Shared::new(socket, geometry).and_then(|(shared, memory, credits, files)| {
             shared.answer(answer, &files)?;
             let credits = Credits::new(&credits, geometry);

@@ -5,13 +5,13 @@ use std::time::Duration;
 use ejfat::{Time, bridge::WorkerId};
 
 use super::Bridge;
-use crate::{Level, Snapshot, WorkerReport, ring::Way};
+use crate::{Level, Load, Snapshot, WorkerReport, ring::Way};
 
 /// How often the counters of each port are told: there may be thousands.
 const PORTS_TOLD: Duration = Duration::from_secs(1);
 
 impl Bridge {
-    pub(super) fn tell(&mut self, now: Time) {
+    pub(super) fn report(&mut self, now: Time) {
         let peer = |worker: WorkerId| match &self.rings.get(worker.at())?.as_ref()?.1.way {
             Way::Remote(remote) => Some(remote.stream().peer),
             Way::Shared(_) => None,
@@ -41,6 +41,8 @@ impl Bridge {
             reassembly: self.intake.reassembler.counters().clone(),
             events: self.dispatcher.counters().clone(),
             waiting: self.dispatcher.waiting(),
+            waiting_again: self.dispatcher.waiting_again(),
+            load: Load::of(&self.dispatcher, &self.intake.reassembler),
             memory: self.intake.reassembler.touched_memory(),
             kernel_drops: drops.unwrap_or(0),
             ports: self.ports.clone(),

@@ -26,10 +26,11 @@ impl Resident for Bridge {
             let worker = self.dispatcher.subscribe(time, &subscription, self.placing);
             worker.map(|worker| (worker, subscription)).ok_or(Refusal::Full)
         });
-        let answer = taken.as_ref().map_err(|refusal| *refusal).map(|(worker, _)| Answer {
+        let answer = taken.as_ref().map_err(|refusal| *refusal).map(|(worker, subscription)| Answer {
             worker: worker.number(),
             placing: self.placing,
             instance: self.instance,
+            again: subscription.again,
         });
         let block = Answer::encode(&answer);
         if let Some(place) = call.parts().take_output(0) {
@@ -118,11 +119,13 @@ impl Resident for Bridge {
     fn finish(&mut self) -> bool {
         if !std::mem::replace(&mut self.finishing, true) {
             self.bells.silence(&self.intake.ports);
+            self.dispatcher.forget_all();
+            self.act(self.intake.now());
         }
         let quiet = self.is_quiet();
         if quiet {
             self.credit(true);
-            self.tell(self.intake.now());
+            self.report(self.intake.now());
         }
         quiet
     }

@@ -132,7 +132,8 @@ fn events_longer_than_every_ring_are_too_large() {
     assert_eq!((home, bench.complete(waits)), (Ok(Home::Spill), vec![]));
     // It does not stand in the way of what goes elsewhere.
     assert_eq!(bench.delivered(1, ANYBODY).0, small);
-    assert_eq!(bench.remove(large), [Action::Drop { id: waits }]);
+    let gone = Action::Forget { worker: large, given_up: 0 };
+    assert_eq!(bench.remove(large), [Action::Drop { id: waits }, gone]);
     assert_eq!(bench.lost(), [(Loss::TooLarge, 2)]);
 }
 
@@ -258,7 +259,8 @@ fn events_on_their_way_to_a_worker_that_ends_are_rescued() {
         let (holds, _) = bench.delivered(1, ANYBODY);
         let (id, _) = bench.open(2, ANYBODY);
         let rescue = Action::Rescue { id, length: 128, worker: dies, offset: 64 };
-        assert_eq!((holds, bench.remove(dies)), (dies, vec![rescue]));
+        let gone = Action::Forget { worker: dies, given_up: 0 };
+        assert_eq!((holds, bench.remove(dies)), (dies, vec![rescue, gone]));
         assert_eq!(bench.dispatcher.home(id), Some(Home::Spill));
         let lives = bench.worker(4, Filter::default(), Placing::Store);
         let actions = bench.complete(id);
@@ -274,7 +276,8 @@ fn segments_on_the_wire_to_a_worker_that_ends_are_lost() {
     let mut bench = hold();
     let worker = bench.worker(4, Filter::default(), Placing::Cut);
     let (id, _) = bench.open(1, ANYBODY);
-    assert_eq!(bench.remove(worker), [Action::Drop { id }]);
+    let gone = Action::Forget { worker, given_up: 0 };
+    assert_eq!(bench.remove(worker), [Action::Drop { id }, gone]);
     assert_eq!(bench.lost(), [(Loss::WorkerEnded, 1)]);
 }
 

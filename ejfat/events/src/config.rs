@@ -61,6 +61,11 @@ pub struct Config {
     pub filter: Filter,
     /// For people: the bridge shows it. Empty.
     pub name: WorkerName,
+    /// Whether events may come that another worker had when it ended: no. Then each event comes to at least one worker as
+    /// far as the bridge has it in its memory, and those that may have been used before say so
+    /// ([`Event::delivered_again`](crate::Event::delivered_again)): a program that asks for this reads that. Without it each
+    /// event comes to at most one worker. A bridge that does not know this refuses ([`Refusal::Version`](crate::Refusal)).
+    pub again: bool,
     /// Of the connection: how it is waited, how soon a bridge that died is noticed. The time for setting it up and the way
     /// of waiting also count on one host.
     pub session: SessionConfig,
@@ -81,6 +86,7 @@ impl Default for Config {
             geometry: Geometry::new(64, 1 << 20).expect("a ring of 64 MiB can be"),
             filter: Filter::default(),
             name: WorkerName::default(),
+            again: false,
             session: SessionConfig { ack_timeout: ACK_TIMEOUT, ..SessionConfig::default() },
             local: None,
             provider: None,

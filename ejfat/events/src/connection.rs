@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat::ring::{Answer, BLOCK, Subscription};
+use ejfat::ring::{Answer, BLOCK, Malformed, Subscription};
 
 use crate::{Config, Error, Event, Source, local::Local, remote::Remote, ring::Ring};
 
@@ -107,13 +107,17 @@ impl Drop for Connection {
 }
 
 pub(crate) fn subscription(config: &Config) -> [u8; BLOCK] {
-    let Config { geometry, filter, name, .. } = config;
-    Subscription { geometry: *geometry, filter: *filter, name: *name }.encode()
+    let Config { geometry, filter, name, again, .. } = *config;
+    Subscription { geometry, filter, name, again }.encode()
 }
 
-/// What a bridge's block says.
-pub(crate) fn answer(bridge: &str, block: &[u8; BLOCK]) -> Result<Answer, Error> {
+/// What a bridge's block says to a worker that asked for this version.
+pub(crate) fn answer(bridge: &str, block: &[u8; BLOCK], again: bool) -> Result<Answer, Error> {
     let bridge = || bridge.to_owned();
     let answer = Answer::decode(block).map_err(|why| Error::NoAnswer { bridge: bridge(), why })?;
-    answer.map_err(|why| Error::Refused { bridge: bridge(), why })
+    let answer = answer.map_err(|why| Error::Refused { bridge: bridge(), why })?;
+    if answer.again != again {
+        return Err(Error::NoAnswer { bridge: bridge(), why: Malformed::Field });
+    }
+    Ok(answer)
 }

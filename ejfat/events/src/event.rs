@@ -118,6 +118,12 @@ impl Event {
         self.ring.start(&self.given)
     }
 
+    /// Whether another worker had the event when it ended: it may have used it, all of it or a part. Only where
+    /// [`Config::again`](crate::Config::again) asks for such events.
+    pub fn delivered_again(&self) -> bool {
+        self.descriptor().again
+    }
+
     /// What the bridge says of it: name, tick, when its first segment came.
     pub fn descriptor(&self) -> &Descriptor {
         self.given.descriptor()

@@ -71,7 +71,7 @@ impl Local {
         let failed = |e: io::Error| local(&bridge, "no answer", e, "see the bridge's load and its log");
         send(&socket, &subscription(config), SendFlags::NOSIGNAL).map_err(|e| failed(e.into()))?;
         let (block, files) = receive(&socket, until).map_err(failed)?;
-        let answer = answer(&bridge, &block)?;
+        let answer = answer(&bridge, &block, config.again)?;
         let geometry = config.geometry;
         let wrong = |why: String| Error::Files { bridge: bridge.clone(), why };
         let [events, credits] = <[OwnedFd; 2]>::try_from(files)
@@ -80,7 +80,7 @@ impl Local {
         let credits = map(&credits, geometry.credits_bytes(), true).map_err(wrong)?;
         let place = Place::Mapped(events.clone(), geometry.shared_ring_at());
         let to = Credits::Local(credits::Local::new(geometry, credits.clone()));
-        let ring = Ring::new(geometry, place, to, held.clone());
+        let ring = Ring::new((geometry, config.again), place, to, held.clone());
         let wait = config.session.wait;
         let local = Self { bridge, wait, socket, events, credits, taken: 0, asleep: false, ended: false };
         Ok((local, ring, answer))

@@ -73,17 +73,17 @@ impl Remote {
                 // The beginning of an answer that says why.
                 block[..8].copy_from_slice(&detail.to_le_bytes());
                 let bridge = bridge.to_string();
-                return Err(answer(&bridge, &block)
+                return Err(answer(&bridge, &block, config.again)
                     .err()
                     .unwrap_or(Error::NoAnswer { bridge, why: Malformed::Field }));
             }
             opened => opened?,
         };
         stream.memory(ANSWER)?.read(0, &mut block);
-        let answer = answer(&bridge.to_string(), &block)?;
+        let answer = answer(&bridge.to_string(), &block, config.again)?;
         let place = Place::Registered(stream.memory(RING)?.clone());
         let credits = Credits::Remote(Box::new(credits::Remote::new(geometry, writer)));
-        let ring = Ring::new(geometry, place, credits, held.clone());
+        let ring = Ring::new((geometry, config.again), place, credits, held.clone());
         let how = format!("RDMA through {}", device.describe());
         let descriptors = stream.memory(DESCRIPTORS)?.clone();
         Ok((Self { bridge, descriptors, stream }, ring, answer, how))

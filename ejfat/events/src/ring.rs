@@ -26,8 +26,14 @@ struct State {
 }
 
 impl Ring {
-    pub(crate) fn new(geometry: Geometry, place: Place, credits: Credits, held: Arc<AtomicU64>) -> Arc<Self> {
-        let state = State { reader: Reader::new(geometry), credits, waits: false };
+    /// `again`: events may be delivered again.
+    pub(crate) fn new(
+        (geometry, again): (Geometry, bool),
+        place: Place,
+        credits: Credits,
+        held: Arc<AtomicU64>,
+    ) -> Arc<Self> {
+        let state = State { reader: Reader::new(geometry, again), credits, waits: false };
         Arc::new(Self { place, state: Mutex::new(state), held })
     }
 

@@ -26,6 +26,8 @@ pub struct Stats {
     pub events: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Of them, those that another worker had before.
+    pub again: u64,
     /// How often the bridge was found again.
     pub reconnects: u64,
     /// Events that the program has.
@@ -143,6 +145,7 @@ impl Worker {
                     Ok(Some(event)) => {
                         self.stats.events += 1;
                         self.stats.bytes += u64::from(event.descriptor().length);
+                        self.stats.again += u64::from(event.delivered_again());
                         return Ok(Some(event));
                     }
                     Ok(None) => return Ok(None),

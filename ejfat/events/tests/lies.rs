@@ -22,13 +22,14 @@ fn lie<M: Medium>(mut seat: Seat<M>, mut worker: Worker, what: &str, lie: impl F
 
 type Lie = fn(&mut Descriptor);
 
-const LIES: [(&str, Lie); 6] = [
+const LIES: [(&str, Lie); 7] = [
     ("another number", |d| d.sequence += 1),
     ("slots that are taken", |d| (d.slot, d.offset) = (0, 0)),
     ("slots beyond the ring", |d| (d.slot, d.offset) = (8, 512)),
     ("an offset inside a slot", |d| d.offset += 1),
     ("a length beyond its slots", |d| d.length = u32::MAX),
     ("a length that needs fewer slots", |d| d.slots = 2),
+    ("an event again, for which nobody asked", |d| d.again = true),
 ];
 
 #[test]

@@ -153,6 +153,26 @@ fn event_loops_sleep_on_the_descriptor() {
     event_loop(seat, worker);
 }
 
+fn again<M: Medium>(mut seat: Seat<M>, mut worker: Worker) {
+    assert!(worker.answer().again);
+    for event in 0..6 {
+        assert!(seat.put_with(event, &content(event, 64), |its| its.again = event % 3 == 1));
+        let its = worker.next().unwrap();
+        assert_eq!(its.delivered_again(), event % 3 == 1);
+        check(&its);
+    }
+    assert_eq!((worker.stats().events, worker.stats().again), (6, 2));
+}
+
+#[test]
+fn who_asks_for_events_of_others_that_ended_sees_which_they_are() {
+    let config = naa_events::Config { again: true, ..config(8, 64) };
+    let (_bridge, seat, worker) = local_pair("again", &config);
+    again(seat, worker);
+    let (_bridge, seat, worker) = remote_pair("127.0.6.80", &config, &[]);
+    again(seat, worker);
+}
+
 #[test]
 fn events_outlive_worker_and_bridge() {
     let (bridge, mut seat, mut worker) = local_pair("outlive", &config(8, 64));

@@ -63,6 +63,8 @@ pub fn bridge_status(snapshot: &Snapshot) -> v1::BridgeStatus {
         workers: snapshot.workers.iter().map(of_worker).collect(),
         wrong_credits: events.wrong_credits,
         refused: snapshot.refused,
+        delivered_again: events.delivered_again,
+        waiting_again: snapshot.waiting_again as u64,
     }
 }
 

@@ -1,16 +1,28 @@
-//! What the kernel dropped at a socket.
+//! What the kernel dropped at a socket, and how full the socket is.
 #![allow(unsafe_code, reason = "a socket option without a safe wrapper")]
 
 use std::{ffi::c_int, io, net::UdpSocket, os::fd::AsRawFd};
 
-/// Counters of SO_MEMINFO, and which of them is that of drops: SK_MEMINFO_VARS and SK_MEMINFO_DROPS of
-/// `linux/sock_diag.h`.
+/// Counters of SO_MEMINFO, and which of them are wanted: SK_MEMINFO_VARS, SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_RCVBUF and
+/// SK_MEMINFO_DROPS of `linux/sock_diag.h`.
 const COUNTERS: usize = 9;
+const HELD: usize = 0;
+const ROOM: usize = 1;
 const DROPS: usize = 8;
 
 /// Datagrams that found no place in the receive buffer or had a wrong checksum, since the socket was made; what GRO
 /// merged counts as one. Modulo 2^32.
 pub(crate) fn of(socket: &UdpSocket) -> io::Result<u32> {
+    Ok(counters(socket)?[DROPS])
+}
+
+/// The part of a socket's receive buffer that is in use. It can be a little more than 1.
+pub(crate) fn fill(socket: &UdpSocket) -> io::Result<f64> {
+    let counters = counters(socket)?;
+    Ok(f64::from(counters[HELD]) / f64::from(counters[ROOM].max(1)))
+}
+
+fn counters(socket: &UdpSocket) -> io::Result<[u32; COUNTERS]> {
     let mut counters = [0u32; COUNTERS];
     let mut len = size_of_val(&counters) as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `counters`, and the socket is open while it is borrowed.
@@ -32,5 +44,5 @@ pub(crate) fn of(socket: &UdpSocket) -> io::Result<u32> {
             "the kernel counts no drops; Linux 4.12 does",
         ));
     }
-    Ok(counters[DROPS])
+    Ok(counters)
 }

@@ -15,6 +15,7 @@
 
 mod arena;
 mod drops;
+mod gauge;
 mod pace;
 mod ports;
 mod ready;
@@ -24,6 +25,7 @@ mod sender;
 mod socket;
 
 pub use arena::Arena;
+pub use gauge::{Gauge, Reading};
 pub use pace::Pace;
 pub use ports::{PortCounters, Ports, Received};
 pub use ready::ReadySet;

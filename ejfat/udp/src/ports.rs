@@ -142,6 +142,15 @@ impl Ports {
         Ok(self.ports.iter().map(|port| port.drops.get()).sum())
     }
 
+    /// Further descriptors of the first ports, at most `most`.
+    ///
+    /// # Errors
+    /// If the process may have no more.
+    pub(crate) fn sample(&self, most: usize) -> Result<Vec<UdpSocket>, Error> {
+        let again = |port: &Port| port.socket.try_clone().map_err(Error::io("watch a UDP socket"));
+        self.ports.iter().take(most).map(again).collect()
+    }
+
     /// The counters of the ports to which something came; their drops as of the last [`Ports::kernel_drops`].
     pub fn counters(&self) -> Vec<PortCounters> {
         let of = |port: &Port| PortCounters {

@@ -4,6 +4,7 @@ use std::{
     fmt, hint, io,
     io::IoSliceMut,
     net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -15,7 +16,8 @@ use ejfat::{
 use rustix::param::page_size;
 
 use crate::{
-    Arena, Error, PortCounters,
+    Arena, Error, Gauge, PortCounters,
+    gauge::{Levels, SAMPLE},
     ports::{Ports, Received},
 };
 
@@ -65,6 +67,8 @@ pub struct Receiver {
     began: Instant,
     /// Whether something came the last time.
     lively: bool,
+    /// Where other threads look, if they do.
+    levels: Option<Arc<Levels>>,
 }
 
 impl fmt::Debug for Receiver {
@@ -94,6 +98,7 @@ impl Receiver {
             told: false,
             began: Instant::now(),
             lively: false,
+            levels: None,
         })
     }
 
@@ -136,6 +141,19 @@ impl Receiver {
         self.ports.kernel_drops()
     }
 
+    /// Tells other threads from now on how this receiver is.
+    ///
+    /// # Errors
+    /// If the process may have no more open files.
+    pub fn gauge(&mut self) -> Result<Gauge, Error> {
+        let memory = self.reassembler.config().memory;
+        let levels = match &self.levels {
+            Some(levels) => levels.clone(),
+            None => Arc::new(Levels::new(self.ports.sample(SAMPLE)?, memory)),
+        };
+        Ok(Gauge(self.levels.insert(levels).clone()))
+    }
+
     /// Sleeps until something arrives, an event times out, or `most` passes; for an instant it looks for more instead when
     /// something came the last time. What arrived by then is reassembled: each
     /// complete event goes to `deliver`, and its memory is free again when that returns; each one given up to `lost`.
@@ -163,6 +181,9 @@ impl Receiver {
         while let Some(incomplete) = self.reassembler.poll_given_up(self.seen) {
             self.arena.release(incomplete.id);
             lost(incomplete);
+        }
+        if let Some(levels) = &self.levels {
+            levels.put(&self.reassembler);
         }
         Ok(())
     }

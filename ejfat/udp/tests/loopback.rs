@@ -53,6 +53,31 @@ fn all_arrive(ip: IpAddr, version: LbVersion, mtu: u16) {
 }
 
 #[test]
+fn other_threads_see_how_full_it_is_even_while_an_event_is_taken() {
+    let ip = IpAddr::from(Ipv4Addr::LOCALHOST);
+    let reassembly = Config { max_event: 1 << 20, memory: 64 << 20, ..Config::default() };
+    let listen = vec![Listen::Port(SocketAddr::new(ip, 0))];
+    let mut receiver = Receiver::new(ReceiverConfig { listen, buffer: Some(200_000), reassembly }).unwrap();
+    let gauge = receiver.gauge().unwrap();
+    assert_eq!(gauge.read().fill, 0.0);
+    let mut sender = Sender::new(SenderConfig::new(receiver.addresses()[0])).unwrap();
+    sender.send(0, 0, &event(1)).unwrap();
+    let (mut before, mut after) = (0.0, 0.0);
+    let deliver = |_: ejfat_udp::Event<'_>| {
+        before = gauge.read().fill;
+        // More than the socket has room for.
+        sender.send(1, 0, &event(6)).unwrap();
+        after = gauge.read().fill;
+    };
+    receiver.poll(PATIENCE, deliver, |_| ()).unwrap();
+    assert!(before < 0.5 && after > 0.9 && after <= 1.0, "{before} {after}");
+    let reading = receiver.gauge().unwrap().read();
+    // The beginning of the second one came with the first.
+    assert_eq!((reading.opened, reading.complete), (2, 1));
+    assert!(reading.segments > 1 && reading.bytes > 1400);
+}
+
+#[test]
 fn v4_v2() {
     all_arrive(Ipv4Addr::LOCALHOST.into(), LbVersion::V2, 1500);
 }

@@ -79,6 +79,11 @@ fn events(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
         ("opened_events", "Events of which a segment came", events.opened),
         ("sent_events", "Events that workers were told of", events.sent),
         ("sent_bytes", "Their bytes", events.sent_bytes),
+        (
+            "delivered_again_events",
+            "Events of workers that ended that another one was told of then",
+            events.delivered_again,
+        ),
         ("delivered_events", "Events known to have arrived", events.delivered),
         ("wrong_credits", "Credit words that changed to what is no credit", events.wrong_credits),
         ("refused_workers", "Subscriptions that were refused", of.refused),
@@ -88,6 +93,11 @@ fn events(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
     for (name, help, value) in [
         ("open_events", "Events on their way, or waiting", events.open as f64),
         ("waiting_events", "Complete events without room", of.waiting as f64),
+        (
+            "waiting_again_events",
+            "Events of workers that ended, waiting to be delivered again",
+            of.waiting_again as f64,
+        ),
         ("fill_ratio", "Part of all rings in use", of.fill),
         ("memory_bytes", "Memory that segments touched", of.memory as f64),
     ] {

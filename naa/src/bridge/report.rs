@@ -47,12 +47,22 @@ pub(super) fn lost(of: &BridgeStatus) -> (u64, u64) {
     (losses::sum(losses::events(of)), losses::sum(losses::datagrams(reassembly, of.kernel_drops)))
 }
 
+/// What workers that ended had, in words.
+pub(super) fn ended(of: &BridgeStatus) -> String {
+    let again = match (of.delivered_again, of.waiting_again) {
+        (0, 0) => String::new(),
+        (again, 0) => format!(", of which {again} were delivered again"),
+        (again, wait) => format!(", of which {again} were delivered again and {wait} wait for that"),
+    };
+    format!("{} with workers that ended{again}", of.held_by_ended)
+}
+
 pub(super) fn end(of: &Snapshot) -> String {
-    let events = &of.events;
-    let lost = losses::words(&naa_services::bridge_status(of));
+    let (events, status) = (&of.events, naa_services::bridge_status(of));
+    let (lost, ended) = (losses::words(&status), ended(&status));
     format!(
-        "{} events, {} to workers ({} given back, {} with workers that ended), {} still on their way; {lost}",
-        events.opened, events.sent, events.released, events.held_by_ended, events.open
+        "{} events, {} to workers ({} given back, {ended}), {} still on their way; {lost}",
+        events.opened, events.sent, events.released, events.open
     )
 }
 
@@ -96,6 +106,8 @@ pub(super) fn json(what: &str, of: &Snapshot) -> Value {
         "latency_seconds": quantiles(&events.latency),
         "held_seconds": quantiles(&events.held),
         "workers": workers,
+        "delivered_again": events.delivered_again,
+        "waiting_again": of.waiting_again,
     })
 }
 

@@ -51,7 +51,8 @@ fn json(status: &BridgeStatus) -> serde_json::Value {
         "sent": status.sent, "sent_bytes": status.sent_bytes, "delivered": status.delivered,
         "released": status.released, "held_by_ended": status.held_by_ended, "waiting": status.waiting,
         "lost": status.lost, "fill": status.fill, "kernel_drops": status.kernel_drops,
-        "wrong_credits": status.wrong_credits, "refused": status.refused, "workers": workers})
+        "wrong_credits": status.wrong_credits, "refused": status.refused, "workers": workers,
+        "delivered_again": status.delivered_again, "waiting_again": status.waiting_again})
 }
 
 fn lines(status: &BridgeStatus) -> String {
@@ -75,11 +76,11 @@ fn lines(status: &BridgeStatus) -> String {
         ]);
     }
     format!(
-        "{} events: {} to workers ({} given back, {} with workers that ended), {} wait, {} on their way; {lost}\n{}",
+        "{} events: {} to workers ({} given back, {}), {} wait, {} on their way; {lost}\n{}",
         status.opened,
         status.sent,
         status.released,
-        status.held_by_ended,
+        report::ended(status),
         status.waiting,
         status.open.saturating_sub(status.waiting),
         show::table(&rows)

@@ -10,6 +10,7 @@ pub(crate) mod recv;
 mod replay;
 mod send;
 pub(crate) mod sink;
+pub(crate) mod site;
 pub(crate) mod tell;
 pub(crate) mod values;
 

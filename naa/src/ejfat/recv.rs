@@ -14,12 +14,13 @@ use std::{
 };
 
 use ejfat::listen::PortChoice;
-use ejfat_udp::{Event, Receiver};
+use ejfat_udp::{Event, Gauge, Receiver};
 
 use super::{
     exposed::Exposed,
     limits::Limits,
     sink::{Folder, Nowhere, Pipe, Shell, Sink, StandardOutput},
+    site::{self, Joined},
     tell::Line,
     values::{addresses, memory, size, tell_skipped},
 };
@@ -31,8 +32,12 @@ use report::{report, told};
 ///
 /// Segments may come in any order, any number of times, with the load balancer's header or without. Events that stay
 /// incomplete are counted, never written. What the command line leaves open comes from E2SAR's INI file (--ini), if there
-/// is one: data-plane: portRange, eventTimeoutMS, rcvSocketBufSize. What else E2SAR knows is ignored, with a warning
-/// where that makes a difference.
+/// is one: general: useCP; data-plane: portRange, eventTimeoutMS, rcvSocketBufSize, periodMS; pid: weight, min_factor,
+/// max_factor. What else E2SAR knows is ignored, with a warning where that makes a difference.
+///
+/// With an EJFAT URI (--uri or EJFAT_URI) it registers at the control plane, which then has the load balancer send events, and
+/// tells it ten times a second how full its buffers are. If the control plane goes away, it is tried again and again while events
+/// come. At its end (Ctrl-C, --for) it takes events until none is sent to it any more, then deregisters.
 ///
 /// --metrics serves counters to Prometheus: naa_ejfat_segments_total, naa_ejfat_segments_dropped_total{cause=...},
 /// naa_ejfat_events_total{end=...}, the same by sender, and gauges of open events and their memory.
@@ -45,7 +50,9 @@ use report::{report, told};
                                                        all ports of a data plane, of any number of senders
   naa ejfat recv --listen 10.9.0.2 --pipe events.fifo & analyse < events.fifo
   naa ejfat recv --listen 10.9.0.2 --ini reassembler_config.ini --metrics 9100
-                                                       and: curl http://127.0.0.1:9100/metrics")]
+                                                       and: curl http://127.0.0.1:9100/metrics
+  EJFAT_URI=ejfat://TOKEN@cp:19523/lb/1 naa ejfat recv --listen 10.9.0.2:10000 --ports 4 --out events
+                                                       a worker of a load balancer, by its control plane")]
 pub(crate) struct Args {
     /// Where segments come; ports 19522 and 16384 unless told, 0: any
     #[arg(long, alias = "ip", value_name = "ADDR[:PORT]")]
@@ -103,10 +110,13 @@ pub(crate) struct Args {
     /// Print JSON: an object when it listens, one at the end
     #[arg(long)]
     json: bool,
+    #[command(flatten, next_help_heading = "Control plane")]
+    site: site::Worker,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let config = settings::config(args)?;
+    let (config, of_ini) = settings::config(args)?;
+    let wanted = args.site.wanted(&of_ini)?;
     let end = args
         .time
         .map(Duration::try_from_secs_f64)
@@ -114,23 +124,33 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         .map_err(|_| Usage::error("--for wants seconds"))?;
     // A pipe waits for its reader, so that nothing is received before.
     let mut sink = sink(args)?;
-    let wanted = config.buffer.unwrap_or_default() as u64;
+    let buffer = config.buffer.unwrap_or_default() as u64;
     let mut receiver = Receiver::new(config)?;
     tell_skipped(receiver.skipped());
-    tell_buffer(receiver.buffer()? as u64, wanted);
+    tell_buffer(receiver.buffer()? as u64, buffer);
     let mut exposed = expose(args)?;
     let stopped = Arc::new(AtomicBool::new(false));
     let stop = stopped.clone();
     signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
-    ready(args, &receiver, exposed.as_ref().map(|(_, at)| *at))?;
+    let gauge = wanted.is_some().then(|| receiver.gauge()).transpose()?;
+    let join = |(wanted, gauge): (_, Gauge)| {
+        args.site.join(wanted, &of_ini, &receiver.addresses(), move || site::state(&gauge))
+    };
+    let mut joined = wanted.zip(gauge).map(join).transpose()?;
+    ready(args, &receiver, joined.as_ref(), exposed.as_ref().map(|(_, at)| *at))?;
     let begin = Instant::now();
     let mut line = Line::new(args.json || args.stdout);
     let (mut delivered, mut problem) = (0, None);
     let done = |delivered| args.events.is_some_and(|events| delivered >= events);
-    while !stopped.load(Ordering::Relaxed) && !done(delivered) && end.is_none_or(|end| begin.elapsed() < end)
-    {
+    while !done(delivered) {
+        let is_over = stopped.load(Ordering::Relaxed) || end.is_some_and(|end| begin.elapsed() >= end);
+        // A registered worker goes on until nothing is sent to it any more.
+        if is_over && joined.as_mut().is_none_or(Joined::has_left) {
+            break;
+        }
+        let goes_on = || joined.is_some() || !stopped.load(Ordering::Relaxed);
         let deliver = |event: Event<'_>| {
-            if problem.is_none() && !done(delivered) && !stopped.load(Ordering::Relaxed) {
+            if problem.is_none() && !done(delivered) && goes_on() {
                 problem = sink.event(&event).err();
                 delivered += 1;
             }
@@ -148,7 +168,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     // Also those before a failure are brought to disk.
     let finished = sink.finish();
     problem.map_or(Ok(()), Err).and(finished)?;
-    report(args, &receiver, (delivered, sink.numbered()), begin.elapsed())
+    let worker = joined.as_ref().map(Joined::end_json);
+    drop(joined);
+    report(args, &receiver, (delivered, sink.numbered()), worker, begin.elapsed())
 }
 
 fn sink(args: &Args) -> anyhow::Result<Box<dyn Sink>> {
@@ -180,18 +202,27 @@ fn tell_buffer(granted: u64, wanted: u64) {
     }
 }
 
-fn ready(args: &Args, receiver: &Receiver, metrics: Option<SocketAddr>) -> anyhow::Result<()> {
+fn ready(
+    args: &Args,
+    receiver: &Receiver,
+    joined: Option<&Joined>,
+    metrics: Option<SocketAddr>,
+) -> anyhow::Result<()> {
     if args.json && !args.stdout {
         let (at, skipped) = (receiver.addresses(), receiver.skipped());
         let mut ready = serde_json::json!({ "event": "ready", "addresses": at, "skipped": skipped });
         if let Some(at) = metrics {
             ready["metrics"] = at.to_string().into();
         }
+        if let Some(joined) = joined {
+            ready["worker"] = joined.json();
+        }
         return Ok(show::line(&ready.to_string())?);
     }
     let all = addresses(&receiver.addresses());
     let metrics = metrics.map_or(String::new(), |at| format!(", metrics at http://{at}/metrics"));
-    say(&format!("receiving at {all}{metrics}; Ctrl-C ends it"));
+    let worker = joined.map_or(String::new(), |joined| format!(", {}", joined.line()));
+    say(&format!("receiving at {all}{worker}{metrics}; Ctrl-C ends it"));
     Ok(())
 }
 

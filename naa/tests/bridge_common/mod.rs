@@ -1,4 +1,5 @@
 //! `naa bridge` and its workers as processes.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
@@ -71,8 +72,13 @@ pub(crate) struct Worker(Child);
 impl Worker {
     /// When it has subscribed.
     pub(crate) fn start(source: &str, events: usize, name: &str) -> Self {
-        let mut command = naa(&["events", source, "--sums", "--provider", "embedded", "--name", name]);
-        command.args(["-n", &events.to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::start_with(source, name, &["--sums", "-n", &events.to_string()])
+    }
+
+    /// The same with other words.
+    pub(crate) fn start_with(source: &str, name: &str, words: &[&str]) -> Self {
+        let mut command = naa(&["events", source, "--provider", "embedded", "--name", name]);
+        command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("a worker starts");
         let mut err = BufReader::new(child.stderr.take().expect("piped"));
         let mut line = String::new();
@@ -81,6 +87,12 @@ impl Worker {
         // Nobody reads the rest: it is less than a pipe holds.
         child.stderr = Some(err.into_inner());
         Self(child)
+    }
+
+    /// It has no time to say anything.
+    pub(crate) fn kill(mut self) {
+        self.0.kill().expect("it runs");
+        self.0.wait().expect("it ends");
     }
 
     pub(crate) fn lines(mut self) -> Vec<String> {

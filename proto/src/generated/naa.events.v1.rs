@@ -121,6 +121,11 @@ pub struct BridgeStatus {
     pub wrong_credits: u64,
     #[prost(uint64, tag = "16")]
     pub refused: u64,
+    /// Of those held by workers that ended: told to another worker then, and waiting for that.
+    #[prost(uint64, tag = "17")]
+    pub delivered_again: u64,
+    #[prost(uint64, tag = "18")]
+    pub waiting_again: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BridgeWorker {

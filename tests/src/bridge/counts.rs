@@ -14,6 +14,7 @@ pub(super) struct Counts {
     pub(super) sent: u64,
     pub(super) released: u64,
     pub(super) held_by_ended: u64,
+    pub(super) delivered_again: u64,
     /// Of all workers that are there.
     pub(super) outstanding: u64,
     pub(super) workers: u64,
@@ -37,6 +38,7 @@ impl Counts {
             sent: events.sent,
             released: events.released,
             held_by_ended: events.held_by_ended,
+            delivered_again: events.delivered_again,
             outstanding: snapshot.workers.iter().map(|its| u64::from(its.outstanding)).sum(),
             workers: snapshot.workers.len() as u64,
             wrong_credits: events.wrong_credits,
@@ -56,7 +58,7 @@ impl Counts {
             () if self.opened != ends => {
                 Err(format!("the bridge opened {} events of {ends}: {self}", self.opened))
             }
-            () if self.sent != deliveries => {
+            () if self.sent + self.delivered_again != deliveries => {
                 Err(format!("the bridge sent {} events of {deliveries}: {self}", self.sent))
             }
             () if self.wrong_credits > 0 => Err(format!("the bridge counts wrong credit: {self}")),
@@ -69,7 +71,7 @@ impl Counts {
         self.open == 0 && self.outstanding == 0
     }
 
-    fn numbers(&mut self) -> [(&'static str, &mut u64); 15] {
+    fn numbers(&mut self) -> [(&'static str, &mut u64); 16] {
         [
             ("opened", &mut self.opened),
             ("open", &mut self.open),
@@ -78,6 +80,7 @@ impl Counts {
             ("sent", &mut self.sent),
             ("released", &mut self.released),
             ("held_by_ended", &mut self.held_by_ended),
+            ("delivered_again", &mut self.delivered_again),
             ("outstanding", &mut self.outstanding),
             ("workers", &mut self.workers),
             ("wrong_credits", &mut self.wrong_credits),

@@ -78,6 +78,7 @@ pub(super) struct Worker {
     pub(super) name: String,
     place: Place,
     ack_timeout: u8,
+    again: bool,
     program: PathBuf,
     ledger: Arc<Ledger>,
     heard: Arc<Heard>,
@@ -89,17 +90,20 @@ impl Worker {
         name: String,
         place: Place,
         program: &Path,
-        ack_timeout: u8,
+        (ack_timeout, again): (u8, bool),
         ledger: &Arc<Ledger>,
     ) -> Self {
         let (program, ledger) = (program.to_owned(), ledger.clone());
-        Self { name, place, ack_timeout, program, ledger, heard: Arc::default(), process: None }
+        Self { name, place, ack_timeout, again, program, ledger, heard: Arc::default(), process: None }
     }
 
     /// It need not find the bridge at once.
     pub(super) fn start(&mut self, bridge: &serve::Settings) -> Result<(), String> {
         let mut command = self.place.program(&self.program);
         command.args(["worker", "--name", &self.name, "--ack-timeout", &self.ack_timeout.to_string()]);
+        if self.again {
+            command.arg("--again");
+        }
         match &self.place {
             Place::Local => command.arg("--source").arg(format!("unix:{}", bridge.local.display())),
             Place::Remote { ip, provider, .. } => command

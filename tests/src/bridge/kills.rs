@@ -8,6 +8,7 @@ use simnet::Random;
 
 use super::{
     contents::Contents,
+    counts::Counts,
     far::{Bridge, Place, Worker},
     ledger::Ledger,
     senders::{Pace, Senders},
@@ -30,6 +31,8 @@ pub struct Kills {
     pub placing: Placing,
     pub workers: Vec<Place>,
     pub rounds: u32,
+    /// Workers ask for what others had that were killed, and no bridge is killed.
+    pub again: bool,
     pub seed: u64,
     /// Of workers: silence for about eight times 4.096 us * 2^N is the end.
     pub ack_timeout: u8,
@@ -58,7 +61,8 @@ pub fn kills(case: &Kills) -> Result<String, String> {
     let ledger = Arc::<Ledger>::default();
     let bridge = Some(Bridge::start(&case.program, &settings, &ledger)?);
     let worker = |(n, place): (usize, &Place)| {
-        Worker::new(format!("w{n}"), place.clone(), &case.program, case.ack_timeout, &ledger)
+        let asks = (case.ack_timeout, case.again);
+        Worker::new(format!("w{n}"), place.clone(), &case.program, asks, &ledger)
     };
     let workers = case.workers.iter().enumerate().map(worker).collect();
     let random = Random::new(seed, u64::MAX);
@@ -81,7 +85,7 @@ pub fn kills(case: &Kills) -> Result<String, String> {
     let senders = Senders::start(scene.settings.segments(), &contents, &ledger, None, PACE)?;
     for round in 0..case.rounds {
         let told = |why| format!("seed {seed}, round {round}: {why}");
-        scene.round(round % 5 == 2).map_err(told)?;
+        scene.round(round % 5 == 2 && !case.again).map_err(told)?;
         ledger.judge().map_err(told)?;
     }
     let _ = senders.end()?;
@@ -96,7 +100,7 @@ impl Scene<'_> {
     /// the bridge is to be among those who are killed.
     fn round(&mut self, with_bridge: bool) -> Result<(), String> {
         std::thread::sleep(Duration::from_micros(self.random.below(PAUSE)));
-        let all = self.workers.len() as u64 + 1;
+        let all = self.workers.len() as u64 + u64::from(!self.case.again);
         let mut victims = vec![self.random.below(all) as usize];
         if self.random.chance(200_000) {
             victims.push(self.random.below(all) as usize);
@@ -185,11 +189,34 @@ impl Scene<'_> {
         if taken > last.sent || taken < last.released {
             return Err(format!("workers took {taken} events of the last bridge: {last}"));
         }
+        if self.case.again {
+            self.check_again(&last)?;
+        }
         bridge.end()?;
         let totals = self.ledger.totals();
         Ok(format!(
-            "killed {} workers and {} bridges; {} of {} events taken; the last bridge: {last}",
-            self.workers_killed, self.bridges_killed, totals.taken, totals.sent
+            "killed {} workers and {} bridges; {} of {} events taken, {} twice; the last bridge: {last}",
+            self.workers_killed,
+            self.bridges_killed,
+            totals.taken,
+            totals.sent,
+            self.ledger.twice()
         ))
+    }
+
+    /// Each event that was complete was taken by somebody, or is counted: with a worker that was killed and not delivered
+    /// again.
+    fn check_again(&self, last: &Counts) -> Result<(), String> {
+        let complete = last.opened - last.incomplete - last.lost;
+        let (taken, counted) = (self.ledger.totals().taken, last.held_by_ended - last.delivered_again);
+        if taken > complete || complete - taken > counted {
+            return Err(format!(
+                "workers took {taken} of {complete} events, and {counted} are counted: {last}"
+            ));
+        }
+        if last.held_by_ended == 0 || last.delivered_again == 0 {
+            return Err(format!("nobody had anything when killed, or it did not come again: {last}"));
+        }
+        Ok(())
     }
 }

@@ -10,6 +10,8 @@ use std::{
 
 use naa_server::functions::sha256;
 
+/// A bridge delivers an event again so often.
+const MOST_TIMES: u32 = 2;
 /// Faults that are kept; all are counted.
 const SHOWN: usize = 10;
 
@@ -23,13 +25,17 @@ pub(super) struct Taken {
     pub(super) digest: Digest,
     /// The bridge it came from.
     pub(super) instance: u64,
+    /// The bridge says that another worker had it.
+    pub(super) again: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
     digest: Digest,
     len: u64,
-    taken: bool,
+    /// As it was delivered first, and in all.
+    first: bool,
+    times: u32,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +45,8 @@ struct State {
     taken: HashMap<u64, u64>,
     faults: Vec<String>,
     fault_count: u64,
+    /// Taken more than once, which is said each time but the first.
+    twice: u64,
 }
 
 /// Where events stand: sent, and taken by somebody.
@@ -67,19 +75,28 @@ impl Ledger {
     /// Before it is sent, so that nobody can have it earlier.
     pub(super) fn sending(&self, name: Name, bytes: &[u8]) {
         let (digest, len) = (sha256::compute(bytes), bytes.len() as u64);
-        self.state().events.insert(name, Entry { digest, len, taken: false });
+        self.state().events.insert(name, Entry { digest, len, first: false, times: 0 });
         self.sent.fetch_add(1, Relaxed);
         self.sent_bytes.fetch_add(len, Relaxed);
     }
 
-    pub(super) fn taken(&self, who: &str, Taken { name, digest, instance }: Taken) {
+    pub(super) fn taken(&self, who: &str, Taken { name, digest, instance, again }: Taken) {
         let mut state = self.state();
+        // What several workers say is heard in any order.
         let fault = match state.events.get_mut(&name) {
             None => "was never sent",
             Some(entry) if entry.digest != digest => "has other bytes than were sent",
-            Some(entry) if entry.taken => "came before, to it or another worker",
+            Some(entry) if !again && entry.first => {
+                "came before, to it or another worker, and does not say so"
+            }
+            Some(entry) if entry.times > MOST_TIMES => "came more often than it may",
             Some(entry) => {
-                entry.taken = true;
+                entry.first |= !again;
+                entry.times += 1;
+                if entry.times > 1 {
+                    state.twice += 1;
+                    return;
+                }
                 self.taken.fetch_add(1, Relaxed);
                 self.taken_bytes.fetch_add(entry.len, Relaxed);
                 *state.taken.entry(instance).or_default() += 1;
@@ -101,6 +118,11 @@ impl Ledger {
             sent_bytes: of(&self.sent_bytes),
             taken_bytes: of(&self.taken_bytes),
         }
+    }
+
+    /// How often an event was taken that had been taken before.
+    pub(super) fn twice(&self) -> u64 {
+        self.state().twice
     }
 
     /// Events taken of those that a bridge gave.
@@ -127,14 +149,15 @@ impl State {
 }
 
 impl Taken {
-    pub(super) fn of(name: Name, bytes: &[u8], instance: u64) -> Self {
-        Self { name, digest: sha256::compute(bytes), instance }
+    pub(super) fn of(name: Name, bytes: &[u8], instance: u64, again: bool) -> Self {
+        Self { name, digest: sha256::compute(bytes), instance, again }
     }
 
     pub(super) fn read(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix("EVENT ")?.split(' ');
         let name = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        let (hex, instance) = (words.next()?, words.next()?.parse().ok()?);
+        let (hex, instance, again) =
+            (words.next()?, words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let mut digest = [0; 32];
         if hex.len() != 64 || !hex.is_ascii() || words.next().is_some() {
             return None;
@@ -142,7 +165,7 @@ impl Taken {
         for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
             *byte = u8::from_str_radix(&hex[at..at + 2], 16).ok()?;
         }
-        Some(Self { name, digest, instance })
+        Some(Self { name, digest, instance, again })
     }
 }
 
@@ -150,7 +173,7 @@ impl std::fmt::Display for Taken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "EVENT {} {} ", self.name.0, self.name.1)?;
         self.digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        write!(f, " {}", self.instance)
+        write!(f, " {} {}", self.instance, self.again)
     }
 }
 
@@ -160,9 +183,9 @@ mod tests {
 
     #[test]
     fn a_line_is_read_as_written() {
-        let taken = Taken::of((7, u64::MAX), b"some bytes", 3);
+        let taken = Taken::of((7, u64::MAX), b"some bytes", 3, true);
         assert_eq!(Taken::read(&taken.to_string()), Some(taken));
-        for line in ["", "EVENT 1 2 ab 3", "EVENT 65536 1 0 0"] {
+        for line in ["", "EVENT 1 2 ab 3 true", "EVENT 65536 1 0 0 false"] {
             assert_eq!(Taken::read(line), None);
         }
     }
@@ -171,16 +194,29 @@ mod tests {
     fn only_the_bytes_that_were_sent_once_are_right() {
         let ledger = Ledger::default();
         ledger.sending((1, 2), b"right");
-        let right = Taken::of((1, 2), b"right", 9);
+        let right = Taken::of((1, 2), b"right", 9, false);
         ledger.taken("w", right);
         assert_eq!((ledger.judge(), ledger.of_instance(9), ledger.totals().taken), (Ok(()), 1, 1));
         ledger.taken("w", right);
-        ledger.taken("w", Taken::of((1, 2), b"wrong", 9));
-        ledger.taken("w", Taken::of((1, 3), b"right", 9));
+        ledger.taken("w", Taken::of((1, 2), b"wrong", 9, false));
+        ledger.taken("w", Taken::of((1, 3), b"right", 9, false));
         let told = ledger.judge().unwrap_err();
         for part in ["3 faults", "came before", "other bytes", "never sent"] {
             assert!(told.contains(part), "{told}");
         }
         assert_eq!(ledger.totals().taken, 1);
+    }
+
+    #[test]
+    fn what_says_that_it_comes_again_may() {
+        let ledger = Ledger::default();
+        ledger.sending((1, 2), b"right");
+        // In any order: processes are heard at the same time.
+        for again in [true, false, true] {
+            ledger.taken("w", Taken::of((1, 2), b"right", 9, again));
+        }
+        assert_eq!((ledger.judge(), ledger.totals().taken, ledger.twice()), (Ok(()), 1, 2));
+        ledger.taken("w", Taken::of((1, 2), b"right", 9, true));
+        assert!(ledger.judge().unwrap_err().contains("more often"));
     }
 }

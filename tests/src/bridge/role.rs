@@ -49,6 +49,8 @@ enum Role {
         provider: Choice,
         #[arg(long, default_value_t = 15)]
         ack_timeout: u8,
+        #[arg(long)]
+        again: bool,
     },
     /// Stream events to workers: each must arrive once and whole
     Stream {
@@ -63,6 +65,9 @@ enum Role {
         scene: Scene,
         #[arg(long, default_value_t = 10)]
         rounds: u32,
+        /// Workers ask for what others had that were killed; no bridge is killed
+        #[arg(long)]
+        again: bool,
     },
 }
 
@@ -97,8 +102,8 @@ pub fn run(args: Args) -> Result<(), String> {
         Role::Serve { bind, provider, placing: way, local, instance } => {
             serve(&serve::Settings { bind, provider, placing: placing(&way)?, local, instance })
         }
-        Role::Worker { source, name, local, provider, ack_timeout } => {
-            worker::run(&worker::Settings { source, name, local, provider, ack_timeout })
+        Role::Worker { source, name, local, provider, ack_timeout, again } => {
+            worker::run(&worker::Settings { source, name, local, provider, ack_timeout, again })
         }
         Role::Stream { scene, events } => {
             let Scene { bind, provider, workers, seed, ack_timeout, .. } = &scene;
@@ -114,7 +119,7 @@ pub fn run(args: Args) -> Result<(), String> {
             };
             row(&scene.label, &format!("{events} events, {}", scene.placing), || stream(&case))
         }
-        Role::Kills { scene, rounds } => {
+        Role::Kills { scene, rounds, again } => {
             let Scene { bind, provider, workers, seed, ack_timeout, .. } = &scene;
             let case = Kills {
                 bind: *bind,
@@ -122,6 +127,7 @@ pub fn run(args: Args) -> Result<(), String> {
                 placing: placing(&scene.placing)?,
                 workers: workers.clone(),
                 rounds,
+                again,
                 seed: *seed,
                 ack_timeout: *ack_timeout,
                 program,

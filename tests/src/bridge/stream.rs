@@ -52,7 +52,7 @@ pub fn stream(case: &Streaming) -> Result<String, String> {
     let mut workers = Vec::new();
     for (n, place) in case.workers.iter().enumerate() {
         let name = format!("w{n}");
-        let mut worker = Worker::new(name, place.clone(), &case.program, case.ack_timeout, &ledger);
+        let mut worker = Worker::new(name, place.clone(), &case.program, (case.ack_timeout, false), &ledger);
         worker.start(&settings)?;
         workers.push(worker);
     }

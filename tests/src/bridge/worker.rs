@@ -31,6 +31,8 @@ pub(super) struct Settings {
     pub(super) provider: Choice,
     /// A silent peer is given up after about eight times 4.096 us * 2^N.
     pub(super) ack_timeout: u8,
+    /// It takes what others had that were killed.
+    pub(super) again: bool,
 }
 
 /// Until standard input ends.
@@ -42,6 +44,7 @@ pub(super) fn run(settings: &Settings) -> Result<(), String> {
     let config = Config {
         geometry: Geometry::new(SLOTS, SLOT_BYTES).map_err(|e| text(&e))?,
         name: WorkerName::from(&settings.name).map_err(|e| text(&e))?,
+        again: settings.again,
         session: SessionConfig {
             ack_timeout: settings.ack_timeout,
             probe_interval: Some(PROBES),
@@ -90,7 +93,7 @@ fn open(source: &Source, config: &Config) -> Result<Worker, String> {
 
 fn tell(event: Event, instance: u64, lines: &mut String) -> Event {
     let name = event.descriptor().name;
-    let taken = Taken::of((name.data_id, name.event), &event.to_vec(), instance);
+    let taken = Taken::of((name.data_id, name.event), &event.to_vec(), instance, event.delivered_again());
     lines.push_str(&format!("{taken}\n"));
     event
 }

@@ -114,7 +114,7 @@ fn host(wire: Wire) -> Result<(), String> {
 
 fn subscribe(bridge: &str) -> Result<(), String> {
     let ring = ["--slots", "2", "--slot-bytes", SLOT_BYTES, "--name", "recorded"];
-    let words = [&["events", bridge, "--list", "--events", EVENTS], &ring[..]].concat();
+    let words = [&["events", bridge, "--list", "--again", "--events", EVENTS], &ring[..]].concat();
     let mut command = Command::new(program()?);
     command.env("NAA_LOCAL_IP", PROGRAM.to_string());
     let worker = start(command, &words)?;

@@ -39,7 +39,7 @@ impl Wire {
             }
             Self::Catalogue => "a host asks for the catalogue",
             Self::Subscribe => {
-                "a worker subscribes with a ring of two slots, gets three events that fill it, and gives each back"
+                "a worker subscribes by version 2 with a ring of two slots, gets three events that fill it, and gives each back"
             }
             Self::Tables => {
                 "a control plane loads and edits tables, reads them and the counters, and is refused"

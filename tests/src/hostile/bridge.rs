@@ -293,7 +293,7 @@ pub(super) fn params(block: &[u8], geometry: Geometry) -> [Param<'_>; 5] {
 
 pub(super) fn subscription(geometry: Geometry) -> [u8; BLOCK] {
     let filter = Filter { data_ids: (DATA_ID, DATA_ID), member: None };
-    Subscription { geometry, filter, name: WorkerName::from("liar").expect("short") }.encode()
+    Subscription { geometry, filter, name: WorkerName::from("liar").expect("short"), again: false }.encode()
 }
 
 /// Subscribes as it should, and then writes credit as it likes.

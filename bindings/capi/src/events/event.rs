@@ -9,6 +9,7 @@ use crate::{
     native::{
         naa_result,
         result::{Problem, guarded},
+        session::give,
     },
 };
 
@@ -109,6 +110,24 @@ pub unsafe extern "C" fn naa_event_copy(token: u64, offset: u64, to: *mut c_void
         let out = unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), length as usize) };
         event.read_at(offset as usize, out);
         Ok(())
+    })
+}
+
+/// Sets `again` to whether another worker had the event when it ended: it may have used it, all of it or a part. Only if
+/// naa_worker_options.again asks for such events; without it each event comes at most once. The event is named by its
+/// `token`.
+///
+/// NAA_ERROR_ARGUMENT if `token` is none, or the event was released; if `again` is NULL.
+///
+/// # Safety
+/// `again` points to a bool.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn naa_event_delivered_again(token: u64, again: *mut bool) -> naa_result {
+    guarded(|| {
+        let handle = usize::try_from(token).unwrap_or(usize::MAX);
+        let is_again = EVENTS.wait_for(handle)?.delivered_again();
+        // SAFETY: the caller's contract.
+        unsafe { give(again, is_again, "again") }
     })
 }
 

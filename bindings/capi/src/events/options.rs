@@ -48,8 +48,10 @@ pub struct naa_worker_options {
     pub wait: i32,
     /// NAA_PROVIDER_... of naa.h.
     pub provider: i32,
-    /// 0.
-    pub reserved: u32,
+    /// 1: events may come, too, that another worker had when it ended; naa_event_delivered_again() says of each whether it is
+    /// such a one. What the bridge has in its memory comes at least once then, and may come again at most twice; a bridge that
+    /// does not know this refuses. 0, the default: each event comes at most once.
+    pub again: u32,
     /// The local address to use, "10.9.0.2" or "fd00::2". NULL: NAA_LOCAL_IP, and if that is not set where the route to
     /// the bridge begins.
     pub local_address: *const c_char,
@@ -84,9 +86,11 @@ pub(super) unsafe fn read(options: *const naa_worker_options) -> Result<Config, 
         let given = known(options, "naa_worker_options")?;
         (given, boundary::text(given.name), local(given.local_address)?)
     };
-    if given.reserved != 0 {
-        return Err(bad("reserved", "is not 0; use naa_worker_options_init()"));
-    }
+    config.again = match given.again {
+        0 => false,
+        1 => true,
+        _ => return Err(bad("again", "is neither 0 nor 1; use naa_worker_options_init()")),
+    };
     (config.local, config.provider) = (local, provider(given.provider)?);
     let name = name.map_err(|_| bad("name", "is not ASCII"))?.unwrap_or_default();
     let printable = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));

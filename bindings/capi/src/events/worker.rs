@@ -174,7 +174,7 @@ pub unsafe extern "C" fn naa_worker_get_stats(
     stats: *mut naa_worker_stats,
 ) -> naa_result {
     guarded(|| {
-        let naa_events::Stats { events, bytes, reconnects, held } = get(worker)?.worker.stats();
+        let naa_events::Stats { events, bytes, reconnects, held, .. } = get(worker)?.worker.stats();
         // SAFETY: the caller's contract.
         unsafe { give(stats, naa_worker_stats { events, bytes, reconnects, held }, "stats") }
     })

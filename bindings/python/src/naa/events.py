@@ -70,6 +70,8 @@ class Event:
         """When its first segment came to the bridge, in nanoseconds since 1970 by the bridge's clock."""
         self.assembly_ns = int(c.assembly_ns)
         """Nanoseconds from then until the last one came."""
+        self.delivered_again = False
+        """Whether another worker had it when it ended, and may have used it: only of a Worker with again=True."""
         self._length = int(c.length)
         self._token = token = int(c.token)
         process = os.getpid()
@@ -169,6 +171,9 @@ class Worker:
     for about `silence` is taken for dead, and looked for as long as `reconnect` says, None for not at all. `wait`,
     `provider` and `local_address` are as those of naa.Options.
 
+    `again`: events come, too, that another worker had when it ended, and Event.delivered_again says so. What the bridge has in
+    its memory comes at least once then; without it each event comes at most once. A bridge that does not know this refuses.
+
     Raises: UnreachableError, TimedOut; RefusedError; FunctionError if an accelerator is there that is no bridge;
     PeerError, ArgumentError, SettingsError, DeviceError, OutOfMemory
     """
@@ -182,6 +187,7 @@ class Worker:
         data_ids: range | int | None = None,
         member: int | None = None,
         name: str = "",
+        again: bool = False,
         setup_timeout: float | None = None,
         probe_interval: float | None = 1.0,
         silence: float = 2.1,
@@ -201,6 +207,8 @@ class Worker:
         settings.first_data_id, settings.data_ids = _data_ids(data_ids)
         if member is not None:
             settings.has_member, settings.member = 1, _number("member", member, 0, 65535)
+        self._again = bool(again)
+        settings.again = 1 if again else 0
         # 0 stands for the default.
         settings.setup_timeout_ms = 0 if setup_timeout is None else max(milliseconds(setup_timeout), 1)
         settings.silence_ms = max(milliseconds(silence), 1)
@@ -242,7 +250,12 @@ class Worker:
         if result == Result.TIMEOUT:
             return None
         check(result)
-        return Event(place)
+        event = Event(place)
+        if self._again:
+            flag = ffi.new("bool *")
+            check(lib.naa_event_delivered_again(event._token, flag))
+            event.delivered_again = bool(flag[0])
+        return event
 
     async def next_async(self, timeout: float | None = None) -> Event:
         """As next(), while other tasks run."""

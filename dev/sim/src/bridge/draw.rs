@@ -93,6 +93,8 @@ fn dispatch(r: &mut Random) -> bridge::Config {
         max_workers: r.pick(&[1, 3, 8, 8]),
         most_waiting: r.pick(&[0, 1, 4, 32, 256]),
         hold,
+        again_bytes: r.pick(&[0, 1 << 16, 1 << 30, 1 << 30]),
+        most_again: r.pick(&[0, 1, 2, 2]) as u32,
         stall,
         silence,
         journal: r.pick(&[1, 1024, 1024]),

@@ -31,6 +31,8 @@ pub(super) struct Driver {
     open: BTreeMap<usize, Opened>,
     /// The dispatcher's journal forgets nothing.
     remembers: bool,
+    /// Of events that could have been delivered again.
+    pub(super) given_up: u64,
 }
 
 impl Driver {
@@ -43,6 +45,7 @@ impl Driver {
             aim: *aim,
             open: BTreeMap::new(),
             remembers: dispatch.journal > 1000,
+            given_up: 0,
         }
     }
 
@@ -146,7 +149,9 @@ impl Driver {
         self.dispatcher.remove(Time(now), seats[at].id);
         self.carry_out(now, seats, ledger)?;
         seats[at].leave(now);
-        Ok(())
+        check(seats[at].forgotten || self.dispatcher.waiting_again() > 0, || {
+            "a ring is kept for nothing".into()
+        })
     }
 
     /// What comes of a wire.
@@ -187,7 +192,7 @@ impl Driver {
     ) -> Result<(), String> {
         let (mut moved, mut actions) = (None, 0);
         while let Some(action) = self.dispatcher.poll_action() {
-            actions += 1;
+            actions += u32::from(!matches!(action, Action::Again { .. } | Action::Forget { .. }));
             match action {
                 Action::Move { id, length, worker, offset } => {
                     let bytes = &self.spill[id.slot()][..length as usize];
@@ -206,6 +211,19 @@ impl Driver {
                     self.prepare_spill(id, length);
                     self.spill[id.slot()].copy_from_slice(find(seats, worker)?.bytes(offset, length));
                 }
+                Action::Again { from, offset, worker, descriptor } => {
+                    ledger.again(descriptor.name, from, worker)?;
+                    let bytes = kept(seats, from)?.bytes(offset, descriptor.length).to_vec();
+                    let to = find(seats, worker)?;
+                    check(descriptor.again && to.worker.person().again, || format!("{descriptor:?}"))?;
+                    to.put(descriptor.offset, &bytes);
+                    to.deliver(now, &descriptor, true)?;
+                }
+                Action::Forget { worker, given_up } => {
+                    kept(seats, worker)?.forgotten = true;
+                    self.given_up += u64::from(given_up);
+                    self.check_given_up(worker, given_up, seats)?;
+                }
                 Action::Drop { id } => {
                     let its = self.open.remove(&id.slot()).ok_or("what is dropped is not open")?;
                     let loss = self.loss_of(&its)?;
@@ -217,7 +235,7 @@ impl Driver {
         }
         // Each event is rescued, or moved and delivered.
         let most = 2 * self.spill.len();
-        check(actions <= most, || format!("{actions} actions at once"))
+        check(actions as usize <= most, || format!("{actions} actions at once"))
     }
 
     fn loss_of(&self, its: &Opened) -> Result<Option<Loss>, String> {
@@ -262,6 +280,21 @@ impl Driver {
         check(!waited || somebody, || format!("{its:?} is lost by {loss:?}, and nobody may have it"))
     }
 
+    /// What could be delivered again is not given up while an idle worker may have all of it.
+    fn check_given_up(&self, worker: WorkerId, given_up: u32, seats: &mut [Seat]) -> Result<(), String> {
+        let bytes = kept_bytes(seats, worker);
+        let idle = |its: &WorkerStats<'_>| {
+            let ready = seats.iter().any(|seat| seat.id == its.id && seat.ready_at.is_none());
+            let large = u64::from(its.slots) * u64::from(its.slot_bytes) >= bytes;
+            its.again && its.in_use == 0 && !its.stalled && ready && large
+        };
+        let taker = self.dispatcher.workers().find(idle);
+        let anybody = matches!(self.aim, Aim::Anybody | Aim::At(Target::Anybody));
+        check(given_up == 0 || !anybody || taker.is_none(), || {
+            format!("{given_up} events of {worker:?} are given up, and there is {taker:?}")
+        })
+    }
+
     /// What must hold at any time.
     pub(super) fn check(&self) -> Result<(), String> {
         let (counters, config) = (self.dispatcher.counters(), self.dispatcher.config());
@@ -269,8 +302,15 @@ impl Driver {
         check(counters.opened == ends, || format!("opened is no sum: {counters:?}"))?;
         let outstanding: u64 = self.dispatcher.workers().map(|worker| u64::from(worker.outstanding)).sum();
         let told = counters.released + counters.held_by_ended + outstanding;
-        check(counters.sent == told, || format!("sent is no sum, {outstanding} are out: {counters:?}"))?;
-        check(counters.delivered <= counters.sent, || format!("{counters:?}"))?;
+        let lost = counters.held_by_ended.checked_sub(counters.delivered_again);
+        let lost = lost.and_then(|lost| lost.checked_sub(self.dispatcher.waiting_again() as u64));
+        check(lost.is_some_and(|lost| lost >= self.given_up), || {
+            format!("{} given up: {counters:?}", self.given_up)
+        })?;
+        check(counters.sent + counters.delivered_again == told, || {
+            format!("sent is no sum, {outstanding} are out: {counters:?}")
+        })?;
+        check(counters.delivered <= counters.sent + counters.delivered_again, || format!("{counters:?}"))?;
         let waiting = self.dispatcher.waiting();
         let most = if config.pressure == Pressure::DropNewest { 0 } else { config.most_waiting };
         check(waiting <= most as usize, || format!("{waiting} events wait"))?;
@@ -282,6 +322,17 @@ impl Driver {
 
 fn find(seats: &mut [Seat], id: WorkerId) -> Result<&mut Seat, String> {
     seats.iter_mut().find(|seat| seat.id == id && !seat.gone).ok_or_else(|| format!("{id:?} is gone"))
+}
+
+/// A worker whose ring the bridge has, whether it ended or not.
+fn kept(seats: &mut [Seat], id: WorkerId) -> Result<&mut Seat, String> {
+    let seat = seats.iter_mut().find(|seat| seat.id == id && !seat.forgotten);
+    seat.ok_or_else(|| format!("the ring of {id:?} is forgotten"))
+}
+
+fn kept_bytes(seats: &[Seat], id: WorkerId) -> u64 {
+    let seat = seats.iter().find(|seat| seat.id == id);
+    seat.map_or(0, |seat| seat.worker.person().geometry.ring_bytes() as u64)
 }
 
 impl Aim {

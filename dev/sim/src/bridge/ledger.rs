@@ -19,9 +19,19 @@ pub(super) enum Fate {
     Lost(Option<Loss>),
 }
 
+/// One that was told of an event, and ended.
+#[derive(Debug)]
+struct Before {
+    worker: WorkerId,
+    read: bool,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
+    /// Those of events that were delivered again, with the newest worker.
     fates: BTreeMap<(u16, u64), Fate>,
+    /// Whom each was delivered to before, in order.
+    before: BTreeMap<(u16, u64), Vec<Before>>,
 }
 
 fn key(name: Name) -> (u16, u64) {
@@ -50,8 +60,51 @@ impl Ledger {
         self.change(name, Fate::Open, to)
     }
 
-    pub(super) fn read(&mut self, name: Name, by: WorkerId) -> Result<(), String> {
-        self.change(name, Fate::Sent(by), Fate::Read(by))
+    /// It is told to another worker, since the one that had it ended.
+    pub(super) fn again(&mut self, name: Name, from: WorkerId, to: WorkerId) -> Result<(), String> {
+        let before = self.fates.insert(key(name), Fate::Sent(to));
+        let read = match before {
+            Some(Fate::Sent(worker)) if worker == from => false,
+            Some(Fate::Read(worker)) if worker == from => true,
+            _ => return Err(format!("{name:?} is told {to:?} again for {from:?} after {before:?}")),
+        };
+        self.before.entry(key(name)).or_default().push(Before { worker: from, read });
+        Ok(())
+    }
+
+    /// A worker reads an event that it was told of, which says whether it is delivered again.
+    pub(super) fn read(&mut self, name: Name, by: WorkerId, again: bool) -> Result<(), String> {
+        let fate = self.fate(name);
+        let before = self.before.entry(key(name)).or_default();
+        let times = before.len();
+        // One that is cut off reads what it was told, whoever got it since.
+        let at = match before.iter().position(|before| before.worker == by) {
+            Some(at) => {
+                check(!std::mem::replace(&mut before[at].read, true), || {
+                    format!("{by:?} has {name:?} twice")
+                })?;
+                at
+            }
+            None => {
+                check(fate == Some(Fate::Sent(by)), || format!("{by:?} reads {name:?}, which is {fate:?}"))?;
+                self.fates.insert(key(name), Fate::Read(by));
+                times
+            }
+        };
+        check(again == (at > 0), || format!("{name:?} says {again} to {by:?}, who is number {at} to have it"))
+    }
+
+    /// How often events were delivered again.
+    pub(super) fn delivered_again(&self) -> u64 {
+        self.before.values().map(|before| before.len() as u64).sum()
+    }
+
+    /// How many no worker read though they were delivered, the last time to one of these.
+    pub(super) fn unread(&self, of: impl Fn(WorkerId) -> bool) -> u64 {
+        let read = |key| self.before.get(key).is_some_and(|before| before.iter().any(|before| before.read));
+        let its =
+            self.fates.iter().filter(|(key, fate)| matches!(fate, Fate::Sent(by) if of(*by)) && !read(key));
+        its.count() as u64
     }
 
     pub(super) fn fate(&self, name: Name) -> Option<Fate> {
@@ -75,6 +128,7 @@ impl Ledger {
             ("opened", self.fates.len() as u64, counters.opened),
             ("open", self.count(|fate| fate == Fate::Open), counters.open),
             ("sent", self.count(told), counters.sent),
+            ("delivered again", self.delivered_again(), counters.delivered_again),
             ("incomplete", self.count(|fate| fate == Fate::Incomplete), counters.incomplete),
             ("lost", self.count(lost), counters.lost_of_any_cause()),
         ];

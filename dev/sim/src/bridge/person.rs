@@ -56,6 +56,8 @@ pub(super) struct Person {
     pub(super) geometry: Geometry,
     pub(super) filter: Filter,
     pub(super) placing: Placing,
+    /// It speaks version 2 of the ring.
+    pub(super) again: bool,
     pub(super) manner: Manner,
     /// Between two events that it reads, at most.
     pub(super) pace: u64,
@@ -114,6 +116,7 @@ impl Person {
             geometry: geometry(r),
             filter,
             placing,
+            again: r.chance(500_000),
             manner,
             pace: r.pick(&[0, US, 100 * US]),
             hold: r.pick(&[0, 10 * US, 2 * MS]),
@@ -131,6 +134,7 @@ impl Person {
             geometry: Geometry::new(2, 64).expect("it is a small one"),
             filter: Filter::default(),
             placing: Placing::Store,
+            again: true,
             manner: Manner::Honest,
             pace: 0,
             hold: 0,
@@ -144,6 +148,6 @@ impl Person {
 
     pub(super) fn subscription(&self) -> Subscription {
         let name = WorkerName::from("worker").expect("it is short");
-        Subscription { geometry: self.geometry, filter: self.filter, name }
+        Subscription { geometry: self.geometry, filter: self.filter, name, again: self.again }
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Seat {
     pub(super) found_at: Option<u64>,
     /// The dispatcher does not know it any more.
     pub(super) gone: bool,
+    /// The bridge does not have its ring any more.
+    pub(super) forgotten: bool,
     random: Random,
 }
 
@@ -60,6 +62,7 @@ impl Seat {
             end: person.end,
             found_at: None,
             gone: false,
+            forgotten: false,
             worker: Worker::new(id, person, now, Random::new(seed, stream + 2)),
             random,
         }

@@ -50,7 +50,7 @@ impl Worker {
         lies.sort_unstable();
         Self {
             id,
-            reader: Reader::new(geometry),
+            reader: Reader::new(geometry, person.again),
             ring: vec![0; geometry.ring_bytes()],
             descriptors: vec![0; geometry.descriptors_bytes()],
             told: VecDeque::new(),
@@ -68,6 +68,11 @@ impl Worker {
 
     pub(super) fn person(&self) -> &Person {
         &self.person
+    }
+
+    /// It never claims to have given back what it did not read.
+    pub(super) fn tells_the_truth(&self) -> bool {
+        self.person.manner != Manner::Lies
     }
 
     pub(super) fn is_honest(&self) -> bool {
@@ -154,7 +159,8 @@ impl Worker {
             }
             Err(why) => return Err(format!("{:?} is told nonsense: {why}", self.id)),
         };
-        ledger.read(given.descriptor().name, self.id)?;
+        let its = given.descriptor();
+        ledger.read(its.name, self.id, its.again)?;
         self.compare(&given, senders)?;
         self.held.push((now + self.random.below(self.person.hold + 1), given));
         Ok(())

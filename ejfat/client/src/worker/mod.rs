@@ -7,7 +7,10 @@ mod state;
 use std::{
     fmt,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, TryRecvError},
+    },
     time::Duration,
 };
 
@@ -121,6 +124,8 @@ pub struct Departure {
     pub deregistered: bool,
 }
 
+const NOT_KNOWN: Departure = Departure { drained: false, deregistered: false };
+
 /// What those who wait and the worker's task share.
 #[derive(Debug, Default)]
 struct Shared {
@@ -231,15 +236,18 @@ impl Worker {
 
     /// How it left, once it has.
     pub fn departed(&mut self) -> Option<Departure> {
-        let departure = self.ended.try_recv().ok()?;
+        let departure = match self.ended.try_recv() {
+            Ok(departure) => departure,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => NOT_KNOWN,
+        };
         self.left = true;
         Some(departure)
     }
 
     fn wait(&mut self, most: Duration) -> Departure {
         self.left = true;
-        let not_known = Departure { drained: false, deregistered: false };
-        self.ended.recv_timeout(most).unwrap_or(not_known)
+        self.ended.recv_timeout(most).unwrap_or(NOT_KNOWN)
     }
 }
 

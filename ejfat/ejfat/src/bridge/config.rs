@@ -32,8 +32,13 @@ pub struct Config {
     /// Complete events that wait, at most. Where that is too many, one with the target of which most wait is lost, so that
     /// a slow worker costs no other's events.
     pub most_waiting: u32,
-    /// The longest that a complete event waits for room.
+    /// The longest that a complete event waits for room, and one of a worker that ended to be delivered again.
     pub hold: Duration,
+    /// Rings of workers that ended are kept for what is in them, in all with so many bytes; beyond that the largest one
+    /// goes. Never more than [`Config::max_workers`].
+    pub again_bytes: u64,
+    /// An event is delivered again so often at most: it may be what ends its workers.
+    pub most_again: u32,
     /// A worker that has events and gave none back for so long gets no more until it does, but for one event each time so
     /// long after the last one: it may keep that until another comes.
     pub stall: Duration,
@@ -50,6 +55,8 @@ impl Default for Config {
             max_workers: 64,
             most_waiting: 256,
             hold: Duration::from_secs(10),
+            again_bytes: 1 << 30,
+            most_again: 2,
             stall: Duration::from_secs(5),
             silence: Duration::from_millis(500),
             journal: 1 << 16,

@@ -37,8 +37,8 @@ impl Loss {
     }
 }
 
-/// Of events. `opened` is `open + sent + incomplete` and what was lost; `sent` is `released + held_by_ended` and what
-/// workers have.
+/// Of events. `opened` is `open + sent + incomplete` and what was lost; `sent + delivered_again` is `released +
+/// held_by_ended` and what workers have.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     pub opened: u64,
@@ -46,14 +46,16 @@ pub struct Counters {
     pub open: u64,
     pub incomplete: u64,
     pub lost: [u64; Loss::ALL.len()],
-    /// Workers were told of them.
+    /// Workers were told of them, for the first time.
     pub sent: u64,
     pub sent_bytes: u64,
     /// Known to have arrived.
     pub delivered: u64,
     pub released: u64,
-    /// Not given back when their worker ended.
+    /// Not given back when their worker ended, each time.
     pub held_by_ended: u64,
+    /// Of those, told to another worker then.
+    pub delivered_again: u64,
     /// Were complete in spill memory: there was no room when their first segment came, or their worker ended.
     pub spilled: u64,
     /// Changes of credit words that were no credit.

@@ -4,7 +4,7 @@
 //! first segment ─► open() ─► Home: a place in a worker's ring, or spill memory
 //! last segment  ─► complete() ─► Action::Deliver, or it waits
 //! credit words  ─► look() ─► free slots ─► Action::Move, Action::Deliver
-//! worker ended  ─► remove() ─► Action::Rescue, Action::Drop
+//! worker ended  ─► remove() ─► Action::Rescue, Action::Drop, Action::Again, Action::Forget
 //! time          ─► tick() ─► what waited too long, who stalls
 //! ```
 //!
@@ -12,9 +12,12 @@
 //! twin. It carries out the [actions](Action) in order before it calls anything else here but [`Dispatcher::poll_action`].
 //!
 //! Every event that was opened ends in one way: delivered, incomplete, or lost by a [`Loss`]; every delivery ends with
-//! credit or with its worker.
+//! credit or with its worker. What ended with its worker, and lies in its ring here, is delivered again to a worker that
+//! speaks version 2 of the ring, for [`Config::hold`] at most: such an event comes at least once, and says so when it
+//! comes again.
 
 mod action;
+mod again;
 mod config;
 mod counters;
 mod histogram;
@@ -36,8 +39,9 @@ use crate::{
     reassembly::EventId,
     ring::{Credited, Descriptor, Looked, Placing, Run, Subscription},
 };
+use again::{Ended, Told};
 use journal::Journal;
-use worker::{Choice, Workers};
+use worker::{Choice, Need, Workers};
 
 #[derive(Clone, Copy, Debug)]
 enum State {
@@ -67,6 +71,10 @@ pub struct Dispatcher {
     events: Vec<Option<Event>>,
     /// Complete, and not in a ring; the oldest first.
     waiting: VecDeque<EventId>,
+    /// Workers that ended, whose events are to be delivered again; the oldest first.
+    ended: VecDeque<Ended>,
+    /// Others are still kept.
+    keeps: bool,
     workers: Workers,
     counters: Counters,
     journal: Journal,
@@ -79,6 +87,8 @@ impl Dispatcher {
         Self {
             events: vec![None; slots as usize],
             waiting: VecDeque::new(),
+            ended: VecDeque::new(),
+            keeps: true,
             workers: Workers::new(config.max_workers),
             counters: Counters::default(),
             journal: Journal::new(config.journal),
@@ -124,7 +134,7 @@ impl Dispatcher {
         }
         self.counters.opened += 1;
         // What a header claims may take half of a ring at most.
-        let (state, home) = match self.workers.choose(opened.target, opened.length, true) {
+        let (state, home) = match self.workers.choose(opened.target, opened.length, Need::Way) {
             Choice::Room(worker) => {
                 let (id, run, offset) = self.workers.take(worker, opened.length);
                 (State::Ring(id, run), Home::Ring { worker: id, offset })
@@ -154,7 +164,7 @@ impl Dispatcher {
         let Some(event) = self.event_mut(id) else { return };
         event.last = now;
         match event.state {
-            State::Ring(worker, run) => self.deliver(now, id, worker, run),
+            State::Ring(worker, run) => self.deliver(now, id, (worker, run), false),
             State::Spill => {
                 event.state = State::Waiting { since: now };
                 self.counters.spilled += 1;
@@ -225,10 +235,11 @@ impl Dispatcher {
         }
     }
 
-    /// A worker ended. Carry the actions out before its memory goes.
+    /// A worker ended. Carry the actions out before its memory goes; its ring, or the twin of it, is wanted until
+    /// [`Action::Forget`] says otherwise, at once or later.
     pub fn remove(&mut self, now: Time, worker: WorkerId) {
         let Some(ended) = self.workers.remove(worker) else { return };
-        for tag in ended.slots.held() {
+        for (_, tag) in ended.slots.held() {
             self.counters.held_by_ended += 1;
             self.journal.ended(tag);
         }
@@ -247,7 +258,9 @@ impl Dispatcher {
                 self.actions.push_back(Action::Rescue { id, length, worker, offset });
             }
         }
+        self.keep(now, &ended);
         self.serve_waiting(now);
+        self.forget_ended(now);
     }
 
     /// What is due. Call it now and then: tenths of the times of [`Config`] will do.
@@ -266,6 +279,7 @@ impl Dispatcher {
         if dropped {
             self.serve_waiting(now);
         }
+        self.forget_ended(now);
     }
 
     fn drop_event(&mut self, id: EventId, loss: Loss) {
@@ -276,23 +290,39 @@ impl Dispatcher {
         }
     }
 
-    fn deliver(&mut self, now: Time, id: EventId, worker: WorkerId, run: Run) {
+    /// `moved`: it was in spill memory.
+    fn deliver(&mut self, now: Time, id: EventId, to: (WorkerId, Run), moved: bool) {
         let Some(event) = self.take(id) else { return };
-        let assembly = event.last.0.saturating_sub(event.at.0);
-        let record = Record { worker: Some(worker), sent: Some(now), ..event.record(Fate::Sent) };
-        let tag = self.journal.sent(&record);
-        let Some((sequence, offset)) = self.workers.send(now, worker, run, (event.opened.length, tag)) else {
-            return;
-        };
-        self.journal.number(tag, sequence);
-        let Opened { name, tick, length, .. } = event.opened;
-        let Run { slot, slots, generation } = run;
-        let first = event.unix;
-        let descriptor =
-            Descriptor { sequence, generation, slot, slots, offset, length, name, tick, first, assembly };
+        let Some(descriptor) = self.tell(now, event.told(), to, moved) else { return };
         self.counters.sent += 1;
-        self.counters.sent_bytes += u64::from(length);
-        self.actions.push_back(Action::Deliver { id, worker, descriptor });
+        self.counters.sent_bytes += u64::from(descriptor.length);
+        self.actions.push_back(Action::Deliver { id, worker: to.0, descriptor });
+    }
+
+    fn tell(&mut self, now: Time, told: Told, to: (WorkerId, Run), moved: bool) -> Option<Descriptor> {
+        let (worker, run) = to;
+        let record = Record { worker: Some(worker), sent: Some(now), ..told.record(Fate::Sent) };
+        let tag = self.journal.sent(&record);
+        let Opened { name, tick, length, .. } = told.opened;
+        let (sequence, offset) = self.workers.send(now, worker, run, (length, tag))?;
+        self.journal.number(tag, sequence);
+        self.workers.remember(worker, run, Told { sequence, ..told }, moved);
+        let Run { slot, slots, generation } = run;
+        let (first, assembly) = (told.unix, told.last.0.saturating_sub(told.at.0));
+        let again = told.times > 0;
+        Some(Descriptor {
+            sequence,
+            generation,
+            slot,
+            slots,
+            offset,
+            length,
+            name,
+            tick,
+            first,
+            assembly,
+            again,
+        })
     }
 
     fn event(&self, slot: usize) -> Option<&Event> {
@@ -351,19 +381,13 @@ impl Dispatcher {
 }
 
 impl Event {
+    fn told(&self) -> Told {
+        let Self { opened, at, unix, last, .. } = *self;
+        Told { opened, at, unix, last, times: 0, sequence: 0 }
+    }
+
     fn record(&self, fate: Fate) -> Record {
-        Record {
-            opened: self.opened,
-            unix: self.unix,
-            at: self.at,
-            last: self.last,
-            worker: None,
-            sequence: None,
-            sent: None,
-            delivered: None,
-            released: None,
-            fate,
-        }
+        self.told().record(fate)
     }
 }
 

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use foldhash::quality::FixedState;
 
-use super::{Action, Dispatcher, Loss, Opened, Pressure, State, Target, worker::Choice};
+use super::{
+    Action, Dispatcher, Loss, Opened, Pressure, State, Target,
+    worker::{Choice, Need},
+};
 use crate::{Time, reassembly::EventId};
 
 impl Dispatcher {
@@ -17,9 +20,10 @@ impl Dispatcher {
     }
 
     /// Gives what waits to whoever has room now, the oldest first. Those behind one that finds none for its size do not
-    /// overtake it where they would take its room.
+    /// overtake it where they would take its room. What is to be delivered again is older than all of it.
     pub(super) fn serve_waiting(&mut self, now: Time) {
         self.workers.unblock();
+        self.serve_again(now);
         let mut at = 0;
         while let Some(&id) = self.waiting.get(at) {
             let Some(event) = self.event_mut(id) else {
@@ -27,19 +31,19 @@ impl Dispatcher {
                 continue;
             };
             let Opened { target, length, .. } = event.opened;
-            match self.workers.choose(target, length, false) {
+            match self.workers.choose(target, length, Need::Room) {
                 Choice::Room(worker) => {
                     self.waiting.remove(at);
                     let (worker, run, offset) = self.workers.take(worker, length);
                     self.actions.push_back(Action::Move { id, length, worker, offset });
-                    self.deliver(now, id, worker, run);
+                    self.deliver(now, id, (worker, run), true);
                 }
                 Choice::TooLarge => {
                     self.waiting.remove(at);
                     self.drop_event(id, Loss::TooLarge);
                 }
                 Choice::Full | Choice::Nobody => {
-                    self.workers.block(target, length);
+                    self.workers.block(target, length, Need::Room);
                     at += 1;
                     if self.workers.all_blocked() {
                         return;

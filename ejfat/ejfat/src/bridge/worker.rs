@@ -1,6 +1,6 @@
 //! Workers, and who of them gets an event.
 
-use super::{Config, Target};
+use super::{Config, Target, again::Told};
 use crate::{
     Time,
     ring::{Credited, Filter, Looked, Placing, Run, Slots, Subscription, WorkerName},
@@ -32,6 +32,10 @@ pub(super) struct Worker {
     filter: Filter,
     pub(super) placing: Placing,
     pub(super) slots: Slots,
+    /// It speaks version 2: it may be given what others had when they ended.
+    pub(super) again: bool,
+    /// By the first slot, as far as slots were used: the event that it was told of last, if that lies in memory here.
+    told: Vec<Option<Told>>,
     pub(super) ready: bool,
     pub(super) behind: bool,
     /// Somebody waits for room that it does not have.
@@ -70,6 +74,19 @@ pub struct WorkerStats<'a> {
     pub released: u64,
     pub outstanding: u32,
     pub wrong_credits: u64,
+    /// It speaks version 2: events of workers that ended may be delivered again to it.
+    pub again: bool,
+}
+
+/// What an event is given a place for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// To be reassembled there: events that are on their way may take half of the slots.
+    Way,
+    /// To be told of at once.
+    Room,
+    /// The same, as one that is delivered again: at workers of version 2.
+    Again,
 }
 
 /// Who can have an event.
@@ -102,6 +119,20 @@ impl Worker {
         }
         self.wrong_credits += u64::from(looked.wrong);
         looked
+    }
+
+    pub(super) fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    /// Events that it has and that lie in memory here, with their first slots.
+    pub(super) fn told(&self) -> impl Iterator<Item = (u32, Told)> + '_ {
+        let told = |slot: u32| self.told.get(slot as usize).copied().flatten();
+        self.slots.held().filter_map(move |(slot, _)| Some((slot, told(slot)?)))
+    }
+
+    fn may(&self, target: Target, need: Need) -> bool {
+        (need != Need::Again || self.again) && self.takes(target)
     }
 
     fn takes(&self, target: Target) -> bool {
@@ -142,13 +173,15 @@ impl Workers {
         })?;
         let id = WorkerId { at: at as u32, number: self.next };
         self.next = self.next.wrapping_add(1);
-        let Subscription { geometry, filter, name } = *subscription;
+        let Subscription { geometry, filter, name, again } = *subscription;
         self.all[at] = Some(Worker {
             id,
             name,
             filter,
             placing,
             slots: Slots::new(geometry),
+            again,
+            told: Vec::new(),
             ready: false,
             behind: false,
             blocked: false,
@@ -189,21 +222,20 @@ impl Workers {
     }
 
     /// The least filled one that may have an event, and has room. The share of a member that is not there is anybody's.
-    /// Events that are on their way may take half of its slots.
-    pub(super) fn choose(&mut self, target: Target, length: u32, on_its_way: bool) -> Choice {
-        let found = self.choose_among(target, length, on_its_way);
+    pub(super) fn choose(&mut self, target: Target, length: u32, need: Need) -> Choice {
+        let found = self.choose_among(target, length, need);
         match (target, found) {
-            (Target::Member(_), Choice::Nobody) => self.choose_among(Target::Anybody, length, on_its_way),
+            (Target::Member(_), Choice::Nobody) => self.choose_among(Target::Anybody, length, need),
             _ => found,
         }
     }
 
-    fn choose_among(&mut self, target: Target, length: u32, on_its_way: bool) -> Choice {
+    fn choose_among(&mut self, target: Target, length: u32, need: Need) -> Choice {
         let count = self.all.len();
         let (mut best, mut choice): (Option<(u64, usize)>, _) = (None, Choice::Nobody);
         let mut later = false;
         for at in (self.turn..count).chain(0..self.turn.min(count)) {
-            let Some(worker) = self.all[at].as_ref().filter(|its| its.takes(target)) else { continue };
+            let Some(worker) = self.all[at].as_ref().filter(|its| its.may(target, need)) else { continue };
             let geometry = worker.slots.geometry();
             let slots = geometry.slots_for(length);
             if !worker.is_open() {
@@ -217,7 +249,7 @@ impl Workers {
             choice = Choice::Full;
             let filled = worker.filled();
             let better = best.is_none_or(|(least, _)| filled < least);
-            let may = !on_its_way || worker.slots.filling() + slots <= geometry.slots().div_ceil(2);
+            let may = need != Need::Way || worker.slots.filling() + slots <= geometry.slots().div_ceil(2);
             if better && may && !worker.blocked && worker.slots.has_room(length) {
                 best = Some((filled, at));
             }
@@ -264,16 +296,38 @@ impl Workers {
         Some((sequence, worker.slots.geometry().offset(run.slot)))
     }
 
+    /// What a worker was told of just now. It lies in memory here if it was `moved` to the ring or its twin, and unless
+    /// segments went past it.
+    pub(super) fn remember(&mut self, id: WorkerId, run: Run, told: Told, moved: bool) {
+        let Some(worker) = self.get_mut(id) else { return };
+        let is_here = moved || worker.placing != Placing::Cut;
+        let at = run.slot as usize;
+        if worker.told.len() <= at {
+            worker.told.resize(at + 1, None);
+        }
+        worker.told[at] = is_here.then_some(told);
+    }
+
+    /// Somebody speaks version 2.
+    pub(super) fn has_again(&self) -> bool {
+        self.iter().any(|worker| worker.again)
+    }
+
+    /// One of them may have room.
+    pub(super) fn any_takes_again(&self) -> bool {
+        self.iter().any(|worker| worker.again && worker.is_open() && !worker.blocked)
+    }
+
     pub(super) fn unblock(&mut self) {
         self.all.iter_mut().flatten().for_each(|worker| worker.blocked = false);
     }
 
     /// Whoever may have an event of this length keeps its room for it.
-    pub(super) fn block(&mut self, target: Target, length: u32) {
+    pub(super) fn block(&mut self, target: Target, length: u32, need: Need) {
         let absent = matches!(target, Target::Member(_))
-            && !self.iter().any(|worker| worker.is_open() && worker.takes(target));
+            && !self.iter().any(|worker| worker.is_open() && worker.may(target, need));
         let target = if absent { Target::Anybody } else { target };
-        let its = self.all.iter_mut().flatten().filter(|worker| worker.takes(target));
+        let its = self.all.iter_mut().flatten().filter(|worker| worker.may(target, need));
         let its = its.filter(|worker| worker.slots.geometry().slots_for(length).is_some());
         its.for_each(|worker| worker.blocked = true);
     }
@@ -323,6 +377,7 @@ impl Workers {
                 released: worker.released,
                 outstanding: worker.slots.outstanding(),
                 wrong_credits: worker.wrong_credits,
+                again: worker.again,
             }
         })
     }

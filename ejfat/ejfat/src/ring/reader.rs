@@ -30,6 +30,8 @@ impl Given {
 #[derive(Clone, Debug)]
 pub struct Reader {
     geometry: Geometry,
+    /// Version 2: events may be delivered again.
+    again: bool,
     next: u32,
     /// A bit for each slot.
     held: Vec<u64>,
@@ -37,9 +39,10 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn new(geometry: Geometry) -> Self {
+    /// `again`: of version 2, in which events may be delivered again.
+    pub fn new(geometry: Geometry, again: bool) -> Self {
         let held = vec![0; (geometry.slots() as usize).div_ceil(64)];
-        Self { geometry, next: 1, held, outstanding: 0 }
+        Self { geometry, again, next: 1, held, outstanding: 0 }
     }
 
     pub fn geometry(&self) -> Geometry {
@@ -64,6 +67,9 @@ impl Reader {
     /// The event of a sequence number, with the descriptor that was there when it was told.
     pub fn handle(&mut self, sequence: u32, descriptor: &[u8; BLOCK]) -> Result<Given, ReaderError> {
         let descriptor = Descriptor::decode(descriptor)?;
+        if descriptor.again && !self.again {
+            return Err(Malformed::Field.into());
+        }
         let expected = self.next;
         if let Some(got) = [sequence, descriptor.sequence].into_iter().find(|&got| got != expected) {
             return Err(ReaderError::Sequence { expected, got });
@@ -122,12 +128,13 @@ mod tests {
             tick: None,
             first: 0,
             assembly: 0,
+            again: false,
         }
     }
 
     #[test]
     fn events_are_read_in_order_and_given_back_in_any() {
-        let mut reader = Reader::new(Geometry::new(4, 64).unwrap());
+        let mut reader = Reader::new(Geometry::new(4, 64).unwrap(), false);
         let first = reader.handle(1, &descriptor(1, 2, 100).encode()).unwrap();
         let second = reader.handle(2, &descriptor(2, 0, 1).encode()).unwrap();
         assert_eq!((reader.outstanding(), reader.descriptor_at()), (2, 3 * BLOCK));
@@ -137,8 +144,17 @@ mod tests {
     }
 
     #[test]
+    fn in_version_2_events_are_delivered_again_or_not() {
+        let mut reader = Reader::new(Geometry::new(4, 64).unwrap(), true);
+        for (sequence, again) in [(1, false), (2, true)] {
+            let its = Descriptor { again, ..descriptor(sequence, sequence, 1) };
+            assert_eq!(reader.handle(sequence, &its.encode()).unwrap().descriptor().again, again);
+        }
+    }
+
+    #[test]
     fn a_bridge_that_lies_is_found_out() {
-        let mut reader = Reader::new(Geometry::new(4, 64).unwrap());
+        let mut reader = Reader::new(Geometry::new(4, 64).unwrap(), false);
         let mut handle = |sequence, of: Descriptor| reader.handle(sequence, &of.encode());
         assert_eq!(handle(2, descriptor(2, 0, 1)), Err(ReaderError::Sequence { expected: 1, got: 2 }));
         assert_eq!(handle(1, descriptor(9, 0, 1)), Err(ReaderError::Sequence { expected: 1, got: 9 }));
@@ -153,6 +169,8 @@ mod tests {
         ] {
             assert_eq!(handle(1, outside), Err(ReaderError::Outside), "{outside:?}");
         }
+        let again = Descriptor { again: true, ..descriptor(1, 1, 128) };
+        assert_eq!(handle(1, again), Err(ReaderError::Malformed(Malformed::Field)), "not in version 1");
         assert!(handle(1, descriptor(1, 1, 128)).is_ok());
         assert_eq!(handle(2, descriptor(2, 2, 1)), Err(ReaderError::Taken));
     }

@@ -104,6 +104,11 @@ impl Slots {
         self.unacknowledged.len()
     }
 
+    /// Of the next event.
+    pub fn next_sequence(&self) -> u32 {
+        self.next_sequence
+    }
+
     /// Events that the worker has.
     pub fn outstanding(&self) -> u32 {
         self.outstanding
@@ -278,10 +283,10 @@ impl Slots {
         Some(Credited { slot, tag, acknowledged })
     }
 
-    /// Tags of the events that the worker has not given back.
-    pub fn held(&self) -> impl Iterator<Item = u32> + '_ {
-        self.states.iter().filter_map(|state| match state {
-            State::Sent { tag, credited: false, .. } => Some(*tag),
+    /// First slots and tags of the events that the worker has not given back.
+    pub fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        (0..).zip(&self.states).filter_map(|(slot, state)| match state {
+            State::Sent { tag, credited: false, .. } => Some((slot, *tag)),
             _ => None,
         })
     }

@@ -9,6 +9,13 @@
 //!               | first segment, ns of UNIX time u64 | ns from then to the last one u64 | slots u32 | slot u32
 //! credits       count u32, which changes after credit was written | reserved 60 | for each slot: generation u32
 //! ```
+//!
+//! Flags of a subscription: bit 0, it has a member. Flags of a descriptor: bit 0, it has a tick; bit 1, in version 2 only, the
+//! event is delivered again.
+//!
+//! A worker that asks for version 2 may be given events again that another worker had when it ended; the answer has the
+//! version that was asked for. A refusal is of version 1 whatever was asked for. In version 1 bit 1 of a descriptor is never
+//! set, and all else is the same.
 
 use arrayvec::ArrayString;
 
@@ -19,7 +26,10 @@ use crate::reassembly::Name;
 pub const BLOCK: usize = 64;
 /// Bytes of a credit word, and of their count.
 pub const CREDIT: usize = 4;
-const VERSION: u32 = 1;
+/// Each event once.
+const ONCE: u32 = 1;
+/// Events of workers that ended may come again.
+const AGAIN: u32 = 2;
 
 /// Of a worker, for people: printable ASCII.
 pub type WorkerName = ArrayString<32>;
@@ -51,6 +61,8 @@ pub struct Subscription {
     pub geometry: Geometry,
     pub filter: Filter,
     pub name: WorkerName,
+    /// Version 2: it may be given what others had when they ended, and reads that of descriptors.
+    pub again: bool,
 }
 
 /// How a bridge puts events into a ring.
@@ -81,7 +93,9 @@ impl Placing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(u32)]
 pub enum Refusal {
-    #[error("the bridge speaks another version of the protocol")]
+    #[error(
+        "the bridge speaks another version of the protocol; an older one delivers nothing again, so do not ask it for that"
+    )]
     Version = 1,
     #[error("reserved bytes of the subscription are not zero, or its data ids or name are none")]
     Malformed = 2,
@@ -120,12 +134,14 @@ pub struct Answer {
     pub placing: Placing,
     /// Another one after each start of the bridge.
     pub instance: u64,
+    /// Version 2, as the worker asked: events may be delivered again.
+    pub again: bool,
 }
 
 /// A block that is none of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    #[error("version {0} of the event ring's protocol, which is {VERSION} here")]
+    #[error("version {0} of the event ring's protocol, of which 1 and 2 are known here")]
     Version(u32),
     #[error("{0}")]
     Geometry(#[from] GeometryError),
@@ -162,10 +178,26 @@ pub struct Descriptor {
     pub first: u64,
     /// Nanoseconds from then until the last one came.
     pub assembly: u64,
+    /// Another worker had it, and ended before it gave it back: it may have used the event. Never so in version 1.
+    pub again: bool,
 }
 
 const HAS_MEMBER: u16 = 1;
 const HAS_TICK: u16 = 1;
+const IS_AGAIN: u16 = 2;
+
+fn encode_version(again: bool) -> [u8; 4] {
+    if again { AGAIN } else { ONCE }.to_le_bytes()
+}
+
+/// Whether it is the one in which events may come again.
+fn decode_version(version: u32) -> Result<bool, Malformed> {
+    match version {
+        ONCE => Ok(false),
+        AGAIN => Ok(true),
+        _ => Err(Malformed::Version(version)),
+    }
+}
 
 /// Takes fields off a block.
 struct Fields<'a>(&'a [u8]);
@@ -210,7 +242,7 @@ impl Subscription {
         let mut name = [0; 32];
         name[..self.name.len()].copy_from_slice(self.name.as_bytes());
         block(&[
-            &VERSION.to_le_bytes(),
+            &encode_version(self.again),
             &self.geometry.slots().to_le_bytes(),
             &self.geometry.slot_bytes().to_le_bytes(),
             &first.to_le_bytes(),
@@ -223,10 +255,7 @@ impl Subscription {
 
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Self, Malformed> {
         let mut fields = Fields(bytes);
-        let version = fields.u32();
-        if version != VERSION {
-            return Err(Malformed::Version(version));
-        }
+        let again = decode_version(fields.u32())?;
         let geometry = Geometry::new(fields.u32(), fields.u32())?;
         let data_ids = (fields.u16(), fields.u16());
         let (member, flags) = (fields.u16(), fields.u16());
@@ -239,7 +268,7 @@ impl Subscription {
         if data_ids.0 > data_ids.1 || !fields.is_zero() {
             return Err(Malformed::Field);
         }
-        Ok(Self { geometry, filter: Filter { data_ids, member }, name })
+        Ok(Self { geometry, filter: Filter { data_ids, member }, name, again })
     }
 }
 
@@ -254,25 +283,21 @@ fn name(bytes: &[u8; 32]) -> Option<WorkerName> {
 
 impl Answer {
     pub fn encode(answer: &Result<Self, Refusal>) -> [u8; BLOCK] {
-        let version = VERSION.to_le_bytes();
         match answer {
-            Ok(Self { worker, placing, instance }) => block(&[
-                &version,
+            Ok(Self { worker, placing, instance, again }) => block(&[
+                &encode_version(*again),
                 &0u32.to_le_bytes(),
                 &worker.to_le_bytes(),
                 &(*placing as u32).to_le_bytes(),
                 &instance.to_le_bytes(),
             ]),
-            Err(refusal) => block(&[&version, &(*refusal as u32).to_le_bytes()]),
+            Err(refusal) => block(&[&encode_version(false), &(*refusal as u32).to_le_bytes()]),
         }
     }
 
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Result<Self, Refusal>, Malformed> {
         let mut fields = Fields(bytes);
-        let version = fields.u32();
-        if version != VERSION {
-            return Err(Malformed::Version(version));
-        }
+        let again = decode_version(fields.u32())?;
         let refusal = fields.u32();
         let (worker, placing, instance) = (fields.u32(), fields.u32(), fields.u64());
         if !fields.is_zero() {
@@ -283,19 +308,20 @@ impl Answer {
             return known.map(Err).ok_or(Malformed::Field);
         }
         let placing = Placing::ALL.into_iter().find(|known| *known as u32 == placing);
-        Ok(Ok(Self { worker, placing: placing.ok_or(Malformed::Field)?, instance }))
+        Ok(Ok(Self { worker, placing: placing.ok_or(Malformed::Field)?, instance, again }))
     }
 }
 
 impl Descriptor {
     pub fn encode(&self) -> [u8; BLOCK] {
+        let flags = self.tick.map_or(0, |_| HAS_TICK) | if self.again { IS_AGAIN } else { 0 };
         block(&[
             &self.sequence.to_le_bytes(),
             &self.generation.to_le_bytes(),
             &self.offset.to_le_bytes(),
             &self.length.to_le_bytes(),
             &self.name.data_id.to_le_bytes(),
-            &self.tick.map_or(0, |_| HAS_TICK).to_le_bytes(),
+            &flags.to_le_bytes(),
             &self.name.event.to_le_bytes(),
             &self.tick.unwrap_or(0).to_le_bytes(),
             &self.first.to_le_bytes(),
@@ -305,20 +331,21 @@ impl Descriptor {
         ])
     }
 
-    /// The fields as they are. Whether they fit a ring, [`Reader`](super::Reader) judges.
+    /// The fields as they are, of either version. Whether they fit a ring, [`Reader`](super::Reader) judges.
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Self, Malformed> {
         let mut fields = Fields(bytes);
         let (sequence, generation, offset) = (fields.u32(), fields.u32(), fields.u64());
         let (length, data_id, flags) = (fields.u32(), fields.u16(), fields.u16());
         let (event, tick, first, assembly) = (fields.u64(), fields.u64(), fields.u64(), fields.u64());
         let (slots, slot) = (fields.u32(), fields.u32());
-        let tick = match flags {
+        let again = flags & IS_AGAIN != 0;
+        let tick = match flags & !IS_AGAIN {
             0 if tick == 0 => None,
             HAS_TICK => Some(tick),
             _ => return Err(Malformed::Field),
         };
         let name = Name { event, data_id };
-        Ok(Self { sequence, generation, slot, slots, offset, length, name, tick, first, assembly })
+        Ok(Self { sequence, generation, slot, slots, offset, length, name, tick, first, assembly, again })
     }
 }
 
@@ -332,6 +359,7 @@ mod tests {
             geometry: Geometry::new(64, 0x2_0000).unwrap(),
             filter: Filter { data_ids: (1, 0x0203), member: Some(7) },
             name: WorkerName::from("w1").unwrap(),
+            again: false,
         };
         let bytes = subscription.encode();
         let head = [1, 0, 0, 0, 64, 0, 0, 0, 0, 0, 2, 0, 1, 0, 3, 2, 7, 0, 1, 0, b'w', b'1', 0];
@@ -339,7 +367,8 @@ mod tests {
         assert!(bytes[23..].iter().all(|&byte| byte == 0));
         assert_eq!(Subscription::decode(&bytes), Ok(subscription));
 
-        let answer = Ok(Answer { worker: 3, placing: Placing::Cut, instance: 0x0807_0605_0403_0201 });
+        let answer =
+            Ok(Answer { worker: 3, placing: Placing::Cut, instance: 0x0807_0605_0403_0201, again: false });
         let bytes = Answer::encode(&answer);
         assert_eq!(bytes[..24], [1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(Answer::decode(&bytes), Ok(answer));
@@ -358,6 +387,7 @@ mod tests {
             tick: Some(9),
             first: 10,
             assembly: 11,
+            again: false,
         };
         let bytes = descriptor.encode();
         let words = bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
@@ -366,16 +396,66 @@ mod tests {
         assert_eq!(Descriptor::decode(&bytes), Ok(descriptor));
     }
 
+    /// In a version 2 block differs from one of version 1 in its version, or in one flag.
+    #[test]
+    fn golden_blocks_of_version_2() {
+        let subscription = Subscription {
+            geometry: Geometry::new(2, 64).unwrap(),
+            filter: Filter::default(),
+            name: WorkerName::default(),
+            again: true,
+        };
+        let bytes = subscription.encode();
+        assert_eq!(bytes[..20], [2, 0, 0, 0, 2, 0, 0, 0, 64, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0]);
+        assert_eq!(Subscription::decode(&bytes), Ok(subscription.clone()));
+        let once = Subscription { again: false, ..subscription }.encode();
+        assert_eq!((once[0], &once[1..]), (1, &bytes[1..]));
+
+        let answer = Answer { worker: 3, placing: Placing::Shared, instance: 4, again: true };
+        let bytes = Answer::encode(&Ok(answer));
+        assert_eq!(bytes[..20], [2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0]);
+        assert_eq!(Answer::decode(&bytes), Ok(Ok(answer)));
+        assert_eq!(Answer::encode(&Err(Refusal::Full))[..8], [1, 0, 0, 0, 6, 0, 0, 0]);
+
+        let name = Name { event: 8, data_id: 7 };
+        for (tick, flags) in [(None, 2), (Some(9), 3)] {
+            let descriptor = Descriptor {
+                sequence: 1,
+                generation: 2,
+                slot: 3,
+                slots: 4,
+                offset: 5,
+                length: 6,
+                name,
+                tick,
+                first: 10,
+                assembly: 11,
+                again: true,
+            };
+            let bytes = descriptor.encode();
+            assert_eq!(bytes[20..24], [7, 0, flags, 0]);
+            assert_eq!(Descriptor::decode(&bytes), Ok(descriptor));
+            let once = Descriptor { again: false, ..descriptor }.encode();
+            assert_eq!(once[22], flags & 1);
+            assert_eq!((&once[..22], &once[23..]), (&bytes[..22], &bytes[23..]));
+        }
+        let mut bad = [0; BLOCK];
+        bad[22] = 4;
+        assert_eq!(Descriptor::decode(&bad), Err(Malformed::Field));
+    }
+
     #[test]
     fn what_is_never_said_is_refused() {
         let good = Subscription {
             geometry: Geometry::new(1, 64).unwrap(),
             filter: Filter::default(),
             name: WorkerName::default(),
+            again: false,
         }
         .encode();
         assert!(Subscription::decode(&good).is_ok());
-        for (at, value) in [(0, 2), (4, 0), (8, 65), (12, 0xff), (16, 1), (18, 2), (20, 7), (52, 1), (63, 1)]
+        for (at, value) in
+            [(0, 3), (0, 0), (4, 0), (8, 65), (12, 0xff), (16, 1), (18, 2), (20, 7), (52, 1), (63, 1)]
         {
             let mut bad = good;
             bad[at] = value;

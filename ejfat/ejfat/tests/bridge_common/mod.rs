@@ -1,4 +1,5 @@
-//! A dispatcher whose actions are looked at instead of carried out.
+//! A dispatcher whose actions are looked at instead of carried out. Each test program uses a part of it.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -56,8 +57,20 @@ impl Bench {
 
     /// A worker that is ready.
     pub(crate) fn worker(&mut self, slots: u32, filter: Filter, placing: Placing) -> WorkerId {
+        self.worker_of(false, slots, filter, placing)
+    }
+
+    /// The same; `again`: of version 2.
+    pub(crate) fn worker_of(
+        &mut self,
+        again: bool,
+        slots: u32,
+        filter: Filter,
+        placing: Placing,
+    ) -> WorkerId {
         let geometry = Geometry::new(slots, SLOT).unwrap();
-        let subscription = Subscription { geometry, filter, name: WorkerName::from("worker").unwrap() };
+        let subscription =
+            Subscription { geometry, filter, name: WorkerName::from("worker").unwrap(), again };
         let id = self.dispatcher.subscribe(self.now, &subscription, placing).expect("there is a place");
         self.dispatcher.ready(self.now, id);
         self.words.insert(id, vec![0; slots as usize]);
@@ -140,7 +153,9 @@ impl Bench {
 
 pub(crate) fn deliveries(actions: &[Action]) -> Vec<(WorkerId, Descriptor)> {
     let told = actions.iter().filter_map(|action| match *action {
-        Action::Deliver { worker, descriptor, .. } => Some((worker, descriptor)),
+        Action::Deliver { worker, descriptor, .. } | Action::Again { worker, descriptor, .. } => {
+            Some((worker, descriptor))
+        }
         _ => None,
     });
     told.collect()

@@ -38,10 +38,10 @@ impl Bridge {
 
     /// Sends other files than it should.
     pub fn accept_with(&self, change: impl FnOnce([OwnedFd; 2]) -> [OwnedFd; 2]) -> Seat<Shared> {
-        let (socket, Subscription { geometry, .. }) = self.subscribed();
+        let (socket, Subscription { geometry, again, .. }) = self.subscribed();
         let (events_file, events) = region::memfd_for_readers("events", geometry.shared_bytes()).unwrap();
         let (credits_file, credits) = region::memfd("credits", geometry.credits_bytes()).unwrap();
-        let answer = Answer { worker: 1, placing: Placing::Shared, instance: 7 };
+        let answer = Answer { worker: 1, placing: Placing::Shared, instance: 7, again };
         let files = change([events_file, credits_file]);
         let files = files.each_ref().map(AsFd::as_fd);
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];

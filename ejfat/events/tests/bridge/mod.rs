@@ -65,6 +65,7 @@ impl<M: Medium> Seat<M> {
             tick: event.is_multiple_of(2).then_some(event),
             first: 1,
             assembly: 2,
+            again: false,
         };
         let at = geometry.descriptor_at(sequence);
         lie(&mut descriptor);

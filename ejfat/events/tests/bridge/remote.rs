@@ -104,8 +104,8 @@ impl Bridge {
         assert_eq!(machine.handle_request(call.imm.unwrap()).unwrap().function.unwrap().get(), 80);
         let mut block = [0; BLOCK];
         regions[0].memory().read(0, &mut block);
-        let Subscription { geometry, .. } = Subscription::decode(&block).unwrap();
-        let taken = answer.map(|()| Answer { worker: 1, placing: Placing::Store, instance: 7 });
+        let Subscription { geometry, again, .. } = Subscription::decode(&block).unwrap();
+        let taken = answer.map(|()| Answer { worker: 1, placing: Placing::Store, instance: 7, again });
         regions[ANSWER].memory().write(0, &Answer::encode(&taken));
         // Descriptors and ring are not sent with the answer.
         let prefixes: [Prefix; 5] = [None, None, None, Some(0), Some(0)];

@@ -45,8 +45,16 @@ const ONE_PORT: Use = Use::Missing {
     why: "all segments go to one port; a load balancer spreads events over ports by their entropy",
 };
 
-const fn unregistered(default: &'static str) -> Use {
-    Use::Missing { default, why: "this worker does not register with a control plane" }
+const COUNTED: Use = Use::Needless("what was counted is always told");
+const ALL_TRIED: Use = Use::Needless("all addresses of the control plane's name are tried");
+const CHECKED: Use = Use::Missing {
+    default: "true",
+    why: "certificates are always checked; name the CA by --control-plane-ca",
+};
+
+const fn controller(default: &'static str) -> Use {
+    let why = "this worker tells its fill level, and leaves to the control plane what follows from it";
+    Use::Missing { default, why }
 }
 
 const fn key(section: &'static str, name: &'static str, sender: Use, worker: Use) -> Key {
@@ -55,13 +63,13 @@ const fn key(section: &'static str, name: &'static str, sender: Use, worker: Use
 
 /// Sections are together.
 pub(super) const KEYS: &[Key] = &[
-    key("general", "useCP", Use::Setting, unregistered("false")),
+    key("general", "useCP", Use::Setting, Use::Setting),
     key("control-plane", "warmUpMS", Use::Setting, OF_SENDERS),
     key("control-plane", "syncPeriods", AVERAGE, OF_SENDERS),
     key("control-plane", "syncPeriodMS", Use::Setting, OF_SENDERS),
-    key("control-plane", "useHostAddress", OF_WORKERS, unregistered("false")),
-    key("control-plane", "validateCert", OF_WORKERS, unregistered("true")),
-    key("control-plane", "reportStats", OF_WORKERS, unregistered("false")),
+    key("control-plane", "useHostAddress", OF_WORKERS, ALL_TRIED),
+    key("control-plane", "validateCert", OF_WORKERS, CHECKED),
+    key("control-plane", "reportStats", OF_WORKERS, COUNTED),
     key("data-plane", "dpV6", Use::Setting, OF_SENDERS),
     key("data-plane", "connectedSocket", CONNECTED, OF_SENDERS),
     key("data-plane", "ticksAsREEventNum", Use::Setting, OF_SENDERS),
@@ -76,13 +84,13 @@ pub(super) const KEYS: &[Key] = &[
     key("data-plane", "withLBHeader", OF_WORKERS, BOTH),
     key("data-plane", "eventTimeoutMS", OF_WORKERS, Use::Setting),
     key("data-plane", "rcvSocketBufSize", OF_WORKERS, Use::Setting),
-    key("data-plane", "epochMS", OF_WORKERS, unregistered("1000")),
-    key("data-plane", "periodMS", OF_WORKERS, unregistered("100")),
-    key("pid", "setPoint", OF_WORKERS, unregistered("0")),
-    key("pid", "Ki", OF_WORKERS, unregistered("0")),
-    key("pid", "Kp", OF_WORKERS, unregistered("0")),
-    key("pid", "Kd", OF_WORKERS, unregistered("0")),
-    key("pid", "weight", OF_WORKERS, unregistered("1")),
-    key("pid", "min_factor", OF_WORKERS, unregistered("0.5")),
-    key("pid", "max_factor", OF_WORKERS, unregistered("2")),
+    key("data-plane", "epochMS", OF_WORKERS, controller("1000")),
+    key("data-plane", "periodMS", OF_WORKERS, Use::Setting),
+    key("pid", "setPoint", OF_WORKERS, controller("0")),
+    key("pid", "Ki", OF_WORKERS, controller("0")),
+    key("pid", "Kp", OF_WORKERS, controller("0")),
+    key("pid", "Kd", OF_WORKERS, controller("0")),
+    key("pid", "weight", OF_WORKERS, Use::Setting),
+    key("pid", "min_factor", OF_WORKERS, Use::Setting),
+    key("pid", "max_factor", OF_WORKERS, Use::Setting),
 ];

@@ -14,11 +14,12 @@ pub(super) fn told(counters: &Counters, time: Duration) -> String {
     format!("{} events, {lost} incomplete, {dropped} segments dropped, {rate}", counters.complete)
 }
 
-/// `delivered` of which `numbered` had names that were taken.
+/// `delivered` of which `numbered` had names that were taken. `worker`: how it left the control plane, if it was registered.
 pub(super) fn report(
     args: &Args,
     receiver: &Receiver,
     (delivered, numbered): (u64, u64),
+    worker: Option<serde_json::Value>,
     time: Duration,
 ) -> anyhow::Result<()> {
     let reassembler = receiver.reassembler();
@@ -53,6 +54,7 @@ pub(super) fn report(
             "senders": senders,
             "dropped": losses::json(dropped),
             "ports": receiver.port_counters().iter().map(port).collect::<Vec<_>>(),
+            "worker": worker,
         });
         return Ok(show::line(&report.to_string())?);
     }

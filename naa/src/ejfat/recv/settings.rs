@@ -12,18 +12,34 @@ use super::Args;
 use crate::{
     Usage,
     ejfat::{
-        ini::{Ini, Role, number},
+        ini::{Ini, Role, flag, number},
+        site::OfIni,
         values::{listen, seed},
     },
 };
 
 const DATA: &str = "data-plane";
+const PID: &str = "pid";
 
-pub(super) fn config(args: &Args) -> anyhow::Result<ReceiverConfig> {
+/// What a file says of the control plane.
+fn site(ini: &Ini) -> anyhow::Result<OfIni> {
+    let factor = || number(0.0..=1e6_f32);
+    Ok(OfIni {
+        use_cp: ini.get("general", "useCP", flag)?,
+        weight: ini.get(PID, "weight", number(1e-6..=1e6))?,
+        min_factor: ini.get(PID, "min_factor", factor())?,
+        max_factor: ini.get(PID, "max_factor", factor())?,
+        state_period: ini.get(DATA, "periodMS", number(10..=1000))?,
+    })
+}
+
+/// How to receive, and what a file says of the control plane.
+pub(super) fn config(args: &Args) -> anyhow::Result<(ReceiverConfig, OfIni)> {
     if u64::from(args.max_event) > args.memory {
         return Err(Usage::error("--max-event is more than --memory: such an event could never be complete"));
     }
     let ini = Ini::read(args.ini.as_deref(), Role::Worker)?;
+    let site = site(&ini)?;
     // All of the file is looked at, whatever the command line says.
     let ports = ini.get(DATA, "portRange", number(-1..=14))?.and_then(ports);
     let timeout = ini.get(DATA, "eventTimeoutMS", number(1..=3_600_000))?;
@@ -39,11 +55,8 @@ pub(super) fn config(args: &Args) -> anyhow::Result<ReceiverConfig> {
     // A complete event is released at once, so one slot for it is enough.
     let reassembly = args.limits.apply(reassembly, 1);
     let listen = listen(std::slice::from_ref(&args.listen), args.ports.or(ports))?;
-    Ok(ReceiverConfig {
-        listen: listen.concat(),
-        buffer: Some(args.buffer.or(buffer).unwrap_or(3 << 20) as usize),
-        reassembly,
-    })
+    let buffer = Some(args.buffer.or(buffer).unwrap_or(3 << 20) as usize);
+    Ok((ReceiverConfig { listen: listen.concat(), buffer, reassembly }, site))
 }
 
 /// E2SAR's exponent; -1: as many as there are threads.

@@ -14,7 +14,7 @@ const DATA: &str = "data-plane";
 pub(super) struct Settings {
     /// Where to and the data id are not of the file.
     pub(super) config: SenderConfig,
-    pub(super) control_plane: bool,
+    pub(super) use_cp: Option<bool>,
     pub(super) warm_up: Duration,
     pub(super) sync_period: Duration,
     pub(super) v6: bool,
@@ -49,7 +49,7 @@ impl Settings {
         };
         Ok(Self {
             config,
-            control_plane: args.no_control_plane.map(|without| !without).or(use_cp).unwrap_or(true),
+            use_cp,
             warm_up: Duration::from_millis(args.warm_up.or(warm_up).unwrap_or(1000)),
             sync_period: Duration::from_millis(args.sync_period.or(sync_period).unwrap_or(1000)),
             v6: args.v6.or(v6).unwrap_or(false),

@@ -1,0 +1,147 @@
+//! How full a bridge is: what it tells a control plane.
+
+use ejfat::{
+    bridge::{self, Dispatcher, Pressure},
+    reassembly::Reassembler,
+};
+
+/// How full a bridge is, and what it did since it began: what a receiver of EJFAT tells a control plane (`SendState`).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// The fill level, 0 to 1: the largest of [`rings`](Self::rings), [`memory`](Self::memory) and
+    /// [`waiting`](Self::waiting). Events are lost when one of the latter two is 1.
+    pub fill: f64,
+    /// Slots in use of the slots of all workers' rings, 0 to 1; 1 without workers.
+    pub rings: f64,
+    /// Bytes that segments of events touched which are not complete, or wait, of those that they may, 0 to 1.
+    pub memory: f64,
+    /// Complete events that wait for room, of those that may wait, 0 to 1; 0 where none may.
+    pub waiting: f64,
+    /// Workers that are subscribed.
+    pub workers: u32,
+    /// Events of which a segment came (`totalEventsRecv`).
+    pub events: u64,
+    /// Events that were complete (`totalEventsReassembled`).
+    pub reassembled: u64,
+    /// Events that were not complete in time, or made room for others (`totalEventsReassemblyErr`).
+    pub reassembly_errors: u64,
+    /// Events that workers gave back (`totalEventsDequeued`).
+    pub dequeued: u64,
+    /// Events that no worker got for another cause, room foremost (`totalEventEnqueueErr`).
+    pub enqueue_errors: u64,
+    /// Bytes of datagrams (`totalBytesRecv`).
+    pub bytes: u64,
+    /// Datagrams (`totalPacketsRecv`).
+    pub packets: u64,
+}
+
+impl Load {
+    pub(crate) fn of(dispatcher: &Dispatcher, reassembler: &Reassembler) -> Self {
+        let (events, segments) = (dispatcher.counters(), reassembler.counters());
+        let rings = dispatcher.fill();
+        let memory = part(reassembler.touched_memory(), reassembler.config().memory);
+        let waiting = part(dispatcher.waiting() as u64, most_waiting(dispatcher.config()));
+        Self {
+            fill: rings.max(memory).max(waiting),
+            rings,
+            memory,
+            waiting,
+            workers: dispatcher.workers().count() as u32,
+            events: events.opened,
+            reassembled: segments.complete,
+            reassembly_errors: events.incomplete,
+            dequeued: events.released,
+            enqueue_errors: events.lost_of_any_cause(),
+            bytes: segments.bytes,
+            packets: segments.segments,
+        }
+    }
+}
+
+fn most_waiting(config: &bridge::Config) -> u64 {
+    match config.pressure {
+        Pressure::Hold | Pressure::DropOldest => config.most_waiting.into(),
+        Pressure::DropNewest => 0,
+    }
+}
+
+/// 0 to 1, and 0 of nothing.
+fn part(used: u64, all: u64) -> f64 {
+    if all == 0 { 0.0 } else { (used as f64 / all as f64).min(1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use ejfat::{
+        Time,
+        bridge::{Config, Opened, Target},
+        reassembly::{self, Name},
+        ring::{Filter, Geometry, Placing, Subscription, WorkerName},
+        wire::ReHeader,
+    };
+
+    use super::*;
+
+    const LENGTH: u32 = 1 << 12;
+
+    /// A whole event.
+    fn event(dispatcher: &mut Dispatcher, reassembler: &mut Reassembler, number: u64) {
+        let header = ReHeader { data_id: 1, offset: 0, length: LENGTH, event: number };
+        let segment = [&header.encode()[..], &[7; LENGTH as usize]].concat();
+        let place = reassembler.handle(Time(0), None, &segment).unwrap();
+        let name = Name { event: number, data_id: 1 };
+        let opened = Opened { id: place.id, name, tick: None, length: LENGTH, target: Target::Anybody };
+        dispatcher.open(Time(0), 0, opened).unwrap();
+        dispatcher.complete(Time(0), place.id);
+        while let Some(action) = dispatcher.poll_action() {
+            if let bridge::Action::Deliver { id, .. } | bridge::Action::Drop { id } = action {
+                assert!(reassembler.release(id));
+            }
+        }
+    }
+
+    #[test]
+    fn the_fill_level_is_that_of_the_fullest_part() {
+        let memory = 1 << 24;
+        let reassembly = reassembly::Config { memory, max_event: 1 << 16, ..reassembly::Config::default() };
+        let mut reassembler = Reassembler::new(reassembly).unwrap();
+        let mut dispatcher = Dispatcher::new(Config { most_waiting: 4, ..Config::default() }, 1024);
+        let load = Load::of(&dispatcher, &reassembler);
+        assert_eq!((load.fill, load.rings, load.memory, load.workers), (1.0, 1.0, 0.0, 0), "no worker");
+
+        let geometry = Geometry::new(4, LENGTH).unwrap();
+        let (filter, name) = (Filter::default(), WorkerName::default());
+        let subscription = Subscription { geometry, filter, name, again: false };
+        let worker = dispatcher.subscribe(Time(0), &subscription, Placing::Store).unwrap();
+        dispatcher.ready(Time(0), worker);
+        assert_eq!(Load::of(&dispatcher, &reassembler).fill, 0.0);
+        let mut number = 0;
+        let mut events = |dispatcher: &mut Dispatcher, reassembler: &mut Reassembler, count: u64| {
+            for _ in 0..count {
+                event(dispatcher, reassembler, number);
+                number += 1;
+            }
+            Load::of(dispatcher, reassembler)
+        };
+        let load = events(&mut dispatcher, &mut reassembler, 3);
+        assert_eq!((load.fill, load.rings, load.waiting, load.workers), (0.75, 0.75, 0.0, 1));
+        let load = events(&mut dispatcher, &mut reassembler, 3);
+        assert_eq!((load.fill, load.rings, load.waiting), (1.0, 1.0, 0.5));
+        assert!(load.memory > 0.0 && load.memory < 0.1, "{load:?}");
+        // Two more wait, and one is lost.
+        let load = events(&mut dispatcher, &mut reassembler, 3);
+        assert_eq!((load.waiting, load.events, load.reassembled, load.enqueue_errors), (1.0, 9, 9, 1));
+        assert_eq!((load.dequeued, load.reassembly_errors, load.packets), (0, 0, 9));
+        assert!(load.bytes > 9 * u64::from(LENGTH));
+
+        dispatcher.look(Time(1), worker, &[1, 1, 1, 1]);
+        assert_eq!(Load::of(&dispatcher, &reassembler).dequeued, 4);
+    }
+
+    #[test]
+    fn where_nothing_may_wait_nothing_does() {
+        let config = Config { pressure: Pressure::DropNewest, ..Config::default() };
+        assert_eq!(part(0, most_waiting(&config)), 0.0);
+        assert_eq!(part(5, 4), 1.0);
+    }
+}

@@ -1,0 +1,181 @@
+//! Events that workers had when they ended, delivered again to others that speak version 2 of the ring.
+//!
+//! ```text
+//! remove() ─► Ended: what it had, in the order it was told ─► room at a worker of version 2 ─► Action::Again
+//!                 all of it is with others, or time or room is over ─► Action::Forget
+//! ```
+
+use std::collections::VecDeque;
+
+use super::{
+    Action, Dispatcher, Fate, Opened, Record, WorkerId,
+    worker::{Choice, Need, Worker},
+};
+use crate::{
+    Time,
+    ring::{Geometry, Run},
+};
+
+/// Events without room that others may overtake, in one look.
+const MOST_PASSED: usize = 256;
+
+/// An event that a worker was told of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) opened: Opened,
+    /// When its first segment came, and in nanoseconds of UNIX time; and when the last one came.
+    pub(super) at: Time,
+    pub(super) unix: u64,
+    pub(super) last: Time,
+    /// How often it was delivered to workers that ended.
+    pub(super) times: u32,
+    pub(super) sequence: u32,
+}
+
+impl Told {
+    pub(super) fn record(&self, fate: Fate) -> Record {
+        Record {
+            opened: self.opened,
+            unix: self.unix,
+            at: self.at,
+            last: self.last,
+            worker: None,
+            sequence: None,
+            sent: None,
+            delivered: None,
+            released: None,
+            fate,
+        }
+    }
+}
+
+/// A worker that ended, whose ring the caller still has.
+#[derive(Debug)]
+pub(super) struct Ended {
+    worker: WorkerId,
+    geometry: Geometry,
+    /// So long.
+    until: Time,
+    /// With their first slots, the oldest first.
+    events: VecDeque<(u32, Told)>,
+}
+
+impl Ended {
+    fn bytes(&self) -> u64 {
+        self.geometry.ring_bytes() as u64
+    }
+}
+
+impl Dispatcher {
+    /// What a worker had that ended and lies in its ring here. It waits for others, if somebody may speak version 2.
+    pub(super) fn keep(&mut self, now: Time, ended: &Worker) {
+        let mut events: Vec<_> =
+            ended.told().filter(|(_, told)| told.times < self.config.most_again).collect();
+        let next = ended.slots.next_sequence();
+        events.sort_unstable_by_key(|(_, told)| told.sequence.wrapping_sub(next));
+        // Otherwise nobody who could have them is to be expected.
+        if !(ended.again || self.workers.has_again()) || !self.keeps {
+            events.clear();
+        }
+        let (worker, geometry) = (ended.id(), ended.slots.geometry());
+        let until = now + self.config.hold;
+        let events = events.into_iter().map(|(slot, told)| (slot, Told { times: told.times + 1, ..told }));
+        self.ended.push_back(Ended { worker, geometry, until, events: events.collect() });
+    }
+
+    /// Gives what waits to be delivered again to whoever has room, the oldest first.
+    pub(super) fn serve_again(&mut self, now: Time) {
+        let before = self.counters.delivered_again;
+        self.tell_all_again(now);
+        if self.counters.delivered_again > before {
+            self.forget_where(|its| its.events.is_empty());
+        }
+    }
+
+    fn tell_all_again(&mut self, now: Time) {
+        let mut passed = 0;
+        for at in 0..self.ended.len() {
+            let mut next = 0;
+            while let Some(&(slot, told)) = self.ended[at].events.get(next) {
+                let Opened { target, length, .. } = told.opened;
+                match self.workers.choose(target, length, Need::Again) {
+                    Choice::Room(place) => {
+                        self.ended[at].events.remove(next);
+                        let (worker, run, _) = self.workers.take(place, length);
+                        let (from, offset) = (self.ended[at].worker, self.ended[at].geometry.offset(slot));
+                        self.tell_again(now, told, (from, offset), worker, run);
+                        continue;
+                    }
+                    Choice::Full => self.workers.block(target, length, Need::Again),
+                    Choice::TooLarge | Choice::Nobody => {}
+                }
+                (next, passed) = (next + 1, passed + 1);
+                if passed >= MOST_PASSED || !self.workers.any_takes_again() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn tell_again(
+        &mut self,
+        now: Time,
+        told: Told,
+        (from, offset): (WorkerId, u64),
+        worker: WorkerId,
+        run: Run,
+    ) {
+        if let Some(descriptor) = self.tell(now, told, (worker, run), true) {
+            self.counters.delivered_again += 1;
+            self.actions.push_back(Action::Again { from, offset, worker, descriptor });
+        }
+    }
+
+    /// Gives up the rings of workers that ended of which nothing is waited for any more, or which are too many.
+    pub(super) fn forget_ended(&mut self, now: Time) {
+        self.forget_where(|its| its.events.is_empty() || its.until <= now);
+        let most = self.config.max_workers as usize;
+        while self.ended.len() > most || self.ended_bytes() > self.config.again_bytes {
+            // The largest one, so that who has a large ring costs those with small ones nothing; of several the oldest.
+            let largest = (0..self.ended.len()).rev().max_by_key(|&at| self.ended[at].bytes());
+            let Some(at) = largest else { return };
+            self.forget_at(at);
+        }
+    }
+
+    fn ended_bytes(&self) -> u64 {
+        self.ended.iter().map(Ended::bytes).sum()
+    }
+
+    fn forget_where(&mut self, is_over: impl Fn(&Ended) -> bool) {
+        while let Some(at) = self.ended.iter().position(&is_over) {
+            self.forget_at(at);
+        }
+    }
+
+    fn forget_at(&mut self, at: usize) {
+        if let Some(Ended { worker, events, .. }) = self.ended.remove(at) {
+            self.actions.push_back(Action::Forget { worker, given_up: events.len() as u32 });
+        }
+    }
+
+    /// Gives up what the ring of a worker that ended holds: its memory is wanted. Does nothing for others.
+    pub fn forget(&mut self, worker: WorkerId) {
+        if let Some(at) = self.ended.iter().position(|its| its.worker == worker) {
+            self.forget_at(at);
+        }
+    }
+
+    /// Nothing is delivered again from now on: the bridge ends.
+    pub fn forget_all(&mut self) {
+        self.keeps = false;
+        while !self.ended.is_empty() {
+            self.forget_at(0);
+        }
+    }
+
+    /// Events of workers that ended, which wait to be delivered again.
+    pub fn waiting_again(&self) -> usize {
+        self.ended.iter().map(|its| its.events.len()).sum()
+    }
+}

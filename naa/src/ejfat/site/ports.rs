@@ -1,0 +1,75 @@
+//! Which of the ports that are bound a load balancer is told of.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ejfat_client::PortRange;
+
+/// What a worker registers.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Chosen {
+    /// Of the first port.
+    pub(super) at: SocketAddr,
+    pub(super) ports: PortRange,
+    /// Bound ports to which the load balancer will send nothing.
+    pub(super) left_out: usize,
+}
+
+/// The address to register, of those that are bound: the first of the IP version that the load balancer sends in, if that is
+/// known. The unspecified address stands for all of this machine.
+pub(super) fn address(bound: &[SocketAddr], v6: Option<bool>) -> Option<IpAddr> {
+    let fits = |at: &&SocketAddr| v6.is_none_or(|v6| at.is_ipv6() == v6);
+    bound.iter().find(fits).map(SocketAddr::ip)
+}
+
+/// The longest run of ports whose length is a power of two, among those where segments to `ip` arrive. `None`: there is none.
+pub(super) fn ports(bound: &[SocketAddr], ip: IpAddr) -> Option<Chosen> {
+    let here = |at: &&SocketAddr| at.ip() == ip || (at.ip().is_unspecified() && at.is_ipv4() == ip.is_ipv4());
+    let ports: Vec<u16> = bound.iter().filter(here).map(SocketAddr::port).collect();
+    let mut best: Option<(u16, PortRange)> = None;
+    for run in ports.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
+        let range = PortRange::within(run.len());
+        // The first one of several that are as long.
+        if best.is_none_or(|(_, longest)| range.ports() > longest.ports()) {
+            best = Some((run[0], range));
+        }
+    }
+    best.map(|(first, range)| Chosen {
+        at: SocketAddr::new(ip, first),
+        ports: range,
+        left_out: bound.len() - usize::from(range.ports()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(all: &[&str]) -> Vec<SocketAddr> {
+        all.iter().map(|at| at.parse().unwrap()).collect()
+    }
+
+    fn chosen(bound: &[&str], ip: &str) -> Option<(String, u16, usize)> {
+        let chosen = ports(&at(bound), ip.parse().unwrap())?;
+        Some((chosen.at.to_string(), chosen.ports.ports(), chosen.left_out))
+    }
+
+    #[test]
+    fn the_longest_run_of_a_power_of_two_is_registered() {
+        let both = ["10.0.0.1:19522", "10.0.0.1:16384"];
+        assert_eq!(chosen(&both, "10.0.0.1"), Some(("10.0.0.1:19522".into(), 1, 1)));
+        let five = ["10.0.0.1:19522", "10.0.0.1:100", "10.0.0.1:101", "10.0.0.1:102", "10.0.0.1:103"];
+        assert_eq!(chosen(&five, "10.0.0.1"), Some(("10.0.0.1:100".into(), 4, 1)));
+        assert_eq!(chosen(&five[..4], "10.0.0.1"), Some(("10.0.0.1:100".into(), 2, 2)), "three are no power");
+        assert_eq!(chosen(&five, "10.0.0.2"), None, "nothing comes there");
+    }
+
+    #[test]
+    fn bound_to_all_addresses_any_of_the_same_ip_version_will_do() {
+        assert_eq!(chosen(&["0.0.0.0:7"], "10.0.0.2"), Some(("10.0.0.2:7".into(), 1, 0)));
+        assert_eq!(chosen(&["0.0.0.0:7"], "fd00::1"), None);
+        let bound = at(&["0.0.0.0:7", "[fd00::1]:8"]);
+        assert_eq!(address(&bound, Some(true)), Some("fd00::1".parse().unwrap()));
+        assert_eq!(address(&bound, None), Some("0.0.0.0".parse().unwrap()));
+        assert_eq!(address(&bound[..1], Some(true)), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! Workers at a control plane.
+
+use std::{
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use ejfat::uri::{EjfatUri, VARIABLE};
+use ejfat_client::{Departure, Registration, Standing, Targets, Totals, WorkerState, source_towards};
+use ejfat_udp::Gauge;
+use serde_json::json;
+
+use super::{ControlPlane, ports, reservation, told};
+use crate::Usage;
+
+/// How this program is a worker of a reservation.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[group(id = "worker_options")]
+pub(crate) struct Worker {
+    #[command(flatten)]
+    control_plane: ControlPlane,
+    /// The address at which the load balancer reaches this worker [default: the one that it listens to; of all addresses, the
+    /// one by which it reaches the load balancer]
+    #[arg(long, value_name = "ADDR")]
+    address: Option<IpAddr>,
+    /// Its name at the control plane [default: the host's]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Its part of the events at the beginning, beside the weights of other workers; 1 unless told
+    #[arg(long, value_name = "WEIGHT", value_parser = weight)]
+    weight: Option<f32>,
+    /// It gets at least so much of an even part; 0.5 unless told
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    min_factor: Option<f32>,
+    /// It gets at most so much of an even part; 0: any. 2 unless told
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    max_factor: Option<f32>,
+    /// From state to state that it tells; 100 unless told
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=1000))]
+    state_period: Option<u64>,
+    /// Seconds that it waits at its end until nothing is sent to it any more, at most
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    drain: f64,
+}
+
+fn weight(text: &str) -> Result<f32, String> {
+    let weight = text.parse().ok().filter(|&weight: &f32| weight > 0.0 && weight.is_finite());
+    weight.ok_or_else(|| "write a number above 0, such as 1 or 2.5".into())
+}
+
+fn factor(text: &str) -> Result<f32, String> {
+    let factor = text.parse().ok().filter(|&factor: &f32| factor >= 0.0 && factor.is_finite());
+    factor.ok_or_else(|| "write a number from 0 on, such as 0.5".into())
+}
+
+/// What a file says; the command line is stronger.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OfIni {
+    pub(crate) use_cp: Option<bool>,
+    pub(crate) weight: Option<f32>,
+    pub(crate) min_factor: Option<f32>,
+    pub(crate) max_factor: Option<f32>,
+    pub(crate) state_period: Option<u64>,
+}
+
+/// A reservation that a program is to be a worker of.
+pub(crate) struct Wanted {
+    uri: EjfatUri,
+    lb: String,
+    drain: Duration,
+}
+
+impl Worker {
+    /// The reservation to be a worker of, if there is one.
+    ///
+    /// # Errors
+    /// If the command line or the variable makes no sense.
+    pub(crate) fn wanted(&self, ini: &OfIni) -> anyhow::Result<Option<Wanted>> {
+        let drain =
+            Duration::try_from_secs_f64(self.drain).map_err(|_| Usage::error("--drain wants seconds"))?;
+        if !self.control_plane.is_wanted(ini.use_cp) {
+            return Ok(None);
+        }
+        let Some(uri) = self.control_plane.uri()? else { return Ok(None) };
+        let lb = reservation(&uri)?;
+        if uri.token.is_none() {
+            return Err(Usage::error(format!(
+                "the EJFAT URI (--uri or {VARIABLE}) has no token, as ejfat://TOKEN@host:port/lb/ID does, and workers need one; \
+                 give --no-control-plane to receive without a control plane"
+            )));
+        }
+        Ok(Some(Wanted { uri, lb, drain }))
+    }
+
+    /// Registers. `bound`: where segments come.
+    ///
+    /// # Errors
+    /// If none of these can be registered, or the control plane refuses.
+    pub(crate) fn join(
+        &self,
+        wanted: Wanted,
+        ini: &OfIni,
+        bound: &[SocketAddr],
+        state: impl Fn() -> WorkerState + Send + Sync + 'static,
+    ) -> anyhow::Result<Joined> {
+        let Wanted { uri, lb, drain } = wanted;
+        let connection = self.control_plane.connect(&uri)?;
+        let ip = self.ip(&uri, bound)?;
+        let no_port =
+            || format!("no segment to {ip} would come here; name another --address, or listen to it");
+        let chosen = match ports::ports(bound, ip) {
+            Some(chosen) => chosen,
+            // Addresses are translated on the way: ports are not.
+            None if self.address.is_some() => {
+                let first = bound.first().with_context(no_port)?.ip();
+                let chosen = ports::ports(bound, first).with_context(no_port)?;
+                ports::Chosen { at: SocketAddr::new(ip, chosen.at.port()), ..chosen }
+            }
+            None => anyhow::bail!(no_port()),
+        };
+        let ports::Chosen { at, ports, left_out } = chosen;
+        if left_out > 0 {
+            let count = ports.ports();
+            tracing::warn!(
+                "the load balancer sends to {count} ports from {at} on, and not to {left_out} others: they would have to follow \
+                 each other, and be a power of two (--ports)"
+            );
+        }
+        let registration = Registration {
+            weight: self.weight.or(ini.weight).unwrap_or(1.0),
+            min_factor: self.min_factor.or(ini.min_factor).unwrap_or(0.5),
+            max_factor: self.max_factor.or(ini.max_factor).unwrap_or(2.0),
+            ports,
+            ..Registration::new(self.name.clone().unwrap_or_else(host), at)
+        };
+        let period = self.state_period.or(ini.state_period).unwrap_or(100);
+        let period = Duration::from_millis(period);
+        let worker = ejfat_client::Worker::register(&connection, &lb, registration, period, state);
+        let worker = worker.map_err(|error| told(error, "receives"))?;
+        let session = worker.standing().session.unwrap_or_default();
+        let control_plane = connection.address().to_owned();
+        Ok(Joined {
+            worker,
+            lb,
+            at,
+            ports: ports.ports(),
+            session,
+            control_plane,
+            drain,
+            left: None,
+            begun: false,
+        })
+    }
+
+    fn ip(&self, uri: &EjfatUri, bound: &[SocketAddr]) -> anyhow::Result<IpAddr> {
+        if let Some(ip) = self.address {
+            return Ok(ip);
+        }
+        let data = Targets::of(uri).data;
+        let v6 = data.first().filter(|_| data.len() == 1).map(SocketAddr::is_ipv6);
+        let only = || {
+            let version = if v6 == Some(true) { "IPv6" } else { "IPv4" };
+            format!(
+                "the load balancer sends {version} only, and this worker does not listen to any such address"
+            )
+        };
+        let ip = ports::address(bound, v6).with_context(only)?;
+        if !ip.is_unspecified() {
+            return Ok(ip);
+        }
+        let near = |to: &&SocketAddr| to.is_ipv4() == ip.is_ipv4();
+        if let Some(&to) = data.iter().find(near) {
+            return Ok(source_towards(to)?);
+        }
+        // Without a data address, the control plane is the nearest that is known.
+        let found = (uri.host.as_str(), uri.port).to_socket_addrs();
+        let found = found.with_context(|| format!("cannot look up {}", uri.host))?;
+        let to = found.into_iter().find(|at| near(&at));
+        let to = to.context(
+            "the control plane has no address of this IP version; name one of this worker by --address",
+        )?;
+        Ok(source_towards(to)?)
+    }
+}
+
+/// The name of this machine.
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "worker".into() } else { name.trim().to_owned() }
+}
+
+/// A program that is registered. It deregisters when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    worker: ejfat_client::Worker,
+    lb: String,
+    at: SocketAddr,
+    ports: u16,
+    session: String,
+    control_plane: String,
+    drain: Duration,
+    left: Option<Departure>,
+    begun: bool,
+}
+
+impl Joined {
+    /// For people.
+    pub(crate) fn line(&self) -> String {
+        let Self { lb, at, ports, session, control_plane, .. } = self;
+        let ports = if *ports == 1 { String::new() } else { format!(", {ports} ports") };
+        format!("worker session {session} of reservation {lb} at {control_plane}, by {at}{ports}")
+    }
+
+    /// What it registered.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        let Self { lb, at, ports, session, control_plane, .. } = self;
+        json!({"control_plane": control_plane, "reservation": lb, "session": session, "address": at, "ports": ports})
+    }
+
+    /// How it went.
+    pub(crate) fn end_json(&self) -> serde_json::Value {
+        let Standing { told, again, .. } = self.worker.standing();
+        let (drained, deregistered) = (self.left.map(|of| of.drained), self.left.map(|of| of.deregistered));
+        json!({"states": told, "registered_again": again, "drained": drained, "deregistered": deregistered})
+    }
+
+    /// Whether it has left; the first time it begins to. Segments come until then.
+    pub(crate) fn has_left(&mut self) -> bool {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.worker.begin_drain(self.drain);
+        }
+        self.left = self.left.or_else(|| self.worker.departed());
+        self.left.is_some()
+    }
+
+    /// Waits until it has left; something else goes on receiving.
+    #[allow(dead_code)]
+    pub(crate) fn leave(&mut self) {
+        while !self.has_left() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// The state of a worker whose receiver is `gauge`'s.
+pub(crate) fn state(gauge: &Gauge) -> WorkerState {
+    let reading = gauge.read();
+    let totals = Totals {
+        events: reading.opened,
+        reassembled: reading.complete,
+        incomplete: reading.incomplete,
+        // Whoever takes an event has it when the receiver goes on.
+        dequeued: reading.complete,
+        overflowed: 0,
+        bytes: reading.bytes,
+        packets: reading.segments,
+    };
+    WorkerState { fill: reading.fill, totals, ..WorkerState::default() }
+}

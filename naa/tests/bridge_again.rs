@@ -1,0 +1,96 @@
+//! What a worker had that was killed, at those who ask for it.
+
+mod bridge_common;
+mod common;
+
+use std::time::{Duration, Instant};
+
+use bridge_common::{Bridge, Worker};
+use common::{Folder, json_of, run, stderr, stdout_of};
+use serde_json::Value;
+
+const EVENTS: usize = 3;
+
+fn status(bridge: &Bridge) -> Value {
+    json_of(&["bridge", "status", "--server", bridge.workers(), "--provider", "embedded", "--json"])
+}
+
+/// A bridge tells what it did until a moment ago.
+fn until(bridge: &Bridge, what: &str, is_so: impl Fn(&Value) -> bool) {
+    let begin = Instant::now();
+    loop {
+        let now = status(bridge);
+        if is_so(&now) {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(40), "{what}: {now}");
+    }
+}
+
+/// One that keeps the first event as long as its command runs, and leaves the others unread; then all of them are sent.
+fn holds_all(bridge: &Bridge, source: &str, folder: &Folder, more: &[&str]) -> Worker {
+    let words = [&["--exec", "cat > /dev/null; sleep 20"], more].concat();
+    let worker = Worker::start_with(source, "dies", &words);
+    let files: Vec<_> = (0..EVENTS).map(|n| folder.with(&format!("event-{n}"), &[n as u8; 5000])).collect();
+    let files: Vec<_> = files.iter().map(String::as_str).collect();
+    let output = run(&[&["ejfat", "send", "--to", bridge.segments()][..], &files].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    until(bridge, "the events are with the worker", |now| now["sent"] == EVENTS);
+    worker
+}
+
+fn flags(lines: &[String]) -> Vec<(u64, bool)> {
+    let event = |line: &String| -> Value { serde_json::from_str(line).expect("JSON") };
+    let its = |of: Value| (of["event"].as_u64().expect("a number"), of["again"].as_bool().expect("a flag"));
+    let mut all: Vec<_> = lines.iter().map(event).map(its).collect();
+    all.sort_unstable();
+    all
+}
+
+const LIST: [&str; 3] = ["--list", "-n", "3"];
+
+#[test]
+fn who_comes_back_is_given_what_was_held() {
+    let folder = Folder::new("bridge-again");
+    let bridge = Bridge::start("127.0.14.5", &folder, &[]);
+    let dies = holds_all(&bridge, bridge.local(), &folder, &["--again"]);
+    dies.kill();
+    until(&bridge, "the events wait", |now| now["waiting_again"] == EVENTS);
+    let back = Worker::start_with(bridge.local(), "back", &[&["--again"], &LIST[..]].concat());
+    assert_eq!(flags(&back.lines()), [(0, true), (1, true), (2, true)]);
+    until(&bridge, "they are released", |now| now["released"] == EVENTS);
+    let table = stdout_of(&["bridge", "status", "--server", bridge.workers(), "--provider", "embedded"]);
+    assert!(table.contains("3 with workers that ended, of which 3 were delivered again"), "{table}");
+    let end = bridge.end();
+    let counts = ["sent", "held_by_ended", "delivered_again", "waiting_again", "released", "wrong_credits"];
+    assert_eq!(counts.map(|key| end[key].as_u64().unwrap()), [3, 3, 3, 0, 3, 0], "{end}");
+}
+
+#[test]
+fn another_worker_is_given_what_was_held_from_the_twin() {
+    let folder = Folder::new("bridge-again-remote");
+    let bridge = Bridge::start("127.0.14.6", &folder, &[]);
+    // The one that dies need not ask.
+    let dies = holds_all(&bridge, bridge.workers(), &folder, &[]);
+    let other = Worker::start_with(bridge.workers(), "other", &[&["--again"], &LIST[..]].concat());
+    dies.kill();
+    assert_eq!(flags(&other.lines()), [(0, true), (1, true), (2, true)]);
+    until(&bridge, "they are released", |now| now["released"] == EVENTS);
+    let end = bridge.end();
+    assert_eq!((&end["held_by_ended"], &end["delivered_again"]), (&3.into(), &3.into()), "{end}");
+}
+
+#[test]
+fn who_does_not_ask_is_given_nothing_again() {
+    let folder = Folder::new("bridge-once");
+    let bridge = Bridge::start("127.0.14.7", &folder, &[]);
+    let dies = holds_all(&bridge, bridge.local(), &folder, &[]);
+    let other = Worker::start_with(bridge.local(), "other", &["--list", "-n", "1"]);
+    dies.kill();
+    until(&bridge, "the worker is gone", |now| now["held_by_ended"] == EVENTS);
+    let file = folder.with("new", b"bytes");
+    assert!(run(&["ejfat", "send", "--to", bridge.segments(), "--first", "9", &file]).status.success());
+    assert_eq!(flags(&other.lines()), [(9, false)]);
+    let end = bridge.end();
+    assert_eq!((&end["held_by_ended"], &end["delivered_again"]), (&3.into(), &0.into()), "{end}");
+}

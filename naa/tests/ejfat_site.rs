@@ -1,0 +1,210 @@
+//! `naa ejfat send` and `recv` at a control plane.
+
+mod common;
+mod ejfat_common;
+#[path = "../../ejfat/client/tests/site/mod.rs"]
+mod site;
+#[path = "../../ejfat/lb/tests/tls_common/mod.rs"]
+mod tls_common;
+
+use std::{
+    net::UdpSocket,
+    process::Stdio,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use common::{Folder, json_of, naa, run, stderr};
+use ejfat_common::Worker;
+use naa_grpc::ServerTls;
+use rustix::process::{Pid, Signal, kill_process};
+use site::{Site, TOKEN, until};
+use tls_common::{Ca, Files};
+use tonic::Code;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn terminate(worker: &Worker) {
+    kill_process(Pid::from_child(&worker.child), Signal::TERM).unwrap();
+}
+
+#[test]
+fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
+    let (site, folder) = (Site::default(), Folder::new("ejfat-site"));
+    site.state().look_ahead = 500 * MS;
+    let server = site.serve(0, None);
+    let sync = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let uri = Site::uri(&server, TOKEN);
+    let out = folder.file("out");
+    let options =
+        ["--uri", &uri, "--weight", "3", "--max-factor", "0", "--name", "the-worker", "--out", &out];
+    let worker = Worker::start(&options);
+    let told = &worker.ready["worker"];
+    assert_eq!(
+        (&told["session"], &told["reservation"], &told["ports"]),
+        (&"1".into(), &"1".into(), &1.into())
+    );
+    assert_eq!(told["address"], worker.ready["addresses"][0]);
+    {
+        let state = site.state();
+        let of = &state.sessions[&1].registered;
+        assert_eq!(
+            (of.name.as_str(), of.weight, of.min_factor, of.max_factor),
+            ("the-worker", 3.0, 0.5, 0.0)
+        );
+        assert_eq!(format!("{}:{}", of.ip_address, of.udp_port), worker.address);
+    }
+
+    // A sender that goes straight to it, as a load balancer would.
+    let whole = format!("{uri}?data={}&sync={}", worker.address, sync.local_addr().unwrap());
+    let mut send = naa(&["ejfat", "send", "--size", "40K", "--events", "5", "--warm-up", "300"]);
+    let sending = send.env("EJFAT_URI", &whole).stdout(Stdio::null()).spawn().unwrap();
+    until("the sender is let in", || site.state().senders.contains("127.0.0.1"));
+    assert!(sending.wait_with_output().unwrap().status.success());
+    assert!(site.state().senders.is_empty(), "and off again");
+    let mut datagram = [0; 64];
+    assert_eq!(sync.recv(&mut datagram).unwrap(), 28);
+    let totals = |site: &Site| {
+        let state = site.state();
+        let newest = state.sessions[&1].newest();
+        (newest.total_events_recv, newest.total_events_reassembled, newest.total_events_dequeued)
+    };
+    until("the counters are told", || totals(&site) == (5, 5, 5));
+    assert!(site.state().sessions[&1].newest().fill_percent < 0.5);
+
+    let begin = Instant::now();
+    terminate(&worker);
+    until("it is not ready", || !site.state().sessions[&1].newest().is_ready);
+    // It goes on receiving until nothing is sent any more.
+    let late = ["ejfat", "send", "--to", &worker.address, "--size", "10", "--events", "1", "--first", "99"];
+    json_of(&[&late[..], &["--json"]].concat());
+    let report = worker.end();
+    assert!(begin.elapsed() > 1500 * MS, "{:?}", begin.elapsed());
+    assert_eq!(report["events"], 6);
+    assert_eq!(
+        (&report["worker"]["drained"], &report["worker"]["deregistered"]),
+        (&true.into(), &true.into())
+    );
+    assert!(folder.0.join("out/4321-99").exists());
+    assert!(site.state().live().is_empty());
+}
+
+#[test]
+fn a_worker_that_cannot_keep_up_tells_that_it_is_full() {
+    let site = Site::default();
+    let server = site.serve(0, None);
+    let uri = Site::uri(&server, TOKEN);
+    let worker = Worker::start(&["--uri", &uri, "--exec", "sleep 2", "--buffer", "200K", "--drain", "0"]);
+    json_of(&["ejfat", "send", "--to", &worker.address, "--size", "8K", "--events", "400", "--json"]);
+    until("it tells so", || site.state().sessions[&1].newest().fill_percent > 0.9);
+    assert!(site.state().sessions[&1].newest().is_ready);
+}
+
+#[test]
+fn ports_that_follow_each_other_are_registered() {
+    let site = Site::default();
+    let server = site.serve(0, None);
+    // Somewhere there are four in a row.
+    let first = (21_000..30_000)
+        .step_by(7)
+        .find(|&first| (first..first + 4).all(|port| UdpSocket::bind(("127.0.0.1", port)).is_ok()));
+    let range = format!("{}-{}", first.unwrap(), first.unwrap() + 3);
+    let uri = Site::uri(&server, TOKEN);
+    let mut recv =
+        naa(&["ejfat", "recv", "--listen", "0.0.0.0", "--ports", &range, "--uri", &uri, "--for", "0.1"]);
+    let output = recv.args(["--drain", "0", "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let state = site.state();
+    let of = &state.sessions[&1].registered;
+    assert_eq!((of.ip_address.as_str(), of.udp_port, of.port_range), ("127.0.0.1", first.unwrap().into(), 2));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_the_option_that_helps() {
+    let site = Site::default();
+    let server = site.serve(0, None);
+    let at = server.address();
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let data = free.local_addr().unwrap();
+    let recv = ["ejfat", "recv", "--listen", "127.0.0.1:0", "--for", "0.1", "--uri"];
+    let send = ["ejfat", "send", "--size", "1", "--events", "1", "--warm-up", "0", "--uri"];
+    let refused = |command: &[&str], uri: &str, status, says: &str| {
+        let output = run(&[command, &[uri]].concat());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(status), "{uri}: {said}");
+        assert!(said.contains(says) && said.contains("--no-control-plane"), "{uri}: {said}");
+        let output = run(&[command, &[uri, "--no-control-plane"]].concat());
+        assert!(output.status.success(), "{uri}: {}", stderr(&output));
+    };
+    let with_data = |uri: String| format!("{uri}?data={data}");
+    refused(&recv, &format!("ejfat://{at}/lb/1"), 2, "has no token");
+    refused(&recv, &format!("ejfat://{TOKEN}@{at}/"), 2, "names no reservation");
+    refused(&recv, &format!("ejfat://stale@{at}/lb/1"), 1, "the token is unknown");
+    refused(&recv, &format!("ejfat://{TOKEN}@127.0.0.1:1/lb/1"), 1, "cannot be reached");
+    refused(&send, &with_data(format!("ejfat://{TOKEN}@{at}/")), 2, "names no reservation");
+    refused(&send, &with_data(format!("ejfat://{TOKEN}@127.0.0.1:1/lb/1")), 1, "cannot be reached");
+    site.refuse("AddSenders", Code::PermissionDenied, "the token has no right to AddSenders here");
+    refused(&send, &with_data(format!("ejfat://{TOKEN}@{at}/lb/1")), 1, "UPDATE on the reservation");
+    let output = run(&[&send[..], &[&with_data(format!("ejfat://{at}/lb/1"))]].concat());
+    assert!(output.status.success() && stderr(&output).contains("has no token"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_sender_that_is_interrupted_is_taken_off_the_list() {
+    let site = Site::default();
+    let server = site.serve(0, None);
+    let at = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let uri = format!("{}?data={}", Site::uri(&server, TOKEN), at.local_addr().unwrap());
+    let send = ["ejfat", "send", "--size", "1K", "--events", "1000000000", "--rate", "0.001", "--uri", &uri];
+    let mut child = naa(&send).stdout(Stdio::null()).spawn().unwrap();
+    until("it is let in", || site.state().senders.contains("127.0.0.1"));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(site.state().senders.is_empty());
+}
+
+#[test]
+fn a_worker_goes_on_while_its_control_plane_is_away() {
+    let site = Site::default();
+    let server = site.serve(0, None);
+    let port = server.address().port();
+    let folder = Folder::new("ejfat-site-away");
+    let log = std::fs::File::create(folder.file("log")).unwrap();
+    let mut recv = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json", "--for", "6", "--drain", "3"]);
+    let uri = Site::uri(&server, TOKEN);
+    let mut child = recv.args(["--uri", &uri]).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    let ready = Worker::read(&mut stdout);
+    let to = ready["addresses"][0].as_str().unwrap().to_owned();
+    drop(server);
+    sleep(1000 * MS);
+    json_of(&["ejfat", "send", "--to", &to, "--size", "10K", "--events", "3", "--json"]);
+    let again = Site::default();
+    let _server = again.serve(port, None);
+    until("registered again", || !again.state().live().is_empty());
+    let report = Worker::read(&mut stdout);
+    assert!(child.wait().unwrap().success());
+    assert_eq!((&report["events"], &report["worker"]["registered_again"]), (&3.into(), &1.into()));
+    let log = std::fs::read_to_string(folder.file("log")).unwrap();
+    assert_eq!(log.matches("cannot be reached").count(), 1, "{log}");
+    assert_eq!(log.matches("it is registered again").count(), 1, "{log}");
+}
+
+#[test]
+fn over_tls_the_ca_is_named_by_an_option() {
+    let (files, site, ca) = (Files::new("site"), Site::default(), Ca::new("the site"));
+    let (cert, key) = files.put_pair("server", &ca.server());
+    let trusted = files.put("ca.pem", &ca.pem());
+    let server = site.serve(0, Some(ServerTls { cert, key, client_ca: None }));
+    let uri = Site::uri(&server, TOKEN).replace("ejfat://", "ejfats://");
+    let recv = ["ejfat", "recv", "--listen", "127.0.0.1:0", "--for", "0.1", "--drain", "0", "--uri", &uri];
+    let refused = run(&[&recv[..], &["--control-plane-ca", trusted.to_str().unwrap()]].concat());
+    assert!(refused.status.success(), "{}", stderr(&refused));
+    let other = files.put("other.pem", &Ca::new("other").pem());
+    let refused = run(&[&recv[..], &["--control-plane-ca", other.to_str().unwrap()]].concat());
+    let said = stderr(&refused);
+    assert!(
+        said.contains("no CA that is trusted here") && said.contains("--control-plane-ca FILE"),
+        "{said}"
+    );
+}
