@@ -39,7 +39,7 @@ fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
     let options =
         ["--uri", &uri, "--weight", "3", "--max-factor", "0", "--name", "the-worker", "--out", &out];
     let worker = Worker::start(&options);
-    let told = &worker.ready["worker"];
+    let told = &worker.ready["registered"];
     assert_eq!(
         (&told["session"], &told["reservation"], &told["ports"]),
         (&"1".into(), &"1".into(), &1.into())
@@ -82,7 +82,7 @@ fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
     assert!(begin.elapsed() > 1500 * MS, "{:?}", begin.elapsed());
     assert_eq!(report["events"], 6);
     assert_eq!(
-        (&report["worker"]["drained"], &report["worker"]["deregistered"]),
+        (&report["registered"]["drained"], &report["registered"]["deregistered"]),
         (&true.into(), &true.into())
     );
     assert!(folder.0.join("out/4321-99").exists());
@@ -111,12 +111,16 @@ fn ports_that_follow_each_other_are_registered() {
     let range = format!("{}-{}", first.unwrap(), first.unwrap() + 3);
     let uri = Site::uri(&server, TOKEN);
     let mut recv =
-        naa(&["ejfat", "recv", "--listen", "0.0.0.0", "--ports", &range, "--uri", &uri, "--for", "0.1"]);
-    let output = recv.args(["--drain", "0", "--json"]).output().unwrap();
+        naa(&["ejfat", "recv", "--listen", "0.0.0.0", "--ports", &range, "--uri", &uri, "--for", "0.5"]);
+    let folder = Folder::new("ejfat-site-ini");
+    let ini = folder.with("x.ini", b"[data-plane]\nperiodMS = 20\n[pid]\nweight = 2.5\nmin_factor = 0.25\n");
+    let output = recv.args(["--drain", "0", "--json", "--ini", &ini, "--weight", "4"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let state = site.state();
     let of = &state.sessions[&1].registered;
     assert_eq!((of.ip_address.as_str(), of.udp_port, of.port_range), ("127.0.0.1", first.unwrap().into(), 2));
+    assert_eq!((of.weight, of.min_factor, of.max_factor), (4.0, 0.25, 2.0), "the command line is stronger");
+    assert!(state.sessions[&1].states.len() > 15, "one each 20 ms");
 }
 
 #[test]
@@ -184,7 +188,7 @@ fn a_worker_goes_on_while_its_control_plane_is_away() {
     until("registered again", || !again.state().live().is_empty());
     let report = Worker::read(&mut stdout);
     assert!(child.wait().unwrap().success());
-    assert_eq!((&report["events"], &report["worker"]["registered_again"]), (&3.into(), &1.into()));
+    assert_eq!((&report["events"], &report["registered"]["again"]), (&3.into(), &1.into()));
     let log = std::fs::read_to_string(folder.file("log")).unwrap();
     assert_eq!(log.matches("cannot be reached").count(), 1, "{log}");
     assert_eq!(log.matches("it is registered again").count(), 1, "{log}");
