@@ -81,7 +81,7 @@ fn address(last: usize) -> Ipv4Addr {
 fn rules() -> Option<Rules> {
     let mut rules = Rules::default();
     let numbers = &mut Numbers(2);
-    for lb in LbId::all() {
+    for lb in LbId::all().take(LbId::P4_COUNT) {
         let n = usize::from(lb.get());
         let mut add = |rule| rules.insert(rule, false).ok();
         add(Rule::Destination { address: address(n + 1).into(), lb })?;
@@ -112,7 +112,7 @@ fn packet(bytes: usize, numbers: &mut Numbers) -> Vec<u8> {
     packet.extend((bytes as u16).to_be_bytes());
     packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
     packet.extend(address(200).octets());
-    packet.extend(address(numbers.below(LbId::COUNT) + 1).octets());
+    packet.extend(address(numbers.below(LbId::P4_COUNT) + 1).octets());
     packet.extend(40_000u16.to_be_bytes());
     packet.extend(ejfat::wire::DATA_PORT.to_be_bytes());
     packet.extend((bytes as u16 - 20).to_be_bytes());

@@ -42,12 +42,34 @@ pub(crate) fn serve(
     address: SocketAddr,
     text: impl Fn() -> String + Send + Sync + 'static,
 ) -> anyhow::Result<SocketAddr> {
+    serve_pages(address, Pages { text: Box::new(text), ready: None })
+}
+
+/// The same with `/healthz`, which says that the process lives, and `/readyz`, which says whether it does its work.
+///
+/// # Errors
+/// As [`serve`].
+pub(crate) fn serve_with_health(
+    address: SocketAddr,
+    text: impl Fn() -> String + Send + Sync + 'static,
+    ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+) -> anyhow::Result<SocketAddr> {
+    serve_pages(address, Pages { text: Box::new(text), ready: Some(Box::new(ready)) })
+}
+
+/// What is served.
+struct Pages {
+    text: Box<dyn Fn() -> String + Send + Sync>,
+    ready: Option<Box<dyn Fn() -> Result<(), String> + Send + Sync>>,
+}
+
+fn serve_pages(address: SocketAddr, pages: Pages) -> anyhow::Result<SocketAddr> {
     let bound = TcpListener::bind(address).with_context(|| format!("cannot serve metrics at {address}"))?;
     bound.set_nonblocking(true)?;
     let at = bound.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let serve = move || {
-        if let Err(error) = runtime.block_on(serve_connections(bound, Arc::new(text))) {
+        if let Err(error) = runtime.block_on(serve_connections(bound, Arc::new(pages))) {
             tracing::error!("metrics are not served any more: {error}");
         }
     };
@@ -65,29 +87,26 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| "write an address and a port, such as 127.0.0.1:9100, or a port of loopback".into())
 }
 
-async fn serve_connections(
-    listener: TcpListener,
-    text: Arc<impl Fn() -> String + Send + Sync + 'static>,
-) -> std::io::Result<()> {
+async fn serve_connections(listener: TcpListener, pages: Arc<Pages>) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let limits = Limits { seats: CONNECTIONS, patience: HEAD_TIME, permits: Box::new(|_| true) };
     let (taken, mut connections) = mpsc::channel(1);
     tokio::spawn(connections::accept(listener, limits, taken));
     while let Some(connection) = connections.recv().await {
-        let (connection, text) = (connection?, text.clone());
+        let (connection, pages) = (connection?, pages.clone());
         tokio::spawn(
-            async move { time::timeout(CONNECTION_TIME, serve_connection(connection, &*text)).await },
+            async move { time::timeout(CONNECTION_TIME, serve_connection(connection, &pages)).await },
         );
     }
     Ok(())
 }
 
-async fn serve_connection(connection: Connection, text: &(impl Fn() -> String + Send + Sync)) {
+async fn serve_connection(connection: Connection, pages: &Pages) {
     let (requests, in_progress) = (connection.requests(), OnceLock::new());
     let answer = |request: Request<Incoming>| {
         // There is one request, and it is in progress until the connection ends.
         in_progress.get_or_init(|| requests.begin());
-        let answer = answer(request.method(), request.uri().path(), text);
+        let answer = answer(request.method(), request.uri().path(), pages);
         async { Ok::<_, Infallible>(answer) }
     };
     let mut http = http1::Builder::new();
@@ -97,11 +116,21 @@ async fn serve_connection(connection: Connection, text: &(impl Fn() -> String + 
     }
 }
 
-fn answer(method: &Method, path: &str, text: impl Fn() -> String) -> Response<Full<Bytes>> {
-    let (status, kind, body) = match (method, path) {
-        (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, OPEN_METRICS, text()),
-        (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET it\n".into()),
-        _ => (StatusCode::NOT_FOUND, "text/plain", "there is /metrics\n".into()),
+fn answer(method: &Method, path: &str, pages: &Pages) -> Response<Full<Bytes>> {
+    const PLAIN: &str = "text/plain";
+    let is_asked = matches!(*method, Method::GET | Method::HEAD);
+    let (status, kind, body) = match (path, &pages.ready) {
+        ("/metrics", _) | ("/healthz" | "/readyz", Some(_)) if !is_asked => {
+            (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET it\n".into())
+        }
+        ("/metrics", _) => (StatusCode::OK, OPEN_METRICS, (pages.text)()),
+        ("/healthz", Some(_)) => (StatusCode::OK, PLAIN, "ok\n".into()),
+        ("/readyz", Some(ready)) => match ready() {
+            Ok(()) => (StatusCode::OK, PLAIN, "ok\n".into()),
+            Err(why) => (StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{why}\n")),
+        },
+        (_, Some(_)) => (StatusCode::NOT_FOUND, PLAIN, "there are /metrics, /healthz and /readyz\n".into()),
+        (_, None) => (StatusCode::NOT_FOUND, PLAIN, "there is /metrics\n".into()),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;

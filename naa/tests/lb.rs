@@ -231,9 +231,9 @@ fn tables_are_checked_shown_and_compared() {
     ] {
         assert!(lines.lines().any(|found| found == line), "{lines}");
     }
-    fs::write(path("wrong.yaml"), text.replace("lb: 2", "lb: 9")).unwrap();
+    fs::write(path("wrong.yaml"), text.replace("lb: 2", "lb: 64")).unwrap();
     let wrong = run(&["lb", "table", "show", &path("wrong.yaml")]);
-    assert!(stderr(&wrong).contains("there is no load balancer 9; they are 0 to 7"), "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("there is no load balancer 64; they are 0 to 63"), "{}", stderr(&wrong));
     let nowhere = run(&["lb", "table", "show", "grpc://127.0.0.1:9"]);
     assert!(stderr(&nowhere).contains("is it running, with gRPC on this port?"), "{}", stderr(&nowhere));
 }

@@ -12,6 +12,20 @@ pub mod lb {
     }
 }
 
+/// The control plane of EJFAT's load balancer: service `loadbalancer.LoadBalancer`, as EJFAT sites and E2SAR speak it.
+#[allow(missing_debug_implementations, unused_qualifications, clippy::all)]
+pub mod loadbalancer {
+    include!("generated/loadbalancer.rs");
+}
+
+/// Whether a server answers: service `grpc.health.v1.Health`.
+pub mod health {
+    #[allow(missing_debug_implementations, unused_qualifications, clippy::all)]
+    pub mod v1 {
+        include!("generated/grpc.health.v1.rs");
+    }
+}
+
 /// What reassembly has counted.
 pub mod events {
     #[allow(missing_debug_implementations, unused_qualifications, clippy::all)]
@@ -29,10 +43,4 @@ pub mod sn_p4 {
     pub mod v2 {
         include!("generated/sn_p4.v2.rs");
     }
-}
-
-/// The control plane of EJFAT's load balancer: service `loadbalancer.LoadBalancer`, as EJFAT sites and E2SAR speak it.
-#[allow(missing_debug_implementations, unused_qualifications, clippy::all)]
-pub mod loadbalancer {
-    include!("generated/loadbalancer.rs");
 }

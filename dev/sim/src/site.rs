@@ -37,6 +37,8 @@ pub struct Size {
 impl Size {
     /// As many as ESnet's P4 program has room for.
     pub const FULL: Self = Self { load_balancers: 8, workers: 128, senders: 16 };
+    /// More than that, for which our data planes have room.
+    pub const LARGER: Self = Self { load_balancers: 16, workers: 128, senders: 16 };
 }
 
 #[derive(Debug)]
@@ -84,7 +86,9 @@ impl Site {
             sync_port: 19_500 + u16::from(n),
         };
         let load_balancers = (0..size.load_balancers).map(lb).collect();
-        let config = Config { load_balancers, ..Config::default() };
+        let workers = u16::from(size.load_balancers) * size.workers;
+        let most_members = workers.max(Config::default().most_members);
+        let config = Config { load_balancers, most_members, ..Config::default() };
         let planes = BTreeMap::from([(PlaneId(0), PlaneKind::Staged)]);
         let options = Options { planes, ..Options::default() };
         let nothing: [(Vec<u8>, Vec<u8>); 0] = [];
@@ -197,11 +201,10 @@ impl Site {
     }
 
     fn carry_out(&mut self, call: &Call) -> Answer {
-        let mut routed = [None; LbId::COUNT];
         let tick = self.tick();
-        if self.now > self.began + 2_000 * MS && self.began > 0 {
-            routed[..usize::from(self.size.load_balancers)].fill(Some(tick));
-        }
+        let is_sending = self.now > self.began + 2_000 * MS && self.began > 0;
+        let lbs = LbId::all().take(usize::from(self.size.load_balancers)).filter(|_| is_sending);
+        let routed: BTreeMap<_, _> = lbs.map(|lb| (lb, tick)).collect();
         let outcome = match &call.order {
             Order::Claim => Outcome::Seen(Box::default()),
             Order::Look { counters } => {
@@ -282,6 +285,11 @@ impl Site {
                 self.control.sync(Time(self.now), lb_id, sender(lb, n), &sync);
             }
         }
+    }
+
+    /// Load balancers whose tables the data plane has.
+    pub fn staged(&self) -> usize {
+        self.sets.len()
     }
 
     /// Workers of all load balancers.

@@ -1,6 +1,9 @@
 //! A few seeds of the simulation; `cargo xtask sim` runs many.
 
-use sim::{Kind, Options};
+use sim::{
+    Kind, Options,
+    site::{Site, Size},
+};
 
 fn run(kind: Kind, seeds: std::ops::Range<u64>) {
     for seed in seeds {
@@ -28,6 +31,15 @@ fn calls_of_seeds_0_to_99() {
 #[test]
 fn bridges_of_seeds_0_to_499() {
     run(Kind::Bridge, 0..500);
+}
+
+#[test]
+fn sixteen_load_balancers_with_2048_workers_get_epochs_once_a_second() {
+    let mut site = Site::new(Size::LARGER, 1).expect("a site that fits");
+    (0..10).for_each(|_| site.second());
+    assert_eq!((site.staged(), site.workers()), (16, 2048));
+    // The first second begins them, and senders' rates are unknown at first.
+    assert!(site.epochs >= 16 * 6, "{} epochs", site.epochs);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::calendar::MOST_SLOTS;
 
 /// Records that one request, or one [`Registry::poll`](crate::registry::Registry::poll), changes at most. A store has to take as
 /// many changes in one batch: [`Config::most_changes`] of every configuration that is served is no more.
-pub const MOST_CHANGES: usize = 4096;
+pub const MOST_CHANGES: usize = 8192;
 
 /// Entries of the audit log that one batch of changes deletes at most. It is above the number that one adds, so a log that is too
 /// long becomes shorter.
@@ -77,7 +77,7 @@ impl Default for LivenessTimes {
 /// All of it. The defaults are what ESnet's P4 program has room for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// In the order of their ids, which begin at 0.
+    /// In the order of their ids, which begin at 0. At most 64; at most 8 with a SmartNIC.
     pub load_balancers: Vec<LoadBalancerConfig>,
     /// How long a reservation lasts whose request names no end; `None`: it has none. The default is 365 days.
     pub default_stay: Option<Duration>,
@@ -85,7 +85,8 @@ pub struct Config {
     pub slots: u32,
     /// The most senders of one IP version, of all load balancers together. At most 256, for which data planes have room.
     pub most_senders: usize,
-    /// The most worker sessions of all load balancers together. At most 1024, for which data planes have room.
+    /// The most worker sessions of all load balancers together. At most 2048, for which our data planes have room; at most
+    /// 1024 with a SmartNIC.
     pub most_members: u16,
     /// The most tokens that were made by `CreateToken`: in all, and below any one token but the root.
     pub most_tokens: usize,
@@ -139,6 +140,10 @@ pub enum ConfigError {
         "one request could change {0} records, and {MOST_CHANGES} is the most; lower most_tokens, most_members or most_senders"
     )]
     Changes(usize),
+    #[error(
+        "{given} {what}, and a SmartNIC (sn_p4) has room for {most}; configure at most {most}, or data planes of naa.lb.v1 only"
+    )]
+    SmartNic { what: &'static str, given: usize, most: usize },
     #[error("the root token is empty; configure one that nobody can guess")]
     NoRootToken,
 }
@@ -188,14 +193,26 @@ impl Config {
         Ok(())
     }
 
+    /// Checks that SmartNICs have room for it.
+    pub(crate) fn check_smartnics(&self) -> Result<(), ConfigError> {
+        let rooms = [
+            ("load balancers", self.load_balancers.len(), LbId::P4_COUNT),
+            ("members", self.most_members.into(), Table::Member.p4_limit()),
+            ("senders", self.most_senders, Table::SourceV4.p4_limit()),
+        ];
+        let lacks = rooms.into_iter().find(|(_, given, most)| given > most);
+        lacks.map_or(Ok(()), |(what, given, most)| Err(ConfigError::SmartNic { what, given, most }))
+    }
+
     /// How many records one request changes at most. It changes each record once, so there are no more changes than records,
     /// those that are new among them: a session with its token, and entries of the audit log.
     pub fn most_changes(&self) -> usize {
+        let lbs = self.load_balancers.len();
         let sessions = usize::from(self.most_members) + 1;
-        let tokens = self.most_tokens.saturating_add(sessions + LbId::COUNT);
+        let tokens = self.most_tokens.saturating_add(sessions + lbs);
         let senders = 2 * self.most_senders;
-        let [reservations, epochs] = [LbId::COUNT; 2];
-        let counters = 3 + LbId::COUNT;
+        let [reservations, epochs] = [lbs; 2];
+        let counters = 3 + lbs;
         let audit = MOST_AUDIT_ADDED + MOST_AUDIT_DELETED;
         tokens.saturating_add(sessions + senders + reservations + epochs + counters + audit)
     }

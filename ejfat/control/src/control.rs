@@ -184,6 +184,9 @@ impl Control {
     ) -> Result<Self, BeginError> {
         options.capacity.slots = config.slots;
         capacity::Controller::new(options.capacity)?;
+        if options.planes.values().any(|kind| *kind == PlaneKind::RuleByRule) {
+            config.check_smartnics()?;
+        }
         let registry = Registry::restore(config, root, entries, now)?;
         let planes = Planes::new(&options.planes, registry.config(), term, options.times);
         let options_lost = options.times.lost;
@@ -493,18 +496,16 @@ impl Control {
             match effect {
                 Effect::Do(action) => self.out.push(action),
                 Effect::Routed(routed) => {
-                    for (lb, tick) in LbId::all().zip(routed) {
+                    for (lb, tick) in routed {
                         // What was routed before is forgotten together with the old tables.
-                        let of = self.lbs.get_mut(&lb).filter(|of| !of.is_anew());
-                        if let (Some(of), Some(tick)) = (of, tick) {
+                        if let Some(of) = self.lbs.get_mut(&lb).filter(|of| !of.is_anew()) {
                             of.routed(now, tick);
                         }
                     }
                 }
                 Effect::Beyond { plane, beyond } => {
-                    for (lb, beyond) in LbId::all().zip(beyond) {
-                        let of = self.lbs.get_mut(&lb).filter(|of| !of.is_anew());
-                        let (Some(of), Some(beyond)) = (of, beyond) else { continue };
+                    for (lb, beyond) in beyond {
+                        let Some(of) = self.lbs.get_mut(&lb).filter(|of| !of.is_anew()) else { continue };
                         if let Some((from, to)) = of.beyond(now, plane, beyond, &self.options.margins) {
                             self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
                         }

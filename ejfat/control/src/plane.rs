@@ -71,11 +71,11 @@ pub struct Seen {
     /// The highest term before this connection's. 0: it is new, and has no tables.
     pub term: u64,
     /// The highest tick that was routed of each load balancer.
-    pub routed: [Option<u64>; LbId::COUNT],
+    pub routed: BTreeMap<LbId, u64>,
     /// The first tick of each set of tables, ascending for each load balancer.
     pub sets: Vec<(LbId, u64)>,
     /// What was routed of each load balancer with ticks above its horizon.
-    pub beyond: [Option<BeyondHorizon>; LbId::COUNT],
+    pub beyond: BTreeMap<LbId, BeyondHorizon>,
     /// Packets that were sent to each member, if they were asked for.
     pub packets: Option<BTreeMap<(LbId, MemberId), u64>>,
 }
@@ -84,7 +84,7 @@ pub struct Seen {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// `None` where the plane tells no ticks.
-    Done { routed: Option<[Option<u64>; LbId::COUNT]> },
+    Done { routed: Option<BTreeMap<LbId, u64>> },
     /// The answer to [`Order::Look`], and to [`Order::Claim`] with what was there before.
     Seen(Box<Seen>),
     /// Packets had these ticks already, or met the tables that were to go.

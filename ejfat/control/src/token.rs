@@ -297,7 +297,7 @@ mod tests {
             "",
             "ALL",
             "ALL/1:UPDATE",
-            "LOAD_BALANCER/8:UPDATE",
+            "LOAD_BALANCER/64:UPDATE",
             "SESSION:UPDATE",
             "SESSION/-1:UPDATE",
             "ALL:update",

@@ -16,9 +16,18 @@ use ejfat_control::{
 use registry_common::{DAY, ROOT, Site, config};
 
 const SLOTS: u32 = 4096;
-const WORKERS: u32 = 1024;
 
-fn largest() -> Config {
+/// A site on SmartNICs, or one on our own data planes only.
+#[derive(Clone, Copy)]
+struct Size {
+    load_balancers: u8,
+    workers: u32,
+}
+
+const ON_SMARTNICS: Size = Size { load_balancers: 8, workers: 1024 };
+const OURS: Size = Size { load_balancers: 64, workers: 2048 };
+
+fn largest(size: Size) -> Config {
     let lb = |n: u8| LoadBalancerConfig {
         data_v4: Some([192, 0, 2, n].into()),
         data_v6: Some([0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(n)].into()),
@@ -26,7 +35,8 @@ fn largest() -> Config {
         ..config().load_balancers[0].clone()
     };
     Config {
-        load_balancers: (0..8).map(lb).collect(),
+        load_balancers: (0..size.load_balancers).map(lb).collect(),
+        most_members: size.workers as u16,
         slots: SLOTS,
         most_tokens_below: 1024,
         most_audit: 64,
@@ -55,8 +65,8 @@ struct Largest {
 
 impl Largest {
     /// Workers and senders are divided evenly among so many reservations.
-    fn new(reservations: u32) -> Self {
-        let mut site = Site::new(largest(), 1);
+    fn new(size: Size, reservations: u32) -> Self {
+        let mut site = Site::new(largest(size), 1);
         let none = TokenLimits::default();
         let user = site.create(ROOT, "ALL:UPDATE", none);
         let by = user.token.as_str();
@@ -70,7 +80,7 @@ impl Largest {
             senders.chain((0..per).map(|n| format!("2001:db8:1111:2222:3333:4444:5555:{:x}", 0x6000 + n)));
         let reserve = Reserve { until, senders: senders.collect(), ..Reserve::default() };
         let reserved: Vec<_> = (0..reservations).map(|_| site.reserve(by, reserve.clone())).collect();
-        let workers = WORKERS / reservations;
+        let workers = size.workers / reservations;
         let mut sessions = Vec::new();
         for of in &reserved {
             for n in 0..workers {
@@ -111,10 +121,10 @@ fn demands(n: u32, workers: u32) -> Vec<SlotDemand> {
 
 #[test]
 fn each_request_to_the_largest_site_changes_no_more_than_one_batch_takes() {
-    for reservations in [1, 8] {
-        let largest = Largest::new(reservations);
+    for (size, reservations) in [(ON_SMARTNICS, 1), (ON_SMARTNICS, 8), (OURS, 1), (OURS, 16), (OURS, 64)] {
+        let largest = Largest::new(size, reservations);
         let lb_id = largest.reserved[0].id.to_string();
-        let workers = WORKERS / reservations;
+        let workers = size.workers / reservations;
         let revoke = Request::RevokeToken(TokenSelector::Id(largest.user.id.0));
         largest.fits("revoke", &revoke);
         largest.fits("free", &Request::Free(LbName { lb_id: lb_id.clone() }));
@@ -146,7 +156,7 @@ fn each_request_to_the_largest_site_changes_no_more_than_one_batch_takes() {
 
 #[test]
 fn a_worker_may_take_the_place_of_all_silent_sessions_of_the_largest_site() {
-    let mut largest = Largest::new(1);
+    let mut largest = Largest::new(OURS, 1);
     for session in largest.sessions.clone() {
         let state = SendState { session_id: session.to_string(), ..SendState::default() };
         largest.site.ask(ROOT, &Request::SendState(state)).expect("a state");
@@ -163,7 +173,7 @@ fn a_worker_may_take_the_place_of_all_silent_sessions_of_the_largest_site() {
 
 #[test]
 fn what_many_silent_workers_cause_is_stored_in_small_batches() {
-    let mut site = Largest::new(8).site;
+    let mut site = Largest::new(OURS, 16).site;
     site.after_ms(10_000);
     let mut polls = 0;
     while site.registry.durable().sessions().count() > 0 {
@@ -178,14 +188,14 @@ fn what_many_silent_workers_cause_is_stored_in_small_batches() {
     let silent: Vec<_> = entries.iter().filter(|entry| entry.call == "SessionSilent").collect();
     assert_eq!(silent.len(), polls, "one entry for each batch");
     let named: usize = silent.iter().map(|entry| entry.what.matches("of reservation").count()).sum();
-    assert_eq!(named, WORKERS as usize, "each session is in the log");
+    assert_eq!(named, OURS.workers as usize, "each session is in the log");
     assert_eq!(site.restored().durable(), site.registry.durable());
 }
 
 #[test]
 fn reservations_of_the_largest_site_end_in_batches_that_a_store_takes() {
-    for reservations in [1, 8] {
-        let mut site = Largest::new(reservations).site;
+    for (size, reservations) in [(ON_SMARTNICS, 8), (OURS, 1), (OURS, 16)] {
+        let mut site = Largest::new(size, reservations).site;
         site.after_ms(DAY);
         for left in (0..reservations as usize).rev() {
             fit("expiry", &site.poll());

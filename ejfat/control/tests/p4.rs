@@ -28,10 +28,10 @@ fn members(ids: &[MemberId]) -> Members {
 
 fn apply(rules: &mut Rules, change: Change) {
     match change {
-        Change::Insert(rule) => rules.insert(rule, false).unwrap(),
+        Change::Insert(rule) => rules.insert_p4(rule, false).unwrap(),
         Change::Replace(rule) => {
             assert!(rules.get(&rule.key()).is_some(), "{rule:?} replaces nothing");
-            rules.insert(rule, true).unwrap();
+            rules.insert_p4(rule, true).unwrap();
         }
         Change::Delete(key) => drop(rules.remove(&key).expect("what is deleted is there")),
     }
@@ -116,7 +116,7 @@ fn no_change_alters_what_a_tick_below_the_boundary_meets() {
 #[test]
 fn epochs_of_eight_load_balancers_fit_into_the_tables() {
     let mut rules = Rules::default();
-    for number in 0..LbId::COUNT as u8 {
+    for number in 0..LbId::P4_COUNT as u8 {
         let lb = LbId::new(number).unwrap();
         let mut epochs = Epochs::new(lb);
         let random = &mut Random::new(number.into(), 1);

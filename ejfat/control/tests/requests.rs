@@ -689,7 +689,7 @@ fn a_configuration_that_cannot_be_served_is_refused() {
     assert_eq!(same, ConfigError::SameSync(([192, 0, 2, 100], 19_531).into()));
     assert_eq!(refused(|of| of.slots = 500), ConfigError::Slots(500));
     assert_eq!(refused(|of| of.most_senders = 257), ConfigError::Senders(257));
-    assert_eq!(refused(|of| of.most_members = 1025), ConfigError::Members(1025));
+    assert_eq!(refused(|of| of.most_members = 2049), ConfigError::Members(2049));
     let most = config().most_tokens + MOST_CHANGES - config().most_changes();
     assert!(Registry::new(Config { most_tokens: most, ..config() }, ROOT).is_ok());
     assert_eq!(refused(|of| of.most_tokens = usize::MAX), ConfigError::Changes(usize::MAX));

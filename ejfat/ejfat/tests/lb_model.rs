@@ -211,25 +211,31 @@ fn many(table: Table, count: usize) -> impl Iterator<Item = Rule> {
 
 #[test]
 fn tables_are_bounded() {
-    let limits = [64, 256, 256, 1024, 16_384, 1024];
+    assert_eq!(Table::ALL.map(Table::p4_limit), [64, 256, 256, 1024, 16_384, 1024]);
+    assert_eq!(Table::ALL.map(Table::limit), [128, 256, 256, 1024, 32_768, 2048]);
+    are_bounded(Table::limit, Rules::insert);
+    are_bounded(Table::p4_limit, Rules::insert_p4);
+}
+
+fn are_bounded(limit_of: fn(Table) -> usize, insert: fn(&mut Rules, Rule, bool) -> Result<(), RuleError>) {
     let mut full = Rules::default();
-    for (table, limit) in Table::ALL.into_iter().zip(limits) {
-        assert_eq!(table.limit(), limit);
+    for table in Table::ALL {
+        let limit = limit_of(table);
         let all: Vec<_> = many(table, limit + 1).collect();
         let (more, fitting) = all.split_last().unwrap();
-        fitting.iter().for_each(|rule| full.insert(*rule, false).unwrap());
-        let refused = full.insert(*more, true).unwrap_err();
-        assert_eq!(refused, RuleError::Full(table));
+        fitting.iter().for_each(|rule| insert(&mut full, *rule, false).unwrap());
+        let refused = insert(&mut full, *more, true).unwrap_err();
+        assert_eq!(refused, RuleError::Full { table, limit });
         let text = refused.to_string();
         assert!(text.contains(table.name()) && text.contains(&limit.to_string()), "{text}");
-        assert_eq!(full.insert(fitting[0], false), Err(RuleError::Exists(table)));
-        full.insert(fitting[0], true).unwrap();
+        assert_eq!(insert(&mut full, fitting[0], false), Err(RuleError::Exists(table)));
+        insert(&mut full, fitting[0], true).unwrap();
         assert_eq!(full.remove(&fitting[3].key()), Some(fitting[3]));
         assert_eq!(full.remove(&fitting[3].key()), None);
-        full.insert(*more, false).unwrap();
+        insert(&mut full, *more, false).unwrap();
         assert_eq!(full.count(table), limit);
     }
-    assert_eq!(full.iter().count(), limits.iter().sum());
+    assert_eq!(full.iter().count(), Table::ALL.map(limit_of).iter().sum());
     assert_eq!(rules(full.iter()), full);
     let tables = Tables::new(&full);
     assert_eq!(tables.lb([10, 9, 0, 9].into()), Some(lb(1)));
@@ -260,7 +266,7 @@ fn rules_that_are_not_sound_are_refused() {
     for (rule, error) in cases {
         assert_eq!(Rules::default().insert(rule, true).err(), error, "{rule:?}");
     }
-    assert_eq!(LbId::new(8), Err(RuleError::LbId(8)));
+    assert_eq!(LbId::new(64), Err(RuleError::LbId(64)));
     assert_eq!(TickPrefix::new(0, 65), Err(RuleError::PrefixLength(65)));
     assert_eq!(TickPrefix::new(1, 63), Err(RuleError::PrefixBits { value: 1, length: 63 }));
     assert_eq!(TickPrefix::new(1, 64).map(TickPrefix::last), Ok(1));

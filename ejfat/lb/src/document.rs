@@ -2,7 +2,7 @@
 //!
 //! ```yaml
 //! load_balancers:
-//! - lb: 0                              # 0 to 7
+//! - lb: 0                              # 0 to 63
 //!   addresses: [10.0.0.1, "fd00::1"]   # packets to these are its
 //!   senders: [10.0.0.5]                # it takes packets from these only
 //!   epochs:

@@ -7,7 +7,7 @@ mod frame;
 mod report;
 mod rule;
 
-use std::num::NonZeroU64;
+use std::{collections::BTreeMap, num::NonZeroU64};
 
 use ejfat::lb::{BeyondHorizon, LbId, Rule, RuleError, Rules};
 use proto::lb::v1;
@@ -71,7 +71,7 @@ pub fn rules(messages: &[v1::Rule]) -> Result<Rules, MessageError> {
 
 /// The same, each load balancer's within the limits of tables.
 fn rules_by_lb(messages: &[v1::Rule]) -> Result<Rules, MessageError> {
-    let mut of_lbs: [Rules; LbId::COUNT] = Default::default();
+    let mut of_lbs: BTreeMap<LbId, Rules> = BTreeMap::new();
     let mut whole = Rules::default();
     for (at, message) in messages.iter().enumerate() {
         let rule = rule(message).map_err(|error| error.within("rules", at))?;
@@ -80,11 +80,11 @@ fn rules_by_lb(messages: &[v1::Rule]) -> Result<Rules, MessageError> {
             Rule::Source { lb, .. }
             | Rule::Epoch { lb, .. }
             | Rule::Slot { lb, .. }
-            | Rule::Member { lb, .. } => &mut of_lbs[usize::from(lb.get())],
+            | Rule::Member { lb, .. } => of_lbs.entry(lb).or_default(),
         };
         rules.insert(rule, false).map_err(|error| MessageError::new(format!("rules[{at}]"), error))?;
     }
-    of_lbs.iter().for_each(|of| whole.add(of));
+    of_lbs.values().for_each(|of| whole.add(of));
     Ok(whole)
 }
 
@@ -143,17 +143,14 @@ pub fn ticks(message: &v1::GetTicksReply) -> Result<Ticks, MessageError> {
     let tick = |list, at, tick: &v1::LbTick| {
         lb("lb", tick.lb).map(|lb| (lb, tick.tick)).map_err(|error| error.within(list, at))
     };
-    let mut routed = [None; LbId::COUNT];
-    for (at, of) in message.routed.iter().enumerate() {
-        let (lb, tick) = tick("routed", at, of)?;
-        routed[usize::from(lb.get())] = Some(tick);
-    }
-    let mut beyond = [None; LbId::COUNT];
-    for (at, of) in message.beyond_horizon.iter().enumerate() {
+    let routed = message.routed.iter().enumerate().map(|(at, of)| tick("routed", at, of));
+    let routed = routed.collect::<Result<_, _>>()?;
+    let beyond = |(at, of): (usize, &v1::BeyondHorizon)| {
         let &v1::BeyondHorizon { packets, lowest, highest, .. } = of;
         let lb = lb("lb", of.lb).map_err(|error| error.within("beyond_horizon", at))?;
-        beyond[usize::from(lb.get())] = Some(BeyondHorizon { packets, lowest, highest });
-    }
+        Ok((lb, BeyondHorizon { packets, lowest, highest }))
+    };
+    let beyond = message.beyond_horizon.iter().enumerate().map(beyond).collect::<Result<_, _>>()?;
     let sets = message.sets.iter().enumerate().map(|(at, of)| tick("sets", at, of));
     let sets = sets.collect::<Result<_, _>>()?;
     Ok(Ticks { term: NonZeroU64::new(message.term), routed, beyond, sets })

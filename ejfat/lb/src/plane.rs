@@ -57,8 +57,8 @@ pub struct TableSet {
 /// What was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
-    /// By load balancer.
-    pub lbs: [LbCounters; LbId::COUNT],
+    /// By load balancer: of those that ESnet's P4 data plane has, and up to the last one that counted anything.
+    pub lbs: Vec<LbCounters>,
     /// What was sent to each member of the tables, and to each other member that got something in the last minute.
     pub members: BTreeMap<(LbId, u16), Traffic>,
     /// What was sent to members that are gone, by the id that they had, of all load balancers.
@@ -68,7 +68,7 @@ pub struct Counters {
     /// The highest of [`Counters::routed`].
     pub newest_tick: Option<u64>,
     /// The highest tick of each load balancer that was routed lately, or since it has a horizon.
-    pub routed: [Option<u64>; LbId::COUNT],
+    pub routed: BTreeMap<LbId, u64>,
     /// Packets that found a receive buffer full.
     pub overflows: u64,
     /// Packets to members that the system did not send, for example without a route, and those to the forwarder itself.
@@ -95,10 +95,9 @@ impl Plane {
     /// `seed` is of hash tables; random ones are best.
     pub fn new(rules: Rules, seed: u64) -> Self {
         let balancer = Balancer::new(&Tables::new(&rules), seed);
-        let mut lbs = LbId::all().map(|lb| vec![Staged::new(0, rules.of(lb).into())]);
         let control = Control {
             destinations: rules.destinations(),
-            lbs: std::array::from_fn(|_| lbs.next().unwrap_or_default()),
+            lbs: LbId::all().map(|lb| vec![Staged::new(0, rules.of(lb).into())]).collect(),
             term: None,
             least: None,
             aged: Instant::now(),
@@ -240,16 +239,17 @@ impl Plane {
         let mut balancer = lock(&self.balancer);
         // Only forwarders call `tidy`, and there may be none.
         balancer.look_at_members(self.time(Instant::now()));
-        let lb = |id: LbId| *balancer.counters(id);
-        let mut lbs = [LbCounters::default(); LbId::COUNT];
-        lbs.iter_mut().zip(LbId::all()).for_each(|(place, id)| *place = lb(id));
+        let mut lbs: Vec<_> = LbId::all().map(|lb| *balancer.counters(lb)).collect();
+        let last = lbs.iter().rposition(|lb| *lb != LbCounters::default());
+        lbs.truncate(last.map_or(0, |last| last + 1).max(LbId::P4_COUNT));
+        let routed = routed(&balancer);
         Counters {
             lbs,
             members: balancer.members(),
             gone: balancer.gone(),
             unaddressed: *balancer.unaddressed(),
-            newest_tick: routed(&balancer).into_iter().max().flatten(),
-            routed: routed(&balancer),
+            newest_tick: routed.values().copied().max(),
+            routed,
             overflows: self.overflows.load(Relaxed),
             refused: self.refused.load(Relaxed),
         }
@@ -265,12 +265,11 @@ impl Plane {
     }
 }
 
-fn by_lb<T: Default>(of: impl Fn(LbId) -> T) -> [T; LbId::COUNT] {
-    let mut all = LbId::all().map(of);
-    std::array::from_fn(|_| all.next().unwrap_or_default())
+fn by_lb<T>(of: impl Fn(LbId) -> Option<T>) -> BTreeMap<LbId, T> {
+    LbId::all().filter_map(|lb| Some((lb, of(lb)?))).collect()
 }
 
-fn routed(balancer: &Balancer) -> [Option<u64>; LbId::COUNT] {
+fn routed(balancer: &Balancer) -> BTreeMap<LbId, u64> {
     by_lb(|lb| balancer.newest_tick(lb))
 }
 
@@ -280,9 +279,9 @@ pub struct Ticks {
     /// The highest one that came with a write, also with one that was refused for another reason.
     pub term: Option<NonZeroU64>,
     /// The highest tick of each load balancer that was routed lately, or since it has a horizon.
-    pub routed: [Option<u64>; LbId::COUNT],
+    pub routed: BTreeMap<LbId, u64>,
     /// What each load balancer routed above its horizon.
-    pub beyond: [Option<BeyondHorizon>; LbId::COUNT],
+    pub beyond: BTreeMap<LbId, BeyondHorizon>,
     /// The first tick of each set of tables, by load balancer, in order.
     pub sets: Vec<(LbId, u64)>,
 }

@@ -84,7 +84,7 @@ fn rules_with_gaps_are_written_with_gaps_that_are_meant() {
 #[test]
 fn mistakes_are_named() {
     for (change, with, named) in [
-        ("lb: 0", "lb: 9", "load balancer 9"),
+        ("lb: 0", "lb: 64", "load balancer 64"),
         ("senders", "sender", "sender"),
         ("port: 10000, port_bits: 2, ", "", "member 1 has no port"),
         ("(1 2)x256", "(1 two)x256", "\"two\" is no member"),

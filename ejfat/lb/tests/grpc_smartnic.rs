@@ -569,14 +569,14 @@ fn full_tables_fit_and_more_do_not() {
     let all = (0..8).flat_map(|lb| (0..4).map(move |epoch| (lb, epoch)));
     let all = all.flat_map(|(lb, epoch)| slots(lb, 0xffff_fff0 + epoch));
     assert_eq!(control.insert(all.collect()), ErrorCode::EcOk);
-    assert_eq!(control.count(Table::Calendar), Table::Calendar.limit());
+    assert_eq!(control.count(Table::Calendar), Table::Calendar.p4_limit());
     assert_eq!(control.insert(vec![slot(9, 0, 0)]), ErrorCode::EcFailedInsertTableRule);
     assert_eq!(control.insert(vec![TableRule::default(); 100_000]), ErrorCode::EcFailedInsertTableRule);
 
     let million = request(vec![member(1); 1_000_000]);
     let refused = control.runtime.block_on(control.client.insert_table_rule(million)).unwrap_err();
     assert_eq!(refused.code(), Code::OutOfRange, "{refused}");
-    assert_eq!(control.count(Table::Calendar), Table::Calendar.limit());
+    assert_eq!(control.count(Table::Calendar), Table::Calendar.p4_limit());
 }
 
 #[test]

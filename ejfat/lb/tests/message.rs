@@ -89,8 +89,8 @@ fn hostile_fields_are_named() {
             "rules[0]: 255.255.255.255 is not",
         ),
         (
-            Kind::Destination(v1::Destination { address: address.clone(), lb: 8 }),
-            "rules[0].destination.lb: 8 is",
+            Kind::Destination(v1::Destination { address: address.clone(), lb: 64 }),
+            "rules[0].destination.lb: 64 is",
         ),
         (Kind::Source(v1::Source { lb: u32::MAX, address }), "rules[0].source.lb: 4294967295 is too high"),
         (Kind::Epoch(v1::Epoch { prefix_length: 65, ..epoch() }), "rules[0].epoch.prefix_length: 65 is"),
@@ -135,7 +135,7 @@ fn hostile_keys_are_named() {
     assert_eq!(field(None), "key");
     let key = v1::EpochKey { lb: 0, tick: 1, prefix_length: 3 };
     assert_eq!(field(Some(KeyKind::Epoch(key))), "epoch.tick");
-    assert_eq!(field(Some(KeyKind::Slot(v1::SlotKey { lb: 9, epoch: 0, slot: 0 }))), "slot.lb");
+    assert_eq!(field(Some(KeyKind::Slot(v1::SlotKey { lb: 64, epoch: 0, slot: 0 }))), "slot.lb");
     assert_eq!(field(Some(KeyKind::Member(v1::MemberKey { lb: 1, ip: 0, id: 0 }))), "member.ip");
     assert_eq!(field(Some(KeyKind::Destination(v1::DestinationKey::default()))), "destination.address");
 }

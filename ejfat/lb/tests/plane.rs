@@ -209,7 +209,7 @@ fn tables_are_refused_together_with_the_look_at_what_was_routed() {
                 }
             });
             for attempt in 0..200 {
-                let from = plane.ticks().routed[0].unwrap_or(0) + 1 + attempt % 8;
+                let from = plane.ticks().routed.get(&lb(0)).copied().unwrap_or(0) + 1 + attempt % 8;
                 let rules = to(attempt as u16);
                 let stage = LbStage { lb: lb(0), rules, from, horizon: None, in_place: false, reset: false };
                 match plane.write(None).unwrap().stage(&stage) {
@@ -365,7 +365,7 @@ fn tables_are_looked_after_though_somebody_panicked_in_a_write() {
     }));
     assert!(panicked.is_err());
     (1..4).for_each(|n| plane.tidy(Instant::now() + LATER * n));
-    assert_eq!(plane.ticks().routed[0], None, "it is long ago");
+    assert_eq!(plane.ticks().routed.get(&lb(0)), None, "it is long ago");
 }
 
 #[test]
@@ -411,17 +411,17 @@ fn with_members(of: LbId, count: u16) -> Rules {
 #[test]
 fn the_newest_tables_of_all_load_balancers_fit_into_the_tables() {
     let plane = two();
-    let many = |of| with_members(of, 700);
+    let many = |of| with_members(of, 1400);
     plane.write(None).unwrap().stage(&stage(lb(0), many(lb(0)), 10)).unwrap();
-    let refused = WriteError::Limit { table: Table::Member, rules: 1400 };
+    let refused = WriteError::Limit { table: Table::Member, rules: 2800 };
     assert_eq!(plane.write(None).unwrap().stage(&stage(lb(1), many(lb(1)), 10)), Err(refused));
     let said = refused.to_string();
-    assert!(said.contains("member_info_lookup_table takes 1024 rules") && said.contains("1400"), "{said}");
+    assert!(said.contains("member_info_lookup_table takes 2048 rules") && said.contains("2800"), "{said}");
     assert_eq!(plane.sets_of(lb(1)).len(), 1);
     let reset = LbStage { reset: true, ..stage(lb(1), many(lb(1)), 0) };
     assert_eq!(plane.write(None).unwrap().stage(&reset), Err(refused));
     assert_eq!(plane.sets_of(lb(1)), two().sets_of(lb(1)), "nothing changed");
-    // A whole load, too, of which the one of 700 members is staged before those that stay.
+    // A whole load, too, of which the one of 1400 members is staged before those that stay.
     let mut whole = with_members(lb(0), 1);
     whole.add(&many(lb(1)));
     assert_eq!(plane.load(&whole, When::Tick(5)), Err(refused));
@@ -433,12 +433,12 @@ fn tables_that_load_balancers_have_at_different_times_are_told_though_they_excee
     let plane = two();
     let stage_at =
         |of, count, from| plane.write(None).unwrap().stage(&stage(of, with_members(of, count), from));
-    stage_at(lb(0), 700, 10).unwrap();
+    stage_at(lb(0), 1400, 10).unwrap();
     stage_at(lb(0), 1, 20).unwrap();
-    stage_at(lb(1), 700, 15).unwrap();
-    assert!(stage_at(lb(0), 700, 30).is_err(), "the newest ones do not");
+    stage_at(lb(1), 1400, 15).unwrap();
+    assert!(stage_at(lb(0), 1400, 30).is_err(), "the newest ones do not");
     let sets = plane.sets().unwrap();
-    assert!(sets.iter().any(|set| set.rules.count(Table::Member) == 1400));
+    assert!(sets.iter().any(|set| set.rules.count(Table::Member) == 2800));
     assert_eq!(message::sets(&message::of_sets(&sets)), Ok(sets));
     let newest = plane.newest_set();
     assert_eq!(
@@ -449,8 +449,8 @@ fn tables_that_load_balancers_have_at_different_times_are_told_though_they_excee
 
     // What was withdrawn may leave more, which may become fewer.
     plane.write(None).unwrap().withdraw(lb(0), 20).unwrap();
-    assert!(stage_at(lb(0), 701, 40).is_err());
-    stage_at(lb(0), 690, 40).unwrap();
+    assert!(stage_at(lb(0), 1401, 40).is_err());
+    stage_at(lb(0), 1390, 40).unwrap();
     stage_at(lb(1), 200, 40).unwrap();
 
     // Nor does a rule that comes twice become one, or a load balancer exceed the limits by itself.
@@ -460,8 +460,11 @@ fn tables_that_load_balancers_have_at_different_times_are_told_though_they_excee
     let twice = message::sets(&set(rules)).unwrap_err();
     assert!(matches!(twice.cause, message::Cause::Rule(RuleError::Exists(Table::Member))), "{twice}");
     let one = |id| message::of_rule(&member(lb(0), id, (address(V4, 100), 10_000).into(), 4, false));
-    let full = message::sets(&set((0..1025).map(one).collect())).unwrap_err();
-    assert!(matches!(full.cause, message::Cause::Rule(RuleError::Full(Table::Member))), "{full}");
+    let full = message::sets(&set((0..2049).map(one).collect())).unwrap_err();
+    assert!(
+        matches!(full.cause, message::Cause::Rule(RuleError::Full { table: Table::Member, .. })),
+        "{full}"
+    );
 }
 
 #[test]
@@ -469,13 +472,13 @@ fn an_edit_for_all_ticks_does_not_make_lasting_what_is_too_much_together() {
     let plane = two();
     let stage_at =
         |of, count, from| plane.write(None).unwrap().stage(&stage(of, with_members(of, count), from));
-    stage_at(lb(0), 700, 10).unwrap();
+    stage_at(lb(0), 1400, 10).unwrap();
     route_of(&plane, lb(0), 10);
     stage_at(lb(0), 1, 20).unwrap();
-    stage_at(lb(1), 700, 15).unwrap();
+    stage_at(lb(1), 1400, 15).unwrap();
     route_of(&plane, lb(1), 15);
     let edited = plane.edit(When::Now, |rules| add_source(rules, 2));
-    assert_eq!(edited, Err(WriteError::Limit { table: Table::Member, rules: 1400 }));
+    assert_eq!(edited, Err(WriteError::Limit { table: Table::Member, rules: 2800 }));
     assert_eq!(plane.sets_of(lb(0)).len(), 3);
 }
 
@@ -518,7 +521,7 @@ fn ticks_beyond_the_horizon_survive_the_wire() {
     route_of(&plane, lb(0), 1 << 60);
     let ticks = plane.ticks();
     let beyond = BeyondHorizon { packets: 2, lowest: 101, highest: 1 << 63 };
-    assert_eq!((ticks.beyond[0], ticks.beyond[1]), (None, Some(beyond)));
+    assert_eq!(ticks.beyond, [(lb(1), beyond)].into());
     let mut reply = message::of_ticks(&ticks);
     assert_eq!(message::ticks(&reply), Ok(ticks));
     reply.beyond_horizon[0].lb = 8;
@@ -526,9 +529,10 @@ fn ticks_beyond_the_horizon_survive_the_wire() {
 
     // A later stage without a horizon leaves it; a reset without one takes it away.
     plane.write(term(1)).unwrap().stage(&stage(lb(1), own(lb(1), 2), 90)).unwrap();
-    assert_eq!(plane.ticks().beyond[1], Some(beyond));
+    assert_eq!(plane.ticks().beyond, [(lb(1), beyond)].into());
     let reset = LbStage { reset: true, ..stage(lb(1), own(lb(1), 3), 0) };
     plane.write(term(1)).unwrap().stage(&reset).unwrap();
     route_of(&plane, lb(1), 1 << 50);
-    assert_eq!((plane.ticks().beyond[1], plane.ticks().routed[1]), (None, Some(1 << 50)));
+    assert_eq!(plane.ticks().beyond, BTreeMap::new());
+    assert_eq!(plane.ticks().routed.get(&lb(1)), Some(&(1 << 50)));
 }

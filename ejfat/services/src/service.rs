@@ -31,7 +31,7 @@ impl fmt::Debug for Service {
 }
 
 /// Of a request, as over gRPC.
-const MOST_REQUEST: usize = 1 << 20;
+const MOST_REQUEST: usize = 1 << 21;
 /// The longest varint of a length.
 const MOST_LENGTH: usize = 10;
 

@@ -102,7 +102,7 @@ fn requests_that_are_none_are_refused() {
     let huge = [0xff, 0xff, 0xff, 0xff, 0x0f];
     let wrong = v1::LoadRequest {
         rules: vec![v1::Rule {
-            rule: Some(v1::rule::Rule::Source(v1::Source { lb: 8, address: vec![1; 4] })),
+            rule: Some(v1::rule::Rule::Source(v1::Source { lb: 64, address: vec![1; 4] })),
         }],
         ..Default::default()
     };

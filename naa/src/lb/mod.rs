@@ -4,8 +4,10 @@ mod callers;
 mod counters;
 mod counts;
 mod differences;
+mod figures;
 mod forward;
 mod place;
+mod serve;
 mod table;
 
 pub(crate) use callers::{TOKEN_VARIABLE, check_mrsp};
@@ -19,6 +21,7 @@ use clap::Subcommand;
 /// that change at a tick, while packets flow.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
+  naa lb serve                                                        a control plane with a data plane
   naa lb forward --listen 10.9.0.1 --tables lb.yaml --grpc 127.0.0.1:18010
   naa lb table show grpc://127.0.0.1:18010
   naa lb table load new.yaml grpc://127.0.0.1:18010
@@ -30,6 +33,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
+    Serve(Box<serve::Args>),
     Forward(Box<forward::Args>),
     Table(table::Args),
     Counters(counters::Args),
@@ -37,6 +41,7 @@ enum Command {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.command {
+        Command::Serve(args) => serve::run(args),
         Command::Forward(args) => forward::run(args),
         Command::Table(args) => table::run(args),
         Command::Counters(args) => counters::run(args),

@@ -119,11 +119,17 @@ impl Drop for Seat {
 #[derive(Clone, Debug)]
 pub struct Requests {
     key: u64,
+    peer: Option<IpAddr>,
     shared: Shared,
     any: Arc<AtomicBool>,
 }
 
 impl Requests {
+    /// Where the connection comes from, unless it has ended.
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
     /// A request is let in. It is in progress until what this returns is dropped.
     pub fn begin(&self) -> InProgress {
         self.any.store(true, Relaxed);
@@ -157,7 +163,8 @@ impl Connection {
     /// Counts the connection's requests.
     pub fn requests(&self) -> Requests {
         let Seat { key, shared } = &self.seat;
-        Requests { key: *key, shared: shared.clone(), any: self.any_request.clone() }
+        let peer = self.stream.peer_addr().ok().map(|peer| peer.ip().to_canonical());
+        Requests { key: *key, peer, shared: shared.clone(), any: self.any_request.clone() }
     }
 
     /// Whose it is, for the log.

@@ -9,14 +9,15 @@ pub const MAX_KEY_BYTES: usize = 512;
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
 
 /// Changes of one batch at most. What ends ends with all that depends on it, so one request may change some thousands of records,
-/// and they are stored together or not at all. [`MAX_BATCH_BYTES`] bounds the memory: that of a batch is below 1.5 MiB.
+/// and they are stored together or not at all. [`MAX_BATCH_BYTES`] bounds the memory: that of a batch is below 6 MiB.
 ///
 /// A change is an operation of a transaction. A store in etcd, which takes 128 of them unless told otherwise, has to be started
 /// with `--max-txn-ops` above this.
-pub const MAX_CHANGES: usize = 4096;
+pub const MAX_CHANGES: usize = 8192;
 
-/// Bytes of all keys and values of one batch at most. Below the size of a request that etcd takes unless told otherwise.
-pub const MAX_BATCH_BYTES: usize = 5 << 18;
+/// Bytes of all keys and values of one batch at most. A store in etcd, which takes requests of 1.5 MiB unless told otherwise, has
+/// to be started with `--max-request-bytes` above this.
+pub const MAX_BATCH_BYTES: usize = 5 << 20;
 
 /// Whose turn it is to write: each writer claims a term above its predecessor's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -97,8 +97,9 @@ fn limits_are_named() {
     let bytes = MAX_VALUE_BYTES + 1;
     assert_eq!(refused(vec![put("k", &"v".repeat(bytes))]), InvalidBatch::ValueTooLong { index: 0, bytes });
     let most = "v".repeat(MAX_VALUE_BYTES);
-    let bytes = 2 * (1 + MAX_VALUE_BYTES);
-    assert_eq!(refused(vec![put("a", &most), put("b", &most)]), InvalidBatch::TooLarge(bytes));
+    let bytes = 6 * (1 + MAX_VALUE_BYTES);
+    let six = ["a", "b", "c", "d", "e", "f"].map(|key| put(key, &most));
+    assert_eq!(refused(six.to_vec()), InvalidBatch::TooLarge(bytes));
     assert!(bytes > MAX_BATCH_BYTES);
     let many: Vec<_> = (0..=MAX_CHANGES).map(|n| put(&n.to_string(), "")).collect();
     assert_eq!(refused(many.clone()), InvalidBatch::TooManyChanges(MAX_CHANGES + 1));

@@ -87,9 +87,8 @@ impl Plane {
         Outcome::Done { routed }
     }
 
-    fn routed(&self) -> [Option<u64>; LbId::COUNT] {
-        let mut routed = LbId::all().map(|lb| self.balancer.newest_tick(lb));
-        std::array::from_fn(|_| routed.next().flatten())
+    fn routed(&self) -> BTreeMap<LbId, u64> {
+        LbId::all().filter_map(|lb| Some((lb, self.balancer.newest_tick(lb)?))).collect()
     }
 
     fn seen(&self, counters: bool) -> Seen {
@@ -99,12 +98,11 @@ impl Plane {
             return Seen { packets, ..Seen::default() };
         }
         let sets = |lb| self.balancer.sets(lb).map(move |(from, _)| (lb, from));
-        let beyond: Vec<_> = LbId::all().map(|lb| self.balancer.beyond(lb)).collect();
         Seen {
             term: self.term,
             routed: self.routed(),
             sets: LbId::all().flat_map(sets).collect(),
-            beyond: std::array::from_fn(|lb| beyond[lb]),
+            beyond: LbId::all().filter_map(|lb| Some((lb, self.balancer.beyond(lb)?))).collect(),
             packets,
         }
     }

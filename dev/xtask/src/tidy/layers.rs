@@ -22,6 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ejfat-udp", &["ejfat", "roce-udp"]),
     ("naa-proto", &[]),
     ("ejfat-lb", &["naa-verbs", "ejfat", "ejfat-udp", "roce-udp", "naa-proto", "naa-grpc"]),
+    ("ejfat-cp", &["ejfat", "ejfat-control", "ejfat-lb", "naa-grpc", "naa-proto", "naa-store"]),
     ("ejfat-client", &["ejfat", "ejfat-udp", "naa-proto", "naa-grpc"]),
     ("naa-provider", &["naa-verbs", "naa-region", "roce", "roce-udp", "verbs-ibv"]),
     ("naa-host", &["naa-verbs", "mrsp", "roce", "naa-region", "roce-udp", "naa-provider"]),
@@ -97,6 +98,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "ejfat-bridge",
             "ejfat-client",
             "naa-grpc",
+            "ejfat-cp",
+            "naa-store",
             "naa-proto",
             "naa-services",
             "simnet",
@@ -121,7 +124,8 @@ const TESTS_MAY_USE: &[&str] = &["simnet"];
 
 /// What the tests of a crate may use besides. Only the programs above see both the control plane, which makes batches of changes,
 /// and the store, which takes them, so a test says that they agree on the largest.
-const TESTS_OF_MAY_USE: &[(&str, &str)] = &[("ejfat-control", "naa-store")];
+const TESTS_OF_MAY_USE: &[(&str, &str)] =
+    &[("ejfat-control", "naa-store"), ("ejfat-control", "ejfat-cp", "ejfat-udp")];
 
 pub(crate) fn check(package: &Package, workspace: &[Package]) -> Vec<Finding> {
     if DEVELOPERS.contains(&package.name.as_str()) {

@@ -107,10 +107,10 @@ pub(crate) enum Told {
 #[derive(Debug)]
 pub(crate) enum Effect {
     Do(Action),
-    Routed([Option<u64>; LbId::COUNT]),
+    Routed(BTreeMap<LbId, u64>),
     Beyond {
         plane: PlaneId,
-        beyond: [Option<BeyondHorizon>; LbId::COUNT],
+        beyond: BTreeMap<LbId, BeyondHorizon>,
     },
     Told {
         target: Target,
@@ -454,7 +454,7 @@ impl Planes {
                 if let (Some(packets), Some(of)) = (seen.packets.take(), self.planes.get_mut(&plane)) {
                     of.packets = packets;
                 }
-                let routed = |(lb, _): Target| seen.routed[usize::from(lb.get())];
+                let routed = |(lb, _): Target| seen.routed.get(&lb).copied();
                 let told = target.map(|target| tell(target, Told::Looked(routed(target))));
                 let beyond = Effect::Beyond { plane, beyond: seen.beyond };
                 [Effect::Routed(seen.routed), beyond].into_iter().chain(told).collect()
@@ -523,7 +523,7 @@ impl Planes {
                 }
                 (State::Claimed(seen), PlaneKind::Staged) => {
                     let seen = seen.clone();
-                    if seen.routed.iter().all(Option::is_none) && seen.beyond.iter().all(Option::is_none) {
+                    if seen.routed.is_empty() && seen.beyond.is_empty() {
                         self.set(id, State::Loading { is_waiting: false, has_destinations: false });
                         self.load_on(now, id, lbs, config, &mut effects);
                     } else {
@@ -609,8 +609,8 @@ impl Planes {
     ) {
         self.set(id, State::InUse);
         effects.push(Effect::Do(Action::Report(Report::PlaneInUse(id))));
-        effects.push(Effect::Routed(seen.routed));
-        effects.push(Effect::Beyond { plane: id, beyond: seen.beyond });
+        effects.push(Effect::Routed(seen.routed.clone()));
+        effects.push(Effect::Beyond { plane: id, beyond: seen.beyond.clone() });
         for (lb, _) in config.load_balancers() {
             let sets: Vec<_> = seen.sets.iter().filter(|(of, _)| *of == lb).map(|(_, from)| *from).collect();
             if lbs.contains_key(&lb) {

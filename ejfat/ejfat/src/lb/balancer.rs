@@ -23,7 +23,7 @@ use crate::{Time, segment::IpVersion, wire::LbHeader};
 #[derive(Debug)]
 pub struct Balancer {
     destinations: Arc<Addresses<LbId>>,
-    lbs: [Sets; LbId::COUNT],
+    lbs: Box<[Sets]>,
     tally: Tally,
 }
 
@@ -34,7 +34,7 @@ impl Balancer {
     /// `seed` is of the hash table of members.
     pub fn new(tables: &Tables, seed: u64) -> Self {
         let destinations = tables.destinations.clone();
-        let lbs = std::array::from_fn(|at| Sets::new(tables.of_index(at).clone()));
+        let lbs = LbId::all().map(|lb| Sets::new(tables.of(lb).clone())).collect();
         let mut balancer = Self { destinations, lbs, tally: Tally::new(seed) };
         balancer.find_all_places();
         balancer
@@ -149,10 +149,9 @@ impl Balancer {
     /// split.
     pub fn replace(&mut self, tables: &Tables) {
         self.destinations = tables.destinations.clone();
-        for (at, of) in self.lbs.iter_mut().enumerate() {
-            let tables = tables.of_index(at).clone();
+        for (lb, of) in LbId::all().zip(&mut self.lbs) {
             of.sets.clear();
-            of.sets.push(Set::new(0, tables));
+            of.sets.push(Set::new(0, tables.of(lb).clone()));
         }
         self.find_all_places();
     }

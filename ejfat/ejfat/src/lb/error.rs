@@ -2,16 +2,19 @@
 
 use std::net::IpAddr;
 
-use super::rule::{Epoch, Forward, Rule, Table};
+use super::{
+    LbId,
+    rule::{Epoch, Forward, Rule, Table},
+};
 
 /// Why a rule does not go into its table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    #[error("{0} is full, it takes {limit} rules; remove some first", limit = .0.limit())]
-    Full(Table),
+    #[error("{table} is full, it takes {limit} rules; remove some first")]
+    Full { table: Table, limit: usize },
     #[error("{0} has a rule for this key already; replace it, or remove it first")]
     Exists(Table),
-    #[error("there is no load balancer {0}; they are 0 to 7")]
+    #[error("there is no load balancer {0}; they are 0 to {most}", most = LbId::COUNT - 1)]
     LbId(u8),
     #[error("a tick has 64 bits, so a prefix of {0} is none; give 0 to 64")]
     PrefixLength(u8),

@@ -50,7 +50,10 @@ use crate::segment::IpVersion;
 pub struct LbId(u8);
 
 impl LbId {
-    pub const COUNT: usize = 8;
+    /// On our own data planes.
+    pub const COUNT: usize = 64;
+    /// On ESnet's P4 data plane, which has three bits for them.
+    pub const P4_COUNT: usize = 8;
 
     pub fn new(id: u8) -> Result<Self, RuleError> {
         if usize::from(id) < Self::COUNT { Ok(Self(id)) } else { Err(RuleError::LbId(id)) }

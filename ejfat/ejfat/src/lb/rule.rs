@@ -32,14 +32,26 @@ impl Table {
         }
     }
 
-    /// Rules of all load balancers together.
-    pub fn limit(self) -> usize {
+    /// Rules of all load balancers together, on our own data planes.
+    pub const fn limit(self) -> usize {
+        match self {
+            Self::Destination => 2 * LbId::COUNT,
+            Self::SourceV4 | Self::SourceV6 => 256,
+            Self::Epoch => 1024,
+            Self::Member => 2048,
+            // An epoch of 512 slots for each load balancer.
+            Self::Calendar => 512 * LbId::COUNT,
+        }
+    }
+
+    /// The same on ESnet's P4 data plane.
+    pub const fn p4_limit(self) -> usize {
         match self {
             Self::Destination => 64,
             Self::SourceV4 | Self::SourceV6 => 256,
             Self::Epoch | Self::Member => 1024,
             // Four epochs of 512 slots for each load balancer.
-            Self::Calendar => 16_384,
+            Self::Calendar => 4 * 512 * LbId::P4_COUNT,
         }
     }
 }

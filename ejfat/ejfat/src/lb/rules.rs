@@ -38,11 +38,12 @@ fn put<K: Ord, V>(
     key: K,
     value: V,
     replace: bool,
+    limit: usize,
 ) -> Result<(), RuleError> {
-    let full = map.len() >= table.limit();
+    let full = map.len() >= limit;
     match map.entry(key) {
         Entry::Occupied(_) if !replace => Err(RuleError::Exists(table)),
-        Entry::Vacant(_) if full => Err(RuleError::Full(table)),
+        Entry::Vacant(_) if full => Err(RuleError::Full { table, limit }),
         Entry::Occupied(mut entry) => {
             entry.insert(value);
             Ok(())
@@ -57,17 +58,38 @@ fn put<K: Ord, V>(
 impl Rules {
     /// Adds a rule; `replace` permits to put it in the place of one with the same key.
     pub fn insert(&mut self, rule: Rule, replace: bool) -> Result<(), RuleError> {
+        self.insert_within(rule, replace, Table::limit)
+    }
+
+    /// The same within the limits of ESnet's P4 data plane.
+    pub fn insert_p4(&mut self, rule: Rule, replace: bool) -> Result<(), RuleError> {
+        self.insert_within(rule, replace, Table::p4_limit)
+    }
+
+    fn insert_within(
+        &mut self,
+        rule: Rule,
+        replace: bool,
+        limit: fn(Table) -> usize,
+    ) -> Result<(), RuleError> {
         rule.check()?;
         let table = rule.key().table();
+        let limit = limit(table);
         match rule {
-            Rule::Destination { address, lb } => put(&mut self.destinations, table, address, lb, replace),
-            Rule::Source { lb, address } => put(self.sources_mut(address), table, (lb, address), (), replace),
-            Rule::Epoch { lb, ticks, epoch } => put(&mut self.epochs, table, (lb, ticks), epoch, replace),
+            Rule::Destination { address, lb } => {
+                put(&mut self.destinations, table, address, lb, replace, limit)
+            }
+            Rule::Source { lb, address } => {
+                put(self.sources_mut(address), table, (lb, address), (), replace, limit)
+            }
+            Rule::Epoch { lb, ticks, epoch } => {
+                put(&mut self.epochs, table, (lb, ticks), epoch, replace, limit)
+            }
             Rule::Slot { lb, epoch, slot, member } => {
-                put(&mut self.calendar, table, (lb, epoch, slot), member, replace)
+                put(&mut self.calendar, table, (lb, epoch, slot), member, replace, limit)
             }
             Rule::Member { lb, ip, id, member } => {
-                put(&mut self.members, table, (lb, ip == IpVersion::V6, id), member, replace)
+                put(&mut self.members, table, (lb, ip == IpVersion::V6, id), member, replace, limit)
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::{segment::IpVersion, wire::LbHeader};
 #[derive(Clone, Debug)]
 pub struct Tables {
     pub(super) destinations: Arc<Addresses<LbId>>,
-    lbs: [Arc<LbTables>; LbId::COUNT],
+    lbs: Box<[Arc<LbTables>]>,
 }
 
 /// The tables of one load balancer: all but the addresses that packets to it have. Lookups allocate nothing.
@@ -73,11 +73,8 @@ impl Found<'_> {
 
 impl Tables {
     pub fn new(rules: &Rules) -> Self {
-        let mut lbs = LbId::all().map(|lb| Arc::new(LbTables::new(lb, rules)));
-        Self {
-            destinations: Arc::new(Self::destinations(rules)),
-            lbs: std::array::from_fn(|_| lbs.next().expect("there is one for each load balancer")),
-        }
+        let lbs = LbId::all().map(|lb| Arc::new(LbTables::new(lb, rules)));
+        Self { destinations: Arc::new(Self::destinations(rules)), lbs: lbs.collect() }
     }
 
     pub(super) fn destinations(rules: &Rules) -> Addresses<LbId> {
@@ -88,10 +85,6 @@ impl Tables {
     /// The tables of one load balancer.
     pub fn of(&self, lb: LbId) -> &Arc<LbTables> {
         &self.lbs[lb.index()]
-    }
-
-    pub(super) fn of_index(&self, at: usize) -> &Arc<LbTables> {
-        &self.lbs[at]
     }
 
     /// Whose address this is.

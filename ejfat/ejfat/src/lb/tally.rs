@@ -8,7 +8,7 @@ use std::{
 
 use foldhash::quality::FixedState;
 
-use super::{DropCause, Drops, LbCounters, LbId, LbTables, Traffic};
+use super::{DropCause, Drops, LbCounters, LbId, LbTables, Table, Traffic};
 use crate::{Time, wire::LbHeader};
 
 /// Where the counters of the members of some tables are, by their place in these.
@@ -19,7 +19,7 @@ const UNCOUNTED: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(super) struct Tally {
-    lbs: [LbCounters; LbId::COUNT],
+    lbs: Box<[LbCounters]>,
     members: HashMap<(LbId, u16), u32, FixedState>,
     /// The counters of members; `members` has their places.
     traffic: Vec<Traffic>,
@@ -57,11 +57,11 @@ impl Tally {
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 
     /// Members that are counted for before those of no table lose their counters.
-    const MOST_MEMBERS: usize = 1024 * LbId::COUNT;
+    const MOST_MEMBERS: usize = 4 * Table::Member.limit();
 
     pub(super) fn new(seed: u64) -> Self {
         Self {
-            lbs: Default::default(),
+            lbs: vec![LbCounters::default(); LbId::COUNT].into(),
             members: HashMap::with_hasher(FixedState::with_seed(seed)),
             traffic: Vec::new(),
             vacant: Vec::new(),

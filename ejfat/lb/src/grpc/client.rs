@@ -1,6 +1,6 @@
 //! A client for programs that wait for answers.
 
-use std::{fmt, num::NonZeroU64};
+use std::{fmt, num::NonZeroU64, time::Duration};
 
 use ejfat::lb::{Balancer, LbId, Rule, RuleKey, Rules};
 use proto::lb::v1::{self, tables_client::TablesClient};
@@ -9,12 +9,12 @@ use naa_grpc::{Calls, Credentials};
 
 use super::{
     MOST_OF_TABLES,
-    connect::{ClientError, ServiceConnection},
+    connect::{ANSWER, ClientError, ServiceConnection},
 };
 use crate::{LbStage, TableSet, Ticks, When, message};
 
 /// All sets that may be staged, as long as they may be: each load balancer may have full tables in some of its own.
-const MOST_ANSWER: usize = MOST_OF_TABLES * LbId::COUNT * (1 + Balancer::MOST_STAGED);
+const MOST_ANSWER: usize = MOST_OF_TABLES * LbId::P4_COUNT * (1 + Balancer::MOST_STAGED);
 
 /// A connection to service `naa.lb.v1.Tables` of a data plane.
 pub struct Client {
@@ -32,7 +32,16 @@ impl Client {
 
     /// The same, with TLS if the credentials have it. The server's certificate must be for the host of `address`.
     pub fn connect_by(credentials: &Credentials, address: &str) -> Result<Self, ClientError> {
-        let connection = ServiceConnection::new(address, credentials)?;
+        Self::connect_within(credentials, address, ANSWER)
+    }
+
+    /// The same, where connecting, and each answer, may take so long at most.
+    pub fn connect_within(
+        credentials: &Credentials,
+        address: &str,
+        deadline: Duration,
+    ) -> Result<Self, ClientError> {
+        let connection = ServiceConnection::new(address, credentials, deadline)?;
         let tables = TablesClient::new(connection.calls()).max_decoding_message_size(MOST_ANSWER);
         Ok(Self { term: 0, connection, tables })
     }

@@ -11,7 +11,8 @@ use tonic::{Code, Status, service::interceptor::InterceptedService};
 
 use crate::message::MessageError;
 
-const ANSWER: Duration = Duration::from_secs(30);
+/// How long an answer may take, unless a client says otherwise.
+pub(super) const ANSWER: Duration = Duration::from_secs(30);
 
 /// Why there is no answer, or none that helps.
 #[derive(Debug, thiserror::Error)]
@@ -74,10 +75,14 @@ pub(super) struct ServiceConnection {
 
 impl ServiceConnection {
     /// `address` is `HOST:PORT`; an IPv6 address as host is in brackets.
-    pub(super) fn new(address: &str, credentials: &Credentials) -> Result<Self, ClientError> {
+    pub(super) fn new(
+        address: &str,
+        credentials: &Credentials,
+        deadline: Duration,
+    ) -> Result<Self, ClientError> {
         let reach = Reach::new(address, credentials, AtEnd::Closed);
         let Reach { endpoint, connector } = reach.ok_or_else(|| ClientError::Address(address.to_owned()))?;
-        let endpoint = endpoint.connect_timeout(CONNECT).timeout(ANSWER);
+        let endpoint = endpoint.connect_timeout(CONNECT.min(deadline)).timeout(deadline);
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ClientError::Runtime)?;
         let failures = connector.failures.clone();
         let channel = runtime.block_on(endpoint.connect_with_connector(connector));

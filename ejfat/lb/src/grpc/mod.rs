@@ -11,7 +11,7 @@ mod smartnic;
 mod tables;
 
 /// Bytes of a request. Full tables take half of it.
-const MOST_OF_TABLES: usize = 1 << 20;
+const MOST_OF_TABLES: usize = 1 << 21;
 
 pub use client::Client;
 pub use connect::ClientError;

@@ -61,7 +61,7 @@ fn refused(error: RequestError) -> Status {
         RequestError::Message(MessageError { cause, .. }) => match cause {
             Cause::Absent => Status::not_found(why),
             Cause::Rule(RuleError::Exists(_)) => Status::already_exists(why),
-            Cause::Rule(RuleError::Full(_)) => Status::resource_exhausted(why),
+            Cause::Rule(RuleError::Full { .. }) => Status::resource_exhausted(why),
             _ => Status::invalid_argument(why),
         },
         RequestError::Write(WriteError::Stage(StageError::Full) | WriteError::Limit { .. }) => {

@@ -18,8 +18,8 @@ fn of_tick((lb, tick): (LbId, u64)) -> v1::LbTick {
 }
 
 /// Load balancers of which nothing was routed are left out.
-pub fn of_routed(routed: &[Option<u64>; LbId::COUNT]) -> Vec<v1::LbTick> {
-    LbId::all().zip(routed).filter_map(|(lb, tick)| tick.map(|tick| of_tick((lb, tick)))).collect()
+pub fn of_routed(routed: &BTreeMap<LbId, u64>) -> Vec<v1::LbTick> {
+    routed.iter().map(|(&lb, &tick)| of_tick((lb, tick))).collect()
 }
 
 pub fn of_ticks(ticks: &Ticks) -> v1::GetTicksReply {
@@ -27,13 +27,13 @@ pub fn of_ticks(ticks: &Ticks) -> v1::GetTicksReply {
         term: ticks.term.map_or(0, NonZeroU64::get),
         routed: of_routed(&ticks.routed),
         sets: ticks.sets.iter().copied().map(of_tick).collect(),
-        beyond_horizon: LbId::all().zip(&ticks.beyond).filter_map(of_beyond).collect(),
+        beyond_horizon: ticks.beyond.iter().map(of_beyond).collect(),
     }
 }
 
-fn of_beyond((lb, beyond): (LbId, &Option<BeyondHorizon>)) -> Option<v1::BeyondHorizon> {
-    let BeyondHorizon { packets, lowest, highest } = (*beyond)?;
-    Some(v1::BeyondHorizon { lb: lb.get().into(), packets, lowest, highest })
+fn of_beyond((lb, beyond): (&LbId, &BeyondHorizon)) -> v1::BeyondHorizon {
+    let BeyondHorizon { packets, lowest, highest } = *beyond;
+    v1::BeyondHorizon { lb: lb.get().into(), packets, lowest, highest }
 }
 
 pub fn of_counters(counters: &Counters) -> v1::GetCountersReply {

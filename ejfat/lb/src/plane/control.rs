@@ -17,7 +17,7 @@ pub(super) const STRAGGLERS: Duration = Duration::from_secs(2);
 pub(super) struct Control {
     /// The rules of no load balancer.
     pub(super) destinations: Rules,
-    pub(super) lbs: [Vec<Staged>; LbId::COUNT],
+    pub(super) lbs: Box<[Vec<Staged>]>,
     /// The highest that came with a write.
     pub(super) term: Option<NonZeroU64>,
     /// Writes with a lower one, or without any, are refused.

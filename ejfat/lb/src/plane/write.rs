@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 use ejfat::lb::{Balancer, LbId, LbTables, Rules, StageError, Table, Tables, WithdrawError};
 
 use super::{
-    Plane, When, by_lb,
+    Plane, When,
     control::{Control, Staged},
     lock,
 };
@@ -234,6 +234,6 @@ impl Compiled {
 }
 
 /// Where the set begins that the next new tick of each load balancer meets.
-fn next_sets(balancer: &Balancer) -> [u64; LbId::COUNT] {
-    by_lb(|lb| balancer.next_set(lb))
+fn next_sets(balancer: &Balancer) -> Vec<u64> {
+    LbId::all().map(|lb| balancer.next_set(lb)).collect()
 }

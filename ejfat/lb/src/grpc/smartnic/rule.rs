@@ -298,7 +298,7 @@ fn member(action: &Action<'_>) -> Result<Member> {
 /// Why one of our tables does not take a rule.
 pub(super) fn refused(error: &RuleError) -> Refusal {
     let code = match error {
-        RuleError::Full(_) | RuleError::Exists(_) => ErrorCode::EcFailedInsertTableRule,
+        RuleError::Full { .. } | RuleError::Exists(_) => ErrorCode::EcFailedInsertTableRule,
         RuleError::Slot(_) => ErrorCode::EcTableRuleMatchKeyTooBig,
         RuleError::SlotBits(_) | RuleError::PortBits(_) => ErrorCode::EcTableRuleParamTooBig,
         _ => ErrorCode::EcTableRuleParamInvalidFormat,

@@ -115,8 +115,9 @@ impl Array {
 
 fn arrays(counters: &Counters) -> Vec<Array> {
     let of_lbs = |name: String, value: &dyn Fn(&LbCounters) -> u64| {
-        let values = LbId::all().zip(&counters.lbs).map(|(id, lb)| (id.get().into(), value(lb)));
-        Array { name, elements: LbId::COUNT as u32, values: values.collect() }
+        let values =
+            LbId::all().take(LbId::P4_COUNT).zip(&counters.lbs).map(|(id, lb)| (id.get().into(), value(lb)));
+        Array { name, elements: LbId::P4_COUNT as u32, values: values.collect() }
     };
     let mut arrays = vec![
         of_lbs(names::RECEIVED_PACKETS.into(), &|lb| lb.received.packets),

@@ -53,7 +53,7 @@ impl Tables {
         if !inserted.is_empty() {
             self.plane.edit(When::Now, |rules| {
                 inserted.iter().try_for_each(|&(at, rule, replace)| {
-                    rules.insert(rule, replace).map_err(|error| rule::refused(&error).of(at))
+                    rules.insert_p4(rule, replace).map_err(|error| rule::refused(&error).of(at))
                 })
             })?;
         }

@@ -11,7 +11,7 @@ use crate::grpc::smartnic::names;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SmartNicCounters {
     /// What load balancers counted, by their ids.
-    pub lbs: [SmartNicLb; LbId::COUNT],
+    pub lbs: [SmartNicLb; LbId::P4_COUNT],
     /// What members counted that counted anything, by their ids. Members of several load balancers with one id share counters. A
     /// card has counters for 1024 ids, and takes higher ids modulo 1024.
     pub members: BTreeMap<u16, SmartNicMember>,
@@ -38,7 +38,7 @@ pub struct SmartNicMember {
 /// `None` if there is no counter of a load balancer at all. Other programs' are left out.
 pub(super) fn counters(stats: &Stats) -> Option<SmartNicCounters> {
     let mut counters = SmartNicCounters::default();
-    let mut dropped = [const { Vec::new() }; LbId::COUNT];
+    let mut dropped = [const { Vec::new() }; LbId::P4_COUNT];
     let mut found = false;
     for metric in &stats.metrics {
         let cause = DropCause::ALL.into_iter().find(|&cause| names::dropped(cause) == metric.name);

@@ -1,0 +1,348 @@
+//! The service `loadbalancer.LoadBalancer`: messages to requests, replies to messages, refusals to codes of gRPC.
+
+mod health;
+mod replies;
+mod requests;
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use ejfat_control::{
+    request::{Caller, Refusal, RefusalKind, Reply, Request as Asked},
+    wall::WallTime,
+};
+use naa_grpc::{Answer, SCHEME, connections::Requests};
+use proto::loadbalancer::load_balancer_server::{self, LoadBalancer, LoadBalancerServer};
+use proto::{
+    health::v1::health_server::{self, HealthServer},
+    loadbalancer as pb,
+};
+use tonic::{Code, Request, Response, Status, body::Body};
+use tower_service::Service;
+
+use health::Health;
+
+use crate::{
+    core::{Core, Refused},
+    series::SINCE,
+};
+
+/// Bytes of a request at most: slot demands of all sessions of a site take less.
+const MOST: usize = 1 << 20;
+
+/// Where clients find the control plane, for the URIs that it makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Public {
+    pub tls: bool,
+    pub host: String,
+    pub port: u16,
+}
+
+/// The service, for [`naa_grpc::serve`].
+pub fn service(
+    core: &Arc<Core>,
+    public: Public,
+) -> impl Service<http::Request<Body>, Response = Answer, Error = Infallible, Future: Send + 'static>
++ Clone
++ Send
++ 'static {
+    let api = Api { core: core.clone(), public: Arc::new(public) };
+    Router {
+        health: HealthServer::new(Health(core.clone())),
+        api: LoadBalancerServer::new(api).max_decoding_message_size(MOST),
+    }
+}
+
+/// Gives a request to its service.
+#[derive(Clone)]
+struct Router {
+    api: LoadBalancerServer<Api>,
+    health: HealthServer<Health>,
+}
+
+impl Service<http::Request<Body>> for Router {
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = tonic::codegen::BoxFuture<Answer, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        match request.uri().path().split('/').nth(1) {
+            Some(load_balancer_server::SERVICE_NAME) => self.api.call(request),
+            Some(health_server::SERVICE_NAME) => self.health.call(request),
+            _ => {
+                let name = load_balancer_server::SERVICE_NAME;
+                let unknown = Status::unimplemented(format!("no such service; there is {name}"));
+                Box::pin(std::future::ready(Ok(unknown.into_http())))
+            }
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Api {
+    core: Arc<Core>,
+    public: Arc<Public>,
+}
+
+type Result_<T> = Result<Response<T>, Status>;
+
+impl Api {
+    /// Carries out what a message asks for.
+    async fn ask<M>(&self, request: &Request<M>, asked: Result<Asked, Refusal>) -> Result<Reply, Status> {
+        let token = token(request)?;
+        let connection = request.extensions().get::<Requests>();
+        let caller = Caller { token, peer: connection.and_then(Requests::peer) };
+        // Whoever has no token that is known learns nothing of what is wrong with the request.
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(refusal) => {
+                self.core.request(caller, &Asked::Version).await.map_err(status)?;
+                return Err(status(refusal.into()));
+            }
+        };
+        let reply = self.core.request(caller, &asked).await;
+        let is_let_in = !matches!(&reply, Err(Refused::Refusal(refusal)) if is_stranger(refusal));
+        // The connection keeps its seat for longer than a stranger's.
+        let _counted = connection.filter(|_| is_let_in).map(Requests::begin);
+        reply.map_err(status)
+    }
+
+    async fn done<M>(&self, request: &Request<M>, asked: Result<Asked, Refusal>) -> Result<(), Status> {
+        self.ask(request, asked).await.map(drop)
+    }
+}
+
+fn is_stranger(refusal: &Refusal) -> bool {
+    matches!(refusal.kind, RefusalKind::Unauthenticated | RefusalKind::PermissionDenied)
+}
+
+/// The token of a call, if it shows one.
+fn token<M>(request: &Request<M>) -> Result<Option<&str>, Status> {
+    let Some(value) = request.metadata().get("authorization") else { return Ok(None) };
+    let text = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.as_bytes().strip_prefix(SCHEME).map(|_| &text[SCHEME.len()..]));
+    text.map(Some).ok_or_else(|| {
+        Status::invalid_argument(
+            "the metadata `authorization` is not `Bearer <token>`, with one space between them",
+        )
+    })
+}
+
+fn status(refused: Refused) -> Status {
+    let why = refused.to_string();
+    match refused {
+        Refused::Refusal(refusal) => Status::new(Code::from_i32(refusal.kind.code()), why),
+        Refused::Busy => Status::resource_exhausted(why),
+        Refused::Store(_) | Refused::Ending | Refused::Replaced => Status::unavailable(why),
+    }
+}
+
+/// A reply that no request of this kind has.
+fn other() -> Status {
+    Status::internal("the control plane answered another request")
+}
+
+#[tonic::async_trait]
+impl LoadBalancer for Api {
+    async fn reserve_load_balancer(
+        &self,
+        request: Request<pb::ReserveLoadBalancerRequest>,
+    ) -> Result_<pb::ReserveLoadBalancerReply> {
+        let Reply::Reserved(reserved) = self.ask(&request, requests::reserve(request.get_ref())).await?
+        else {
+            return Err(other());
+        };
+        Ok(Response::new(replies::reserved(&reserved, Some(&self.public))))
+    }
+
+    async fn get_load_balancer(
+        &self,
+        request: Request<pb::GetLoadBalancerRequest>,
+    ) -> Result_<pb::ReserveLoadBalancerReply> {
+        let asked = Ok(Asked::Get(requests::name(&request.get_ref().lb_id)));
+        let Reply::Reserved(reserved) = self.ask(&request, asked).await? else { return Err(other()) };
+        Ok(Response::new(replies::reserved(&reserved, None)))
+    }
+
+    async fn load_balancer_status(
+        &self,
+        request: Request<pb::LoadBalancerStatusRequest>,
+    ) -> Result_<pb::LoadBalancerStatusReply> {
+        let id = &request.get_ref().lb_id;
+        let Reply::Status(of) = self.ask(&request, Ok(Asked::Status(requests::name(id)))).await? else {
+            return Err(other());
+        };
+        let lb = self.core.look(|control, _| {
+            let id = id.parse().ok()?;
+            control.registry().durable().reservation(id).map(|reservation| reservation.lb)
+        });
+        Ok(Response::new(replies::status(&self.core, lb, &of)))
+    }
+
+    async fn free_load_balancer(
+        &self,
+        request: Request<pb::FreeLoadBalancerRequest>,
+    ) -> Result_<pb::FreeLoadBalancerReply> {
+        self.done(&request, Ok(Asked::Free(requests::name(&request.get_ref().lb_id)))).await?;
+        Ok(Response::new(pb::FreeLoadBalancerReply {}))
+    }
+
+    async fn reset_load_balancer(
+        &self,
+        request: Request<pb::ResetLoadBalancerRequest>,
+    ) -> Result_<pb::ResetLoadBalancerReply> {
+        let asked = Ok(requests::reset(request.get_ref()));
+        let Reply::Reset { sync, epochs, senders, workers } = self.ask(&request, asked).await? else {
+            return Err(other());
+        };
+        Ok(Response::new(pb::ResetLoadBalancerReply { sync, epochs, senders, workers }))
+    }
+
+    async fn extend_reservation(
+        &self,
+        request: Request<pb::ExtendReservationRequest>,
+    ) -> Result_<pb::ExtendReservationReply> {
+        let Reply::Extended { until } = self.ask(&request, requests::extend(request.get_ref())).await? else {
+            return Err(other());
+        };
+        // UNIX time 0 stands for a reservation without an end, as in requests.
+        let until = Some(replies::timestamp(until.unwrap_or(WallTime(0))));
+        Ok(Response::new(pb::ExtendReservationReply { until }))
+    }
+
+    async fn add_senders(&self, request: Request<pb::AddSendersRequest>) -> Result_<pb::AddSendersReply> {
+        let pb::AddSendersRequest { lb_id, sender_addresses } = request.get_ref();
+        self.done(&request, Ok(Asked::AddSenders(requests::senders(lb_id, sender_addresses)))).await?;
+        Ok(Response::new(pb::AddSendersReply {}))
+    }
+
+    async fn remove_senders(
+        &self,
+        request: Request<pb::RemoveSendersRequest>,
+    ) -> Result_<pb::RemoveSendersReply> {
+        let pb::RemoveSendersRequest { lb_id, sender_addresses } = request.get_ref();
+        self.done(&request, Ok(Asked::RemoveSenders(requests::senders(lb_id, sender_addresses)))).await?;
+        Ok(Response::new(pb::RemoveSendersReply {}))
+    }
+
+    async fn register(&self, request: Request<pb::RegisterRequest>) -> Result_<pb::RegisterReply> {
+        let Reply::Registered(worker) = self.ask(&request, requests::register(request.get_ref())).await?
+        else {
+            return Err(other());
+        };
+        let (token, session_id) = (worker.token.as_str().to_owned(), worker.session.to_string());
+        Ok(Response::new(pb::RegisterReply { token, session_id }))
+    }
+
+    async fn set_slot_demands(
+        &self,
+        request: Request<pb::SetSlotDemandsRequest>,
+    ) -> Result_<pb::SetSlotDemandsReply> {
+        self.done(&request, Ok(requests::slot_demands(request.get_ref()))).await?;
+        Ok(Response::new(pb::SetSlotDemandsReply {}))
+    }
+
+    async fn deregister(&self, request: Request<pb::DeregisterRequest>) -> Result_<pb::DeregisterReply> {
+        self.done(&request, Ok(requests::deregister(request.get_ref()))).await?;
+        Ok(Response::new(pb::DeregisterReply {}))
+    }
+
+    async fn send_state(&self, request: Request<pb::SendStateRequest>) -> Result_<pb::SendStateReply> {
+        self.done(&request, Ok(requests::state(request.get_ref()))).await?;
+        Ok(Response::new(pb::SendStateReply {}))
+    }
+
+    async fn overview(&self, request: Request<pb::OverviewRequest>) -> Result_<pb::OverviewReply> {
+        let Reply::Overview(all) = self.ask(&request, Ok(Asked::Overview)).await? else {
+            return Err(other());
+        };
+        let of = |of: &_| replies::overview(&self.core, of);
+        Ok(Response::new(pb::OverviewReply { load_balancers: all.iter().map(of).collect() }))
+    }
+
+    async fn timeseries(&self, request: Request<pb::TimeseriesRequest>) -> Result_<pb::TimeseriesResponse> {
+        let Reply::Readable { reservations, .. } = self.ask(&request, Ok(Asked::Timeseries)).await? else {
+            return Err(other());
+        };
+        let pb::TimeseriesRequest { series_selector, since } = request.get_ref();
+        let since = match since {
+            Some(since) => requests::wall_time(since).map_err(|refusal| status(refusal.into()))?,
+            None => WallTime(self.core.wall().0.saturating_sub(SINCE.as_millis() as u64)),
+        };
+        let series = self.core.select(series_selector, since, |id| reservations.contains(&id));
+        let timeseries = series.into_iter().map(replies::series).collect();
+        Ok(Response::new(pb::TimeseriesResponse { timeseries, since: Some(replies::timestamp(since)) }))
+    }
+
+    async fn version(&self, request: Request<pb::VersionRequest>) -> Result_<pb::VersionReply> {
+        self.done(&request, Ok(Asked::Version)).await?;
+        Ok(Response::new(replies::version()))
+    }
+
+    async fn create_token(&self, request: Request<pb::CreateTokenRequest>) -> Result_<pb::CreateTokenReply> {
+        let asked = requests::create_token(request.get_ref());
+        let Reply::Token(created) = self.ask(&request, asked).await? else { return Err(other()) };
+        Ok(Response::new(replies::token(&created, &self.public)))
+    }
+
+    async fn list_token_permissions(
+        &self,
+        request: Request<pb::ListTokenPermissionsRequest>,
+    ) -> Result_<pb::ListTokenPermissionsReply> {
+        let target = requests::selector(request.get_ref().target.as_ref()).map(Asked::ListTokenPermissions);
+        let Reply::TokenDetails(of) = self.ask(&request, target).await? else { return Err(other()) };
+        Ok(Response::new(pb::ListTokenPermissionsReply { token: Some(replies::details(&of)) }))
+    }
+
+    async fn list_child_tokens(
+        &self,
+        request: Request<pb::ListChildTokensRequest>,
+    ) -> Result_<pb::ListChildTokensReply> {
+        let target = requests::selector(request.get_ref().target.as_ref()).map(Asked::ListChildTokens);
+        let Reply::ChildTokens(all) = self.ask(&request, target).await? else { return Err(other()) };
+        Ok(Response::new(pb::ListChildTokensReply { tokens: all.iter().map(replies::details).collect() }))
+    }
+
+    async fn revoke_token(&self, request: Request<pb::RevokeTokenRequest>) -> Result_<pb::RevokeTokenReply> {
+        let target = requests::selector(request.get_ref().target.as_ref()).map(Asked::RevokeToken);
+        self.done(&request, target).await?;
+        Ok(Response::new(pb::RevokeTokenReply {}))
+    }
+
+    async fn chain_load_balancer(
+        &self,
+        request: Request<pb::ChainLoadBalancerRequest>,
+    ) -> Result_<pb::ChainLoadBalancerReply> {
+        self.done(&request, Ok(Asked::Chain(requests::name(&request.get_ref().lb_id)))).await?;
+        Err(no_chains())
+    }
+
+    async fn unchain_load_balancer(
+        &self,
+        request: Request<pb::UnchainLoadBalancerRequest>,
+    ) -> Result_<pb::UnchainLoadBalancerReply> {
+        self.done(&request, Ok(Asked::Unchain(requests::name(&request.get_ref().lb_id)))).await?;
+        Err(no_chains())
+    }
+
+    async fn get_chain_graph(
+        &self,
+        request: Request<pb::GetChainGraphRequest>,
+    ) -> Result_<pb::GetChainGraphReply> {
+        self.done(&request, Ok(Asked::GetChainGraph(requests::name(&request.get_ref().lb_id)))).await?;
+        Ok(Response::new(pb::GetChainGraphReply { edges: Vec::new(), cycle_detected: false }))
+    }
+}
+
+fn no_chains() -> Status {
+    Status::unimplemented("this control plane has no chains of load balancers; register workers with each")
+}

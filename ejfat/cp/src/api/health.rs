@@ -1,0 +1,72 @@
+//! Health checks over gRPC, which anybody may make.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use proto::{
+    health::v1::{
+        HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus, health_server,
+    },
+    loadbalancer::load_balancer_server,
+};
+use tokio::sync::mpsc;
+use tokio_stream::{Stream, wrappers::ReceiverStream};
+use tonic::{Request, Response, Status};
+
+use crate::core::Core;
+
+/// How often a watched status is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[derive(Clone)]
+pub(super) struct Health(pub(super) Arc<Core>);
+
+impl Health {
+    fn status(&self, service: &str) -> Option<ServingStatus> {
+        let is_known = service.is_empty() || service == load_balancer_server::SERVICE_NAME;
+        let is_ready = || self.0.ready().is_ok();
+        is_known.then(|| if is_ready() { ServingStatus::Serving } else { ServingStatus::NotServing })
+    }
+}
+
+fn response(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status.into() }
+}
+
+#[tonic::async_trait]
+impl health_server::Health for Health {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        let status = self.status(&request.get_ref().service);
+        status
+            .map(|status| Response::new(response(status)))
+            .ok_or_else(|| Status::not_found("no such service"))
+    }
+
+    async fn watch(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let (of, service) = (self.clone(), request.into_inner().service);
+        let (changes, watched) = mpsc::channel(1);
+        tokio::spawn(async move {
+            let mut told = None;
+            loop {
+                let status = of.status(&service).unwrap_or(ServingStatus::ServiceUnknown);
+                // It ends with the call, of which the next status that is sent tells.
+                if told != Some(status) && changes.send(Ok(response(status))).await.is_err() {
+                    return;
+                }
+                told = Some(status);
+                tokio::select! {
+                    () = changes.closed() => return,
+                    () = tokio::time::sleep(LOOK) => {}
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(watched))))
+    }
+}

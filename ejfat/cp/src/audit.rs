@@ -1,0 +1,76 @@
+//! The audit log as a file: a line of JSON for each change that is durable.
+//!
+//! A thread writes, so that a slow disk holds up nobody. What does not fit into its queue is left out of the file and said; the
+//! store has the newest entries all the same.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::{
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{self, SyncSender},
+    },
+};
+
+use ejfat_control::record::AuditEntry;
+use serde_json::json;
+
+/// Lines that may wait to be written.
+const MOST_WAITING: usize = 4096;
+
+/// The file cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot append to the audit log {}: {source}", .path.display())]
+pub struct AuditError {
+    pub path: PathBuf,
+    #[source]
+    source: std::io::Error,
+}
+
+#[derive(Debug)]
+pub(crate) struct Audit {
+    lines: SyncSender<String>,
+    left_out: AtomicU64,
+}
+
+impl Audit {
+    /// Opens the file to append to it; only its owner can read it.
+    pub(crate) fn open(path: &Path) -> Result<Self, AuditError> {
+        let failed = |source| AuditError { path: path.to_owned(), source };
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)?;
+        let (lines, waiting) = mpsc::sync_channel(MOST_WAITING);
+        let of = path.to_owned();
+        let run = move || write(file, &of, &waiting);
+        std::thread::Builder::new().name("naa-audit".into()).spawn(run).map_err(failed)?;
+        Ok(Self { lines, left_out: AtomicU64::new(0) })
+    }
+
+    pub(crate) fn write(&self, entry: &AuditEntry) {
+        let AuditEntry { at, by, call, what } = entry;
+        let line = json!({ "at_ms": at.0, "token": by.map(|by| by.0), "call": call, "what": what });
+        if self.lines.try_send(format!("{line}\n")).is_err() {
+            let left_out = self.left_out.fetch_add(1, Relaxed) + 1;
+            if left_out.is_power_of_two() {
+                tracing::warn!(
+                    "{left_out} lines were left out of the audit log's file: it is written too slowly"
+                );
+            }
+        }
+    }
+}
+
+fn write(mut file: File, path: &Path, lines: &mpsc::Receiver<String>) {
+    let mut is_told = false;
+    for line in lines {
+        match file.write_all(line.as_bytes()) {
+            Ok(()) => is_told = false,
+            Err(why) => {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!("the audit log {} is not written: {why}", path.display());
+                }
+            }
+        }
+    }
+}

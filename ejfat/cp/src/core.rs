@@ -1,0 +1,591 @@
+//! The control plane with its store, its data planes and its clock.
+//!
+//! ```text
+//! requests ─► Control, under a lock ─► changes ─► Storing ─► store ─► reply
+//! syncs ────►    ▲   │ poll: calls
+//! planes ◄───────┼───┘
+//!      answers ──┘         one thread, `naa-control`, polls; who asks only takes the lock
+//! ```
+//!
+//! When the store fails, who waits for it is told, and requests that change something are refused until it works again. Then
+//! a new term is claimed, and the control plane begins anew with what the store has. Meanwhile workers' states count, and
+//! epochs go on.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+    num::NonZeroU64,
+    path::PathBuf,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant, SystemTime},
+};
+
+use ejfat::{Time, lb::LbId, wire::SyncHeader};
+use ejfat_control::{
+    access::ApiCall,
+    config::Config,
+    control::{Action, BeginError, Control, Options, PublishedStatus, Report},
+    plane::{PlaneId, PlaneKind},
+    record::{AuditEntry, Change, Record},
+    request::{Caller, Moment, Refusal, Reply, Request},
+    reservation::ReservationId,
+    wall::WallTime,
+};
+use naa_store::{Store, Term};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore as _, SeedableRng as _};
+use tokio::sync::oneshot;
+
+use crate::{
+    audit::{Audit, AuditError},
+    planes::{PlaneAddress, PlaneHandle, Told, What},
+    reports::Reports,
+    series::{OneSeries, Series},
+    storing::Storing,
+};
+
+/// Decisions that may wait for the store. Requests beyond are refused.
+const MOST_STORING: usize = 1024;
+/// How often series of time get a sample.
+const SAMPLES: Duration = Duration::from_secs(1);
+/// How often a store that failed is tried again.
+const STORE_AGAIN: Duration = Duration::from_millis(500);
+
+/// Why a request has no reply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error(transparent)]
+    Refusal(#[from] Refusal),
+    #[error("the control plane cannot store changes now: {0}; try again")]
+    Store(String),
+    #[error("{MOST_STORING} changes wait to be stored; try again")]
+    Busy,
+    #[error("the control plane is ending; try again when it is back")]
+    Ending,
+    #[error("another control plane has taken over the data planes; ask that one")]
+    Replaced,
+}
+
+/// Why there is no control plane.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Store(#[from] naa_store::Error),
+    #[error(transparent)]
+    Begin(#[from] BeginError),
+    #[error("cannot start a thread: {0}; raise the limit of processes")]
+    Thread(#[from] std::io::Error),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    #[error("cannot read random bytes: {0}")]
+    Random(String),
+}
+
+/// What a control plane is made of.
+#[derive(Debug)]
+pub struct Parts {
+    pub config: Config,
+    pub options: Options,
+    /// The text of the root token.
+    pub root: String,
+    pub store: Arc<dyn Store>,
+    pub planes: BTreeMap<PlaneId, PlaneAddress>,
+    /// Each change is appended to this file.
+    pub audit: Option<PathBuf>,
+}
+
+/// What was counted since the control plane started.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub requests: AtomicU64,
+    pub refused: AtomicU64,
+    pub states: AtomicU64,
+    pub syncs: AtomicU64,
+    pub epochs: AtomicU64,
+    pub batches: AtomicU64,
+    pub store_failures: AtomicU64,
+}
+
+/// Tells when changes are durable, or why they are not.
+type Durable = oneshot::Receiver<Result<(), Refused>>;
+
+/// Who waits until changes are durable.
+enum Waits {
+    Caller(oneshot::Sender<Result<(), Refused>>),
+    Audit(AuditEntry),
+}
+
+struct Inner {
+    control: Control,
+    random: ChaCha20Rng,
+    term: Term,
+    planes: BTreeMap<PlaneId, PlaneHandle>,
+    storing: Storing<Waits>,
+    /// Why the store failed, and when it is tried again.
+    failed: Option<(String, Time)>,
+    replaced: bool,
+    reports: Reports,
+}
+
+/// What threads tell the one that polls.
+#[derive(Default)]
+struct Inbox {
+    told: VecDeque<Told>,
+    stored: Option<Result<(), naa_store::Error>>,
+    is_wanted: bool,
+}
+
+/// See the [module](self).
+pub struct Core {
+    inner: Mutex<Inner>,
+    inbox: Mutex<Inbox>,
+    wake: Condvar,
+    stop: AtomicBool,
+    started: Instant,
+    parts: (Config, Options, String, Arc<dyn Store>),
+    pub counters: Counters,
+    series: Mutex<Series>,
+    audit: Option<Audit>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panicked with it has said so; what it guards is then as it was between two steps at worst.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Core {
+    /// Begins with what the store has, under a new term.
+    ///
+    /// # Errors
+    /// If the store cannot be read or written, its records do not fit the configuration, or there is no thread.
+    pub fn start(parts: Parts) -> Result<Arc<Self>, StartError> {
+        let Parts { config, mut options, root, store, planes, audit } = parts;
+        let audit = audit.as_deref().map(Audit::open).transpose()?;
+        options.planes = planes.iter().map(|(id, address)| (*id, address.kind())).collect();
+        let random = ChaCha20Rng::try_from_os_rng().map_err(|why| StartError::Random(why.to_string()))?;
+        let (control, term) = begin(&config, &options, &root, &*store, Time(0))?;
+        let inner = Inner {
+            control,
+            random,
+            term,
+            planes: BTreeMap::new(),
+            storing: Storing::default(),
+            failed: None,
+            replaced: false,
+            reports: Reports::default(),
+        };
+        let core = Arc::new(Self {
+            inner: Mutex::new(inner),
+            inbox: Mutex::default(),
+            wake: Condvar::new(),
+            stop: AtomicBool::new(false),
+            started: Instant::now(),
+            parts: (config, options, root, store),
+            counters: Counters::default(),
+            series: Mutex::default(),
+            audit,
+            thread: Mutex::new(None),
+        });
+        for (id, address) in planes {
+            let to = Arc::downgrade(&core);
+            let tell = move |told| {
+                if let Some(core) = to.upgrade() {
+                    core.tell(|inbox| inbox.told.push_back(told));
+                }
+            };
+            let handle = PlaneHandle::start(id, address, tell)?;
+            lock(&core.inner).planes.insert(id, handle);
+        }
+        let of = core.clone();
+        let thread = std::thread::Builder::new().name("naa-control".into()).spawn(move || of.run())?;
+        *lock(&core.thread) = Some(thread);
+        Ok(core)
+    }
+
+    /// Since the start.
+    fn now(&self) -> Time {
+        Time::default() + self.started.elapsed()
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { now: self.now(), wall: wall() }
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Inbox)) {
+        change(&mut lock(&self.inbox));
+        self.wake.notify_one();
+    }
+
+    /// Carries out a request. Returns when its changes are durable.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn request(&self, caller: Caller<'_>, request: &Request) -> Result<Reply, Refused> {
+        let result = match self.begin_request(caller, request) {
+            Ok((reply, None)) => Ok(reply),
+            Ok((reply, Some(stored))) => stored.await.unwrap_or(Err(Refused::Ending)).map(|()| reply),
+            Err(refused) => Err(refused),
+        };
+        let counter = if result.is_ok() { &self.counters.requests } else { &self.counters.refused };
+        counter.fetch_add(1, Relaxed);
+        result
+    }
+
+    fn begin_request(
+        &self,
+        caller: Caller<'_>,
+        request: &Request,
+    ) -> Result<(Reply, Option<Durable>), Refused> {
+        let call = request.call();
+        let moment = self.moment();
+        let inner = &mut *lock(&self.inner);
+        if self.stop.load(Relaxed) {
+            return Err(Refused::Ending);
+        }
+        if inner.replaced {
+            return Err(Refused::Replaced);
+        }
+        if let Some((why, _)) = &inner.failed
+            && changes(call)
+        {
+            return Err(Refused::Store(why.clone()));
+        }
+        if inner.storing.len() > MOST_STORING && call != ApiCall::SendState {
+            return Err(Refused::Busy);
+        }
+        let random = &mut inner.random;
+        let accepted =
+            inner.control.request(moment, caller, request, &mut |bytes| random.fill_bytes(bytes))?;
+        if call == ApiCall::SendState {
+            self.counters.states.fetch_add(1, Relaxed);
+            return Ok((accepted.reply, None));
+        }
+        // What a reply tells may be of a change that is not durable yet.
+        if accepted.changes.is_empty() && inner.storing.len() == 0 {
+            return Ok((accepted.reply, None));
+        }
+        let (stored, wait) = oneshot::channel();
+        let audit = audited(&accepted.changes).map(Waits::Audit);
+        inner.storing.push(&accepted.changes, audit.chain([Waits::Caller(stored)]));
+        self.tell(|inbox| inbox.is_wanted = true);
+        Ok((accepted.reply, Some(wait)))
+    }
+
+    /// Takes a sync datagram that came to a load balancer's sync address.
+    pub fn sync(&self, lb: LbId, from: IpAddr, sync: &SyncHeader) {
+        self.counters.syncs.fetch_add(1, Relaxed);
+        lock(&self.inner).control.sync(self.now(), lb, from, sync);
+    }
+
+    /// What was published of a load balancer that is reserved.
+    pub fn published(&self, lb: LbId) -> Option<PublishedStatus> {
+        lock(&self.inner).control.published(self.now(), lb)
+    }
+
+    /// Looks at the control plane, between two of its steps.
+    pub fn look<T>(&self, look: impl FnOnce(&Control, Time) -> T) -> T {
+        look(&lock(&self.inner).control, self.now())
+    }
+
+    /// What was reported lately of a load balancer.
+    pub(crate) fn issues(&self, lb: LbId) -> Vec<crate::reports::Issue> {
+        lock(&self.inner).reports.issues(lb, self.now())
+    }
+
+    /// The time of day.
+    pub(crate) fn wall(&self) -> WallTime {
+        wall()
+    }
+
+    /// Series of time of reservations that may be seen.
+    pub(crate) fn select(
+        &self,
+        selectors: &[String],
+        since: WallTime,
+        may_see: impl Fn(ReservationId) -> bool,
+    ) -> Vec<OneSeries> {
+        lock(&self.series).select(selectors, since, may_see)
+    }
+
+    /// The newest reports, the oldest first, with the time of day at which they came.
+    pub fn reports(&self) -> Vec<(WallTime, Report)> {
+        lock(&self.inner).reports.newest()
+    }
+
+    /// The data planes, with what each is like: `None` is in use, a text says why it is not.
+    pub fn planes(&self) -> Vec<(String, PlaneKind, Option<String>)> {
+        let inner = lock(&self.inner);
+        let of = |of: &PlaneHandle| {
+            let why = || of.why.clone().unwrap_or_else(|| "not connected yet".to_owned());
+            (of.name.clone(), of.kind, of.connection.is_none().then(why))
+        };
+        inner.planes.values().map(of).collect()
+    }
+
+    /// Whether requests are answered and changes stored; if not, why.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn ready(&self) -> Result<(), String> {
+        let inner = lock(&self.inner);
+        if self.stop.load(Relaxed) {
+            return Err(Refused::Ending.to_string());
+        }
+        if inner.replaced {
+            return Err(Refused::Replaced.to_string());
+        }
+        inner.failed.as_ref().map_or(Ok(()), |(why, _)| Err(why.clone()))
+    }
+
+    /// Refuses requests from now on, stores what waits, and ends. Data planes keep their tables.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+        self.tell(|inbox| inbox.is_wanted = true);
+        if let Some(thread) = lock(&self.thread).take() {
+            // Who panicked there has said so.
+            let _ = thread.join();
+        }
+    }
+
+    fn run(self: Arc<Self>) {
+        let (mut sampled, mut until) = (self.now(), self.now());
+        loop {
+            let (told, stored) = self.wait(until);
+            let now = self.now();
+            {
+                let inner = &mut *lock(&self.inner);
+                told.into_iter().for_each(|told| self.told(inner, told));
+                if let Some(stored) = stored {
+                    self.stored(inner, stored);
+                }
+                self.turn(inner);
+                let is_stored = inner.storing.len() == 0 || inner.failed.is_some();
+                if self.stop.load(Relaxed) && is_stored {
+                    return refuse(inner.storing.failed(), &Refused::Ending);
+                }
+                until = inner.control.next_wakeup();
+                if now >= sampled + SAMPLES {
+                    sampled = now;
+                    lock(&self.series).sample(wall(), &inner.control, now);
+                }
+            }
+        }
+    }
+
+    /// Waits until something is told, or it is time.
+    fn wait(&self, until: Time) -> (VecDeque<Told>, Option<Result<(), naa_store::Error>>) {
+        let mut inbox = lock(&self.inbox);
+        loop {
+            let left = until.0.saturating_sub(self.now().0);
+            if inbox.is_wanted || left == 0 || !inbox.told.is_empty() || inbox.stored.is_some() {
+                inbox.is_wanted = false;
+                return (std::mem::take(&mut inbox.told), inbox.stored.take());
+            }
+            let waited = self.wake.wait_timeout(inbox, Duration::from_nanos(left));
+            inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn told(&self, inner: &mut Inner, told: Told) {
+        let Told { plane, connection, what } = told;
+        let Some(handle) = inner.planes.get_mut(&plane) else { return };
+        let now = self.now();
+        match what {
+            What::Connected => {
+                (handle.connection, handle.why) = (Some(connection), None);
+                inner.control.connected(now, plane);
+            }
+            What::Answered(answer) if handle.connection == Some(connection) => {
+                inner.control.answer(now, answer);
+            }
+            What::Answered(_) => {}
+            What::Ended(why) => {
+                if handle.why.as_ref() != Some(&why) {
+                    tracing::warn!("data plane {}: {why}", handle.name);
+                }
+                handle.why = Some(why);
+                if handle.connection.take() == Some(connection) {
+                    inner.control.disconnected(now, plane);
+                }
+            }
+        }
+    }
+
+    /// Does what the control plane wants, and gives the store what waits for it.
+    fn turn(self: &Arc<Self>, inner: &mut Inner) {
+        self.try_store_again(inner);
+        for action in inner.control.poll(self.moment()) {
+            match action {
+                Action::Store(changes) if inner.failed.is_none() => {
+                    inner.storing.push(&changes, audited(&changes).map(Waits::Audit));
+                }
+                // When the store works again, what it has is begun with.
+                Action::Store(_) => {}
+                Action::Call(call) => {
+                    if let Some(handle) = inner.planes.get(&call.plane) {
+                        handle.call(call);
+                    }
+                }
+                Action::Disconnect(plane) => {
+                    if let Some(handle) = inner.planes.get_mut(&plane) {
+                        handle.disconnect("it did not answer in time");
+                    }
+                }
+                Action::Report(report) => self.report(inner, report),
+            }
+        }
+        if inner.failed.is_some() {
+            return;
+        }
+        while let Some(next) = inner.storing.next(inner.term) {
+            let Some(batch) = next else {
+                self.durable(inner.storing.stored());
+                continue;
+            };
+            self.counters.batches.fetch_add(1, Relaxed);
+            let core = Arc::downgrade(self);
+            let done = move |result: Result<_, _>| {
+                if let Some(core) = core.upgrade() {
+                    core.tell(|inbox| inbox.stored = Some(result.map(drop)));
+                }
+            };
+            self.parts.3.append_with(batch, Box::new(done));
+        }
+    }
+
+    fn stored(&self, inner: &mut Inner, result: Result<(), naa_store::Error>) {
+        match result {
+            Ok(()) => self.durable(inner.storing.stored()),
+            Err(why) => {
+                self.counters.store_failures.fetch_add(1, Relaxed);
+                tracing::error!("changes are not stored: {why}; requests that change something are refused");
+                let refused = Refused::Store(why.to_string());
+                refuse(inner.storing.failed(), &refused);
+                inner.failed = Some((why.to_string(), self.now() + STORE_AGAIN));
+            }
+        }
+    }
+
+    fn durable(&self, waiting: Vec<Waits>) {
+        for waits in waiting {
+            match waits {
+                // Who has gone away needs no answer.
+                Waits::Caller(caller) => drop(caller.send(Ok(()))),
+                Waits::Audit(entry) => self.audit.iter().for_each(|audit| audit.write(&entry)),
+            }
+        }
+    }
+
+    /// Begins anew with what a store has that failed and works again.
+    fn try_store_again(&self, inner: &mut Inner) {
+        let now = self.now();
+        if inner.failed.as_ref().is_none_or(|(_, at)| now < *at) || self.stop.load(Relaxed) {
+            return;
+        }
+        let (config, options, root, store) = &self.parts;
+        match begin(config, options, root, &**store, now) {
+            Ok((mut control, term)) => {
+                std::mem::swap(&mut inner.control, &mut control);
+                inner.control.carry_over(control);
+                (inner.term, inner.failed) = (term, None);
+                for (plane, handle) in &inner.planes {
+                    if handle.connection.is_some() {
+                        inner.control.connected(now, *plane);
+                    }
+                }
+                tracing::info!("changes are stored again");
+            }
+            Err(why) => inner.failed = Some((why.to_string(), now + STORE_AGAIN)),
+        }
+    }
+
+    fn report(&self, inner: &mut Inner, report: Report) {
+        match &report {
+            Report::Epoch { .. } => drop(self.counters.epochs.fetch_add(1, Relaxed)),
+            Report::Replaced { .. } => inner.replaced = true,
+            _ => {}
+        }
+        let name = |plane: PlaneId| inner.planes.get(&plane).map_or("?", |of| &of.name);
+        crate::reports::log(&report, name);
+        inner.reports.add(wall(), self.now(), report);
+    }
+}
+
+fn refuse(waiting: Vec<Waits>, why: &Refused) {
+    for waits in waiting {
+        if let Waits::Caller(caller) = waits {
+            // Who has gone away needs no answer.
+            let _ = caller.send(Err(why.clone()));
+        }
+    }
+}
+
+/// Entries of the audit log among changes.
+fn audited(changes: &[Change]) -> impl Iterator<Item = AuditEntry> {
+    let entry = |change: &Change| match change {
+        Change::Put(Record::Audit(_, entry)) => Some(entry.clone()),
+        _ => None,
+    };
+    changes.iter().filter_map(entry)
+}
+
+/// Whether a call changes what is stored.
+fn changes(call: ApiCall) -> bool {
+    match call {
+        ApiCall::Get
+        | ApiCall::Status
+        | ApiCall::SendState
+        | ApiCall::Overview
+        | ApiCall::Timeseries
+        | ApiCall::Version
+        | ApiCall::ListTokenPermissions
+        | ApiCall::ListChildTokens
+        | ApiCall::Chain
+        | ApiCall::Unchain
+        | ApiCall::GetChainGraph => false,
+        ApiCall::Reserve
+        | ApiCall::Free
+        | ApiCall::Reset
+        | ApiCall::Extend
+        | ApiCall::AddSenders
+        | ApiCall::RemoveSenders
+        | ApiCall::Register
+        | ApiCall::SetSlotDemands
+        | ApiCall::Deregister
+        | ApiCall::CreateToken
+        | ApiCall::RevokeToken => true,
+    }
+}
+
+/// Claims the term above the newest, and begins with what the store has.
+fn begin(
+    config: &Config,
+    options: &Options,
+    root: &str,
+    store: &dyn Store,
+    now: Time,
+) -> Result<(Control, Term), StartError> {
+    let seen = store.load()?.term;
+    let term = Term(seen.0 + 1);
+    store.claim(seen, term)?;
+    let snapshot = store.load()?;
+    let number = NonZeroU64::new(term.0).unwrap_or(NonZeroU64::MIN);
+    let control = Control::begin(config.clone(), options.clone(), root, snapshot.entries, number, now)?;
+    Ok((control, term))
+}
+
+fn wall() -> WallTime {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    WallTime(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,187 @@
+//! The whole of it in one process: store, core, sync sockets, gRPC, and the data plane of this process if there is one.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use ejfat::{lb::Rules, listen::Listen};
+use ejfat_control::config::{Config, LoadBalancerConfig};
+use ejfat_lb::{ForwardError, Forwarder, ForwarderConfig, Plane};
+use naa_grpc::{ServeError, Server};
+use naa_store::SqliteStore;
+
+use crate::{
+    api::{self, Public},
+    core::{Core, Parts, StartError},
+    planes::PlaneAddress,
+    settings::{Settings, SettingsError},
+    syncs::{SyncAddress, SyncError, Syncs},
+    token::{self, TokenFileError},
+};
+
+/// Connections over gRPC at a time, unless told otherwise.
+const SEATS: usize = 1024;
+/// Requests at a time of a connection.
+const STREAMS: u32 = 64;
+const THREADS: usize = 2;
+/// Receive buffer of each port of the data plane.
+const BUFFER: usize = 8 << 20;
+
+/// Why a control plane does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Token(#[from] TokenFileError),
+    #[error(transparent)]
+    Store(#[from] naa_store::Error),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Sync(#[from] SyncError),
+    #[error("the data plane of this process: {0}")]
+    Forward(#[from] ForwardError),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error("cannot make the state folder {}: {source}", .path.display())]
+    Folder { path: PathBuf, source: io::Error },
+}
+
+/// Runs until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    core: Arc<Core>,
+    servers: Vec<Server>,
+    syncs: Syncs,
+    local: Option<(Arc<Plane>, Forwarder)>,
+    public: Public,
+    token_file: PathBuf,
+    store: PathBuf,
+}
+
+impl Daemon {
+    /// Starts everything. `state` is the folder for what the settings name no file for; `seed` is of hash tables.
+    ///
+    /// # Errors
+    /// Whatever of it cannot be had.
+    pub fn start(settings: &Settings, state: &Path, seed: u64) -> Result<Self, DaemonError> {
+        let (config, options) = (settings.config(), settings.options()?);
+        let folder = |path: &Path| {
+            let path = path.parent().unwrap_or(path).to_owned();
+            std::fs::create_dir_all(&path).map_err(|source| DaemonError::Folder { path, source })
+        };
+        let token_file = settings.admin_token_file.clone().unwrap_or_else(|| state.join("admin-token"));
+        let store_file = settings.store.clone().unwrap_or_else(|| state.join("control.db"));
+        folder(&token_file)?;
+        folder(&store_file)?;
+        let root = token::read_or_make(&token_file)?;
+        let (host, port) = settings.public()?;
+        let plane = Arc::new(Plane::new(Rules::default(), seed));
+        let planes = settings.planes(|| PlaneAddress::Local(plane.clone()))?;
+        let store = Arc::new(SqliteStore::open(&store_file, &naa_store::Settings::default())?);
+        let forwarder = if settings.has_local_plane() {
+            let forwarder = ForwarderConfig { listen: data_ports(&config), buffer: BUFFER };
+            Some(Forwarder::start(&forwarder, &plane)?)
+        } else {
+            None
+        };
+        let audit = settings.audit.clone();
+        let core = Core::start(Parts { config: config.clone(), options, root, store, planes, audit })?;
+        let syncs = Syncs::start(&core, &sync_addresses(&config))?;
+        let mut public = Public { tls: settings.tls.is_some(), host, port };
+        let mut servers = Vec::new();
+        for at in settings.listen() {
+            let grpc = naa_grpc::Settings {
+                seats: settings.limits.connections.unwrap_or(SEATS),
+                streams: STREAMS,
+                threads: THREADS,
+                permits: None,
+                tls: settings.server_tls(),
+            };
+            let server = naa_grpc::serve(grpc, at, api::service(&core, public.clone()))?;
+            if settings.public.is_none() && servers.is_empty() {
+                public.port = server.address().port();
+            }
+            servers.push(server);
+        }
+        let local = forwarder.map(|forwarder| (plane, forwarder));
+        Ok(Self { core, servers, syncs, local, public, token_file, store: store_file })
+    }
+
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Where gRPC is served.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.servers.iter().map(Server::address).collect()
+    }
+
+    pub fn syncs(&self) -> &Syncs {
+        &self.syncs
+    }
+
+    /// The data plane of this process, with its sockets.
+    pub fn local(&self) -> Option<(&Arc<Plane>, &Forwarder)> {
+        self.local.as_ref().map(|(plane, forwarder)| (plane, forwarder))
+    }
+
+    /// Where clients find it.
+    pub fn public(&self) -> &Public {
+        &self.public
+    }
+
+    /// The file with the admin token.
+    pub fn token_file(&self) -> &Path {
+        &self.token_file
+    }
+
+    /// The file with what must not be lost.
+    pub fn store(&self) -> &Path {
+        &self.store
+    }
+
+    /// A message if a part of it ended by itself.
+    pub fn ended(&self) -> Option<String> {
+        let forwarder = self.local.as_ref().and_then(|(_, forwarder)| forwarder.ended());
+        forwarder.or_else(|| self.servers.iter().find_map(Server::ended))
+    }
+
+    /// Answers what is under way, stores it, and ends.
+    pub fn stop(self) {
+        self.core.stop();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.core.stop();
+    }
+}
+
+/// Where segments come, a list for each address.
+fn data_ports(config: &Config) -> Vec<Vec<Listen>> {
+    let of = |of: &LoadBalancerConfig| {
+        let (first, last) = (*of.data_ports.start(), *of.data_ports.end());
+        let listen = move |ip: IpAddr| {
+            let port = Listen::Port(SocketAddr::new(ip, first));
+            vec![if first == last { port } else { Listen::Range { ip, first, last } }]
+        };
+        let addresses = of.data_v4.map(IpAddr::V4).into_iter().chain(of.data_v6.map(IpAddr::V6));
+        addresses.map(listen).collect::<Vec<_>>()
+    };
+    config.load_balancers.iter().flat_map(of).collect()
+}
+
+fn sync_addresses(config: &Config) -> Vec<SyncAddress> {
+    let of = |(lb, of): (_, &LoadBalancerConfig)| {
+        let addresses = of.sync_v4.map(IpAddr::V4).into_iter().chain(of.sync_v6.map(IpAddr::V6));
+        let at = move |ip| SyncAddress { lb, at: SocketAddr::new(ip, of.sync_port) };
+        addresses.map(at).collect::<Vec<_>>()
+    };
+    config.load_balancers().flat_map(of).collect()
+}

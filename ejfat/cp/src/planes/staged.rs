@@ -1,0 +1,119 @@
+//! A data plane that is programmed over `naa.lb.v1`.
+
+use std::{collections::BTreeMap, num::NonZeroU64};
+
+use ejfat::lb::{LbId, Rules};
+use ejfat_control::{
+    calendar::MemberId,
+    plane::{Call, Order, Outcome, Seen},
+};
+use ejfat_lb::{
+    When,
+    grpc::{Client, ClientError},
+    message,
+};
+use naa_grpc::Credentials;
+use proto::lb::v1;
+use tonic::Code;
+
+use super::{
+    DEADLINE, Port,
+    local::{differences, rule_by_rule, staged},
+};
+
+pub(super) struct Staged(Client);
+
+impl Staged {
+    pub(super) fn connect(address: &str, credentials: &Credentials) -> Result<Self, String> {
+        let client = Client::connect_within(credentials, address, DEADLINE);
+        client.map(Self).map_err(|why| why.to_string())
+    }
+
+    fn seen(&mut self, counters: bool) -> Result<Seen, ClientError> {
+        let ticks = self.0.ticks()?;
+        let packets = if counters { Some(packets(&self.0.counters()?)) } else { None };
+        let term = ticks.term.map_or(0, NonZeroU64::get);
+        Ok(Seen { term, routed: ticks.routed, sets: ticks.sets, beyond: ticks.beyond, packets })
+    }
+
+    fn carry_out(&mut self, call: &Call) -> Result<Outcome, ClientError> {
+        if let Some(term) = NonZeroU64::new(call.term) {
+            self.0.set_term(term);
+        }
+        let routed = match &call.order {
+            Order::Claim => return self.claim(),
+            Order::Look { counters } => return Ok(Outcome::Seen(Box::new(self.seen(*counters)?))),
+            Order::Stage(stage) => self.0.stage(&staged(stage))?,
+            Order::Withdraw { lb, from } => self.0.withdraw(*lb, *from)?,
+            Order::Destinations(rules) => {
+                self.put_destinations(rules)?;
+                return Ok(Outcome::Done { routed: Some(self.0.ticks()?.routed) });
+            }
+            Order::Clear | Order::Change(_) => return Ok(rule_by_rule()),
+        };
+        let told = message::ticks(&v1::GetTicksReply { routed, ..v1::GetTicksReply::default() });
+        Ok(Outcome::Done { routed: told.ok().map(|told| told.routed) })
+    }
+
+    /// A write that changes nothing makes the term the highest.
+    fn claim(&mut self) -> Result<Outcome, ClientError> {
+        let seen = self.seen(true)?;
+        self.0.edit(&[], &[], true, When::Next)?;
+        Ok(Outcome::Seen(Box::new(seen)))
+    }
+
+    fn put_destinations(&mut self, wanted: &Rules) -> Result<(), ClientError> {
+        let sets = self.0.get(None, true)?;
+        let none = Rules::default();
+        let present = sets.last().map_or(&none, |set| &*set.rules);
+        let (gone, come) = differences(present, wanted);
+        self.0.edit(&gone, &come, true, When::Next).map(drop)
+    }
+}
+
+impl Staged {
+    /// What a refusal with the code `FAILED_PRECONDITION` means follows from what the data plane has.
+    fn judged(&mut self, call: &Call, why: String) -> Result<Outcome, ClientError> {
+        let ticks = self.0.ticks()?;
+        if ticks.term.is_some_and(|term| term.get() > call.term) {
+            return Ok(Outcome::Replaced);
+        }
+        let newest = |lb: LbId| ticks.routed.get(&lb).copied();
+        Ok(match &call.order {
+            Order::Stage(stage) if newest(stage.lb).is_some_and(|newest| newest >= stage.from) => {
+                Outcome::Routed { newest: newest(stage.lb) }
+            }
+            Order::Withdraw { lb, from } if ticks.sets.contains(&(*lb, *from)) => {
+                Outcome::Routed { newest: newest(*lb) }
+            }
+            Order::Withdraw { .. } => Outcome::Done { routed: Some(ticks.routed) },
+            _ => Outcome::Refused { why },
+        })
+    }
+}
+
+impl Port for Staged {
+    fn call(&mut self, call: &Call) -> Result<Outcome, String> {
+        let refused = match self.carry_out(call) {
+            Ok(outcome) => return Ok(outcome),
+            Err(ClientError::Refused { status, .. }) => status,
+            Err(why) => return Err(why.to_string()),
+        };
+        let why = refused.message().to_owned();
+        match refused.code() {
+            Code::FailedPrecondition => self.judged(call, why).map_err(|why| why.to_string()),
+            Code::InvalidArgument | Code::ResourceExhausted | Code::Aborted | Code::Unauthenticated => {
+                Ok(Outcome::Refused { why })
+            }
+            code => Err(format!("{code}: {why}")),
+        }
+    }
+}
+
+fn packets(reply: &v1::GetCountersReply) -> BTreeMap<(LbId, MemberId), u64> {
+    let of = |member: &v1::MemberCounters| {
+        let lb = LbId::new(u8::try_from(member.lb).ok()?).ok()?;
+        Some(((lb, MemberId::try_from(member.member).ok()?), member.mbr_tx_pkt))
+    };
+    reply.members.iter().filter_map(of).collect()
+}

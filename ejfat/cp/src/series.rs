@@ -1,0 +1,265 @@
+//! Series of time: an hour by the second, and a day by the minute.
+//!
+//! | selector | series |
+//! |---|---|
+//! | `/lb/<id>/epoch`, `/lb/<id>/event_number` | the number of the newest epoch, the newest tick |
+//! | `/lb/<id>/session/<session>/<metric>` | what a worker told last, and its slots: the metrics of [`WORKER`] |
+//!
+//! A selector ends in `*` to select all that begins so. Series grow as time passes; those of what has ended are kept for ten
+//! minutes.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use ejfat::Time;
+use ejfat_control::{
+    control::Control,
+    reservation::ReservationId,
+    session::{
+        SessionId,
+        liveness::{Readiness, WorkerState},
+    },
+    wall::WallTime,
+};
+
+/// Samples by the second, and by the minute.
+const SECONDS: usize = 3600;
+const MINUTES: usize = 24 * 60;
+const MINUTE: u64 = 60_000;
+/// How long the series of something are kept that has ended.
+const KEPT: u64 = 10 * MINUTE;
+/// Things that have series at most. Beyond, new ones have none.
+const MOST: usize = 2048;
+
+/// The metrics of a worker, with their units.
+pub(crate) const WORKER: [(&str, &str); 11] = [
+    ("fill_percent", "1"),
+    ("control_signal", "1"),
+    ("is_ready", "1"),
+    ("slots", "slots"),
+    ("total_events_recv", "events"),
+    ("total_events_reassembled", "events"),
+    ("total_events_reassembly_err", "events"),
+    ("total_events_dequeued", "events"),
+    ("total_event_enqueue_err", "events"),
+    ("total_bytes_recv", "bytes"),
+    ("total_packets_recv", "packets"),
+];
+
+/// The metrics of a reservation, with their units.
+pub(crate) const RESERVATION: [(&str, &str); 2] = [("epoch", "1"), ("event_number", "ticks")];
+
+/// All metrics of a worker, and of a reservation, at one time.
+type OfWorker = [f32; WORKER.len()];
+type OfReservation = [u64; RESERVATION.len()];
+
+#[derive(Clone, Copy, Debug)]
+struct Sample<T> {
+    at: WallTime,
+    values: T,
+}
+
+#[derive(Debug)]
+struct Samples<T> {
+    seconds: VecDeque<Sample<T>>,
+    minutes: VecDeque<Sample<T>>,
+    newest: WallTime,
+}
+
+impl<T> Default for Samples<T> {
+    fn default() -> Self {
+        Self { seconds: VecDeque::new(), minutes: VecDeque::new(), newest: WallTime(0) }
+    }
+}
+
+impl<T: Copy> Samples<T> {
+    fn add(&mut self, at: WallTime, values: T) {
+        let sample = Sample { at, values };
+        self.newest = sample.at;
+        let is_due = self.minutes.back().is_none_or(|last| sample.at.0 / MINUTE > last.at.0 / MINUTE);
+        push(&mut self.seconds, SECONDS, sample);
+        if is_due {
+            push(&mut self.minutes, MINUTES, sample);
+        }
+    }
+
+    /// By the minute where there is nothing by the second.
+    fn since(&self, since: WallTime) -> impl Iterator<Item = &Sample<T>> {
+        let first = self.seconds.front().map_or(WallTime(u64::MAX), |first| first.at);
+        let minutes = self.minutes.iter().filter(move |sample| sample.at < first);
+        minutes.chain(&self.seconds).filter(move |sample| sample.at >= since)
+    }
+}
+
+fn push<T>(samples: &mut VecDeque<Sample<T>>, most: usize, sample: Sample<T>) {
+    if samples.len() == most {
+        samples.pop_front();
+    }
+    samples.push_back(sample);
+}
+
+/// A metric of a subject over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OneSeries {
+    pub path: String,
+    pub unit: &'static str,
+    pub samples: Values,
+}
+
+/// Values by time of day.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    Integers(Vec<(WallTime, u64)>),
+    Floats(Vec<(WallTime, f32)>),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    reservations: BTreeMap<ReservationId, Samples<OfReservation>>,
+    workers: BTreeMap<(ReservationId, SessionId), Samples<OfWorker>>,
+}
+
+impl Series {
+    /// Takes a sample of everything.
+    pub(crate) fn sample(&mut self, at: WallTime, control: &Control, now: Time) {
+        let registry = control.registry();
+        let durable = registry.durable();
+        for reservation in durable.reservations() {
+            let Some(published) = control.published(now, reservation.lb) else { continue };
+            let id = reservation.id;
+            add(&mut self.reservations, id, at, [published.epoch, published.tick]);
+            for session in durable.sessions_of(reservation.lb) {
+                let slots = published.slots.iter().find(|(member, _)| *member == session.member);
+                let state = registry.liveness(session.id).and_then(|liveness| liveness.state());
+                let Some((state, _)) = state else { continue };
+                let is_ready = registry.readiness(session.id, now) == Some(Readiness::Ready);
+                let values = of_worker(state, is_ready, slots.map_or(0, |(_, slots)| *slots));
+                add(&mut self.workers, (id, session.id), at, values);
+            }
+        }
+        let oldest = WallTime(at.0.saturating_sub(KEPT));
+        self.reservations.retain(|_, samples| samples.newest >= oldest);
+        self.workers.retain(|_, samples| samples.newest >= oldest);
+    }
+
+    /// The series that selectors name, of reservations that may be seen, from a time of day on.
+    pub(crate) fn select(
+        &self,
+        selectors: &[String],
+        since: WallTime,
+        may_see: impl Fn(ReservationId) -> bool,
+    ) -> Vec<OneSeries> {
+        let is_asked = |path: &str| selectors.iter().any(|selector| selects(selector, path));
+        let mut found = Vec::new();
+        for (id, samples) in self.reservations.iter().filter(|(id, _)| may_see(**id)) {
+            for (at, (metric, unit)) in RESERVATION.iter().enumerate() {
+                let path = format!("/lb/{id}/{metric}");
+                if is_asked(&path) {
+                    let values = samples.since(since).map(|sample| (sample.at, sample.values[at]));
+                    found.push(OneSeries { path, unit, samples: Values::Integers(values.collect()) });
+                }
+            }
+        }
+        for ((id, session), samples) in self.workers.iter().filter(|((id, _), _)| may_see(*id)) {
+            for (at, (metric, unit)) in WORKER.iter().enumerate() {
+                let path = format!("/lb/{id}/session/{session}/{metric}");
+                if is_asked(&path) {
+                    let values = samples.since(since).map(|sample| (sample.at, sample.values[at]));
+                    found.push(OneSeries { path, unit, samples: Values::Floats(values.collect()) });
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Adds a sample; none of what is new if there are too many.
+fn add<K: Ord, T: Copy>(to: &mut BTreeMap<K, Samples<T>>, of: K, at: WallTime, values: T) {
+    if to.len() < MOST || to.contains_key(&of) {
+        to.entry(of).or_default().add(at, values);
+    }
+}
+
+fn selects(selector: &str, path: &str) -> bool {
+    match selector.strip_suffix('*') {
+        Some(begin) => path.starts_with(begin),
+        None => path == selector || path.strip_prefix(selector).is_some_and(|rest| rest.starts_with('/')),
+    }
+}
+
+fn of_worker(state: &WorkerState, is_ready: bool, slots: u32) -> [f32; WORKER.len()] {
+    let of = &state.counters;
+    let count = |count: u64| count as f32;
+    [
+        state.fill_level,
+        state.control_signal,
+        f32::from(u8::from(is_ready)),
+        slots as f32,
+        count(of.events_received),
+        count(of.events_reassembled),
+        count(of.reassembly_errors),
+        count(of.events_dequeued),
+        count(of.enqueue_errors),
+        count(of.bytes_received),
+        count(of.packets_received),
+    ]
+}
+
+/// From when on a request that names no time gets samples.
+pub(crate) const SINCE: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: ReservationId = ReservationId(4);
+
+    fn len(of: &OneSeries) -> usize {
+        match &of.samples {
+            Values::Integers(values) => values.len(),
+            Values::Floats(values) => values.len(),
+        }
+    }
+
+    #[test]
+    fn an_hour_is_kept_by_the_second_and_a_day_by_the_minute() {
+        let mut series = Series::default();
+        for second in 0..26 * 3600 {
+            add(&mut series.workers, (ID, SessionId(1)), WallTime(second * 1000), [second as f32; 11]);
+        }
+        let found = series.select(&["/lb/4/session/1/slots".to_owned()], WallTime(0), |_| true);
+        let [OneSeries { path, unit, samples: Values::Floats(samples) }] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!((path.as_str(), *unit), ("/lb/4/session/1/slots", "slots"));
+        assert_eq!(samples.len(), SECONDS + MINUTES - 60);
+        assert!(samples.is_sorted_by_key(|(at, _)| *at));
+        let found = series.select(&["*".to_owned()], WallTime(25 * 3_600_000 + 3_590_000), |_| true);
+        assert_eq!(found.len(), WORKER.len());
+        assert_eq!(len(&found[0]), 10);
+    }
+
+    #[test]
+    fn a_selector_names_one_series_or_those_that_begin_so() {
+        let mut series = Series::default();
+        add(&mut series.reservations, ID, WallTime(0), [7, 1 << 60]);
+        for session in [1, 12] {
+            add(&mut series.workers, (ID, SessionId(session)), WallTime(0), [0.0; 11]);
+        }
+        let count = |selector: &str| series.select(&[selector.to_owned()], WallTime(0), |_| true).len();
+        let all = RESERVATION.len() + 2 * WORKER.len();
+        assert_eq!(count("/lb/4/epoch"), 1);
+        assert_eq!(count("/lb/4/session/1"), WORKER.len());
+        assert_eq!(count("/lb/4/session/1/*"), WORKER.len());
+        assert_eq!((count("/lb/4/*"), count("/lb/5/*"), count("*")), (all, 0, all));
+        assert_eq!(
+            series.select(&["*".to_owned()], WallTime(0), |_| false),
+            [],
+            "what may not be seen is not there"
+        );
+        let tick = series.select(&["/lb/4/event_number".to_owned()], WallTime(0), |_| true);
+        assert_eq!(tick[0].samples, Values::Integers(vec![(WallTime(0), 1 << 60)]));
+    }
+}

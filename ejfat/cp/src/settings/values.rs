@@ -1,0 +1,88 @@
+//! Values that are written as text.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+fn read<'de, D: Deserializer<'de>, T>(
+    from: D,
+    parse: impl Fn(&str) -> Option<T>,
+    what: &str,
+) -> Result<T, D::Error> {
+    /// YAML takes a number without quotes for a number.
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Scalar {
+        Number(u64),
+        Text(String),
+    }
+    let text = match Scalar::deserialize(from)? {
+        Scalar::Number(number) => number.to_string(),
+        Scalar::Text(text) => text,
+    };
+    parse(text.trim()).ok_or_else(|| D::Error::custom(format!("{text:?} is no {what}")))
+}
+
+/// A length of time: a whole number with ms, s, m, h or d behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub struct Length(#[schemars(with = "String")] pub Duration);
+
+fn length(text: &str) -> Option<Duration> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => number.checked_mul(60).map(Duration::from_secs),
+        "h" => number.checked_mul(3600).map(Duration::from_secs),
+        "d" => number.checked_mul(86_400).map(Duration::from_secs),
+        _ => None,
+    }
+}
+
+impl<'de> Deserialize<'de> for Length {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        read(from, length, "length of time; write a number with ms, s, m, h or d behind it").map(Self)
+    }
+}
+
+/// A length of time, or `never`, which is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub struct Stay(#[schemars(with = "String")] pub Option<Duration>);
+
+impl<'de> Deserialize<'de> for Stay {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let parse = |text: &str| if text == "never" { Some(None) } else { length(text).map(Some) };
+        read(from, parse, "length of time; write never, or a number with ms, s, m, h or d behind it")
+            .map(Self)
+    }
+}
+
+/// A port, or the ports from one to another.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
+pub struct PortRange(#[schemars(with = "String")] pub RangeInclusive<u16>);
+
+impl<'de> Deserialize<'de> for PortRange {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let parse = |text: &str| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+            (first > 0 && first <= last).then_some(first..=last)
+        };
+        read(from, parse, "port or range of ports; write 19522 or 16384-32767").map(Self)
+    }
+}
+
+/// Six octets in hexadecimal with colons between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub struct MacAddress(#[schemars(with = "String")] pub [u8; 6]);
+
+impl<'de> Deserialize<'de> for MacAddress {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let octet = |text: &str| u8::from_str_radix(text, 16).ok().filter(|_| text.len() == 2);
+        let parse = |text: &str| text.split(':').map(octet).collect::<Option<Vec<_>>>()?.try_into().ok();
+        read(from, parse, "MAC address; write 02:00:00:00:00:01").map(Self)
+    }
+}

@@ -1,0 +1,62 @@
+//! The file with the admin token.
+
+use std::{
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use naa_grpc::{BadToken, check_token};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore as _, SeedableRng as _};
+
+/// The longest token that a file may hold, in bytes.
+const MOST: usize = 4096;
+
+/// A file that gives no token.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFileError {
+    #[error("cannot read the admin token's file {}: {source}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot make the admin token's file {}: {source}", .path.display())]
+    Make { path: PathBuf, source: io::Error },
+    #[error("the admin token's file {}: {why}", .path.display())]
+    Token { path: PathBuf, why: BadToken },
+    #[error("the admin token's file {} may be read by others; chmod 600 it", .path.display())]
+    Rights { path: PathBuf },
+    #[error("the admin token's file {} has more than {MOST} bytes; is it the right one?", .path.display())]
+    Long { path: PathBuf },
+}
+
+/// Reads the token of a file that only its owner may read. If there is no such file, it is made with a random token.
+pub(crate) fn read_or_make(path: &Path) -> Result<String, TokenFileError> {
+    let failed = |source| TokenFileError::Read { path: path.to_owned(), source };
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return make(path),
+        Err(why) => return Err(failed(why)),
+    };
+    let rights = std::fs::metadata(path).map_err(failed)?.permissions().mode();
+    if rights & 0o077 != 0 {
+        return Err(TokenFileError::Rights { path: path.to_owned() });
+    }
+    if text.len() > MOST {
+        return Err(TokenFileError::Long { path: path.to_owned() });
+    }
+    let token = text.trim().to_owned();
+    check_token(&token).map_err(|why| TokenFileError::Token { path: path.to_owned(), why })?;
+    Ok(token)
+}
+
+fn make(path: &Path) -> Result<String, TokenFileError> {
+    let failed = |source| TokenFileError::Make { path: path.to_owned(), source };
+    let mut bytes = [0; 16];
+    let random = ChaCha20Rng::try_from_os_rng().map_err(|why| failed(io::Error::other(why.to_string())));
+    random?.fill_bytes(&mut bytes);
+    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    // Nobody else's file and no link of somebody's is written to.
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = file.map_err(failed)?;
+    file.write_all(format!("{token}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    Ok(token)
+}

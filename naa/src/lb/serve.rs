@@ -1,0 +1,204 @@
+//! `naa lb serve`.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::mpsc::{self, RecvTimeoutError},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use ejfat::lb::{LbId, Rules};
+use ejfat_cp::{Daemon, settings::Settings};
+use serde_json::json;
+
+use super::figures;
+use crate::{
+    ejfat::{tell::Line, values},
+    metrics, show, signals,
+};
+
+/// Serve the control plane of load balancers
+///
+/// Experiments reserve a load balancer, workers register with it and report how full they are, and senders tell where their
+/// event numbers are. From that follows which worker gets which events, once a second, without splitting an event. Clients
+/// are E2SAR's programs, udplbd's, and naa's own, by EJFAT_URI. Without a configuration it serves loopback, with a data plane
+/// in the same process.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  naa lb serve                                  four load balancers on loopback, with a data plane
+  naa lb serve --config site.yaml --check       what a configuration comes to
+  naa lb serve --config site.yaml --metrics 9100
+  naa lb serve --schema > site.schema.json      for editors, which then know every field
+
+A configuration, all of which may be left out:
+  listen: ['10.9.0.1:19523']
+  public: lb.example.org                        what URIs name
+  tls: {cert: lb.pem, key: lb.key}
+  load_balancers:
+    - {ipv4: 10.9.1.1, ipv6: 'fd00:9::1', ports: 16384-32767}
+  planes:
+    - {kind: naa, address: 'plane1:18010', token_file: plane1.token}
+
+What must not be lost is in a file below $XDG_STATE_HOME/naa/lb, ~/.local/state/naa/lb, or systemd's state folder; the admin
+token is beside it, in a file that only its owner can read. After a restart everything is as it was, and no worker is given up
+for 10 seconds. Files of certificates are read again when they change.")]
+pub(super) struct Args {
+    /// The site's configuration
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Serve gRPC here, whatever the configuration says; port 19523 is that of EJFAT sites
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Vec<SocketAddr>,
+    /// The folder for what the configuration names no file for
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
+    /// Serve /metrics, /healthz and /readyz at http://ADDR:PORT; a port alone is loopback's
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
+    metrics: Option<SocketAddr>,
+    /// Only tell what the configuration comes to, or what is wrong with it
+    #[arg(long)]
+    check: bool,
+    /// Only print the JSON schema of configurations
+    #[arg(long)]
+    schema: bool,
+    /// Print JSON: an object when it is ready, one at the end
+    #[arg(long)]
+    json: bool,
+    /// End when standard input does
+    #[arg(long, hide = true)]
+    until_eof: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    if args.schema {
+        return Ok(show::line(&serde_json::to_string_pretty(&Settings::schema())?)?);
+    }
+    let mut settings = args.config.as_deref().map_or(Ok(Settings::default()), Settings::read)?;
+    if !args.listen.is_empty() {
+        settings.listen.clone_from(&args.listen);
+    }
+    if args.check {
+        return check(args, &settings);
+    }
+    crate::kernel_process::raise_file_limit();
+    let daemon = Daemon::start(&settings, &state_folder(args.state.as_deref())?, values::seed())?;
+    let metrics = match args.metrics.or(settings.metrics) {
+        None => None,
+        Some(at) => {
+            let (core, ready, counters) =
+                (daemon.core().clone(), daemon.core().clone(), daemon.syncs().counters.clone());
+            let local = daemon.local().map(|(plane, forwarder)| (plane.clone(), forwarder.ports()));
+            let text = move || {
+                figures::text(&core, &counters, local.as_ref().map(|(plane, ports)| (&**plane, ports)))
+            };
+            Some(metrics::serve_with_health(at, text, move || ready.ready())?)
+        }
+    };
+    let (told, ended) = mpsc::channel();
+    if args.until_eof {
+        let told = told.clone();
+        signals::on_stdin_end(move || {
+            let _ = told.send(());
+        })?;
+    }
+    signals::on_terminate(move || {
+        let _ = told.send(());
+    })?;
+    ready(args, &daemon, metrics)?;
+    let mut line = Line::new(args.json);
+    while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
+        if let Some(why) = daemon.ended() {
+            anyhow::bail!(why);
+        }
+        line.tell(|| figures::line(daemon.core()));
+    }
+    drop(line);
+    let end = figures::json(daemon.core());
+    let text = figures::line(daemon.core());
+    daemon.stop();
+    if args.json {
+        return Ok(show::line(&end.to_string())?);
+    }
+    Ok(show::line(&text)?)
+}
+
+/// Where a user's programs keep what must outlive them, or systemd's folder of the service.
+fn state_folder(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(folder) = asked {
+        return Ok(folder.to_owned());
+    }
+    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = of("STATE_DIRECTORY").or_else(|| of("XDG_STATE_HOME").map(|home| home.join("naa/lb")));
+    let folder = folder.or_else(|| of("HOME").map(|home| home.join(".local/state/naa/lb")));
+    folder.context("no folder for what must not be lost: HOME is not set; give --state FOLDER")
+}
+
+fn check(args: &Args, settings: &Settings) -> anyhow::Result<()> {
+    let config = settings.config();
+    let root = "a token that is not used";
+    ejfat_control::registry::Registry::new(config.clone(), root)?;
+    settings.options()?;
+    let (host, port) = settings.public()?;
+    let planes = settings
+        .planes(|| ejfat_cp::PlaneAddress::Local(ejfat_lb::Plane::new(Rules::default(), 0).into()))?;
+    let lb = |(id, of): (LbId, &ejfat_control::config::LoadBalancerConfig)| {
+        json!({
+            "lb": id.get(), "ipv4": of.data_v4, "ipv6": of.data_v6,
+            "ports": [of.data_ports.start(), of.data_ports.end()],
+            "sync_ipv4": of.sync_v4, "sync_ipv6": of.sync_v6, "sync_port": of.sync_port,
+        })
+    };
+    let lbs: Vec<_> = config.load_balancers().map(lb).collect();
+    let names: Vec<_> = planes.values().map(ejfat_cp::PlaneAddress::name).collect();
+    if args.json {
+        let listen: Vec<_> = settings.listen().iter().map(ToString::to_string).collect();
+        let checked = json!({ "listen": listen, "public": format!("{host}:{port}"), "load_balancers": lbs, "planes": names });
+        return Ok(show::line(&checked.to_string())?);
+    }
+    for (id, of) in config.load_balancers() {
+        let v4 = of.data_v4.map(|ip| ip.to_string());
+        let at: Vec<_> = v4.into_iter().chain(of.data_v6.map(|ip| ip.to_string())).collect();
+        let (first, last) = (of.data_ports.start(), of.data_ports.end());
+        let ports = if first == last { first.to_string() } else { format!("{first}-{last}") };
+        show::line(&format!(
+            "load balancer {}: {} port {ports}, syncs at port {}",
+            id.get(),
+            at.join(" and "),
+            of.sync_port
+        ))?;
+    }
+    for name in names {
+        show::line(&format!("data plane: {name}"))?;
+    }
+    Ok(show::line(&format!("clients find it at {host}:{port}"))?)
+}
+
+fn ready(args: &Args, daemon: &Daemon, metrics: Option<SocketAddr>) -> anyhow::Result<()> {
+    let public = daemon.public();
+    let host = if public.host.contains(':') { format!("[{}]", public.host) } else { public.host.clone() };
+    let scheme = if public.tls { "ejfats" } else { "ejfat" };
+    let token_file = daemon.token_file().display();
+    let addresses: Vec<_> = daemon.addresses().iter().map(ToString::to_string).collect();
+    if args.json {
+        let ready = json!({
+            "event": "ready", "addresses": addresses, "token_file": token_file.to_string(),
+            "store": daemon.store().display().to_string(),
+            "metrics": metrics.map(|at| at.to_string()),
+            "data_plane": daemon.local().map(|(_, forwarder)| forwarder.addresses().iter().map(ToString::to_string).collect::<Vec<_>>()),
+        });
+        return Ok(show::line(&ready.to_string())?);
+    }
+    if show::is_quiet() {
+        return Ok(());
+    }
+    show::line(&format!("control plane at {}; Ctrl-C ends", addresses.join(", ")))?;
+    if let Some((_, forwarder)) = daemon.local() {
+        show::line(&format!("data plane of this process at {}", values::addresses(forwarder.addresses())))?;
+    }
+    if let Some(at) = metrics {
+        show::line(&format!("metrics at {at}"))?;
+    }
+    show::line(&format!("export EJFAT_URI=\"{scheme}://$(cat {token_file})@{host}:{}/\"", public.port))?;
+    Ok(())
+}
