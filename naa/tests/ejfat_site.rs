@@ -1,5 +1,6 @@
 //! `naa ejfat send` and `recv` at a control plane.
 
+mod bridge_common;
 mod common;
 mod ejfat_common;
 #[path = "../../ejfat/client/tests/site/mod.rs"]
@@ -14,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bridge_common::{Bridge, Worker as BridgeWorker};
 use common::{Folder, json_of, naa, run, stderr};
 use ejfat_common::Worker;
 use naa_grpc::ServerTls;
@@ -211,4 +213,59 @@ fn over_tls_the_ca_is_named_by_an_option() {
         said.contains("no CA that is trusted here") && said.contains("--control-plane-ca FILE"),
         "{said}"
     );
+}
+
+#[test]
+fn a_bridge_is_one_worker_and_takes_events_while_it_has_workers() {
+    let (site, folder) = (Site::default(), Folder::new("bridge-site"));
+    let server = site.serve(0, None);
+    let uri = Site::uri(&server, TOKEN);
+    let bridge = Bridge::start("127.0.14.9", &folder, &["--uri", &uri, "--drain", "3"]);
+    assert_eq!(bridge.ready["registered"]["address"], bridge.segments());
+    until("told", || site.state().sessions[&1].states.len() > 2);
+    {
+        let state = site.state();
+        let newest = state.sessions[&1].newest();
+        assert_eq!((newest.is_ready, newest.fill_percent), (false, 1.0), "without workers");
+    }
+    let worker = BridgeWorker::start(bridge.local(), 3, "local");
+    until("ready", || site.state().sessions[&1].newest().is_ready);
+    json_of(&["ejfat", "send", "--to", bridge.segments(), "--size", "5K", "--events", "3", "--json"]);
+    until("counted", || site.state().sessions[&1].newest().total_events_dequeued == 3);
+    assert_eq!(worker.lines().len(), 3);
+    assert!(bridge.end()["event"].is_string());
+    assert!(site.state().live().is_empty());
+}
+
+#[test]
+fn an_accelerator_that_reassembles_is_a_worker() {
+    let (site, folder) = (Site::default(), Folder::new("serve-site"));
+    let server = site.serve(0, None);
+    let (uri, out) = (Site::uri(&server, TOKEN), folder.file("out"));
+    let mut serve =
+        naa(&["serve", "--bind", "127.88.0.9", "--port", "0", "--json", "--provider", "embedded"]);
+    serve.args([
+        "--reassemble",
+        "127.0.0.1:0",
+        "--events",
+        &out,
+        "--uri",
+        &uri,
+        "--weight",
+        "2",
+        "--drain",
+        "3",
+    ]);
+    let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
+    let ready = Worker::read(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()));
+    let at = ready["services"]["reassembling"][0].as_str().unwrap().to_owned();
+    assert_eq!(ready["services"]["registered"][0]["address"], at.as_str());
+    assert_eq!(site.state().sessions[&1].registered.weight, 2.0);
+    json_of(&["ejfat", "send", "--to", &at, "--size", "5K", "--events", "3", "--json"]);
+    until("counted", || site.state().sessions[&1].newest().total_events_dequeued == 3);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(site.state().live().is_empty() && !site.state().sessions[&1].newest().is_ready);
+    let output = naa(&["serve", "--weight", "2"]).env("EJFAT_URI", &uri).output().unwrap();
+    assert!(stderr(&output).contains("--reassemble"), "{}", stderr(&output));
 }
