@@ -21,8 +21,15 @@ use ejfat_common::Worker;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// A control plane with a data plane in the same process.
+fn is_ready(child: &mut Child) {
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["event"], "ready");
+}
+
+/// A control plane with its data plane, which is another process.
 struct Site {
+    plane: Child,
     child: Child,
     folder: Folder,
     ip: &'static str,
@@ -31,21 +38,24 @@ struct Site {
 impl Site {
     fn start(ip: &'static str) -> Self {
         let folder = Folder::new(&format!("lb-site-{ip}"));
+        let grpc = format!("{ip}:18010");
+        let forward = ["lb", "forward", "--listen", ip, "--grpc", &grpc, "--json"];
+        let mut plane = naa(&forward).stdout(Stdio::piped()).spawn().unwrap();
+        is_ready(&mut plane);
         let config = format!(
-            "listen: ['{ip}:19523']\nload_balancers: [{{ipv4: {ip}}}]\nworkers: {{loopback: true}}\n"
+            "listen: ['{ip}:19523']\nload_balancers: [{{ipv4: {ip}}}]\nworkers: {{loopback: true}}\n\
+             planes: [{{kind: naa, address: '{grpc}'}}]\n"
         );
         folder.with("site.yaml", config.as_bytes());
         let child = Self::run(&folder);
-        Self { child, folder, ip }
+        Self { plane, child, folder, ip }
     }
 
     fn run(folder: &Folder) -> Child {
         let (config, state) = (folder.file("site.yaml"), folder.file("state"));
         let mut serve = naa(&["lb", "serve", "--config", &config, "--state", &state, "--json"]);
         let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["event"], "ready");
+        is_ready(&mut child);
         child
     }
 
@@ -64,15 +74,17 @@ impl Site {
     }
 
     fn reserve(&self) -> ReserveLoadBalancerReply {
-        let request = ReserveLoadBalancerRequest { name: "a run".into(), ..Default::default() };
+        let request = ReserveLoadBalancerRequest { name: "a-run".into(), ..Default::default() };
         self.admin().reserve(request).unwrap()
     }
 }
 
 impl Drop for Site {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        for child in [&mut self.child, &mut self.plane] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -80,8 +92,12 @@ fn worker(uri: &str, out: &str) -> Worker {
     Worker::start(&["--uri", uri, "--out", out, "--buffer", "8M"])
 }
 
-fn end(worker: Worker) -> Value {
+fn interrupt(worker: &Worker) {
     kill_process(Pid::from_child(&worker.child), Signal::INT).unwrap();
+}
+
+fn end(worker: Worker) -> Value {
+    interrupt(&worker);
     worker.end()
 }
 
@@ -107,7 +123,7 @@ fn wait_for_slots(site: &Site, lb: &str, workers: usize) {
 
 #[test]
 fn events_are_shared_a_worker_drains_in_the_middle_and_the_control_plane_is_killed() {
-    const EVENTS: u64 = 3000;
+    const EVENTS: u64 = 1500;
     let mut site = Site::start("127.0.71.1");
     let out = Folder::new("lb-site-out");
     let reserved = site.reserve();
@@ -117,11 +133,11 @@ fn events_are_shared_a_worker_drains_in_the_middle_and_the_control_plane_is_kill
     let [one, two, three] = [0, 1, 2].map(|n| worker(&uri, &names[n]));
     wait_for_slots(&site, &reserved.lb_id, 3);
 
-    // 3000 events of 20 kB, at 50 Mbit/s: about ten seconds.
+    // Of 20 kB each, at 50 Mbit/s: about five seconds.
     let count = EVENTS.to_string();
     let mut send = naa(&["ejfat", "send", "--size", "20K", "--events", &count, "--rate", "0.05", "--json"]);
     let sending = send.env("EJFAT_URI", &uri).stdout(Stdio::piped()).spawn().unwrap();
-    sleep(Duration::from_millis(2500));
+    sleep(Duration::from_millis(2000));
     let two = end(two);
     assert_eq!(two["registered"]["drained"], true, "{two}");
     site.restart();
@@ -130,12 +146,13 @@ fn events_are_shared_a_worker_drains_in_the_middle_and_the_control_plane_is_kill
     let sent: Value = serde_json::from_slice(&sent.stdout).unwrap();
     assert_eq!(sent["events"], EVENTS);
     sleep(Duration::from_millis(500));
-    let (one, three) = (end(one), end(three));
+    interrupt(&one);
+    let (three, one) = (end(three), one.end());
     for report in [&one, &three] {
         assert_eq!(report["registered"]["again"], 0, "the session outlived the restart: {report}");
         assert!(report["events"].as_u64().unwrap() > EVENTS / 5, "{report}");
     }
-    assert!(two["events"].as_u64().unwrap() > 100, "{two}");
+    assert!(two["events"].as_u64().unwrap() > 50, "{two}");
     for report in [&one, &two, &three] {
         assert_eq!(
             (&report["timed_out"], &report["evicted"]),

@@ -123,10 +123,11 @@ impl Worker {
         };
         let ports::Chosen { at, ports, left_out } = chosen;
         if left_out > 0 {
-            let count = ports.ports();
+            let last = at.port() + (ports.ports() - 1);
             tracing::warn!(
-                "the load balancer sends to {count} ports from {at} on, and not to {left_out} others: they would have to follow \
-                 each other, and be a power of two (--ports)"
+                "the load balancer sends to ports {} to {last} of {ip}, and not to {left_out} more: the ports of a worker have to \
+                 follow each other, and their number is a power of two (--ports)",
+                at.port()
             );
         }
         let registration = Registration {
