@@ -8,6 +8,7 @@ mod figures;
 mod forward;
 mod place;
 mod serve;
+mod site;
 mod table;
 
 pub(crate) use callers::{TOKEN_VARIABLE, check_mrsp};
@@ -21,7 +22,10 @@ use clap::Subcommand;
 /// that change at a tick, while packets flow.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
-  naa lb serve                                                        a control plane with a data plane
+  naa lb serve                                  a control plane with a data plane; then, with the URI that it prints:
+  eval $(naa lb reserve run12)
+  naa lb status --watch
+
   naa lb forward --listen 10.9.0.1 --tables lb.yaml --grpc 127.0.0.1:18010
   naa lb table show grpc://127.0.0.1:18010
   naa lb table load new.yaml grpc://127.0.0.1:18010
@@ -37,6 +41,8 @@ enum Command {
     Forward(Box<forward::Args>),
     Table(table::Args),
     Counters(counters::Args),
+    #[command(flatten)]
+    Site(Box<site::Command>),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -45,5 +51,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Command::Forward(args) => forward::run(args),
         Command::Table(args) => table::run(args),
         Command::Counters(args) => counters::run(args),
+        Command::Site(command) => site::run(command),
     }
 }

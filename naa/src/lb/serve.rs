@@ -124,7 +124,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Where a user's programs keep what must outlive them, or systemd's folder of the service.
-fn state_folder(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
+pub(super) fn state_folder(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) = asked {
         return Ok(folder.to_owned());
     }

@@ -1,0 +1,54 @@
+//! `naa lb overview`.
+
+use ejfat_client::messages as pb;
+use serde_json::json;
+
+use super::{At, status, when::text};
+use crate::show;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(in crate::lb) struct Args {
+    #[command(flatten)]
+    at: At,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let (_, connection) = args.at.connect()?;
+    let all = connection.overview()?.load_balancers;
+    if args.at.json {
+        let of = |of: &pb::Overview| {
+            let (reservation, state) =
+                (of.reservation.clone().unwrap_or_default(), of.status.clone().unwrap_or_default());
+            json!({
+                "name": of.name, "lb": reservation.lb_id, "fpga_lb": reservation.fpga_lb_id, "strategy": reservation.strategy,
+                "data_ipv4": reservation.data_ipv4_address, "data_ipv6": reservation.data_ipv6_address,
+                "status": status::object(&reservation.lb_id, &state),
+            })
+        };
+        let all: Vec<_> = all.iter().map(of).collect();
+        return Ok(show::line(&json!({ "load_balancers": all }).to_string())?);
+    }
+    if all.is_empty() {
+        return Ok(show::line("no reservations that this token may read")?);
+    }
+    let header = ["name", "lb", "strategy", "at", "workers", "with slots", "senders", "epoch", "ends"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for of in &all {
+        let (reservation, state) =
+            (of.reservation.clone().unwrap_or_default(), of.status.clone().unwrap_or_default());
+        let at = [&reservation.data_ipv4_address, &reservation.data_ipv6_address];
+        let at: Vec<_> = at.into_iter().filter(|at| !at.is_empty()).map(String::as_str).collect();
+        rows.push(vec![
+            of.name.clone(),
+            reservation.lb_id.clone(),
+            reservation.strategy.clone(),
+            at.join(", "),
+            state.workers.len().to_string(),
+            state.workers.iter().filter(|of| of.slots_assigned > 0).count().to_string(),
+            state.sender_addresses.len().to_string(),
+            state.current_epoch.to_string(),
+            text(state.expires_at.as_ref()),
+        ]);
+    }
+    Ok(show::line(show::table(&rows).trim_end())?)
+}

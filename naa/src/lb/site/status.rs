@@ -1,0 +1,173 @@
+//! `naa lb status`.
+
+use std::{
+    collections::BTreeMap,
+    io::{IsTerminal as _, Write as _, stdout},
+    time::{Duration, Instant},
+};
+
+use ejfat_client::messages as pb;
+use serde_json::{Value, json};
+
+use super::{
+    Of,
+    when::{age, text},
+};
+use crate::show;
+
+pub(super) const EXAMPLES: &str = "Examples:
+  naa lb status
+  naa lb status --watch            once a second, until Ctrl-C
+  naa lb status --json | jq '.workers[] | {name, slots, fill}'
+
+A worker's slots are its share of all events: of 512, 128 are a quarter. They follow from what it reports, from its weight
+before it has reported anything, and stay between its least and its most.";
+
+#[derive(Clone, Debug, clap::Args)]
+pub(in crate::lb) struct Args {
+    /// Show it again every second, with rates
+    #[arg(short, long)]
+    watch: bool,
+    /// Seconds between two looks of --watch
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, requires = "watch")]
+    every: f64,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// What a worker had counted at a look.
+type Counted = BTreeMap<i64, (Instant, i64, i64)>;
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let (lb, connection) = args.of.connect()?;
+    let every = Duration::try_from_secs_f64(args.every.clamp(0.1, 3600.0))?;
+    let mut before = Counted::new();
+    loop {
+        let status = connection.status(&lb)?;
+        let (now, mut counted) = (Instant::now(), Counted::new());
+        for of in &status.workers {
+            counted.insert(
+                of.session_id,
+                (now, of.total_events_recv.max(of.total_events_reassembled), of.total_bytes_recv),
+            );
+        }
+        if args.of.at.json {
+            show::line(&object(&lb, &status).to_string())?;
+        } else {
+            let text = told(&lb, &status, &before, &counted);
+            // A terminal shows one table, which changes.
+            let clear = if args.watch && stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+            write!(stdout(), "{clear}")?;
+            show::line(&text)?;
+        }
+        if !args.watch {
+            return Ok(());
+        }
+        before = counted;
+        std::thread::sleep(every);
+    }
+}
+
+fn lost(of: &pb::WorkerStatus) -> i64 {
+    of.total_events_reassembly_err.saturating_add(of.total_event_enqueue_err)
+}
+
+pub(super) fn object(lb: &str, status: &pb::LoadBalancerStatusReply) -> Value {
+    let issue =
+        |of: &pb::HealthIssue| json!({ "type": of.r#type, "severity": of.severity, "message": of.message });
+    let worker = |of: &pb::WorkerStatus| {
+        json!({
+            "session": of.session_id, "name": of.name, "address": of.ip_address, "port": of.udp_port,
+            "ports": 1_u32.checked_shl(of.port_range.try_into().unwrap_or(0)),
+            "slots": of.slots_assigned, "fill": of.fill_percent, "control_signal": of.control_signal,
+            "min_factor": of.min_factor, "max_factor": of.max_factor, "keep_lb_header": of.keep_lb_header,
+            "last_state": of.last_updated.as_ref().map(ToString::to_string),
+            "events_received": of.total_events_recv, "events_reassembled": of.total_events_reassembled,
+            "reassembly_errors": of.total_events_reassembly_err, "events_dequeued": of.total_events_dequeued,
+            "enqueue_errors": of.total_event_enqueue_err, "bytes_received": of.total_bytes_recv,
+            "packets_received": of.total_packets_recv,
+            "issues": of.health_issues.iter().map(issue).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "lb": lb, "epoch": status.current_epoch, "tick": status.current_predicted_event_number,
+        "slots": status.slot_resolution, "expires": text(status.expires_at.as_ref()),
+        "senders": status.sender_addresses,
+        "workers": status.workers.iter().map(worker).collect::<Vec<_>>(),
+        "issues": status.health_issues.iter().map(issue).collect::<Vec<_>>(),
+    })
+}
+
+fn told(lb: &str, status: &pb::LoadBalancerStatusReply, before: &Counted, now: &Counted) -> String {
+    let slots = status.slot_resolution.max(1);
+    let senders = match &status.sender_addresses[..] {
+        [] => "no senders: all segments are dropped; `naa lb senders add ADDRESS`, or `naa ejfat send` with this URI".to_owned(),
+        some => format!("segments from {}", some.join(", ")),
+    };
+    let mut text = format!(
+        "reservation {lb}, epoch {}, {} slots, ends: {}\n{senders}\n",
+        status.current_epoch,
+        slots,
+        text_of_end(status)
+    );
+    if status.workers.is_empty() {
+        return text + "no workers: all events are dropped; `naa ejfat recv` with this URI is one";
+    }
+    let header =
+        ["worker", "address", "slots", "share", "fill", "events/s", "Gbit/s", "lost", "state", "why"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for of in &status.workers {
+        let rate = |of_counted: fn(&(Instant, i64, i64)) -> i64| {
+            let (new, old) = (now.get(&of.session_id)?, before.get(&of.session_id)?);
+            let time = new.0.duration_since(old.0).as_secs_f64();
+            (time > 0.0).then(|| of_counted(new).saturating_sub(of_counted(old)) as f64 / time)
+        };
+        let shown = |rate: Option<f64>, scale: f64, digits: usize| {
+            rate.map_or_else(|| "-".to_owned(), |rate| format!("{:.digits$}", rate * scale))
+        };
+        rows.push(vec![
+            of.name.clone(),
+            format!("{}:{}", of.ip_address, of.udp_port),
+            of.slots_assigned.to_string(),
+            format!("{:.1} %", f64::from(of.slots_assigned) * 100.0 / f64::from(slots)),
+            format!("{:.0} %", of.fill_percent * 100.0),
+            shown(rate(|counted| counted.1), 1.0, 0),
+            shown(rate(|counted| counted.2), 8e-9, 3),
+            lost(of).to_string(),
+            of.last_updated
+                .as_ref()
+                .map_or_else(|| "none yet".to_owned(), |at| format!("{:.1} s ago", age(at))),
+            why(of),
+        ]);
+    }
+    text.push_str(&show::table(&rows));
+    for issue in &status.health_issues {
+        text.push_str(&format!("\n{}: {}", issue.severity, issue.message));
+    }
+    text.trim_end().to_owned()
+}
+
+fn text_of_end(status: &pb::LoadBalancerStatusReply) -> String {
+    text(status.expires_at.as_ref())
+}
+
+/// Why a worker gets as much as it does.
+fn why(of: &pb::WorkerStatus) -> String {
+    if let [first, ..] = &of.health_issues[..] {
+        return first.message.clone();
+    }
+    if !of.slot_demands.is_empty() {
+        return "it demands slots".to_owned();
+    }
+    if of.control_signal != 0.0 {
+        return format!("its control signal is {:+.3}", of.control_signal);
+    }
+    if of.slots_assigned == 0 {
+        return "its share has not begun yet".to_owned();
+    }
+    match of.fill_percent {
+        full if full > 0.9 => "it is full: its share falls to what it takes".to_owned(),
+        some if some > 0.02 => "by what it takes while it has a backlog".to_owned(),
+        _ => "it keeps up: it may get more".to_owned(),
+    }
+}

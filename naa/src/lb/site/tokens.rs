@@ -1,0 +1,147 @@
+//! `naa lb tokens`.
+
+use clap::Subcommand;
+use ejfat_client::messages::{self as pb, token_permission, token_selector};
+use serde_json::{Value, json};
+
+use super::At;
+use crate::show;
+
+pub(super) const EXAMPLES: &str = "Examples:
+  naa lb tokens create operator reservation:4:update
+  naa lb tokens create experiment load_balancer::reserve       any load balancer
+  naa lb tokens show                                           what this token may do
+  naa lb tokens list                                           those that were made with it
+  naa lb tokens revoke 17                                      with all that were made with it
+
+A permission is TYPE:ID:RIGHT. Types are all, load_balancer, reservation and session; no ID is all of a type. Rights are
+read_only, register, reserve and update; update is all of them. A token is printed once.";
+
+#[derive(Clone, Debug, clap::Args)]
+pub(in crate::lb) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    /// Make a token
+    #[command(after_help = "Examples:\n  naa lb tokens create operator reservation:4:update")]
+    Create {
+        /// A name for people
+        name: String,
+        #[arg(value_name = "TYPE:ID:RIGHT", required = true, value_parser = permission)]
+        permissions: Vec<pb::TokenPermission>,
+        #[command(flatten)]
+        at: At,
+    },
+    /// Show what a token may do
+    #[command(after_help = "Examples:\n  naa lb tokens show\n  naa lb tokens show 17")]
+    Show {
+        /// The token's number; 0: the one of the URI
+        #[arg(value_name = "NUMBER", default_value_t = 0)]
+        token: u32,
+        #[command(flatten)]
+        at: At,
+    },
+    /// List the tokens that were made with a token
+    #[command(after_help = "Examples:\n  naa lb tokens list")]
+    List {
+        /// The token's number; 0: the one of the URI
+        #[arg(value_name = "NUMBER", default_value_t = 0)]
+        token: u32,
+        #[command(flatten)]
+        at: At,
+    },
+    /// Take a token back, with all that were made with it
+    #[command(after_help = "Examples:\n  naa lb tokens revoke 17")]
+    Revoke {
+        #[arg(value_name = "NUMBER")]
+        token: u32,
+        #[command(flatten)]
+        at: At,
+    },
+}
+
+fn permission(text: &str) -> Result<pb::TokenPermission, String> {
+    use token_permission::{PermissionType, ResourceType};
+    let wrong = || format!("{text:?} is no permission; write TYPE:ID:RIGHT, as in reservation:4:update");
+    let [kind, id, right]: [&str; 3] = text.split(':').collect::<Vec<_>>().try_into().map_err(|_| wrong())?;
+    let kind = ResourceType::from_str_name(&kind.to_ascii_uppercase()).ok_or_else(wrong)?;
+    let right = PermissionType::from_str_name(&right.to_ascii_uppercase()).ok_or_else(wrong)?;
+    Ok(pb::TokenPermission {
+        resource_type: kind.into(),
+        resource_id: id.to_owned(),
+        permission: right.into(),
+    })
+}
+
+fn named(of: &pb::TokenPermission) -> String {
+    let (kind, right) = (of.resource_type().as_str_name(), of.permission().as_str_name());
+    format!("{kind}:{}:{right}", of.resource_id).to_ascii_lowercase()
+}
+
+fn object(of: &pb::TokenDetails) -> Value {
+    json!({
+        "id": of.id, "name": of.name, "created": of.created_at,
+        "permissions": of.permissions.iter().map(named).collect::<Vec<_>>(),
+    })
+}
+
+fn table(all: &[pb::TokenDetails]) -> String {
+    let mut rows = vec![["number", "name", "created", "permissions"].map(str::to_owned).to_vec()];
+    rows.extend(all.iter().map(|of| {
+        let permissions: Vec<_> = of.permissions.iter().map(named).collect();
+        vec![of.id.to_string(), of.name.clone(), of.created_at.clone(), permissions.join(" ")]
+    }));
+    show::table(&rows).trim_end().to_owned()
+}
+
+fn selector(id: u32) -> pb::TokenSelector {
+    pb::TokenSelector { token_selector: Some(token_selector::TokenSelector::Id(id)) }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.command {
+        Command::Create { name, permissions, at } => {
+            let (_, connection) = at.connect()?;
+            let created = connection.create_token(name, permissions.clone())?;
+            let object = json!({ "token": created.token, "uri": created.ejfat_uri });
+            at.done(&object, || created.token.clone())
+        }
+        Command::Show { token, at } => {
+            let (_, connection) = at.connect()?;
+            let of = connection.list_token_permissions(selector(*token))?.token.unwrap_or_default();
+            at.done(&object(&of), || table(std::slice::from_ref(&of)))
+        }
+        Command::List { token, at } => {
+            let (_, connection) = at.connect()?;
+            let all = connection.list_child_tokens(selector(*token))?.tokens;
+            at.done(&json!({ "tokens": all.iter().map(object).collect::<Vec<_>>() }), || {
+                if all.is_empty() { "no tokens were made with it".to_owned() } else { table(&all) }
+            })
+        }
+        Command::Revoke { token, at } => {
+            let (_, connection) = at.connect()?;
+            connection.revoke_token(selector(*token))?;
+            at.done(&json!({ "revoked": token }), || format!("token {token} is revoked"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permissions_are_read_as_they_are_written() {
+        for text in
+            ["all::update", "load_balancer:3:reserve", "reservation:4:read_only", "session:9:register"]
+        {
+            assert_eq!(named(&permission(text).unwrap()), text);
+        }
+        for wrong in ["", "all", "all:update", "everything::update", "all::own", "a:b:c:d"] {
+            assert!(permission(wrong).is_err(), "{wrong}");
+        }
+    }
+}
