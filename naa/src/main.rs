@@ -63,7 +63,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::Args),
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     Call(Box<call::Args>),
     Functions(functions::Args),
     Ping(ping::Args),

@@ -173,13 +173,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.services.has_tables() {
         crate::lb::check_mrsp("--forward", args.bind, &args.allow, false)?;
     }
-    let Started { services, functions, bridge } = args.services.start()?;
+    let Started { mut services, functions, bridge } = args.services.start()?;
     let registry = args.registry(functions)?;
     let count = registry.iter().count();
     let mut config = args.config()?;
     config.stream_sends = crate::bridge::STREAM_SENDS;
     let resident = bridge.map(|bridge| Box::new(bridge) as Box<dyn Resident>);
     let server = Server::start_with(config, registry, resident)?;
+    services.join(&args.services)?;
     let stats = server.stats().clone();
     let metrics = args.metrics.map(|at| metrics::serve(at, exposed::text(stats))).transpose()?;
     let (told, ended) = mpsc::channel();
@@ -205,6 +206,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         show::line(&format!("`naa functions --server {}` lists them; Ctrl-C ends", server.address()))?;
     }
     let why = wait(&ended, &server, &services)?;
+    if why.is_none() {
+        services.leave();
+    }
     let (stats, peers) = (server.stats().clone(), server.stats().peers());
     // Before the summary, so that calls which this cuts are in it.
     server.shutdown(Duration::from_secs(5));

@@ -1,5 +1,6 @@
 //! `naa ejfat send` and `recv` at a control plane.
 
+mod bridge_common;
 mod common;
 mod ejfat_common;
 #[path = "../../ejfat/client/tests/site/mod.rs"]
@@ -14,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bridge_common::{Bridge, Worker as BridgeWorker};
 use common::{Folder, json_of, naa, run, stderr};
 use ejfat_common::Worker;
 use naa_grpc::ServerTls;
@@ -39,7 +41,7 @@ fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
     let options =
         ["--uri", &uri, "--weight", "3", "--max-factor", "0", "--name", "the-worker", "--out", &out];
     let worker = Worker::start(&options);
-    let told = &worker.ready["worker"];
+    let told = &worker.ready["registered"];
     assert_eq!(
         (&told["session"], &told["reservation"], &told["ports"]),
         (&"1".into(), &"1".into(), &1.into())
@@ -82,7 +84,7 @@ fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
     assert!(begin.elapsed() > 1500 * MS, "{:?}", begin.elapsed());
     assert_eq!(report["events"], 6);
     assert_eq!(
-        (&report["worker"]["drained"], &report["worker"]["deregistered"]),
+        (&report["registered"]["drained"], &report["registered"]["deregistered"]),
         (&true.into(), &true.into())
     );
     assert!(folder.0.join("out/4321-99").exists());
@@ -111,12 +113,16 @@ fn ports_that_follow_each_other_are_registered() {
     let range = format!("{}-{}", first.unwrap(), first.unwrap() + 3);
     let uri = Site::uri(&server, TOKEN);
     let mut recv =
-        naa(&["ejfat", "recv", "--listen", "0.0.0.0", "--ports", &range, "--uri", &uri, "--for", "0.1"]);
-    let output = recv.args(["--drain", "0", "--json"]).output().unwrap();
+        naa(&["ejfat", "recv", "--listen", "0.0.0.0", "--ports", &range, "--uri", &uri, "--for", "0.5"]);
+    let folder = Folder::new("ejfat-site-ini");
+    let ini = folder.with("x.ini", b"[data-plane]\nperiodMS = 20\n[pid]\nweight = 2.5\nmin_factor = 0.25\n");
+    let output = recv.args(["--drain", "0", "--json", "--ini", &ini, "--weight", "4"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let state = site.state();
     let of = &state.sessions[&1].registered;
     assert_eq!((of.ip_address.as_str(), of.udp_port, of.port_range), ("127.0.0.1", first.unwrap().into(), 2));
+    assert_eq!((of.weight, of.min_factor, of.max_factor), (4.0, 0.25, 2.0), "the command line is stronger");
+    assert!(state.sessions[&1].states.len() > 15, "one each 20 ms");
 }
 
 #[test]
@@ -184,7 +190,7 @@ fn a_worker_goes_on_while_its_control_plane_is_away() {
     until("registered again", || !again.state().live().is_empty());
     let report = Worker::read(&mut stdout);
     assert!(child.wait().unwrap().success());
-    assert_eq!((&report["events"], &report["worker"]["registered_again"]), (&3.into(), &1.into()));
+    assert_eq!((&report["events"], &report["registered"]["again"]), (&3.into(), &1.into()));
     let log = std::fs::read_to_string(folder.file("log")).unwrap();
     assert_eq!(log.matches("cannot be reached").count(), 1, "{log}");
     assert_eq!(log.matches("it is registered again").count(), 1, "{log}");
@@ -207,4 +213,59 @@ fn over_tls_the_ca_is_named_by_an_option() {
         said.contains("no CA that is trusted here") && said.contains("--control-plane-ca FILE"),
         "{said}"
     );
+}
+
+#[test]
+fn a_bridge_is_one_worker_and_takes_events_while_it_has_workers() {
+    let (site, folder) = (Site::default(), Folder::new("bridge-site"));
+    let server = site.serve(0, None);
+    let uri = Site::uri(&server, TOKEN);
+    let bridge = Bridge::start("127.0.14.9", &folder, &["--uri", &uri, "--drain", "3"]);
+    assert_eq!(bridge.ready["registered"]["address"], bridge.segments());
+    until("told", || site.state().sessions[&1].states.len() > 2);
+    {
+        let state = site.state();
+        let newest = state.sessions[&1].newest();
+        assert_eq!((newest.is_ready, newest.fill_percent), (false, 1.0), "without workers");
+    }
+    let worker = BridgeWorker::start(bridge.local(), 3, "local");
+    until("ready", || site.state().sessions[&1].newest().is_ready);
+    json_of(&["ejfat", "send", "--to", bridge.segments(), "--size", "5K", "--events", "3", "--json"]);
+    until("counted", || site.state().sessions[&1].newest().total_events_dequeued == 3);
+    assert_eq!(worker.lines().len(), 3);
+    assert!(bridge.end()["event"].is_string());
+    assert!(site.state().live().is_empty());
+}
+
+#[test]
+fn an_accelerator_that_reassembles_is_a_worker() {
+    let (site, folder) = (Site::default(), Folder::new("serve-site"));
+    let server = site.serve(0, None);
+    let (uri, out) = (Site::uri(&server, TOKEN), folder.file("out"));
+    let mut serve =
+        naa(&["serve", "--bind", "127.88.0.9", "--port", "0", "--json", "--provider", "embedded"]);
+    serve.args([
+        "--reassemble",
+        "127.0.0.1:0",
+        "--events",
+        &out,
+        "--uri",
+        &uri,
+        "--weight",
+        "2",
+        "--drain",
+        "3",
+    ]);
+    let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
+    let ready = Worker::read(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()));
+    let at = ready["services"]["reassembling"][0].as_str().unwrap().to_owned();
+    assert_eq!(ready["services"]["registered"][0]["address"], at.as_str());
+    assert_eq!(site.state().sessions[&1].registered.weight, 2.0);
+    json_of(&["ejfat", "send", "--to", &at, "--size", "5K", "--events", "3", "--json"]);
+    until("counted", || site.state().sessions[&1].newest().total_events_dequeued == 3);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(site.state().live().is_empty() && !site.state().sessions[&1].newest().is_ready);
+    let output = naa(&["serve", "--weight", "2"]).env("EJFAT_URI", &uri).output().unwrap();
+    assert!(stderr(&output).contains("--reassemble"), "{}", stderr(&output));
 }

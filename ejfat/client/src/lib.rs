@@ -1,9 +1,9 @@
 //! EJFAT's control plane for those who use it: any that serves `loadbalancer.LoadBalancer`, by an EJFAT URI.
 //!
 //! ```text
-//! Connection   a method for each call, with a deadline; it connects again by itself
-//! Worker       registers, tells its state ten times a second, registers again if it has to, drains before it leaves
-//! Admission    a sender's addresses in the reservation's list, and syncs once a second, until it is dropped
+//! Connection     a method for each call, with a deadline; it connects again by itself
+//! Worker         registers, tells its state ten times a second, registers again if it has to, drains before it leaves
+//! AllowedSender  a sender's addresses in the reservation's list, and syncs once a second, until it is dropped
 //! ```
 //!
 //! Whoever calls waits. One thread of a connection does what goes on by itself. What a worker does next is decided by a pure
@@ -27,7 +27,7 @@ pub use naa_grpc::{ClientTls, TlsError, TlsFailure};
 /// Messages of the calls.
 pub use proto::loadbalancer as messages;
 pub use route::{RouteError, source_towards};
-pub use sender::{Admission, AdmissionError};
+pub use sender::{AllowedSender, AllowedSenderError};
 pub use syncs::Syncs;
 pub use targets::{Targets, TargetsError};
 pub use worker::{Departure, PortRange, PortRangeError, Registration, Standing, Totals, Worker, WorkerState};

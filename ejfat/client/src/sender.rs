@@ -9,7 +9,7 @@ use crate::{ClientError, Connection, RouteError, Syncs, source_towards};
 
 /// A sender that is not let in.
 #[derive(Debug, thiserror::Error)]
-pub enum AdmissionError {
+pub enum AllowedSenderError {
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error(transparent)]
@@ -21,7 +21,7 @@ pub enum AdmissionError {
 /// This machine's addresses in a reservation's list of senders, until it is closed or dropped. Only addresses that were not in
 /// it before are taken off again: those may be another sender's.
 #[derive(Debug)]
-pub struct Admission {
+pub struct AllowedSender {
     connection: Connection,
     lb: String,
     addresses: Vec<IpAddr>,
@@ -29,13 +29,13 @@ pub struct Admission {
     syncs: Option<Syncs>,
 }
 
-impl Admission {
+impl AllowedSender {
     /// Adds the addresses from which this machine sends to each data address. An IP version without a route is left out if
     /// there is another one.
     ///
     /// # Errors
     /// If there is no route, or the control plane does not add them.
-    pub fn open(connection: &Connection, lb: &str, data: &[SocketAddr]) -> Result<Self, AdmissionError> {
+    pub fn open(connection: &Connection, lb: &str, data: &[SocketAddr]) -> Result<Self, AllowedSenderError> {
         let (mut addresses, mut problem) = (Vec::new(), None);
         for &to in data {
             match source_towards(to) {
@@ -72,7 +72,7 @@ impl Admission {
         to: &[SocketAddr],
         source: u32,
         period: Duration,
-    ) -> Result<(), AdmissionError> {
+    ) -> Result<(), AllowedSenderError> {
         self.syncs = Some(Syncs::start(to, source, period)?);
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Admission {
     }
 }
 
-impl Drop for Admission {
+impl Drop for AllowedSender {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
             tracing::warn!("{error} (this sender stays in the list)");

@@ -14,7 +14,8 @@ use std::{
 
 use ejfat::wire::SyncHeader;
 use ejfat_client::{
-    Admission, Cause, Connection, PortRange, Registration, Syncs, Targets, Totals, Trust, Worker, WorkerState,
+    AllowedSender, Cause, Connection, PortRange, Registration, Syncs, Targets, Totals, Trust, Worker,
+    WorkerState,
 };
 use naa_grpc::Server;
 use site::{Site, TOKEN, until};
@@ -207,16 +208,16 @@ fn a_sender_is_let_in_until_it_is_closed_and_others_stay() {
     site.state().senders.insert("::1".into());
     let sync = UdpSocket::bind("127.0.0.1:0").unwrap();
     sync.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let mut admission = Admission::open(&client, "1", &data).unwrap();
-    admission.keep_in_sync(&[sync.local_addr().unwrap()], 77, 100 * MS).unwrap();
-    assert_eq!(admission.addresses(), [own, "::1".parse().unwrap()]);
+    let mut allowed = AllowedSender::open(&client, "1", &data).unwrap();
+    allowed.keep_in_sync(&[sync.local_addr().unwrap()], 77, 100 * MS).unwrap();
+    assert_eq!(allowed.addresses(), [own, "::1".parse().unwrap()]);
     assert_eq!(site.state().senders.iter().collect::<Vec<_>>(), ["127.0.0.1", "::1"]);
     let mut bytes = [0; 64];
     for _ in 0..3 {
         let len = sync.recv(&mut bytes).unwrap();
         assert_eq!(SyncHeader::decode(&bytes[..len]).unwrap().source, 77);
     }
-    admission.close().unwrap();
+    allowed.close().unwrap();
     assert_eq!(site.state().senders.iter().collect::<Vec<_>>(), ["::1"], "it was there before");
     assert_eq!(site.state().calls.last(), Some(&"RemoveSenders"));
 }
@@ -227,7 +228,7 @@ fn a_sender_without_the_right_is_told_so() {
     let server = site.serve(0, None);
     site.refuse("AddSenders", Code::PermissionDenied, "the token has no right to AddSenders here");
     let data = ["127.0.0.1:19522".parse().unwrap()];
-    let error = Admission::open(&connect(&server), "1", &data).unwrap_err().to_string();
+    let error = AllowedSender::open(&connect(&server), "1", &data).unwrap_err().to_string();
     assert!(error.contains("UPDATE on the reservation"), "{error}");
     assert_eq!(site.state().count("RemoveSenders"), 0);
 }

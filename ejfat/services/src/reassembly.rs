@@ -11,7 +11,7 @@ use std::{
 };
 
 use ejfat::reassembly::{Cause, Counters, Eviction};
-use ejfat_udp::{Error, Event, Receiver, ReceiverConfig};
+use ejfat_udp::{Error, Event, Gauge, Receiver, ReceiverConfig};
 
 /// Between two looks at whether it should end.
 const TURN: Duration = Duration::from_millis(100);
@@ -91,6 +91,7 @@ pub struct Reassembly {
     addresses: Vec<SocketAddr>,
     /// The ports of ranges that another process holds, and that are left out.
     skipped: Vec<SocketAddr>,
+    gauge: Gauge,
     state: Arc<State>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -105,14 +106,15 @@ struct State {
 
 impl Reassembly {
     pub fn start(config: ReceiverConfig, sink: Box<dyn Sink>) -> Result<Self, Error> {
-        let receiver = Receiver::new(config)?;
+        let mut receiver = Receiver::new(config)?;
+        let gauge = receiver.gauge()?;
         let (addresses, skipped) = (receiver.addresses(), receiver.skipped().to_vec());
         let state = Arc::<State>::default();
         let own = state.clone();
         let thread = std::thread::Builder::new().name("reassembly".into());
         let thread = thread.spawn(move || run(receiver, sink, &own));
         let thread = thread.map_err(|source| Error::Io { what: "start a thread".into(), source })?;
-        Ok(Self { addresses, skipped, state, thread: Mutex::new(Some(thread)) })
+        Ok(Self { addresses, skipped, gauge, state, thread: Mutex::new(Some(thread)) })
     }
 
     /// Where segments come, with the ports that the system chose.
@@ -123,6 +125,11 @@ impl Reassembly {
     /// The ports of ranges that another process holds, and that are left out.
     pub fn skipped(&self) -> &[SocketAddr] {
         &self.skipped
+    }
+
+    /// How full it is, also while its sink takes an event.
+    pub fn gauge(&self) -> &Gauge {
+        &self.gauge
     }
 
     /// Ends it and waits for its sink, but not for one that waits for a reader. Why it ended by itself, lost events or may

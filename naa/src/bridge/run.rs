@@ -22,7 +22,11 @@ use serde_json::json;
 use super::{Settings, build, exposed, report};
 use crate::{
     Usage,
-    ejfat::{tell::Line, values},
+    ejfat::{
+        site::{self, Joined, OfIni, bridge_state},
+        tell::Line,
+        values,
+    },
     lb, metrics, provider, show, signals,
 };
 
@@ -64,6 +68,8 @@ pub(super) struct Args {
     /// End when standard input does
     #[arg(long, hide = true)]
     until_eof: bool,
+    #[command(flatten, next_help_heading = "Control plane")]
+    site: site::Worker,
 }
 
 /// Work requests of a worker's session: enough for a round trip's segments.
@@ -78,6 +84,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if args.settings.uses_tables() {
         lb::check_mrsp("--route tables", args.bind, &args.allow, false)?;
     }
+    let wanted = args.site.wanted(&OfIni::default())?;
     let plane = args.settings.uses_tables().then(|| tables(args)).transpose()?;
     let bridge = build(args.settings.config(&args.listen, plane.as_ref())?)?;
     warn_of_buffer(&bridge, args.settings.buffer())?;
@@ -87,6 +94,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let server = serve(args, bridge, plane.as_ref())?;
     let of = handle.clone();
     let metrics = args.metrics.map(|at| metrics::serve(at, exposed::text(of))).transpose()?;
+    let of = handle.clone();
+    let join =
+        |wanted| args.site.join(wanted, &OfIni::default(), &addresses, move || bridge_state(&of.load()));
+    let mut joined = wanted.map(join).transpose()?;
     let (told, ended) = mpsc::channel();
     if args.until_eof {
         let told = told.clone();
@@ -100,16 +111,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if args.json {
         let ready = json!({"event": "ready", "segments": addresses, "skipped": skipped, "workers": server.address(),
             "local": local, "device": server.device(), "provider": server.provider(), "why": server.why(),
-            "metrics": metrics.map(|at| at.to_string())});
+            "metrics": metrics.map(|at| at.to_string()), "registered": joined.as_ref().map(Joined::json)});
         show::line(&ready.to_string())?;
     } else if !show::is_quiet() {
         let at = values::addresses(&addresses);
         show::line(&format!("segments at {at}; workers at {}: {}", server.address(), server.device()))?;
         local.iter().try_for_each(|at| show::line(&format!("workers of this machine at {at}")))?;
+        joined.iter().try_for_each(|joined| show::line(&joined.line()))?;
         metrics.iter().try_for_each(|at| show::line(&format!("metrics at http://{at}/metrics")))?;
         show::line("Ctrl-C ends it")?;
     }
     watch(args, (&server, &handle), &ended, end)?;
+    if let Some(joined) = &mut joined {
+        // Events come to workers until none is sent to the bridge any more.
+        joined.leave();
+    }
     server.shutdown(Duration::from_secs(1));
     let snapshot = handle.snapshot();
     Ok(show::line(&if args.json { report::end_json(&snapshot).to_string() } else { report::end(&snapshot) })?)

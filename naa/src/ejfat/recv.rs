@@ -215,7 +215,7 @@ fn ready(
             ready["metrics"] = at.to_string().into();
         }
         if let Some(joined) = joined {
-            ready["worker"] = joined.json();
+            ready["registered"] = joined.json();
         }
         return Ok(show::line(&ready.to_string())?);
     }

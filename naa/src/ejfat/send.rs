@@ -155,7 +155,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (sent, time) = (out.sent(), begin.elapsed());
     drop(line);
     let refused = out.wait_for_refusals(LATE)?;
-    if let_in.is_admitted() {
+    if let_in.is_allowed() {
         // What was sent last is still on its way.
         std::thread::sleep(LATE);
     }

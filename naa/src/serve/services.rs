@@ -1,6 +1,6 @@
 //! Services of EJFAT beside the functions: reassembly, and the load balancer.
 
-use std::{os::unix::fs::FileTypeExt as _, path::PathBuf, sync::Arc};
+use std::{os::unix::fs::FileTypeExt as _, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::ArgGroup;
 use ejfat::lb::Rules;
@@ -12,14 +12,32 @@ use naa_services::{Reassembly, Sink, SinkError};
 
 use crate::{
     bridge,
-    ejfat::{limits::Limits, sink, values},
+    ejfat::{
+        limits::Limits,
+        sink,
+        site::{self, Joined, OfIni, Wanted},
+        values,
+    },
 };
+
+/// Options of workers. The URI may be in the environment of any server.
+const OF_WORKERS: [&str; 8] = [
+    "no_control_plane",
+    "control_plane_ca",
+    "address",
+    "name",
+    "weight",
+    "min_factor",
+    "max_factor",
+    "state_period",
+];
 
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "service_options")]
 #[command(
     group = ArgGroup::new("reassembling").args(["reassemble", "bridge"]).multiple(true),
-    mut_group("reassembly_limits", |limits| limits.requires("reassembling"))
+    mut_group("reassembly_limits", |limits| limits.requires("reassembling")),
+    mut_args(|option| if OF_WORKERS.contains(&option.get_id().as_str()) { option.requires("reassembling") } else { option })
 )]
 pub(super) struct Args {
     /// Reassemble EJFAT's events that come to this address; ports 19522 and 16384 unless told. Function 72 tells the counters
@@ -44,6 +62,9 @@ pub(super) struct Args {
     bridge_local: Option<PathBuf>,
     #[command(flatten)]
     limits: Limits,
+    /// With --reassemble or --bridge
+    #[command(flatten)]
+    site: site::Worker,
 }
 
 /// They run until this is dropped.
@@ -54,6 +75,9 @@ pub(super) struct Services {
     /// Where segments come.
     bridge: Vec<std::net::SocketAddr>,
     bridge_handle: Option<Handle>,
+    /// The reservation to be a worker of, if nothing has registered yet.
+    wanted: Option<Wanted>,
+    joined: Vec<Joined>,
 }
 
 /// What the server is to have.
@@ -76,6 +100,9 @@ impl Args {
     /// Starts them, but the bridge, which runs in the server's loop.
     pub(super) fn start(&self) -> anyhow::Result<Started> {
         let (mut services, mut functions) = (Services::default(), Vec::new());
+        if self.reassemble.is_some() || !self.bridge.is_empty() {
+            services.wanted = self.site.wanted(&OfIni::default())?;
+        }
         let bridge = (!self.bridge.is_empty()).then(|| self.bridge()).transpose()?;
         if let Some(bridge) = &bridge {
             services.bridge = bridge.addresses();
@@ -110,6 +137,32 @@ impl Args {
 }
 
 impl Services {
+    /// Registers those that receive events, if there is a control plane. They receive already.
+    ///
+    /// # Errors
+    /// If it refuses.
+    pub(super) fn join(&mut self, args: &Args) -> anyhow::Result<()> {
+        let Some(wanted) = self.wanted.take() else { return Ok(()) };
+        let ini = OfIni::default();
+        if let Some(reassembly) = &self.reassembly {
+            let gauge = reassembly.gauge().clone();
+            let state = move || site::state(&gauge);
+            self.joined.push(args.site.join(wanted.clone(), &ini, reassembly.addresses(), state)?);
+        }
+        if let Some(handle) = self.bridge_handle.clone() {
+            let state = move || site::bridge_state(&handle.load());
+            self.joined.push(args.site.join(wanted, &ini, &self.bridge, state)?);
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is sent to those that are registered, which go on receiving.
+    pub(super) fn leave(&mut self) {
+        while self.joined.iter_mut().map(Joined::has_left).filter(|left| !left).count() > 0 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// What runs where.
     pub(super) fn lines(&self) -> Vec<String> {
         let at = |addresses: &[std::net::SocketAddr]| {
@@ -119,7 +172,8 @@ impl Services {
         let forwarder = self.forwarder.iter().map(|of| format!("forwarding at {}", at(of.addresses())));
         let bridge =
             (!self.bridge.is_empty()).then(|| format!("events from {} to workers", at(&self.bridge)));
-        reassembly.chain(forwarder).chain(bridge).collect()
+        let joined = self.joined.iter().map(Joined::line);
+        reassembly.chain(forwarder).chain(bridge).chain(joined).collect()
     }
 
     /// Why a service ended by itself, if one did. The program is to end then, with a failure, so that a supervisor starts
@@ -151,6 +205,7 @@ impl Services {
             "reassembling": self.reassembly.as_ref().map(|of| of.addresses()),
             "bridging": (!self.bridge.is_empty()).then_some(&self.bridge),
             "forwarding": self.forwarder.as_ref().map(|of| of.addresses()),
+            "registered": self.joined.iter().map(Joined::json).collect::<Vec<_>>(),
         })
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn report(
             "senders": senders,
             "dropped": losses::json(dropped),
             "ports": receiver.port_counters().iter().map(port).collect::<Vec<_>>(),
-            "worker": worker,
+            "registered": worker,
         });
         return Ok(show::line(&report.to_string())?);
     }

@@ -12,7 +12,7 @@ use ejfat_client::{ClientError, ClientTls, Connection, TlsError, TlsFailure, Tru
 
 use crate::Usage;
 pub(crate) use sender::{LetIn, Way};
-pub(crate) use worker::{Joined, OfIni, Worker, state};
+pub(crate) use worker::{Joined, OfIni, Wanted, Worker, bridge_state, state};
 
 /// How the control plane is found.
 #[derive(Clone, Debug, Default, clap::Args)]

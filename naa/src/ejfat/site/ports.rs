@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use ejfat::wire::DATA_PORTS;
 use ejfat_client::PortRange;
 
 /// What a worker registers.
@@ -33,10 +34,12 @@ pub(super) fn ports(bound: &[SocketAddr], ip: IpAddr) -> Option<Chosen> {
             best = Some((run[0], range));
         }
     }
+    // Of the two customary ports, one is enough.
+    let left_out = if ports == DATA_PORTS { 0 } else { ports.len() };
     best.map(|(first, range)| Chosen {
         at: SocketAddr::new(ip, first),
         ports: range,
-        left_out: bound.len() - usize::from(range.ports()),
+        left_out: left_out.saturating_sub(range.ports().into()),
     })
 }
 
@@ -56,7 +59,7 @@ mod tests {
     #[test]
     fn the_longest_run_of_a_power_of_two_is_registered() {
         let both = ["10.0.0.1:19522", "10.0.0.1:16384"];
-        assert_eq!(chosen(&both, "10.0.0.1"), Some(("10.0.0.1:19522".into(), 1, 1)));
+        assert_eq!(chosen(&both, "10.0.0.1"), Some(("10.0.0.1:19522".into(), 1, 0)), "the customary ones");
         let five = ["10.0.0.1:19522", "10.0.0.1:100", "10.0.0.1:101", "10.0.0.1:102", "10.0.0.1:103"];
         assert_eq!(chosen(&five, "10.0.0.1"), Some(("10.0.0.1:100".into(), 4, 1)));
         assert_eq!(chosen(&five[..4], "10.0.0.1"), Some(("10.0.0.1:100".into(), 2, 2)), "three are no power");

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use ejfat::uri::EjfatUri;
-use ejfat_client::{Admission, AdmissionError, Syncs, Targets, TargetsError};
+use ejfat_client::{AllowedSender, AllowedSenderError, Syncs, Targets, TargetsError};
 
 use super::{ControlPlane, reservation, told};
 use crate::{show, signals};
@@ -27,7 +27,7 @@ pub(crate) struct Way {
 #[derive(Debug, Default)]
 pub(crate) struct LetIn {
     /// Its address is in the reservation's list; syncs go with it.
-    admission: Arc<Mutex<Option<Admission>>>,
+    allowed: Arc<Mutex<Option<AllowedSender>>>,
     /// Syncs of who did not ask the control plane.
     syncs: Option<Syncs>,
 }
@@ -35,16 +35,16 @@ pub(crate) struct LetIn {
 impl LetIn {
     /// Whether anything takes time until it is in force.
     pub(crate) fn wants_warm_up(&self) -> bool {
-        self.syncs.is_some() || self.is_admitted()
+        self.syncs.is_some() || self.is_allowed()
     }
 
-    pub(crate) fn is_admitted(&self) -> bool {
-        self.admission.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    pub(crate) fn is_allowed(&self) -> bool {
+        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// The last sync is sent, then its address is taken off the list.
     pub(crate) fn end(&self) {
-        drop(self.admission.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.allowed.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
@@ -77,7 +77,7 @@ impl ControlPlane {
                     "the EJFAT URI has no token: syncs are sent, and the control plane is not asked to let this sender in",
                 );
             }
-            return Ok((to, LetIn { admission: Arc::default(), syncs: syncs.transpose()? }));
+            return Ok((to, LetIn { allowed: Arc::default(), syncs: syncs.transpose()? }));
         }
         let lb = reservation(uri)?;
         let connection = self.connect(uri)?;
@@ -88,16 +88,16 @@ impl ControlPlane {
         })?;
         let preferred = targets.data.iter().find(|at| at.is_ipv6() == v6).or(targets.data.first());
         let to = *preferred.context(no_data)?;
-        let mut admission =
-            Admission::open(&connection, &lb, &targets.data).map_err(|error| match error {
-                AdmissionError::Client(error) => without(error),
+        let mut allowed =
+            AllowedSender::open(&connection, &lb, &targets.data).map_err(|error| match error {
+                AllowedSenderError::Client(error) => without(error),
                 error => error.into(),
             })?;
         if !targets.sync.is_empty() {
-            admission.keep_in_sync(&targets.sync, source, period)?;
+            allowed.keep_in_sync(&targets.sync, source, period)?;
         }
-        let let_in = LetIn { admission: Arc::new(Mutex::new(Some(admission))), syncs: None };
-        let at_end = let_in.admission.clone();
+        let let_in = LetIn { allowed: Arc::new(Mutex::new(Some(allowed))), syncs: None };
+        let at_end = let_in.allowed.clone();
         // Otherwise the address would stay on the list.
         signals::on_terminate(move || {
             drop(at_end.lock().unwrap_or_else(PoisonError::into_inner).take());

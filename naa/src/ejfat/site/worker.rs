@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use ejfat::uri::{EjfatUri, VARIABLE};
+use ejfat_bridge::Load;
 use ejfat_client::{Departure, Registration, Standing, Targets, Totals, WorkerState, source_towards};
 use ejfat_udp::Gauge;
 use serde_json::json;
@@ -65,6 +66,7 @@ pub(crate) struct OfIni {
 }
 
 /// A reservation that a program is to be a worker of.
+#[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     uri: EjfatUri,
     lb: String,
@@ -121,10 +123,11 @@ impl Worker {
         };
         let ports::Chosen { at, ports, left_out } = chosen;
         if left_out > 0 {
-            let count = ports.ports();
+            let last = at.port() + (ports.ports() - 1);
             tracing::warn!(
-                "the load balancer sends to {count} ports from {at} on, and not to {left_out} others: they would have to follow \
-                 each other, and be a power of two (--ports)"
+                "the load balancer sends to ports {} to {last} of {ip}, and not to {left_out} more: the ports of a worker have to \
+                 follow each other, and their number is a power of two (--ports)",
+                at.port()
             );
         }
         let registration = Registration {
@@ -222,7 +225,7 @@ impl Joined {
     pub(crate) fn end_json(&self) -> serde_json::Value {
         let Standing { told, again, .. } = self.worker.standing();
         let (drained, deregistered) = (self.left.map(|of| of.drained), self.left.map(|of| of.deregistered));
-        json!({"states": told, "registered_again": again, "drained": drained, "deregistered": deregistered})
+        json!({"states": told, "again": again, "drained": drained, "deregistered": deregistered})
     }
 
     /// Whether it has left; the first time it begins to. Segments come until then.
@@ -235,7 +238,6 @@ impl Joined {
     }
 
     /// Waits until it has left; something else goes on receiving.
-    #[allow(dead_code)]
     pub(crate) fn leave(&mut self) {
         while !self.has_left() {
             std::thread::sleep(Duration::from_millis(10));
@@ -257,4 +259,18 @@ pub(crate) fn state(gauge: &Gauge) -> WorkerState {
         packets: reading.segments,
     };
     WorkerState { fill: reading.fill, totals, ..WorkerState::default() }
+}
+
+/// The state of a bridge. Without workers it takes no events.
+pub(crate) fn bridge_state(load: &Load) -> WorkerState {
+    let totals = Totals {
+        events: load.events,
+        reassembled: load.reassembled,
+        incomplete: load.reassembly_errors,
+        dequeued: load.dequeued,
+        overflowed: load.enqueue_errors,
+        bytes: load.bytes,
+        packets: load.packets,
+    };
+    WorkerState { fill: load.fill, is_ready: load.workers > 0, totals, ..WorkerState::default() }
 }

@@ -1,0 +1,184 @@
+//! A site of real programs: `naa lb serve`, workers and senders by EJFAT_URI.
+
+mod common;
+mod ejfat_common;
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead as _, BufReader},
+    process::{Child, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use common::{Folder, json_of, naa};
+use ejfat::uri::EjfatUri;
+use ejfat_client::{
+    Connection, Token, Trust,
+    messages::{ReserveLoadBalancerReply, ReserveLoadBalancerRequest},
+};
+use ejfat_common::Worker;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn is_ready(child: &mut Child) {
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["event"], "ready");
+}
+
+/// A control plane with its data plane, which is another process.
+struct Site {
+    plane: Child,
+    child: Child,
+    folder: Folder,
+    ip: &'static str,
+}
+
+impl Site {
+    fn start(ip: &'static str) -> Self {
+        let folder = Folder::new(&format!("lb-site-{ip}"));
+        let grpc = format!("{ip}:18010");
+        let forward = ["lb", "forward", "--listen", ip, "--grpc", &grpc, "--json"];
+        let mut plane = naa(&forward).stdout(Stdio::piped()).spawn().unwrap();
+        is_ready(&mut plane);
+        let config = format!(
+            "listen: ['{ip}:19523']\nload_balancers: [{{ipv4: {ip}}}]\nworkers: {{loopback: true}}\n\
+             planes: [{{kind: naa, address: '{grpc}'}}]\n"
+        );
+        folder.with("site.yaml", config.as_bytes());
+        let child = Self::run(&folder);
+        Self { plane, child, folder, ip }
+    }
+
+    fn run(folder: &Folder) -> Child {
+        let (config, state) = (folder.file("site.yaml"), folder.file("state"));
+        let mut serve = naa(&["lb", "serve", "--config", &config, "--state", &state, "--json"]);
+        let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
+        is_ready(&mut child);
+        child
+    }
+
+    /// Kills it, and starts it again.
+    fn restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = Self::run(&self.folder);
+    }
+
+    fn admin(&self) -> Connection {
+        let token = std::fs::read_to_string(self.folder.file("state/admin-token")).unwrap();
+        let uri = EjfatUri::new(self.ip, 19_523);
+        Connection::open(&uri, &Trust { token: Some(Token(token.trim().into())), ..Trust::default() })
+            .unwrap()
+    }
+
+    fn reserve(&self) -> ReserveLoadBalancerReply {
+        let request = ReserveLoadBalancerRequest { name: "a-run".into(), ..Default::default() };
+        self.admin().reserve(request).unwrap()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        for child in [&mut self.child, &mut self.plane] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn worker(uri: &str, out: &str) -> Worker {
+    Worker::start(&["--uri", uri, "--out", out, "--buffer", "8M"])
+}
+
+fn interrupt(worker: &Worker) {
+    kill_process(Pid::from_child(&worker.child), Signal::INT).unwrap();
+}
+
+fn end(worker: Worker) -> Value {
+    interrupt(&worker);
+    worker.end()
+}
+
+/// The event numbers in a folder.
+fn events(folder: &Folder, name: &str) -> BTreeSet<u64> {
+    let entries = std::fs::read_dir(folder.file(name)).unwrap();
+    let number = |name: String| name.split_once('-').unwrap().1.parse().unwrap();
+    entries.map(|entry| number(entry.unwrap().file_name().into_string().unwrap())).collect()
+}
+
+/// Waits until all workers have slots.
+fn wait_for_slots(site: &Site, lb: &str, workers: usize) {
+    let (admin, begin) = (site.admin(), Instant::now());
+    loop {
+        let status = admin.status(lb).unwrap();
+        if status.workers.iter().filter(|worker| worker.slots_assigned > 0).count() == workers {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20), "{status:?}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn events_are_shared_a_worker_drains_in_the_middle_and_the_control_plane_is_killed() {
+    const EVENTS: u64 = 1500;
+    let mut site = Site::start("127.0.71.1");
+    let out = Folder::new("lb-site-out");
+    let reserved = site.reserve();
+    let uri = reserved.ejfat_uri.clone();
+    assert!(uri.contains(&reserved.token) && uri.contains("/lb/"), "the reply has a whole URI");
+    let names = ["one", "two", "three"].map(|name| out.file(name));
+    let [one, two, three] = [0, 1, 2].map(|n| worker(&uri, &names[n]));
+    wait_for_slots(&site, &reserved.lb_id, 3);
+
+    // Of 20 kB each, at 50 Mbit/s: about five seconds.
+    let count = EVENTS.to_string();
+    let mut send = naa(&["ejfat", "send", "--size", "20K", "--events", &count, "--rate", "0.05", "--json"]);
+    let sending = send.env("EJFAT_URI", &uri).stdout(Stdio::piped()).spawn().unwrap();
+    sleep(Duration::from_millis(2000));
+    let two = end(two);
+    assert_eq!(two["registered"]["drained"], true, "{two}");
+    site.restart();
+    let sent = sending.wait_with_output().unwrap();
+    assert!(sent.status.success());
+    let sent: Value = serde_json::from_slice(&sent.stdout).unwrap();
+    assert_eq!(sent["events"], EVENTS);
+    sleep(Duration::from_millis(500));
+    interrupt(&one);
+    let (three, one) = (end(three), one.end());
+    for report in [&one, &three] {
+        assert_eq!(report["registered"]["again"], 0, "the session outlived the restart: {report}");
+        assert!(report["events"].as_u64().unwrap() > EVENTS / 5, "{report}");
+    }
+    assert!(two["events"].as_u64().unwrap() > 50, "{two}");
+    for report in [&one, &two, &three] {
+        assert_eq!(
+            (&report["timed_out"], &report["evicted"]),
+            (&0.into(), &0.into()),
+            "none is split: {report}"
+        );
+    }
+    let parts = ["one", "two", "three"].map(|name| events(&out, name));
+    let all: BTreeSet<u64> = parts.iter().flatten().copied().collect();
+    assert_eq!(parts.iter().map(BTreeSet::len).sum::<usize>(), all.len(), "none came twice");
+    let missing: Vec<_> = (0..EVENTS).filter(|event| !all.contains(event)).collect();
+    assert!(missing.is_empty(), "{} are missing: {missing:?}", missing.len());
+    let status = site.admin().status(&reserved.lb_id).unwrap();
+    assert!(status.workers.is_empty() && status.sender_addresses.is_empty(), "all have left: {status:?}");
+}
+
+#[test]
+fn a_reservation_that_is_freed_is_told_and_its_token_is_of_no_use() {
+    let site = Site::start("127.0.71.2");
+    let reserved = site.reserve();
+    site.admin().free(&reserved.lb_id).unwrap();
+    let send = ["ejfat", "send", "--size", "1", "--events", "1", "--uri", &reserved.ejfat_uri];
+    let said = common::stderr(&common::run(&send));
+    assert!(said.contains("the token is unknown") && said.contains("get a new EJFAT URI"), "{said}");
+    let again = site.reserve();
+    let sent =
+        json_of(&["ejfat", "send", "--size", "1", "--events", "1", "--uri", &again.ejfat_uri, "--json"]);
+    assert_eq!(sent["events"], 1);
+}
