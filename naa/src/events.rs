@@ -53,8 +53,8 @@ pub(crate) struct Args {
     /// Take these data ids only, where the bridge goes by them
     #[arg(long, value_name = "FIRST[-LAST]", value_parser = data_ids)]
     data_ids: Option<(u16, u16)>,
-    /// Take events, too, that another worker had when it ended: these come again, and --list says so. Nothing that the
-    /// bridge has in its memory is lost then, and an event may come twice
+    /// Take events, too, that another worker had when it ended: these come again, and --list says so. What the bridge still
+    /// has of it comes within its --hold, as soon as there is room; one event comes again twice at most
     #[arg(long)]
     again: bool,
     /// Be this member of the load balancer, where the bridge goes by tables

@@ -326,7 +326,7 @@ mod tests {
     /// Otherwise the simulation shows nothing about it.
     #[test]
     fn events_end_in_every_way_there_is() {
-        let runs = (0..400).map(|seed| {
+        let runs = (0..1500).map(|seed| {
             let mut world = World::new(seed, false);
             world.play().unwrap_or_else(|why| panic!("seed {seed}: {why}"));
             world.driver.dispatcher.counters().clone()

@@ -64,3 +64,110 @@ impl Bridge {
         self.local_memory >= bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::UdpSocket,
+        os::fd::OwnedFd,
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use ejfat::{
+        listen::Listen,
+        ring::{Filter, Geometry, Subscription, WorkerName},
+        wire::ReHeader,
+    };
+    use naa_server::resident::Resident as _;
+    use rustix::net::{
+        AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
+    };
+
+    use super::*;
+    use crate::BridgeConfig;
+
+    const PAYLOAD: &[u8] = b"bytes of an event";
+
+    fn geometry() -> Geometry {
+        Geometry::new(4, 64).unwrap()
+    }
+
+    /// A bridge for rings of this machine of so many bytes.
+    fn bridge(name: &str, local_memory: u64) -> Bridge {
+        let path = std::env::temp_dir().join(format!("ejfat-bridge-kept-{name}-{}", std::process::id()));
+        let listen = vec![Listen::Port("127.0.0.1:0".parse().unwrap())];
+        let config = BridgeConfig { local: Some(path), local_memory, ..BridgeConfig::new(listen) };
+        Bridge::new(config, 1).unwrap()
+    }
+
+    /// Turns the loop until it is so.
+    fn until(bridge: &mut Bridge, what: &str, is_so: impl Fn(&Bridge) -> bool) {
+        let begin = Instant::now();
+        while !is_so(bridge) {
+            assert!(begin.elapsed() < Duration::from_secs(10), "{what}");
+            bridge.turn(Instant::now());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn worker(bridge: &mut Bridge, again: bool) -> OwnedFd {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        connect(&socket, &SocketAddrUnix::new(bridge.local().unwrap()).unwrap()).unwrap();
+        let (filter, name) = (Filter::default(), WorkerName::default());
+        let subscription = Subscription { geometry: geometry(), filter, name, again };
+        send(&socket, &subscription.encode(), SendFlags::NOSIGNAL).unwrap();
+        let before = bridge.dispatcher.counters().workers;
+        until(bridge, "nobody subscribed", |bridge| bridge.dispatcher.counters().workers > before);
+        socket
+    }
+
+    /// A worker of version 2 that ends with an event.
+    fn ended(bridge: &mut Bridge) {
+        let worker = worker(bridge, true);
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let header = ReHeader { data_id: 1, offset: 0, length: PAYLOAD.len() as u32, event: 5 };
+        sender.send_to(&[&header.encode(), PAYLOAD].concat(), bridge.addresses()[0]).unwrap();
+        until(bridge, "nothing came", |bridge| bridge.dispatcher.counters().sent == 1);
+        drop(worker);
+        until(bridge, "it did not end", |bridge| bridge.dispatcher.workers().next().is_none());
+        assert_eq!((bridge.kept.len(), bridge.dispatcher.waiting_again()), (1, 1));
+    }
+
+    #[test]
+    fn what_a_worker_had_is_in_the_ring_of_the_next_one_and_its_memory_goes() {
+        let of_one = geometry().shared_bytes() as u64;
+        let mut bridge = bridge("next", 2 * of_one);
+        ended(&mut bridge);
+        assert_eq!(bridge.local_memory, of_one, "the ring of one that ended counts");
+        let _next = worker(&mut bridge, true);
+        assert_eq!(bridge.dispatcher.counters().delivered_again, 1);
+        let (_, ring) = bridge.rings.iter().flatten().next().unwrap();
+        assert_eq!(ring.memory.to_vec(0, PAYLOAD.len()), PAYLOAD);
+        assert_eq!((bridge.kept.len(), bridge.local_memory), (0, of_one));
+    }
+
+    #[test]
+    fn a_worker_that_lives_has_precedence_over_what_is_kept() {
+        let of_one = geometry().shared_bytes() as u64;
+        let mut bridge = bridge("room", of_one);
+        ended(&mut bridge);
+        assert_eq!(bridge.local_memory, 0);
+        let _next = worker(&mut bridge, true);
+        assert_eq!((bridge.kept.len(), bridge.dispatcher.waiting_again(), bridge.local_memory), (0, 0, 0));
+        let counters = bridge.dispatcher.counters();
+        assert_eq!((counters.held_by_ended, counters.delivered_again, bridge.refused), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_bridge_that_ends_keeps_nothing() {
+        let mut bridge = bridge("end", 2 * geometry().shared_bytes() as u64);
+        ended(&mut bridge);
+        assert!(bridge.finish());
+        assert_eq!((bridge.kept.len(), bridge.dispatcher.waiting_again()), (0, 0));
+        let load = bridge.handle().load();
+        assert_eq!((load.events, load.reassembled, load.dequeued, load.workers), (1, 1, 0, 0));
+        assert_eq!(load.fill, 1.0, "there is no worker");
+    }
+}

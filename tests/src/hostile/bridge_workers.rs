@@ -199,7 +199,7 @@ fn geometry(scene: &mut Scene) -> Result<Seen, String> {
     };
     let zero = 0u32.to_le_bytes();
     let blocks = [
-        with(0, &[2]),
+        with(0, &[3]),
         with(4, &zero),
         with(4, &65_537u32.to_le_bytes()),
         with(8, &zero),

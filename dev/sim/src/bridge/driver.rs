@@ -146,6 +146,7 @@ impl Driver {
     ) -> Result<(), String> {
         self.dispatcher.look(Time(now), seats[at].id, seats[at].words());
         self.carry_out(now, seats, ledger)?;
+        seats[at].ended_at = Some(now);
         self.dispatcher.remove(Time(now), seats[at].id);
         self.carry_out(now, seats, ledger)?;
         seats[at].leave(now);
@@ -220,6 +221,7 @@ impl Driver {
                     to.deliver(now, &descriptor, true)?;
                 }
                 Action::Forget { worker, given_up } => {
+                    self.check_time(now, given_up, kept(seats, worker)?.ended_at, seats)?;
                     kept(seats, worker)?.forgotten = true;
                     self.given_up += u64::from(given_up);
                     self.check_given_up(worker, given_up, seats)?;
@@ -278,6 +280,24 @@ impl Driver {
             Target::Anybody | Target::Member(_) => self.dispatcher.workers().next().is_some(),
         };
         check(!waited || somebody, || format!("{its:?} is lost by {loss:?}, and nobody may have it"))
+    }
+
+    /// What could be delivered again is not given up before its time, but for the bounds of what is kept.
+    fn check_time(
+        &self,
+        now: u64,
+        given_up: u32,
+        ended_at: Option<u64>,
+        seats: &[Seat],
+    ) -> Result<(), String> {
+        let config = self.dispatcher.config();
+        let kept = || seats.iter().filter(|seat| seat.ended_at.is_some() && !seat.forgotten);
+        let bytes: u64 = kept().map(|seat| seat.worker.person().geometry.ring_bytes() as u64).sum();
+        let too_much = bytes > config.again_bytes || kept().count() > config.max_workers as usize;
+        let late = ended_at.is_some_and(|at| now >= at + config.hold.as_nanos() as u64);
+        check(given_up == 0 || too_much || late, || {
+            format!("{given_up} events are given up before their time")
+        })
     }
 
     /// What could be delivered again is not given up while an idle worker may have all of it.

@@ -40,6 +40,8 @@ pub(super) struct Seat {
     pub(super) found_at: Option<u64>,
     /// The dispatcher does not know it any more.
     pub(super) gone: bool,
+    /// When that was.
+    pub(super) ended_at: Option<u64>,
     /// The bridge does not have its ring any more.
     pub(super) forgotten: bool,
     random: Random,
@@ -62,6 +64,7 @@ impl Seat {
             end: person.end,
             found_at: None,
             gone: false,
+            ended_at: None,
             forgotten: false,
             worker: Worker::new(id, person, now, Random::new(seed, stream + 2)),
             random,
