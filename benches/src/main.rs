@@ -116,6 +116,12 @@ enum Command {
     /// The reassembler and the load balancer's tables in memory, beside copies of the same bytes.
     #[command(after_help = EJFAT_EXAMPLES)]
     Ejfat(Options),
+    /// Measure the control plane of EJFAT's load balancer
+    ///
+    /// States of workers beside bare gRPC; how soon a new worker has events, and a dead one none; what a change of tables
+    /// costs.
+    #[command(after_help = LB_EXAMPLES)]
+    Lb(Options),
     Layouts(Box<layouts::Args>),
     /// One end of a measurement
     #[command(hide = true)]
@@ -144,6 +150,17 @@ Examples:
 Pure parts: times of one event or packet on one core. Over loopback: the highest rate at which nothing is lost, found \
 by search, with the same sender for ours and for what it is compared with; the remark says which end limits. Figures, \
 spread and verdicts are as `naa bench --help` says.";
+
+const LB_EXAMPLES: &str = "\
+Examples:
+  naa bench lb                           everything, in six minutes, on an idle machine
+  naa bench lb --json lb.json            the table for programs; - is standard output
+  naa bench lb --only SendState          what has this in its name
+  naa bench lb --quick                   a look in a minute, which is no verdict
+
+The control plane is a process with its store and data plane, over loopback; clients, workers and the sender of events are \
+another. A dead worker is one that sends no state for two seconds. Figures, spread and verdicts are as `naa bench --help` \
+says.";
 
 const BRIDGE_EXAMPLES: &str = "\
 Examples:
@@ -179,6 +196,10 @@ impl Suite {
 
     fn ejfat() -> Self {
         Self { command: "naa bench ejfat", measures: measures::ejfat::all(), idle_seconds: [3.0, 1.0] }
+    }
+
+    fn lb() -> Self {
+        Self { command: "naa bench lb", measures: measures::lb::all(), idle_seconds: [3.0, 1.0] }
     }
 
     fn bridge() -> Self {
@@ -232,6 +253,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         Some(Command::Side(side)) => side::run(side),
         Some(Command::Capi(options)) => bench(options, Suite::capi()),
         Some(Command::Bridge(options)) => bench(options, Suite::bridge()),
+        Some(Command::Lb(options)) => bench(options, Suite::lb()),
         Some(Command::Ejfat(options)) => bench(options, Suite::ejfat()),
         Some(Command::Layouts(args)) => layouts::run(args),
         None => bench(&args.options, Suite::network()),

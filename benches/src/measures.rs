@@ -3,6 +3,7 @@
 pub(crate) mod bridge;
 pub(crate) mod capi;
 pub(crate) mod ejfat;
+pub(crate) mod lb;
 
 use naa_measure::row::Target::{self, AtLeast, AtMost, Report};
 

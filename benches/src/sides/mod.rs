@@ -9,6 +9,7 @@ pub(crate) mod engine;
 mod fill;
 mod idle;
 pub(crate) mod layouts;
+pub(crate) mod lb;
 pub(crate) mod python;
 mod rpc;
 mod tcp_stream;
@@ -71,6 +72,8 @@ pub(crate) enum Far {
     EventSink(ejfat::Load, ejfat::Sink),
     /// Passes their packets on.
     EventPasser(ejfat::Load, ejfat::By),
+    /// A control plane of load balancers, or what it is held against.
+    Lb(lb::Server),
     /// Puts them into a worker's memory.
     Bridge(ejfat::Way),
     /// Pushes them by ZeroMQ.
@@ -90,7 +93,9 @@ impl Far {
             Self::Rpc => rpc::serve(),
             Self::EventSink(load, sink) => ejfat::serve_sink(load, sink),
             Self::EventPasser(load, ejfat::By::Relay) => ejfat::serve_relay(load),
-            Self::EventPasser(_, ejfat::By::Balancer) => ejfat::serve_balancer(),
+            Self::EventPasser(_, ejfat::By::Balancer) => ejfat::serve_balancer(None),
+            Self::EventPasser(_, ejfat::By::Changing) => ejfat::serve_balancer(Some(ejfat::PERIOD)),
+            Self::Lb(server) => lb::serve(server),
             Self::Bridge(way) => ejfat::serve_bridge(way),
             #[cfg(feature = "zeromq")]
             Self::EventPusher => ejfat::serve_push(),
@@ -162,6 +167,13 @@ pub(crate) enum Near {
     /// Nanoseconds.
     Engine(engine::What),
     Control(control::What),
+    /// States of workers per second.
+    States {
+        server: lb::Server,
+        clients: u32,
+    },
+    /// A time in the life of a worker.
+    Worker(lb::What),
     /// Has orders of its own.
     Layouts(layouts::Ends),
 }
@@ -211,6 +223,8 @@ impl Near {
             Self::EventFlood => Box::new(ejfat::Flood::connect(towards()?)?),
             Self::Engine(what) => Box::new(engine::Engine::new(what)?),
             Self::Control(what) => Box::new(control::Control::new(what)?),
+            Self::States { server, clients } => Box::new(lb::Clients::connect(server, clients, towards()?)?),
+            Self::Worker(what) => Box::new(lb::Times::connect(what, towards()?)?),
             Self::Layouts(_) => bail!("sessions of different layouts have orders of their own"),
         })
     }

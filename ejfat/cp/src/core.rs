@@ -106,6 +106,8 @@ pub struct Counters {
     pub states: AtomicU64,
     pub syncs: AtomicU64,
     pub epochs: AtomicU64,
+    /// Ticks whose events may have been split over two workers.
+    pub may_split: AtomicU64,
     pub batches: AtomicU64,
     pub store_failures: AtomicU64,
 }
@@ -318,11 +320,6 @@ impl Core {
         lock(&self.series).select(selectors, since, may_see)
     }
 
-    /// The newest reports, the oldest first, with the time of day at which they came.
-    pub fn reports(&self) -> Vec<(WallTime, Report)> {
-        lock(&self.inner).reports.newest()
-    }
-
     /// The data planes, with what each is like: `None` is in use, a text says why it is not.
     pub fn planes(&self) -> Vec<(String, PlaneKind, Option<String>)> {
         let inner = lock(&self.inner);
@@ -513,12 +510,15 @@ impl Core {
     fn report(&self, inner: &mut Inner, report: Report) {
         match &report {
             Report::Epoch { .. } => drop(self.counters.epochs.fetch_add(1, Relaxed)),
+            Report::MaySplit { from, to, .. } => {
+                self.counters.may_split.fetch_add(to.saturating_sub(*from), Relaxed);
+            }
             Report::Replaced { .. } => inner.replaced = true,
             _ => {}
         }
         let name = |plane: PlaneId| inner.planes.get(&plane).map_or("?", |of| &of.name);
         crate::reports::log(&report, name);
-        inner.reports.add(wall(), self.now(), report);
+        inner.reports.add(wall(), self.now(), &report);
     }
 }
 

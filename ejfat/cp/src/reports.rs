@@ -1,22 +1,33 @@
-//! What a person may want to know: the newest reports, and what is wrong with load balancers and workers now.
+//! What is wrong with load balancers and workers now, for those who ask, and lines of the log.
 
 use std::{collections::VecDeque, time::Duration};
 
 use ejfat::{Time, lb::LbId};
 use ejfat_control::{calendar::MemberId, capacity::Alarm, control::Report, plane::PlaneId, wall::WallTime};
 
-/// Reports that are kept.
-const MOST: usize = 1024;
 /// An alarm is told in each period in which it holds, and is over so long after the last.
 const HOLDS: Duration = Duration::from_millis(2500);
-/// Alarms of load balancers and members that are remembered at most.
+/// That events may be split is told for so long.
+const SPLIT_HOLDS: Duration = Duration::from_secs(60);
+/// Alarms of load balancers and members, and ranges of ticks, that are remembered at most.
 const MOST_ISSUES: usize = 4096;
+const MOST_SPLITS: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum What {
+    Alarm(Alarm),
+    /// Events of these ticks may be split over two workers: the first, and the first one behind.
+    MaySplit {
+        from: u64,
+        to: u64,
+    },
+}
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Issue {
     pub(crate) lb: LbId,
-    pub(crate) alarm: Alarm,
+    what: What,
     /// When it was told first, and last.
     pub(crate) since: WallTime,
     last: Time,
@@ -25,40 +36,49 @@ pub(crate) struct Issue {
 impl Issue {
     /// The member that it is about; `None`: the load balancer.
     pub(crate) fn member(&self) -> Option<MemberId> {
-        match self.alarm {
-            Alarm::Stopped { member }
-            | Alarm::StandsStill { member, .. }
-            | Alarm::Contradicts { member, .. } => Some(member),
-            Alarm::LeastFactors | Alarm::GreatestFactors => None,
+        match self.what {
+            What::Alarm(
+                Alarm::Stopped { member }
+                | Alarm::StandsStill { member, .. }
+                | Alarm::Contradicts { member, .. },
+            ) => Some(member),
+            What::Alarm(Alarm::LeastFactors | Alarm::GreatestFactors) | What::MaySplit { .. } => None,
         }
     }
 
     /// A name for programs.
     pub(crate) fn kind(&self) -> &'static str {
-        match self.alarm {
-            Alarm::Stopped { .. } => "receiver_stopped",
-            Alarm::StandsStill { .. } => "receiver_packet_stall",
-            Alarm::Contradicts { .. } => "receiver_counters_contradict",
-            Alarm::LeastFactors => "least_factors_exceed_slots",
-            Alarm::GreatestFactors => "greatest_factors_below_slots",
+        match self.what {
+            What::Alarm(Alarm::Stopped { .. }) => "receiver_stopped",
+            What::Alarm(Alarm::StandsStill { .. }) => "receiver_packet_stall",
+            What::Alarm(Alarm::Contradicts { .. }) => "receiver_counters_contradict",
+            What::Alarm(Alarm::LeastFactors) => "least_factors_exceed_slots",
+            What::Alarm(Alarm::GreatestFactors) => "greatest_factors_below_slots",
+            What::MaySplit { .. } => "events_may_be_split",
         }
     }
 
     pub(crate) fn text(&self) -> String {
-        match self.alarm {
-            Alarm::Stopped { .. } => "it has a backlog and takes no events; it gets one slot until it takes some".to_owned(),
-            Alarm::StandsStill { packets, .. } => format!(
+        match self.what {
+            What::Alarm(Alarm::Stopped { .. }) => {
+                "it has a backlog and takes no events; it gets one slot until it takes some".to_owned()
+            }
+            What::Alarm(Alarm::StandsStill { packets, .. }) => format!(
                 "data planes sent it {packets} packets, and neither its counters nor its fill level moved"
             ),
-            Alarm::Contradicts { ratio, others, .. } => {
+            What::Alarm(Alarm::Contradicts { ratio, others, .. }) => {
                 format!("it counts {ratio:.3} events a packet, where most count {others:.3}")
             }
-            Alarm::LeastFactors => {
-                "the least factors of all workers come to more than all slots; they are lowered in proportion".to_owned()
+            What::Alarm(Alarm::LeastFactors) => {
+                "the least factors of all workers come to more than all slots; they are lowered in proportion"
+                    .to_owned()
             }
-            Alarm::GreatestFactors => {
+            What::Alarm(Alarm::GreatestFactors) => {
                 "the greatest factors of all workers come to less than all slots; they are raised in proportion"
                     .to_owned()
+            }
+            What::MaySplit { from, to } => {
+                format!("events of ticks {from} to {} may be split over two workers", to.saturating_sub(1))
             }
         }
     }
@@ -66,40 +86,41 @@ impl Issue {
 
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    newest: VecDeque<(WallTime, Report)>,
-    issues: Vec<Issue>,
+    alarms: Vec<Issue>,
+    splits: VecDeque<Issue>,
 }
 
 impl Reports {
-    pub(crate) fn add(&mut self, wall: WallTime, now: Time, report: Report) {
-        if let Report::Alarm { lb, alarm } = report {
-            return self.add_issue(wall, now, lb, alarm);
+    pub(crate) fn add(&mut self, wall: WallTime, now: Time, report: &Report) {
+        match *report {
+            Report::Alarm { lb, alarm } => self.add_alarm(wall, now, lb, alarm),
+            Report::MaySplit { lb, from, to } => {
+                if self.splits.len() == MOST_SPLITS {
+                    self.splits.pop_front();
+                }
+                let what = What::MaySplit { from, to };
+                self.splits.push_back(Issue { lb, what, since: wall, last: now });
+            }
+            _ => {}
         }
-        if self.newest.len() == MOST {
-            self.newest.pop_front();
-        }
-        self.newest.push_back((wall, report));
     }
 
-    fn add_issue(&mut self, wall: WallTime, now: Time, lb: LbId, alarm: Alarm) {
-        self.issues.retain(|issue| now < issue.last + HOLDS);
-        let new = Issue { lb, alarm, since: wall, last: now };
+    fn add_alarm(&mut self, wall: WallTime, now: Time, lb: LbId, alarm: Alarm) {
+        self.alarms.retain(|issue| now < issue.last + HOLDS);
+        let new = Issue { lb, what: What::Alarm(alarm), since: wall, last: now };
         let same = |issue: &Issue| (issue.lb, issue.member(), issue.kind()) == (lb, new.member(), new.kind());
-        if let Some(at) = self.issues.iter().position(same) {
-            (self.issues[at].last, self.issues[at].alarm) = (now, alarm);
-        } else if self.issues.len() < MOST_ISSUES {
-            self.issues.push(new);
+        if let Some(at) = self.alarms.iter().position(same) {
+            (self.alarms[at].last, self.alarms[at].what) = (now, new.what);
+        } else if self.alarms.len() < MOST_ISSUES {
+            self.alarms.push(new);
         }
-    }
-
-    pub(crate) fn newest(&self) -> Vec<(WallTime, Report)> {
-        self.newest.iter().cloned().collect()
     }
 
     /// What is wrong with a load balancer now.
     pub(crate) fn issues(&self, lb: LbId, now: Time) -> Vec<Issue> {
-        let holds = |issue: &&Issue| issue.lb == lb && now < issue.last + HOLDS;
-        self.issues.iter().filter(holds).cloned().collect()
+        let alarms = self.alarms.iter().filter(|issue| now < issue.last + HOLDS);
+        let splits = self.splits.iter().filter(|issue| now < issue.last + SPLIT_HOLDS);
+        alarms.chain(splits).filter(|issue| issue.lb == lb).cloned().collect()
     }
 }
 
@@ -139,30 +160,32 @@ pub(crate) fn log<'a>(report: &Report, name: impl Fn(PlaneId) -> &'a str) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_alarm_holds_while_it_is_told() {
-        let (mut reports, lb) = (Reports::default(), LbId::new(0).unwrap());
-        let s = |seconds| Time::default() + Duration::from_secs(seconds);
-        for second in 0..5 {
-            let alarm = Alarm::Stopped { member: 3 };
-            reports.add(WallTime(second * 1000), s(second), Report::Alarm { lb, alarm });
-        }
-        let issues = reports.issues(lb, s(5));
-        assert_eq!(
-            issues.iter().map(|of| (of.member(), of.since)).collect::<Vec<_>>(),
-            [(Some(3), WallTime(0))]
-        );
-        assert_eq!(reports.issues(lb, s(7)), []);
-        assert_eq!(reports.newest(), [], "alarms are no news");
+    fn s(seconds: u64) -> Time {
+        Time::default() + Duration::from_secs(seconds)
     }
 
     #[test]
-    fn the_newest_reports_are_kept() {
+    fn an_alarm_holds_while_it_is_told() {
         let (mut reports, lb) = (Reports::default(), LbId::new(0).unwrap());
-        for number in 0..MOST as u64 + 5 {
-            reports.add(WallTime(number), Time(0), Report::Epoch { lb, number, from: 0 });
+        for second in 0..5 {
+            let alarm = Alarm::Stopped { member: 3 };
+            reports.add(WallTime(second * 1000), s(second), &Report::Alarm { lb, alarm });
         }
-        assert_eq!(reports.newest().len(), MOST);
-        assert_eq!(reports.newest()[0].0, WallTime(5));
+        let issues = reports.issues(lb, s(5));
+        let told: Vec<_> = issues.iter().map(|of| (of.member(), of.since)).collect();
+        assert_eq!(told, [(Some(3), WallTime(0))]);
+        assert_eq!(reports.issues(lb, s(7)), []);
+    }
+
+    #[test]
+    fn ticks_that_may_be_split_are_told_for_a_minute() {
+        let (mut reports, lb) = (Reports::default(), LbId::new(0).unwrap());
+        for number in 0..MOST_SPLITS as u64 + 5 {
+            let (from, to) = (number, number + 1);
+            reports.add(WallTime(0), s(0), &Report::MaySplit { lb, from, to });
+        }
+        assert_eq!(reports.issues(lb, s(59)).len(), MOST_SPLITS);
+        assert_eq!(reports.issues(LbId::new(1).unwrap(), s(59)), []);
+        assert_eq!(reports.issues(lb, s(60)), []);
     }
 }

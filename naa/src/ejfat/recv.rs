@@ -51,12 +51,13 @@ use report::{report, told};
   naa ejfat recv --listen 10.9.0.2 --pipe events.fifo & analyse < events.fifo
   naa ejfat recv --listen 10.9.0.2 --ini reassembler_config.ini --metrics 9100
                                                        and: curl http://127.0.0.1:9100/metrics
-  EJFAT_URI=ejfat://TOKEN@cp:19523/lb/1 naa ejfat recv --listen 10.9.0.2:10000 --ports 4 --out events
+  EJFAT_URI=ejfat://TOKEN@cp:19523/lb/1?data=10.9.1.1 naa ejfat recv --out events
                                                        a worker of a load balancer, by its control plane")]
 pub(crate) struct Args {
-    /// Where segments come; ports 19522 and 16384 unless told, 0: any
+    /// Where segments come; ports 19522 and 16384 unless told, 0: any. With an EJFAT URI it may be left out: any port of the
+    /// address by which the load balancer is reached
     #[arg(long, alias = "ip", value_name = "ADDR[:PORT]")]
-    listen: String,
+    listen: Option<String>,
     /// So many ports from that one on, or the ports from A to B, up to 16384. Ports that are somebody else's are skipped,
     /// and named; the first of a number must be free. One thread reads all. A port costs an open file and a few KiB of
     /// the kernel's memory

@@ -84,7 +84,7 @@ pub(super) fn json(core: &Core) -> Value {
     end
 }
 
-fn counters(core: &Core) -> [(&'static str, &'static str, &AtomicU64); 7] {
+fn counters(core: &Core) -> [(&'static str, &'static str, &AtomicU64); 8] {
     let of = &core.counters;
     [
         ("requests", "Requests that were carried out.", &of.requests),
@@ -92,6 +92,7 @@ fn counters(core: &Core) -> [(&'static str, &'static str, &AtomicU64); 7] {
         ("states", "States of workers.", &of.states),
         ("syncs", "Syncs of registered senders.", &of.syncs),
         ("epochs", "Epochs that began.", &of.epochs),
+        ("may_split_ticks", "Ticks whose events may have been split over two workers.", &of.may_split),
         ("batches", "Batches of changes that went to the store.", &of.batches),
         ("store_failures", "Batches that the store did not take.", &of.store_failures),
     ]

@@ -6,6 +6,7 @@ mod counts;
 mod differences;
 mod figures;
 mod forward;
+mod local;
 mod place;
 mod serve;
 mod site;

@@ -2,17 +2,16 @@
 
 use std::{
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::mpsc::{self, RecvTimeoutError},
     time::Duration,
 };
 
-use anyhow::Context as _;
 use ejfat::lb::{LbId, Rules};
 use ejfat_cp::{Daemon, settings::Settings};
 use serde_json::json;
 
-use super::figures;
+use super::{figures, local};
 use crate::{
     ejfat::{tell::Line, values},
     metrics, show, signals,
@@ -82,7 +81,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         return check(args, &settings);
     }
     crate::kernel_process::raise_file_limit();
-    let daemon = Daemon::start(&settings, &state_folder(args.state.as_deref())?, values::seed())?;
+    let state = local::state_folder(args.state.as_deref())?;
+    let daemon = Daemon::start(&settings, &state, values::seed())?;
     let metrics = match args.metrics.or(settings.metrics) {
         None => None,
         Some(at) => {
@@ -105,6 +105,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     signals::on_terminate(move || {
         let _ = told.send(());
     })?;
+    local::put(&state, daemon.public(), daemon.token_file())?;
     ready(args, &daemon, metrics)?;
     let mut line = Line::new(args.json);
     while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
@@ -121,17 +122,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(show::line(&end.to_string())?);
     }
     Ok(show::line(&text)?)
-}
-
-/// Where a user's programs keep what must outlive them, or systemd's folder of the service.
-pub(super) fn state_folder(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
-    if let Some(folder) = asked {
-        return Ok(folder.to_owned());
-    }
-    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folder = of("STATE_DIRECTORY").or_else(|| of("XDG_STATE_HOME").map(|home| home.join("naa/lb")));
-    let folder = folder.or_else(|| of("HOME").map(|home| home.join(".local/state/naa/lb")));
-    folder.context("no folder for what must not be lost: HOME is not set; give --state FOLDER")
 }
 
 fn check(args: &Args, settings: &Settings) -> anyhow::Result<()> {
@@ -176,8 +166,7 @@ fn check(args: &Args, settings: &Settings) -> anyhow::Result<()> {
 
 fn ready(args: &Args, daemon: &Daemon, metrics: Option<SocketAddr>) -> anyhow::Result<()> {
     let public = daemon.public();
-    let host = if public.host.contains(':') { format!("[{}]", public.host) } else { public.host.clone() };
-    let scheme = if public.tls { "ejfats" } else { "ejfat" };
+    let (scheme, place) = local::place(public);
     let token_file = daemon.token_file().display();
     let addresses: Vec<_> = daemon.addresses().iter().map(ToString::to_string).collect();
     if args.json {
@@ -199,6 +188,6 @@ fn ready(args: &Args, daemon: &Daemon, metrics: Option<SocketAddr>) -> anyhow::R
     if let Some(at) = metrics {
         show::line(&format!("metrics at {at}"))?;
     }
-    show::line(&format!("export EJFAT_URI=\"{scheme}://$(cat {token_file})@{host}:{}/\"", public.port))?;
+    show::line(&format!("export EJFAT_URI=\"{scheme}://$(cat {token_file})@{place}/\""))?;
     Ok(())
 }

@@ -16,12 +16,14 @@ use ejfat::uri::{EjfatUri, VARIABLE};
 use ejfat_client::{ClientTls, Connection, Trust, messages as pb};
 use serde_json::json;
 
+use super::local;
 use crate::{Usage, show};
 
 /// Where the control plane is, and how results are printed.
 #[derive(Clone, Debug, clap::Args)]
 struct At {
-    /// An EJFAT URI: where the control plane is, a reservation, and a token for it
+    /// An EJFAT URI: where the control plane is, a reservation, and a token for it; the one that `naa lb serve` of this user
+    /// serves on this machine unless told
     #[arg(short, long, env = VARIABLE, hide_env_values = true)]
     uri: Option<String>,
     /// File of the CAs, as PEM, one of which must have signed the certificate of a control plane at ejfats://; the system's
@@ -46,11 +48,14 @@ struct Of {
 impl At {
     fn connect(&self) -> anyhow::Result<(EjfatUri, Connection)> {
         let text = self.uri.as_ref().filter(|uri| !uri.trim().is_empty());
-        let text = text.ok_or_else(|| {
-            Usage::error(format!("say which control plane: --uri or {VARIABLE}; `naa lb serve` prints one"))
-        })?;
-        let uri: EjfatUri =
-            text.parse().map_err(|why| Usage::error(format!("--uri or {VARIABLE}: {why}")))?;
+        let uri = match text {
+            Some(text) => text.parse().map_err(|why| Usage::error(format!("--uri or {VARIABLE}: {why}")))?,
+            None => local::find().ok_or_else(|| {
+                Usage::error(format!(
+                    "say which control plane: --uri or {VARIABLE}; `naa lb serve` starts one, and prints it"
+                ))
+            })?,
+        };
         let tls = ClientTls { ca: self.control_plane_ca.clone(), identity: None };
         let connection = Connection::open(&uri, &Trust { tls, token: None })?;
         Ok((uri, connection))

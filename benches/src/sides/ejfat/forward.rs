@@ -2,7 +2,9 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    thread,
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -19,23 +21,46 @@ use super::{
 };
 use crate::sides::Running;
 
-/// Forwards to where it is told, without the LB header, as to any worker.
-pub(in crate::sides) fn serve() -> anyhow::Result<(SocketAddr, Running)> {
+/// Forwards to where it is told, without the LB header, as to any worker. With a period, tables change so often.
+pub(in crate::sides) fn serve(period: Option<Duration>) -> anyhow::Result<(SocketAddr, Running)> {
     let plane = Arc::new(Plane::new(Rules::default(), 1));
     let (own, programmed) = (Arc::<OnceLock<IpAddr>>::default(), plane.clone());
     let at = own.clone();
+    let target = Arc::<Mutex<Option<(IpAddr, SocketAddr)>>>::default();
+    let told = target.clone();
     let address = answer_at(Arc::new(State::default()), move |to| {
         let own = *at.get().context("it does not forward yet")?;
-        programmed.load(&rules(own, to)?, When::Now)?;
+        programmed.load(&rules(own, to, 0)?, When::Now)?;
+        *lock(&told) = Some((own, to));
         Ok(())
     })?;
     let listen = vec![vec![Listen::Port(address)]];
     let forwarder = Forwarder::start(&ForwarderConfig { listen, buffer: BUFFER }, &plane)?;
     own.get_or_init(|| address.ip());
+    if let Some(period) = period {
+        let plane = plane.clone();
+        thread::Builder::new().name("epochs".into()).spawn(move || change(&plane, &target, period))?;
+    }
     Ok((address, Box::new(forwarder)))
 }
 
-fn rules(own: IpAddr, to: SocketAddr) -> anyhow::Result<Rules> {
+/// Stages tables with another epoch again and again, for as long as the process lives.
+fn change(plane: &Plane, target: &Mutex<Option<(IpAddr, SocketAddr)>>, period: Duration) {
+    for epoch in (0..2).cycle() {
+        thread::sleep(period);
+        let Some((own, to)) = *lock(target) else { continue };
+        let staged = rules(own, to, epoch).and_then(|rules| Ok(plane.load(&rules, When::Next)?));
+        if let Err(why) = staged {
+            eprintln!("naa: tables were not staged: {why}");
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn rules(own: IpAddr, to: SocketAddr, epoch: u32) -> anyhow::Result<Rules> {
     let lb = LbId::new(0)?;
     let mut rules = Rules::default();
     let member =
@@ -47,8 +72,8 @@ fn rules(own: IpAddr, to: SocketAddr) -> anyhow::Result<Rules> {
         Rule::Source { lb, address: Ipv4Addr::LOCALHOST.into() },
         Rule::Member { lb, ip: IpVersion::V4, id: 1, member },
     ];
-    all.extend(prefixes(..).into_iter().map(|ticks| Rule::Epoch { lb, ticks, epoch: Epoch::new(0) }));
-    all.extend(calendar(lb, 0, &[1]));
+    all.extend(prefixes(..).into_iter().map(|ticks| Rule::Epoch { lb, ticks, epoch: Epoch::new(epoch) }));
+    all.extend(calendar(lb, epoch, &[1]));
     all.into_iter().try_for_each(|rule| rules.insert(rule, false))?;
     Ok(rules)
 }

@@ -22,6 +22,8 @@ mod worker;
 #[cfg(feature = "zeromq")]
 mod zeromq;
 
+use std::time::Duration;
+
 use ejfat::{
     segment::{IpVersion, SegmentSize},
     wire::{LbHeader, ReHeader},
@@ -109,6 +111,9 @@ pub(crate) enum Part {
     P99,
 }
 
+/// From epoch to epoch, where they change.
+pub(crate) const PERIOD: Duration = Duration::from_secs(1);
+
 /// What passes segments on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum By {
@@ -116,6 +121,8 @@ pub(crate) enum By {
     Relay,
     /// Ours.
     Balancer,
+    /// The same, with new tables in each [`PERIOD`].
+    Changing,
 }
 
 /// What the figure is.

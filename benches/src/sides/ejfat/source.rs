@@ -90,7 +90,7 @@ impl Source {
         let mut source = Self::connect(load, figure, far)?;
         let event = match by {
             By::Relay => load.datagrams(),
-            By::Balancer => load.without_lb_headers(),
+            By::Balancer | By::Changing => load.without_lb_headers(),
         };
         let socket = sink::socket((free_loopback()?, 0).into())?;
         source.control.ask(Ask::To(socket.local_addr()?))?;
@@ -241,7 +241,7 @@ mod tests {
             arrive(Source::connect(load, Figure::Bytes, far).unwrap());
         }
         for by in [By::Relay, By::Balancer] {
-            let served = if by == By::Relay { serve_relay(load) } else { serve_balancer() };
+            let served = if by == By::Relay { serve_relay(load) } else { serve_balancer(None) };
             let (far, _running) = served.unwrap();
             arrive(Source::through(load, Figure::Bytes, by, far).unwrap());
         }

@@ -72,6 +72,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "mrsp",
             "ejfat",
             "ejfat-udp",
+            "ejfat-cp",
+            "naa-proto",
             "ejfat-lb",
             "ejfat-bridge",
             "naa-files",

@@ -70,13 +70,13 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// As E2SAR's workers register.
+    /// With any part of the events that the control plane gives.
     pub fn new(name: impl Into<String>, address: SocketAddr) -> Self {
         Self {
             name: name.into(),
             weight: 1.0,
-            min_factor: 0.5,
-            max_factor: 2.0,
+            min_factor: 0.0,
+            max_factor: 0.0,
             address,
             ports: PortRange::default(),
             keep_lb_header: false,

@@ -1,10 +1,11 @@
 //! What the command line says, or else an INI file, or else what is usual.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use ejfat::{
     listen::PortChoice,
     reassembly::{Config, Numbering},
+    uri::VARIABLE,
 };
 use ejfat_udp::ReceiverConfig;
 
@@ -33,6 +34,17 @@ fn site(ini: &Ini) -> anyhow::Result<OfIni> {
     })
 }
 
+/// The address by which the load balancer of the URI is reached.
+fn own_address(args: &Args, ports: Option<PortChoice>) -> anyhow::Result<String> {
+    let ip = args.site.own_address()?.ok_or_else(|| {
+        Usage::error(format!("say where segments come: --listen; or of which load balancer this is a worker: --uri or {VARIABLE}"))
+    })?;
+    Ok(match ports {
+        Some(PortChoice::Range { .. }) => ip.to_string(),
+        _ => SocketAddr::new(ip, 0).to_string(),
+    })
+}
+
 /// How to receive, and what a file says of the control plane.
 pub(super) fn config(args: &Args) -> anyhow::Result<(ReceiverConfig, OfIni)> {
     if u64::from(args.max_event) > args.memory {
@@ -54,7 +66,12 @@ pub(super) fn config(args: &Args) -> anyhow::Result<(ReceiverConfig, OfIni)> {
     };
     // A complete event is released at once, so one slot for it is enough.
     let reassembly = args.limits.apply(reassembly, 1);
-    let listen = listen(std::slice::from_ref(&args.listen), args.ports.or(ports))?;
+    let ports = args.ports.or(ports);
+    let at = match &args.listen {
+        Some(at) => at.clone(),
+        None => own_address(args, ports)?,
+    };
+    let listen = listen(&[at], ports)?;
     let buffer = Some(args.buffer.or(buffer).unwrap_or(3 << 20) as usize);
     Ok((ReceiverConfig { listen: listen.concat(), buffer, reassembly }, site))
 }

@@ -31,10 +31,10 @@ pub(crate) struct Worker {
     /// Its part of the events at the beginning, beside the weights of other workers; 1 unless told
     #[arg(long, value_name = "WEIGHT", value_parser = weight)]
     weight: Option<f32>,
-    /// It gets at least so much of an even part; 0.5 unless told
+    /// It gets at least so much of an even part; 0 unless told
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     min_factor: Option<f32>,
-    /// It gets at most so much of an even part; 0: any. 2 unless told
+    /// It gets at most so much of an even part; 0, unless told: any
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     max_factor: Option<f32>,
     /// From state to state that it tells; 100 unless told
@@ -95,6 +95,17 @@ impl Worker {
         Ok(Some(Wanted { uri, lb, drain }))
     }
 
+    /// The address of this machine by which the load balancer of the URI is reached. `None`: no URI, or it names no address.
+    ///
+    /// # Errors
+    /// If the URI makes no sense, or there is no route.
+    pub(crate) fn own_address(&self) -> anyhow::Result<Option<IpAddr>> {
+        let Some(uri) = self.control_plane.uri()? else { return Ok(None) };
+        let host = || Some(SocketAddr::new(uri.host.parse().ok()?, uri.port));
+        let to = uri.data(false).or_else(host);
+        Ok(to.map(source_towards).transpose()?)
+    }
+
     /// Registers. `bound`: where segments come.
     ///
     /// # Errors
@@ -132,8 +143,8 @@ impl Worker {
         }
         let registration = Registration {
             weight: self.weight.or(ini.weight).unwrap_or(1.0),
-            min_factor: self.min_factor.or(ini.min_factor).unwrap_or(0.5),
-            max_factor: self.max_factor.or(ini.max_factor).unwrap_or(2.0),
+            min_factor: self.min_factor.or(ini.min_factor).unwrap_or(0.0),
+            max_factor: self.max_factor.or(ini.max_factor).unwrap_or(0.0),
             ports,
             ..Registration::new(self.name.clone().unwrap_or_else(host), at)
         };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use naa_store::{Settings, SqliteStore};
 use serde_json::json;
 
-use crate::{lb::serve::state_folder, show};
+use crate::{lb::local::state_folder, show};
 
 pub(super) const EXAMPLES: &str = "Examples:
   naa lb backup lb.backup             while the control plane is stopped
