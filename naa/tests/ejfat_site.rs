@@ -145,7 +145,7 @@ fn what_is_wrong_is_said_with_the_option_that_helps() {
     let with_data = |uri: String| format!("{uri}?data={data}");
     refused(&recv, &format!("ejfat://{at}/lb/1"), 2, "has no token");
     refused(&recv, &format!("ejfat://{TOKEN}@{at}/"), 2, "names no reservation");
-    refused(&recv, &format!("ejfat://stale@{at}/lb/1"), 1, "the token is unknown");
+    refused(&recv, &format!("ejfat://stale@{at}/lb/1"), 1, "get a new EJFAT URI");
     refused(&recv, &format!("ejfat://{TOKEN}@127.0.0.1:1/lb/1"), 1, "cannot be reached");
     refused(&send, &with_data(format!("ejfat://{TOKEN}@{at}/")), 2, "names no reservation");
     refused(&send, &with_data(format!("ejfat://{TOKEN}@127.0.0.1:1/lb/1")), 1, "cannot be reached");

@@ -158,7 +158,7 @@ impl Connection {
     }
 
     /// Makes a call. A token that is refused is looked at closer: any that is known may ask for the version.
-    async fn ask_and_explain<T, A: Future<Output = Result<Response<T>, Status>>>(
+    pub(crate) async fn ask_and_explain<T, A: Future<Output = Result<Response<T>, Status>>>(
         &self,
         call: Call,
         make: impl FnOnce(Client) -> A,

@@ -101,6 +101,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "ejfat-bridge",
             "ejfat-client",
             "naa-grpc",
+            "ejfat-control",
             "ejfat-cp",
             "naa-store",
             "naa-proto",

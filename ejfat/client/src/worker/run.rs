@@ -14,7 +14,7 @@ use super::{
     Departure, Registration, Shared, Wish, WorkerState,
     life::{Ending, Heard, Life, Notice, Step},
 };
-use crate::{Call, Cause, ClientError, Connection, DEADLINE};
+use crate::{Call, Cause, ClientError, Connection};
 
 /// A state that is told later is of no use.
 const QUICK: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ impl Task {
     async fn register(&self, session: &mut Option<Session>) -> Result<(), ClientError> {
         let request = self.registration.request(&self.lb);
         let call = async move |mut client: crate::connection::Client| client.register(request).await;
-        let reply = self.connection.ask(Call::Register, DEADLINE, call).await?;
+        let reply = self.connection.ask_and_explain(Call::Register, call).await?;
         // A control plane without session tokens takes the one that registered.
         let connection = if reply.token.is_empty() {
             self.connection.clone()

@@ -244,8 +244,25 @@ impl Joined {
         if !std::mem::replace(&mut self.begun, true) {
             self.worker.begin_drain(self.drain);
         }
-        self.left = self.left.or_else(|| self.worker.departed());
+        if self.left.is_none() {
+            self.left = self.worker.departed();
+            self.left.iter().for_each(|departure| self.tell(departure));
+        }
         self.left.is_some()
+    }
+
+    /// What did not go as it should.
+    fn tell(&self, departure: &Departure) {
+        let Self { control_plane, drain, .. } = self;
+        if !departure.drained {
+            tracing::warn!(
+                "the load balancer still had events for this worker after {drain:?}, and those may be lost; a longer --drain waits \
+                 longer"
+            );
+        }
+        if !departure.deregistered {
+            tracing::warn!("the control plane at {control_plane} may not know yet that this worker left");
+        }
     }
 
     /// Waits until it has left; something else goes on receiving.

@@ -201,3 +201,54 @@ fn who_has_no_session_leaves_without_a_call() {
     assert!(matches!(site.run(2000 * MS), Some(Ending::Left { deregistered: true, .. })));
     assert_eq!(site.steps.len(), before);
 }
+
+/// Numbers of a seed (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % most
+    }
+
+    /// Any answer; mostly good ones.
+    fn answer(&mut self) -> Heard {
+        let why = || "because".to_owned();
+        match self.below(20) {
+            0 => Heard::Unknown(why()),
+            1 => Heard::Taken(why()),
+            2 | 3 => Heard::Away(why()),
+            4 => Heard::Refused(why()),
+            5 => Heard::Slots(self.below(3) as u32),
+            _ => Heard::Done,
+        }
+    }
+}
+
+#[test]
+fn whatever_is_answered_calls_are_few_and_a_drain_ends() {
+    for seed in 1..=300 {
+        let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+        let drain = Duration::from_millis(random.below(20_000));
+        let mut first = true;
+        let mut site = Site::new(move |_, step| match step {
+            Step::Look => Heard::Slots(random.below(2) as u32),
+            _ if std::mem::take(&mut first) => Heard::Done,
+            _ => random.answer(),
+        });
+        assert_eq!(site.run(drain), None, "seed {seed}");
+        let told = site.steps.len() as u128;
+        assert!(told <= 3 + drain.as_millis() / 75, "seed {seed}: {told} calls in {drain:?}");
+        let lost = |notice: &Notice| matches!(notice, Notice::Lost(_));
+        assert!(!site.notices.windows(2).any(|two| two.iter().all(lost)), "seed {seed}: {:?}", site.notices);
+        let before = site.steps.len();
+        site.life.drain(site.now, 4000 * MS);
+        let ending = site.run(drain + 4100 * MS);
+        assert!(matches!(ending, Some(Ending::Left { .. })), "seed {seed}: {ending:?}");
+        let ready = |(_, step): &(Duration, Step)| *step == Step::SendState { may_be_ready: true };
+        assert!(!site.steps[before..].iter().any(ready), "seed {seed}");
+        assert!(!site.steps[before..].iter().any(|(_, step)| *step == Step::Register), "seed {seed}");
+    }
+}
