@@ -44,14 +44,19 @@ use balancing::{Balancing, Evidence, Need};
 use planes::{Effect, Planes, RuleOrder, StageOrder, Told};
 use publisher::{Epoch, Phase, Staging, Step};
 
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
 /// The length of a period, in which shares are decided once.
 const PERIOD: Duration = Duration::from_secs(1);
 /// How often it is looked which sessions live and which reservations are over.
 const CHECKS: Duration = Duration::from_millis(10);
 /// A driver that does not poll for so long has slept, and has states and answers waiting.
 const SLEPT: Duration = Duration::from_millis(500);
-/// How often planes are asked what they routed.
-const LOOKS: Duration = Duration::from_millis(100);
+/// Planes are asked what they routed in such intervals, which no period of events is a multiple of: steps of ticks would not be
+/// seen.
+const LOOKS: [Duration; 7] = [ms(71), ms(137), ms(89), ms(113), ms(79), ms(127), ms(97)];
 /// Members' counters are asked for so long before a period ends.
 const COUNTED_BEFORE: Duration = Duration::from_millis(50);
 /// How soon what was refused is tried again; twice as late after each refusal, but not later than [`LATEST`].
@@ -159,6 +164,7 @@ pub struct Control {
     polled: Time,
     next_check: Time,
     next_look: Time,
+    looks: usize,
     next_period: Time,
     /// Whether members' counters were asked for in this period.
     has_counted: bool,
@@ -198,6 +204,7 @@ impl Control {
             polled: now,
             next_check: now,
             next_look: now,
+            looks: 0,
             next_period: now + PERIOD,
             has_counted: false,
             again: None,
@@ -331,7 +338,8 @@ impl Control {
             self.carry_out(now, effects);
         }
         if now >= self.next_look {
-            self.next_look = now + LOOKS;
+            self.looks += 1;
+            self.next_look = now + LOOKS[self.looks % LOOKS.len()];
             self.planes.look(now, false, &mut self.out);
         }
         self.period(now);
@@ -590,6 +598,11 @@ impl Control {
     fn looked(&mut self, now: Time, lb: LbId, asked: Time, routed: Option<u64>) {
         let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         let Some(of) = self.lbs.get_mut(&lb) else { return };
+        if of.is_anew() {
+            // Senders count from another tick since planes were asked.
+            let epoch = of.epoch(0, self.registry.durable());
+            return self.rule(now, lb, epoch, None);
+        }
         let (margins, times) = (&self.options.margins, &self.options.times);
         let evidence = Evidence { asked, routed, by_syncs };
         let Some(from) = of.boundary(now, evidence, self.planes.install(), margins) else {

@@ -41,7 +41,7 @@ const STATES: u64 = 100 * MS;
 /// Senders sync so often.
 const SYNCS: u64 = S;
 /// From the end of a worker until no event goes to it any more, where planes answer in time.
-const PROMPT: u64 = 150 * MS;
+const PROMPT: u64 = 50 * MS;
 /// Seconds after which the newest epoch applies at the latest.
 const IN_FORCE: f64 = 16.0;
 /// What is drawn is looked at so often.

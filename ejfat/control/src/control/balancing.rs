@@ -531,9 +531,8 @@ impl Balancing {
         let routed = routed.max(self.leapt.filter(|_| routed.is_some()));
         let since = Duration::from_nanos(now.0.saturating_sub(asked.0));
         let delay = since.saturating_add(install.saturating_mul(1 << self.publisher.tries.min(5)));
-        let next = |tick: u64| tick.saturating_add(self.rate.leap());
-        let beyond_routed =
-            routed.map_or(0, |tick| margins.beyond_routed(next(tick), self.rate.rate(), delay));
+        let (leap, rate) = (self.rate.leap(), self.rate.rate());
+        let beyond_routed = routed.map_or(0, |tick| margins.beyond_leap(tick, leap, rate, delay));
         let beyond_syncs = if by_syncs { margins.beyond_syncs(self.senders.proven(now), delay)? } else { 0 };
         let proposed = beyond_routed.max(beyond_syncs);
         let highest = self.publisher.highest;

@@ -271,8 +271,10 @@ impl Planes {
 
     /// The time from a call until all planes have carried it out.
     pub(crate) fn install(&self) -> Duration {
-        let longest = self.took.iter().max().map(|longest| (2 * *longest).max(LEAST_INSTALL));
-        longest.unwrap_or(self.times.install)
+        let Some(longest) = self.took.iter().max() else { return self.times.install };
+        // Planes that tell their ticks refuse what comes too late.
+        let least = if self.has(PlaneKind::RuleByRule) { self.times.install } else { LEAST_INSTALL };
+        (*longest).max(least)
     }
 
     /// Asks all planes what they routed.
@@ -432,7 +434,7 @@ impl Planes {
             effects.extend(self.fail(plane, "a control plane with a higher term has taken over"));
             return effects;
         }
-        if let Purpose::Stage(_) = purpose {
+        if let Purpose::Stage(_) | Purpose::Rules(_) = purpose {
             if self.took.len() == REMEMBERED {
                 self.took.pop_front();
             }

@@ -60,8 +60,8 @@ impl World {
             of.arrived += 1;
             of.queue += 1.0;
         }
-        // The next event may be a whole step of ticks ahead.
-        let deadline = PROMPT + 2 * (S as f64 / self.streams[n].rate) as u64;
+        // The next event may come a moment after the boundary was found.
+        let deadline = PROMPT + (S as f64 / self.streams[n].rate) as u64;
         let is_late = |gone: &u64| self.plan.is_prompt() && sent > gone + deadline;
         if let Some(gone) = self.workers[worker].gone.filter(is_late) {
             let since = (sent - gone) / MS;

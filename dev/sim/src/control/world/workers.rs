@@ -97,7 +97,7 @@ impl World {
         if !is_its {
             if answer.is_ok() && self.workers[n].gone.is_some() {
                 // It was on its way when the worker died, and counts for its life.
-                self.workers[n].gone = Some(self.now + self.config.liveness.silent.as_nanos() as u64);
+                self.workers[n].gone = Some(self.now + self.silent());
             }
             return;
         }
@@ -111,6 +111,11 @@ impl World {
                 self.at(self.now + 100 * MS, Happening::Registers { worker: n });
             }
         }
+    }
+
+    /// From the last state of a worker until it is known to be silent, which is looked at every 10 ms.
+    fn silent(&self) -> u64 {
+        self.config.liveness.silent.as_nanos() as u64 + 10 * MS
     }
 
     pub(super) fn turn(&mut self, n: usize) {
@@ -136,8 +141,7 @@ impl World {
             }
             Fate::Dies | Fate::Returns => {
                 self.workers[n].life = Life::Away;
-                self.workers[n].gone =
-                    Some(self.workers[n].heard + self.config.liveness.silent.as_nanos() as u64);
+                self.workers[n].gone = Some(self.workers[n].heard + self.silent());
                 if plan.fate == Fate::Returns {
                     self.at(self.now + plan.lasts, Happening::Back { worker: n });
                 }
