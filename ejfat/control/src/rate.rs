@@ -74,7 +74,7 @@ pub(crate) struct RoutedRate {
     /// The highest tick of the newest look, and when its first answer came; and of the look before.
     last: Option<(Time, u64)>,
     before: Option<(Time, u64)>,
-    /// By how much ticks rose from one look to the next, and by how much the rate lets expect.
+    /// By how much ticks rose from one look to the next, and the seconds between these.
     rises: VecDeque<(u64, f64)>,
 }
 
@@ -119,8 +119,7 @@ impl RoutedRate {
             if self.rises.len() == RISES {
                 self.rises.pop_front();
             }
-            let expected = self.highest.rate() * seconds(before, then);
-            self.rises.push_back((to - from, expected));
+            self.rises.push_back((to - from, seconds(before, then)));
         }
         (self.before, self.last) = (self.last, Some((now, tick)));
     }
@@ -151,7 +150,7 @@ impl RoutedRate {
     /// By how many ticks the next event may be ahead of the one before, whatever the rate: events are few, and ticks many.
     pub(crate) fn leap(&self) -> f64 {
         let most = self.rate() * LONGEST_LEAP.as_secs_f64();
-        let leaps = self.rises.iter().map(|(rise, expected)| *rise as f64 - expected);
+        let leaps = self.rises.iter().map(|(rise, seconds)| *rise as f64 - self.rate() * seconds);
         let leap = leaps.fold(0.0, f64::max);
         // Counters rise by the same step with each event.
         let step = self.rises.iter().fold(0, |step, (rise, _)| gcd(step, *rise)) as f64;

@@ -272,9 +272,13 @@ impl Planes {
     /// The time from a call until all planes have carried it out.
     pub(crate) fn install(&self) -> Duration {
         let Some(longest) = self.took.iter().max() else { return self.times.install };
-        // Planes that tell their ticks refuse what comes too late.
-        let least = if self.has(PlaneKind::RuleByRule) { self.times.install } else { LEAST_INSTALL };
-        (*longest).max(least)
+        match (self.has(PlaneKind::Staged), self.has(PlaneKind::RuleByRule)) {
+            // Those that tell their ticks refuse what comes too late.
+            (_, false) => (*longest).max(LEAST_INSTALL),
+            (false, true) => (*longest).max(self.times.install),
+            // One kind comes behind the other.
+            (true, true) => 2 * (*longest).max(self.times.install),
+        }
     }
 
     /// Asks all planes what they routed.
