@@ -41,7 +41,7 @@ impl Margins {
         self.beyond(highest, 0.0, rate, delay)
     }
 
-    /// The same where the next event may be so many ticks ahead, whatever the rate.
+    /// The same where the next event may be so many ticks ahead, whatever the rate, or the rate rises.
     pub fn beyond_leap(&self, highest: u64, leap: f64, rate: f64, delay: Duration) -> u64 {
         self.beyond(highest, leap, rate, delay)
     }
@@ -59,7 +59,8 @@ impl Margins {
 
     fn beyond(&self, tick: u64, leap: f64, rate: f64, time: Duration) -> u64 {
         // A product that is no number, or negative, counts as 0, and one beyond all ticks as the highest.
-        let ticks = (leap + self.rate_factor * rate * time.as_secs_f64()).ceil() as u64;
+        let known = rate * time.as_secs_f64();
+        let ticks = (self.rate_factor * known).max(leap + known).ceil() as u64;
         tick.saturating_add(ticks).saturating_add(1)
     }
 }
@@ -101,7 +102,7 @@ mod tests {
         assert_eq!(margins.beyond_routed(1000, 100.0, 25 * MS), 1006);
         assert_eq!(margins.beyond_routed(1000, 101.0, 25 * MS), 1007);
         assert_eq!(margins.beyond_routed(1000, 0.0, 25 * MS), 1001);
-        assert_eq!(margins.beyond_leap(1000, 0.4, 90.0, 25 * MS), 1006);
+        assert_eq!(margins.beyond_leap(1000, 2.5, 90.0, 25 * MS), 1006);
         let wary = Margins { rate_factor: 10.0, ..margins };
         assert_eq!(wary.beyond_routed(1000, 100.0, 25 * MS), 1026);
     }

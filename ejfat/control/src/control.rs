@@ -404,7 +404,11 @@ impl Control {
         let over = |of: &Balancing| reserved.get(&of.lb).is_none_or(|(id, _)| *id != of.reservation);
         let ended: Vec<_> = self.lbs.values().filter(|of| over(of)).map(|of| of.lb).collect();
         for lb in ended {
-            self.lbs.remove(&lb);
+            if let Some(of) = self.lbs.remove(&lb) {
+                let away = self.planes.away();
+                let split = of.splits_of(now, away, &self.options.margins);
+                self.out.extend(split.map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));
+            }
             self.planes.free(now, lb, &mut self.out);
         }
         for (lb, (id, strategy)) in reserved {
@@ -435,8 +439,9 @@ impl Control {
         self.has_counted = false;
         // Periods that were missed are not made up for.
         self.next_period = (self.next_period + PERIOD).max(now + PERIOD / 2);
+        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         for of in self.lbs.values_mut() {
-            let alarms = of.period(now, &self.planes.packets(of.lb), &self.options.margins);
+            let alarms = of.period(now, &self.planes.packets(of.lb), by_syncs, &self.options.margins);
             let lb = of.lb;
             self.out.extend(alarms.into_iter().map(|alarm| Action::Report(Report::Alarm { lb, alarm })));
             // Rules of members are one table for all epochs of a plane without sets of tables.

@@ -228,6 +228,22 @@ impl Balancing {
         late.filter(|_| by_syncs).map(|from| (from, ahead.1)).into_iter().collect()
     }
 
+    /// Ticks that are not told yet and may be split, as these planes have not all epochs: the first tick, and the first behind.
+    pub(crate) fn splits_of(
+        &self,
+        now: Time,
+        planes: impl Iterator<Item = PlaneId>,
+        margins: &Margins,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let lacks = planes.filter_map(|plane| self.publisher.lacks(plane));
+        let from = lacks.chain(self.publisher.open).min();
+        let behind = match self.highest_routed() {
+            Some(tick) => self.around(now, tick, margins).1,
+            None => self.on_their_way(now, margins).1,
+        };
+        from.map(|from| (from, behind)).into_iter().chain(self.to_tell.clone())
+    }
+
     /// The highest known rate, by planes and by syncs.
     fn fastest(&self, now: Time) -> f64 {
         self.senders.proven(now).map(|sender| sender.rate).fold(self.rate.rate(), f64::max)
@@ -391,9 +407,16 @@ impl Balancing {
     }
 
     /// Ends a period of the controller.
-    pub(crate) fn period(&mut self, now: Time, packets: &[(MemberId, u64)], margins: &Margins) -> Vec<Alarm> {
+    /// `by_syncs`: whether a plane tells no ticks.
+    pub(crate) fn period(
+        &mut self,
+        now: Time,
+        packets: &[(MemberId, u64)],
+        by_syncs: bool,
+        margins: &Margins,
+    ) -> Vec<Alarm> {
         self.pass(now);
-        self.look_if_stuck(now, margins);
+        self.look_if_stuck(now, by_syncs, margins);
         // A rate that is only partly known would make all events seem fewer.
         let ticks = if self.rate.is_settled(now) { self.rate.rate() } else { 0.0 };
         let counters = PlaneCounters { packets, ticks };
@@ -410,14 +433,15 @@ impl Balancing {
     }
 
     /// Begins anew if senders are and stay below what no epoch can be below.
-    fn look_if_stuck(&mut self, now: Time, margins: &Margins) {
+    fn look_if_stuck(&mut self, now: Time, by_syncs: bool, margins: &Margins) {
         let live = self.senders.proven(now).filter(|sender| sender.age < FLOWS);
         let Some(newest) = live.map(|sender| sender.tick).max().filter(|_| !self.is_anew) else { return };
-        let is_stuck = match self.routed {
-            Some((tick, rose)) => newest < tick && now >= rose + STANDS_STILL,
-            None => self.publisher.highest > margins.beyond_routed(newest, self.fastest(now), FAR_AHEAD),
-        };
-        if is_stuck {
+        let stands_still =
+            self.routed.is_some_and(|(tick, rose)| newest < tick && now >= rose + STANDS_STILL);
+        let highest = self.highest_routed().map_or(newest, |tick| tick.max(newest));
+        let by_syncs = by_syncs || self.routed.is_none();
+        let is_far = self.publisher.highest > margins.beyond_routed(highest, self.fastest(now), FAR_AHEAD);
+        if stands_still || by_syncs && is_far {
             self.begin_anew(now, margins);
             let low = margins.beyond_routed(newest, self.fastest(now), FOLLOWED) - newest;
             let high = self.around(now, newest, margins).1;
@@ -625,7 +649,7 @@ impl Balancing {
         self.controller.published(&counts);
         self.boundaries.retain(|(then, _)| now < *then + FOLLOWED);
         self.boundaries.push_back((now, newest.from));
-        let is_new = self.recorded.as_ref() != Some(&newest.calendar);
+        let is_new = reset || self.recorded.as_ref() != Some(&newest.calendar);
         if is_new {
             self.recorded = Some(newest.calendar.clone());
         }

@@ -215,6 +215,12 @@ impl Planes {
         self.planes.values().all(|plane| matches!(plane.state, State::InUse))
     }
 
+    /// Planes that cannot be programmed now, and may have routed all the same.
+    pub(crate) fn away(&self) -> impl Iterator<Item = PlaneId> {
+        let is_away = |(_, plane): &(&PlaneId, &Plane)| !matches!(plane.state, State::InUse);
+        self.planes.iter().filter(is_away).map(|(id, _)| *id)
+    }
+
     fn in_use(&self, kind: PlaneKind) -> BTreeSet<PlaneId> {
         let is = |plane: &Plane| plane.kind == kind && matches!(plane.state, State::InUse);
         self.planes.iter().filter(|(_, plane)| is(plane)).map(|(id, _)| *id).collect()

@@ -136,9 +136,12 @@ impl Publisher {
             // What came between is in no record.
             return Some(unknown.unwrap_or_else(|| sets.last().map_or(0, |has| has.saturating_add(1))));
         }
-        let lacks =
-            self.history.iter().filter(|epoch| !epoch.planes.contains(&plane)).map(|epoch| epoch.from);
-        lacks.chain(unknown).min()
+        self.lacks(plane).into_iter().chain(unknown).min()
+    }
+
+    /// The first tick of the epochs that a plane has not.
+    pub(crate) fn lacks(&self, plane: PlaneId) -> Option<u64> {
+        self.history.iter().filter(|epoch| !epoch.planes.contains(&plane)).map(|epoch| epoch.from).min()
     }
 
     /// Takes it that a plane has all epochs, or will have the next one.
@@ -152,8 +155,10 @@ impl Publisher {
     pub(crate) fn resume(&mut self, plane: PlaneId, sets: &[u64]) {
         let Some(newest) = self.history.back_mut().filter(|_| self.is_resumed) else { return };
         let has = sets.last().copied().unwrap_or(0);
-        if newest.planes.is_empty() && has >= newest.from {
+        if newest.planes.is_empty() {
+            // It may be lower, too: senders count from another tick since then.
             newest.from = has;
+            self.highest = has;
         }
         if has == newest.from {
             newest.planes.insert(plane);
