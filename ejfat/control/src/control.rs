@@ -544,7 +544,7 @@ impl Control {
                 }
                 Effect::MaySplit { lb } => {
                     let Some(of) = self.lbs.get(&lb) else { continue };
-                    let (from, to) = of.on_their_way(now, &self.options.margins);
+                    let (from, to) = of.on_their_way_since(now, &self.options.margins);
                     self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
                 }
                 Effect::Loaded(plane) => {
@@ -625,6 +625,9 @@ impl Control {
         let reset = of.is_anew() && epoch.from == 0;
         let in_place = !reset && of.publisher.newest().is_some_and(|newest| newest.from == epoch.from);
         of.publisher.highest = of.publisher.highest.max(epoch.from);
+        // A plane that is away may lack an epoch that was not recorded.
+        let resumed = of.publisher.resumed_from.take().filter(|_| self.planes.away().next().is_some());
+        resumed.into_iter().for_each(|from| of.publisher.may_split_from(from));
         let order = StageOrder { epoch: &epoch, in_place, reset, horizon };
         let waiting = self.planes.stage(now, (lb, of.reservation), &order, &mut self.out);
         let is_begun = self.planes.has(PlaneKind::RuleByRule);
@@ -637,18 +640,20 @@ impl Control {
 
     fn begun(&mut self, now: Time, lb: LbId, may_split: Option<u64>, reset: bool) {
         let Some(of) = self.lbs.get_mut(&lb) else { return };
-        let is_new = of.begun(now, reset);
+        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
+        let recorded = of.begun(now, reset, self.planes.away(), by_syncs);
         let number = of.publisher.number;
         let Some(newest) = of.publisher.newest() else { return };
         let from = newest.from;
-        if is_new {
-            let record = EpochRecord { lb, number, from, slots: newest.calendar.slots().to_vec() };
+        if let Some(untold) = recorded {
+            let slots = newest.calendar.slots().to_vec();
+            let record = EpochRecord { lb, number, from, slots, untold };
             let change = self.registry.record_epoch(record);
             self.out.extend(change.map(|change| Action::Store(vec![change])));
         }
         self.out.push(Action::Report(Report::Epoch { lb, number, from }));
         let doubts = of.senders.doubts().map(|tick| of.around(now, tick, &self.options.margins));
-        let doubts = doubts.filter(|_| self.planes.has(PlaneKind::RuleByRule));
+        let doubts = doubts.filter(|_| by_syncs);
         let doubts: Vec<_> = doubts.collect();
         let split = may_split.map(|open| (open, from)).into_iter().chain(doubts).chain(of.to_tell.drain(..));
         self.out.extend(split.map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));

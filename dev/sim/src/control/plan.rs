@@ -143,7 +143,7 @@ impl Plan {
         };
         let streams: Vec<_> = (0..r.range(1..=2)).map(|_| StreamPlan::draw(r)).collect();
         let mut workers = Vec::new();
-        for lb in 0..streams.len() {
+        for (lb, stream) in streams.iter().enumerate() {
             for n in 0..r.range(1..=5) {
                 let fate = match r.below(7) {
                     // Somebody has to stay.
@@ -155,7 +155,7 @@ impl Plan {
                     4 => Fate::Slows,
                     _ => Fate::Stays,
                 };
-                let is_dynamic = streams[lb].strategy == Strategy::Dynamic;
+                let is_dynamic = stream.strategy == Strategy::Dynamic;
                 let demands = r.chance(700_000).then(|| (12 * n as u32, r.range(1..=12) as u32));
                 workers.push(WorkerPlan {
                     lb,

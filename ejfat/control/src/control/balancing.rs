@@ -108,8 +108,8 @@ pub(crate) struct Balancing {
     boundaries: VecDeque<(Time, u64)>,
     /// Ticks that may be split and are not told yet: the first tick, and the first behind.
     pub(crate) to_tell: Vec<(u64, u64)>,
-    /// The calendar that the store has.
-    recorded: Option<Calendar>,
+    /// The calendar that the store has, and the first tick of what planes lack that are away.
+    recorded: Option<(Calendar, Option<u64>)>,
     /// The next epoch is to apply to all ticks, because senders count from a lower one again.
     is_anew: bool,
 }
@@ -169,7 +169,9 @@ impl Balancing {
         self.publisher.number = record.number;
         self.publisher.highest = record.from;
         self.publisher.is_resumed = true;
-        self.recorded = self.publisher.newest().map(|newest| newest.calendar.clone());
+        self.publisher.resumed_from = Some(record.from);
+        self.publisher.open = record.untold;
+        self.recorded = self.publisher.newest().map(|newest| (newest.calendar.clone(), record.untold));
         self.need = Need::Usual;
     }
 
@@ -267,6 +269,13 @@ impl Balancing {
         };
         let ranges = self.senders.proven(now).map(around);
         ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, u64::MAX))
+    }
+
+    /// The same, with those that senders had while it was not known that they count from another tick.
+    pub(crate) fn on_their_way_since(&self, now: Time, margins: &Margins) -> (u64, u64) {
+        let (from, to) = self.on_their_way(now, margins);
+        let since = margins.beyond_routed(0, self.fastest(now), FOLLOWED);
+        (from.saturating_sub(since), to)
     }
 
     /// A tick below which no packet is on its way any more, by syncs.
@@ -638,22 +647,36 @@ impl Balancing {
         sessions.map(member).collect()
     }
 
-    /// An epoch is in force. Returns whether its calendar is another one than the last time.
-    pub(crate) fn begun(&mut self, now: Time, reset: bool) -> bool {
+    /// An epoch is in force, without planes that are away. `by_syncs`: whether a plane tells no ticks. Returns what is to be
+    /// recorded, if that is something else than the last time: from which tick on events may be split.
+    pub(crate) fn begun(
+        &mut self,
+        now: Time,
+        reset: bool,
+        away: impl Iterator<Item = PlaneId>,
+        by_syncs: bool,
+    ) -> Option<Option<u64>> {
         if reset {
             (self.is_anew, self.routed) = (false, None);
         }
         let history = &self.publisher.history;
-        let Some(newest) = history.back() else { return false };
+        let newest = history.back()?;
         let counts: Vec<_> = calendar_counts(&newest.calendar).into_iter().collect();
         self.controller.published(&counts);
         self.boundaries.retain(|(then, _)| now < *then + FOLLOWED);
         self.boundaries.push_back((now, newest.from));
-        let is_new = reset || self.recorded.as_ref() != Some(&newest.calendar);
-        if is_new {
-            self.recorded = Some(newest.calendar.clone());
+        let calendar = newest.calendar.clone();
+        let away: Vec<_> = away.collect();
+        self.publisher.without(away.iter().copied());
+        let lacks = away.into_iter().filter_map(|plane| self.publisher.lacks(plane)).min();
+        let recorded = Some((calendar, lacks));
+        if self.recorded == recorded && !reset {
+            return None;
         }
-        is_new
+        self.recorded = recorded;
+        // A sender that was too fast for these is followed later only.
+        let doubted = self.boundaries.iter().map(|(_, from)| *from).filter(|_| by_syncs);
+        Some(lacks.into_iter().chain(doubted).min())
     }
 
     /// Members that get events, with their slots, by the newest epoch.

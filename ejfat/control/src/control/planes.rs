@@ -32,7 +32,7 @@ use crate::{
     reservation::ReservationId,
 };
 
-/// Terms of the connections of one control plane.
+/// Terms of the connections of one control plane: its own term's, and not its successor's.
 const CONNECTIONS: u32 = 24;
 /// Calls whose times are remembered.
 const REMEMBERED: usize = 16;
@@ -157,6 +157,8 @@ pub(crate) struct Planes {
     calls: BTreeMap<u64, Pending>,
     next_call: u64,
     next_term: u64,
+    /// That of the next control plane's first connection.
+    last_term: u64,
     times: PlaneTimes,
     took: VecDeque<Duration>,
     destinations: Arc<Rules>,
@@ -198,6 +200,7 @@ impl Planes {
             calls: BTreeMap::new(),
             next_call: 0,
             next_term: term.get().saturating_mul(1 << CONNECTIONS),
+            last_term: term.get().saturating_add(1).saturating_mul(1 << CONNECTIONS),
             times,
             took: VecDeque::new(),
             destinations: Arc::new(destinations(config)),
@@ -236,6 +239,12 @@ impl Planes {
 
     pub(crate) fn connected(&mut self, now: Time, plane: PlaneId) -> Vec<Effect> {
         let mut effects = self.lose(plane, "it was connected again");
+        if self.next_term >= self.last_term {
+            let why = "all terms of this control plane are used up; start it again, which claims a new one";
+            let report = Report::PlaneLost { plane, why: why.to_owned() };
+            effects.extend([Action::Report(report), Action::Disconnect(plane)].map(Effect::Do));
+            return effects;
+        }
         let term = self.next_term;
         let Some(of) = self.planes.get_mut(&plane) else { return effects };
         self.next_term += 1;
@@ -682,4 +691,30 @@ fn changes_of_senders(lb: LbId, taken: &BTreeSet<IpAddr>, senders: &BTreeSet<IpA
 
 fn no_tables(lb: LbId) -> Stage {
     Stage { lb, from: 0, in_place: false, horizon: None, reset: true, rules: Arc::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_connection_gets_a_term_of_the_next_control_plane() {
+        let kinds = [(PlaneId(0), PlaneKind::Staged)].into();
+        let term = NonZeroU64::new(3).expect("a term");
+        let mut planes = Planes::new(&kinds, &Config::default(), term, PlaneTimes::default());
+        let mut connect = |planes: &mut Planes| planes.connected(Time(0), PlaneId(0));
+        let claims = |effects: &[Effect]| {
+            let of = |effect: &Effect| match effect {
+                Effect::Do(Action::Call(call)) => Some(call.term),
+                _ => None,
+            };
+            effects.iter().find_map(of)
+        };
+        assert_eq!(claims(&connect(&mut planes)), Some(3 << CONNECTIONS));
+        planes.next_term = (4 << CONNECTIONS) - 1;
+        assert_eq!(claims(&connect(&mut planes)), Some((4 << CONNECTIONS) - 1));
+        let effects = connect(&mut planes);
+        assert_eq!(claims(&effects), None);
+        assert!(matches!(effects.last(), Some(Effect::Do(Action::Disconnect(PlaneId(0))))));
+    }
 }

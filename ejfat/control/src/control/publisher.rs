@@ -14,7 +14,7 @@
 //! A plane that is lost counts as one that was never asked.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -107,6 +107,10 @@ pub(crate) struct Publisher {
     pub(crate) tries: u32,
     /// The history is what the store had: planes may have later epochs with the same calendar.
     pub(crate) is_resumed: bool,
+    /// The first tick of the epochs that each plane has not which was away, also of those that are remembered no more.
+    lacking: BTreeMap<PlaneId, u64>,
+    /// The first tick of the epoch that the store had, until the next one begins.
+    pub(crate) resumed_from: Option<u64>,
 }
 
 impl Publisher {
@@ -141,11 +145,23 @@ impl Publisher {
 
     /// The first tick of the epochs that a plane has not.
     pub(crate) fn lacks(&self, plane: PlaneId) -> Option<u64> {
-        self.history.iter().filter(|epoch| !epoch.planes.contains(&plane)).map(|epoch| epoch.from).min()
+        let lacks =
+            self.history.iter().filter(|epoch| !epoch.planes.contains(&plane)).map(|epoch| epoch.from);
+        lacks.chain(self.lacking.get(&plane).copied()).min()
+    }
+
+    /// Notes that the newest epoch has begun without some planes.
+    pub(crate) fn without(&mut self, planes: impl Iterator<Item = PlaneId>) {
+        for plane in planes {
+            if let Some(from) = self.lacks(plane) {
+                self.lacking.insert(plane, from);
+            }
+        }
     }
 
     /// Takes it that a plane has all epochs, or will have the next one.
     pub(crate) fn has_all(&mut self, plane: PlaneId) {
+        self.lacking.remove(&plane);
         for epoch in &mut self.history {
             epoch.planes.insert(plane);
         }
