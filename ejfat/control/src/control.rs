@@ -17,6 +17,7 @@
 mod balancing;
 mod planes;
 mod publisher;
+mod returning;
 mod senders;
 
 use std::{
@@ -271,7 +272,7 @@ impl Control {
         let state = self.registry.liveness(id).and_then(|liveness| liveness.state());
         if let (Some(of), Some((state, _))) = (self.lbs.get_mut(&session.lb), state) {
             of.report(at.now, id, state);
-            of.follow_one(session, self.registry.readiness(id, at.now));
+            of.follow_one(at.now, session, self.registry.readiness(id, at.now));
         }
     }
 

@@ -14,6 +14,7 @@ use ejfat::{
 
 use super::{
     publisher::{Epoch, Publisher},
+    returning::Returning,
     senders::Senders,
 };
 use crate::{
@@ -62,6 +63,7 @@ pub(crate) enum Need {
 struct Joined {
     member: MemberId,
     gets_events: bool,
+    returning: Returning,
 }
 
 /// Ticks above the horizon.
@@ -307,15 +309,15 @@ impl Balancing {
                 self.join(session, now);
             }
             let gets_events = self.gets_events(session, readiness(session.id));
-            self.set_readiness(session.member, session.id, gets_events);
+            self.set_readiness(now, session.member, session.id, gets_events);
         }
         self.divide_if_needed();
     }
 
     /// Follows whether one session lives.
-    pub(crate) fn follow_one(&mut self, session: &WorkerSession, readiness: Option<Readiness>) {
+    pub(crate) fn follow_one(&mut self, now: Time, session: &WorkerSession, readiness: Option<Readiness>) {
         let gets_events = self.gets_events(session, readiness);
-        self.set_readiness(session.member, session.id, gets_events);
+        self.set_readiness(now, session.member, session.id, gets_events);
         self.divide_if_needed();
     }
 
@@ -336,13 +338,15 @@ impl Balancing {
         };
         // A worker beyond as many as there are slots has none.
         if self.controller.join(session.member, joining, now).is_ok() {
-            let joined = Joined { member: session.member, gets_events: false };
+            let returning = Returning::default();
+            let joined = Joined { member: session.member, gets_events: false, returning };
             self.workers.insert(session.id, joined);
         }
     }
 
-    fn set_readiness(&mut self, member: MemberId, session: SessionId, gets_events: bool) {
+    fn set_readiness(&mut self, now: Time, member: MemberId, session: SessionId, gets_events: bool) {
         let Some(joined) = self.workers.get_mut(&session) else { return };
+        let gets_events = gets_events && joined.returning.may(now);
         if joined.gets_events == gets_events {
             return;
         }
@@ -354,6 +358,7 @@ impl Balancing {
                 self.has_to_divide = true;
             }
         } else {
+            joined.returning.lose(now);
             self.controller.suspend(member);
             self.without(member);
         }

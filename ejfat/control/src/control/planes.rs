@@ -702,7 +702,7 @@ mod tests {
         let kinds = [(PlaneId(0), PlaneKind::Staged)].into();
         let term = NonZeroU64::new(3).expect("a term");
         let mut planes = Planes::new(&kinds, &Config::default(), term, PlaneTimes::default());
-        let mut connect = |planes: &mut Planes| planes.connected(Time(0), PlaneId(0));
+        let connect = |planes: &mut Planes| planes.connected(Time(0), PlaneId(0));
         let claims = |effects: &[Effect]| {
             let of = |effect: &Effect| match effect {
                 Effect::Do(Action::Call(call)) => Some(call.term),
