@@ -38,7 +38,12 @@ impl Margins {
     /// The boundary for planes that tell the highest tick that they have routed. `rate` is the highest known one of all senders
     /// in ticks per second, `delay` the time from that answer until the last plane has the new tables.
     pub fn beyond_routed(&self, highest: u64, rate: f64, delay: Duration) -> u64 {
-        self.beyond(highest, rate, delay)
+        self.beyond(highest, 0.0, rate, delay)
+    }
+
+    /// The same where the next event may be so many ticks ahead, whatever the rate, or the rate rises.
+    pub fn beyond_leap(&self, highest: u64, leap: f64, rate: f64, delay: Duration) -> u64 {
+        self.beyond(highest, leap, rate, delay)
     }
 
     /// The boundary for planes that tell nothing, from the newest sync of each sender. `delay` is the time until the last plane
@@ -47,14 +52,15 @@ impl Margins {
         let beyond = |sender: Sender| {
             let time =
                 sender.age.saturating_add(self.sync_delay).saturating_add(delay).saturating_add(self.skew);
-            self.beyond(sender.tick, sender.rate, time)
+            self.beyond(sender.tick, 0.0, sender.rate, time)
         };
         senders.into_iter().map(beyond).max()
     }
 
-    fn beyond(&self, tick: u64, rate: f64, time: Duration) -> u64 {
+    fn beyond(&self, tick: u64, leap: f64, rate: f64, time: Duration) -> u64 {
         // A product that is no number, or negative, counts as 0, and one beyond all ticks as the highest.
-        let ticks = (self.rate_factor * rate * time.as_secs_f64()).ceil() as u64;
+        let known = rate * time.as_secs_f64();
+        let ticks = (self.rate_factor * known).max(leap + known).ceil() as u64;
         tick.saturating_add(ticks).saturating_add(1)
     }
 }
@@ -96,6 +102,7 @@ mod tests {
         assert_eq!(margins.beyond_routed(1000, 100.0, 25 * MS), 1006);
         assert_eq!(margins.beyond_routed(1000, 101.0, 25 * MS), 1007);
         assert_eq!(margins.beyond_routed(1000, 0.0, 25 * MS), 1001);
+        assert_eq!(margins.beyond_leap(1000, 2.5, 90.0, 25 * MS), 1006);
         let wary = Margins { rate_factor: 10.0, ..margins };
         assert_eq!(wary.beyond_routed(1000, 100.0, 25 * MS), 1026);
     }

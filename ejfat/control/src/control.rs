@@ -17,6 +17,7 @@
 mod balancing;
 mod planes;
 mod publisher;
+mod returning;
 mod senders;
 
 use std::{
@@ -44,14 +45,19 @@ use balancing::{Balancing, Evidence, Need};
 use planes::{Effect, Planes, RuleOrder, StageOrder, Told};
 use publisher::{Epoch, Phase, Staging, Step};
 
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
 /// The length of a period, in which shares are decided once.
 const PERIOD: Duration = Duration::from_secs(1);
 /// How often it is looked which sessions live and which reservations are over.
 const CHECKS: Duration = Duration::from_millis(10);
 /// A driver that does not poll for so long has slept, and has states and answers waiting.
 const SLEPT: Duration = Duration::from_millis(500);
-/// How often planes are asked what they routed.
-const LOOKS: Duration = Duration::from_millis(100);
+/// Planes are asked what they routed in such intervals, which no period of events is a multiple of: steps of ticks would not be
+/// seen.
+const LOOKS: [Duration; 7] = [ms(71), ms(137), ms(89), ms(113), ms(79), ms(127), ms(97)];
 /// Members' counters are asked for so long before a period ends.
 const COUNTED_BEFORE: Duration = Duration::from_millis(50);
 /// How soon what was refused is tried again; twice as late after each refusal, but not later than [`LATEST`].
@@ -159,6 +165,7 @@ pub struct Control {
     polled: Time,
     next_check: Time,
     next_look: Time,
+    looks: usize,
     next_period: Time,
     /// Whether members' counters were asked for in this period.
     has_counted: bool,
@@ -198,6 +205,7 @@ impl Control {
             polled: now,
             next_check: now,
             next_look: now,
+            looks: 0,
             next_period: now + PERIOD,
             has_counted: false,
             again: None,
@@ -264,7 +272,7 @@ impl Control {
         let state = self.registry.liveness(id).and_then(|liveness| liveness.state());
         if let (Some(of), Some((state, _))) = (self.lbs.get_mut(&session.lb), state) {
             of.report(at.now, id, state);
-            of.follow_one(session, self.registry.readiness(id, at.now));
+            of.follow_one(at.now, session, self.registry.readiness(id, at.now));
         }
     }
 
@@ -331,7 +339,8 @@ impl Control {
             self.carry_out(now, effects);
         }
         if now >= self.next_look {
-            self.next_look = now + LOOKS;
+            self.looks += 1;
+            self.next_look = now + LOOKS[self.looks % LOOKS.len()];
             self.planes.look(now, false, &mut self.out);
         }
         self.period(now);
@@ -396,7 +405,11 @@ impl Control {
         let over = |of: &Balancing| reserved.get(&of.lb).is_none_or(|(id, _)| *id != of.reservation);
         let ended: Vec<_> = self.lbs.values().filter(|of| over(of)).map(|of| of.lb).collect();
         for lb in ended {
-            self.lbs.remove(&lb);
+            if let Some(of) = self.lbs.remove(&lb) {
+                let away = self.planes.away();
+                let split = of.splits_of(now, away, &self.options.margins);
+                self.out.extend(split.map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));
+            }
             self.planes.free(now, lb, &mut self.out);
         }
         for (lb, (id, strategy)) in reserved {
@@ -427,8 +440,9 @@ impl Control {
         self.has_counted = false;
         // Periods that were missed are not made up for.
         self.next_period = (self.next_period + PERIOD).max(now + PERIOD / 2);
+        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         for of in self.lbs.values_mut() {
-            let alarms = of.period(now, &self.planes.packets(of.lb), &self.options.margins);
+            let alarms = of.period(now, &self.planes.packets(of.lb), by_syncs, &self.options.margins);
             let lb = of.lb;
             self.out.extend(alarms.into_iter().map(|alarm| Action::Report(Report::Alarm { lb, alarm })));
             // Rules of members are one table for all epochs of a plane without sets of tables.
@@ -531,7 +545,7 @@ impl Control {
                 }
                 Effect::MaySplit { lb } => {
                     let Some(of) = self.lbs.get(&lb) else { continue };
-                    let (from, to) = of.on_their_way(now, &self.options.margins);
+                    let (from, to) = of.on_their_way_since(now, &self.options.margins);
                     self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
                 }
                 Effect::Loaded(plane) => {
@@ -590,6 +604,11 @@ impl Control {
     fn looked(&mut self, now: Time, lb: LbId, asked: Time, routed: Option<u64>) {
         let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         let Some(of) = self.lbs.get_mut(&lb) else { return };
+        if of.is_anew() {
+            // Senders count from another tick since planes were asked.
+            let epoch = of.epoch(0, self.registry.durable());
+            return self.rule(now, lb, epoch, None);
+        }
         let (margins, times) = (&self.options.margins, &self.options.times);
         let evidence = Evidence { asked, routed, by_syncs };
         let Some(from) = of.boundary(now, evidence, self.planes.install(), margins) else {
@@ -607,6 +626,9 @@ impl Control {
         let reset = of.is_anew() && epoch.from == 0;
         let in_place = !reset && of.publisher.newest().is_some_and(|newest| newest.from == epoch.from);
         of.publisher.highest = of.publisher.highest.max(epoch.from);
+        // A plane that is away may lack an epoch that was not recorded.
+        let resumed = of.publisher.resumed_from.take().filter(|_| self.planes.away().next().is_some());
+        resumed.into_iter().for_each(|from| of.publisher.may_split_from(from));
         let order = StageOrder { epoch: &epoch, in_place, reset, horizon };
         let waiting = self.planes.stage(now, (lb, of.reservation), &order, &mut self.out);
         let is_begun = self.planes.has(PlaneKind::RuleByRule);
@@ -619,18 +641,20 @@ impl Control {
 
     fn begun(&mut self, now: Time, lb: LbId, may_split: Option<u64>, reset: bool) {
         let Some(of) = self.lbs.get_mut(&lb) else { return };
-        let is_new = of.begun(now, reset);
+        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
+        let recorded = of.begun(now, reset, self.planes.away(), by_syncs);
         let number = of.publisher.number;
         let Some(newest) = of.publisher.newest() else { return };
         let from = newest.from;
-        if is_new {
-            let record = EpochRecord { lb, number, from, slots: newest.calendar.slots().to_vec() };
+        if let Some(untold) = recorded {
+            let slots = newest.calendar.slots().to_vec();
+            let record = EpochRecord { lb, number, from, slots, untold };
             let change = self.registry.record_epoch(record);
             self.out.extend(change.map(|change| Action::Store(vec![change])));
         }
         self.out.push(Action::Report(Report::Epoch { lb, number, from }));
         let doubts = of.senders.doubts().map(|tick| of.around(now, tick, &self.options.margins));
-        let doubts = doubts.filter(|_| self.planes.has(PlaneKind::RuleByRule));
+        let doubts = doubts.filter(|_| by_syncs);
         let doubts: Vec<_> = doubts.collect();
         let split = may_split.map(|open| (open, from)).into_iter().chain(doubts).chain(of.to_tell.drain(..));
         self.out.extend(split.map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));

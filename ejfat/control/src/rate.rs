@@ -12,8 +12,10 @@ const SETTLED: Duration = Duration::from_secs(3);
 pub(crate) const APART: Duration = Duration::from_millis(400);
 /// A rate counts if it lasts so many measurements: one forged tick makes one high measurement.
 const LASTING: usize = 2;
+/// Answers of planes to one look come within this time.
+const TOGETHER: Duration = Duration::from_millis(20);
 /// Rises of ticks that are remembered.
-const LEAPS: usize = 64;
+const RISES: usize = 64;
 /// A leap is not taken to be longer than this at the highest rate: it may be a forged tick.
 const LONGEST_LEAP: Duration = Duration::from_secs(1);
 
@@ -69,23 +71,17 @@ pub(crate) struct RoutedRate {
     /// The newest tick that was taken for a measurement, and when.
     newest: Option<(Time, u64)>,
     lately: VecDeque<f64>,
-    /// The newest tick that was seen, and when.
+    /// The highest tick of the newest look, and when its first answer came; and of the look before.
     last: Option<(Time, u64)>,
-    /// By how much ticks rose more, from one look to the next, than the rate lets expect.
-    leaps: VecDeque<f64>,
+    before: Option<(Time, u64)>,
+    /// By how much ticks rose from one look to the next, and the seconds between these.
+    rises: VecDeque<(u64, f64)>,
 }
 
 impl RoutedRate {
     /// Takes the highest tick that was routed.
     pub(crate) fn see(&mut self, now: Time, tick: u64) {
-        if let Some((then, before)) = self.last.filter(|(_, before)| tick > *before) {
-            let expected = self.highest.rate() * seconds(then, now);
-            if self.leaps.len() == LEAPS {
-                self.leaps.pop_front();
-            }
-            self.leaps.push_back((tick - before) as f64 - expected);
-        }
-        self.last = Some((now, tick));
+        self.rise_to(now, tick);
         let Some((then, before)) = self.newest else {
             if self.highest.rate() <= 0.0 {
                 self.highest = HighestRate::begin(now);
@@ -108,10 +104,30 @@ impl RoutedRate {
         }
     }
 
+    /// Of planes that were asked together, one may have had the newest event.
+    fn rise_to(&mut self, now: Time, tick: u64) {
+        match &mut self.last {
+            Some((then, highest)) if now < *then + TOGETHER => {
+                *highest = tick.max(*highest);
+                return;
+            }
+            _ => {}
+        }
+        if let (Some((before, from)), Some((then, to))) = (self.before, self.last)
+            && to > from
+        {
+            if self.rises.len() == RISES {
+                self.rises.pop_front();
+            }
+            self.rises.push_back((to - from, seconds(before, then)));
+        }
+        (self.before, self.last) = (self.last, Some((now, tick)));
+    }
+
     /// The senders count from another tick now.
     pub(crate) fn forget_tick(&mut self) {
-        (self.newest, self.last) = (None, None);
-        self.leaps.clear();
+        (self.newest, self.last, self.before) = (None, None, None);
+        self.rises.clear();
         self.lately.clear();
     }
 
@@ -122,7 +138,8 @@ impl RoutedRate {
     /// Goes on with the ticks, and with the rate if it is higher, of another series.
     pub(crate) fn adopt(&mut self, now: Time, other: Self) {
         self.highest.measure(now, other.rate(), 0.0);
-        (self.newest, self.last, self.lately) = (other.newest, other.last, other.lately);
+        (self.newest, self.lately) = (other.newest, other.lately);
+        (self.last, self.before) = (other.last, other.before);
     }
 
     /// Whether the rate is known and did not rise lately.
@@ -131,10 +148,20 @@ impl RoutedRate {
     }
 
     /// By how many ticks the next event may be ahead of the one before, whatever the rate: events are few, and ticks many.
-    pub(crate) fn leap(&self) -> u64 {
+    pub(crate) fn leap(&self) -> f64 {
         let most = self.rate() * LONGEST_LEAP.as_secs_f64();
-        self.leaps.iter().copied().fold(0.0, f64::max).min(most).ceil() as u64
+        let leaps = self.rises.iter().map(|(rise, seconds)| *rise as f64 - self.rate() * seconds);
+        let leap = leaps.fold(0.0, f64::max);
+        // Counters rise by the same step with each event.
+        let step = self.rises.iter().fold(0, |step, (rise, _)| gcd(step, *rise)) as f64;
+        let leap = if leap <= 2.0 * step { step } else { leap };
+        leap.min(most)
     }
+}
+
+/// The greatest common divisor; 0 divides nothing.
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]

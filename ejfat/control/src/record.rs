@@ -60,6 +60,8 @@ pub struct EpochRecord {
     pub from: u64,
     /// The member of each slot.
     pub slots: Vec<Option<MemberId>>,
+    /// Ticks from there on may be split, up to the next epoch of a control plane that begins from this record.
+    pub untold: Option<u64>,
 }
 
 /// Who changed what, and when.

@@ -84,6 +84,8 @@ pub struct Plane {
     overflows: AtomicU64,
     refused: AtomicU64,
     started: Instant,
+    /// How many load balancers there may be.
+    lbs: usize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -108,7 +110,15 @@ impl Plane {
             overflows: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             started: Instant::now(),
+            lbs: LbId::P4_COUNT,
         }
+    }
+
+    /// Takes rules of so many load balancers, at most [`LbId::COUNT`], instead of as many as ESnet's P4 data plane has.
+    #[must_use]
+    pub fn with_load_balancers(mut self, lbs: usize) -> Self {
+        self.lbs = lbs;
+        self
     }
 
     /// Refuses writes with a lower term than this, and those without any: a data plane that was started again does not know

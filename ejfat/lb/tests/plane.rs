@@ -536,3 +536,25 @@ fn ticks_beyond_the_horizon_survive_the_wire() {
     assert_eq!(plane.ticks().beyond, BTreeMap::new());
     assert_eq!(plane.ticks().routed.get(&lb(1)), Some(&(1 << 50)));
 }
+
+#[test]
+fn a_data_plane_has_as_many_load_balancers_as_it_was_started_with() {
+    let plane = Plane::new(Rules::default(), 1);
+    let staged = |plane: &Plane, of| plane.write(None).unwrap().stage(&stage(lb(of), own(lb(of), 0), 10));
+    staged(&plane, 7).unwrap();
+    let refused = WriteError::LbId { lb: 8, lbs: 8 };
+    assert_eq!(staged(&plane, 8), Err(refused));
+    assert_eq!(plane.load(&own(lb(8), 0), When::Now), Err(refused));
+    assert_eq!(plane.load(&own(lb(8), 0), When::Next), Err(refused));
+    let added = plane.edit(When::Next, |rules| {
+        rules.add(&own(lb(8), 0));
+        Ok::<_, WriteError>(())
+    });
+    assert_eq!(added, Err(refused));
+    assert_eq!((plane.sets_of(lb(8)).len(), plane.counters().lbs.len()), (1, 8));
+
+    let plane = Plane::new(Rules::default(), 1).with_load_balancers(64);
+    (0..64).for_each(|of| staged(&plane, of).unwrap());
+    assert_eq!(plane.ticks().sets.len(), 128);
+    assert_eq!(message::ticks(&message::of_ticks(&plane.ticks())), Ok(plane.ticks()));
+}

@@ -82,6 +82,10 @@ pub(super) struct Args {
     /// newest term of the control plane that programs this, so that one that was replaced cannot do it after a restart
     #[arg(long, value_name = "NUMBER")]
     least_term: Option<NonZeroU64>,
+    /// Load balancers that there may be; SmartNICs have 8
+    #[arg(long, value_name = "NUMBER", default_value_t = LbId::P4_COUNT as u8,
+        value_parser = clap::value_parser!(u8).range(1..=LbId::COUNT as i64))]
+    load_balancers: u8,
     /// Be programmed over MRSP at this address: an accelerator with functions 64 to 67; port 12345 unless told
     #[arg(long, value_name = "ADDR[:PORT]")]
     serve: Option<String>,
@@ -119,7 +123,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let rules = args.tables.as_ref().map(place::read).transpose()?.unwrap_or_default();
     let listen = values::listen(&args.listen, args.ports)?;
     warn_of_gaps(&rules, args)?;
-    let plane = Plane::new(rules, values::seed());
+    if let Some(lb) = rules.highest_lb().map(LbId::get).filter(|lb| *lb >= args.load_balancers) {
+        anyhow::bail!(
+            "the tables have load balancer {lb}, beyond --load-balancers {}; raise it",
+            args.load_balancers
+        );
+    }
+    let plane = Plane::new(rules, values::seed()).with_load_balancers(args.load_balancers.into());
     let plane = Arc::new(match args.least_term {
         Some(least) => plane.with_least_term(least),
         None => plane,
@@ -261,7 +271,7 @@ fn ready(
         return Ok(());
     }
     let at = values::addresses(forwarder.addresses());
-    let lbs = LbId::COUNT;
+    let lbs = args.load_balancers;
     show::line(&format!("forwarding at {at} by the tables of up to {lbs} load balancers; Ctrl-C ends"))?;
     let over = if args.tls_cert.is_some() { "gRPC over TLS" } else { "gRPC" };
     for (what, at) in [(over, grpc), ("MRSP", mrsp), ("metrics", metrics)] {

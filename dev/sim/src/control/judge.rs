@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::S;
 
-/// From then on the control plane knows the rate of senders, which begin at 2 s.
-const KNOWN: u64 = 4 * S;
+/// The control plane knows the rate of senders so long after they began.
+pub(super) const KNOWN: u64 = 2 * S;
 /// For how long segments of an event come.
 const REMEMBERED: u64 = 5 * S;
 
@@ -21,6 +21,8 @@ pub(super) struct Judge {
     /// By the count of ticks that began anew, and the tick.
     events: BTreeMap<(u32, u64), Seen>,
     next_tidy: u64,
+    /// From then on the control plane knows the rate of senders.
+    pub(super) known: u64,
     pub(super) split: BTreeSet<u64>,
     /// Events that were split, and ranges that were told, while the highest rate was known.
     pub(super) later: u64,
@@ -31,6 +33,11 @@ pub(super) struct Judge {
 }
 
 impl Judge {
+    /// Of senders that begin then.
+    pub(super) fn new(begin: u64) -> Self {
+        Self { known: begin + KNOWN, ..Self::default() }
+    }
+
     /// A segment came to a worker. Returns whether it is the first one of its event.
     pub(super) fn see(&mut self, now: u64, (anew, tick): (u32, u64), worker: usize) -> bool {
         self.delivered += 1;
@@ -41,7 +48,7 @@ impl Judge {
         match self.events.get(&(anew, tick)) {
             Some(seen) if seen.worker != worker => {
                 self.split.insert(tick);
-                self.later += u64::from(now > KNOWN);
+                self.later += u64::from(now > self.known);
                 false
             }
             Some(_) => false,
@@ -55,7 +62,7 @@ impl Judge {
     /// The control plane told ticks that may be split.
     pub(super) fn tell(&mut self, now: u64, from: u64, to: u64) {
         self.told.push((from, to));
-        self.later += u64::from(now > KNOWN);
+        self.later += u64::from(now > self.known);
     }
 
     /// The first event that was split although nobody told so.

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use ejfat_control::plane::PlaneKind;
+use ejfat_control::{plane::PlaneKind, reservation::Strategy};
 use simnet::Random;
 
 use super::{MS, S};
@@ -51,6 +51,24 @@ pub(super) enum Fate {
     Slows,
 }
 
+/// What the person who reserved a load balancer does during the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deed {
+    None,
+    /// Frees it, and reserves it again.
+    Frees,
+    Resets {
+        sync: bool,
+        epochs: bool,
+        /// They are added again later.
+        senders: bool,
+        /// They register again.
+        workers: bool,
+    },
+    /// Removes the first sender, and adds it again.
+    RemovesSender,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct WorkerPlan {
     pub(super) lb: usize,
@@ -59,6 +77,8 @@ pub(super) struct WorkerPlan {
     /// How many events it counts for each that it got.
     pub(super) counts: u64,
     pub(super) registers: u64,
+    /// The first slot and the number of those that it demands, unless the calendar is dynamic.
+    pub(super) demands: Option<(u32, u32)>,
     pub(super) fate: Fate,
     pub(super) fate_at: u64,
     pub(super) lasts: u64,
@@ -80,6 +100,10 @@ pub(super) struct StreamPlan {
     pub(super) lost_syncs: u32,
     /// Somebody sends syncs with the address of a sender.
     pub(super) forges: bool,
+    pub(super) strategy: Strategy,
+    pub(super) deed: Deed,
+    pub(super) deed_at: u64,
+    pub(super) deed_lasts: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -108,6 +132,8 @@ impl Plan {
         let mut planes: Vec<_> = (0..r.range(1..=3)).map(|_| PlaneKind::Staged).collect();
         if r.chance(150_000) {
             planes = vec![PlaneKind::RuleByRule];
+        } else if r.chance(150_000) {
+            planes.push(PlaneKind::RuleByRule);
         }
         let plane_fault = match r.below(10) {
             0 => PlaneFault::Late,
@@ -117,7 +143,7 @@ impl Plan {
         };
         let streams: Vec<_> = (0..r.range(1..=2)).map(|_| StreamPlan::draw(r)).collect();
         let mut workers = Vec::new();
-        for lb in 0..streams.len() {
+        for (lb, stream) in streams.iter().enumerate() {
             for n in 0..r.range(1..=5) {
                 let fate = match r.below(7) {
                     // Somebody has to stay.
@@ -129,8 +155,11 @@ impl Plan {
                     4 => Fate::Slows,
                     _ => Fate::Stays,
                 };
+                let is_dynamic = stream.strategy == Strategy::Dynamic;
+                let demands = r.chance(700_000).then(|| (12 * n as u32, r.range(1..=12) as u32));
                 workers.push(WorkerPlan {
                     lb,
+                    demands: demands.filter(|_| !is_dynamic),
                     capacity: r.pick(&[30.0, 100.0, 300.0, 1000.0]),
                     counts: r.pick(&[1, 1, 1, 1, 0, 3]),
                     registers: if n == 0 { 0 } else { between(r, 0..=10) * S },
@@ -162,6 +191,7 @@ impl Plan {
             capacity,
             counts: 1,
             registers: 0,
+            demands: None,
             fate: Fate::Stays,
             fate_at: 0,
             lasts: 0,
@@ -182,6 +212,10 @@ impl Plan {
             changes_at: 70 * S,
             lost_syncs: 0,
             forges: false,
+            strategy: Strategy::Dynamic,
+            deed: Deed::None,
+            deed_at: 0,
+            deed_lasts: 0,
         };
         Self {
             ends: 90 * S,
@@ -201,13 +235,12 @@ impl Plan {
     /// Whether no event may be split: planes answer in time, the control plane lives, no rate is above what is allowed
     /// for, and nobody forges syncs where boundaries depend on them.
     pub(super) fn is_calm(&self) -> bool {
-        let calm = [Rates::Steady, Rates::Faster, Rates::Pause];
         let forges = self.streams.iter().any(|stream| stream.forges);
         let by_ticks = self.planes.iter().all(|kind| *kind == PlaneKind::Staged);
         self.plane_fault == PlaneFault::None
             && (by_ticks || !forges)
             && self.restarts_at.is_none()
-            && self.streams.iter().all(|stream| calm.contains(&stream.rates))
+            && self.streams.iter().all(StreamPlan::is_calm)
     }
 
     /// Whether a worker that is gone gets no events after a short time.
@@ -218,7 +251,31 @@ impl Plan {
     }
 }
 
+impl Deed {
+    fn draw(r: &mut Random) -> Self {
+        let mut flag = || r.chance(500_000);
+        let resets = Self::Resets { sync: flag(), epochs: flag(), senders: flag(), workers: flag() };
+        match r.below(10) {
+            0 => Self::Frees,
+            1 => resets,
+            2 => Self::RemovesSender,
+            _ => Self::None,
+        }
+    }
+
+    /// Whether it may split no event: who has epochs begin anew is told which it may split.
+    fn is_calm(self) -> bool {
+        !matches!(self, Self::Resets { epochs: true, .. })
+    }
+}
+
 impl StreamPlan {
+    /// Ticks that planes drop for want of a member are not among those that they have routed.
+    fn is_calm(&self) -> bool {
+        let calm = [Rates::Steady, Rates::Faster, Rates::Pause];
+        calm.contains(&self.rates) && self.deed.is_calm() && self.strategy != Strategy::Explicit
+    }
+
     fn draw(r: &mut Random) -> Self {
         let rates = match r.below(11) {
             0 => Rates::Faster,
@@ -239,6 +296,10 @@ impl StreamPlan {
             changes_at: r.range(12_000..=16_000) * MS,
             lost_syncs: r.pick(&[0, 100_000]),
             forges: r.chance(200_000),
+            strategy: r.pick(&[Strategy::Dynamic, Strategy::Dynamic, Strategy::Static, Strategy::Explicit]),
+            deed: Deed::draw(r),
+            deed_at: r.range(11_000..=18_000) * MS,
+            deed_lasts: r.range(300..=3_000) * MS,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What happens, in the order of virtual time.
 
+mod deeds;
 mod planes;
 mod senders;
 mod store;
@@ -21,15 +22,19 @@ use ejfat_control::{
     control::{Action, Control, Options, Report},
     plane::{Answer, Call, PlaneId, PlaneKind},
     record::Change,
-    request::{Caller, Deregister, Moment, Register, Reply, Request, Reserve, SendState},
+    request::{
+        Caller, Deregister, LbName, Moment, Register, Reply, Request, Reserve, Reset, SendState, Senders,
+        SlotDemand,
+    },
+    reservation::Strategy,
     wall::WallTime,
 };
 use simnet::Random;
 
 use super::{
     MS, S, US,
-    judge::Judge,
-    plan::{Fate, Plan, PlaneFault, Rates},
+    judge::{Judge, KNOWN},
+    plan::{Deed, Fate, Plan, PlaneFault, Rates, StreamPlan},
     plane::Plane,
     plot::Plot,
 };
@@ -41,11 +46,13 @@ const STATES: u64 = 100 * MS;
 /// Senders sync so often.
 const SYNCS: u64 = S;
 /// From the end of a worker until no event goes to it any more, where planes answer in time.
-const PROMPT: u64 = 150 * MS;
+const PROMPT: u64 = 50 * MS;
 /// Seconds after which the newest epoch applies at the latest.
 const IN_FORCE: f64 = 16.0;
 /// What is drawn is looked at so often.
 const SAMPLES: u64 = 100 * MS;
+/// Leaps of ticks, as when senders are removed for a while, are expected again for so long.
+const LEAPS: u64 = 7 * S;
 /// How many calls of a plane may wait.
 const MOST_CALLS: usize = 64;
 
@@ -66,6 +73,8 @@ enum Happening {
     Turns { worker: usize },
     Back { worker: usize },
     Changes { stream: usize },
+    Deed { stream: usize },
+    Undone { stream: usize },
     Fault,
     Repaired,
     Connected { plane: usize },
@@ -79,6 +88,10 @@ struct Stream {
     rate: f64,
     /// Nothing is sent before.
     pauses_until: u64,
+    /// Nobody has reserved it, on purpose.
+    is_freed: bool,
+    /// Since when the first sender is not registered.
+    removed: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,11 +187,13 @@ impl World {
         };
         let control = begin(&config, &plan, &BTreeMap::new(), 1, 0)?;
         let planes = plan.planes.iter().map(|kind| Plane::new(*kind)).collect();
-        let stream = |plan: &super::plan::StreamPlan| Stream {
+        let stream = |plan: &StreamPlan| Stream {
             anew: 0,
             tick: plan.first_tick,
             rate: plan.rate,
             pauses_until: 0,
+            is_freed: false,
+            removed: None,
         };
         let worker = || Worker {
             life: Life::Away,
@@ -204,7 +219,7 @@ impl World {
             planes,
             streams: plan.streams.iter().map(stream).collect(),
             workers: plan.workers.iter().map(|_| worker()).collect(),
-            judges: plan.streams.iter().map(|_| Judge::default()).collect(),
+            judges: plan.streams.iter().map(|_| Judge::new(2 * S)).collect(),
             troubled: 0,
             summary: Summary { seeds: 1, ..Summary::default() },
             failure: None,
@@ -227,6 +242,9 @@ impl World {
                 self.at(2 * S + sender as u64 * 77 * MS, Happening::SyncSent { stream: n, sender });
             }
             self.at(stream.changes_at, Happening::Changes { stream: n });
+            if stream.deed != Deed::None {
+                self.at(stream.deed_at, Happening::Deed { stream: n });
+            }
         }
         for (n, worker) in self.plan.workers.clone().into_iter().enumerate() {
             self.at(worker.registers + 10 * MS, Happening::Registers { worker: n });
@@ -282,8 +300,10 @@ impl World {
                 ));
             }
             // Where no ticks are told, forged syncs put epochs off.
-            // So does a clock that is set before a new control plane knows the rate.
-            let is_hurt = self.plan.streams[n].forges || self.plan.restarts_at.is_some();
+            // So does a clock that is set before a new control plane, or one whose syncs were reset, knows the rate.
+            let StreamPlan { forges, deed, .. } = self.plan.streams[n];
+            let is_reset = deed != Deed::None;
+            let is_hurt = forges || is_reset || self.plan.restarts_at.is_some();
             let is_hurt = is_hurt && self.plan.planes.contains(&PlaneKind::RuleByRule);
             if let Some(why) = self.is_out_of_force(n).filter(|_| !is_hurt) {
                 return Err(format!("in force: {why}"));
@@ -382,6 +402,8 @@ impl World {
             Happening::Turns { worker } => self.turn(worker),
             Happening::Back { worker } => self.back(worker),
             Happening::Changes { stream } => self.change_rate(stream),
+            Happening::Deed { stream } => self.deed(stream),
+            Happening::Undone { stream } => self.undo(stream),
             Happening::Fault => self.fault(),
             Happening::Repaired => self.repair(),
             Happening::Connected { plane } => self.connect(plane),

@@ -14,6 +14,7 @@ use ejfat::{
 
 use super::{
     publisher::{Epoch, Publisher},
+    returning::Returning,
     senders::Senders,
 };
 use crate::{
@@ -62,6 +63,7 @@ pub(crate) enum Need {
 struct Joined {
     member: MemberId,
     gets_events: bool,
+    returning: Returning,
 }
 
 /// Ticks above the horizon.
@@ -108,8 +110,8 @@ pub(crate) struct Balancing {
     boundaries: VecDeque<(Time, u64)>,
     /// Ticks that may be split and are not told yet: the first tick, and the first behind.
     pub(crate) to_tell: Vec<(u64, u64)>,
-    /// The calendar that the store has.
-    recorded: Option<Calendar>,
+    /// The calendar that the store has, and the first tick of what planes lack that are away.
+    recorded: Option<(Calendar, Option<u64>)>,
     /// The next epoch is to apply to all ticks, because senders count from a lower one again.
     is_anew: bool,
 }
@@ -169,7 +171,9 @@ impl Balancing {
         self.publisher.number = record.number;
         self.publisher.highest = record.from;
         self.publisher.is_resumed = true;
-        self.recorded = self.publisher.newest().map(|newest| newest.calendar.clone());
+        self.publisher.resumed_from = Some(record.from);
+        self.publisher.open = record.untold;
+        self.recorded = self.publisher.newest().map(|newest| (newest.calendar.clone(), record.untold));
         self.need = Need::Usual;
     }
 
@@ -228,6 +232,22 @@ impl Balancing {
         late.filter(|_| by_syncs).map(|from| (from, ahead.1)).into_iter().collect()
     }
 
+    /// Ticks that are not told yet and may be split, as these planes have not all epochs: the first tick, and the first behind.
+    pub(crate) fn splits_of(
+        &self,
+        now: Time,
+        planes: impl Iterator<Item = PlaneId>,
+        margins: &Margins,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let lacks = planes.filter_map(|plane| self.publisher.lacks(plane));
+        let from = lacks.chain(self.publisher.open).min();
+        let behind = match self.highest_routed() {
+            Some(tick) => self.around(now, tick, margins).1,
+            None => self.on_their_way(now, margins).1,
+        };
+        from.map(|from| (from, behind)).into_iter().chain(self.to_tell.clone())
+    }
+
     /// The highest known rate, by planes and by syncs.
     fn fastest(&self, now: Time) -> f64 {
         self.senders.proven(now).map(|sender| sender.rate).fold(self.rate.rate(), f64::max)
@@ -251,6 +271,13 @@ impl Balancing {
         };
         let ranges = self.senders.proven(now).map(around);
         ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, u64::MAX))
+    }
+
+    /// The same, with those that senders had while it was not known that they count from another tick.
+    pub(crate) fn on_their_way_since(&self, now: Time, margins: &Margins) -> (u64, u64) {
+        let (from, to) = self.on_their_way(now, margins);
+        let since = margins.beyond_routed(0, self.fastest(now), FOLLOWED);
+        (from.saturating_sub(since), to)
     }
 
     /// A tick below which no packet is on its way any more, by syncs.
@@ -282,15 +309,15 @@ impl Balancing {
                 self.join(session, now);
             }
             let gets_events = self.gets_events(session, readiness(session.id));
-            self.set_readiness(session.member, session.id, gets_events);
+            self.set_readiness(now, session.member, session.id, gets_events);
         }
         self.divide_if_needed();
     }
 
     /// Follows whether one session lives.
-    pub(crate) fn follow_one(&mut self, session: &WorkerSession, readiness: Option<Readiness>) {
+    pub(crate) fn follow_one(&mut self, now: Time, session: &WorkerSession, readiness: Option<Readiness>) {
         let gets_events = self.gets_events(session, readiness);
-        self.set_readiness(session.member, session.id, gets_events);
+        self.set_readiness(now, session.member, session.id, gets_events);
         self.divide_if_needed();
     }
 
@@ -311,13 +338,15 @@ impl Balancing {
         };
         // A worker beyond as many as there are slots has none.
         if self.controller.join(session.member, joining, now).is_ok() {
-            let joined = Joined { member: session.member, gets_events: false };
+            let returning = Returning::default();
+            let joined = Joined { member: session.member, gets_events: false, returning };
             self.workers.insert(session.id, joined);
         }
     }
 
-    fn set_readiness(&mut self, member: MemberId, session: SessionId, gets_events: bool) {
+    fn set_readiness(&mut self, now: Time, member: MemberId, session: SessionId, gets_events: bool) {
         let Some(joined) = self.workers.get_mut(&session) else { return };
+        let gets_events = gets_events && joined.returning.may(now);
         if joined.gets_events == gets_events {
             return;
         }
@@ -329,6 +358,7 @@ impl Balancing {
                 self.has_to_divide = true;
             }
         } else {
+            joined.returning.lose(now);
             self.controller.suspend(member);
             self.without(member);
         }
@@ -391,9 +421,16 @@ impl Balancing {
     }
 
     /// Ends a period of the controller.
-    pub(crate) fn period(&mut self, now: Time, packets: &[(MemberId, u64)], margins: &Margins) -> Vec<Alarm> {
+    /// `by_syncs`: whether a plane tells no ticks.
+    pub(crate) fn period(
+        &mut self,
+        now: Time,
+        packets: &[(MemberId, u64)],
+        by_syncs: bool,
+        margins: &Margins,
+    ) -> Vec<Alarm> {
         self.pass(now);
-        self.look_if_stuck(now, margins);
+        self.look_if_stuck(now, by_syncs, margins);
         // A rate that is only partly known would make all events seem fewer.
         let ticks = if self.rate.is_settled(now) { self.rate.rate() } else { 0.0 };
         let counters = PlaneCounters { packets, ticks };
@@ -410,14 +447,15 @@ impl Balancing {
     }
 
     /// Begins anew if senders are and stay below what no epoch can be below.
-    fn look_if_stuck(&mut self, now: Time, margins: &Margins) {
+    fn look_if_stuck(&mut self, now: Time, by_syncs: bool, margins: &Margins) {
         let live = self.senders.proven(now).filter(|sender| sender.age < FLOWS);
         let Some(newest) = live.map(|sender| sender.tick).max().filter(|_| !self.is_anew) else { return };
-        let is_stuck = match self.routed {
-            Some((tick, rose)) => newest < tick && now >= rose + STANDS_STILL,
-            None => self.publisher.highest > margins.beyond_routed(newest, self.fastest(now), FAR_AHEAD),
-        };
-        if is_stuck {
+        let stands_still =
+            self.routed.is_some_and(|(tick, rose)| newest < tick && now >= rose + STANDS_STILL);
+        let highest = self.highest_routed().map_or(newest, |tick| tick.max(newest));
+        let by_syncs = by_syncs || self.routed.is_none();
+        let is_far = self.publisher.highest > margins.beyond_routed(highest, self.fastest(now), FAR_AHEAD);
+        if stands_still || by_syncs && is_far {
             self.begin_anew(now, margins);
             let low = margins.beyond_routed(newest, self.fastest(now), FOLLOWED) - newest;
             let high = self.around(now, newest, margins).1;
@@ -531,9 +569,8 @@ impl Balancing {
         let routed = routed.max(self.leapt.filter(|_| routed.is_some()));
         let since = Duration::from_nanos(now.0.saturating_sub(asked.0));
         let delay = since.saturating_add(install.saturating_mul(1 << self.publisher.tries.min(5)));
-        let next = |tick: u64| tick.saturating_add(self.rate.leap());
-        let beyond_routed =
-            routed.map_or(0, |tick| margins.beyond_routed(next(tick), self.rate.rate(), delay));
+        let (leap, rate) = (self.rate.leap(), self.rate.rate());
+        let beyond_routed = routed.map_or(0, |tick| margins.beyond_leap(tick, leap, rate, delay));
         let beyond_syncs = if by_syncs { margins.beyond_syncs(self.senders.proven(now), delay)? } else { 0 };
         let proposed = beyond_routed.max(beyond_syncs);
         let highest = self.publisher.highest;
@@ -615,22 +652,36 @@ impl Balancing {
         sessions.map(member).collect()
     }
 
-    /// An epoch is in force. Returns whether its calendar is another one than the last time.
-    pub(crate) fn begun(&mut self, now: Time, reset: bool) -> bool {
+    /// An epoch is in force, without planes that are away. `by_syncs`: whether a plane tells no ticks. Returns what is to be
+    /// recorded, if that is something else than the last time: from which tick on events may be split.
+    pub(crate) fn begun(
+        &mut self,
+        now: Time,
+        reset: bool,
+        away: impl Iterator<Item = PlaneId>,
+        by_syncs: bool,
+    ) -> Option<Option<u64>> {
         if reset {
             (self.is_anew, self.routed) = (false, None);
         }
         let history = &self.publisher.history;
-        let Some(newest) = history.back() else { return false };
+        let newest = history.back()?;
         let counts: Vec<_> = calendar_counts(&newest.calendar).into_iter().collect();
         self.controller.published(&counts);
         self.boundaries.retain(|(then, _)| now < *then + FOLLOWED);
         self.boundaries.push_back((now, newest.from));
-        let is_new = self.recorded.as_ref() != Some(&newest.calendar);
-        if is_new {
-            self.recorded = Some(newest.calendar.clone());
+        let calendar = newest.calendar.clone();
+        let away: Vec<_> = away.collect();
+        self.publisher.without(away.iter().copied());
+        let lacks = away.into_iter().filter_map(|plane| self.publisher.lacks(plane)).min();
+        let recorded = Some((calendar, lacks));
+        if self.recorded == recorded && !reset {
+            return None;
         }
-        is_new
+        self.recorded = recorded;
+        // A sender that was too fast for these is followed later only.
+        let doubted = self.boundaries.iter().map(|(_, from)| *from).filter(|_| by_syncs);
+        Some(lacks.into_iter().chain(doubted).min())
     }
 
     /// Members that get events, with their slots, by the newest epoch.

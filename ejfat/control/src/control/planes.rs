@@ -32,7 +32,7 @@ use crate::{
     reservation::ReservationId,
 };
 
-/// Terms of the connections of one control plane.
+/// Terms of the connections of one control plane: its own term's, and not its successor's.
 const CONNECTIONS: u32 = 24;
 /// Calls whose times are remembered.
 const REMEMBERED: usize = 16;
@@ -157,6 +157,8 @@ pub(crate) struct Planes {
     calls: BTreeMap<u64, Pending>,
     next_call: u64,
     next_term: u64,
+    /// That of the next control plane's first connection.
+    last_term: u64,
     times: PlaneTimes,
     took: VecDeque<Duration>,
     destinations: Arc<Rules>,
@@ -198,6 +200,7 @@ impl Planes {
             calls: BTreeMap::new(),
             next_call: 0,
             next_term: term.get().saturating_mul(1 << CONNECTIONS),
+            last_term: term.get().saturating_add(1).saturating_mul(1 << CONNECTIONS),
             times,
             took: VecDeque::new(),
             destinations: Arc::new(destinations(config)),
@@ -215,6 +218,12 @@ impl Planes {
         self.planes.values().all(|plane| matches!(plane.state, State::InUse))
     }
 
+    /// Planes that cannot be programmed now, and may have routed all the same.
+    pub(crate) fn away(&self) -> impl Iterator<Item = PlaneId> {
+        let is_away = |(_, plane): &(&PlaneId, &Plane)| !matches!(plane.state, State::InUse);
+        self.planes.iter().filter(is_away).map(|(id, _)| *id)
+    }
+
     fn in_use(&self, kind: PlaneKind) -> BTreeSet<PlaneId> {
         let is = |plane: &Plane| plane.kind == kind && matches!(plane.state, State::InUse);
         self.planes.iter().filter(|(_, plane)| is(plane)).map(|(id, _)| *id).collect()
@@ -230,6 +239,12 @@ impl Planes {
 
     pub(crate) fn connected(&mut self, now: Time, plane: PlaneId) -> Vec<Effect> {
         let mut effects = self.lose(plane, "it was connected again");
+        if self.next_term >= self.last_term {
+            let why = "all terms of this control plane are used up; start it again, which claims a new one";
+            let report = Report::PlaneLost { plane, why: why.to_owned() };
+            effects.extend([Action::Report(report), Action::Disconnect(plane)].map(Effect::Do));
+            return effects;
+        }
         let term = self.next_term;
         let Some(of) = self.planes.get_mut(&plane) else { return effects };
         self.next_term += 1;
@@ -271,8 +286,14 @@ impl Planes {
 
     /// The time from a call until all planes have carried it out.
     pub(crate) fn install(&self) -> Duration {
-        let longest = self.took.iter().max().map(|longest| (2 * *longest).max(LEAST_INSTALL));
-        longest.unwrap_or(self.times.install)
+        let Some(longest) = self.took.iter().max() else { return self.times.install };
+        match (self.has(PlaneKind::Staged), self.has(PlaneKind::RuleByRule)) {
+            // Those that tell their ticks refuse what comes too late.
+            (_, false) => (*longest).max(LEAST_INSTALL),
+            (false, true) => (*longest).max(self.times.install),
+            // One kind comes behind the other.
+            (true, true) => 2 * (*longest).max(self.times.install),
+        }
     }
 
     /// Asks all planes what they routed.
@@ -432,7 +453,7 @@ impl Planes {
             effects.extend(self.fail(plane, "a control plane with a higher term has taken over"));
             return effects;
         }
-        if let Purpose::Stage(_) = purpose {
+        if let Purpose::Stage(_) | Purpose::Rules(_) = purpose {
             if self.took.len() == REMEMBERED {
                 self.took.pop_front();
             }
@@ -670,4 +691,30 @@ fn changes_of_senders(lb: LbId, taken: &BTreeSet<IpAddr>, senders: &BTreeSet<IpA
 
 fn no_tables(lb: LbId) -> Stage {
     Stage { lb, from: 0, in_place: false, horizon: None, reset: true, rules: Arc::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_connection_gets_a_term_of_the_next_control_plane() {
+        let kinds = [(PlaneId(0), PlaneKind::Staged)].into();
+        let term = NonZeroU64::new(3).expect("a term");
+        let mut planes = Planes::new(&kinds, &Config::default(), term, PlaneTimes::default());
+        let connect = |planes: &mut Planes| planes.connected(Time(0), PlaneId(0));
+        let claims = |effects: &[Effect]| {
+            let of = |effect: &Effect| match effect {
+                Effect::Do(Action::Call(call)) => Some(call.term),
+                _ => None,
+            };
+            effects.iter().find_map(of)
+        };
+        assert_eq!(claims(&connect(&mut planes)), Some(3 << CONNECTIONS));
+        planes.next_term = (4 << CONNECTIONS) - 1;
+        assert_eq!(claims(&connect(&mut planes)), Some((4 << CONNECTIONS) - 1));
+        let effects = connect(&mut planes);
+        assert_eq!(claims(&effects), None);
+        assert!(matches!(effects.last(), Some(Effect::Do(Action::Disconnect(PlaneId(0))))));
+    }
 }

@@ -14,7 +14,7 @@
 //! A plane that is lost counts as one that was never asked.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -107,6 +107,10 @@ pub(crate) struct Publisher {
     pub(crate) tries: u32,
     /// The history is what the store had: planes may have later epochs with the same calendar.
     pub(crate) is_resumed: bool,
+    /// The first tick of the epochs that each plane has not which was away, also of those that are remembered no more.
+    lacking: BTreeMap<PlaneId, u64>,
+    /// The first tick of the epoch that the store had, until the next one begins.
+    pub(crate) resumed_from: Option<u64>,
 }
 
 impl Publisher {
@@ -136,13 +140,28 @@ impl Publisher {
             // What came between is in no record.
             return Some(unknown.unwrap_or_else(|| sets.last().map_or(0, |has| has.saturating_add(1))));
         }
+        self.lacks(plane).into_iter().chain(unknown).min()
+    }
+
+    /// The first tick of the epochs that a plane has not.
+    pub(crate) fn lacks(&self, plane: PlaneId) -> Option<u64> {
         let lacks =
             self.history.iter().filter(|epoch| !epoch.planes.contains(&plane)).map(|epoch| epoch.from);
-        lacks.chain(unknown).min()
+        lacks.chain(self.lacking.get(&plane).copied()).min()
+    }
+
+    /// Notes that the newest epoch has begun without some planes.
+    pub(crate) fn without(&mut self, planes: impl Iterator<Item = PlaneId>) {
+        for plane in planes {
+            if let Some(from) = self.lacks(plane) {
+                self.lacking.insert(plane, from);
+            }
+        }
     }
 
     /// Takes it that a plane has all epochs, or will have the next one.
     pub(crate) fn has_all(&mut self, plane: PlaneId) {
+        self.lacking.remove(&plane);
         for epoch in &mut self.history {
             epoch.planes.insert(plane);
         }
@@ -152,8 +171,10 @@ impl Publisher {
     pub(crate) fn resume(&mut self, plane: PlaneId, sets: &[u64]) {
         let Some(newest) = self.history.back_mut().filter(|_| self.is_resumed) else { return };
         let has = sets.last().copied().unwrap_or(0);
-        if newest.planes.is_empty() && has >= newest.from {
+        if newest.planes.is_empty() {
+            // It may be lower, too: senders count from another tick since then.
             newest.from = has;
+            self.highest = has;
         }
         if has == newest.from {
             newest.planes.insert(plane);

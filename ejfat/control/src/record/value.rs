@@ -108,6 +108,9 @@ struct EpochValue {
     from: u64,
     /// The member of each slot; null where there is none.
     slots: Vec<Option<u16>>,
+    /// Left out where there is nothing to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    untold: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -134,9 +137,13 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
         Record::Reservation(reservation) => json(&ReservationValue::from(reservation)),
         Record::Sender(_) => json(&SenderValue { v: VERSION }),
         Record::Session(session) => json(&SessionValue::from(session)),
-        Record::Epoch(EpochRecord { number, from, slots, .. }) => {
-            json(&EpochValue { v: VERSION, number: *number, from: *from, slots: slots.clone() })
-        }
+        Record::Epoch(EpochRecord { number, from, slots, untold, .. }) => json(&EpochValue {
+            v: VERSION,
+            number: *number,
+            from: *from,
+            slots: slots.clone(),
+            untold: *untold,
+        }),
         Record::Next(_, next) => json(&NextValue { v: VERSION, next: *next }),
         Record::Audit(_, entry) => json(&AuditValue::from(entry)),
     }
@@ -191,11 +198,11 @@ pub(super) fn decode(key: Key, bytes: &[u8]) -> Result<Record, String> {
             })
         }
         Key::Epoch(lb) => {
-            let EpochValue { number, from, slots, .. } = read(bytes)?;
+            let EpochValue { number, from, slots, untold, .. } = read(bytes)?;
             if Calendar::of(&slots).is_none() {
                 return Err("has a number of slots that no calendar has".to_owned());
             }
-            Record::Epoch(EpochRecord { lb, number, from, slots })
+            Record::Epoch(EpochRecord { lb, number, from, slots, untold })
         }
         Key::Next(counter) => Record::Next(counter, read::<NextValue>(bytes)?.next),
         Key::Audit(number) => {

@@ -152,6 +152,19 @@ impl Rules {
         }
     }
 
+    /// The highest load balancer that a rule names.
+    pub fn highest_lb(&self) -> Option<LbId> {
+        let last = [
+            self.destinations.values().copied().max(),
+            self.sources_v4.keys().next_back().map(|(lb, _)| *lb),
+            self.sources_v6.keys().next_back().map(|(lb, _)| *lb),
+            self.epochs.keys().next_back().map(|(lb, _)| *lb),
+            self.calendar.keys().next_back().map(|(lb, ..)| *lb),
+            self.members.keys().next_back().map(|(lb, ..)| *lb),
+        ];
+        last.into_iter().max().flatten()
+    }
+
     /// The rules of no load balancer: the addresses that packets have, and whose these are.
     pub fn destinations(&self) -> Self {
         Self { destinations: self.destinations.clone(), ..Self::default() }

@@ -68,6 +68,7 @@ fn refused(error: RequestError) -> Status {
             Status::resource_exhausted(why)
         }
         RequestError::Write(WriteError::Moved) => Status::aborted(why),
+        RequestError::Write(WriteError::LbId { .. }) => Status::invalid_argument(why),
         RequestError::Write(_) => Status::failed_precondition(why),
         RequestError::ManySets => Status::resource_exhausted(why),
     }

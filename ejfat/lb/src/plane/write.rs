@@ -37,6 +37,10 @@ pub enum WriteError {
     )]
     LeastTerm { least: u64 },
     #[error(
+        "there is no load balancer {lb}; this data plane has {lbs}, which are 0 to {}; start it with more (--load-balancers)", .lbs - 1
+    )]
+    LbId { lb: u8, lbs: usize },
+    #[error(
         "{table} takes {limit} rules of all load balancers together, and would have {rules} with the newest tables of each; remove rules of some load balancer first",
         limit = .table.limit()
     )]
@@ -73,6 +77,7 @@ impl Write<'_> {
     /// own. A load balancer whose rules stay as they are is left alone, unless those of all do. If only addresses that
     /// packets are sent to change, no tables are staged.
     pub fn load(&mut self, rules: &Rules, when: When) -> Result<u64, WriteError> {
+        self.check_ids(rules.highest_lb())?;
         if when == When::Now {
             return self.replace(rules, &Tables::new(rules), &mut lock(&self.plane.balancer));
         }
@@ -106,6 +111,7 @@ impl Write<'_> {
             let before = self.control.whole(|lb| when.tick().unwrap_or(next[usize::from(lb.get())]));
             let mut rules = before.clone();
             edit(&mut rules)?;
+            self.check_ids(rules.highest_lb())?;
             // Nobody else changes the sets meanwhile, but packets may meet other ones.
             if when == When::Now {
                 let tables = Tables::new(&rules);
@@ -125,6 +131,14 @@ impl Write<'_> {
             }
         }
         Err(WriteError::Moved.into())
+    }
+
+    fn check_ids(&self, highest: Option<LbId>) -> Result<(), WriteError> {
+        let lbs = self.plane.lbs;
+        match highest.map(LbId::get) {
+            Some(lb) if usize::from(lb) >= lbs => Err(WriteError::LbId { lb, lbs }),
+            _ => Ok(()),
+        }
     }
 
     /// Puts rules in the place of all sets. Returns the first tick they apply to.
@@ -187,6 +201,7 @@ impl Write<'_> {
     /// Stages tables of one load balancer.
     pub fn stage(&mut self, stage: &LbStage) -> Result<(), WriteError> {
         let LbStage { lb, from, horizon, in_place, reset, .. } = *stage;
+        self.check_ids(Some(lb))?;
         let rules = Arc::new(stage.rules.of(lb));
         let tables = Arc::new(LbTables::new(lb, &rules));
         let mut balancer = lock(&self.plane.balancer);

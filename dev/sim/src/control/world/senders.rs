@@ -45,12 +45,22 @@ impl World {
         let to = plane.route(data(n).into(), sender(n, from), &Self::datagram(tick));
         let Some((address, _)) = to else {
             self.judges[n].dropped += 1;
-            let is_served = self.now > self.troubled && self.now > 6 * S && self.plan.is_calm();
+            let is_partial = self.plan.streams[n].strategy == Strategy::Explicit;
+            let is_served =
+                !is_partial && self.now > self.troubled && self.now > 6 * S && self.plan.is_calm();
             if is_served && self.has_served(n) {
                 self.fail(format!("served: tick {tick} of load balancer {n} was dropped"));
             }
             return;
         };
+        let is_known = self.now > self.judges[n].known + LEAPS;
+        let deadline = PROMPT + (S as f64 / self.streams[n].rate) as u64;
+        let is_stranger =
+            |since: u64| from == 0 && self.plan.is_prompt() && is_known && sent > since + deadline;
+        if self.streams[n].removed.is_some_and(is_stranger) {
+            return self
+                .fail(format!("strangers: tick {tick} of a sender that was removed went to {address}"));
+        }
         let worker = (0..self.workers.len()).find(|&worker| worker_address(worker).0 == address);
         let Some(worker) = worker.filter(|&worker| self.plan.workers[worker].lb == n) else {
             return self.fail(format!("tick {tick} of load balancer {n} went to {address}"));
@@ -60,9 +70,7 @@ impl World {
             of.arrived += 1;
             of.queue += 1.0;
         }
-        // The next event may be a whole step of ticks ahead.
-        let deadline = PROMPT + 2 * (S as f64 / self.streams[n].rate) as u64;
-        let is_late = |gone: &u64| self.plan.is_prompt() && sent > gone + deadline;
+        let is_late = |gone: &u64| self.plan.is_prompt() && is_known && sent > gone + deadline;
         if let Some(gone) = self.workers[worker].gone.filter(is_late) {
             let since = (sent - gone) / MS;
             self.fail(format!(

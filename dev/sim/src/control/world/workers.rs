@@ -26,7 +26,9 @@ impl World {
 
     pub(super) fn reserve(&mut self, n: usize) {
         let senders = (0..self.plan.streams[n].senders).map(|of| sender(n, of).to_string()).collect();
-        let request = Request::Reserve(Reserve { name: format!("run{n}"), senders, ..Reserve::default() });
+        let strategy = self.plan.streams[n].strategy.name().to_owned();
+        let reserve = Reserve { name: format!("run{n}"), senders, strategy, ..Reserve::default() };
+        let request = Request::Reserve(reserve);
         if let Err(why) = self.request(&request, None) {
             self.fail(format!("reserve: {why}"));
         }
@@ -41,16 +43,21 @@ impl World {
         let plan = &self.plan.workers[n];
         let (address, port) = worker_address(n);
         let Some(lb_id) = self.reservation(plan.lb) else {
-            // The reservation was not stored before the control plane died.
-            self.reserve(plan.lb);
+            if !self.streams[plan.lb].is_freed {
+                // The reservation was not stored before the control plane died.
+                self.reserve(plan.lb);
+            }
             return self.at(self.now + 50 * MS, Happening::Registers { worker: n });
         };
+        let slot_demands =
+            plan.demands.iter().map(|&(first, length)| SlotDemand { index: first as i32, length }).collect();
         let request = Request::Register(Register {
             lb_id,
             name: format!("worker{n}"),
             weight: 1.0,
             address: address.to_string(),
             port: port.into(),
+            slot_demands,
             ..Register::default()
         });
         self.say(|| format!("worker {n} registers"));
@@ -97,7 +104,7 @@ impl World {
         if !is_its {
             if answer.is_ok() && self.workers[n].gone.is_some() {
                 // It was on its way when the worker died, and counts for its life.
-                self.workers[n].gone = Some(self.now + self.config.liveness.silent.as_nanos() as u64);
+                self.workers[n].gone = Some(self.now + self.silent());
             }
             return;
         }
@@ -111,6 +118,11 @@ impl World {
                 self.at(self.now + 100 * MS, Happening::Registers { worker: n });
             }
         }
+    }
+
+    /// From the last state of a worker until it is known to be silent, which is looked at every 10 ms.
+    fn silent(&self) -> u64 {
+        self.config.liveness.silent.as_nanos() as u64 + 10 * MS
     }
 
     pub(super) fn turn(&mut self, n: usize) {
@@ -136,8 +148,7 @@ impl World {
             }
             Fate::Dies | Fate::Returns => {
                 self.workers[n].life = Life::Away;
-                self.workers[n].gone =
-                    Some(self.workers[n].heard + self.config.liveness.silent.as_nanos() as u64);
+                self.workers[n].gone = Some(self.workers[n].heard + self.silent());
                 if plan.fate == Fate::Returns {
                     self.at(self.now + plan.lasts, Happening::Back { worker: n });
                 }
