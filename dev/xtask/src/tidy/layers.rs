@@ -101,7 +101,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "ejfat-bridge",
             "ejfat-client",
             "naa-grpc",
-            "ejfat-control",
             "ejfat-cp",
             "naa-store",
             "naa-proto",
