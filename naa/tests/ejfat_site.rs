@@ -52,7 +52,7 @@ fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
         let of = &state.sessions[&1].registered;
         assert_eq!(
             (of.name.as_str(), of.weight, of.min_factor, of.max_factor),
-            ("the-worker", 3.0, 0.5, 0.0)
+            ("the-worker", 3.0, 0.0, 0.0)
         );
         assert_eq!(format!("{}:{}", of.ip_address, of.udp_port), worker.address);
     }
@@ -121,7 +121,7 @@ fn ports_that_follow_each_other_are_registered() {
     let state = site.state();
     let of = &state.sessions[&1].registered;
     assert_eq!((of.ip_address.as_str(), of.udp_port, of.port_range), ("127.0.0.1", first.unwrap().into(), 2));
-    assert_eq!((of.weight, of.min_factor, of.max_factor), (4.0, 0.25, 2.0), "the command line is stronger");
+    assert_eq!((of.weight, of.min_factor, of.max_factor), (4.0, 0.25, 0.0), "the command line is stronger");
     assert!(state.sessions[&1].states.len() > 15, "one each 20 ms");
 }
 
