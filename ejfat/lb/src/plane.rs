@@ -241,7 +241,7 @@ impl Plane {
             term: control.term,
             routed: routed(&balancer),
             beyond: by_lb(|lb| balancer.beyond(lb)),
-            sets: LbId::all().flat_map(of).collect(),
+            sets: LbId::all().take(self.lbs).flat_map(of).collect(),
         }
     }
 

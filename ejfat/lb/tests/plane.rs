@@ -524,7 +524,7 @@ fn ticks_beyond_the_horizon_survive_the_wire() {
     assert_eq!(ticks.beyond, [(lb(1), beyond)].into());
     let mut reply = message::of_ticks(&ticks);
     assert_eq!(message::ticks(&reply), Ok(ticks));
-    reply.beyond_horizon[0].lb = 8;
+    reply.beyond_horizon[0].lb = 64;
     assert_eq!(message::ticks(&reply).unwrap_err().field, "beyond_horizon[0].lb");
 
     // A later stage without a horizon leaves it; a reset without one takes it away.

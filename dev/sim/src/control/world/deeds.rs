@@ -33,7 +33,8 @@ impl World {
         }
         // Rates are unknown for a while after it is undone, and senders and workers are let in by an epoch.
         self.judges[n].known = undone + 3 * S + KNOWN;
-        self.troubled = self.troubled.max(undone + 5 * S);
+        // Three syncs have to come first where planes tell no ticks, and senders may pause.
+        self.troubled = self.troubled.max(undone + 12 * S);
         self.at(undone, Happening::Undone { stream: n });
     }
 
