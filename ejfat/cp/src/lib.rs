@@ -15,6 +15,7 @@ mod planes;
 mod reports;
 mod series;
 pub mod settings;
+mod sources;
 mod storing;
 mod syncs;
 mod token;
