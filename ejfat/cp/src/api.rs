@@ -2,7 +2,7 @@
 
 mod health;
 mod replies;
-pub(crate) mod requests;
+mod requests;
 mod router;
 
 use std::{
@@ -19,6 +19,8 @@ use naa_grpc::{Answer, SCHEME, connections::Requests};
 use proto::loadbalancer::{self as pb, load_balancer_server::LoadBalancer};
 use tonic::{Code, Request, Response, Status, body::Body};
 use tower_service::Service;
+
+pub use requests::decode;
 
 use crate::{
     core::{Core, Refused},
