@@ -388,6 +388,12 @@ impl Core {
         })
     }
 
+    /// A message if the thread that polls ended by itself.
+    pub(crate) fn ended(&self) -> Option<String> {
+        let over = lock(&self.thread).as_ref().is_some_and(JoinHandle::is_finished);
+        over.then(|| "the thread naa-control ended; the log says why".to_owned())
+    }
+
     /// Refuses requests from now on, stores what waits, and ends. Data planes keep their tables.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);

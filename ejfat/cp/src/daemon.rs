@@ -147,6 +147,7 @@ impl Daemon {
     /// A message if a part of it ended by itself.
     pub fn ended(&self) -> Option<String> {
         let forwarder = self.local.as_ref().and_then(|(_, forwarder)| forwarder.ended());
+        let forwarder = forwarder.or_else(|| self.core.ended());
         forwarder.or_else(|| self.servers.iter().find_map(Server::ended))
     }
 

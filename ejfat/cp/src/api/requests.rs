@@ -60,7 +60,9 @@ pub fn decode(call: ApiCall, bytes: &[u8]) -> Option<Result<Request, Refusal>> {
         }
         ApiCall::Chain => named(read::<pb::ChainLoadBalancerRequest>(bytes)?.lb_id).map(Request::Chain),
         ApiCall::Unchain => named(read::<pb::UnchainLoadBalancerRequest>(bytes)?.lb_id).map(Request::Unchain),
-        ApiCall::GetChainGraph => named(read::<pb::GetChainGraphRequest>(bytes)?.lb_id).map(Request::GetChainGraph),
+        ApiCall::GetChainGraph => {
+            named(read::<pb::GetChainGraphRequest>(bytes)?.lb_id).map(Request::GetChainGraph)
+        }
     })
 }
 
