@@ -226,6 +226,12 @@ impl Control {
     /// Takes over what is in no record from a control plane of the same process, whose store failed.
     pub fn carry_over(&mut self, before: Self) {
         self.registry.carry_over(before.registry.soft().clone());
+        // Epochs that were published while nothing was stored have had their numbers.
+        for (lb, of) in &mut self.lbs {
+            if let Some(before) = before.lbs.get(lb).filter(|before| before.reservation == of.reservation) {
+                of.publisher.number = of.publisher.number.max(before.publisher.number);
+            }
+        }
     }
 
     pub fn registry(&self) -> &Registry {

@@ -148,6 +148,14 @@ impl Registry {
         self.soft.resting = soft.resting;
     }
 
+    /// Whether a caller shows a token that is known.
+    ///
+    /// # Errors
+    /// [`Refusal`] if it shows none, or an unknown one.
+    pub fn check_caller(&self, caller: Caller<'_>) -> Result<(), Refusal> {
+        self.authenticate(caller).map(drop)
+    }
+
     pub fn config(&self) -> &Config {
         &self.config
     }

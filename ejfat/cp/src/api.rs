@@ -3,35 +3,29 @@
 mod health;
 mod replies;
 mod requests;
+mod router;
 
 use std::{
     convert::Infallible,
-    sync::Arc,
-    task::{Context, Poll},
+    sync::{Arc, OnceLock},
 };
 
 use ejfat_control::{
-    request::{Caller, Refusal, RefusalKind, Reply, Request as Asked},
+    request::{Caller, Refusal, Reply, Request as Asked},
     wall::WallTime,
 };
+use http::HeaderMap;
 use naa_grpc::{Answer, SCHEME, connections::Requests};
-use proto::loadbalancer::load_balancer_server::{self, LoadBalancer, LoadBalancerServer};
-use proto::{
-    health::v1::health_server::{self, HealthServer},
-    loadbalancer as pb,
-};
+use proto::loadbalancer::{self as pb, load_balancer_server::LoadBalancer};
 use tonic::{Code, Request, Response, Status, body::Body};
 use tower_service::Service;
 
-use health::Health;
+pub use requests::decode;
 
 use crate::{
     core::{Core, Refused},
-    series::SINCE,
+    series::{SINCE, TooMuch},
 };
-
-/// Bytes of a request at most: slot demands of all sessions of a site take less.
-const MOST: usize = 1 << 20;
 
 /// Where clients find the control plane, for the URIs that it makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,54 +35,21 @@ pub struct Public {
     pub port: u16,
 }
 
-/// The service, for [`naa_grpc::serve`].
+/// The service, for [`naa_grpc::serve`]. Replies with URIs wait until it is set where clients find the control plane.
 pub fn service(
     core: &Arc<Core>,
-    public: Public,
+    public: Arc<OnceLock<Public>>,
 ) -> impl Service<http::Request<Body>, Response = Answer, Error = Infallible, Future: Send + 'static>
 + Clone
 + Send
 + 'static {
-    let api = Api { core: core.clone(), public: Arc::new(public) };
-    Router {
-        health: HealthServer::new(Health(core.clone())),
-        api: LoadBalancerServer::new(api).max_decoding_message_size(MOST),
-    }
-}
-
-/// Gives a request to its service.
-#[derive(Clone)]
-struct Router {
-    api: LoadBalancerServer<Api>,
-    health: HealthServer<Health>,
-}
-
-impl Service<http::Request<Body>> for Router {
-    type Response = Answer;
-    type Error = Infallible;
-    type Future = tonic::codegen::BoxFuture<Answer, Infallible>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        match request.uri().path().split('/').nth(1) {
-            Some(load_balancer_server::SERVICE_NAME) => self.api.call(request),
-            Some(health_server::SERVICE_NAME) => self.health.call(request),
-            _ => {
-                let name = load_balancer_server::SERVICE_NAME;
-                let unknown = Status::unimplemented(format!("no such service; there is {name}"));
-                Box::pin(std::future::ready(Ok(unknown.into_http())))
-            }
-        }
-    }
+    router::Router::new(Api { core: core.clone(), public })
 }
 
 #[derive(Clone)]
 struct Api {
     core: Arc<Core>,
-    public: Arc<Public>,
+    public: Arc<OnceLock<Public>>,
 }
 
 type Result_<T> = Result<Response<T>, Status>;
@@ -96,22 +57,11 @@ type Result_<T> = Result<Response<T>, Status>;
 impl Api {
     /// Carries out what a message asks for.
     async fn ask<M>(&self, request: &Request<M>, asked: Result<Asked, Refusal>) -> Result<Reply, Status> {
-        let token = token(request)?;
         let connection = request.extensions().get::<Requests>();
+        let token = token(request.metadata().as_ref())?;
         let caller = Caller { token, peer: connection.and_then(Requests::peer) };
-        // Whoever has no token that is known learns nothing of what is wrong with the request.
-        let asked = match asked {
-            Ok(asked) => asked,
-            Err(refusal) => {
-                self.core.request(caller, &Asked::Version).await.map_err(status)?;
-                return Err(status(refusal.into()));
-            }
-        };
-        let reply = self.core.request(caller, &asked).await;
-        let is_let_in = !matches!(&reply, Err(Refused::Refusal(refusal)) if is_stranger(refusal));
-        // The connection keeps its seat for longer than a stranger's.
-        let _counted = connection.filter(|_| is_let_in).map(Requests::begin);
-        reply.map_err(status)
+        let asked = asked.map_err(|refusal| status(refusal.into()))?;
+        self.core.request(caller, &asked).await.map_err(status)
     }
 
     async fn done<M>(&self, request: &Request<M>, asked: Result<Asked, Refusal>) -> Result<(), Status> {
@@ -119,13 +69,9 @@ impl Api {
     }
 }
 
-fn is_stranger(refusal: &Refusal) -> bool {
-    matches!(refusal.kind, RefusalKind::Unauthenticated | RefusalKind::PermissionDenied)
-}
-
 /// The token of a call, if it shows one.
-fn token<M>(request: &Request<M>) -> Result<Option<&str>, Status> {
-    let Some(value) = request.metadata().get("authorization") else { return Ok(None) };
+fn token(headers: &HeaderMap) -> Result<Option<&str>, Status> {
+    let Some(value) = headers.get("authorization") else { return Ok(None) };
     let text = value
         .to_str()
         .ok()
@@ -161,7 +107,7 @@ impl LoadBalancer for Api {
         else {
             return Err(other());
         };
-        Ok(Response::new(replies::reserved(&reserved, Some(&self.public))))
+        Ok(Response::new(replies::reserved(&reserved, Some(self.public.wait()))))
     }
 
     async fn get_load_balancer(
@@ -279,6 +225,10 @@ impl LoadBalancer for Api {
             None => WallTime(self.core.wall().0.saturating_sub(SINCE.as_millis() as u64)),
         };
         let series = self.core.select(series_selector, since, |id| reservations.contains(&id));
+        let series = series.map_err(|why| match why {
+            TooMuch::Selectors => Status::invalid_argument(why.to_string()),
+            TooMuch::Samples => Status::resource_exhausted(why.to_string()),
+        })?;
         let timeseries = series.into_iter().map(replies::series).collect();
         Ok(Response::new(pb::TimeseriesResponse { timeseries, since: Some(replies::timestamp(since)) }))
     }
@@ -291,7 +241,7 @@ impl LoadBalancer for Api {
     async fn create_token(&self, request: Request<pb::CreateTokenRequest>) -> Result_<pb::CreateTokenReply> {
         let asked = requests::create_token(request.get_ref());
         let Reply::Token(created) = self.ask(&request, asked).await? else { return Err(other()) };
-        Ok(Response::new(replies::token(&created, &self.public)))
+        Ok(Response::new(replies::token(&created, self.public.wait())))
     }
 
     async fn list_token_permissions(

@@ -9,7 +9,9 @@
 //!
 //! When the store fails, who waits for it is told, and requests that change something are refused until it works again. Then
 //! a new term is claimed, and the control plane begins anew with what the store has. Meanwhile workers' states count, and
-//! epochs go on.
+//! epochs go on: a thread of its own tries the store, which may hang.
+//!
+//! A control plane that another one has replaced, as a data plane or the store says, changes nothing any more.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -44,7 +46,7 @@ use crate::{
     audit::{Audit, AuditError},
     planes::{PlaneAddress, PlaneHandle, Told, What},
     reports::Reports,
-    series::{OneSeries, Series},
+    series::{OneSeries, Series, TooMuch},
     storing::Storing,
 };
 
@@ -66,7 +68,7 @@ pub enum Refused {
     Busy,
     #[error("the control plane is ending; try again when it is back")]
     Ending,
-    #[error("another control plane has taken over the data planes; ask that one")]
+    #[error("another control plane has taken over; ask that one")]
     Replaced,
 }
 
@@ -83,6 +85,8 @@ pub enum StartError {
     Audit(#[from] AuditError),
     #[error("cannot read random bytes: {0}")]
     Random(String),
+    #[error("another control plane has taken over the store: its term is {0}; stop this one")]
+    Replaced(Term),
 }
 
 /// What a control plane is made of.
@@ -127,18 +131,38 @@ struct Inner {
     term: Term,
     planes: BTreeMap<PlaneId, PlaneHandle>,
     storing: Storing<Waits>,
-    /// Why the store failed, and when it is tried again.
-    failed: Option<(String, Time)>,
+    failed: Option<Failed>,
     replaced: bool,
     reports: Reports,
 }
+
+/// The store failed.
+struct Failed {
+    why: String,
+    /// When it is tried again; `None`: it is being tried.
+    again: Option<Time>,
+}
+
+/// A control plane with what a store has, under a term of its own.
+type Begun = Result<(Control, Term), StartError>;
 
 /// What threads tell the one that polls.
 #[derive(Default)]
 struct Inbox {
     told: VecDeque<Told>,
     stored: Option<Result<(), naa_store::Error>>,
+    /// The store was tried again.
+    begun: Option<Begun>,
     is_wanted: bool,
+}
+
+impl Inbox {
+    /// Takes everything, if there is something.
+    fn take(&mut self) -> Option<Self> {
+        let is_something =
+            self.is_wanted || !self.told.is_empty() || self.stored.is_some() || self.begun.is_some();
+        is_something.then(|| std::mem::take(self))
+    }
 }
 
 /// See the [module](self).
@@ -149,6 +173,8 @@ pub struct Core {
     stop: AtomicBool,
     started: Instant,
     parts: (Config, Options, String, Arc<dyn Store>),
+    /// The highest term that this control plane claimed, or tried to.
+    claimed: Arc<AtomicU64>,
     pub counters: Counters,
     series: Mutex<Series>,
     audit: Option<Audit>,
@@ -176,7 +202,8 @@ impl Core {
         let audit = audit.as_deref().map(Audit::open).transpose()?;
         options.planes = planes.iter().map(|(id, address)| (*id, address.kind())).collect();
         let random = ChaCha20Rng::try_from_os_rng().map_err(|why| StartError::Random(why.to_string()))?;
-        let (control, term) = begin(&config, &options, &root, &*store, Time(0))?;
+        let claimed = Arc::default();
+        let (control, term) = begin(&config, &options, &root, &*store, Time(0), &claimed)?;
         let inner = Inner {
             control,
             random,
@@ -194,6 +221,7 @@ impl Core {
             stop: AtomicBool::new(false),
             started: Instant::now(),
             parts: (config, options, root, store),
+            claimed,
             counters: Counters::default(),
             series: Mutex::default(),
             audit,
@@ -258,10 +286,10 @@ impl Core {
         if inner.replaced {
             return Err(Refused::Replaced);
         }
-        if let Some((why, _)) = &inner.failed
+        if let Some(failed) = &inner.failed
             && changes(call)
         {
-            return Err(Refused::Store(why.clone()));
+            return Err(Refused::Store(failed.why.clone()));
         }
         if inner.storing.len() > MOST_STORING && call != ApiCall::SendState {
             return Err(Refused::Busy);
@@ -316,7 +344,7 @@ impl Core {
         selectors: &[String],
         since: WallTime,
         may_see: impl Fn(ReservationId) -> bool,
-    ) -> Vec<OneSeries> {
+    ) -> Result<Vec<OneSeries>, TooMuch> {
         lock(&self.series).select(selectors, since, may_see)
     }
 
@@ -342,7 +370,25 @@ impl Core {
         if inner.replaced {
             return Err(Refused::Replaced.to_string());
         }
-        inner.failed.as_ref().map_or(Ok(()), |(why, _)| Err(why.clone()))
+        inner.failed.as_ref().map_or(Ok(()), |failed| Err(failed.why.clone()))
+    }
+
+    /// Who makes a request, by the token that it shows.
+    ///
+    /// # Errors
+    /// If there is no token, or it is unknown.
+    pub(crate) fn check_caller(&self, caller: Caller<'_>) -> Result<(), Refused> {
+        let known = lock(&self.inner).control.registry().check_caller(caller);
+        known.map_err(|refusal| {
+            self.counters.refused.fetch_add(1, Relaxed);
+            refusal.into()
+        })
+    }
+
+    /// A message if the thread that polls ended by itself.
+    pub(crate) fn ended(&self) -> Option<String> {
+        let over = lock(&self.thread).as_ref().is_some_and(JoinHandle::is_finished);
+        over.then(|| "the thread naa-control ended; the log says why".to_owned())
     }
 
     /// Refuses requests from now on, stores what waits, and ends. Data planes keep their tables.
@@ -358,36 +404,48 @@ impl Core {
     fn run(self: Arc<Self>) {
         let (mut sampled, mut until) = (self.now(), self.now());
         loop {
-            let (told, stored) = self.wait(until);
+            let Inbox { told, stored, begun, .. } = self.wait(until);
             let now = self.now();
-            {
+            let samples = {
                 let inner = &mut *lock(&self.inner);
                 told.into_iter().for_each(|told| self.told(inner, told));
                 if let Some(stored) = stored {
                     self.stored(inner, stored);
                 }
-                self.turn(inner);
+                if let Some(begun) = begun {
+                    self.begun(inner, begun);
+                }
+                if inner.replaced {
+                    refuse(inner.storing.failed(), &Refused::Replaced);
+                    until = now + SAMPLES;
+                } else {
+                    self.turn(inner);
+                    until = inner.control.next_wakeup();
+                }
                 let is_stored = inner.storing.len() == 0 || inner.failed.is_some();
                 if self.stop.load(Relaxed) && is_stored {
                     return refuse(inner.storing.failed(), &Refused::Ending);
                 }
-                until = inner.control.next_wakeup();
-                if now >= sampled + SAMPLES {
-                    sampled = now;
-                    lock(&self.series).sample(wall(), &inner.control, now);
-                }
+                (now >= sampled + SAMPLES).then(|| crate::series::sample(&inner.control, now))
+            };
+            // Whoever reads long series holds up nobody who makes a request.
+            if let Some(samples) = samples {
+                sampled = now;
+                lock(&self.series).add(wall(), samples);
             }
         }
     }
 
     /// Waits until something is told, or it is time.
-    fn wait(&self, until: Time) -> (VecDeque<Told>, Option<Result<(), naa_store::Error>>) {
+    fn wait(&self, until: Time) -> Inbox {
         let mut inbox = lock(&self.inbox);
         loop {
             let left = until.0.saturating_sub(self.now().0);
-            if inbox.is_wanted || left == 0 || !inbox.told.is_empty() || inbox.stored.is_some() {
-                inbox.is_wanted = false;
-                return (std::mem::take(&mut inbox.told), inbox.stored.take());
+            if let Some(told) = inbox.take() {
+                return told;
+            }
+            if left == 0 {
+                return Inbox::default();
             }
             let waited = self.wake.wait_timeout(inbox, Duration::from_nanos(left));
             inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -464,12 +522,13 @@ impl Core {
     fn stored(&self, inner: &mut Inner, result: Result<(), naa_store::Error>) {
         match result {
             Ok(()) => self.durable(inner.storing.stored()),
+            Err(naa_store::Error::Stale { .. }) => inner.replaced(),
             Err(why) => {
                 self.counters.store_failures.fetch_add(1, Relaxed);
                 tracing::error!("changes are not stored: {why}; requests that change something are refused");
-                let refused = Refused::Store(why.to_string());
-                refuse(inner.storing.failed(), &refused);
-                inner.failed = Some((why.to_string(), self.now() + STORE_AGAIN));
+                let why = why.to_string();
+                refuse(inner.storing.failed(), &Refused::Store(why.clone()));
+                inner.failed = Some(Failed { why, again: Some(self.now() + STORE_AGAIN) });
             }
         }
     }
@@ -484,26 +543,41 @@ impl Core {
         }
     }
 
-    /// Begins anew with what a store has that failed and works again.
-    fn try_store_again(&self, inner: &mut Inner) {
+    /// Lets a thread begin anew with what a store has that failed.
+    fn try_store_again(self: &Arc<Self>, inner: &mut Inner) {
         let now = self.now();
-        if inner.failed.as_ref().is_none_or(|(_, at)| now < *at) || self.stop.load(Relaxed) {
+        let Some(failed) = &mut inner.failed else { return };
+        if failed.again.is_none_or(|again| now < again) || self.stop.load(Relaxed) {
             return;
         }
-        let (config, options, root, store) = &self.parts;
-        match begin(config, options, root, &**store, now) {
+        let (parts, claimed, core) = (self.parts.clone(), self.claimed.clone(), Arc::downgrade(self));
+        let run = move || {
+            let (config, options, root, store) = parts;
+            let begun = begin(&config, &options, &root, &*store, now, &claimed);
+            if let Some(core) = core.upgrade() {
+                core.tell(|inbox| inbox.begun = Some(begun));
+            }
+        };
+        let started = std::thread::Builder::new().name("naa-store-again".into()).spawn(run);
+        failed.again = started.is_err().then_some(now + STORE_AGAIN);
+    }
+
+    fn begun(&self, inner: &mut Inner, begun: Begun) {
+        match begun {
             Ok((mut control, term)) => {
                 std::mem::swap(&mut inner.control, &mut control);
                 inner.control.carry_over(control);
                 (inner.term, inner.failed) = (term, None);
-                for (plane, handle) in &inner.planes {
-                    if handle.connection.is_some() {
-                        inner.control.connected(now, *plane);
-                    }
+                // Answers to calls that were made before are not taken for those of calls that are made now.
+                for handle in inner.planes.values_mut() {
+                    handle.disconnect("the control plane began anew with what its store has");
                 }
                 tracing::info!("changes are stored again");
             }
-            Err(why) => inner.failed = Some((why.to_string(), now + STORE_AGAIN)),
+            Err(StartError::Replaced(_)) => inner.replaced(),
+            Err(why) => {
+                inner.failed = Some(Failed { why: why.to_string(), again: Some(self.now() + STORE_AGAIN) });
+            }
         }
     }
 
@@ -519,6 +593,17 @@ impl Core {
         let name = |plane: PlaneId| inner.planes.get(&plane).map_or("?", |of| &of.name);
         crate::reports::log(&report, name);
         inner.reports.add(wall(), self.now(), &report);
+    }
+}
+
+impl Inner {
+    /// The store is another control plane's.
+    fn replaced(&mut self) {
+        if !std::mem::replace(&mut self.replaced, true) {
+            tracing::error!(
+                "another control plane has claimed the store: this one changes nothing more; stop it"
+            );
+        }
     }
 }
 
@@ -568,16 +653,24 @@ fn changes(call: ApiCall) -> bool {
     }
 }
 
-/// Claims the term above the newest, and begins with what the store has.
+/// Claims the term above the newest, and begins with what the store has. `claimed` is the highest term of this control plane, 0
+/// if it has none yet.
 fn begin(
     config: &Config,
     options: &Options,
     root: &str,
     store: &dyn Store,
     now: Time,
-) -> Result<(Control, Term), StartError> {
+    claimed: &AtomicU64,
+) -> Begun {
     let seen = store.load()?.term;
+    let own = claimed.load(Relaxed);
+    if own != 0 && seen > Term(own) {
+        return Err(StartError::Replaced(seen));
+    }
     let term = Term(seen.0 + 1);
+    // Whether a claim that fails took place may be unknown.
+    claimed.store(term.0, Relaxed);
     store.claim(seen, term)?;
     let snapshot = store.load()?;
     let number = NonZeroU64::new(term.0).unwrap_or(NonZeroU64::MIN);

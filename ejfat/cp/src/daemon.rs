@@ -4,7 +4,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use ejfat::{lb::Rules, listen::Listen};
@@ -92,8 +92,7 @@ impl Daemon {
         let audit = settings.audit.clone();
         let core = Core::start(Parts { config: config.clone(), options, root, store, planes, audit })?;
         let syncs = Syncs::start(&core, &sync_addresses(&config))?;
-        let mut public = Public { tls: settings.tls.is_some(), host, port };
-        let mut servers = Vec::new();
+        let (found, mut servers) = (Arc::new(OnceLock::new()), Vec::<Server>::new());
         for at in settings.listen() {
             let grpc = naa_grpc::Settings {
                 seats: settings.limits.connections.unwrap_or(SEATS),
@@ -102,12 +101,12 @@ impl Daemon {
                 permits: None,
                 tls: settings.server_tls(),
             };
-            let server = naa_grpc::serve(grpc, at, api::service(&core, public.clone()))?;
-            if settings.public.is_none() && servers.is_empty() {
-                public.port = server.address().port();
-            }
+            let server = naa_grpc::serve(grpc, at, api::service(&core, found.clone()))?;
             servers.push(server);
         }
+        let bound = servers.first().filter(|_| settings.public.is_none());
+        let port = bound.map_or(port, |server| server.address().port());
+        let public = found.get_or_init(|| Public { tls: settings.tls.is_some(), host, port }).clone();
         let local = forwarder.map(|forwarder| (plane, forwarder));
         Ok(Self { core, servers, syncs, local, public, token_file, store: store_file })
     }
@@ -148,6 +147,7 @@ impl Daemon {
     /// A message if a part of it ended by itself.
     pub fn ended(&self) -> Option<String> {
         let forwarder = self.local.as_ref().and_then(|(_, forwarder)| forwarder.ended());
+        let forwarder = forwarder.or_else(|| self.core.ended());
         forwarder.or_else(|| self.servers.iter().find_map(Server::ended))
     }
 

@@ -15,11 +15,12 @@ mod planes;
 mod reports;
 mod series;
 pub mod settings;
+mod sources;
 mod storing;
 mod syncs;
 mod token;
 
-pub use api::{Public, service};
+pub use api::{Public, decode, service};
 pub use core::{Core, Counters, Parts, Refused, StartError};
 pub use daemon::{Daemon, DaemonError};
 pub use planes::{Link, PlaneAddress};

@@ -101,7 +101,7 @@ pub(crate) enum What {
 #[derive(Debug)]
 enum Asked {
     Call(u64, Call),
-    Disconnect(u64),
+    Disconnect(u64, String),
 }
 
 /// The core's end of a data plane.
@@ -137,7 +137,7 @@ impl PlaneHandle {
     pub(crate) fn disconnect(&mut self, why: &str) {
         if let Some(connection) = self.connection.take() {
             self.why = Some(why.to_owned());
-            let _ = self.calls.send(Asked::Disconnect(connection));
+            let _ = self.calls.send(Asked::Disconnect(connection, why.to_owned()));
         }
     }
 
@@ -186,10 +186,8 @@ fn serve(
     loop {
         let call = match calls.recv().ok()? {
             Asked::Call(of, call) if of == connection => call,
-            Asked::Disconnect(of) if of == connection => {
-                return Some("it did not answer in time".to_owned());
-            }
-            Asked::Call(..) | Asked::Disconnect(_) => continue,
+            Asked::Disconnect(of, why) if of == connection => return Some(why),
+            Asked::Call(..) | Asked::Disconnect(..) => continue,
         };
         match port.call(&call) {
             Ok(outcome) => {

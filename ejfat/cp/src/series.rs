@@ -33,6 +33,25 @@ const KEPT: u64 = 10 * MINUTE;
 /// Things that have series at most. Beyond, new ones have none.
 const MOST: usize = 2048;
 
+/// Selectors of a request, and the bytes of one, at most: the longest path is shorter.
+const MOST_SELECTORS: usize = 64;
+const LONGEST_SELECTOR: usize = 128;
+/// Samples of a reply at most. Its bytes are then below 4 MiB, which is what clients of gRPC take by default.
+const MOST_SAMPLES: usize = 200_000;
+
+/// A request for more than one reply has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TooMuch {
+    #[error(
+        "a request has at most {MOST_SELECTORS} selectors of {LONGEST_SELECTOR} bytes; end one in * to select more"
+    )]
+    Selectors,
+    #[error(
+        "the reply would have more than {MOST_SAMPLES} samples; ask for fewer series, or give a later `since`"
+    )]
+    Samples,
+}
+
 /// The metrics of a worker, with their units.
 pub(crate) const WORKER: [(&str, &str); 11] = [
     ("fill_percent", "1"),
@@ -93,6 +112,23 @@ impl<T: Copy> Samples<T> {
     }
 }
 
+impl<T: Copy, const N: usize> Samples<[T; N]> {
+    /// One metric's samples, `left` at most.
+    fn values(
+        &self,
+        since: WallTime,
+        metric: usize,
+        left: &mut usize,
+    ) -> Result<Vec<(WallTime, T)>, TooMuch> {
+        let mut values = Vec::new();
+        for sample in self.since(since) {
+            *left = left.checked_sub(1).ok_or(TooMuch::Samples)?;
+            values.push((sample.at, sample.values[metric]));
+        }
+        Ok(values)
+    }
+}
+
 fn push<T>(samples: &mut VecDeque<Sample<T>>, most: usize, sample: Sample<T>) {
     if samples.len() == most {
         samples.pop_front();
@@ -121,23 +157,39 @@ pub(crate) struct Series {
     workers: BTreeMap<(ReservationId, SessionId), Samples<OfWorker>>,
 }
 
+/// A sample of everything.
+#[derive(Debug, Default)]
+pub(crate) struct Sampled {
+    reservations: Vec<(ReservationId, OfReservation)>,
+    workers: Vec<((ReservationId, SessionId), OfWorker)>,
+}
+
+/// Takes a sample of everything.
+pub(crate) fn sample(control: &Control, now: Time) -> Sampled {
+    let (registry, mut sampled) = (control.registry(), Sampled::default());
+    for reservation in registry.durable().reservations() {
+        let Some(published) = control.published(now, reservation.lb) else { continue };
+        let (id, slots) = (reservation.id, BTreeMap::from_iter(published.slots));
+        sampled.reservations.push((id, [published.epoch, published.tick]));
+        for session in registry.durable().sessions_of(reservation.lb) {
+            let state = registry.liveness(session.id).and_then(|liveness| liveness.state());
+            let Some((state, _)) = state else { continue };
+            let is_ready = registry.readiness(session.id, now) == Some(Readiness::Ready);
+            let slots = slots.get(&session.member).copied().unwrap_or(0);
+            sampled.workers.push(((id, session.id), of_worker(state, is_ready, slots)));
+        }
+    }
+    sampled
+}
+
 impl Series {
-    /// Takes a sample of everything.
-    pub(crate) fn sample(&mut self, at: WallTime, control: &Control, now: Time) {
-        let registry = control.registry();
-        let durable = registry.durable();
-        for reservation in durable.reservations() {
-            let Some(published) = control.published(now, reservation.lb) else { continue };
-            let id = reservation.id;
-            add(&mut self.reservations, id, at, [published.epoch, published.tick]);
-            for session in durable.sessions_of(reservation.lb) {
-                let slots = published.slots.iter().find(|(member, _)| *member == session.member);
-                let state = registry.liveness(session.id).and_then(|liveness| liveness.state());
-                let Some((state, _)) = state else { continue };
-                let is_ready = registry.readiness(session.id, now) == Some(Readiness::Ready);
-                let values = of_worker(state, is_ready, slots.map_or(0, |(_, slots)| *slots));
-                add(&mut self.workers, (id, session.id), at, values);
-            }
+    /// Adds a sample of everything.
+    pub(crate) fn add(&mut self, at: WallTime, of: Sampled) {
+        for (id, values) in of.reservations {
+            add(&mut self.reservations, id, at, values);
+        }
+        for (id, values) in of.workers {
+            add(&mut self.workers, id, at, values);
         }
         let oldest = WallTime(at.0.saturating_sub(KEPT));
         self.reservations.retain(|_, samples| samples.newest >= oldest);
@@ -150,15 +202,18 @@ impl Series {
         selectors: &[String],
         since: WallTime,
         may_see: impl Fn(ReservationId) -> bool,
-    ) -> Vec<OneSeries> {
+    ) -> Result<Vec<OneSeries>, TooMuch> {
+        if selectors.len() > MOST_SELECTORS || selectors.iter().any(|of| of.len() > LONGEST_SELECTOR) {
+            return Err(TooMuch::Selectors);
+        }
         let is_asked = |path: &str| selectors.iter().any(|selector| selects(selector, path));
-        let mut found = Vec::new();
+        let (mut found, mut left) = (Vec::new(), MOST_SAMPLES);
         for (id, samples) in self.reservations.iter().filter(|(id, _)| may_see(**id)) {
             for (at, (metric, unit)) in RESERVATION.iter().enumerate() {
                 let path = format!("/lb/{id}/{metric}");
                 if is_asked(&path) {
-                    let values = samples.since(since).map(|sample| (sample.at, sample.values[at]));
-                    found.push(OneSeries { path, unit, samples: Values::Integers(values.collect()) });
+                    let values = samples.values(since, at, &mut left)?;
+                    found.push(OneSeries { path, unit, samples: Values::Integers(values) });
                 }
             }
         }
@@ -166,12 +221,12 @@ impl Series {
             for (at, (metric, unit)) in WORKER.iter().enumerate() {
                 let path = format!("/lb/{id}/session/{session}/{metric}");
                 if is_asked(&path) {
-                    let values = samples.since(since).map(|sample| (sample.at, sample.values[at]));
-                    found.push(OneSeries { path, unit, samples: Values::Floats(values.collect()) });
+                    let values = samples.values(since, at, &mut left)?;
+                    found.push(OneSeries { path, unit, samples: Values::Floats(values) });
                 }
             }
         }
-        found
+        Ok(found)
     }
 }
 
@@ -229,14 +284,14 @@ mod tests {
         for second in 0..26 * 3600 {
             add(&mut series.workers, (ID, SessionId(1)), WallTime(second * 1000), [second as f32; 11]);
         }
-        let found = series.select(&["/lb/4/session/1/slots".to_owned()], WallTime(0), |_| true);
+        let found = series.select(&["/lb/4/session/1/slots".to_owned()], WallTime(0), |_| true).unwrap();
         let [OneSeries { path, unit, samples: Values::Floats(samples) }] = &found[..] else {
             panic!("{found:?}")
         };
         assert_eq!((path.as_str(), *unit), ("/lb/4/session/1/slots", "slots"));
         assert_eq!(samples.len(), SECONDS + MINUTES - 60);
         assert!(samples.is_sorted_by_key(|(at, _)| *at));
-        let found = series.select(&["*".to_owned()], WallTime(25 * 3_600_000 + 3_590_000), |_| true);
+        let found = series.select(&["*".to_owned()], WallTime(25 * 3_600_000 + 3_590_000), |_| true).unwrap();
         assert_eq!(found.len(), WORKER.len());
         assert_eq!(len(&found[0]), 10);
     }
@@ -248,7 +303,8 @@ mod tests {
         for session in [1, 12] {
             add(&mut series.workers, (ID, SessionId(session)), WallTime(0), [0.0; 11]);
         }
-        let count = |selector: &str| series.select(&[selector.to_owned()], WallTime(0), |_| true).len();
+        let count =
+            |selector: &str| series.select(&[selector.to_owned()], WallTime(0), |_| true).unwrap().len();
         let all = RESERVATION.len() + 2 * WORKER.len();
         assert_eq!(count("/lb/4/epoch"), 1);
         assert_eq!(count("/lb/4/session/1"), WORKER.len());
@@ -256,10 +312,25 @@ mod tests {
         assert_eq!((count("/lb/4/*"), count("/lb/5/*"), count("*")), (all, 0, all));
         assert_eq!(
             series.select(&["*".to_owned()], WallTime(0), |_| false),
-            [],
+            Ok(vec![]),
             "what may not be seen is not there"
         );
-        let tick = series.select(&["/lb/4/event_number".to_owned()], WallTime(0), |_| true);
+        let tick = series.select(&["/lb/4/event_number".to_owned()], WallTime(0), |_| true).unwrap();
         assert_eq!(tick[0].samples, Values::Integers(vec![(WallTime(0), 1 << 60)]));
+    }
+
+    #[test]
+    fn what_one_request_gets_is_bounded() {
+        let mut series = Series::default();
+        for session in 0..20 {
+            for second in 0..1000 {
+                add(&mut series.workers, (ID, SessionId(session)), WallTime(second * 1000), [0.0; 11]);
+            }
+        }
+        let select = |selectors: &[String], since| series.select(selectors, WallTime(since), |_| true);
+        assert_eq!(select(&["*".to_owned()], 0), Err(TooMuch::Samples));
+        assert_eq!(select(&["*".to_owned()], 900_000).unwrap().len(), 220);
+        assert_eq!(select(&vec!["/".to_owned(); MOST_SELECTORS + 1], 0), Err(TooMuch::Selectors));
+        assert_eq!(select(&["x".repeat(LONGEST_SELECTOR + 1)], 0), Err(TooMuch::Selectors));
     }
 }

@@ -127,3 +127,36 @@ fn health_is_told_to_anybody() {
         assert_eq!(first.status(), ServingStatus::Serving);
     });
 }
+
+#[test]
+fn whoever_guesses_tokens_loses_connections_and_holders_of_tokens_are_served() {
+    let (folder, ip) = (Folder::new(), "127.0.80.5");
+    let daemon = start(&settings(ip), &folder.0);
+    let mut admin = Client::admin(&daemon);
+    let lb = admin.reserve(&[]).lb_id;
+    let mut cut = 0;
+    for _ in 0..5 {
+        let mut stranger = Client::connect(daemon.addresses()[0], "0123456789abcdef");
+        let refused = (0..200).map(|_| stranger.status(&lb).unwrap_err());
+        cut += usize::from(refused.map(|why| why.code()).any(|code| code != Code::PermissionDenied));
+        admin.status(&lb).unwrap();
+    }
+    assert!(cut >= 4, "{cut} of 5 connections were ended");
+}
+
+#[test]
+fn a_stranger_makes_nobody_read_a_long_message() {
+    let (folder, ip) = (Folder::new(), "127.0.80.6");
+    let daemon = start(&settings(ip), &folder.0);
+    let long = "x".repeat(900_000);
+    let mut admin = Client::admin(&daemon);
+    assert_eq!(
+        admin.status(&long).unwrap_err().code(),
+        Code::InvalidArgument,
+        "it is read, and is no number"
+    );
+    let mut stranger = Client::connect(daemon.addresses()[0], "0123456789abcdef");
+    assert_eq!(stranger.status(&long).unwrap_err().code(), Code::PermissionDenied);
+    let longer = "x".repeat(1_100_000);
+    assert_eq!(admin.status(&longer).unwrap_err().code(), Code::OutOfRange);
+}

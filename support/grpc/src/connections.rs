@@ -130,6 +130,23 @@ impl Requests {
         self.peer
     }
 
+    /// Ends the connection, unless a request of it was let in.
+    pub fn end_stranger(&self) {
+        if !self.any.load(Relaxed) {
+            self.end();
+        }
+    }
+
+    /// Ends the connection.
+    pub fn end(&self) {
+        let mut table = self.shared.table();
+        table.seats.leave(self.key);
+        if let Some(seated) = table.connections.remove(&self.key) {
+            // Nobody receives this if the connection has ended already.
+            let _ = seated.lost.send(());
+        }
+    }
+
     /// A request is let in. It is in progress until what this returns is dropped.
     pub fn begin(&self) -> InProgress {
         self.any.store(true, Relaxed);

@@ -23,6 +23,7 @@ use roce::wire::{Packet, Syndrome};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::{
+    control_attackers,
     mrsp_talk::{entry, fill, immediate},
     raw::{Offer, RawPeer},
     resources_process::sibling,
@@ -55,10 +56,26 @@ pub enum Kind {
     Seats,
     /// Loads of tables over MRSP by a process each.
     Tables,
+    /// The rest is for control planes: calls with a token that nobody has.
+    Guesses,
+    /// Replies that are never read.
+    SlowReaders,
+    /// States of one session.
+    States,
+    /// Sync datagrams.
+    Syncs,
+    /// Streams of health.
+    Watches,
+    /// Messages of a megabyte.
+    LargeRequests,
+    /// Workers that register and say nothing more.
+    Registrations,
+    /// Series by many and by long selectors.
+    LongSeries,
 }
 
 impl Kind {
-    const ALL: [(&'static str, Self); 8] = [
+    const ALL: [(&'static str, Self); 16] = [
         ("prime-fft", Self::PrimeFft),
         ("call-and-leave", Self::CallAndLeave),
         ("workers", Self::Workers),
@@ -67,6 +84,14 @@ impl Kind {
         ("failures", Self::Failures),
         ("seats", Self::Seats),
         ("tables", Self::Tables),
+        ("guesses", Self::Guesses),
+        ("slow-readers", Self::SlowReaders),
+        ("states", Self::States),
+        ("syncs", Self::Syncs),
+        ("watches", Self::Watches),
+        ("large-requests", Self::LargeRequests),
+        ("registrations", Self::Registrations),
+        ("long-series", Self::LongSeries),
     ];
 
     /// How long the attack lasts where there is time, in milliseconds.
@@ -145,10 +170,10 @@ impl Drop for Attacker {
 
 /// Whether the attack is to end.
 #[derive(Clone, Debug)]
-struct Stop(Arc<AtomicBool>);
+pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    fn is_told(&self) -> bool {
+    pub(super) fn is_told(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
@@ -184,6 +209,7 @@ pub fn attack(kind: Kind, local: IpAddr, targets: &[String]) -> Result<(), Strin
         Kind::Failures => failures(local, target()?, &stop)?,
         Kind::Seats => seats(local, targets, &stop)?,
         Kind::Tables => tables(local, targets, &stop)?,
+        _ => control_attackers::run(kind, local, targets, &stop)?,
     };
     say(&counted)
 }
@@ -193,7 +219,7 @@ fn say(line: &str) -> Result<(), String> {
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|e| e.to_string())
 }
 
-fn begun() -> Result<(), String> {
+pub(super) fn begun() -> Result<(), String> {
     say("attacking")
 }
 

@@ -17,6 +17,8 @@ mod case;
 mod churn;
 mod cm;
 mod cm_flood;
+mod control_attackers;
+mod control_plane;
 mod ejfat;
 mod ejfat_events;
 mod ejfat_floods;
@@ -93,4 +95,5 @@ const CASES: &[&[Case]] = &[
     bridge_workers::CASES,
     fairness::CASES,
     fairness_tables::CASES,
+    control_plane::CASES,
 ];

@@ -55,6 +55,7 @@ const V6_SAMPLE: &[(&str, &str)] = &[
     ("fairness", "worker hog"),
     ("fairness", "memory hog"),
     ("fairness", "idle seats"),
+    ("control plane", "states of one worker"),
 ];
 /// Cases that may be skipped where a skipped case fails otherwise, by group and name: what they need is a right that
 /// machines for continuous integration may lack.

@@ -28,9 +28,13 @@ pub(super) fn run() -> Result<ExitCode> {
         command.current_dir(&package).env("NAA_PROGRAM", repo::release_program("naa"));
         succeeds(command)?;
     }
-    // Python's protobuf is here for this alone: what our client of SmartNICs sends is compared with what it makes.
-    let mut requests = Command::new(venv.0.join("bin/python"));
-    succeeds(requests.arg(repo::root().join("ejfat/lb/tests/smartnic_requests/make.py")))?;
+    // Python's protobuf and grpcio are here for this alone: what our client of SmartNICs sends is compared with what they make,
+    // and our control plane answers what they ask.
+    for script in ["ejfat/lb/tests/smartnic_requests/make.py", "ejfat/cp/tests/control_wire/check.py"] {
+        let mut command = Command::new(venv.0.join("bin/python"));
+        command.arg(repo::root().join(script)).env("PYTHONDONTWRITEBYTECODE", "1");
+        succeeds(command.env("NAA_PROGRAM", repo::release_program("naa")))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -97,10 +97,10 @@ pub(super) const SHORT: &[Step] = &[
     step("fortran", 2, Xtask, &["bindings", "fortran"], "the module of Fortran").needs(User::Fortran),
     step(
         "python",
-        40,
+        45,
         Xtask,
         &["bindings", "python"],
-        "the package of Python; what SmartNICs are sent, beside its protobuf",
+        "the package of Python; what SmartNICs are sent and control planes answer, beside its protobuf",
     )
     .needs(User::Python),
     step("fuzz", 30, Xtask, &["fuzz", "--seconds", "2"], "decoders against random bytes").needs(User::Fuzz),
@@ -171,6 +171,14 @@ pub(super) const LONG: &[Step] = &[
         "durable records, killed 1000 times",
     )
     .with(&[("NAA_KILLS", "1000"), ("NAA_SEEDS", "1000")]),
+    step(
+        "control kills",
+        300,
+        Cargo,
+        &["test", "--release", "-p", "naa", "--test", "lb_kills"],
+        "a control plane, killed 1000 times",
+    )
+    .with(&[("NAA_KILLS", "1000")]),
     step("hostile 4", 1000, Xtask, &["hostile", "--ip", "4"], "hostile and unlucky peers over IPv4"),
     step("hostile 6", 1000, Xtask, &["hostile", "--ip", "6"], "hostile and unlucky peers over IPv6"),
     step("install-test", 100, Xtask, &["install-test"], "what is installed, and programs built against it")
@@ -183,10 +191,10 @@ pub(super) const LONG: &[Step] = &[
     step("fortran", 2, Xtask, &["bindings", "fortran"], "the module of Fortran").needs(User::Fortran),
     step(
         "python",
-        40,
+        45,
         Xtask,
         &["bindings", "python"],
-        "the package of Python; what SmartNICs are sent, beside its protobuf",
+        "the package of Python; what SmartNICs are sent and control planes answer, beside its protobuf",
     )
     .needs(User::Python),
     step("fuzz", 700, Xtask, &["fuzz", "--seconds", "60"], "decoders against random bytes").needs(User::Fuzz),

@@ -1,6 +1,7 @@
 //! Messages of callers as requests.
 
 use ejfat_control::{
+    access::ApiCall,
     request::{
         AskedPermission, CreateToken, Deregister, Extend, LbName, Refusal, RefusalKind, Register, Request,
         Reserve, Reset, ResourceType, SendState, Senders, SetSlotDemands, SlotDemand, TokenSelector,
@@ -9,8 +10,61 @@ use ejfat_control::{
     token::{Right, TokenLimits},
     wall::WallTime,
 };
+use prost::Message;
 use prost_types::Timestamp;
 use proto::loadbalancer::{self as pb, token_permission, token_selector};
+
+/// The request that a message of a call asks for: for what tries messages without sockets. `None`: the bytes are no message.
+pub fn decode(call: ApiCall, bytes: &[u8]) -> Option<Result<Request, Refusal>> {
+    fn read<M: Message + Default>(bytes: &[u8]) -> Option<M> {
+        M::decode(bytes).ok()
+    }
+    let named = |lb_id: String| Ok(LbName { lb_id });
+    Some(match call {
+        ApiCall::Reserve => reserve(&read(bytes)?),
+        ApiCall::Get => named(read::<pb::GetLoadBalancerRequest>(bytes)?.lb_id).map(Request::Get),
+        ApiCall::Status => named(read::<pb::LoadBalancerStatusRequest>(bytes)?.lb_id).map(Request::Status),
+        ApiCall::Free => named(read::<pb::FreeLoadBalancerRequest>(bytes)?.lb_id).map(Request::Free),
+        ApiCall::Reset => Ok(reset(&read(bytes)?)),
+        ApiCall::Extend => extend(&read(bytes)?),
+        ApiCall::AddSenders => {
+            let of: pb::AddSendersRequest = read(bytes)?;
+            Ok(Request::AddSenders(senders(&of.lb_id, &of.sender_addresses)))
+        }
+        ApiCall::RemoveSenders => {
+            let of: pb::RemoveSendersRequest = read(bytes)?;
+            Ok(Request::RemoveSenders(senders(&of.lb_id, &of.sender_addresses)))
+        }
+        ApiCall::Register => register(&read(bytes)?),
+        ApiCall::SetSlotDemands => Ok(slot_demands(&read(bytes)?)),
+        ApiCall::Deregister => Ok(deregister(&read(bytes)?)),
+        ApiCall::SendState => Ok(state(&read(bytes)?)),
+        ApiCall::Overview => read::<pb::OverviewRequest>(bytes).map(|_| Ok(Request::Overview))?,
+        ApiCall::Timeseries => {
+            let of: pb::TimeseriesRequest = read(bytes)?;
+            of.since.as_ref().map(wall_time).transpose().map(|_| Request::Timeseries)
+        }
+        ApiCall::Version => read::<pb::VersionRequest>(bytes).map(|_| Ok(Request::Version))?,
+        ApiCall::CreateToken => create_token(&read(bytes)?),
+        ApiCall::ListTokenPermissions => {
+            let of: pb::ListTokenPermissionsRequest = read(bytes)?;
+            selector(of.target.as_ref()).map(Request::ListTokenPermissions)
+        }
+        ApiCall::ListChildTokens => {
+            let of: pb::ListChildTokensRequest = read(bytes)?;
+            selector(of.target.as_ref()).map(Request::ListChildTokens)
+        }
+        ApiCall::RevokeToken => {
+            let of: pb::RevokeTokenRequest = read(bytes)?;
+            selector(of.target.as_ref()).map(Request::RevokeToken)
+        }
+        ApiCall::Chain => named(read::<pb::ChainLoadBalancerRequest>(bytes)?.lb_id).map(Request::Chain),
+        ApiCall::Unchain => named(read::<pb::UnchainLoadBalancerRequest>(bytes)?.lb_id).map(Request::Unchain),
+        ApiCall::GetChainGraph => {
+            named(read::<pb::GetChainGraphRequest>(bytes)?.lb_id).map(Request::GetChainGraph)
+        }
+    })
+}
 
 fn invalid(why: impl Into<String>) -> Refusal {
     Refusal { kind: RefusalKind::InvalidArgument, why: why.into() }

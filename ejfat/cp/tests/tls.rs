@@ -1,0 +1,125 @@
+//! The control plane over TLS, as its clients see it.
+
+mod common;
+#[path = "../../lb/tests/tls_common/mod.rs"]
+mod tls_common;
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use common::Folder;
+use ejfat::uri::EjfatUri;
+use ejfat_client::{ClientError, Connection, Trust};
+use ejfat_cp::{Daemon, settings::Settings};
+use naa_grpc::{ClientTls, TlsFailure};
+use rcgen::{CertificateParams, SanType};
+use tls_common::{Ca, Files, at_loopback, expired, named};
+
+fn at(ip: &str, mut params: CertificateParams) -> CertificateParams {
+    for name in &mut params.subject_alt_names {
+        if let SanType::IpAddress(address) = name {
+            *address = ip.parse::<IpAddr>().unwrap();
+        }
+    }
+    params
+}
+
+/// A daemon with a certificate of the files `server.pem` and `server.key`.
+fn start(ip: &str, folder: &Folder, pair: Option<(PathBuf, PathBuf)>) -> Daemon {
+    let tls =
+        pair.map(|(cert, key)| format!("tls: {{cert: '{}', key: '{}'}}\n", cert.display(), key.display()));
+    let settings = format!(
+        "listen: ['{ip}:0']\n{}load_balancers: [{{ipv4: {ip}}}]\nworkers: {{loopback: true}}",
+        tls.unwrap_or_default()
+    );
+    common::start(&Settings::parse(&settings).unwrap(), &folder.0)
+}
+
+fn open(daemon: &Daemon, tls: bool, ca: PathBuf) -> Connection {
+    let at: SocketAddr = daemon.addresses()[0];
+    let token = std::fs::read_to_string(daemon.token_file()).unwrap().trim().to_owned();
+    let uri = EjfatUri { tls, token: Some(token), ..EjfatUri::new(at.ip().to_string(), at.port()) };
+    let tls = ClientTls { ca: Some(ca), ..ClientTls::default() };
+    Connection::open(&uri, &Trust { tls, ..Trust::default() }).unwrap()
+}
+
+#[track_caller]
+fn failure(connection: &Connection, says: &str) -> TlsFailure {
+    let error = connection.version().unwrap_err();
+    assert!(error.to_string().contains(says), "{error}");
+    match error {
+        ClientError::Tls { failure, .. } => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_certificate_that_is_wrong_is_refused_with_the_reason() {
+    let (ip, folder, files, ca) = ("127.0.80.21", Folder::new(), Files::new("cp-reasons"), Ca::new("one"));
+    let trusted = files.put("trusted.pem", &ca.pem());
+    let right = at(ip, at_loopback());
+    let served = |params: &CertificateParams, signed_by: &Ca| {
+        start(ip, &folder, Some(files.put_pair("server", &signed_by.sign(params))))
+    };
+    let daemon = served(&right, &ca);
+    open(&daemon, true, trusted.clone()).version().unwrap();
+    let reply = open(&daemon, true, trusted.clone()).reserve(Default::default()).unwrap();
+    assert!(reply.ejfat_uri.starts_with("ejfats://"), "the URI says that TLS is spoken");
+    let named_port = format!("@{}/", daemon.addresses()[0]);
+    assert!(reply.ejfat_uri.contains(&named_port), "and names the port that was bound");
+    // Without TLS.
+    assert_eq!(failure(&open(&daemon, false, trusted.clone()), "ejfats://"), TlsFailure::Wanted);
+    drop(daemon);
+    let refused = |params: &CertificateParams, signed_by: &Ca, says: &str| {
+        failure(&open(&served(params, signed_by), true, trusted.clone()), says)
+    };
+    let unknown = refused(&right, &Ca::new("another"), "trust the CA that signed it");
+    assert_eq!(unknown, TlsFailure::UnknownCa);
+    assert_eq!(refused(&at(ip, expired()), &ca, "has expired; renew it"), TlsFailure::Expired);
+    let wrong = refused(&named("lb.example.org"), &ca, "for lb.example.org, not for 127.0.80.21");
+    assert!(matches!(wrong, TlsFailure::WrongName { .. }), "{wrong:?}");
+    let plain = start(ip, &folder, None);
+    assert_eq!(failure(&open(&plain, true, trusted), "ejfat://"), TlsFailure::NotSpoken);
+}
+
+#[test]
+fn a_certificate_is_reloaded_under_load_and_no_call_is_dropped() {
+    let (ip, folder, files) = ("127.0.80.22", Folder::new(), Files::new("cp-reload"));
+    let (old, new) = (Ca::new("old"), Ca::new("new"));
+    let pair = |ca: &Ca| files.put_pair("server", &ca.sign(&at(ip, at_loopback())));
+    let both = files.put("both.pem", &(old.pem() + &new.pem()));
+    let of_new = files.put("new.pem", &new.pem());
+    let daemon = start(ip, &folder, Some(pair(&old)));
+    let (done, calls) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let call = |connects: bool| {
+            let mut connection = open(&daemon, true, both.clone());
+            while !done.load(Relaxed) {
+                if connects {
+                    connection = open(&daemon, true, both.clone());
+                }
+                // A call on a new connection may meet the two files while they do not fit; the server has the old ones then.
+                connection.version().unwrap_or_else(|why| panic!("a call was dropped: {why}"));
+                calls.fetch_add(1, Relaxed);
+            }
+        };
+        let workers: Vec<_> =
+            [false, false, true, true].map(|connects| scope.spawn(move || call(connects))).into();
+        std::thread::sleep(Duration::from_millis(200));
+        let begin = Instant::now();
+        pair(&new);
+        let only_new = || open(&daemon, true, of_new.clone());
+        while only_new().version().is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(10), "the new certificate is not served");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        done.store(true, Relaxed);
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+    });
+    assert!(calls.into_inner() > 100);
+}

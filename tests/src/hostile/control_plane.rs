@@ -1,0 +1,178 @@
+//! One peer against `naa lb serve`, beside a worker that tells its state.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
+
+use proto::loadbalancer::{self as pb, load_balancer_client::LoadBalancerClient};
+use tonic::transport::Channel;
+
+use super::{
+    attacker::Kind,
+    bystander::{Bystander, Peer},
+    case::{Case, Seen},
+    control_attackers::{Known, connect, runtime, state, with_token},
+    ejfat::Scene,
+    fairness::compare,
+    fairness_program::Program,
+    resources_process::Folder,
+};
+
+const SYNC_PORT: u16 = 19_531;
+const SERVED: &str = "the worker is served";
+
+const fn case(name: &'static str, sent: &'static str, run: super::case::Alone) -> Case {
+    Case { group: "control plane", ..Case::fairness(name, sent, SERVED, run) }
+}
+
+pub(super) const CASES: &[Case] = &[
+    case("guessed tokens", "a token after the other of one address, as fast as they are refused", |scene| {
+        attack(scene, Kind::Guesses, "")
+    }),
+    case("idle seats", "200 connections of one address that say nothing, at 64 seats", |scene| {
+        attack(scene, Kind::Seats, "limits: {connections: 64}\n")
+    })
+    .long(),
+    case("replies not read", "all series, asked for over and over, with no window for them", |scene| {
+        attack(scene, Kind::SlowReaders, "")
+    }),
+    case("states of one worker", "SendState of one session, as fast as it is answered", |scene| {
+        attack(scene, Kind::States, "")
+    }),
+    case(
+        "flood of syncs",
+        "no syncs, syncs of a stranger, 100 000 a second of a registered sender",
+        |scene| attack(scene, Kind::Syncs, ""),
+    ),
+    case("streams of strangers", "2048 watches of health without a token", |scene| {
+        attack(scene, Kind::Watches, "")
+    }),
+    case("long requests", "SetSlotDemands of 1 MB, by a stranger and by a token's holder", |scene| {
+        attack(scene, Kind::LargeRequests, "")
+    }),
+    case(
+        "workers of one token",
+        "Register, over and over with one token, at room for 1024 workers",
+        |scene| attack(scene, Kind::Registrations, ""),
+    )
+    .growth(96),
+    case("long selectors", "Timeseries with 10 000 selectors, and with selectors of 100 kB", |scene| {
+        attack(scene, Kind::LongSeries, "")
+    })
+    .long(),
+];
+
+/// A worker that tells its state.
+struct Worker {
+    runtime: tokio::runtime::Runtime,
+    client: LoadBalancerClient<Channel>,
+    session: pb::RegisterReply,
+}
+
+impl Worker {
+    fn connect(local: IpAddr, grpc: SocketAddr, session: pb::RegisterReply) -> Result<Self, String> {
+        let runtime = runtime()?;
+        let client = LoadBalancerClient::new(runtime.block_on(connect(local, grpc))?);
+        Ok(Self { runtime, client, session })
+    }
+}
+
+impl Peer for Worker {
+    fn round(&mut self, n: u64) -> Result<(), String> {
+        let request = with_token(state(&self.session.session_id, 0.25), &self.session.token);
+        let told = self.runtime.block_on(self.client.send_state(request));
+        told.map(drop).map_err(|why| format!("state {n}: {why}"))
+    }
+}
+
+/// Who may do everything.
+struct Operator {
+    runtime: tokio::runtime::Runtime,
+    client: LoadBalancerClient<Channel>,
+    token: String,
+}
+
+impl Operator {
+    fn connect(local: IpAddr, grpc: SocketAddr, token_file: &Path) -> Result<Self, String> {
+        let token =
+            std::fs::read_to_string(token_file).map_err(|e| format!("{}: {e}", token_file.display()))?;
+        let runtime = runtime()?;
+        let client = LoadBalancerClient::new(runtime.block_on(connect(local, grpc))?);
+        Ok(Self { runtime, client, token: token.trim().to_owned() })
+    }
+
+    fn reserve(&mut self) -> Result<pb::ReserveLoadBalancerReply, String> {
+        let request = with_token(pb::ReserveLoadBalancerRequest::default(), &self.token);
+        let reserved = self.runtime.block_on(self.client.reserve_load_balancer(request));
+        reserved.map(tonic::Response::into_inner).map_err(|e| e.to_string())
+    }
+
+    fn register(&mut self, lb_id: &str, at: IpAddr) -> Result<pb::RegisterReply, String> {
+        let request = with_token(
+            pb::RegisterRequest {
+                lb_id: lb_id.to_owned(),
+                name: "worker".into(),
+                weight: 1.0,
+                ip_address: at.to_string(),
+                udp_port: 5000,
+                ..Default::default()
+            },
+            &self.token,
+        );
+        let registered = self.runtime.block_on(self.client.register(request));
+        registered.map(tonic::Response::into_inner).map_err(|e| e.to_string())
+    }
+
+    /// A reservation of somebody else is served all the same.
+    fn look(&mut self, lb_id: &str) -> Result<(), String> {
+        let request = with_token(pb::LoadBalancerStatusRequest { lb_id: lb_id.to_owned() }, &self.token);
+        let status = self.runtime.block_on(self.client.load_balancer_status(request));
+        let status = status.map_err(|e| format!("the status after the attack: {e}"))?.into_inner();
+        let is_ready = status.workers.iter().any(|of| of.fill_percent == 0.25 && of.slots_assigned == 512);
+        if is_ready { Ok(()) } else { Err(format!("the worker has not all slots: {:?}", status.workers)) }
+    }
+}
+
+fn attack(scene: &mut Scene, kind: Kind, more: &str) -> Result<Seen, String> {
+    let folder = Folder::new("control")?;
+    let [first, second, worker, operator] = [(); 4].map(|()| scene.address(false));
+    let version = if first.is_ipv4() { "ipv4" } else { "ipv6" };
+    let config = format!(
+        "listen: ['{}']\nload_balancers:\n- {{{version}: '{first}', sync_port: {SYNC_PORT}}}\n\
+         - {{{version}: '{second}', sync_port: {}}}\nworkers: {{loopback: true}}\n{more}",
+        SocketAddr::new(first, 0),
+        SYNC_PORT + 1
+    );
+    let file = folder.0.join("site.yaml");
+    std::fs::write(&file, config).map_err(|e| format!("{}: {e}", file.display()))?;
+    let (file, folder_text) = (file.display().to_string(), folder.0.display().to_string());
+    let args = ["lb", "serve", "--json", "--config", &file, "--state", &folder_text];
+    let mut victim = Program::start("true", &args)?;
+    let grpc = victim.at("addresses")?;
+    let mut admin = Operator::connect(operator, grpc, &folder.0.join("admin-token"))?;
+    let own = admin.reserve()?;
+    let session = admin.register(&own.lb_id, worker)?;
+    let theirs = admin.reserve()?;
+    let attackers = admin.register(&theirs.lb_id, operator)?;
+    let known = Known {
+        grpc,
+        sync: SocketAddr::new(first, SYNC_PORT + 1),
+        lb: theirs.lb_id,
+        token: theirs.token,
+        session: attackers.session_id,
+    };
+    let bystander =
+        Bystander::start("tells its state", move || Worker::connect(worker, grpc, session.clone()));
+    let judge = |_: &mut Program, _: &str| {
+        // An operator that was idle may have lost its seat.
+        let mut admin = Operator::connect(operator, grpc, &folder.0.join("admin-token"))?;
+        std::thread::sleep(Duration::from_millis(300));
+        admin.look(&own.lb_id)?;
+        Ok(SERVED.to_owned())
+    };
+    // Idle seats are of one target.
+    let targets = if kind == Kind::Seats { vec![grpc.to_string()] } else { known.targets() };
+    compare(scene, &mut victim, &bystander, (kind, &targets), |_, _| Ok(()), judge)
+}
