@@ -35,7 +35,7 @@ use super::Table;
   naa demo lb --everything         the daemon and a data plane are killed, too; over IPv4 and IPv6
   naa demo lb --json rows.json     the table for programs; - is standard output")]
 pub(crate) struct Args {
-    /// Of both senders together
+    /// Of both senders together, at least
     #[arg(short = 'n', long, value_name = "N", default_value_t = 12_000, value_parser = clap::value_parser!(u64).range(1000..=10_000_000))]
     events: u64,
     /// Events in a second, of both senders together

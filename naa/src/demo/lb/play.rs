@@ -1,6 +1,7 @@
 //! Everything, from the first process to the last event.
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     thread,
     time::{Duration, Instant},
@@ -20,13 +21,16 @@ use crate::{demo::Table, ejfat::tell::Line};
 const LOOK: Duration = Duration::from_millis(20);
 /// Until all workers are in the tables, and until they have taken what was sent.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// For so long a data plane that was killed is away.
-const AWAY: Duration = Duration::from_millis(300);
+/// For so long a data plane that was killed is away, and the control plane.
+const PLANE_AWAY: Duration = Duration::from_millis(300);
+const DAEMON_AWAY: Duration = Duration::from_millis(700);
 
-/// What happens, after so many of a thousand events.
+/// What happens: each after so many of a thousand events, and when what was before has shown.
 const USUAL: &[(u64, Act)] = &[(350, Act::Kill), (550, Act::Drain), (650, Act::Add)];
 const EVERYTHING: &[(u64, Act)] =
     &[(120, Act::Kill), (500, Act::Daemon), (620, Act::Drain), (630, Act::Add), (790, Act::Plane)];
+/// Events that show a new worker's share, or that a data plane works again.
+const SHOW: u64 = 100;
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
@@ -68,6 +72,8 @@ pub(super) struct Played {
     pub(super) sent: Vec<Ended>,
     /// The tables of its data plane, and those that it had before it was killed.
     pub(super) tables: Seen,
+    /// Packets that its data plane dropped, by cause.
+    pub(super) drops: BTreeMap<String, u64>,
     pub(super) outage: Option<Outage>,
 }
 
@@ -129,6 +135,16 @@ impl Team {
         Ok(())
     }
 
+    /// Whether the newest tables send anything to a worker.
+    fn reaches(&self, site: &Site, name: &str) -> bool {
+        let newest = site.tables(self.of.plane).newest(self.of.lb, self.from);
+        self.workers.iter().any(|(worker, _)| worker.name == name && newest.contains(&worker.at))
+    }
+
+    fn told_by(&self, name: &str) -> u64 {
+        self.workers.iter().filter(|(of, _)| of.name == name).map(|(worker, _)| worker.told()).sum()
+    }
+
     fn told(&self) -> u64 {
         self.workers.iter().map(|(worker, _)| worker.told()).sum()
     }
@@ -142,31 +158,41 @@ impl Team {
 struct Watch<'a> {
     table: &'a mut Table,
     events: u64,
+    rate: f64,
     begin: Instant,
 }
 
 impl Watch<'_> {
-    /// Until so many events of a thousand are sent, or none is any more.
-    fn until(&self, teams: &[Team], permille: u64) {
+    /// Until something is so, while events flow.
+    fn until(&self, teams: &[Team], is_so: impl Fn(&[Team]) -> bool) -> anyhow::Result<()> {
         // Cleared before anything else is printed.
-        let mut line = Line::new(false);
-        let enough = self.events * permille / 1000;
-        let senders = || teams.iter().flat_map(|team| &team.senders);
-        let sent = || senders().map(Sender::told).sum::<u64>();
-        while senders().any(Sender::is_busy) && (permille == 1000 || sent() < enough) {
+        let (mut line, begin) = (Line::new(false), Instant::now());
+        while !is_so(teams) {
+            let patience = PATIENCE + Duration::from_secs_f64(self.events as f64 / self.rate);
+            ensure!(begin.elapsed() < patience, "nothing more happens for {patience:?}");
             thread::sleep(LOOK);
             line.tell(|| {
                 let each = |(worker, _): &(Worker, Part)| format!("{} took {}", worker.name, worker.told());
                 let workers: Vec<_> = teams.iter().flat_map(|team| &team.workers).map(each).collect();
-                let seconds = self.begin.elapsed().as_secs_f64();
-                format!("{seconds:.0} s: {} of {} events sent; {}", sent(), self.events, workers.join(", "))
+                let (seconds, sent) = (self.begin.elapsed().as_secs_f64(), sent(teams));
+                format!("{seconds:.0} s: {sent} of {} events sent; {}", self.events, workers.join(", "))
             });
         }
+        Ok(())
+    }
+
+    /// Until so many events of a thousand are sent.
+    fn sent(&self, teams: &[Team], permille: u64) -> anyhow::Result<()> {
+        self.until(teams, |teams| sent(teams) >= self.events * permille / 1000)
     }
 
     fn say(&mut self, what: &str) -> anyhow::Result<()> {
         self.table.line(&format!("{:4.1} s: {what}", self.begin.elapsed().as_secs_f64()))
     }
+}
+
+fn sent(teams: &[Team]) -> u64 {
+    teams.iter().flat_map(|team| &team.senders).map(Sender::told).sum()
 }
 
 pub(super) fn play(args: &Args, table: &mut Table) -> anyhow::Result<Report> {
@@ -186,39 +212,49 @@ pub(super) fn play(args: &Args, table: &mut Table) -> anyhow::Result<Report> {
     for sender in teams.iter_mut().flat_map(|team| &mut team.senders) {
         sender.begin()?;
     }
-    let mut watch = Watch { table, events: args.events, begin: Instant::now() };
+    let mut watch = Watch { table, events: args.events, rate: args.rate, begin: Instant::now() };
     watch.say("workers fast, medium and slow are in the tables; the senders begin")?;
     let (mut kills, mut outages) = (Kills::default(), vec![None; v6.len()]);
     for (permille, act) in if args.everything { EVERYTHING } else { USUAL } {
-        watch.until(&teams, *permille);
+        watch.sent(&teams, *permille)?;
         match act {
             Act::Kill => {
                 teams.iter_mut().try_for_each(|team| team.kill("medium"))?;
                 watch.say("worker medium is killed (SIGKILL)")?;
+                watch.until(&teams, |teams| teams.iter().all(|team| !team.reaches(&site, "medium")))?;
+                watch.say("the tables have noticed")?;
             }
             Act::Drain => {
                 teams.iter_mut().try_for_each(|team| team.drain("slow"))?;
                 watch.say("worker slow drains (SIGINT)")?;
+                watch.until(&teams, |teams| teams.iter().all(|team| !team.reaches(&site, "slow")))?;
             }
             Act::Add => {
                 teams.iter_mut().try_for_each(|team| team.add("new", 0.5, Part::Added))?;
                 watch.say("worker new registers")?;
+                watch.until(&teams, |teams| teams.iter().all(|team| team.told_by("new") >= SHOW))?;
             }
             Act::Daemon => {
-                kills.daemon = Some(site.restart_daemon()?);
+                let killed = site.kill_daemon()?;
+                thread::sleep(DAEMON_AWAY);
+                kills.daemon = Some((killed, site.start_daemon()?));
                 watch.say("the control plane was killed, and is there again")?;
             }
             Act::Plane => {
                 let plane = v6.len() - 1;
                 let killed = site.kill_plane(plane)?;
-                thread::sleep(AWAY);
+                thread::sleep(PLANE_AWAY);
                 let (ready, before) = site.start_plane(plane)?;
                 outages[plane] = Some(Outage { killed, ready, before });
                 watch.say("the data plane of IPv6 was killed, and is there again without tables")?;
+                let before = teams[plane].told();
+                watch.until(&teams, |teams| teams[plane].told() >= before + SHOW)?;
             }
         }
     }
-    watch.until(&teams, 1000);
+    watch.sent(&teams, 1000)?;
+    teams.iter_mut().flat_map(|team| &mut team.senders).for_each(Sender::may_end);
+    watch.until(&teams, |teams| !teams.iter().flat_map(|team| &team.senders).any(Sender::is_busy))?;
     watch.say("all events are sent")?;
     settle(&teams)?;
     let played = teams.into_iter().zip(outages).map(|(team, outage)| end(&site, team, outage));
@@ -230,8 +266,8 @@ pub(super) fn play(args: &Args, table: &mut Table) -> anyhow::Result<Report> {
 fn wait_for_tables(site: &Site, teams: &[Team]) -> anyhow::Result<()> {
     let begin = Instant::now();
     let is_there = |team: &Team| {
-        let all: Vec<_> = team.workers.iter().map(|(worker, _)| worker.at).collect();
-        site.tables(team.of.plane).reach(team.of.lb, team.from, &all)
+        let newest = site.tables(team.of.plane).newest(team.of.lb, team.from);
+        team.workers.iter().all(|(worker, _)| newest.contains(&worker.at))
     };
     while !teams.iter().all(is_there) {
         ensure!(begin.elapsed() < PATIENCE, "the workers are in no tables after {PATIENCE:?}");
@@ -256,12 +292,12 @@ fn settle(teams: &[Team]) -> anyhow::Result<()> {
 }
 
 fn end(site: &Site, team: Team, outage: Option<Outage>) -> anyhow::Result<Played> {
-    let tables = site.tables(team.of.plane);
+    let (tables, drops) = (site.tables(team.of.plane), site.drops(&team.of)?);
     let sent = team.senders.into_iter().map(Sender::end).collect::<anyhow::Result<Vec<_>>>()?;
     let work = |(worker, part): (Worker, Part)| -> anyhow::Result<Worked> {
         let (name, at, each) = (worker.name, worker.at, worker.each);
         Ok(Worked { name, at, each, part, ended: worker.end()? })
     };
     let workers = team.workers.into_iter().map(work).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(Played { of: team.of, from: team.from, rate: team.rate, workers, sent, tables, outage })
+    Ok(Played { of: team.of, from: team.from, rate: team.rate, workers, sent, tables, drops, outage })
 }

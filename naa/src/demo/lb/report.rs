@@ -261,6 +261,9 @@ fn check(
         let gap = gap as f64 * 1e-3;
         check("from the death to the last event sent there", format!("{gap:.0} ms"), gap < LONGEST_GAP_MS);
     }
+    let drops: Vec<_> = team.drops.iter().map(|(cause, n)| format!("{n} {cause}")).collect();
+    let value = if drops.is_empty() { "none".into() } else { drops.join(", ") };
+    check("packets that the data plane dropped", value, drops.is_empty() || team.outage.is_some());
     let sums = || team.workers.iter().filter_map(|worker| worker.ended.sums.as_ref());
     let of_sums = |of: fn(&Sums) -> u64| sums().map(of).sum::<u64>();
     let sets = team.tables.sets(team.of.lb) + team.outage.as_ref().map_or(0, |of| of.before.sets(team.of.lb));

@@ -1,6 +1,7 @@
 //! A site on loopback addresses: a control plane and its data planes.
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket},
     path::PathBuf,
@@ -12,7 +13,7 @@ use naa_provider::Choice;
 use serde_json::{Value, json};
 
 use super::{
-    nodes::Process,
+    nodes::{Process, now},
     tables::{Recorder, Seen},
 };
 use crate::provider::own_address;
@@ -118,11 +119,20 @@ impl Site {
         self.planes[plane].recorder.seen()
     }
 
-    /// Kills the control plane, and starts it again. Returns when it was dead and when it was ready.
-    pub(super) fn restart_daemon(&mut self) -> anyhow::Result<(u64, u64)> {
-        let killed = self.daemon.kill()?;
+    /// What a plane dropped since it was started: packets of a load balancer, by cause.
+    pub(super) fn drops(&self, of: &Reservation) -> anyhow::Result<BTreeMap<String, u64>> {
+        self.planes[of.plane].recorder.drops(of.lb)
+    }
+
+    /// Kills the control plane. Returns when it was dead.
+    pub(super) fn kill_daemon(&mut self) -> anyhow::Result<u64> {
+        self.daemon.kill()
+    }
+
+    /// Starts the control plane again after it was killed. Returns when it was ready.
+    pub(super) fn start_daemon(&mut self) -> anyhow::Result<u64> {
         self.daemon = serve(&self.folder)?;
-        Ok((killed, super::nodes::now()))
+        Ok(now())
     }
 
     /// Kills a data plane. Returns when it was dead.
@@ -135,7 +145,7 @@ impl Site {
         let of = &mut self.planes[plane];
         let before = of.recorder.seen();
         *of = Forwarder::start(of.listen, of.grpc)?;
-        Ok((super::nodes::now(), before))
+        Ok((now(), before))
     }
 
     pub(super) fn end(mut self) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! The tables of a data plane as they are seen while they change: where an event of each tick belongs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, PoisonError,
@@ -20,6 +20,8 @@ use ejfat_lb::{TableSet, grpc::Client};
 /// Tables are there for longer than that before they apply, and after.
 const LOOK: Duration = Duration::from_millis(50);
 
+const SLOTS: u64 = 512;
+
 /// Sets of tables, each from its first tick on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen(BTreeMap<LbId, BTreeMap<u64, Arc<Tables>>>);
@@ -34,11 +36,10 @@ impl Seen {
         tables.route(lb, from, &header).ok().map(|route| route.to)
     }
 
-    /// Whether the newest tables of a load balancer send something to all of these.
-    pub(super) fn reach(&self, lb: LbId, from: IpAddr, all: &[SocketAddr]) -> bool {
-        let slots = (0..512).map(|slot| self.worker(lb, from, (u64::MAX - 511) + slot));
-        let found: std::collections::BTreeSet<_> = slots.collect();
-        all.iter().all(|at| found.contains(&Some(*at)))
+    /// To whom the newest tables of a load balancer send something.
+    pub(super) fn newest(&self, lb: LbId, from: IpAddr) -> BTreeSet<SocketAddr> {
+        let slots = (0..SLOTS).map(|slot| self.worker(lb, from, u64::MAX - slot));
+        slots.flatten().collect()
     }
 
     /// How many sets there were.
@@ -53,6 +54,13 @@ impl Seen {
         let there: Vec<_> = sets.iter().map(|set| set.from).collect();
         seen.retain(|from, _| *from < first || there.contains(from));
         for set in sets {
+            if std::env::var_os("DEBUG_TABLES").is_some() && !seen.contains_key(&set.from) {
+                let mut c = BTreeMap::<u16, u32>::new();
+                let mut m = vec![];
+                let mut o = vec![];
+                for r in set.rules.iter() { match r { ejfat::lb::Rule::Slot{member,..} => *c.entry(member).or_default() += 1, ejfat::lb::Rule::Member{id,member,..} => m.push((id, format!("{member:?}").len())), other => o.push(format!("{other:?}")) } }
+                eprintln!("{} lb {} from {} slots {c:?} members {m:?} {o:?}", super::nodes::now(), lb.get(), set.from);
+            }
             seen.insert(set.from, Arc::new(Tables::new(&set.rules)));
         }
     }
@@ -61,6 +69,7 @@ impl Seen {
 /// Looks at a data plane's tables until it is dropped.
 #[derive(Debug)]
 pub(super) struct Recorder {
+    grpc: SocketAddr,
     seen: Arc<Mutex<Seen>>,
     stop: Arc<AtomicBool>,
 }
@@ -81,7 +90,16 @@ impl Recorder {
                 thread::sleep(LOOK);
             }
         });
-        Ok(Self { seen, stop })
+        Ok(Self { grpc, seen, stop })
+    }
+
+    /// What the data plane dropped: packets of a load balancer, by cause.
+    pub(super) fn drops(&self, lb: LbId) -> anyhow::Result<BTreeMap<String, u64>> {
+        let counters = Client::connect(&self.grpc.to_string(), None)?.counters()?;
+        let of = counters.lbs.into_iter().find(|of| of.lb == u32::from(lb.get()));
+        let mut drops: BTreeMap<_, _> = of.into_iter().flat_map(|of| of.drops).filter(|(_, n)| *n > 0).collect();
+        drops.extend((counters.overflows > 0).then(|| ("receive buffer full".into(), counters.overflows)));
+        Ok(drops)
     }
 
     pub(super) fn seen(&self) -> Seen {

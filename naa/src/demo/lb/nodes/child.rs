@@ -223,6 +223,11 @@ impl Sender {
         self.process.begin()
     }
 
+    /// It may end when it has sent what it was asked for.
+    pub(in crate::demo::lb) fn may_end(&mut self) {
+        self.process.stdin = None;
+    }
+
     /// Events told so far.
     pub(in crate::demo::lb) fn told(&self) -> u64 {
         self.heard.events.load(Relaxed)
@@ -232,7 +237,9 @@ impl Sender {
         !self.heard.thread.is_finished()
     }
 
+    /// Until it has sent what it was asked for.
     pub(in crate::demo::lb) fn end(mut self) -> anyhow::Result<Ended> {
+        self.process.stdin = None;
         let told = self.heard.end("sender")?;
         self.process.wait()?;
         ensure!(told.sums.is_some(), "a sender ended without telling what it sent");
