@@ -83,7 +83,13 @@ pub(super) const SHORT: &[Step] = &[
     step("demo", 30, Naa, &["demo"], "the first command of the README"),
     step("demo ejfat", 8, Naa, &["demo", "ejfat"], "events through the load balancer"),
     step("demo bridge", 11, Naa, &["demo", "bridge"], "events into memory of workers, one of which dies"),
-    step("demo lb", 20, Naa, &["demo", "lb"], "events balanced over workers, one of which dies and one leaves"),
+    step(
+        "demo lb",
+        20,
+        Naa,
+        &["demo", "lb"],
+        "events balanced over workers, one of which dies and one leaves",
+    ),
     step("docs", 95, Xtask, &["docs"], "the commands of the README and of docs/").needs(User::Docs),
     step(
         "hostile",

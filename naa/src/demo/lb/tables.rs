@@ -31,8 +31,7 @@ impl Seen {
     pub(super) fn worker(&self, lb: LbId, from: IpAddr, tick: u64) -> Option<SocketAddr> {
         let sets = self.0.get(&lb)?;
         let (_, tables) = sets.range(..=tick).next_back().or_else(|| sets.first_key_value())?;
-        let header =
-            LbHeader { select: Select::V2 { entropy: 0 }, protocol: LbHeader::REASSEMBLY, tick };
+        let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: LbHeader::REASSEMBLY, tick };
         tables.route(lb, from, &header).ok().map(|route| route.to)
     }
 
@@ -54,13 +53,6 @@ impl Seen {
         let there: Vec<_> = sets.iter().map(|set| set.from).collect();
         seen.retain(|from, _| *from < first || there.contains(from));
         for set in sets {
-            if std::env::var_os("DEBUG_TABLES").is_some() && !seen.contains_key(&set.from) {
-                let mut c = BTreeMap::<u16, u32>::new();
-                let mut m = vec![];
-                let mut o = vec![];
-                for r in set.rules.iter() { match r { ejfat::lb::Rule::Slot{member,..} => *c.entry(member).or_default() += 1, ejfat::lb::Rule::Member{id,member,..} => m.push((id, format!("{member:?}").len())), other => o.push(format!("{other:?}")) } }
-                eprintln!("{} lb {} from {} slots {c:?} members {m:?} {o:?}", super::nodes::now(), lb.get(), set.from);
-            }
             seen.insert(set.from, Arc::new(Tables::new(&set.rules)));
         }
     }
@@ -84,8 +76,9 @@ impl Recorder {
             while !stopped.load(Relaxed) {
                 for lb in lbs {
                     // A data plane that was killed has none; the one after it is looked at by another thread.
-                    let Ok(sets) = client.get(Some(lb), false) else { return };
-                    of.lock().unwrap_or_else(PoisonError::into_inner).update(lb, sets);
+                    if let Ok(sets) = client.get(Some(lb), false) {
+                        of.lock().unwrap_or_else(PoisonError::into_inner).update(lb, sets);
+                    }
                 }
                 thread::sleep(LOOK);
             }
@@ -97,7 +90,8 @@ impl Recorder {
     pub(super) fn drops(&self, lb: LbId) -> anyhow::Result<BTreeMap<String, u64>> {
         let counters = Client::connect(&self.grpc.to_string(), None)?.counters()?;
         let of = counters.lbs.into_iter().find(|of| of.lb == u32::from(lb.get()));
-        let mut drops: BTreeMap<_, _> = of.into_iter().flat_map(|of| of.drops).filter(|(_, n)| *n > 0).collect();
+        let mut drops: BTreeMap<_, _> =
+            of.into_iter().flat_map(|of| of.drops).filter(|(_, n)| *n > 0).collect();
         drops.extend((counters.overflows > 0).then(|| ("receive buffer full".into(), counters.overflows)));
         Ok(drops)
     }
