@@ -158,9 +158,19 @@ impl Controller {
         Ok(())
     }
 
+    /// Takes it that the member's worker is ready, though it has reported nothing since a restart, and that `share` of an even
+    /// share fits it until its capacity is known.
+    pub fn restore(&mut self, member: MemberId, share: f64) {
+        if let Some(worker) = self.workers.get_mut(&member) {
+            worker.restored = Some(share);
+        }
+    }
+
     /// Takes it that the member's worker is not ready, until a report says that it is.
     pub fn suspend(&mut self, member: MemberId) {
-        if let Some((_, report)) = self.workers.get_mut(&member).and_then(|worker| worker.newest.as_mut()) {
+        let Some(worker) = self.workers.get_mut(&member) else { return };
+        worker.restored = None;
+        if let Some((_, report)) = &mut worker.newest {
             report.is_ready = false;
         }
     }
@@ -337,7 +347,7 @@ impl Controller {
                 Capacity::Unknown => {
                     let age = worker.begun.map_or(0.0, |begun| seconds_between(begun, now));
                     let ramp = options.ramp_from * (age / options.ramp.as_secs_f64()).exp2();
-                    Claim::Unknown(ramp.min(1.0) * worker.joining.weight)
+                    Claim::Unknown(worker.restored.unwrap_or(ramp.min(1.0) * worker.joining.weight))
                 }
             }
         };

@@ -7,6 +7,7 @@ pub(crate) mod children;
 pub(crate) mod data;
 mod ejfat;
 mod host;
+mod lb;
 pub(crate) mod prepare;
 
 use std::{
@@ -36,7 +37,8 @@ use children::{Host, Server};
     naa demo --quick            within seconds, up to 1 MiB\n  \
     naa demo --json rows.json   the table for programs; - is standard output\n  \
     naa demo ejfat              events through a load balancer, in network namespaces\n  \
-    naa demo bridge             events into workers' memory, one of which is killed\n\n\
+    naa demo bridge             events into workers' memory, one of which is killed\n  \
+    naa demo lb                 events balanced over workers by a control plane, one of which is killed\n\n\
     Offloaded time is that of the call alone: send, compute, receive. Connecting and agreeing on regions comes \
     before. Goodput counts the bytes in and out per second of that time."
 )]
@@ -67,6 +69,7 @@ pub(crate) struct Args {
 enum Other {
     Bridge(bridge::Args),
     Ejfat(ejfat::Args),
+    Lb(Box<lb::Args>),
 }
 
 /// A row of the table.
@@ -91,6 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.other {
         Some(Other::Bridge(args)) => return bridge::run(args),
         Some(Other::Ejfat(args)) => return ejfat::run(args),
+        Some(Other::Lb(args)) => return lb::run(args),
         None => {}
     }
     let extent = match (args.full, args.quick) {

@@ -83,6 +83,13 @@ pub(super) const SHORT: &[Step] = &[
     step("demo", 30, Naa, &["demo"], "the first command of the README"),
     step("demo ejfat", 8, Naa, &["demo", "ejfat"], "events through the load balancer"),
     step("demo bridge", 11, Naa, &["demo", "bridge"], "events into memory of workers, one of which dies"),
+    step(
+        "demo lb",
+        20,
+        Naa,
+        &["demo", "lb"],
+        "events balanced over workers, one of which dies and one leaves",
+    ),
     step("docs", 95, Xtask, &["docs"], "the commands of the README and of docs/").needs(User::Docs),
     step(
         "hostile",
@@ -154,6 +161,14 @@ pub(super) const LONG: &[Step] = &[
     ),
     step("demo bridge", 60, Naa, &["demo", "bridge", "--events", "65000"], "events into memory of workers"),
     step("demo bridge cut", 15, Naa, &["demo", "bridge", "--placing", "cut"], "the same, segment by segment"),
+    step(
+        "lb whole",
+        50,
+        Cargo,
+        &["test", "--release", "-p", "naa", "--test", "lb_whole"],
+        "100 000 events through a site whose workers, data plane and control plane are killed",
+    )
+    .with(&[("NAA_LONG", "1")]),
     step("docs", 95, Xtask, &["docs"], "the commands of the README and of docs/").needs(User::Docs),
     step(
         "bridge",

@@ -65,6 +65,8 @@ pub(super) struct Worker {
     pub(super) joining: Joining,
     /// When it was ready for the first time.
     pub(super) begun: Option<Time>,
+    /// The share that it had before a restart, where 1 is an even one, until it is not ready. It is ready without a report.
+    pub(super) restored: Option<f64>,
     pub(super) newest: Option<(Time, Report)>,
     base: Option<Base>,
     pub(super) work: Work,
@@ -99,6 +101,7 @@ impl Worker {
         Self {
             joining,
             begun: None,
+            restored: None,
             newest: None,
             base: None,
             work: Work::default(),
@@ -192,7 +195,7 @@ impl Worker {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        self.newest.is_some_and(|(_, report)| report.is_ready)
+        self.newest.map_or(self.restored.is_some(), |(_, report)| report.is_ready)
     }
 
     /// When a worker became silent whose last fill level was high. That means a fill level above 1.

@@ -305,10 +305,14 @@ impl Balancing {
             }
         }
         for session in durable.sessions_of(self.lb) {
+            let readiness = readiness(session.id);
+            let gets_events = self.gets_events(session, readiness);
             if !self.workers.contains_key(&session.id) {
                 self.join(session, now);
+                if gets_events && readiness == Some(Readiness::Restored) {
+                    self.controller.restore(session.member, self.of_even(session.member));
+                }
             }
-            let gets_events = self.gets_events(session, readiness(session.id));
             self.set_readiness(now, session.member, session.id, gets_events);
         }
         self.divide_if_needed();
@@ -366,6 +370,12 @@ impl Balancing {
 
     fn slots_of(&self, member: MemberId) -> u32 {
         self.wanted.iter().find(|(of, _)| *of == member).map_or(0, |(_, count)| *count)
+    }
+
+    /// A member's share, where 1 is an even one of all members that have slots.
+    fn of_even(&self, member: MemberId) -> f64 {
+        let members = self.wanted.iter().filter(|(_, count)| *count > 0).count();
+        f64::from(self.slots_of(member)) * members as f64 / f64::from(self.slots())
     }
 
     /// Takes a member's slots away at once, and divides them among the others by what these have.

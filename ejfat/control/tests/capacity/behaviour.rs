@@ -341,3 +341,27 @@ fn no_report_makes_a_controller_fail() {
         }
     }
 }
+
+#[test]
+fn after_a_restart_shares_hold_before_workers_report_and_newcomers_begin_low() {
+    let mut controller = Controller::new(Options::default()).unwrap();
+    let ready = Report { is_ready: true, ..Report::default() };
+    let none = PlaneCounters { packets: &[], ticks: 1000.0 };
+    for (member, share) in [(0, 1.6), (1, 0.4)] {
+        controller.join(member, JOINING, time(0.0)).unwrap();
+        controller.restore(member, share);
+    }
+    controller.join(2, JOINING, time(0.0)).unwrap();
+    // Nobody has reported.
+    assert_eq!(controller.next(time(0.1), &none).wanted, [(0, 410), (1, 102)]);
+    // Some have: a worker that was there, and a newcomer.
+    controller.report(1, time(0.2), &ready).unwrap();
+    controller.report(2, time(0.2), &ready).unwrap();
+    let wanted = controller.next(time(1.0), &none).wanted;
+    assert_eq!(wanted.iter().map(|(member, _)| *member).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(wanted[0].1 > 350 && wanted[1].1 > 80 && wanted[2].1 < 60, "{wanted:?}");
+    // One stays silent, and is not taken to be ready any more.
+    controller.suspend(0);
+    let wanted = controller.next(time(2.0), &none).wanted;
+    assert!(wanted.iter().all(|(member, _)| *member != 0), "{wanted:?}");
+}

@@ -11,13 +11,13 @@ const MOST: usize = 1 << 20;
 
 /// Makes events, in memory of its own.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(in crate::demo) struct Events {
     random: ChaCha8Rng,
     noise: Vec<u8>,
 }
 
 impl Events {
-    pub(super) fn new(seed: u64, sender: u16) -> Self {
+    pub(in crate::demo) fn new(seed: u64, sender: u16) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed ^ u64::from(sender) << 48);
         let mut noise = vec![0; MOST + 4096];
         random.fill_bytes(&mut noise);
@@ -41,13 +41,13 @@ impl Events {
     }
 
     /// The bytes of an event whose length is in this range.
-    pub(super) fn of_bytes(&mut self, len: Range<usize>) -> &[u8] {
+    pub(in crate::demo) fn of_bytes(&mut self, len: Range<usize>) -> &[u8] {
         let len = len.start + self.random.next_u32() as usize % (len.end - len.start);
         let at = self.random.next_u32() as usize % (self.noise.len() - len);
         &self.noise[at..][..len]
     }
 
-    pub(super) fn entropy(&mut self) -> u16 {
+    pub(in crate::demo) fn entropy(&mut self) -> u16 {
         self.random.next_u32() as u16
     }
 }

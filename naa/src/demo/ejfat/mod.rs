@@ -5,7 +5,7 @@
 //!    └──── what was sent ──► this process ◄── what came, and its SHA-256
 //! ```
 
-mod events;
+pub(super) mod events;
 pub(super) mod nodes;
 mod report;
 mod stage;

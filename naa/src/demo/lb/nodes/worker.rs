@@ -1,0 +1,123 @@
+//! A worker of a reservation: it takes events into a queue, and a fixed time for each that it takes from there.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        mpsc::{self, Receiver as Queue},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, anyhow};
+use ejfat::{listen::Listen, reassembly::Config};
+use ejfat_client::WorkerState;
+use ejfat_udp::{Event, Gauge, Receiver, ReceiverConfig};
+
+use super::{Line, Sums, Told, say, sha256};
+use crate::{
+    ejfat::{
+        limits::Limits,
+        site::{self, Joined, OfIni},
+        values,
+    },
+    signals,
+};
+
+/// Events that wait at most. When these are full, the receive buffer fills.
+pub(in crate::demo::lb) const QUEUE: usize = 2000;
+/// What the system grants without privileges in most places.
+const BUFFER: usize = 4 << 20;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(in crate::demo::lb) struct Args {
+    listen: SocketAddr,
+    /// For each event.
+    microseconds: u64,
+    #[command(flatten)]
+    site: site::Worker,
+}
+
+/// What is in the queue, by what went in and out.
+#[derive(Debug, Default)]
+struct Levels {
+    put: AtomicU64,
+    taken: AtomicU64,
+    /// The highest fill level that was told, in millionths.
+    most: AtomicU64,
+}
+
+impl Levels {
+    fn state(&self, gauge: &Gauge) -> WorkerState {
+        let mut state = site::state(gauge);
+        let (put, taken) = (self.put.load(Relaxed), self.taken.load(Relaxed));
+        state.totals.dequeued = taken;
+        state.fill = state.fill.max(put.saturating_sub(taken) as f64 / QUEUE as f64);
+        self.most.fetch_max((state.fill * 1e6) as u64, Relaxed);
+        state
+    }
+}
+
+/// Tells each event when it is done with it. Standard input's end ends it at once, a signal when nothing is sent to it any more.
+pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
+    let wanted = args.site.wanted(&OfIni::default())?.context("there is no EJFAT URI")?;
+    let reassembly =
+        Config { max_event: 1 << 20, memory: 256 << 20, seed: values::seed(), ..Config::default() };
+    // All segments come from the load balancer's address.
+    let reassembly = Limits::behind_lb().apply(reassembly, 1);
+    let config = ReceiverConfig { listen: vec![Listen::Port(args.listen)], buffer: Some(BUFFER), reassembly };
+    let mut receiver = Receiver::new(config)?;
+    let (ended, leaves) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (end, leave) = (ended.clone(), leaves.clone());
+    signals::on_stdin_end(move || end.store(true, Relaxed))?;
+    signals::on_terminate(move || leave.store(true, Relaxed))?;
+    let levels = Arc::<Levels>::default();
+    let (of, gauge) = (levels.clone(), receiver.gauge()?);
+    let bound = receiver.addresses();
+    let mut joined = args.site.join(wanted, &OfIni::default(), &bound, move || of.state(&gauge))?;
+    say(&Line::Ready(*bound.first().context("it listens nowhere")?))?;
+    let (queue, events) = mpsc::sync_channel(QUEUE);
+    let (of, each) = (levels.clone(), Duration::from_micros(args.microseconds));
+    let program = thread::spawn(move || take(&events, &of, each));
+    while !ended.load(Relaxed) && !(leaves.load(Relaxed) && Joined::has_left(&mut joined)) {
+        let mut gone = false;
+        let deliver = |event: Event<'_>| {
+            let (ejfat::reassembly::Name { event, data_id }, bytes) = (event.name, event.bytes);
+            let told = Told { data_id, event, bytes: bytes.len() as u64, sha256: sha256(bytes), tick: 0 };
+            levels.put.fetch_add(1, Relaxed);
+            gone |= queue.send(told).is_err();
+        };
+        receiver.poll(Duration::from_millis(50), deliver, |_| ())?;
+        if gone {
+            break;
+        }
+    }
+    drop(queue);
+    let events = program.join().map_err(|_| anyhow!("the thread that takes events panicked"))??;
+    let (counters, open) = (receiver.reassembler().counters(), receiver.reassembler().open_events());
+    let told = joined.end_json();
+    say(&Line::End(Sums {
+        events,
+        refused: 0,
+        incomplete: counters.timed_out + counters.evicted_for_any_reason() + u64::from(open),
+        most_fill: levels.most.load(Relaxed) as f64 * 1e-6,
+        registered_again: told["registered_again"].as_u64().unwrap_or(0),
+        drained: told["drained"].as_bool(),
+    }))
+}
+
+/// The program behind the queue: returns how many events it took.
+fn take(events: &Queue<Told>, levels: &Levels, each: Duration) -> anyhow::Result<u64> {
+    let (mut taken, mut done) = (0, Instant::now());
+    for told in events {
+        // A sleep that took longer is made up for while events wait.
+        done = done.max(Instant::now().checked_sub(each).unwrap_or(done)) + each;
+        thread::sleep(done.saturating_duration_since(Instant::now()));
+        say(&Line::Event(told))?;
+        levels.taken.fetch_add(1, Relaxed);
+        taken += 1;
+    }
+    Ok(taken)
+}

@@ -1,0 +1,303 @@
+//! Everything, from the first process to the last event.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::ensure;
+
+use super::{
+    Args,
+    nodes::{Ended, Sender, Worker, now},
+    report::Report,
+    site::{Reservation, Site, own},
+    tables::Seen,
+};
+use crate::{demo::Table, ejfat::tell::Line};
+
+const LOOK: Duration = Duration::from_millis(20);
+/// Until all workers are in the tables, and until they have taken what was sent.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// For so long a data plane that was killed is away, and the control plane.
+const PLANE_AWAY: Duration = Duration::from_millis(300);
+const DAEMON_AWAY: Duration = Duration::from_millis(700);
+
+/// What happens: each after so many of a thousand events, and when what was before has shown.
+const USUAL: &[(u64, Act)] = &[(350, Act::Kill), (550, Act::Drain), (650, Act::Add)];
+const EVERYTHING: &[(u64, Act)] =
+    &[(120, Act::Kill), (500, Act::Daemon), (620, Act::Drain), (630, Act::Add), (790, Act::Plane)];
+/// Events that show a new worker's share, or that a data plane works again.
+const SHOW: u64 = 100;
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Kill,
+    Drain,
+    Add,
+    Daemon,
+    Plane,
+}
+
+/// What became of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Stays,
+    /// At this tick.
+    Killed(u64),
+    Drained,
+    Added,
+}
+
+/// A reservation, and who takes part.
+#[derive(Debug)]
+struct Team {
+    of: Reservation,
+    from: IpAddr,
+    /// Events in a second.
+    rate: f64,
+    workers: Vec<(Worker, Part)>,
+    senders: Vec<Sender>,
+}
+
+/// A team when all is over.
+#[derive(Debug)]
+pub(super) struct Played {
+    pub(super) of: Reservation,
+    pub(super) from: IpAddr,
+    pub(super) rate: f64,
+    pub(super) workers: Vec<Worked>,
+    pub(super) sent: Vec<Ended>,
+    /// The tables of its data plane, and those that it had before it was killed.
+    pub(super) tables: Seen,
+    /// Packets that its data plane dropped, by cause.
+    pub(super) drops: BTreeMap<String, u64>,
+    pub(super) outage: Option<Outage>,
+}
+
+#[derive(Debug)]
+pub(super) struct Worked {
+    pub(super) name: &'static str,
+    pub(super) at: std::net::SocketAddr,
+    pub(super) each: Duration,
+    pub(super) part: Part,
+    pub(super) ended: Ended,
+}
+
+/// A data plane was away.
+#[derive(Clone, Debug)]
+pub(super) struct Outage {
+    pub(super) killed: u64,
+    pub(super) ready: u64,
+    pub(super) before: Seen,
+}
+
+/// What was killed beside workers.
+#[derive(Debug, Default)]
+pub(super) struct Kills {
+    /// When the control plane was dead, and when it was ready again.
+    pub(super) daemon: Option<(u64, u64)>,
+}
+
+impl Team {
+    fn start(site: &Site, plane: usize, v6: bool, rate: f64) -> anyhow::Result<Self> {
+        let of = site.reserve(plane)?;
+        let from = if v6 { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
+        let mut team = Self { of, from, rate, workers: Vec::new(), senders: Vec::new() };
+        // So many times the rate of all events each could take.
+        team.add("fast", 4.0, Part::Stays)?;
+        team.add("medium", 1.0, Part::Stays)?;
+        team.add("slow", 0.2, Part::Stays)?;
+        Ok(team)
+    }
+
+    fn add(&mut self, name: &'static str, speed: f64, part: Part) -> anyhow::Result<()> {
+        let each = Duration::from_secs_f64(1.0 / (speed * self.rate));
+        let worker = Worker::start(&self.of, own(self.from.is_ipv6())?, name, each)?;
+        self.workers.push((worker, part));
+        Ok(())
+    }
+
+    fn kill(&mut self, name: &str) -> anyhow::Result<()> {
+        for (worker, part) in self.workers.iter_mut().filter(|(worker, _)| worker.name == name) {
+            *part = Part::Killed(worker.kill()?);
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self, name: &str) -> anyhow::Result<()> {
+        for (worker, part) in self.workers.iter_mut().filter(|(worker, _)| worker.name == name) {
+            worker.drain()?;
+            *part = Part::Drained;
+        }
+        Ok(())
+    }
+
+    /// Whether the newest tables send anything to a worker.
+    fn reaches(&self, site: &Site, name: &str) -> bool {
+        let newest = site.tables(self.of.plane).newest(self.of.lb, self.from);
+        self.workers.iter().any(|(worker, _)| worker.name == name && newest.contains(&worker.at))
+    }
+
+    fn told_by(&self, name: &str) -> u64 {
+        self.workers.iter().filter(|(of, _)| of.name == name).map(|(worker, _)| worker.told()).sum()
+    }
+
+    fn told(&self) -> u64 {
+        self.workers.iter().map(|(worker, _)| worker.told()).sum()
+    }
+
+    fn is_draining(&self) -> bool {
+        self.workers.iter().any(|(worker, part)| *part == Part::Drained && worker.is_busy())
+    }
+}
+
+/// A line for each change, and what is going on between two.
+struct Watch<'a> {
+    table: &'a mut Table,
+    events: u64,
+    rate: f64,
+    begin: Instant,
+}
+
+impl Watch<'_> {
+    /// Until something is so, while events flow.
+    fn until(&self, teams: &[Team], is_so: impl Fn(&[Team]) -> bool) -> anyhow::Result<()> {
+        // Cleared before anything else is printed.
+        let (mut line, begin) = (Line::new(false), Instant::now());
+        while !is_so(teams) {
+            let patience = PATIENCE + Duration::from_secs_f64(self.events as f64 / self.rate);
+            ensure!(begin.elapsed() < patience, "nothing more happens for {patience:?}");
+            thread::sleep(LOOK);
+            line.tell(|| {
+                let each = |(worker, _): &(Worker, Part)| format!("{} took {}", worker.name, worker.told());
+                let workers: Vec<_> = teams.iter().flat_map(|team| &team.workers).map(each).collect();
+                let (seconds, sent) = (self.begin.elapsed().as_secs_f64(), sent(teams));
+                format!("{seconds:.0} s: {sent} of {} events sent; {}", self.events, workers.join(", "))
+            });
+        }
+        Ok(())
+    }
+
+    /// Until so many events of a thousand are sent.
+    fn sent(&self, teams: &[Team], permille: u64) -> anyhow::Result<()> {
+        self.until(teams, |teams| sent(teams) >= self.events * permille / 1000)
+    }
+
+    fn say(&mut self, what: &str) -> anyhow::Result<()> {
+        self.table.line(&format!("{:4.1} s: {what}", self.begin.elapsed().as_secs_f64()))
+    }
+}
+
+fn sent(teams: &[Team]) -> u64 {
+    teams.iter().flat_map(|team| &team.senders).map(Sender::told).sum()
+}
+
+pub(super) fn play(args: &Args, table: &mut Table) -> anyhow::Result<Report> {
+    let v6: &[bool] = if args.everything { &[false, true] } else { &[false] };
+    let mut site = Site::start(v6)?;
+    table.line(&site.name())?;
+    let team = |plane: usize| Team::start(&site, plane, v6[plane], args.rate / v6.len() as f64);
+    let mut teams = (0..v6.len()).map(team).collect::<anyhow::Result<Vec<_>>>()?;
+    let count = teams.len();
+    for n in 0..2_u16 {
+        let team = &mut teams[usize::from(n) % count];
+        let events = args.events / 2 + u64::from(u64::from(n) < args.events % 2);
+        team.senders.push(Sender::start(&team.of, n + 1, events, args.rate / 2.0, args.seed)?);
+    }
+    wait_for_tables(&site, &teams)?;
+    let first = now();
+    for sender in teams.iter_mut().flat_map(|team| &mut team.senders) {
+        sender.begin()?;
+    }
+    let mut watch = Watch { table, events: args.events, rate: args.rate, begin: Instant::now() };
+    watch.say("workers fast, medium and slow are in the tables; the senders begin")?;
+    let (mut kills, mut outages) = (Kills::default(), vec![None; v6.len()]);
+    for (permille, act) in if args.everything { EVERYTHING } else { USUAL } {
+        watch.sent(&teams, *permille)?;
+        match act {
+            Act::Kill => {
+                teams.iter_mut().try_for_each(|team| team.kill("medium"))?;
+                watch.say("worker medium is killed (SIGKILL)")?;
+                watch.until(&teams, |teams| teams.iter().all(|team| !team.reaches(&site, "medium")))?;
+                watch.say("the tables have noticed")?;
+            }
+            Act::Drain => {
+                teams.iter_mut().try_for_each(|team| team.drain("slow"))?;
+                watch.say("worker slow drains (SIGINT)")?;
+                watch.until(&teams, |teams| teams.iter().all(|team| !team.reaches(&site, "slow")))?;
+            }
+            Act::Add => {
+                teams.iter_mut().try_for_each(|team| team.add("new", 0.5, Part::Added))?;
+                watch.say("worker new registers")?;
+                watch.until(&teams, |teams| teams.iter().all(|team| team.told_by("new") >= SHOW))?;
+            }
+            Act::Daemon => {
+                let killed = site.kill_daemon()?;
+                thread::sleep(DAEMON_AWAY);
+                kills.daemon = Some((killed, site.start_daemon()?));
+                watch.say("the control plane was killed, and is there again")?;
+            }
+            Act::Plane => {
+                let plane = v6.len() - 1;
+                let killed = site.kill_plane(plane)?;
+                thread::sleep(PLANE_AWAY);
+                let (ready, before) = site.start_plane(plane)?;
+                outages[plane] = Some(Outage { killed, ready, before });
+                watch.say("the data plane of IPv6 was killed, and is there again without tables")?;
+                let before = teams[plane].told();
+                watch.until(&teams, |teams| teams[plane].told() >= before + SHOW)?;
+            }
+        }
+    }
+    watch.sent(&teams, 1000)?;
+    teams.iter_mut().flat_map(|team| &mut team.senders).for_each(Sender::may_end);
+    watch.until(&teams, |teams| !teams.iter().flat_map(|team| &team.senders).any(Sender::is_busy))?;
+    watch.say("all events are sent")?;
+    settle(&teams)?;
+    let played = teams.into_iter().zip(outages).map(|(team, outage)| end(&site, team, outage));
+    let played = played.collect::<anyhow::Result<Vec<_>>>()?;
+    site.end()?;
+    Ok(Report::new(first, &played, &kills))
+}
+
+fn wait_for_tables(site: &Site, teams: &[Team]) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let is_there = |team: &Team| {
+        let newest = site.tables(team.of.plane).newest(team.of.lb, team.from);
+        team.workers.iter().all(|(worker, _)| newest.contains(&worker.at))
+    };
+    while !teams.iter().all(is_there) {
+        ensure!(begin.elapsed() < PATIENCE, "the workers are in no tables after {PATIENCE:?}");
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Until workers that drain have left, and nothing has come for longer than an event is waited for.
+fn settle(teams: &[Team]) -> anyhow::Result<()> {
+    const QUIET: Duration = Duration::from_millis(800);
+    let (begin, mut quiet, mut seen) = (Instant::now(), Instant::now(), 0);
+    while quiet.elapsed() < QUIET || teams.iter().any(Team::is_draining) {
+        thread::sleep(LOOK);
+        let told = teams.iter().map(Team::told).sum();
+        if told != seen {
+            (seen, quiet) = (told, Instant::now());
+        }
+        ensure!(begin.elapsed() < PATIENCE, "the workers are not done after {PATIENCE:?}");
+    }
+    Ok(())
+}
+
+fn end(site: &Site, team: Team, outage: Option<Outage>) -> anyhow::Result<Played> {
+    let (tables, drops) = (site.tables(team.of.plane), site.drops(&team.of)?);
+    let sent = team.senders.into_iter().map(Sender::end).collect::<anyhow::Result<Vec<_>>>()?;
+    let work = |(worker, part): (Worker, Part)| -> anyhow::Result<Worked> {
+        let (name, at, each) = (worker.name, worker.at, worker.each);
+        Ok(Worked { name, at, each, part, ended: worker.end()? })
+    };
+    let workers = team.workers.into_iter().map(work).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(Played { of: team.of, from: team.from, rate: team.rate, workers, sent, tables, drops, outage })
+}

@@ -1,0 +1,307 @@
+//! What was sent beside what came, what happened, and whether it is as it should be.
+
+use serde::Serialize;
+
+use super::{
+    fates::{Fate, Judged, judge},
+    nodes::{QUEUE, Sums},
+    play::{Kills, Part, Played},
+    shares::{Second, part, seconds},
+};
+use crate::{demo::Table, show};
+
+/// Events of one cause are shown up to so many in the table; in JSON all are.
+const SHOWN: usize = 4;
+/// Silence of 2 s, a period of 1 s, and what tables are made ahead.
+const LONGEST_GAP_MS: f64 = 6000.0;
+
+#[derive(Debug, Serialize)]
+struct WorkerRow {
+    reservation: usize,
+    worker: &'static str,
+    part: &'static str,
+    /// Events that it could take in a second.
+    capacity: f64,
+    /// By what it told.
+    events: u64,
+    bytes: u64,
+    /// The highest fill level that it reported; unknown of one that was killed.
+    most_fill: Option<f64>,
+    lost: u64,
+    /// From its death to the last event that was sent to it.
+    gap_ms: Option<f64>,
+    verified: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Event {
+    sender: u16,
+    event: u64,
+    tick: u64,
+}
+
+/// Events that ended in one way.
+#[derive(Debug, Serialize)]
+struct FateRow {
+    reservation: usize,
+    fate: Fate,
+    events: u64,
+    /// Those that were lost.
+    list: Vec<Event>,
+    verified: bool,
+}
+
+/// Something that is to hold, with what it is judged by.
+#[derive(Debug, Serialize)]
+struct Check {
+    what: String,
+    value: String,
+    verified: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Reservation {
+    reservation: usize,
+    ip: &'static str,
+    workers: Vec<&'static str>,
+    seconds: Vec<Second>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    workers: Vec<WorkerRow>,
+    fates: Vec<FateRow>,
+    shares: Vec<Reservation>,
+    checks: Vec<Check>,
+    verified: bool,
+}
+
+impl Report {
+    /// `first`: the tick at which the senders began.
+    pub(super) fn new(first: u64, teams: &[Played], kills: &Kills) -> Self {
+        let (mut workers, mut fates, mut shares, mut checks) = (vec![], vec![], vec![], vec![]);
+        for (n, team) in teams.iter().enumerate() {
+            let judged = judge(team);
+            let seconds = seconds(first, team, &judged);
+            workers.extend((0..team.workers.len()).map(|worker| worker_row(n, team, worker, &judged)));
+            fates.extend(fate_rows(n, team, &judged));
+            checks.extend(check(first, team, &judged, &seconds, kills));
+            let ip = if team.from.is_ipv6() { "IPv6" } else { "IPv4" };
+            let names = team.workers.iter().map(|worker| worker.name).collect();
+            shares.push(Reservation { reservation: n, ip, workers: names, seconds });
+        }
+        let verified = workers.iter().all(|row| row.verified)
+            && fates.iter().all(|row| row.verified)
+            && checks.iter().all(|row| row.verified);
+        Self { workers, fates, shares, checks, verified }
+    }
+
+    pub(super) fn verified(&self) -> bool {
+        self.verified
+    }
+
+    pub(super) fn print(&self, table: &mut Table) -> anyhow::Result<()> {
+        let yes = |verified| if verified { "yes" } else { "NO" }.to_owned();
+        for of in &self.shares {
+            table.line(&format!("shares by {}, events of each second", of.ip))?;
+            table.line(&plot(of))?;
+        }
+        let head = ["worker", "by", "it", "could take", "took", "bytes", "most fill", "lost", "verified"];
+        let rows = self.workers.iter().map(|row| {
+            let fill = row.most_fill.map_or("-".into(), |fill| format!("{:.0} %", fill * 100.0));
+            vec![
+                row.worker.into(),
+                self.shares[row.reservation].ip.into(),
+                row.part.into(),
+                format!("{:.0}/s", row.capacity),
+                row.events.to_string(),
+                show::bytes(row.bytes),
+                fill,
+                row.lost.to_string(),
+                yes(row.verified),
+            ]
+        });
+        lines(table, &head, rows)?;
+        let rows = self.fates.iter().map(|row| {
+            let by = self.shares[row.reservation].ip.to_owned();
+            vec![row.fate.text().into(), by, row.events.to_string(), listed(&row.list), yes(row.verified)]
+        });
+        lines(table, &["events", "by", "", "sender:number@tick", "verified"], rows)?;
+        let rows = self.checks.iter().map(|row| vec![row.what.clone(), row.value.clone(), yes(row.verified)]);
+        lines(table, &["also", "", "verified"], rows)
+    }
+}
+
+fn lines(table: &mut Table, head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> anyhow::Result<()> {
+    let head = head.iter().map(|&word| word.to_owned()).collect();
+    table.line(&show::table(&[head].into_iter().chain(rows).collect::<Vec<_>>()))
+}
+
+/// The first ones and the last one.
+fn listed(list: &[Event]) -> String {
+    let text = |of: &Event| format!("{}:{}@{}", of.sender, of.event, of.tick);
+    let first: Vec<_> = list.iter().take(SHOWN).map(text).collect();
+    let last = list.last().filter(|_| list.len() > SHOWN).map(|of| format!(" .. {}", text(of)));
+    first.join(" ") + &last.unwrap_or_default()
+}
+
+/// A line for each second: a bar of 50 letters, one worker's behind another's, and the numbers.
+fn plot(of: &Reservation) -> String {
+    const WIDTH: u64 = 50;
+    let mut all = Vec::new();
+    for second in of.seconds.iter().filter(|second| second.total() > 0) {
+        let (total, mut bar, mut until) = (second.total(), String::new(), 0);
+        for (name, &events) in of.workers.iter().zip(&second.events) {
+            until += events;
+            let letter = name.chars().next().unwrap_or('?');
+            let to = (until * WIDTH / total) as usize;
+            bar.extend(std::iter::repeat_n(letter, to.saturating_sub(bar.len())));
+        }
+        let part = |(name, events): (&&str, &u64)| format!("{name} {:2} %", events * 100 / total);
+        let parts: Vec<_> = of.workers.iter().zip(&second.events).map(part).collect();
+        all.push(format!("{:3} s {bar:50} {}", second.second, parts.join("  ")));
+    }
+    all.join("\n")
+}
+
+fn losses<'a>(judged: &'a [Judged], worker: usize) -> impl Iterator<Item = &'a Judged> {
+    let is_lost = |fate: Fate| matches!(fate, Fate::HeldByKilled | Fate::SentToKilled | Fate::Unexplained);
+    judged.iter().filter(move |of| of.worker == Some(worker) && is_lost(of.fate))
+}
+
+fn worker_row(reservation: usize, team: &Played, worker: usize, judged: &[Judged]) -> WorkerRow {
+    let of = &team.workers[worker];
+    let (events, sums) = (of.ended.told.len() as u64, of.ended.sums.as_ref());
+    let lost = losses(judged, worker).count() as u64;
+    let gap = |killed: u64| {
+        let last = losses(judged, worker).map(|of| of.tick).max();
+        last.map_or(0.0, |last| last.saturating_sub(killed) as f64 * 1e-3)
+    };
+    let is_complete = sums.is_some_and(|sums| sums.events == events) && lost == 0;
+    let (part, gap_ms, verified) = match of.part {
+        Part::Stays => ("stays", None, is_complete),
+        Part::Killed(at) => ("is killed", Some(gap(at)), sums.is_none() && gap(at) < LONGEST_GAP_MS),
+        Part::Drained => ("drains", None, is_complete && sums.and_then(|sums| sums.drained) == Some(true)),
+        Part::Added => ("is added", None, is_complete),
+    };
+    WorkerRow {
+        reservation,
+        worker: of.name,
+        part,
+        capacity: 1.0 / of.each.as_secs_f64(),
+        events,
+        bytes: of.ended.told.iter().map(|told| told.bytes).sum(),
+        most_fill: sums.map(|sums| sums.most_fill),
+        lost,
+        gap_ms,
+        // That it took part at all is what is shown.
+        verified: verified && events > 0,
+    }
+}
+
+/// A row for each way to be lost, whether any was or not, so that rows are always the same.
+fn fate_rows(reservation: usize, team: &Played, judged: &[Judged]) -> Vec<FateRow> {
+    let row = |fate: Fate| {
+        let those = || judged.iter().filter(move |of| of.fate == fate);
+        let event = |of: &Judged| Event { sender: of.data_id, event: of.event, tick: of.tick };
+        let list: Vec<_> = if fate == Fate::Whole { Vec::new() } else { those().map(event).collect() };
+        let events = those().count() as u64;
+        let verified = match fate {
+            Fate::Whole => events > 0,
+            Fate::PlaneAway => (events > 0) == team.outage.is_some(),
+            _ => !Fate::FAULTS.contains(&fate) || events == 0,
+        };
+        FateRow { reservation, fate, events, list, verified }
+    };
+    let is_shown = |fate: &Fate| *fate != Fate::PlaneAway || team.outage.is_some();
+    [Fate::Whole].into_iter().chain(Fate::LOSSES).chain(Fate::FAULTS).filter(is_shown).map(row).collect()
+}
+
+fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills: &Kills) -> Vec<Check> {
+    let ip = if team.from.is_ipv6() { "IPv6" } else { "IPv4" };
+    let mut all = Vec::new();
+    let mut check = |what: &str, value: String, verified| {
+        all.push(Check { what: format!("{ip}: {what}"), value, verified });
+    };
+    let at = |name: &str| team.workers.iter().position(|worker| worker.name == name);
+    let second = |tick: u64| tick.saturating_sub(first) / 1_000_000;
+    let last = seconds.len() as u64;
+    let fast = at("fast").unwrap_or_default();
+    if let Some(slow) = at("slow") {
+        // Until it drains it has what it can take; the first seconds show its speed.
+        let until = judged.iter().filter(|of| of.worker == Some(slow)).map(|of| second(of.tick)).max();
+        let until = until.unwrap_or(0);
+        let range = until.saturating_sub(2)..until;
+        let (its, of_fast) = (part(seconds, range.clone(), slow), part(seconds, range, fast));
+        let capacity = 1.0 / (team.workers[slow].each.as_secs_f64() * team.rate);
+        let value = format!(
+            "{:.0} % beside {:.0} %, it can take {:.0} %",
+            its * 100.0,
+            of_fast * 100.0,
+            capacity * 100.0
+        );
+        check(
+            "the slow worker's share is about what it can take, below the fast one's",
+            value,
+            its < of_fast && its < 1.4 * capacity,
+        );
+        let fill = |n: usize| team.workers[n].ended.sums.as_ref().map_or(0.0, |sums| sums.most_fill);
+        let value = format!(
+            "{:.0} of {QUEUE} events beside {:.0}",
+            fill(slow) * QUEUE as f64,
+            fill(fast) * QUEUE as f64
+        );
+        check("the slow worker's fill rose above the fast one's", value, fill(slow) > fill(fast));
+    }
+    if let Some(new) = at("new") {
+        let begin = judged.iter().filter(|of| of.worker == Some(new)).map(|of| second(of.tick)).min();
+        let range = last.saturating_sub(2)..last;
+        let (its, of_fast) = (part(seconds, range.clone(), new), part(seconds, range, fast));
+        let value = format!(
+            "from second {}, {:.0} % at the end beside {:.0} %",
+            begin.unwrap_or(0),
+            its * 100.0,
+            of_fast * 100.0
+        );
+        check("the new worker has a share, below the fast one's", value, its > 0.0 && its < of_fast);
+    }
+    for (worker, killed) in team.workers.iter().enumerate().filter_map(|(n, worker)| match worker.part {
+        Part::Killed(at) => Some((n, at)),
+        _ => None,
+    }) {
+        let gap = losses(judged, worker).map(|of| of.tick).max().unwrap_or(killed).saturating_sub(killed);
+        let gap = gap as f64 * 1e-3;
+        check("from the death to the last event sent there", format!("{gap:.0} ms"), gap < LONGEST_GAP_MS);
+    }
+    let drops: Vec<_> = team.drops.iter().map(|(cause, n)| format!("{n} {cause}")).collect();
+    let value = if drops.is_empty() { "none".into() } else { drops.join(", ") };
+    check("packets that the data plane dropped", value, drops.is_empty() || team.outage.is_some());
+    let sums = || team.workers.iter().filter_map(|worker| worker.ended.sums.as_ref());
+    let of_sums = |of: fn(&Sums) -> u64| sums().map(of).sum::<u64>();
+    let sets = team.tables.sets(team.of.lb) + team.outage.as_ref().map_or(0, |of| of.before.sets(team.of.lb));
+    check("tables that were seen", sets.to_string(), sets > 2);
+    if let Some((killed, ready)) = kills.daemon {
+        let within = judged.iter().filter(|of| (killed..ready).contains(&of.tick));
+        let (whole, all) =
+            within.fold((0, 0), |(whole, all), of| (whole + u64::from(of.fate == Fate::Whole), all + 1));
+        let value = format!("{whole} of {all} in {:.0} ms", (ready - killed) as f64 * 1e-3);
+        check("events came while the control plane was away", value, whole == all);
+        let again = of_sums(|sums| sums.registered_again);
+        check("workers that had to register again", again.to_string(), again == 0);
+    }
+    if let Some(outage) = &team.outage {
+        let away = || judged.iter().filter(|of| of.fate == Fate::PlaneAway).map(|of| of.tick);
+        let back = away().max().unwrap_or(outage.killed).saturating_sub(outage.ready) as f64 * 1e-3;
+        check(
+            "from the data plane's start to the last event lost there",
+            format!("{back:.0} ms"),
+            back < 3000.0,
+        );
+        let after = judged.iter().filter(|of| of.tick > outage.ready && of.fate == Fate::Whole).count();
+        check("events that came through it afterwards", after.to_string(), after > 0);
+    } else {
+        let incomplete = of_sums(|sums| sums.incomplete);
+        check("events incomplete at workers that live", incomplete.to_string(), incomplete == 0);
+    }
+    all
+}

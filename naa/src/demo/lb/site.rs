@@ -1,0 +1,181 @@
+//! A site on loopback addresses: a control plane and its data planes.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket},
+    path::PathBuf,
+};
+
+use anyhow::{Context as _, ensure};
+use ejfat::lb::LbId;
+use naa_provider::Choice;
+use serde_json::{Value, json};
+
+use super::{
+    nodes::{Process, now},
+    tables::{Recorder, Seen},
+};
+use crate::provider::own_address;
+
+/// A reserved load balancer.
+#[derive(Clone, Debug)]
+pub(super) struct Reservation {
+    pub(super) uri: String,
+    pub(super) lb: LbId,
+    /// Which of the planes its packets go through.
+    pub(super) plane: usize,
+}
+
+/// `naa lb forward`, and what is known of its tables.
+#[derive(Debug)]
+struct Forwarder {
+    listen: SocketAddr,
+    grpc: SocketAddr,
+    process: Process,
+    recorder: Recorder,
+}
+
+impl Forwarder {
+    fn start(listen: SocketAddr, grpc: SocketAddr) -> anyhow::Result<Self> {
+        let (at, control) = (listen.to_string(), grpc.to_string());
+        let words = ["lb", "forward", "--json", "--until-eof", "--buffer", "4M", "--listen", &at, "--grpc"];
+        let (process, _) = Process::ready("data plane", &[&words[..], &[&control]].concat(), None)?;
+        Ok(Self { listen, grpc, process, recorder: Recorder::start(grpc)? })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Site {
+    folder: PathBuf,
+    at: SocketAddr,
+    daemon: Process,
+    planes: Vec<Forwarder>,
+}
+
+/// Addresses that nobody has at this moment.
+fn free_udp(ip: IpAddr) -> anyhow::Result<SocketAddr> {
+    Ok(UdpSocket::bind((ip, 0))?.local_addr()?)
+}
+
+fn free_tcp(ip: IpAddr) -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind((ip, 0))?.local_addr()?)
+}
+
+/// An address for a process of its own.
+pub(super) fn own(v6: bool) -> anyhow::Result<IpAddr> {
+    if v6 { Ok(Ipv6Addr::LOCALHOST.into()) } else { own_address(Choice::Embedded) }
+}
+
+/// In memory where there is such a folder: what the control plane stores late on a slow disk, it does not have after a kill.
+fn fast_folder() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    let may_write = rustix::fs::access(&memory, rustix::fs::Access::WRITE_OK).is_ok();
+    if may_write { memory } else { std::env::temp_dir() }
+}
+
+impl Site {
+    /// A load balancer with a data plane for each of these IP versions.
+    pub(super) fn start(v6: &[bool]) -> anyhow::Result<Self> {
+        let ip = own(false)?;
+        let folder = fast_folder().join(format!("naa-demo-lb-{}", std::process::id()));
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let plane = |&v6: &bool| Forwarder::start(free_udp(own(v6)?)?, free_tcp(ip)?);
+        let planes = v6.iter().map(plane).collect::<anyhow::Result<Vec<_>>>()?;
+        let lb = |plane: &Forwarder| -> anyhow::Result<Value> {
+            let listen = plane.listen;
+            let family = if listen.is_ipv6() { "ipv6" } else { "ipv4" };
+            let ports = format!("{0}-{0}", listen.port());
+            Ok(json!({ family: listen.ip(), "ports": ports, "sync_port": free_udp(ip)?.port() }))
+        };
+        let at = free_tcp(ip)?;
+        // JSON is YAML, too.
+        let settings = json!({
+            "listen": [at],
+            "load_balancers": planes.iter().map(lb).collect::<anyhow::Result<Vec<_>>>()?,
+            "planes": planes.iter().map(|of| json!({"kind": "naa", "address": of.grpc.to_string()})).collect::<Vec<_>>(),
+        });
+        fs::write(folder.join("site.yaml"), settings.to_string())
+            .context("cannot write the configuration")?;
+        let daemon = serve(&folder)?;
+        Ok(Self { folder, at, daemon, planes })
+    }
+
+    pub(super) fn name(&self) -> String {
+        let planes: Vec<_> = self.planes.iter().map(|of| of.listen.to_string()).collect();
+        format!("control plane at {}, data plane at {}", self.at, planes.join(" and at "))
+    }
+
+    /// A reservation whose packets go through a plane.
+    pub(super) fn reserve(&self, plane: usize) -> anyhow::Result<Reservation> {
+        let token = fs::read_to_string(self.folder.join("admin-token")).context("there is no admin token")?;
+        let admin = format!("ejfat://{}@{}/", token.trim(), self.at);
+        let (family, sender) =
+            if self.planes[plane].listen.is_ipv6() { ("v6", "::1") } else { ("v4", "127.0.0.1") };
+        // Senders leave without taking an address off the list that others use.
+        let words = ["lb", "reserve", "demo", "--json", "--family", family, "--sender", sender];
+        let (mut process, reserved) = Process::ready("reservation", &words, Some(&admin))?;
+        process.wait()?;
+        let uri = reserved["uri"].as_str().with_context(|| format!("a reservation is {reserved}"))?;
+        let lb = reserved["fpga_lb"].as_u64().and_then(|lb| LbId::new(u8::try_from(lb).ok()?).ok());
+        let lb = lb.with_context(|| format!("a reservation is {reserved}"))?;
+        Ok(Reservation { uri: uri.to_owned(), lb, plane })
+    }
+
+    /// The tables of a plane, as far as they were seen.
+    pub(super) fn tables(&self, plane: usize) -> Seen {
+        self.planes[plane].recorder.seen()
+    }
+
+    /// What a plane dropped since it was started: packets of a load balancer, by cause.
+    pub(super) fn drops(&self, of: &Reservation) -> anyhow::Result<BTreeMap<String, u64>> {
+        self.planes[of.plane].recorder.drops(of.lb)
+    }
+
+    /// Kills the control plane. Returns when it was dead.
+    pub(super) fn kill_daemon(&mut self) -> anyhow::Result<u64> {
+        self.daemon.kill()
+    }
+
+    /// Starts the control plane again after it was killed. Returns when it was ready.
+    pub(super) fn start_daemon(&mut self) -> anyhow::Result<u64> {
+        self.daemon = serve(&self.folder)?;
+        Ok(now())
+    }
+
+    /// Kills a data plane. Returns when it was dead.
+    pub(super) fn kill_plane(&mut self, plane: usize) -> anyhow::Result<u64> {
+        self.planes[plane].process.kill()
+    }
+
+    /// Starts a data plane that was killed, without tables. Returns when it was ready, and what was seen of its tables before.
+    pub(super) fn start_plane(&mut self, plane: usize) -> anyhow::Result<(u64, Seen)> {
+        let of = &mut self.planes[plane];
+        let before = of.recorder.seen();
+        *of = Forwarder::start(of.listen, of.grpc)?;
+        Ok((now(), before))
+    }
+
+    pub(super) fn end(mut self) -> anyhow::Result<()> {
+        self.daemon.wait()?;
+        self.planes.iter_mut().try_for_each(|plane| plane.process.wait())
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // Nothing in it is needed any more.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn serve(folder: &std::path::Path) -> anyhow::Result<Process> {
+    let path = |of: &std::path::Path| {
+        of.to_str().map(str::to_owned).context("the folder for temporary files has a name that is no text")
+    };
+    let (state, config) = (path(folder)?, path(&folder.join("site.yaml"))?);
+    let words = ["lb", "serve", "--json", "--until-eof", "--state", &state, "--config", &config];
+    let (process, ready) = Process::ready("control plane", &words, None)?;
+    ensure!(ready["event"] == "ready", "the control plane said {ready}");
+    Ok(process)
+}

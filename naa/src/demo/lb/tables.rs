@@ -1,0 +1,108 @@
+//! The tables of a data plane as they are seen while they change: where an event of each tick belongs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use ejfat::{
+    lb::{LbId, Tables},
+    wire::{LbHeader, Select},
+};
+use ejfat_lb::{TableSet, grpc::Client};
+
+/// Tables are there for longer than that before they apply, and after.
+const LOOK: Duration = Duration::from_millis(50);
+
+const SLOTS: u64 = 512;
+
+/// Sets of tables, each from its first tick on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen(BTreeMap<LbId, BTreeMap<u64, Arc<Tables>>>);
+
+impl Seen {
+    /// Where an event that is sent from an address with a tick goes. `None`: the tables drop it.
+    pub(super) fn worker(&self, lb: LbId, from: IpAddr, tick: u64) -> Option<SocketAddr> {
+        let sets = self.0.get(&lb)?;
+        let (_, tables) = sets.range(..=tick).next_back().or_else(|| sets.first_key_value())?;
+        let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: LbHeader::REASSEMBLY, tick };
+        tables.route(lb, from, &header).ok().map(|route| route.to)
+    }
+
+    /// To whom the newest tables of a load balancer send something.
+    pub(super) fn newest(&self, lb: LbId, from: IpAddr) -> BTreeSet<SocketAddr> {
+        let slots = (0..SLOTS).map(|slot| self.worker(lb, from, u64::MAX - slot));
+        slots.flatten().collect()
+    }
+
+    /// How many sets there were.
+    pub(super) fn sets(&self, lb: LbId) -> usize {
+        self.0.get(&lb).map_or(0, BTreeMap::len)
+    }
+
+    /// What there is at a moment. Sets that are gone though younger ones of before are there were taken back.
+    fn update(&mut self, lb: LbId, sets: Vec<TableSet>) {
+        let seen = self.0.entry(lb).or_default();
+        let Some(first) = sets.iter().map(|set| set.from).min() else { return };
+        let there: Vec<_> = sets.iter().map(|set| set.from).collect();
+        seen.retain(|from, _| *from < first || there.contains(from));
+        for set in sets {
+            seen.insert(set.from, Arc::new(Tables::new(&set.rules)));
+        }
+    }
+}
+
+/// Looks at a data plane's tables until it is dropped.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    grpc: SocketAddr,
+    seen: Arc<Mutex<Seen>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Recorder {
+    pub(super) fn start(grpc: SocketAddr) -> anyhow::Result<Self> {
+        let (seen, stop) = (Arc::<Mutex<Seen>>::default(), Arc::new(AtomicBool::new(false)));
+        let (of, stopped) = (seen.clone(), stop.clone());
+        let mut client = Client::connect(&grpc.to_string(), None)?;
+        let lbs = [LbId::new(0)?, LbId::new(1)?];
+        thread::spawn(move || {
+            while !stopped.load(Relaxed) {
+                for lb in lbs {
+                    // A data plane that was killed has none; the one after it is looked at by another thread.
+                    if let Ok(sets) = client.get(Some(lb), false) {
+                        of.lock().unwrap_or_else(PoisonError::into_inner).update(lb, sets);
+                    }
+                }
+                thread::sleep(LOOK);
+            }
+        });
+        Ok(Self { grpc, seen, stop })
+    }
+
+    /// What the data plane dropped: packets of a load balancer, by cause.
+    pub(super) fn drops(&self, lb: LbId) -> anyhow::Result<BTreeMap<String, u64>> {
+        let counters = Client::connect(&self.grpc.to_string(), None)?.counters()?;
+        let of = counters.lbs.into_iter().find(|of| of.lb == u32::from(lb.get()));
+        let mut drops: BTreeMap<_, _> =
+            of.into_iter().flat_map(|of| of.drops).filter(|(_, n)| *n > 0).collect();
+        drops.extend((counters.overflows > 0).then(|| ("receive buffer full".into(), counters.overflows)));
+        Ok(drops)
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+    }
+}
