@@ -94,6 +94,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "mrsp",
             "ejfat",
             "ejfat-udp",
+            "ejfat-control",
             "ejfat-lb",
             "ejfat-bridge",
             "ejfat-client",
