@@ -10,6 +10,7 @@ mod mrsp_common;
 mod mrsp_layout;
 mod program;
 
+pub mod ejfat_call;
 pub mod ejfat_lb;
 pub mod ejfat_reassembler;
 pub mod ejfat_record;
@@ -37,6 +38,7 @@ pub type Target = fn(&[u8]);
 
 /// All targets by name.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("ejfat_call", ejfat_call::run),
     ("ejfat_lb", ejfat_lb::run),
     ("ejfat_reassembler", ejfat_reassembler::run),
     ("ejfat_record", ejfat_record::run),

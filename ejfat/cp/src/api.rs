@@ -17,6 +17,7 @@ use ejfat_control::{
 use http::HeaderMap;
 use naa_grpc::{Answer, SCHEME, connections::Requests};
 use proto::loadbalancer::{self as pb, load_balancer_server::LoadBalancer};
+use tokio::sync::Semaphore;
 use tonic::{Code, Request, Response, Status, body::Body};
 use tower_service::Service;
 
@@ -43,13 +44,15 @@ pub fn service(
 + Clone
 + Send
 + 'static {
-    router::Router::new(Api { core: core.clone(), public })
+    router::Router::new(Api { core: core.clone(), public, reads_series: Arc::new(Semaphore::new(1)) })
 }
 
 #[derive(Clone)]
 struct Api {
     core: Arc<Core>,
     public: Arc<OnceLock<Public>>,
+    /// Who reads series, one at a time, on a thread that serves nobody else.
+    reads_series: Arc<Semaphore>,
 }
 
 type Result_<T> = Result<Response<T>, Status>;
@@ -224,12 +227,17 @@ impl LoadBalancer for Api {
             Some(since) => requests::wall_time(since).map_err(|refusal| status(refusal.into()))?,
             None => WallTime(self.core.wall().0.saturating_sub(SINCE.as_millis() as u64)),
         };
-        let series = self.core.select(series_selector, since, |id| reservations.contains(&id));
-        let series = series.map_err(|why| match why {
+        let (core, selectors) = (self.core.clone(), series_selector.clone());
+        let permit = self.reads_series.clone().acquire_owned().await;
+        let read = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let series = core.select(&selectors, since, |id| reservations.contains(&id));
+            series.map(|all| all.into_iter().map(replies::series).collect())
+        });
+        let timeseries = read.await.map_err(|_| other())?.map_err(|why| match why {
             TooMuch::Selectors => Status::invalid_argument(why.to_string()),
             TooMuch::Samples => Status::resource_exhausted(why.to_string()),
         })?;
-        let timeseries = series.into_iter().map(replies::series).collect();
         Ok(Response::new(pb::TimeseriesResponse { timeseries, since: Some(replies::timestamp(since)) }))
     }
 
