@@ -190,6 +190,26 @@ fn tables_out_of_use_make_room_and_those_in_use_do_not() {
     assert_eq!(froms(&plane)[0], sets[1]);
 }
 
+#[test]
+fn tables_of_a_load_balancer_whose_packets_pass_other_data_planes_make_room() {
+    let plane = Plane::new(to(0), 1);
+    let stage = |from, horizon| {
+        let stage = LbStage { lb: lb(0), rules: to(1), from, horizon, in_place: false, reset: false };
+        plane.write(None).unwrap().stage(&stage)
+    };
+    for from in 1..=16 {
+        stage(from * 100, Some(from * 1000)).unwrap();
+    }
+    plane.tidy(Instant::now());
+    assert_eq!(stage(5000, Some(90_000)), Err(StageError::Full.into()), "packets may be on their way");
+    std::thread::sleep(Duration::from_millis(2100));
+    plane.tidy(Instant::now());
+    assert_eq!(stage(5000, None), Err(StageError::Full.into()), "nobody follows the ticks");
+    assert_eq!(stage(5000, Some(90_000)), Ok(()));
+    let sets = froms(&plane);
+    assert_eq!((sets.len(), sets[0], sets[16]), (17, 100, 5000));
+}
+
 /// A sender's ticks rise on another thread, and each of them meets one set of tables, however close tables are staged.
 #[test]
 fn tables_are_refused_together_with_the_look_at_what_was_routed() {

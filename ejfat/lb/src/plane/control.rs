@@ -80,13 +80,17 @@ impl Control {
         whole
     }
 
-    /// When a load balancer has as many sets as there may be, its oldest goes if packets meet later ones and it no more.
-    pub(super) fn make_room(&mut self, lb: LbId, balancer: &mut Balancer) {
+    /// When a load balancer has as many sets as there may be, its oldest goes if packets meet later ones and it no more. A control
+    /// plane follows the ticks: with `is_followed`, the oldest goes as well if no packets come here, but through other data planes.
+    pub(super) fn make_room(&mut self, lb: LbId, is_followed: bool, balancer: &mut Balancer) {
         let sets = &mut self.lbs[usize::from(lb.get())];
         let [oldest, next, ..] = &sets[..] else { return };
+        let is_quiet = |staged: &Staged| staged.since.elapsed() >= STRAGGLERS;
         // Few ticks may have met the next one, and all of them on other data planes.
         let later_are_met = sets[1..].iter().any(|staged| staged.hits > 0);
-        let unused = later_are_met && oldest.since.elapsed() >= STRAGGLERS;
+        let others_have_packets =
+            is_followed && is_quiet(next) && sets.iter().all(|staged| staged.hits == 0 || is_quiet(staged));
+        let unused = is_quiet(oldest) && (later_are_met || others_have_packets);
         if sets.len() > Balancer::MOST_STAGED && unused {
             balancer.retire(lb, next.from);
             sets.remove(0);

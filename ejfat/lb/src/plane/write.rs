@@ -168,7 +168,7 @@ impl Write<'_> {
         when: When,
         balancer: &mut Balancer,
     ) -> Result<u64, WriteError> {
-        changed.iter().for_each(|of| self.control.make_room(of.lb, balancer));
+        changed.iter().for_each(|of| self.control.make_room(of.lb, false, balancer));
         let mut newest = Vec::new();
         for Compiled { lb, rules, .. } in &changed {
             let from = match when {
@@ -205,7 +205,7 @@ impl Write<'_> {
         let rules = Arc::new(stage.rules.of(lb));
         let tables = Arc::new(LbTables::new(lb, &rules));
         let mut balancer = lock(&self.plane.balancer);
-        self.control.make_room(lb, &mut balancer);
+        self.control.make_room(lb, horizon.is_some(), &mut balancer);
         if reset || self.control.is_newest(lb, from) {
             self.control.check_limits(&[(lb, &rules)])?;
         }

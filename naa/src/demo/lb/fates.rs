@@ -129,3 +129,107 @@ fn killed_took_all_before(team: &Played, judged: &mut [Judged]) {
             .for_each(|of| of.fate = Fate::Unexplained);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc, time::Duration};
+
+    use ejfat::{
+        lb::{Epoch, Forward, LbId, Member, Rule, Rules, TickPrefix, calendar},
+        segment::IpVersion,
+    };
+    use ejfat_lb::TableSet;
+
+    use super::*;
+    use crate::demo::lb::{
+        nodes::Ended,
+        play::{Outage, Worked},
+        site::Reservation,
+        tables::Seen,
+    };
+
+    const DIED: u64 = 1000;
+
+    /// Even ticks go to the first of two workers, odd ones to the second.
+    fn tables(lb: LbId) -> Seen {
+        let mut rules = Rules::default();
+        let member = |id: u16| {
+            let address = Ipv4Addr::LOCALHOST.into();
+            let forward =
+                Forward { mac: None, address, port: 7000 + id, port_bits: 0, keep_lb_header: false };
+            Rule::Member { lb, ip: IpVersion::V4, id, member: Member::Forward(forward) }
+        };
+        let source = Rule::Source { lb, address: Ipv4Addr::LOCALHOST.into() };
+        let epoch = Rule::Epoch { lb, ticks: TickPrefix::ALL, epoch: Epoch::new(0) };
+        let all = calendar(lb, 0, &[0, 1]).into_iter().chain([member(0), member(1), source, epoch]);
+        all.for_each(|rule| rules.insert(rule, false).unwrap());
+        let mut seen = Seen::default();
+        seen.update(lb, vec![TableSet { from: 0, rules: Arc::new(rules) }]);
+        seen
+    }
+
+    fn told(tick: u64) -> Told {
+        Told { data_id: 1, event: tick, bytes: 10, sha256: tick.to_string(), tick }
+    }
+
+    /// The second worker died. Which events were sent, by their ticks, and which each worker told.
+    fn team(sent: &[u64], came: [&[u64]; 2]) -> Played {
+        let lb = LbId::new(0).unwrap();
+        let ended =
+            |ticks: &[u64]| Ended { told: ticks.iter().map(|&tick| told(tick)).collect(), sums: None };
+        let worker = |n: u16| {
+            let part = [Part::Stays, Part::Killed(DIED)][usize::from(n)];
+            let (at, each) = ((Ipv4Addr::LOCALHOST, 7000 + n).into(), Duration::from_millis(1));
+            Worked { name: "one", at, each, part, ended: ended(came[usize::from(n)]) }
+        };
+        Played {
+            of: Reservation { uri: String::new(), lb, plane: 0 },
+            from: Ipv4Addr::LOCALHOST.into(),
+            rate: 1.0,
+            workers: vec![worker(0), worker(1)],
+            sent: vec![ended(sent)],
+            tables: tables(lb),
+            drops: BTreeMap::new(),
+            outage: None,
+        }
+    }
+
+    fn fates(team: &Played) -> Vec<Fate> {
+        judge(team).into_iter().map(|of| of.fate).collect()
+    }
+
+    #[test]
+    fn what_the_killed_worker_did_not_tell_is_lost_from_the_last_one_that_it_told_on() {
+        use Fate::{HeldByKilled, SentToKilled, Unexplained, Whole};
+        let sent = [990, 991, 993, 995, 1001, 1002];
+        assert_eq!(
+            fates(&team(&sent, [&[990, 1002], &[991, 993]])),
+            [Whole, Whole, Whole, HeldByKilled, SentToKilled, Whole]
+        );
+        assert_eq!(
+            fates(&team(&sent, [&[990, 1002], &[993]])),
+            [Whole, Unexplained, Whole, HeldByKilled, SentToKilled, Whole]
+        );
+        // A worker that lives loses nothing.
+        assert_eq!(fates(&team(&[2, 4], [&[4], &[]])), [Unexplained, Whole]);
+    }
+
+    #[test]
+    fn an_event_that_came_elsewhere_or_twice_or_altered_is_a_fault() {
+        assert_eq!(fates(&team(&[2, 4], [&[4], &[2]])), [Fate::Misrouted, Fate::Whole]);
+        assert_eq!(fates(&team(&[2], [&[2, 2], &[]])), [Fate::Repeated]);
+        let mut wrong = team(&[2], [&[2], &[]]);
+        wrong.workers[0].ended.told[0].sha256 = "other".into();
+        assert_eq!(fates(&wrong), [Fate::Wrong]);
+    }
+
+    #[test]
+    fn what_was_sent_while_the_data_plane_was_away_is_lost_without_a_gap() {
+        use Fate::{PlaneAway, Unexplained, Whole};
+        let killed = 5_000_000;
+        let ticks: Vec<_> = (0..6).map(|n| killed + 2 * n).collect();
+        let mut away = team(&ticks, [&[ticks[0], ticks[3], ticks[5]], &[]]);
+        away.outage = Some(Outage { killed, ready: killed + 4, before: away.tables.clone() });
+        assert_eq!(fates(&away), [Whole, PlaneAway, PlaneAway, Whole, Unexplained, Whole]);
+    }
+}

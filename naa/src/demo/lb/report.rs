@@ -164,7 +164,7 @@ fn plot(of: &Reservation) -> String {
     all.join("\n")
 }
 
-fn losses<'a>(judged: &'a [Judged], worker: usize) -> impl Iterator<Item = &'a Judged> {
+fn losses(judged: &[Judged], worker: usize) -> impl Iterator<Item = &Judged> {
     let is_lost = |fate: Fate| matches!(fate, Fate::HeldByKilled | Fate::SentToKilled | Fate::Unexplained);
     judged.iter().filter(move |of| of.worker == Some(worker) && is_lost(of.fate))
 }

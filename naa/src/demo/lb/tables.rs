@@ -47,7 +47,7 @@ impl Seen {
     }
 
     /// What there is at a moment. Sets that are gone though younger ones of before are there were taken back.
-    fn update(&mut self, lb: LbId, sets: Vec<TableSet>) {
+    pub(super) fn update(&mut self, lb: LbId, sets: Vec<TableSet>) {
         let seen = self.0.entry(lb).or_default();
         let Some(first) = sets.iter().map(|set| set.from).min() else { return };
         let there: Vec<_> = sets.iter().map(|set| set.from).collect();

@@ -20,7 +20,7 @@ use super::{Line, Sums, Told, say, sha256};
 use crate::{
     ejfat::{
         limits::Limits,
-        site::{self, Joined, OfIni},
+        site::{self, OfIni},
         values,
     },
     signals,
@@ -81,7 +81,8 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     let (queue, events) = mpsc::sync_channel(QUEUE);
     let (of, each) = (levels.clone(), Duration::from_micros(args.microseconds));
     let program = thread::spawn(move || take(&events, &of, each));
-    while !ended.load(Relaxed) && !(leaves.load(Relaxed) && Joined::has_left(&mut joined)) {
+    let mut is_over = || ended.load(Relaxed) || leaves.load(Relaxed) && joined.has_left();
+    while !is_over() {
         let mut gone = false;
         let deliver = |event: Event<'_>| {
             let (ejfat::reassembly::Name { event, data_id }, bytes) = (event.name, event.bytes);
