@@ -124,8 +124,7 @@ const TESTS_MAY_USE: &[&str] = &["simnet"];
 
 /// What the tests of a crate may use besides. Only the programs above see both the control plane, which makes batches of changes,
 /// and the store, which takes them, so a test says that they agree on the largest.
-const TESTS_OF_MAY_USE: &[(&str, &str)] =
-    &[("ejfat-control", "naa-store"), ("ejfat-control", "ejfat-cp", "ejfat-udp")];
+const TESTS_OF_MAY_USE: &[(&str, &str)] = &[("ejfat-control", "naa-store"), ("ejfat-cp", "ejfat-udp")];
 
 pub(crate) fn check(package: &Package, workspace: &[Package]) -> Vec<Finding> {
     if DEVELOPERS.contains(&package.name.as_str()) {
