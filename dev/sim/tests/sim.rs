@@ -33,6 +33,24 @@ fn bridges_of_seeds_0_to_499() {
     run(Kind::Bridge, 0..500);
 }
 
+/// By what each of them once found.
+#[test]
+fn control_planes_of_seeds_that_found_faults() {
+    let faults = [
+        (1193, "a load balancer began anew while planes were asked, which was forgotten"),
+        (1407, "ticks that may be split were not told after a restart"),
+        (1460, "an epoch began far ahead where planes of both kinds serve a load balancer"),
+        (2255, "ticks of a reservation that ended were not told"),
+        (2409, "a load balancer that began anew was not recorded"),
+        (3123, "a load balancer that was reserved again gave nobody anything while its senders were silent"),
+    ];
+    for (seed, fault) in faults {
+        if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {
+            panic!("once {fault}: {failure}");
+        }
+    }
+}
+
 #[test]
 fn sixteen_load_balancers_with_2048_workers_get_epochs_once_a_second() {
     let mut site = Site::new(Size::LARGER, 1).expect("a site that fits");

@@ -165,7 +165,7 @@ impl Inbox {
     }
 }
 
-/// See the [module](self).
+/// A control plane with its store, its data planes and its clock. A thread polls it until [`Core::stop`].
 pub struct Core {
     inner: Mutex<Inner>,
     inbox: Mutex<Inbox>,

@@ -199,10 +199,10 @@ impl Balancing {
         self.is_anew || self.publisher.history.is_empty()
     }
 
-    /// Whether nobody has sent anything yet, as far as is known, and nobody gets anything: so no event can be split.
+    /// Whether no epoch gives anybody anything: so no event can be split over two workers.
     pub(crate) fn is_untouched(&self) -> bool {
         let leads_nowhere = |epoch: &Epoch| epoch.calendar.slots().iter().all(Option::is_none);
-        self.routed.is_none() && self.senders.is_empty() && self.publisher.newest().is_some_and(leads_nowhere)
+        self.routed.is_none() && self.publisher.history.iter().all(leads_nowhere)
     }
 
     /// Follows a sender that counts from another tick now. Returns ranges of ticks that may be split: the first tick, and the

@@ -95,11 +95,6 @@ impl Senders {
         self.sources.retain(|(address, _), _| is_registered(*address));
     }
 
-    /// Whether no sync has come.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.sources.is_empty()
-    }
-
     pub(crate) fn forget(&mut self) {
         self.sources.clear();
     }
