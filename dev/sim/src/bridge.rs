@@ -238,16 +238,18 @@ impl World {
         let opened = self.driver.reassembler.counters().opened;
         check(opened == counters.opened, || format!("{opened} were opened: {counters:?}"))?;
         self.ledger.agrees(counters)?;
-        // What was complete and no worker read is counted: held by one that ended, and not delivered again.
+        // Complete events that no worker read are counted: a worker that ended held them, and they were not delivered again.
         let truthful = |id| {
             let seat = self.seats.iter().find(|seat| seat.id == id);
             seat.is_some_and(|seat| seat.gone && seat.worker.tells_the_truth())
         };
         let (unread, lost) =
             (self.ledger.unread(truthful), counters.held_by_ended - counters.delivered_again);
-        check(unread <= lost, || format!("{unread} events were read by nobody, and {lost} are counted"))?;
+        check(unread <= lost, || {
+            format!("{unread} events were read by no worker, and {lost} are counted as lost")
+        })?;
         let kept = self.seats.iter().filter(|seat| seat.gone && !seat.forgotten).count();
-        check(kept == 0, || format!("{kept} rings are kept for nothing"))?;
+        check(kept == 0, || format!("{kept} rings of workers that ended are kept at the end"))?;
         for stats in dispatcher.workers() {
             let seat = self.seats.iter().find(|seat| seat.id == stats.id).ok_or("a worker from nowhere")?;
             let read = self.ledger.read_by(stats.id);

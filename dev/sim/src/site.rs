@@ -37,7 +37,7 @@ pub struct Size {
 impl Size {
     /// As many as ESnet's P4 program has room for.
     pub const FULL: Self = Self { load_balancers: 8, workers: 128, senders: 16 };
-    /// More than that, for which our data planes have room.
+    /// More load balancers than ESnet's P4 program has room for; our data planes have.
     pub const LARGER: Self = Self { load_balancers: 16, workers: 128, senders: 16 };
 }
 
@@ -287,7 +287,7 @@ impl Site {
         }
     }
 
-    /// Load balancers whose tables the data plane has.
+    /// The number of load balancers whose tables the data plane has.
     pub fn staged(&self) -> usize {
         self.sets.len()
     }

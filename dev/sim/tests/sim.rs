@@ -33,7 +33,7 @@ fn bridges_of_seeds_0_to_499() {
     run(Kind::Bridge, 0..500);
 }
 
-/// By what each of them once found.
+/// Each of these seeds once failed, by the fault beside it.
 #[test]
 fn control_planes_of_seeds_that_found_faults() {
     let faults = [
@@ -43,6 +43,14 @@ fn control_planes_of_seeds_that_found_faults() {
         (2255, "ticks of a reservation that ended were not told"),
         (2409, "a load balancer that began anew was not recorded"),
         (3123, "a load balancer that was reserved again gave nobody anything while its senders were silent"),
+        (
+            3746,
+            "syncs of a sender that paused after a new reservation were refused, though planes told its rate",
+        ),
+        (
+            8734,
+            "syncs of a sender that was registered again and paused were refused, though another one's rate was known",
+        ),
     ];
     for (seed, fault) in faults {
         if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {
@@ -56,7 +64,7 @@ fn sixteen_load_balancers_with_2048_workers_get_epochs_once_a_second() {
     let mut site = Site::new(Size::LARGER, 1).expect("a site that fits");
     (0..10).for_each(|_| site.second());
     assert_eq!((site.staged(), site.workers()), (16, 2048));
-    // The first second begins them, and senders' rates are unknown at first.
+    // No epoch begins while load balancers are set up and senders' rates are unknown.
     assert!(site.epochs >= 16 * 6, "{} epochs", site.epochs);
 }
 

@@ -41,7 +41,8 @@ impl Margins {
         self.beyond(highest, 0.0, rate, delay)
     }
 
-    /// The same where the next event may be so many ticks ahead, whatever the rate, or the rate rises.
+    /// Like [`Self::beyond_routed`], for senders whose next event may be `leap` ticks ahead of the newest one whatever the rate is. The
+    /// boundary allows for such a leap or for a higher rate, whichever is more.
     pub fn beyond_leap(&self, highest: u64, leap: f64, rate: f64, delay: Duration) -> u64 {
         self.beyond(highest, leap, rate, delay)
     }

@@ -158,8 +158,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Takes it that the member's worker is ready, though it has reported nothing since a restart, and that `share` of an even
-    /// share fits it until its capacity is known.
+    /// Treats the member's worker as ready, although it has reported nothing since the control plane was started again. Until its
+    /// capacity is known it gets `share`, where 1 is an even share of all members.
     pub fn restore(&mut self, member: MemberId, share: f64) {
         if let Some(worker) = self.workers.get_mut(&member) {
             worker.restored = Some(share);

@@ -77,7 +77,7 @@ impl Default for LivenessTimes {
 /// All of it. The defaults are what ESnet's P4 program has room for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// In the order of their ids, which begin at 0. At most 64; at most 8 with a SmartNIC.
+    /// The load balancers in the order of their ids, which begin at 0. At most 64, and at most 8 if a data plane is a SmartNIC.
     pub load_balancers: Vec<LoadBalancerConfig>,
     /// How long a reservation lasts whose request names no end; `None`: it has none. The default is 365 days.
     pub default_stay: Option<Duration>,
@@ -85,8 +85,8 @@ pub struct Config {
     pub slots: u32,
     /// The most senders of one IP version, of all load balancers together. At most 256, for which data planes have room.
     pub most_senders: usize,
-    /// The most worker sessions of all load balancers together. At most 2048, for which our data planes have room; at most
-    /// 1024 with a SmartNIC.
+    /// The most worker sessions of all load balancers together. At most 2048, for which our data planes have room, and at most
+    /// 1024 if a data plane is a SmartNIC.
     pub most_members: u16,
     /// The most tokens that were made by `CreateToken`: in all, and below any one token but the root.
     pub most_tokens: usize,
@@ -193,7 +193,7 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that SmartNICs have room for it.
+    /// Checks that a SmartNIC has room for the load balancers, members and senders of this configuration.
     pub(crate) fn check_smartnics(&self) -> Result<(), ConfigError> {
         let rooms = [
             ("load balancers", self.load_balancers.len(), LbId::P4_COUNT),

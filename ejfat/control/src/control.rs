@@ -38,6 +38,7 @@ use crate::{
     record::{Change, EpochRecord, Key},
     registry::{RandomBytes, Registry, RestoreError},
     request::{Accepted, Caller, Moment, Refusal, Request, Reset},
+    session::SessionId,
     sync::Verdict,
 };
 
@@ -55,8 +56,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 const CHECKS: Duration = Duration::from_millis(10);
 /// A driver that does not poll for so long has slept, and has states and answers waiting.
 const SLEPT: Duration = Duration::from_millis(500);
-/// Planes are asked what they routed in such intervals, which no period of events is a multiple of: steps of ticks would not be
-/// seen.
+/// The times between two looks at what planes routed, used in turn. They differ, so that looks do not keep step with events: the
+/// ticks of a sender with an event every 100 ms would otherwise seem to rise evenly, and not by leaps.
 const LOOKS: [Duration; 7] = [ms(71), ms(137), ms(89), ms(113), ms(79), ms(127), ms(97)];
 /// Members' counters are asked for so long before a period ends.
 const COUNTED_BEFORE: Duration = Duration::from_millis(50);
@@ -226,7 +227,7 @@ impl Control {
     /// Takes over what is in no record from a control plane of the same process, whose store failed.
     pub fn carry_over(&mut self, before: Self) {
         self.registry.carry_over(before.registry.soft().clone());
-        // Epochs that were published while nothing was stored have had their numbers.
+        // Numbers of epochs that were published while nothing could be stored must not be used again.
         for (lb, of) in &mut self.lbs {
             if let Some(before) = before.lbs.get(lb).filter(|before| before.reservation == of.reservation) {
                 of.publisher.number = of.publisher.number.max(before.publisher.number);
@@ -286,7 +287,7 @@ impl Control {
     pub fn sync(&mut self, now: Time, lb: LbId, from: IpAddr, sync: &SyncHeader) {
         let is_sender = self.registry.durable().senders_of(lb).any(|sender| sender.address == from);
         let Some(of) = self.lbs.get_mut(&lb).filter(|_| is_sender) else { return };
-        let verdict = of.senders.hear(now, (from, sync.source), sync.tick, &self.options.margins);
+        let verdict = of.hear(now, (from, sync.source), sync.tick, &self.options.margins);
         let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         if verdict == Some(Verdict::Refused)
             && by_syncs
@@ -383,7 +384,7 @@ impl Control {
         let mut lbs: BTreeSet<LbId> = BTreeSet::new();
         for change in changes {
             match change.key() {
-                Key::Session(_) => lbs.extend(self.lbs.keys()),
+                Key::Session(id) => self.follow_session(now, id),
                 Key::Reservation(lb) => drop(lbs.insert(lb)),
                 Key::Sender(sender) => {
                     lbs.insert(sender.lb);
@@ -401,6 +402,19 @@ impl Control {
             if let Some(of) = self.lbs.get_mut(&lb) {
                 of.follow(now, self.registry.durable(), |id| self.registry.readiness(id, now));
             }
+        }
+    }
+
+    /// Follows a session that began, changed or ended.
+    fn follow_session(&mut self, now: Time, id: SessionId) {
+        let readiness = self.registry.readiness(id, now);
+        match self.registry.durable().session(id) {
+            Some(session) => {
+                if let Some(of) = self.lbs.get_mut(&session.lb) {
+                    of.follow_one(now, session, readiness);
+                }
+            }
+            None => self.lbs.values_mut().for_each(|of| of.leave(id)),
         }
     }
 
@@ -470,9 +484,8 @@ impl Control {
             return self.wake_again(now);
         }
         if by_syncs && of.is_untouched() && !of.is_anew() {
-            // Without syncs no boundary could be found, and none is needed.
-            of.begin_anew(now, &self.options.margins);
-            of.to_tell.clear();
+            // A boundary would need syncs, and it is not needed: the new tables may apply to all ticks.
+            of.apply_to_all_ticks();
         }
         if of.is_anew() {
             let epoch = of.epoch(0, self.registry.durable());
@@ -500,8 +513,9 @@ impl Control {
         let senders = self.registry.durable().senders_of(lb).map(|sender| sender.address).collect();
         let order = RuleOrder { senders, over: of.over(now), reset: of.is_anew() };
         let target = (lb, of.reservation);
-        // It is busy until older ticks are over.
         let Ok(waiting) = self.planes.begin_by_rules(now, target, &epoch, order, &mut self.out) else {
+            // All epoch ids are in use until senders have passed older ticks. Planes are not asked again at each answer.
+            of.not_before = now + AGAIN;
             return self.wake_again(now);
         };
         of.need = Need::None;
@@ -611,7 +625,7 @@ impl Control {
         let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         let Some(of) = self.lbs.get_mut(&lb) else { return };
         if of.is_anew() {
-            // Senders count from another tick since planes were asked.
+            // The load balancer began anew after planes were asked: what they routed before does not count.
             let epoch = of.epoch(0, self.registry.durable());
             return self.rule(now, lb, epoch, None);
         }
@@ -632,7 +646,7 @@ impl Control {
         let reset = of.is_anew() && epoch.from == 0;
         let in_place = !reset && of.publisher.newest().is_some_and(|newest| newest.from == epoch.from);
         of.publisher.highest = of.publisher.highest.max(epoch.from);
-        // A plane that is away may lack an epoch that was not recorded.
+        // A plane that is away may lack an epoch that the control plane before published and did not record.
         let resumed = of.publisher.resumed_from.take().filter(|_| self.planes.away().next().is_some());
         resumed.into_iter().for_each(|from| of.publisher.may_split_from(from));
         let order = StageOrder { epoch: &epoch, in_place, reset, horizon };

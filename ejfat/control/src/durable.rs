@@ -4,12 +4,15 @@
 
 mod room;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    net::IpAddr,
+};
 
 use ejfat::lb::LbId;
 
 use crate::{
-    calendar::MOST_MEMBER_ID,
+    calendar::{MOST_MEMBER_ID, MemberId},
     config::MOST_AUDIT_DELETED,
     record::{AuditEntry, Change, Counter, EpochRecord, Key, Record},
     reservation::{Reservation, ReservationId, SenderAddress},
@@ -18,6 +21,9 @@ use crate::{
 };
 
 pub use room::NoRoom;
+
+/// Counters of packets to members on ESnet's P4 data plane. The low 10 bits of a member's id choose its counter.
+pub(crate) const MEMBER_COUNTERS: MemberId = 1 << 10;
 
 /// All records, by their keys.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,6 +34,12 @@ pub struct Durable {
     pub(crate) sessions: BTreeMap<SessionId, WorkerSession>,
     /// The sessions of each load balancer. A session stays with its load balancer.
     of_lbs: BTreeSet<(LbId, SessionId)>,
+    /// The same sessions with the address of each worker, which does not change either.
+    of_addresses: BTreeSet<(LbId, IpAddr, SessionId)>,
+    /// The ids of members of each load balancer.
+    members: BTreeSet<(LbId, MemberId)>,
+    /// How many members of all load balancers share each counter of ESnet's P4 data plane.
+    counted: BTreeMap<MemberId, usize>,
     epochs: BTreeMap<LbId, EpochRecord>,
     next: BTreeMap<Counter, u64>,
     audit: BTreeMap<u64, AuditEntry>,
@@ -67,7 +79,11 @@ impl Durable {
                 self.senders.insert(sender);
             }
             Record::Session(session) => {
+                self.forget_session(session.id);
                 self.of_lbs.insert((session.lb, session.id));
+                self.of_addresses.insert((session.lb, session.worker.address, session.id));
+                self.members.insert((session.lb, session.member));
+                *self.counted.entry(session.member % MEMBER_COUNTERS).or_default() += 1;
                 self.sessions.insert(session.id, session);
             }
             Record::Epoch(epoch) => {
@@ -91,11 +107,7 @@ impl Durable {
             Key::Sender(sender) => {
                 self.senders.remove(&sender);
             }
-            Key::Session(id) => {
-                if let Some(session) = self.sessions.remove(&id) {
-                    self.of_lbs.remove(&(session.lb, id));
-                }
-            }
+            Key::Session(id) => self.forget_session(id),
             Key::Epoch(lb) => {
                 self.epochs.remove(&lb);
             }
@@ -104,6 +116,19 @@ impl Durable {
             }
             Key::Audit(number) => {
                 self.audit.remove(&number);
+            }
+        }
+    }
+
+    fn forget_session(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.of_lbs.remove(&(session.lb, id));
+        self.of_addresses.remove(&(session.lb, session.worker.address, id));
+        self.members.remove(&(session.lb, session.member));
+        if let Entry::Occupied(mut counted) = self.counted.entry(session.member % MEMBER_COUNTERS) {
+            *counted.get_mut() -= 1;
+            if *counted.get() == 0 {
+                counted.remove();
             }
         }
     }
@@ -144,6 +169,22 @@ impl Durable {
     pub fn sessions_of(&self, lb: LbId) -> impl Iterator<Item = &WorkerSession> {
         let all = (lb, SessionId(0))..=(lb, SessionId(u64::MAX));
         self.of_lbs.range(all).filter_map(|(_, id)| self.sessions.get(id))
+    }
+
+    /// The sessions of a load balancer whose workers have this address.
+    pub(crate) fn sessions_at(&self, lb: LbId, address: IpAddr) -> impl Iterator<Item = &WorkerSession> {
+        let all = (lb, address, SessionId(0))..=(lb, address, SessionId(u64::MAX));
+        self.of_addresses.range(all).filter_map(|(.., id)| self.sessions.get(id))
+    }
+
+    /// Whether a load balancer has a member with this id.
+    pub(crate) fn has_member(&self, lb: LbId, member: MemberId) -> bool {
+        self.members.contains(&(lb, member))
+    }
+
+    /// How many members of all load balancers share the counter that a member with this id has on ESnet's P4 data plane.
+    pub(crate) fn counted_with(&self, member: MemberId) -> usize {
+        self.counted.get(&(member % MEMBER_COUNTERS)).copied().unwrap_or(0)
     }
 
     /// The senders of a load balancer.

@@ -12,7 +12,7 @@ const SETTLED: Duration = Duration::from_secs(3);
 pub(crate) const APART: Duration = Duration::from_millis(400);
 /// A rate counts if it lasts so many measurements: one forged tick makes one high measurement.
 const LASTING: usize = 2;
-/// Answers of planes to one look come within this time.
+/// Answers of several planes that come within this time are taken as answers to the same look.
 const TOGETHER: Duration = Duration::from_millis(20);
 /// Rises of ticks that are remembered.
 const RISES: usize = 64;
@@ -71,10 +71,11 @@ pub(crate) struct RoutedRate {
     /// The newest tick that was taken for a measurement, and when.
     newest: Option<(Time, u64)>,
     lately: VecDeque<f64>,
-    /// The highest tick of the newest look, and when its first answer came; and of the look before.
+    /// The newest look: when its first answer came, and the highest tick of its answers.
     last: Option<(Time, u64)>,
+    /// The look before that one.
     before: Option<(Time, u64)>,
-    /// By how much ticks rose from one look to the next, and the seconds between these.
+    /// By how many ticks the highest tick rose from one look to the next, and the seconds between the two looks.
     rises: VecDeque<(u64, f64)>,
 }
 
@@ -104,7 +105,8 @@ impl RoutedRate {
         }
     }
 
-    /// Of planes that were asked together, one may have had the newest event.
+    /// Notes the rise from one look to the next. Planes that were asked together count as one look: only one of them may have had the
+    /// newest event.
     fn rise_to(&mut self, now: Time, tick: u64) {
         match &mut self.last {
             Some((then, highest)) if now < *then + TOGETHER => {
@@ -152,14 +154,15 @@ impl RoutedRate {
         let most = self.rate() * LONGEST_LEAP.as_secs_f64();
         let leaps = self.rises.iter().map(|(rise, seconds)| *rise as f64 - self.rate() * seconds);
         let leap = leaps.fold(0.0, f64::max);
-        // Counters rise by the same step with each event.
+        // Where ticks are a counter, each event raises it by the same step: the next event is one step ahead, and looks that missed one
+        // event rose by two.
         let step = self.rises.iter().fold(0, |step, (rise, _)| gcd(step, *rise)) as f64;
         let leap = if leap <= 2.0 * step { step } else { leap };
         leap.min(most)
     }
 }
 
-/// The greatest common divisor; 0 divides nothing.
+/// The greatest common divisor; with 0, the other number.
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -60,7 +60,8 @@ pub struct EpochRecord {
     pub from: u64,
     /// The member of each slot.
     pub slots: Vec<Option<MemberId>>,
-    /// Ticks from there on may be split, up to the next epoch of a control plane that begins from this record.
+    /// For a control plane that begins from this record: ticks from this one on, up to its first epoch, may be split, and it has to tell
+    /// so.
     pub untold: Option<u64>,
 }
 

@@ -148,10 +148,10 @@ impl Registry {
         self.soft.resting = soft.resting;
     }
 
-    /// Whether a caller shows a token that is known.
+    /// Checks that a caller shows a known token.
     ///
     /// # Errors
-    /// [`Refusal`] if it shows none, or an unknown one.
+    /// [`Refusal`] if the caller shows no token, or an unknown one.
     pub fn check_caller(&self, caller: Caller<'_>) -> Result<(), Refusal> {
         self.authenticate(caller).map(drop)
     }

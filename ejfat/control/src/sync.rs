@@ -2,8 +2,8 @@
 //!
 //! A sync says which tick its sender has reached. UDP's source address can be forged, clocks are set and counters begin again,
 //! so a sync has to fit what the sender said before: a tick not below the newest one, and not above what the sender can have
-//! reached at [`Margins::rate_factor`] times its highest rate. Syncs that do not fit are followed if they fit each other for a
-//! while, and nothing fits the line before any more.
+//! reached at [`Margins::rate_factor`] times the highest known rate. Syncs that do not fit are followed if they fit each other for
+//! a while, and nothing fits the line before any more.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -48,10 +48,11 @@ struct Line {
 }
 
 impl Line {
-    fn fits(&self, now: Time, tick: u64, margins: &Margins) -> bool {
+    fn fits(&self, now: Time, tick: u64, known_rate: f64, margins: &Margins) -> bool {
+        let rate = self.rate.rate().max(known_rate);
         let reached = |&(then, tick): &(Time, u64)| {
             let time = seconds(then, now) + margins.sync_delay.as_secs_f64();
-            tick.saturating_add((margins.rate_factor * self.rate.rate() * time).ceil() as u64)
+            tick.saturating_add((margins.rate_factor * rate * time).ceil() as u64)
         };
         let most = self.syncs.iter().map(reached).min();
         // Nothing is known of a sender that has no rate yet.
@@ -94,9 +95,11 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Judges a sync that came at `now`, which does not go back.
-    pub fn hear(&mut self, now: Time, tick: u64, margins: &Margins) -> Verdict {
-        if self.line.fits(now, tick, margins) {
+    /// Judges a sync that came at `now`, which does not go back. `known_rate` is the highest rate of the load balancer's ticks that
+    /// is known from data planes and from other senders, in ticks per second; 0 if none is. A sender that paused between its
+    /// first syncs would seem too slow by these alone.
+    pub fn hear(&mut self, now: Time, tick: u64, known_rate: f64, margins: &Margins) -> Verdict {
+        if self.line.fits(now, tick, known_rate, margins) {
             self.line.hear(now, tick);
             if now >= self.suspicious_until {
                 self.line.learn(now, tick);
@@ -107,7 +110,7 @@ impl Gate {
             self.suspicious_until = now + SUSPICIOUS;
         }
         self.misfit = Some(now);
-        if !self.other.fits(now, tick, margins) {
+        if !self.other.fits(now, tick, known_rate, margins) {
             self.other = Line::default();
         }
         self.other.hear(now, tick);

@@ -90,7 +90,8 @@ impl Right {
         self == other || self == Self::Update || other == Self::ReadOnly
     }
 
-    fn name(self) -> &'static str {
+    /// The name of the right in requests and replies.
+    pub fn name(self) -> &'static str {
         match self {
             Self::ReadOnly => "READ_ONLY",
             Self::Register => "REGISTER",

@@ -17,7 +17,7 @@ use registry_common::{DAY, ROOT, Site, config};
 
 const SLOTS: u32 = 4096;
 
-/// A site on SmartNICs, or one on our own data planes only.
+/// How large a site is: one with SmartNICs, or one with our own data planes only.
 #[derive(Clone, Copy)]
 struct Size {
     load_balancers: u8,

@@ -1,4 +1,4 @@
-//! Which configurations a control plane serves on which data planes.
+//! Which sizes of a configuration a control plane accepts for which kinds of data planes.
 
 mod registry_common;
 

@@ -45,7 +45,7 @@ fn rates_that_stay_within_the_factor_always_fit() {
             }
             let pauses = (100..130).contains(&second);
             let (at, tick) = honest.second(second, if pauses { 0.0 } else { rate });
-            let verdict = gate.hear(at, tick, &margins());
+            let verdict = gate.hear(at, tick, 0.0, &margins());
             assert_eq!(verdict, Verdict::Fits, "seed {seed}, second {second}");
             let sender = gate.sender(at).expect("a sender that was heard");
             assert_eq!((sender.tick, sender.age), (tick, Duration::ZERO));
@@ -56,13 +56,27 @@ fn rates_that_stay_within_the_factor_always_fit() {
     }
 }
 
+/// A sender pauses just after it was registered.
+#[test]
+fn a_sender_that_paused_between_its_first_syncs_fits_the_rate_that_others_have() {
+    let at = |second: f64| Time((second * SECOND as f64) as u64);
+    let syncs = [(0.0, 5000), (5.0, 6000), (6.0, 7000), (7.0, 8000), (8.0, 9000)];
+    let hear = |known_rate: f64| {
+        let mut gate = Gate::default();
+        syncs.map(|(second, tick)| gate.hear(at(second), tick, known_rate, &margins()))
+    };
+    assert_eq!(hear(1000.0), [Verdict::Fits; 5]);
+    // By its own first two syncs it has 200 ticks a second.
+    assert_eq!(hear(0.0)[2], Verdict::Refused);
+}
+
 #[test]
 fn a_rate_is_settled_three_seconds_after_it_rose() {
     let (mut gate, mut honest) = (Gate::default(), Honest::new(1));
     let mut settled = Vec::new();
     for second in 1..30 {
         let (at, tick) = honest.second(second, if second < 15 { 1000.0 } else { 1500.0 });
-        gate.hear(at, tick, &margins());
+        gate.hear(at, tick, 0.0, &margins());
         settled.push((second, gate.is_settled(at)));
     }
     let unsettled: Vec<_> = settled.iter().filter(|(_, is)| !is).map(|(second, _)| *second).collect();
@@ -81,7 +95,7 @@ fn a_clock_that_was_set_is_followed_within_ten_seconds() {
                     honest.tick = (honest.tick + jump).max(0.0);
                 }
                 let (at, tick) = honest.second(second, 1000.0);
-                match gate.hear(at, tick, &margins()) {
+                match gate.hear(at, tick, 0.0, &margins()) {
                     Verdict::Fits => assert!(second < 30 || followed.is_some(), "{what}, seed {seed}"),
                     Verdict::Refused => assert!(followed.is_none(), "{what}, seed {seed}, second {second}"),
                     Verdict::Followed => followed = Some(second - 29),
@@ -100,7 +114,7 @@ fn forged_syncs_do_not_move_the_sender() {
         let mut forged = Random::new(seed, 1);
         for second in 1..300 {
             let (at, tick) = honest.second(second, 1000.0);
-            assert_eq!(gate.hear(at, tick, &margins()), Verdict::Fits, "seed {seed}, second {second}");
+            assert_eq!(gate.hear(at, tick, 0.0, &margins()), Verdict::Fits, "seed {seed}, second {second}");
             if second > 5 && forged.below(2) == 0 {
                 // Anything, or a little behind.
                 let lie = if forged.below(2) == 0 {
@@ -110,7 +124,7 @@ fn forged_syncs_do_not_move_the_sender() {
                 };
                 let later = Time(at.0 + forged.below(SECOND / 2));
                 assert_eq!(
-                    gate.hear(later, lie, &margins()),
+                    gate.hear(later, lie, 0.0, &margins()),
                     Verdict::Refused,
                     "seed {seed}, second {second}"
                 );
@@ -127,14 +141,15 @@ fn a_forger_at_the_edge_wins_a_bounded_lead() {
     let (mut gate, mut honest) = (Gate::default(), Honest::new(7));
     for second in 1..20 {
         let (at, tick) = honest.second(second, 1000.0);
-        gate.hear(at, tick, &margins());
+        gate.hear(at, tick, 0.0, &margins());
     }
     let (at, tick) = honest.second(20, 1000.0);
-    gate.hear(at, tick, &margins());
+    gate.hear(at, tick, 0.0, &margins());
     // The highest tick that fits half a second later.
     let later = Time(at.0 + SECOND / 2);
-    let highest =
-        (0..40_000).rev().find(|more| gate.clone().hear(later, tick + more, &margins()) == Verdict::Fits);
+    let highest = (0..40_000)
+        .rev()
+        .find(|more| gate.clone().hear(later, tick + more, 0.0, &margins()) == Verdict::Fits);
     let highest = highest.expect("its own tick fits");
     assert!((1300..=1500).contains(&highest), "{highest} ticks, of which 500 are honest");
 }

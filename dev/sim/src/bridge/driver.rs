@@ -31,7 +31,7 @@ pub(super) struct Driver {
     open: BTreeMap<usize, Opened>,
     /// The dispatcher's journal forgets nothing.
     remembers: bool,
-    /// Of events that could have been delivered again.
+    /// How many events the dispatcher gave up that could have been delivered again.
     pub(super) given_up: u64,
 }
 
@@ -151,7 +151,7 @@ impl Driver {
         self.carry_out(now, seats, ledger)?;
         seats[at].leave(now);
         check(seats[at].forgotten || self.dispatcher.waiting_again() > 0, || {
-            "a ring is kept for nothing".into()
+            "a ring is kept, and no event in it waits".into()
         })
     }
 
@@ -282,7 +282,7 @@ impl Driver {
         check(!waited || somebody, || format!("{its:?} is lost by {loss:?}, and nobody may have it"))
     }
 
-    /// What could be delivered again is not given up before its time, but for the bounds of what is kept.
+    /// Checks that events which could be delivered again are not given up before their time, unless too many rings are kept.
     fn check_time(
         &self,
         now: u64,
@@ -300,7 +300,7 @@ impl Driver {
         })
     }
 
-    /// What could be delivered again is not given up while an idle worker may have all of it.
+    /// Checks that events which could be delivered again are not given up while an idle worker may have all of them.
     fn check_given_up(&self, worker: WorkerId, given_up: u32, seats: &mut [Seat]) -> Result<(), String> {
         let bytes = kept_bytes(seats, worker);
         let idle = |its: &WorkerStats<'_>| {
@@ -344,12 +344,13 @@ fn find(seats: &mut [Seat], id: WorkerId) -> Result<&mut Seat, String> {
     seats.iter_mut().find(|seat| seat.id == id && !seat.gone).ok_or_else(|| format!("{id:?} is gone"))
 }
 
-/// A worker whose ring the bridge has, whether it ended or not.
+/// The worker with this id, if the bridge still has its ring. The worker may have ended.
 fn kept(seats: &mut [Seat], id: WorkerId) -> Result<&mut Seat, String> {
     let seat = seats.iter_mut().find(|seat| seat.id == id && !seat.forgotten);
     seat.ok_or_else(|| format!("the ring of {id:?} is forgotten"))
 }
 
+/// Bytes of a worker's ring; 0 if there is no such worker.
 fn kept_bytes(seats: &[Seat], id: WorkerId) -> u64 {
     let seat = seats.iter().find(|seat| seat.id == id);
     seat.map_or(0, |seat| seat.worker.person().geometry.ring_bytes() as u64)

@@ -19,7 +19,7 @@ pub(super) enum Fate {
     Lost(Option<Loss>),
 }
 
-/// One that was told of an event, and ended.
+/// A worker that was told of an event and ended, after which the event was delivered again.
 #[derive(Debug)]
 struct Before {
     worker: WorkerId,
@@ -28,9 +28,9 @@ struct Before {
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// Those of events that were delivered again, with the newest worker.
+    /// What became of each event. An event that was delivered again has the newest worker here.
     fates: BTreeMap<(u16, u64), Fate>,
-    /// Whom each was delivered to before, in order.
+    /// The workers to which each event was delivered before, in order.
     before: BTreeMap<(u16, u64), Vec<Before>>,
 }
 
@@ -60,7 +60,7 @@ impl Ledger {
         self.change(name, Fate::Open, to)
     }
 
-    /// It is told to another worker, since the one that had it ended.
+    /// An event is delivered again: `from` had it and ended, and now `to` is told of it.
     pub(super) fn again(&mut self, name: Name, from: WorkerId, to: WorkerId) -> Result<(), String> {
         let before = self.fates.insert(key(name), Fate::Sent(to));
         let read = match before {
@@ -72,12 +72,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// A worker reads an event that it was told of, which says whether it is delivered again.
+    /// A worker reads an event that it was told of. `again` is what the descriptor says: whether the event is delivered again.
     pub(super) fn read(&mut self, name: Name, by: WorkerId, again: bool) -> Result<(), String> {
         let fate = self.fate(name);
         let before = self.before.entry(key(name)).or_default();
         let times = before.len();
-        // One that is cut off reads what it was told, whoever got it since.
+        // A worker that the bridge has given up may still read what it was told of, also if another worker has the event now.
         let at = match before.iter().position(|before| before.worker == by) {
             Some(at) => {
                 check(!std::mem::replace(&mut before[at].read, true), || {
@@ -94,12 +94,12 @@ impl Ledger {
         check(again == (at > 0), || format!("{name:?} says {again} to {by:?}, who is number {at} to have it"))
     }
 
-    /// How often events were delivered again.
+    /// How often events were delivered again, all together.
     pub(super) fn delivered_again(&self) -> u64 {
         self.before.values().map(|before| before.len() as u64).sum()
     }
 
-    /// How many no worker read though they were delivered, the last time to one of these.
+    /// How many events were delivered and read by no worker, of those whose newest worker `of` selects.
     pub(super) fn unread(&self, of: impl Fn(WorkerId) -> bool) -> u64 {
         let read = |key| self.before.get(key).is_some_and(|before| before.iter().any(|before| before.read));
         let its =

@@ -56,7 +56,7 @@ pub(super) struct Person {
     pub(super) geometry: Geometry,
     pub(super) filter: Filter,
     pub(super) placing: Placing,
-    /// It speaks version 2 of the ring.
+    /// Whether it asks for version 2 of the ring, in which events may be delivered again.
     pub(super) again: bool,
     pub(super) manner: Manner,
     /// Between two events that it reads, at most.

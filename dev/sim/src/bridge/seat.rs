@@ -40,7 +40,7 @@ pub(super) struct Seat {
     pub(super) found_at: Option<u64>,
     /// The dispatcher does not know it any more.
     pub(super) gone: bool,
-    /// When that was.
+    /// When the dispatcher removed it (ns).
     pub(super) ended_at: Option<u64>,
     /// The bridge does not have its ring any more.
     pub(super) forgotten: bool,

@@ -70,7 +70,7 @@ impl Worker {
         &self.person
     }
 
-    /// It never claims to have given back what it did not read.
+    /// Whether it never gives back events that it did not read.
     pub(super) fn tells_the_truth(&self) -> bool {
         self.person.manner != Manner::Lies
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::S;
 
-/// The control plane knows the rate of senders so long after they began.
+/// How long after senders began the control plane knows their rate.
 pub(super) const KNOWN: u64 = 2 * S;
 /// For how long segments of an event come.
 const REMEMBERED: u64 = 5 * S;
@@ -15,13 +15,13 @@ struct Seen {
     at: u64,
 }
 
-/// Of one load balancer.
+/// Looks where the events of one load balancer go.
 #[derive(Default)]
 pub(super) struct Judge {
     /// By the count of ticks that began anew, and the tick.
     events: BTreeMap<(u32, u64), Seen>,
     next_tidy: u64,
-    /// From then on the control plane knows the rate of senders.
+    /// When the control plane knows the rate of senders (ns).
     pub(super) known: u64,
     pub(super) split: BTreeSet<u64>,
     /// Events that were split, and ranges that were told, while the highest rate was known.
@@ -33,7 +33,7 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// Of senders that begin then.
+    /// A judge of a load balancer whose senders begin at `begin` (ns).
     pub(super) fn new(begin: u64) -> Self {
         Self { known: begin + KNOWN, ..Self::default() }
     }

@@ -55,17 +55,18 @@ pub(super) enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
     None,
-    /// Frees it, and reserves it again.
+    /// Frees the load balancer, and reserves it again later.
     Frees,
+    /// Resets parts of the load balancer's state.
     Resets {
         sync: bool,
         epochs: bool,
-        /// They are added again later.
+        /// All senders are removed, and are added again later.
         senders: bool,
-        /// They register again.
+        /// All sessions end, and the workers register again.
         workers: bool,
     },
-    /// Removes the first sender, and adds it again.
+    /// Removes the first sender, and adds it again later.
     RemovesSender,
 }
 
@@ -77,7 +78,7 @@ pub(super) struct WorkerPlan {
     /// How many events it counts for each that it got.
     pub(super) counts: u64,
     pub(super) registers: u64,
-    /// The first slot and the number of those that it demands, unless the calendar is dynamic.
+    /// The slots that the worker demands: the first one and their number. `None` with a dynamic calendar, which takes no demands.
     pub(super) demands: Option<(u32, u32)>,
     pub(super) fate: Fate,
     pub(super) fate_at: u64,
@@ -263,14 +264,15 @@ impl Deed {
         }
     }
 
-    /// Whether it may split no event: who has epochs begin anew is told which it may split.
+    /// Whether this deed may split no event. Whoever resets epochs is told which events that may split.
     fn is_calm(self) -> bool {
         !matches!(self, Self::Resets { epochs: true, .. })
     }
 }
 
 impl StreamPlan {
-    /// Ticks that planes drop for want of a member are not among those that they have routed.
+    /// Whether no event of this load balancer may be split. With an explicit calendar planes drop events of slots without a worker,
+    /// and do not tell their ticks, so boundaries may be too low.
     fn is_calm(&self) -> bool {
         let calm = [Rates::Steady, Rates::Faster, Rates::Pause];
         calm.contains(&self.rates) && self.deed.is_calm() && self.strategy != Strategy::Explicit

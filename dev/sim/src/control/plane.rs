@@ -24,6 +24,8 @@ pub(super) struct Plane {
     /// When the newest call comes, and the newest answer: they do not overtake each other.
     pub(super) called_at: u64,
     pub(super) answered_at: u64,
+    /// Calls that are on their way to it, also those of connections that ended.
+    pub(super) waiting: usize,
 }
 
 impl Plane {
@@ -39,6 +41,7 @@ impl Plane {
             is_connected: false,
             called_at: 0,
             answered_at: 0,
+            waiting: 0,
         }
     }
 

@@ -51,7 +51,8 @@ const PROMPT: u64 = 50 * MS;
 const IN_FORCE: f64 = 16.0;
 /// What is drawn is looked at so often.
 const SAMPLES: u64 = 100 * MS;
-/// Leaps of ticks, as when senders are removed for a while, are expected again for so long.
+/// For how long after a leap of ticks boundaries allow for another one. Ticks leap while senders are removed. Until then a worker that
+/// is gone may get events for longer.
 const LEAPS: u64 = 7 * S;
 /// How many calls of a plane may wait.
 const MOST_CALLS: usize = 64;
@@ -88,9 +89,9 @@ struct Stream {
     rate: f64,
     /// Nothing is sent before.
     pauses_until: u64,
-    /// Nobody has reserved it, on purpose.
-    is_freed: bool,
-    /// Since when the first sender is not registered.
+    /// When its load balancer was freed, until somebody reserves that again (ns).
+    freed: Option<u64>,
+    /// When its first sender was removed, until that is added again (ns).
     removed: Option<u64>,
 }
 
@@ -192,7 +193,7 @@ impl World {
             tick: plan.first_tick,
             rate: plan.rate,
             pauses_until: 0,
-            is_freed: false,
+            freed: None,
             removed: None,
         };
         let worker = || Worker {
@@ -299,11 +300,12 @@ impl World {
                     "listed: tick {tick} of load balancer {n} was split, and told by nobody"
                 ));
             }
-            // Where no ticks are told, forged syncs put epochs off.
-            // So does a clock that is set before a new control plane, or one whose syncs were reset, knows the rate.
-            let StreamPlan { forges, deed, .. } = self.plan.streams[n];
-            let is_reset = deed != Deed::None;
-            let is_hurt = forges || is_reset || self.plan.restarts_at.is_some();
+            // Epochs of planes that tell no ticks begin by syncs alone. Forged ones put them off, and so does a clock that is set before
+            // the control plane knows the rate: a new control plane, or one that counts syncs again after a deed.
+            let StreamPlan { forges, deed, rates, .. } = self.plan.streams[n];
+            let is_set = !matches!(rates, Rates::Steady | Rates::Faster | Rates::Pause);
+            let has_forgotten = deed != Deed::None || self.plan.restarts_at.is_some();
+            let is_hurt = forges || is_set && has_forgotten;
             let is_hurt = is_hurt && self.plan.planes.contains(&PlaneKind::RuleByRule);
             if let Some(why) = self.is_out_of_force(n).filter(|_| !is_hurt) {
                 return Err(format!("in force: {why}"));
@@ -381,6 +383,7 @@ impl World {
             Happening::Stranger { stream } => self.stranger(stream),
             Happening::SyncSent { stream, sender } => self.send_sync(stream, sender),
             Happening::Sync { lb, from, sync } => {
+                self.say(|| format!("sync of {from} for {lb:?}: tick {}", sync.tick));
                 self.control.sync(Time(self.now), lb, from, &sync);
                 self.pump();
             }

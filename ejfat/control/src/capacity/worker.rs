@@ -65,7 +65,8 @@ pub(super) struct Worker {
     pub(super) joining: Joining,
     /// When it was ready for the first time.
     pub(super) begun: Option<Time>,
-    /// The share that it had before a restart, where 1 is an even one, until it is not ready. It is ready without a report.
+    /// The share that the worker had before the control plane was started again, where 1 is an even share. While this is set, the
+    /// worker counts as ready without a report; it is cleared as soon as the worker is not ready.
     pub(super) restored: Option<f64>,
     pub(super) newest: Option<(Time, Report)>,
     base: Option<Base>,

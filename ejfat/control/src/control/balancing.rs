@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -31,6 +32,7 @@ use crate::{
         SessionId, Worker, WorkerSession,
         liveness::{Readiness, WorkerState},
     },
+    sync::Verdict,
 };
 
 /// Ticks rose this short a time ago: senders send.
@@ -110,7 +112,7 @@ pub(crate) struct Balancing {
     boundaries: VecDeque<(Time, u64)>,
     /// Ticks that may be split and are not told yet: the first tick, and the first behind.
     pub(crate) to_tell: Vec<(u64, u64)>,
-    /// The calendar that the store has, and the first tick of what planes lack that are away.
+    /// What the store has: the calendar, and the first tick of the epochs that planes lack which are away.
     recorded: Option<(Calendar, Option<u64>)>,
     /// The next epoch is to apply to all ticks, because senders count from a lower one again.
     is_anew: bool,
@@ -177,17 +179,22 @@ impl Balancing {
         self.need = Need::Usual;
     }
 
-    /// The next epoch applies to all ticks.
+    /// Has the next epoch apply to all ticks, and notes which events that may split.
     pub(crate) fn begin_anew(&mut self, now: Time, margins: &Margins) {
-        self.is_anew = true;
-        let routed = self.routed.take().map(|(tick, _)| tick);
-        let on_their_way = match routed {
+        let on_their_way = match self.highest_routed() {
             Some(tick) => self.around(now, tick, margins),
             None => self.on_their_way(now, margins),
         };
+        self.to_tell.push(on_their_way);
+        self.apply_to_all_ticks();
+    }
+
+    /// Has the next epoch apply to all ticks, where that splits no event: see [`Self::is_untouched`].
+    pub(crate) fn apply_to_all_ticks(&mut self) {
+        self.is_anew = true;
+        let routed = self.routed.take().map_or(0, |(tick, _)| tick);
         let open = self.publisher.open.take();
-        let open = open.map(|open| (open, self.publisher.highest.max(routed.unwrap_or(0)).saturating_add(1)));
-        self.to_tell.extend([on_their_way].into_iter().chain(open));
+        self.to_tell.extend(open.map(|open| (open, self.publisher.highest.max(routed).saturating_add(1))));
         self.passed.clear();
         (self.ahead, self.leapt) = (None, None);
         self.forged.clear();
@@ -199,10 +206,23 @@ impl Balancing {
         self.is_anew || self.publisher.history.is_empty()
     }
 
-    /// Whether no epoch gives anybody anything: so no event can be split over two workers.
+    /// Whether no epoch that is remembered has a worker in any slot, and no plane has routed an event. A new epoch that applies to
+    /// all ticks splits no event then.
     pub(crate) fn is_untouched(&self) -> bool {
         let leads_nowhere = |epoch: &Epoch| epoch.calendar.slots().iter().all(Option::is_none);
         self.routed.is_none() && self.publisher.history.iter().all(leads_nowhere)
+    }
+
+    /// Judges a sync of a registered sender. All senders number the same events, so each may be as fast as the fastest.
+    pub(crate) fn hear(
+        &mut self,
+        now: Time,
+        source: (IpAddr, u32),
+        tick: u64,
+        margins: &Margins,
+    ) -> Option<Verdict> {
+        let known_rate = self.fastest(now);
+        self.senders.hear(now, source, tick, known_rate, margins)
     }
 
     /// Follows a sender that counts from another tick now. Returns ranges of ticks that may be split: the first tick, and the
@@ -232,7 +252,8 @@ impl Balancing {
         late.filter(|_| by_syncs).map(|from| (from, ahead.1)).into_iter().collect()
     }
 
-    /// Ticks that are not told yet and may be split, as these planes have not all epochs: the first tick, and the first behind.
+    /// Ranges of ticks that may be split and are not told yet, because one of these planes lacks an epoch: the first tick, and the
+    /// first one behind. For a load balancer that ends.
     pub(crate) fn splits_of(
         &self,
         now: Time,
@@ -273,7 +294,8 @@ impl Balancing {
         ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, u64::MAX))
     }
 
-    /// The same, with those that senders had while it was not known that they count from another tick.
+    /// Like [`Self::on_their_way`], with the ticks of the last twelve seconds: a sender that counts from another tick now may have
+    /// had them, and that is known later only.
     pub(crate) fn on_their_way_since(&self, now: Time, margins: &Margins) -> (u64, u64) {
         let (from, to) = self.on_their_way(now, margins);
         let since = margins.beyond_routed(0, self.fastest(now), FOLLOWED);
@@ -298,31 +320,41 @@ impl Balancing {
     ) {
         let sessions: BTreeSet<_> = durable.sessions_of(self.lb).map(|session| session.id).collect();
         let ended: Vec<_> = self.workers.keys().filter(|id| !sessions.contains(id)).copied().collect();
-        for id in ended {
-            if let Some(joined) = self.workers.remove(&id) {
-                self.controller.leave(joined.member);
-                self.without(joined.member);
-            }
-        }
+        ended.into_iter().for_each(|id| self.end(id));
         for session in durable.sessions_of(self.lb) {
-            let readiness = readiness(session.id);
-            let gets_events = self.gets_events(session, readiness);
-            if !self.workers.contains_key(&session.id) {
-                self.join(session, now);
-                if gets_events && readiness == Some(Readiness::Restored) {
-                    self.controller.restore(session.member, self.of_even(session.member));
-                }
-            }
-            self.set_readiness(now, session.member, session.id, gets_events);
+            self.follow_session(now, session, readiness(session.id));
         }
         self.divide_if_needed();
     }
 
-    /// Follows whether one session lives.
+    /// Follows whether a session that has not ended lives.
     pub(crate) fn follow_one(&mut self, now: Time, session: &WorkerSession, readiness: Option<Readiness>) {
-        let gets_events = self.gets_events(session, readiness);
-        self.set_readiness(now, session.member, session.id, gets_events);
+        self.follow_session(now, session, readiness);
         self.divide_if_needed();
+    }
+
+    /// Follows the end of a session, if it is this load balancer's.
+    pub(crate) fn leave(&mut self, session: SessionId) {
+        self.end(session);
+        self.divide_if_needed();
+    }
+
+    fn end(&mut self, session: SessionId) {
+        if let Some(joined) = self.workers.remove(&session) {
+            self.controller.leave(joined.member);
+            self.without(joined.member);
+        }
+    }
+
+    fn follow_session(&mut self, now: Time, session: &WorkerSession, readiness: Option<Readiness>) {
+        let gets_events = self.gets_events(session, readiness);
+        if !self.workers.contains_key(&session.id) {
+            self.join(session, now);
+            if gets_events && readiness == Some(Readiness::Restored) {
+                self.controller.restore(session.member, self.of_even(session.member));
+            }
+        }
+        self.set_readiness(now, session.member, session.id, gets_events);
     }
 
     fn gets_events(&self, session: &WorkerSession, readiness: Option<Readiness>) -> bool {
@@ -372,7 +404,7 @@ impl Balancing {
         self.wanted.iter().find(|(of, _)| *of == member).map_or(0, |(_, count)| *count)
     }
 
-    /// A member's share, where 1 is an even one of all members that have slots.
+    /// A member's share of the slots, where 1 is an even share of all members that have slots.
     fn of_even(&self, member: MemberId) -> f64 {
         let members = self.wanted.iter().filter(|(_, count)| *count > 0).count();
         f64::from(self.slots_of(member)) * members as f64 / f64::from(self.slots())
@@ -430,8 +462,7 @@ impl Balancing {
         let _ = self.controller.report(joined.member, now, &report);
     }
 
-    /// Ends a period of the controller.
-    /// `by_syncs`: whether a plane tells no ticks.
+    /// Ends a period of the controller. `by_syncs` says whether a plane tells no ticks.
     pub(crate) fn period(
         &mut self,
         now: Time,
@@ -662,8 +693,10 @@ impl Balancing {
         sessions.map(member).collect()
     }
 
-    /// An epoch is in force, without planes that are away. `by_syncs`: whether a plane tells no ticks. Returns what is to be
-    /// recorded, if that is something else than the last time: from which tick on events may be split.
+    /// Notes that an epoch is in force, but not on the planes that are away. `by_syncs` says whether a plane tells no ticks.
+    ///
+    /// Returns `None` if the store has this epoch's calendar already. Otherwise the epoch is to be recorded, with the tick
+    /// ([`EpochRecord::untold`]) from which on events may be split if this control plane dies.
     pub(crate) fn begun(
         &mut self,
         now: Time,
@@ -689,7 +722,7 @@ impl Balancing {
             return None;
         }
         self.recorded = recorded;
-        // A sender that was too fast for these is followed later only.
+        // A sender may have passed the boundaries of the last seconds already, if it was too fast. That is known later only.
         let doubted = self.boundaries.iter().map(|(_, from)| *from).filter(|_| by_syncs);
         Some(lacks.into_iter().chain(doubted).min())
     }

@@ -32,7 +32,8 @@ use crate::{
     reservation::ReservationId,
 };
 
-/// Terms of the connections of one control plane: its own term's, and not its successor's.
+/// Bits of a term that number the connections of one control plane: its connection `n` has the term `term << CONNECTIONS` plus `n`. When
+/// all are used, it makes no more connections, because the following terms are the next control plane's.
 const CONNECTIONS: u32 = 24;
 /// Calls whose times are remembered.
 const REMEMBERED: usize = 16;
@@ -157,7 +158,7 @@ pub(crate) struct Planes {
     calls: BTreeMap<u64, Pending>,
     next_call: u64,
     next_term: u64,
-    /// That of the next control plane's first connection.
+    /// The first term that is the next control plane's.
     last_term: u64,
     times: PlaneTimes,
     took: VecDeque<Duration>,
@@ -218,7 +219,7 @@ impl Planes {
         self.planes.values().all(|plane| matches!(plane.state, State::InUse))
     }
 
-    /// Planes that cannot be programmed now, and may have routed all the same.
+    /// The planes that cannot be programmed now. They may still route.
     pub(crate) fn away(&self) -> impl Iterator<Item = PlaneId> {
         let is_away = |(_, plane): &(&PlaneId, &Plane)| !matches!(plane.state, State::InUse);
         self.planes.iter().filter(is_away).map(|(id, _)| *id)
@@ -288,10 +289,10 @@ impl Planes {
     pub(crate) fn install(&self) -> Duration {
         let Some(longest) = self.took.iter().max() else { return self.times.install };
         match (self.has(PlaneKind::Staged), self.has(PlaneKind::RuleByRule)) {
-            // Those that tell their ticks refuse what comes too late.
+            // Planes that tell their ticks refuse tables that come too late, so the time may be short.
             (_, false) => (*longest).max(LEAST_INSTALL),
             (false, true) => (*longest).max(self.times.install),
-            // One kind comes behind the other.
+            // The planes without sets of tables get an epoch first, and the others after them.
             (true, true) => 2 * (*longest).max(self.times.install),
         }
     }

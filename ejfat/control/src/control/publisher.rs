@@ -107,9 +107,10 @@ pub(crate) struct Publisher {
     pub(crate) tries: u32,
     /// The history is what the store had: planes may have later epochs with the same calendar.
     pub(crate) is_resumed: bool,
-    /// The first tick of the epochs that each plane has not which was away, also of those that are remembered no more.
+    /// For each plane that was away when an epoch began: the first tick of the epochs that it lacks. These are known here also when the
+    /// history does not have them any more.
     lacking: BTreeMap<PlaneId, u64>,
-    /// The first tick of the epoch that the store had, until the next one begins.
+    /// After a restart: the first tick of the epoch that the store had, until the next epoch is staged.
     pub(crate) resumed_from: Option<u64>,
 }
 
@@ -143,14 +144,14 @@ impl Publisher {
         self.lacks(plane).into_iter().chain(unknown).min()
     }
 
-    /// The first tick of the epochs that a plane has not.
+    /// The first tick of the epochs that a plane lacks.
     pub(crate) fn lacks(&self, plane: PlaneId) -> Option<u64> {
         let lacks =
             self.history.iter().filter(|epoch| !epoch.planes.contains(&plane)).map(|epoch| epoch.from);
         lacks.chain(self.lacking.get(&plane).copied()).min()
     }
 
-    /// Notes that the newest epoch has begun without some planes.
+    /// Notes that these planes lack the newest epoch.
     pub(crate) fn without(&mut self, planes: impl Iterator<Item = PlaneId>) {
         for plane in planes {
             if let Some(from) = self.lacks(plane) {
@@ -172,7 +173,8 @@ impl Publisher {
         let Some(newest) = self.history.back_mut().filter(|_| self.is_resumed) else { return };
         let has = sets.last().copied().unwrap_or(0);
         if newest.planes.is_empty() {
-            // It may be lower, too: senders count from another tick since then.
+            // The plane's newest tables count, also if they begin at a lower tick than those of the record: senders may have begun to
+            // count from a lower tick after that was stored.
             newest.from = has;
             self.highest = has;
         }

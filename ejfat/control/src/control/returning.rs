@@ -1,31 +1,33 @@
-//! When a worker gets events again that got none for a while: one whose readiness comes and goes would make an epoch each time.
+//! How long a worker that lost its events has to wait until it gets events again. Without that, a worker whose readiness comes and goes
+//! would cause a new epoch each time.
 
 use std::time::Duration;
 
 use ejfat::Time;
 
-/// It waits so long after the first time that it lost its events, and twice as long after each further one.
+/// The wait after a worker lost its events for the first time. Each further time the wait is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
+/// The longest wait.
 const LONGEST: Duration = Duration::from_secs(8);
-/// A worker that did not lose them for so long begins anew.
+/// A worker that did not lose its events for this long waits [`FIRST`] again the next time.
 const CALM: Duration = Duration::from_secs(60);
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Returning {
-    /// When it lost its events last, and how long it waits since then.
+    /// When the worker lost its events last, and how long it has to wait from then on.
     lost: Option<(Time, Duration)>,
 }
 
 impl Returning {
-    /// It gets no events from now on.
+    /// Notes that the worker gets no events from now on.
     pub(super) fn lose(&mut self, now: Time) {
         let again = self.lost.filter(|(then, _)| now < *then + CALM);
         let wait = again.map_or(FIRST, |(_, wait)| (2 * wait).min(LONGEST));
         self.lost = Some((now, wait));
     }
 
-    /// Whether it may get events.
+    /// Whether the worker may get events: its wait is over, or it never lost them.
     pub(super) fn may(&self, now: Time) -> bool {
         self.lost.is_none_or(|(then, wait)| now >= then + wait)
     }

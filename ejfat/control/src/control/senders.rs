@@ -36,12 +36,13 @@ pub(crate) struct Senders {
 }
 
 impl Senders {
-    /// Judges a sync of a registered sender.
+    /// Judges a sync of a registered sender. `known_rate` is that of [`Gate::hear`].
     pub(crate) fn hear(
         &mut self,
         now: Time,
         key: (IpAddr, u32),
         tick: u64,
+        known_rate: f64,
         margins: &Margins,
     ) -> Option<Verdict> {
         if !self.sources.contains_key(&key) && !self.make_place(now, key.0) {
@@ -60,7 +61,7 @@ impl Senders {
             self.refused += 1;
             return None;
         }
-        let verdict = source.gate.hear(now, tick, margins);
+        let verdict = source.gate.hear(now, tick, known_rate, margins);
         source.heard = now;
         source.doubt = (verdict == Verdict::Refused).then_some(tick);
         match verdict {

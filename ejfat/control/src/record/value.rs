@@ -108,7 +108,7 @@ struct EpochValue {
     from: u64,
     /// The member of each slot; null where there is none.
     slots: Vec<Option<u16>>,
-    /// Left out where there is nothing to tell.
+    /// Left out if no ticks are to be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     untold: Option<u64>,
 }

@@ -10,23 +10,20 @@ use super::{
 };
 use crate::{
     calendar::{MOST_MEMBER_ID, MemberId},
-    durable::Ending,
+    durable::{Ending, MEMBER_COUNTERS},
     record::{Change, Counter, Record},
     request::{
         Deregister, Moment, Refusal, RefusalKind, Register, RegisteredWorker, Reply, SendState,
-        SetSlotDemands, WorkerStatus,
+        SetSlotDemands, SlotDemand, WorkerStatus,
     },
     reservation::{Reservation, Strategy, shown},
     session::{
         SessionId, Worker, WorkerSession,
         liveness::{Readiness, WorkerState},
-        slots::TakenSlots,
+        slots::{SlotRange, TakenSlots},
     },
     token::{Permission, Right, Scope, Token, TokenKind, TokenLimits},
 };
-
-/// ESnet's P4 counts packets to members by the low 10 bits of their ids.
-const MEMBER_COUNTERS: MemberId = 1 << 10;
 
 /// A session, for the audit log.
 pub(super) fn described(session: &WorkerSession) -> String {
@@ -65,12 +62,7 @@ impl Registry {
                 "there are {most} workers at all load balancers, and room for no more"
             )));
         }
-        let mut taken = TakenSlots::new(self.config.slots);
-        let others = self.durable.sessions_of(lb).filter(|session| !replaced.contains(&session.id));
-        others.flat_map(|session| &session.slots).for_each(|range| {
-            taken.take(*range);
-        });
-        let slots = taken.place(&[&register.slot_demands])?.into_iter().flatten().collect();
+        let slots = self.demanded(lb, &register.slot_demands, &replaced)?;
         let member = self.free_member(at.now, lb, &replaced)?;
         let id = SessionId(self.durable.next(Counter::Session));
         let after =
@@ -108,7 +100,8 @@ impl Registry {
     /// The silent sessions that have an address and port of `worker`.
     fn replaced(&self, at: Moment, lb: LbId, worker: &Worker) -> Result<BTreeSet<SessionId>, Refusal> {
         let mut replaced = BTreeSet::new();
-        for session in self.durable.sessions_of(lb).filter(|session| session.worker.overlaps(worker)) {
+        let here = self.durable.sessions_at(lb, worker.address);
+        for session in here.filter(|session| session.worker.overlaps(worker)) {
             if self.readiness(session.id, at.now) != Some(Readiness::Silent) {
                 return Err(Refusal::new(
                     RefusalKind::AlreadyExists,
@@ -123,19 +116,39 @@ impl Registry {
         Ok(replaced)
     }
 
+    /// The slots that a new session demands. They must not be slots of other sessions; those of `replaced` do not count.
+    fn demanded(
+        &self,
+        lb: LbId,
+        demands: &[SlotDemand],
+        replaced: &BTreeSet<SessionId>,
+    ) -> Result<Vec<SlotRange>, Refusal> {
+        if demands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut taken = TakenSlots::new(self.config.slots);
+        let others = self.durable.sessions_of(lb).filter(|session| !replaced.contains(&session.id));
+        others.flat_map(|session| &session.slots).for_each(|range| {
+            taken.take(*range);
+        });
+        Ok(taken.place(&[demands])?.into_iter().flatten().collect())
+    }
+
     /// An id for a new member. Ids go round, so that the oldest come again first, after a restart, too. Those that rest are passed
     /// over, and so are those whose counter on ESnet's P4 is another member's, unless only such are left; if all rest, it is the
     /// one that has rested longest.
     fn free_member(&self, now: Time, lb: LbId, replaced: &BTreeSet<SessionId>) -> Result<MemberId, Refusal> {
-        let used: BTreeSet<_> = self.durable.sessions_of(lb).map(|session| session.member).collect();
-        let others = self.durable.sessions().filter(|session| !replaced.contains(&session.id));
-        let counted: BTreeSet<_> = others.map(|session| session.member % MEMBER_COUNTERS).collect();
+        let is_used = |id: &MemberId| self.durable.has_member(lb, *id);
+        let gone = |id: &MemberId| {
+            let members = replaced.iter().filter_map(|session| self.durable.session(*session));
+            members.filter(|session| session.member % MEMBER_COUNTERS == id % MEMBER_COUNTERS).count()
+        };
         let from = (self.durable.next(Counter::Member(lb)) % (u64::from(MOST_MEMBER_ID) + 1)) as MemberId;
-        let is_free = |id: &MemberId| !used.contains(id) && !self.soft.resting.rests(lb, *id, now);
+        let is_free = |id: &MemberId| !is_used(id) && !self.soft.resting.rests(lb, *id, now);
         let free = || (from..=MOST_MEMBER_ID).chain(0..from).filter(is_free);
-        let found = free().find(|id| !counted.contains(&(id % MEMBER_COUNTERS)));
+        let found = free().find(|id| self.durable.counted_with(*id) == gone(id));
         let found = found.or_else(|| free().next());
-        let found = found.or_else(|| self.soft.resting.longest(lb, |id| !used.contains(&id)));
+        let found = found.or_else(|| self.soft.resting.longest(lb, |id| !is_used(&id)));
         found.ok_or_else(|| Refusal::exhausted("all members' ids of the load balancer are in use"))
     }
 

@@ -352,15 +352,15 @@ fn after_a_restart_shares_hold_before_workers_report_and_newcomers_begin_low() {
         controller.restore(member, share);
     }
     controller.join(2, JOINING, time(0.0)).unwrap();
-    // Nobody has reported.
+    // No worker has reported yet.
     assert_eq!(controller.next(time(0.1), &none).wanted, [(0, 410), (1, 102)]);
-    // Some have: a worker that was there, and a newcomer.
+    // Two workers have reported: one from before the restart, and a newcomer.
     controller.report(1, time(0.2), &ready).unwrap();
     controller.report(2, time(0.2), &ready).unwrap();
     let wanted = controller.next(time(1.0), &none).wanted;
     assert_eq!(wanted.iter().map(|(member, _)| *member).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(wanted[0].1 > 350 && wanted[1].1 > 80 && wanted[2].1 < 60, "{wanted:?}");
-    // One stays silent, and is not taken to be ready any more.
+    // A worker from before the restart stays silent, so it does not count as ready any more.
     controller.suspend(0);
     let wanted = controller.next(time(2.0), &none).wanted;
     assert!(wanted.iter().all(|(member, _)| *member != 0), "{wanted:?}");

@@ -1,4 +1,4 @@
-//! What those who reserved a load balancer do with it.
+//! What the people who reserved a load balancer do with it during a run.
 
 use super::*;
 
@@ -11,10 +11,13 @@ impl World {
         match deed {
             Deed::None => return,
             Deed::Frees => {
-                self.streams[n].is_freed = self.request(&Request::Free(LbName { lb_id }), None).is_ok();
+                if self.request(&Request::Free(LbName { lb_id }), None).is_ok() {
+                    self.streams[n].freed = Some(self.now);
+                }
                 self.workers_end(n);
             }
             Deed::Resets { sync, epochs, senders, workers } => {
+                self.forget_rates(n);
                 let reset = Request::Reset(Reset { lb_id, sync, epochs, senders, workers });
                 if let Err(why) = self.request(&reset, None) {
                     self.fail(format!("reset: {why}"));
@@ -31,15 +34,14 @@ impl World {
                 self.streams[n].removed = Some(self.now);
             }
         }
-        // Rates are unknown for a while after it is undone, and senders and workers are let in by an epoch.
-        self.judges[n].known = undone + 3 * S + KNOWN;
-        // Three syncs have to come first where planes tell no ticks, and senders may pause.
+        // Where planes tell no ticks, senders have to sync three times before an epoch can begin, and they may pause meanwhile.
         self.troubled = self.troubled.max(undone + 12 * S);
         self.at(undone, Happening::Undone { stream: n });
     }
 
     pub(super) fn undo(&mut self, n: usize) {
-        self.streams[n].is_freed = false;
+        self.streams[n].freed = None;
+        self.forget_rates(n);
         let Some(lb_id) = self.reservation(n) else { return self.reserve(n) };
         let senders = match self.plan.streams[n].deed {
             Deed::Resets { senders: true, .. } => {
@@ -50,17 +52,23 @@ impl World {
             _ => return,
         };
         self.streams[n].removed = None;
-        // They may be there if the control plane died before it had stored that they were removed.
+        // The senders may still be registered, if the control plane died before it had stored that they were removed.
         if let Err(why) = self.request(&Request::AddSenders(senders), None) {
             self.say(|| format!("senders are refused: {why}"));
         }
+    }
+
+    /// The control plane does not know the rate of senders for some seconds: it counts syncs again from now on, and an epoch has to
+    /// let senders and workers in first.
+    fn forget_rates(&mut self, n: usize) {
+        self.judges[n].known = self.now + 3 * S + KNOWN;
     }
 
     fn first_sender(&self, n: usize, lb_id: String) -> Senders {
         Senders { lb_id, addresses: vec![sender(n, 0).to_string()] }
     }
 
-    /// All sessions of a load balancer end. Workers know it when their next state is refused.
+    /// Notes that all sessions of a load balancer end now. Workers learn it when their next state is refused.
     fn workers_end(&mut self, n: usize) {
         let now = self.now;
         for (worker, plan) in self.workers.iter_mut().zip(&self.plan.workers) {

@@ -55,11 +55,14 @@ impl World {
         };
         let is_known = self.now > self.judges[n].known + LEAPS;
         let deadline = PROMPT + (S as f64 / self.streams[n].rate) as u64;
-        let is_stranger =
-            |since: u64| from == 0 && self.plan.is_prompt() && is_known && sent > since + deadline;
-        if self.streams[n].removed.is_some_and(is_stranger) {
+        let is_late = |since: u64| self.plan.is_prompt() && is_known && sent > since + deadline;
+        if from == 0 && self.streams[n].removed.is_some_and(is_late) {
             return self
                 .fail(format!("strangers: tick {tick} of a sender that was removed went to {address}"));
+        }
+        if self.streams[n].freed.is_some_and(is_late) {
+            return self
+                .fail(format!("gone: tick {tick} of load balancer {n}, which was freed, went to {address}"));
         }
         let worker = (0..self.workers.len()).find(|&worker| worker_address(worker).0 == address);
         let Some(worker) = worker.filter(|&worker| self.plan.workers[worker].lb == n) else {
@@ -70,8 +73,7 @@ impl World {
             of.arrived += 1;
             of.queue += 1.0;
         }
-        let is_late = |gone: &u64| self.plan.is_prompt() && is_known && sent > gone + deadline;
-        if let Some(gone) = self.workers[worker].gone.filter(is_late) {
+        if let Some(gone) = self.workers[worker].gone.filter(|gone| is_late(*gone)) {
             let since = (sent - gone) / MS;
             self.fail(format!(
                 "gone: tick {tick} of load balancer {n} went to worker {worker}, {since} ms after its end"

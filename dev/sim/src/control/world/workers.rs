@@ -43,8 +43,8 @@ impl World {
         let plan = &self.plan.workers[n];
         let (address, port) = worker_address(n);
         let Some(lb_id) = self.reservation(plan.lb) else {
-            if !self.streams[plan.lb].is_freed {
-                // The reservation was not stored before the control plane died.
+            if self.streams[plan.lb].freed.is_none() {
+                // The control plane died before it had stored the reservation.
                 self.reserve(plan.lb);
             }
             return self.at(self.now + 50 * MS, Happening::Registers { worker: n });
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// From the last state of a worker until it is known to be silent, which is looked at every 10 ms.
+    /// The longest time from the last state of a worker until the control plane knows that it is silent, in ns. It looks every 10 ms.
     fn silent(&self) -> u64 {
         self.config.liveness.silent.as_nanos() as u64 + 10 * MS
     }
