@@ -460,9 +460,8 @@ impl Control {
         self.has_counted = false;
         // Periods that were missed are not made up for.
         self.next_period = (self.next_period + PERIOD).max(now + PERIOD / 2);
-        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         for of in self.lbs.values_mut() {
-            let alarms = of.period(now, &self.planes.packets(of.lb), by_syncs, &self.options.margins);
+            let alarms = of.period(now, &self.planes.packets(of.lb), &self.options.margins);
             let lb = of.lb;
             self.out.extend(alarms.into_iter().map(|alarm| Action::Report(Report::Alarm { lb, alarm })));
             // Rules of members are one table for all epochs of a plane without sets of tables.

@@ -462,16 +462,15 @@ impl Balancing {
         let _ = self.controller.report(joined.member, now, &report);
     }
 
-    /// Ends a period of the controller. `by_syncs` says whether a plane tells no ticks.
+    /// Ends a period of the controller.
     pub(crate) fn period(
         &mut self,
         now: Time,
         packets: &[(MemberId, u64)],
-        by_syncs: bool,
         margins: &Margins,
     ) -> Vec<Alarm> {
         self.pass(now);
-        self.look_if_stuck(now, by_syncs, margins);
+        self.look_if_stuck(now, margins);
         // A rate that is only partly known would make all events seem fewer.
         let ticks = if self.rate.is_settled(now) { self.rate.rate() } else { 0.0 };
         let counters = PlaneCounters { packets, ticks };
@@ -488,15 +487,14 @@ impl Balancing {
     }
 
     /// Begins anew if senders are and stay below what no epoch can be below.
-    fn look_if_stuck(&mut self, now: Time, by_syncs: bool, margins: &Margins) {
+    fn look_if_stuck(&mut self, now: Time, margins: &Margins) {
         let live = self.senders.proven(now).filter(|sender| sender.age < FLOWS);
         let Some(newest) = live.map(|sender| sender.tick).max().filter(|_| !self.is_anew) else { return };
         let stands_still =
             self.routed.is_some_and(|(tick, rose)| newest < tick && now >= rose + STANDS_STILL);
         let highest = self.highest_routed().map_or(newest, |tick| tick.max(newest));
-        let by_syncs = by_syncs || self.routed.is_none();
         let is_far = self.publisher.highest > margins.beyond_routed(highest, self.fastest(now), FAR_AHEAD);
-        if stands_still || by_syncs && is_far {
+        if stands_still || is_far {
             self.begin_anew(now, margins);
             let low = margins.beyond_routed(newest, self.fastest(now), FOLLOWED) - newest;
             let high = self.around(now, newest, margins).1;
