@@ -1,4 +1,4 @@
-//! A site of real programs: `naa lb serve`, workers and senders by EJFAT_URI.
+//! A site of real processes: `naa lb serve`, `naa lb forward`, workers and senders.
 
 mod common;
 mod ejfat_common;
@@ -27,7 +27,7 @@ fn is_ready(child: &mut Child) {
     assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["event"], "ready");
 }
 
-/// A control plane with its data plane, which is another process.
+/// A control plane and its data plane, each in a process of its own.
 struct Site {
     plane: Child,
     child: Child,
@@ -59,7 +59,7 @@ impl Site {
         child
     }
 
-    /// Kills it, and starts it again.
+    /// Kills the control plane, and starts it again.
     fn restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -101,14 +101,14 @@ fn end(worker: Worker) -> Value {
     worker.end()
 }
 
-/// The event numbers in a folder.
+/// Returns the event numbers of the files in a folder.
 fn events(folder: &Folder, name: &str) -> BTreeSet<u64> {
     let entries = std::fs::read_dir(folder.file(name)).unwrap();
     let number = |name: String| name.split_once('-').unwrap().1.parse().unwrap();
     entries.map(|entry| number(entry.unwrap().file_name().into_string().unwrap())).collect()
 }
 
-/// Waits until all workers have slots.
+/// Waits until this number of workers have slots.
 fn wait_for_slots(site: &Site, lb: &str, workers: usize) {
     let (admin, begin) = (site.admin(), Instant::now());
     loop {
@@ -133,7 +133,7 @@ fn events_are_shared_a_worker_drains_in_the_middle_and_the_control_plane_is_kill
     let [one, two, three] = [0, 1, 2].map(|n| worker(&uri, &names[n]));
     wait_for_slots(&site, &reserved.lb_id, 3);
 
-    // Of 20 kB each, at 50 Mbit/s: about five seconds.
+    // Events of 20 KiB at 50 Mbit/s take about five seconds.
     let count = EVENTS.to_string();
     let mut send = naa(&["ejfat", "send", "--size", "20K", "--events", &count, "--rate", "0.05", "--json"]);
     let sending = send.env("EJFAT_URI", &uri).stdout(Stdio::piped()).spawn().unwrap();
@@ -181,4 +181,55 @@ fn a_reservation_that_is_freed_is_told_and_its_token_is_of_no_use() {
     let sent =
         json_of(&["ejfat", "send", "--size", "1", "--events", "1", "--uri", &again.ejfat_uri, "--json"]);
     assert_eq!(sent["events"], 1);
+}
+
+#[test]
+fn a_backup_is_written_while_the_control_plane_runs_and_another_one_goes_on_with_it() {
+    let ip = "127.0.82.5";
+    let folder = Folder::new("lb-backup");
+    let backup = folder.file("lb.backup");
+    let config = format!(
+        "listen: ['{ip}:19523']\nload_balancers: [{{ipv4: {ip}}}]\nbackup: {backup}\nbackup_every: 1s\n\
+         admin_token_file: {}\n",
+        folder.file("admin-token")
+    );
+    folder.with("site.yaml", config.as_bytes());
+    let client = || {
+        let token = std::fs::read_to_string(folder.file("admin-token")).unwrap();
+        let trust = Trust { token: Some(Token(token.trim().into())), ..Trust::default() };
+        Connection::open(&EjfatUri::new(ip, 19_523), &trust).unwrap()
+    };
+    let state = folder.file("state");
+    let run = |store: &str| {
+        let config = folder.file("site.yaml");
+        let mut serve = naa(&["lb", "serve", "--config", &config, "--state", store, "--json"]);
+        let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
+        is_ready(&mut child);
+        child
+    };
+    let stop = |mut child: Child| {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    };
+
+    let first = run(&state);
+    let request = ReserveLoadBalancerRequest { name: "a-run".into(), ..Default::default() };
+    let reserved = client().reserve(request).unwrap();
+    let written = || std::fs::metadata(&backup).and_then(|of| of.modified()).ok();
+    let before = written();
+    let began = Instant::now();
+    while written() == before {
+        assert!(began.elapsed() < Duration::from_secs(10), "no backup is written");
+        sleep(Duration::from_millis(50));
+    }
+    stop(first);
+
+    let other = folder.file("other");
+    std::fs::create_dir(&other).unwrap();
+    let restored =
+        naa(&["lb", "restore", &backup, "--store", &format!("{other}/control.db")]).output().unwrap();
+    assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    let second = run(&other);
+    assert_eq!(client().get(&reserved.lb_id).unwrap().lb_id, reserved.lb_id);
+    stop(second);
 }

@@ -1,4 +1,5 @@
-//! The service `loadbalancer.LoadBalancer`: messages to requests, replies to messages, refusals to codes of gRPC.
+//! The service `loadbalancer.LoadBalancer`. It turns messages into requests, replies into messages, and refusals into gRPC
+//! status codes.
 
 mod health;
 mod replies;
@@ -11,7 +12,7 @@ use std::{
 };
 
 use ejfat_control::{
-    request::{Caller, Refusal, Reply, Request as Asked},
+    request::{Caller, Refusal, Reply, Request as ControlRequest},
     wall::WallTime,
 };
 use http::HeaderMap;
@@ -28,7 +29,7 @@ use crate::{
     series::{SINCE, TooMuch},
 };
 
-/// Where clients find the control plane, for the URIs that it makes.
+/// The address at which clients find the control plane. It is written into the EJFAT URIs of replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Public {
     pub tls: bool,
@@ -36,7 +37,7 @@ pub struct Public {
     pub port: u16,
 }
 
-/// The service, for [`naa_grpc::serve`]. Replies with URIs wait until it is set where clients find the control plane.
+/// Makes the service for [`naa_grpc::serve`]. Replies with an EJFAT URI wait until `public` is set.
 pub fn service(
     core: &Arc<Core>,
     public: Arc<OnceLock<Public>>,
@@ -51,15 +52,19 @@ pub fn service(
 struct Api {
     core: Arc<Core>,
     public: Arc<OnceLock<Public>>,
-    /// Who reads series, one at a time, on a thread that serves nobody else.
+    /// Lets only one call at a time read time series. It reads them on a thread of its own, so that other calls are not delayed.
     reads_series: Arc<Semaphore>,
 }
 
 type Result_<T> = Result<Response<T>, Status>;
 
 impl Api {
-    /// Carries out what a message asks for.
-    async fn ask<M>(&self, request: &Request<M>, asked: Result<Asked, Refusal>) -> Result<Reply, Status> {
+    /// Carries out a request that was made from a message.
+    async fn ask<M>(
+        &self,
+        request: &Request<M>,
+        asked: Result<ControlRequest, Refusal>,
+    ) -> Result<Reply, Status> {
         let connection = request.extensions().get::<Requests>();
         let token = token(request.metadata().as_ref())?;
         let caller = Caller { token, peer: connection.and_then(Requests::peer) };
@@ -67,12 +72,17 @@ impl Api {
         self.core.request(caller, &asked).await.map_err(status)
     }
 
-    async fn done<M>(&self, request: &Request<M>, asked: Result<Asked, Refusal>) -> Result<(), Status> {
+    /// Carries out a request whose reply has no content.
+    async fn done<M>(
+        &self,
+        request: &Request<M>,
+        asked: Result<ControlRequest, Refusal>,
+    ) -> Result<(), Status> {
         self.ask(request, asked).await.map(drop)
     }
 }
 
-/// The token of a call, if it shows one.
+/// Returns the token in the headers of a call, or `None` if the call has none.
 fn token(headers: &HeaderMap) -> Result<Option<&str>, Status> {
     let Some(value) = headers.get("authorization") else { return Ok(None) };
     let text = value
@@ -95,9 +105,10 @@ fn status(refused: Refused) -> Status {
     }
 }
 
-/// A reply that no request of this kind has.
+/// The status when the control plane's reply is not of the kind that belongs to the request. That is a bug.
 fn other() -> Status {
-    Status::internal("the control plane answered another request")
+    // This must not be `INTERNAL`, because the router takes that code for a message that cannot be decoded.
+    Status::unknown("the control plane made a reply of the wrong kind; please report this bug")
 }
 
 #[tonic::async_trait]
@@ -117,7 +128,7 @@ impl LoadBalancer for Api {
         &self,
         request: Request<pb::GetLoadBalancerRequest>,
     ) -> Result_<pb::ReserveLoadBalancerReply> {
-        let asked = Ok(Asked::Get(requests::name(&request.get_ref().lb_id)));
+        let asked = Ok(ControlRequest::Get(requests::name(&request.get_ref().lb_id)));
         let Reply::Reserved(reserved) = self.ask(&request, asked).await? else { return Err(other()) };
         Ok(Response::new(replies::reserved(&reserved, None)))
     }
@@ -127,7 +138,8 @@ impl LoadBalancer for Api {
         request: Request<pb::LoadBalancerStatusRequest>,
     ) -> Result_<pb::LoadBalancerStatusReply> {
         let id = &request.get_ref().lb_id;
-        let Reply::Status(of) = self.ask(&request, Ok(Asked::Status(requests::name(id)))).await? else {
+        let Reply::Status(of) = self.ask(&request, Ok(ControlRequest::Status(requests::name(id)))).await?
+        else {
             return Err(other());
         };
         let lb = self.core.look(|control, _| {
@@ -141,7 +153,7 @@ impl LoadBalancer for Api {
         &self,
         request: Request<pb::FreeLoadBalancerRequest>,
     ) -> Result_<pb::FreeLoadBalancerReply> {
-        self.done(&request, Ok(Asked::Free(requests::name(&request.get_ref().lb_id)))).await?;
+        self.done(&request, Ok(ControlRequest::Free(requests::name(&request.get_ref().lb_id)))).await?;
         Ok(Response::new(pb::FreeLoadBalancerReply {}))
     }
 
@@ -170,7 +182,8 @@ impl LoadBalancer for Api {
 
     async fn add_senders(&self, request: Request<pb::AddSendersRequest>) -> Result_<pb::AddSendersReply> {
         let pb::AddSendersRequest { lb_id, sender_addresses } = request.get_ref();
-        self.done(&request, Ok(Asked::AddSenders(requests::senders(lb_id, sender_addresses)))).await?;
+        self.done(&request, Ok(ControlRequest::AddSenders(requests::senders(lb_id, sender_addresses))))
+            .await?;
         Ok(Response::new(pb::AddSendersReply {}))
     }
 
@@ -179,7 +192,8 @@ impl LoadBalancer for Api {
         request: Request<pb::RemoveSendersRequest>,
     ) -> Result_<pb::RemoveSendersReply> {
         let pb::RemoveSendersRequest { lb_id, sender_addresses } = request.get_ref();
-        self.done(&request, Ok(Asked::RemoveSenders(requests::senders(lb_id, sender_addresses)))).await?;
+        self.done(&request, Ok(ControlRequest::RemoveSenders(requests::senders(lb_id, sender_addresses))))
+            .await?;
         Ok(Response::new(pb::RemoveSendersReply {}))
     }
 
@@ -211,7 +225,7 @@ impl LoadBalancer for Api {
     }
 
     async fn overview(&self, request: Request<pb::OverviewRequest>) -> Result_<pb::OverviewReply> {
-        let Reply::Overview(all) = self.ask(&request, Ok(Asked::Overview)).await? else {
+        let Reply::Overview(all) = self.ask(&request, Ok(ControlRequest::Overview)).await? else {
             return Err(other());
         };
         let of = |of: &_| replies::overview(&self.core, of);
@@ -219,7 +233,8 @@ impl LoadBalancer for Api {
     }
 
     async fn timeseries(&self, request: Request<pb::TimeseriesRequest>) -> Result_<pb::TimeseriesResponse> {
-        let Reply::Readable { reservations, .. } = self.ask(&request, Ok(Asked::Timeseries)).await? else {
+        let Reply::Readable { reservations, .. } = self.ask(&request, Ok(ControlRequest::Timeseries)).await?
+        else {
             return Err(other());
         };
         let pb::TimeseriesRequest { series_selector, since } = request.get_ref();
@@ -242,7 +257,7 @@ impl LoadBalancer for Api {
     }
 
     async fn version(&self, request: Request<pb::VersionRequest>) -> Result_<pb::VersionReply> {
-        self.done(&request, Ok(Asked::Version)).await?;
+        self.done(&request, Ok(ControlRequest::Version)).await?;
         Ok(Response::new(replies::version()))
     }
 
@@ -256,7 +271,8 @@ impl LoadBalancer for Api {
         &self,
         request: Request<pb::ListTokenPermissionsRequest>,
     ) -> Result_<pb::ListTokenPermissionsReply> {
-        let target = requests::selector(request.get_ref().target.as_ref()).map(Asked::ListTokenPermissions);
+        let target =
+            requests::selector(request.get_ref().target.as_ref()).map(ControlRequest::ListTokenPermissions);
         let Reply::TokenDetails(of) = self.ask(&request, target).await? else { return Err(other()) };
         Ok(Response::new(pb::ListTokenPermissionsReply { token: Some(replies::details(&of)) }))
     }
@@ -265,13 +281,14 @@ impl LoadBalancer for Api {
         &self,
         request: Request<pb::ListChildTokensRequest>,
     ) -> Result_<pb::ListChildTokensReply> {
-        let target = requests::selector(request.get_ref().target.as_ref()).map(Asked::ListChildTokens);
+        let target =
+            requests::selector(request.get_ref().target.as_ref()).map(ControlRequest::ListChildTokens);
         let Reply::ChildTokens(all) = self.ask(&request, target).await? else { return Err(other()) };
         Ok(Response::new(pb::ListChildTokensReply { tokens: all.iter().map(replies::details).collect() }))
     }
 
     async fn revoke_token(&self, request: Request<pb::RevokeTokenRequest>) -> Result_<pb::RevokeTokenReply> {
-        let target = requests::selector(request.get_ref().target.as_ref()).map(Asked::RevokeToken);
+        let target = requests::selector(request.get_ref().target.as_ref()).map(ControlRequest::RevokeToken);
         self.done(&request, target).await?;
         Ok(Response::new(pb::RevokeTokenReply {}))
     }
@@ -280,7 +297,7 @@ impl LoadBalancer for Api {
         &self,
         request: Request<pb::ChainLoadBalancerRequest>,
     ) -> Result_<pb::ChainLoadBalancerReply> {
-        self.done(&request, Ok(Asked::Chain(requests::name(&request.get_ref().lb_id)))).await?;
+        self.done(&request, Ok(ControlRequest::Chain(requests::name(&request.get_ref().lb_id)))).await?;
         Err(no_chains())
     }
 
@@ -288,7 +305,7 @@ impl LoadBalancer for Api {
         &self,
         request: Request<pb::UnchainLoadBalancerRequest>,
     ) -> Result_<pb::UnchainLoadBalancerReply> {
-        self.done(&request, Ok(Asked::Unchain(requests::name(&request.get_ref().lb_id)))).await?;
+        self.done(&request, Ok(ControlRequest::Unchain(requests::name(&request.get_ref().lb_id)))).await?;
         Err(no_chains())
     }
 
@@ -296,7 +313,8 @@ impl LoadBalancer for Api {
         &self,
         request: Request<pb::GetChainGraphRequest>,
     ) -> Result_<pb::GetChainGraphReply> {
-        self.done(&request, Ok(Asked::GetChainGraph(requests::name(&request.get_ref().lb_id)))).await?;
+        self.done(&request, Ok(ControlRequest::GetChainGraph(requests::name(&request.get_ref().lb_id))))
+            .await?;
         Ok(Response::new(pb::GetChainGraphReply { edges: Vec::new(), cycle_detected: false }))
     }
 }

@@ -1,7 +1,7 @@
-//! The audit log as a file: a line of JSON for each change that is durable.
+//! The audit log as a file, with one line of JSON for each durable change.
 //!
-//! A thread writes, so that a slow disk holds up nobody. What does not fit into its queue is left out of the file and said; the
-//! store has the newest entries all the same.
+//! A thread of its own writes the file, so that a slow disk does not delay requests. If its queue is full, lines are left out
+//! of the file, and the log says how many. The store keeps the newest entries in any case.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,12 +17,12 @@ use std::{
 use ejfat_control::record::AuditEntry;
 use serde_json::json;
 
-/// Lines that may wait to be written.
+/// The most lines that wait to be written.
 const MOST_WAITING: usize = 4096;
 
-/// The file cannot be written.
+/// Why the audit log cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot append to the audit log {}: {source}", .path.display())]
+#[error("cannot append to the audit log {}: {source}; give a file that can be written", .path.display())]
 pub struct AuditError {
     pub path: PathBuf,
     #[source]
@@ -36,7 +36,7 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Opens the file to append to it; only its owner can read it.
+    /// Opens the file for appending. A new file can be read by its owner only.
     pub(crate) fn open(path: &Path) -> Result<Self, AuditError> {
         let failed = |source| AuditError { path: path.to_owned(), source };
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)?;
@@ -47,6 +47,7 @@ impl Audit {
         Ok(Self { lines, left_out: AtomicU64::new(0) })
     }
 
+    /// Passes an entry to the thread that writes. It never waits.
     pub(crate) fn write(&self, entry: &AuditEntry) {
         let AuditEntry { at, by, call, what } = entry;
         let line = json!({ "at_ms": at.0, "token": by.map(|by| by.0), "call": call, "what": what });
@@ -54,7 +55,7 @@ impl Audit {
             let left_out = self.left_out.fetch_add(1, Relaxed) + 1;
             if left_out.is_power_of_two() {
                 tracing::warn!(
-                    "{left_out} lines were left out of the audit log's file: it is written too slowly"
+                    "{left_out} lines were left out of the audit log's file, because its disk is too slow"
                 );
             }
         }
@@ -62,13 +63,16 @@ impl Audit {
 }
 
 fn write(mut file: File, path: &Path, lines: &mpsc::Receiver<String>) {
-    let mut is_told = false;
+    let mut is_reported = false;
     for line in lines {
         match file.write_all(line.as_bytes()) {
-            Ok(()) => is_told = false,
+            Ok(()) => is_reported = false,
             Err(why) => {
-                if !std::mem::replace(&mut is_told, true) {
-                    tracing::warn!("the audit log {} is not written: {why}", path.display());
+                if !std::mem::replace(&mut is_reported, true) {
+                    tracing::warn!(
+                        "the audit log {} cannot be written: {why}; its lines are lost until it can be written again",
+                        path.display()
+                    );
                 }
             }
         }

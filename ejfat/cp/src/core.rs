@@ -4,14 +4,14 @@
 //! requests ─► Control, under a lock ─► changes ─► Storing ─► store ─► reply
 //! syncs ────►    ▲   │ poll: calls
 //! planes ◄───────┼───┘
-//!      answers ──┘         one thread, `naa-control`, polls; who asks only takes the lock
+//!      answers ──┘         one thread, `naa-control`, polls; other threads only take the lock
 //! ```
 //!
-//! When the store fails, who waits for it is told, and requests that change something are refused until it works again. Then
-//! a new term is claimed, and the control plane begins anew with what the store has. Meanwhile workers' states count, and
-//! epochs go on: a thread of its own tries the store, which may hang.
+//! When the store fails, the requests that wait for it are refused, and so are all requests that change something, until the
+//! store works again. Then the control plane claims a new term and begins anew with the records of the store. Meanwhile it
+//! still takes workers' states and makes epochs: another thread tries the store again, because the store may hang.
 //!
-//! A control plane that another one has replaced, as a data plane or the store says, changes nothing any more.
+//! A control plane changes nothing any more once a data plane or the store reports that another control plane has replaced it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -50,11 +50,11 @@ use crate::{
     storing::Storing,
 };
 
-/// Decisions that may wait for the store. Requests beyond are refused.
+/// The most decisions that wait for the store. Further requests are refused.
 const MOST_STORING: usize = 1024;
-/// How often series of time get a sample.
+/// How often the time series get a sample.
 const SAMPLES: Duration = Duration::from_secs(1);
-/// How often a store that failed is tried again.
+/// The time until a store that failed is tried again.
 const STORE_AGAIN: Duration = Duration::from_millis(500);
 
 /// Why a request has no reply.
@@ -72,7 +72,7 @@ pub enum Refused {
     Replaced,
 }
 
-/// Why there is no control plane.
+/// Why a control plane cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -89,7 +89,7 @@ pub enum StartError {
     Replaced(Term),
 }
 
-/// What a control plane is made of.
+/// The configuration of a control plane, with its store and its data planes.
 #[derive(Debug)]
 pub struct Parts {
     pub config: Config,
@@ -98,11 +98,11 @@ pub struct Parts {
     pub root: String,
     pub store: Arc<dyn Store>,
     pub planes: BTreeMap<PlaneId, PlaneAddress>,
-    /// Each change is appended to this file.
+    /// The file to which the audit log is appended. `None`: there is no such file.
     pub audit: Option<PathBuf>,
 }
 
-/// What was counted since the control plane started.
+/// Counters since the control plane started.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub requests: AtomicU64,
@@ -110,16 +110,16 @@ pub struct Counters {
     pub states: AtomicU64,
     pub syncs: AtomicU64,
     pub epochs: AtomicU64,
-    /// Ticks whose events may have been split over two workers.
+    /// The number of ticks whose events may have been split over two workers.
     pub may_split: AtomicU64,
     pub batches: AtomicU64,
     pub store_failures: AtomicU64,
 }
 
-/// Tells when changes are durable, or why they are not.
+/// Receives `Ok` when changes are durable, or why they could not be stored.
 type Durable = oneshot::Receiver<Result<(), Refused>>;
 
-/// Who waits until changes are durable.
+/// One who waits until changes are durable: a caller, or an entry of the audit log.
 enum Waits {
     Caller(oneshot::Sender<Result<(), Refused>>),
     Audit(AuditEntry),
@@ -136,28 +136,28 @@ struct Inner {
     reports: Reports,
 }
 
-/// The store failed.
+/// The state after a failure of the store, until it works again.
 struct Failed {
     why: String,
-    /// When it is tried again; `None`: it is being tried.
+    /// When the store is tried again. `None` while another thread tries it.
     again: Option<Time>,
 }
 
-/// A control plane with what a store has, under a term of its own.
+/// The result of beginning: a control plane with the records of the store, and the term that it claimed.
 type Begun = Result<(Control, Term), StartError>;
 
-/// What threads tell the one that polls.
+/// The messages of other threads to the thread that polls.
 #[derive(Default)]
 struct Inbox {
     told: VecDeque<Told>,
     stored: Option<Result<(), naa_store::Error>>,
-    /// The store was tried again.
+    /// The result of trying the store again.
     begun: Option<Begun>,
     is_wanted: bool,
 }
 
 impl Inbox {
-    /// Takes everything, if there is something.
+    /// Takes the whole inbox, or `None` if it is empty.
     fn take(&mut self) -> Option<Self> {
         let is_something =
             self.is_wanted || !self.told.is_empty() || self.stored.is_some() || self.begun.is_some();
@@ -165,7 +165,7 @@ impl Inbox {
     }
 }
 
-/// A control plane with its store, its data planes and its clock. A thread polls it until [`Core::stop`].
+/// A control plane with its store, its data planes and its clock. A thread polls it until [`Core::stop`] is called.
 pub struct Core {
     inner: Mutex<Inner>,
     inbox: Mutex<Inbox>,
@@ -173,7 +173,7 @@ pub struct Core {
     stop: AtomicBool,
     started: Instant,
     parts: (Config, Options, String, Arc<dyn Store>),
-    /// The highest term that this control plane claimed, or tried to.
+    /// The highest term that this control plane has claimed or tried to claim.
     claimed: Arc<AtomicU64>,
     pub counters: Counters,
     series: Mutex<Series>,
@@ -188,15 +188,15 @@ impl std::fmt::Debug for Core {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked with it has said so; what it guards is then as it was between two steps at worst.
+    // The panic of a thread that held the lock has been reported. The value is then usable, as each step leaves it whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Core {
-    /// Begins with what the store has, under a new term.
+    /// Claims a new term and begins with the records of the store.
     ///
     /// # Errors
-    /// If the store cannot be read or written, its records do not fit the configuration, or there is no thread.
+    /// If the store cannot be read or written, its records do not fit the configuration, or a thread cannot be started.
     pub fn start(parts: Parts) -> Result<Arc<Self>, StartError> {
         let Parts { config, mut options, root, store, planes, audit } = parts;
         let audit = audit.as_deref().map(Audit::open).transpose()?;
@@ -243,7 +243,7 @@ impl Core {
         Ok(core)
     }
 
-    /// Since the start.
+    /// The time since the start.
     fn now(&self) -> Time {
         Time::default() + self.started.elapsed()
     }
@@ -252,6 +252,7 @@ impl Core {
         Moment { now: self.now(), wall: wall() }
     }
 
+    /// Puts a message into the inbox and wakes the thread that polls.
     fn tell(&self, change: impl FnOnce(&mut Inbox)) {
         change(&mut lock(&self.inbox));
         self.wake.notify_one();
@@ -260,7 +261,7 @@ impl Core {
     /// Carries out a request. Returns when its changes are durable.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// If the request is refused, or its changes cannot be stored.
     pub async fn request(&self, caller: Caller<'_>, request: &Request) -> Result<Reply, Refused> {
         let result = match self.begin_request(caller, request) {
             Ok((reply, None)) => Ok(reply),
@@ -301,7 +302,7 @@ impl Core {
             self.counters.states.fetch_add(1, Relaxed);
             return Ok((accepted.reply, None));
         }
-        // What a reply tells may be of a change that is not durable yet.
+        // The reply may depend on a change that is not durable yet, so it waits for that change.
         if accepted.changes.is_empty() && inner.storing.len() == 0 {
             return Ok((accepted.reply, None));
         }
@@ -312,33 +313,33 @@ impl Core {
         Ok((accepted.reply, Some(wait)))
     }
 
-    /// Takes a sync datagram that came to a load balancer's sync address.
+    /// Takes a sync datagram that was received at the sync address of a load balancer.
     pub fn sync(&self, lb: LbId, from: IpAddr, sync: &SyncHeader) {
         self.counters.syncs.fetch_add(1, Relaxed);
         lock(&self.inner).control.sync(self.now(), lb, from, sync);
     }
 
-    /// What was published of a load balancer that is reserved.
+    /// Returns the published status of a load balancer, or `None` if it is not reserved.
     pub fn published(&self, lb: LbId) -> Option<PublishedStatus> {
         lock(&self.inner).control.published(self.now(), lb)
     }
 
-    /// Looks at the control plane, between two of its steps.
+    /// Calls `look` with the control plane and the time, under the lock.
     pub fn look<T>(&self, look: impl FnOnce(&Control, Time) -> T) -> T {
         look(&lock(&self.inner).control, self.now())
     }
 
-    /// What was reported lately of a load balancer.
+    /// Returns what is wrong with a load balancer and its workers.
     pub(crate) fn issues(&self, lb: LbId) -> Vec<crate::reports::Issue> {
         lock(&self.inner).reports.issues(lb, self.now())
     }
 
-    /// The time of day.
+    /// The time of day, by the machine's clock.
     pub(crate) fn wall(&self) -> WallTime {
         wall()
     }
 
-    /// Series of time of reservations that may be seen.
+    /// Returns time series of the reservations that the caller may see.
     pub(crate) fn select(
         &self,
         selectors: &[String],
@@ -348,7 +349,7 @@ impl Core {
         lock(&self.series).select(selectors, since, may_see)
     }
 
-    /// The data planes, with what each is like: `None` is in use, a text says why it is not.
+    /// Returns each data plane's name and kind, and why it is not in use (`None` if it is).
     pub fn planes(&self) -> Vec<(String, PlaneKind, Option<String>)> {
         let inner = lock(&self.inner);
         let of = |of: &PlaneHandle| {
@@ -358,10 +359,10 @@ impl Core {
         inner.planes.values().map(of).collect()
     }
 
-    /// Whether requests are answered and changes stored; if not, why.
+    /// Checks whether the control plane can carry out requests and store changes.
     ///
     /// # Errors
-    /// The reason.
+    /// The reason why it cannot.
     pub fn ready(&self) -> Result<(), String> {
         let inner = lock(&self.inner);
         if self.stop.load(Relaxed) {
@@ -373,10 +374,10 @@ impl Core {
         inner.failed.as_ref().map_or(Ok(()), |failed| Err(failed.why.clone()))
     }
 
-    /// Who makes a request, by the token that it shows.
+    /// Checks the token of a caller.
     ///
     /// # Errors
-    /// If there is no token, or it is unknown.
+    /// If the caller shows no token, or an unknown one.
     pub(crate) fn check_caller(&self, caller: Caller<'_>) -> Result<(), Refused> {
         let known = lock(&self.inner).control.registry().check_caller(caller);
         known.map_err(|refusal| {
@@ -385,18 +386,18 @@ impl Core {
         })
     }
 
-    /// A message if the thread that polls ended by itself.
+    /// Returns a message if the thread that polls has ended by itself.
     pub(crate) fn ended(&self) -> Option<String> {
         let over = lock(&self.thread).as_ref().is_some_and(JoinHandle::is_finished);
         over.then(|| "the thread naa-control ended; the log says why".to_owned())
     }
 
-    /// Refuses requests from now on, stores what waits, and ends. Data planes keep their tables.
+    /// Refuses requests from now on, stores the changes that wait for the store, and ends. Data planes keep their tables.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
         self.tell(|inbox| inbox.is_wanted = true);
         if let Some(thread) = lock(&self.thread).take() {
-            // Who panicked there has said so.
+            // A panic of the thread has been reported already.
             let _ = thread.join();
         }
     }
@@ -428,7 +429,7 @@ impl Core {
                 }
                 (now >= sampled + SAMPLES).then(|| crate::series::sample(&inner.control, now))
             };
-            // Whoever reads long series holds up nobody who makes a request.
+            // The main lock is free here, so a caller who reads long series does not delay requests.
             if let Some(samples) = samples {
                 sampled = now;
                 lock(&self.series).add(wall(), samples);
@@ -436,7 +437,7 @@ impl Core {
         }
     }
 
-    /// Waits until something is told, or it is time.
+    /// Waits until the inbox has a message, or until the time `until`.
     fn wait(&self, until: Time) -> Inbox {
         let mut inbox = lock(&self.inbox);
         loop {
@@ -452,6 +453,7 @@ impl Core {
         }
     }
 
+    /// Handles a report of a data plane's thread.
     fn told(&self, inner: &mut Inner, told: Told) {
         let Told { plane, connection, what } = told;
         let Some(handle) = inner.planes.get_mut(&plane) else { return };
@@ -477,7 +479,7 @@ impl Core {
         }
     }
 
-    /// Does what the control plane wants, and gives the store what waits for it.
+    /// Carries out the actions of the control plane, and gives the next batch to the store.
     fn turn(self: &Arc<Self>, inner: &mut Inner) {
         self.try_store_again(inner);
         for action in inner.control.poll(self.moment()) {
@@ -485,7 +487,7 @@ impl Core {
                 Action::Store(changes) if inner.failed.is_none() => {
                     inner.storing.push(&changes, audited(&changes).map(Waits::Audit));
                 }
-                // When the store works again, what it has is begun with.
+                // These changes are dropped: when the store works again, the control plane begins anew with its records.
                 Action::Store(_) => {}
                 Action::Call(call) => {
                     if let Some(handle) = inner.planes.get(&call.plane) {
@@ -536,14 +538,14 @@ impl Core {
     fn durable(&self, waiting: Vec<Waits>) {
         for waits in waiting {
             match waits {
-                // Who has gone away needs no answer.
+                // A caller that has gone away needs no answer.
                 Waits::Caller(caller) => drop(caller.send(Ok(()))),
                 Waits::Audit(entry) => self.audit.iter().for_each(|audit| audit.write(&entry)),
             }
         }
     }
 
-    /// Lets a thread begin anew with what a store has that failed.
+    /// Starts a thread that tries a failed store again, if it is time for that.
     fn try_store_again(self: &Arc<Self>, inner: &mut Inner) {
         let now = self.now();
         let Some(failed) = &mut inner.failed else { return };
@@ -568,7 +570,7 @@ impl Core {
                 std::mem::swap(&mut inner.control, &mut control);
                 inner.control.carry_over(control);
                 (inner.term, inner.failed) = (term, None);
-                // Answers to calls that were made before are not taken for those of calls that are made now.
+                // The connections are replaced, so that an answer to an old call is never taken for an answer to a new one.
                 for handle in inner.planes.values_mut() {
                     handle.disconnect("the control plane began anew with what its store has");
                 }
@@ -597,7 +599,7 @@ impl Core {
 }
 
 impl Inner {
-    /// The store is another control plane's.
+    /// Another control plane has claimed the store. This one changes nothing any more.
     fn replaced(&mut self) {
         if !std::mem::replace(&mut self.replaced, true) {
             tracing::error!(
@@ -610,13 +612,13 @@ impl Inner {
 fn refuse(waiting: Vec<Waits>, why: &Refused) {
     for waits in waiting {
         if let Waits::Caller(caller) = waits {
-            // Who has gone away needs no answer.
+            // A caller that has gone away needs no answer.
             let _ = caller.send(Err(why.clone()));
         }
     }
 }
 
-/// Entries of the audit log among changes.
+/// Returns the entries of the audit log that are among `changes`.
 fn audited(changes: &[Change]) -> impl Iterator<Item = AuditEntry> {
     let entry = |change: &Change| match change {
         Change::Put(Record::Audit(_, entry)) => Some(entry.clone()),
@@ -625,7 +627,7 @@ fn audited(changes: &[Change]) -> impl Iterator<Item = AuditEntry> {
     changes.iter().filter_map(entry)
 }
 
-/// Whether a call changes what is stored.
+/// Returns whether a call changes records of the store.
 fn changes(call: ApiCall) -> bool {
     match call {
         ApiCall::Get
@@ -653,8 +655,8 @@ fn changes(call: ApiCall) -> bool {
     }
 }
 
-/// Claims the term above the newest, and begins with what the store has. `claimed` is the highest term of this control plane, 0
-/// if it has none yet.
+/// Claims the next term and begins with the records of the store. `claimed` is the highest term that this control plane has
+/// claimed, or 0 if it has claimed none yet.
 fn begin(
     config: &Config,
     options: &Options,
@@ -669,7 +671,7 @@ fn begin(
         return Err(StartError::Replaced(seen));
     }
     let term = Term(seen.0 + 1);
-    // Whether a claim that fails took place may be unknown.
+    // The term is noted before, because a claim that returns an error may have taken place.
     claimed.store(term.0, Relaxed);
     store.claim(seen, term)?;
     let snapshot = store.load()?;
@@ -678,6 +680,7 @@ fn begin(
     Ok((control, term))
 }
 
+/// The time of day.
 fn wall() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     WallTime(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

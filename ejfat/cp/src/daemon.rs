@@ -1,4 +1,5 @@
-//! The whole of it in one process: store, core, sync sockets, gRPC, and the data plane of this process if there is one.
+//! A control plane with all its parts: the store, the core, the sync sockets, the gRPC servers, and a data plane in the same
+//! process if the settings have one.
 
 use std::{
     io,
@@ -22,15 +23,16 @@ use crate::{
     token::{self, TokenFileError},
 };
 
-/// Connections over gRPC at a time, unless told otherwise.
-const SEATS: usize = 1024;
-/// Requests at a time of a connection.
+/// The most connections of each gRPC server at a time, unless the settings give another limit.
+const CONNECTIONS: usize = 1024;
+/// The most requests that are in progress on one connection at a time.
 const STREAMS: u32 = 64;
+/// Threads of each gRPC server.
 const THREADS: usize = 2;
-/// Receive buffer of each port of the data plane.
+/// The receive buffer of each port of the data plane, in bytes.
 const BUFFER: usize = 8 << 20;
 
-/// Why a control plane does not start.
+/// Why a control plane cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     #[error(transparent)]
@@ -47,11 +49,11 @@ pub enum DaemonError {
     Forward(#[from] ForwardError),
     #[error(transparent)]
     Serve(#[from] ServeError),
-    #[error("cannot make the state folder {}: {source}", .path.display())]
+    #[error("cannot make the folder {}: {source}; make it, or give another one", .path.display())]
     Folder { path: PathBuf, source: io::Error },
 }
 
-/// Runs until it is stopped or dropped.
+/// A control plane that runs until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Daemon {
     core: Arc<Core>,
@@ -60,15 +62,18 @@ pub struct Daemon {
     local: Option<(Arc<Plane>, Forwarder)>,
     public: Public,
     token_file: PathBuf,
-    store: PathBuf,
+    store_file: PathBuf,
+    store: Arc<SqliteStore>,
 }
 
 impl Daemon {
-    /// Starts everything. `state` is the folder for what the settings name no file for; `seed` is of hash tables.
+    /// Starts all parts. `state` is the folder of the store and of the admin token's file, unless the settings name these files.
+    /// `seed` is the seed of the data plane's hash tables.
     ///
     /// # Errors
-    /// Whatever of it cannot be had.
+    /// If one of the parts cannot start.
     pub fn start(settings: &Settings, state: &Path, seed: u64) -> Result<Self, DaemonError> {
+        settings.check()?;
         let (config, options) = (settings.config(), settings.options()?);
         let folder = |path: &Path| {
             let path = path.parent().unwrap_or(path).to_owned();
@@ -90,32 +95,36 @@ impl Daemon {
             None
         };
         let audit = settings.audit.clone();
-        let core = Core::start(Parts { config: config.clone(), options, root, store, planes, audit })?;
-        let syncs = Syncs::start(&core, &sync_addresses(&config))?;
+        let parts = Parts { config: config.clone(), options, root, store: store.clone(), planes, audit };
+        let core = Core::start(parts)?;
+        // The core's own thread keeps the core alive, so it must be stopped when another part cannot start.
+        let syncs = Syncs::start(&core, &sync_addresses(&config)).inspect_err(|_| core.stop())?;
         let (found, mut servers) = (Arc::new(OnceLock::new()), Vec::<Server>::new());
+        // All servers share one service, so that its limits hold for all of them together.
+        let service = api::service(&core, found.clone());
         for at in settings.listen() {
             let grpc = naa_grpc::Settings {
-                seats: settings.limits.connections.unwrap_or(SEATS),
+                seats: settings.limits.connections.unwrap_or(CONNECTIONS),
                 streams: STREAMS,
                 threads: THREADS,
                 permits: None,
                 tls: settings.server_tls(),
             };
-            let server = naa_grpc::serve(grpc, at, api::service(&core, found.clone()))?;
-            servers.push(server);
+            let server = naa_grpc::serve(grpc, at, service.clone());
+            servers.push(server.inspect_err(|_| core.stop())?);
         }
         let bound = servers.first().filter(|_| settings.public.is_none());
         let port = bound.map_or(port, |server| server.address().port());
         let public = found.get_or_init(|| Public { tls: settings.tls.is_some(), host, port }).clone();
         let local = forwarder.map(|forwarder| (plane, forwarder));
-        Ok(Self { core, servers, syncs, local, public, token_file, store: store_file })
+        Ok(Self { core, servers, syncs, local, public, token_file, store_file, store })
     }
 
     pub fn core(&self) -> &Arc<Core> {
         &self.core
     }
 
-    /// Where gRPC is served.
+    /// The addresses at which gRPC is served.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.servers.iter().map(Server::address).collect()
     }
@@ -129,7 +138,7 @@ impl Daemon {
         self.local.as_ref().map(|(plane, forwarder)| (plane, forwarder))
     }
 
-    /// Where clients find it.
+    /// The address at which clients find the control plane.
     pub fn public(&self) -> &Public {
         &self.public
     }
@@ -139,19 +148,28 @@ impl Daemon {
         &self.token_file
     }
 
-    /// The file with what must not be lost.
+    /// The file of the store.
     pub fn store(&self) -> &Path {
-        &self.store
+        &self.store_file
     }
 
-    /// A message if a part of it ended by itself.
+    /// Writes a backup of the store to a file. The file appears when it is complete.
+    ///
+    /// # Errors
+    /// If the store cannot be read, or the file cannot be written.
+    pub fn backup(&self, to: &Path) -> Result<(), naa_store::Error> {
+        self.store.backup(to).map(drop)
+    }
+
+    /// Returns a message if one of the parts has ended by itself.
     pub fn ended(&self) -> Option<String> {
         let forwarder = self.local.as_ref().and_then(|(_, forwarder)| forwarder.ended());
-        let forwarder = forwarder.or_else(|| self.core.ended());
-        forwarder.or_else(|| self.servers.iter().find_map(Server::ended))
+        let own = forwarder.or_else(|| self.core.ended()).or_else(|| self.syncs.ended());
+        own.or_else(|| self.servers.iter().find_map(Server::ended))
     }
 
-    /// Answers what is under way, stores it, and ends.
+    /// Refuses new requests, stores the changes that wait for the store, and ends. A caller whose reply is not sent yet loses its
+    /// connection.
     pub fn stop(self) {
         self.core.stop();
     }
@@ -163,7 +181,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Where segments come, a list for each address.
+/// The addresses and ports on which segments are received, as one list for each address.
 fn data_ports(config: &Config) -> Vec<Vec<Listen>> {
     let of = |of: &LoadBalancerConfig| {
         let (first, last) = (*of.data_ports.start(), *of.data_ports.end());
@@ -177,6 +195,7 @@ fn data_ports(config: &Config) -> Vec<Vec<Listen>> {
     config.load_balancers.iter().flat_map(of).collect()
 }
 
+/// The addresses and ports on which sync datagrams are received.
 fn sync_addresses(config: &Config) -> Vec<SyncAddress> {
     let of = |(lb, of): (_, &LoadBalancerConfig)| {
         let addresses = of.sync_v4.map(IpAddr::V4).into_iter().chain(of.sync_v6.map(IpAddr::V6));

@@ -1,9 +1,10 @@
-//! EJFAT's control plane on sockets: what [`ejfat_control`] decides, for clients of the service `loadbalancer.LoadBalancer`.
+//! EJFAT's control plane as a server. [`ejfat_control`] makes the decisions; this crate adds gRPC (the service
+//! `loadbalancer.LoadBalancer`), sync sockets, the store and the connections to data planes.
 //!
 //! ```text
-//! gRPC ─► api ─► Core: Control under a lock, the thread that polls it ─► store: durable changes ─► reply
-//! UDP syncs ─────►  │
-//!                   └─► planes: this process, naa.lb.v1, sn_p4.v2
+//! gRPC ─► api ─► Core: Control behind a lock, polled by one thread ─► store: durable changes ─► reply
+//! UDP: sync datagrams ─►  │
+//!                         └─► data planes: in this process, by naa.lb.v1, by sn_p4.v2
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,10 @@
-//! Data planes: each has a thread, which connects, and then makes the calls that the control plane asks for, in their order.
+//! The connections to data planes. Each data plane has a thread, which connects to it and then makes the control plane's calls in
+//! their order.
 //!
 //! ```text
-//! Core ─ Call, with a connection's number ─► thread ─► Port: this process, naa.lb.v1, sn_p4.v2
-//!   ▲                                          │
-//!   └──── Told: connected, answered, ended ────┘
+//! Core ─ Command: a call, with the connection's number ─► thread ─► Port: this process, naa.lb.v1, sn_p4.v2
+//!   ▲                                                        │
+//!   └──────── Told: connected, answered, ended ──────────────┘
 //! ```
 
 mod local;
@@ -16,7 +17,7 @@ use std::{
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ejfat_control::plane::{Answer, Call, Outcome, PlaneId, PlaneKind};
@@ -25,20 +26,21 @@ use naa_grpc::Credentials;
 
 pub use smartnic::Link;
 
-/// How long a call of a data plane may take. Control planes count a data plane as lost after this time.
+/// The longest time that a call of a data plane may take. The control plane counts a data plane as lost after this time.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// After a connection that could not be made, the next one is tried so much later; twice as late after each, up to the second.
+/// The time from the end of a connection until the next one is tried. It doubles after each failure to connect, up to [`LATEST`].
 const AGAIN: Duration = Duration::from_millis(100);
+/// The longest time until the next connection is tried.
 const LATEST: Duration = Duration::from_secs(2);
 
-/// How a data plane is reached.
+/// Where a data plane is, and by which protocol it is programmed.
 #[derive(Clone, Debug)]
 pub enum PlaneAddress {
-    /// It is in this process.
+    /// The data plane is in this process.
     Local(Arc<Plane>),
-    /// Service `naa.lb.v1`, at HOST:PORT.
+    /// A data plane with the service `naa.lb.v1`; `address` is `HOST:PORT`.
     Staged { address: String, credentials: Credentials },
-    /// Service `sn_p4.v2`, at HOST:PORT.
+    /// A SmartNIC with the service `sn_p4.v2`; `address` is `HOST:PORT`.
     SmartNic { address: String, credentials: Credentials, link: Link },
 }
 
@@ -50,7 +52,7 @@ impl PlaneAddress {
         }
     }
 
-    /// The name that people read.
+    /// The name of the data plane in the log and in statuses.
     pub fn name(&self) -> String {
         match self {
             Self::Local(_) => "this process".to_owned(),
@@ -72,16 +74,16 @@ impl PlaneAddress {
     }
 }
 
-/// A data plane that can be called.
+/// A connection to a data plane.
 trait Port {
-    /// Makes a call.
+    /// Makes a call and waits for its answer.
     ///
     /// # Errors
-    /// If there is no answer: the connection is over.
+    /// If there is no answer. The connection must not be used any more.
     fn call(&mut self, call: &Call) -> Result<Outcome, String>;
 }
 
-/// What a thread tells of its data plane. `connection` numbers its connections, from 1 on.
+/// What a thread reports of its data plane. `connection` is the number of the connection, which counts from 1.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) plane: PlaneId,
@@ -93,34 +95,34 @@ pub(crate) struct Told {
 pub(crate) enum What {
     Connected,
     Answered(Answer),
-    /// There is no connection, or none any more.
+    /// Connecting failed, or the connection has ended, for this reason.
     Ended(String),
 }
 
-/// What the core asks a thread for. The number is that of the connection.
+/// What the core orders a thread to do. The number is that of the connection for which the command is meant.
 #[derive(Debug)]
-enum Asked {
+enum Command {
     Call(u64, Call),
     Disconnect(u64, String),
 }
 
-/// The core's end of a data plane.
+/// The core's view of a data plane and of its thread.
 #[derive(Debug)]
 pub(crate) struct PlaneHandle {
     pub(crate) name: String,
     pub(crate) kind: PlaneKind,
-    calls: Sender<Asked>,
-    /// The connection that is in use; `None`: there is none.
+    calls: Sender<Command>,
+    /// The number of the connection that is in use, or `None` if there is none.
     pub(crate) connection: Option<u64>,
-    /// Why there is none.
+    /// Why no connection is in use. `None` if one is, or before the first attempt has ended.
     pub(crate) why: Option<String>,
 }
 
 impl PlaneHandle {
-    /// Starts the thread. It ends when the handle is dropped and no call is under way.
+    /// Starts the thread. It ends when the handle is dropped and the call that it makes has ended.
     ///
     /// # Errors
-    /// If there is no thread.
+    /// If the thread cannot be started.
     pub(crate) fn start(
         plane: PlaneId,
         address: PlaneAddress,
@@ -133,24 +135,24 @@ impl PlaneHandle {
         Ok(Self { name, kind, calls, connection: None, why: None })
     }
 
-    /// Makes no more calls over the present connection. The thread makes another one when its call has ended.
+    /// Gives up the connection that is in use. The thread connects again when the call that it makes has ended.
     pub(crate) fn disconnect(&mut self, why: &str) {
         if let Some(connection) = self.connection.take() {
             self.why = Some(why.to_owned());
-            let _ = self.calls.send(Asked::Disconnect(connection, why.to_owned()));
+            let _ = self.calls.send(Command::Disconnect(connection, why.to_owned()));
         }
     }
 
-    /// Gives a call to the data plane. The control plane bounds how many wait.
+    /// Passes a call to the thread, or drops it if there is no connection. The control plane limits how many calls wait.
     pub(crate) fn call(&self, call: Call) {
         if let Some(connection) = self.connection {
-            // A thread that has ended has panicked, and said so.
-            let _ = self.calls.send(Asked::Call(connection, call));
+            // Sending fails only if the thread has panicked, which has been reported.
+            let _ = self.calls.send(Command::Call(connection, call));
         }
     }
 }
 
-fn run(plane: PlaneId, address: &PlaneAddress, calls: &Receiver<Asked>, tell: impl Fn(Told)) {
+fn run(plane: PlaneId, address: &PlaneAddress, calls: &Receiver<Command>, tell: impl Fn(Told)) {
     let (mut connection, mut again) = (0, AGAIN);
     loop {
         connection += 1;
@@ -166,28 +168,32 @@ fn run(plane: PlaneId, address: &PlaneAddress, calls: &Receiver<Asked>, tell: im
             }
         };
         tell(Told { plane, connection, what: What::Ended(why) });
-        // Calls of the connection that is over are not made any more.
-        match calls.recv_timeout(again) {
-            Err(RecvTimeoutError::Disconnected) => return,
-            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+        let until = Instant::now() + again;
+        loop {
+            match calls.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                // The command was meant for the connection that has ended.
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
         }
         again = (again * 2).min(LATEST);
     }
 }
 
-/// Returns why the connection ended; `None` if the core has.
+/// Makes the calls of one connection. Returns why the connection ended, or `None` if the core has ended.
 fn serve(
     plane: PlaneId,
     connection: u64,
     port: &mut dyn Port,
-    calls: &Receiver<Asked>,
+    calls: &Receiver<Command>,
     tell: &impl Fn(Told),
 ) -> Option<String> {
     loop {
         let call = match calls.recv().ok()? {
-            Asked::Call(of, call) if of == connection => call,
-            Asked::Disconnect(of, why) if of == connection => return Some(why),
-            Asked::Call(..) | Asked::Disconnect(..) => continue,
+            Command::Call(of, call) if of == connection => call,
+            Command::Disconnect(of, why) if of == connection => return Some(why),
+            Command::Call(..) | Command::Disconnect(..) => continue,
         };
         match port.call(&call) {
             Ok(outcome) => {

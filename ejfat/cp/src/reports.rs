@@ -1,40 +1,45 @@
-//! What is wrong with load balancers and workers now, for those who ask, and lines of the log.
+//! Keeps what is wrong with load balancers and workers for status replies, and writes reports to the log.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use ejfat::{Time, lb::LbId};
 use ejfat_control::{calendar::MemberId, capacity::Alarm, control::Report, plane::PlaneId, wall::WallTime};
 
-/// An alarm is told in each period in which it holds, and is over so long after the last.
+/// How long an alarm is kept after its last report. The control plane reports an alarm again and again while it lasts.
 const HOLDS: Duration = Duration::from_millis(2500);
-/// That events may be split is told for so long.
+/// How long a status says that events may have been split.
 const SPLIT_HOLDS: Duration = Duration::from_secs(60);
-/// Alarms of load balancers and members, and ranges of ticks, that are remembered at most.
-const MOST_ISSUES: usize = 4096;
+/// The most alarms that are kept.
+const MOST_ALARMS: usize = 4096;
+/// The most ranges of ticks that are kept.
 const MOST_SPLITS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum What {
     Alarm(Alarm),
-    /// Events of these ticks may be split over two workers: the first, and the first one behind.
+    /// Events of the ticks from `from` to `to`, without `to`, may be split over two workers.
     MaySplit {
         from: u64,
         to: u64,
     },
 }
 
-/// Something that is wrong.
+/// Something that is wrong with a load balancer or a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Issue {
     pub(crate) lb: LbId,
     what: What,
-    /// When it was told first, and last.
+    /// When it was first reported.
     pub(crate) since: WallTime,
+    /// When it was last reported.
     last: Time,
 }
 
 impl Issue {
-    /// The member that it is about; `None`: the load balancer.
+    /// The member that has the issue, or `None` if the load balancer has it.
     pub(crate) fn member(&self) -> Option<MemberId> {
         match self.what {
             What::Alarm(
@@ -46,7 +51,7 @@ impl Issue {
         }
     }
 
-    /// A name for programs.
+    /// The name of the kind, for programs that read statuses.
     pub(crate) fn kind(&self) -> &'static str {
         match self.what {
             What::Alarm(Alarm::Stopped { .. }) => "receiver_stopped",
@@ -58,6 +63,7 @@ impl Issue {
         }
     }
 
+    /// The description for people.
     pub(crate) fn text(&self) -> String {
         match self.what {
             What::Alarm(Alarm::Stopped { .. }) => {
@@ -84,13 +90,16 @@ impl Issue {
     }
 }
 
+/// The alarms and the ranges of ticks that were reported lately.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    alarms: Vec<Issue>,
+    /// The alarms by load balancer, member and kind.
+    alarms: BTreeMap<(LbId, Option<MemberId>, &'static str), Issue>,
     splits: VecDeque<Issue>,
 }
 
 impl Reports {
+    /// Keeps a report, if it is of something that is wrong.
     pub(crate) fn add(&mut self, wall: WallTime, now: Time, report: &Report) {
         match *report {
             Report::Alarm { lb, alarm } => self.add_alarm(wall, now, lb, alarm),
@@ -106,19 +115,23 @@ impl Reports {
     }
 
     fn add_alarm(&mut self, wall: WallTime, now: Time, lb: LbId, alarm: Alarm) {
-        self.alarms.retain(|issue| now < issue.last + HOLDS);
-        let new = Issue { lb, what: What::Alarm(alarm), since: wall, last: now };
-        let same = |issue: &Issue| (issue.lb, issue.member(), issue.kind()) == (lb, new.member(), new.kind());
-        if let Some(at) = self.alarms.iter().position(same) {
-            (self.alarms[at].last, self.alarms[at].what) = (now, new.what);
-        } else if self.alarms.len() < MOST_ISSUES {
-            self.alarms.push(new);
+        let mut issue = Issue { lb, what: What::Alarm(alarm), since: wall, last: now };
+        let key = (lb, issue.member(), issue.kind());
+        let present = self.alarms.get(&key);
+        if let Some(present) = present.filter(|present| now < present.last + HOLDS) {
+            issue.since = present.since;
+        } else if present.is_none() && self.alarms.len() >= MOST_ALARMS {
+            self.alarms.retain(|_, issue| now < issue.last + HOLDS);
+            if self.alarms.len() >= MOST_ALARMS {
+                return;
+            }
         }
+        self.alarms.insert(key, issue);
     }
 
-    /// What is wrong with a load balancer now.
+    /// Returns what is wrong with a load balancer and its workers at `now`.
     pub(crate) fn issues(&self, lb: LbId, now: Time) -> Vec<Issue> {
-        let alarms = self.alarms.iter().filter(|issue| now < issue.last + HOLDS);
+        let alarms = self.alarms.values().filter(|issue| now < issue.last + HOLDS);
         let splits = self.splits.iter().filter(|issue| now < issue.last + SPLIT_HOLDS);
         alarms.chain(splits).filter(|issue| issue.lb == lb).cloned().collect()
     }
@@ -144,7 +157,7 @@ pub(crate) fn log<'a>(report: &Report, name: impl Fn(PlaneId) -> &'a str) {
             tracing::warn!("data plane {} refused tables of load balancer {}: {why}", name(*plane), lb.get());
         }
         Report::Replaced { plane } => tracing::error!(
-            "another control plane programs {} with a higher term: this one changes nothing more; stop it",
+            "another control plane programs data plane {} with a higher term; this one changes nothing any more; stop it",
             name(*plane)
         ),
         Report::Followed { lb, sender, tick } => {
@@ -165,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_holds_while_it_is_told() {
+    fn an_alarm_holds_while_it_is_reported() {
         let (mut reports, lb) = (Reports::default(), LbId::new(0).unwrap());
         for second in 0..5 {
             let alarm = Alarm::Stopped { member: 3 };
@@ -175,10 +188,16 @@ mod tests {
         let told: Vec<_> = issues.iter().map(|of| (of.member(), of.since)).collect();
         assert_eq!(told, [(Some(3), WallTime(0))]);
         assert_eq!(reports.issues(lb, s(7)), []);
+        reports.add(WallTime(9000), s(9), &Report::Alarm { lb, alarm: Alarm::Stopped { member: 3 } });
+        assert_eq!(
+            reports.issues(lb, s(9))[0].since,
+            WallTime(9000),
+            "an alarm that comes again is a new one"
+        );
     }
 
     #[test]
-    fn ticks_that_may_be_split_are_told_for_a_minute() {
+    fn ticks_that_may_be_split_are_reported_for_a_minute() {
         let (mut reports, lb) = (Reports::default(), LbId::new(0).unwrap());
         for number in 0..MOST_SPLITS as u64 + 5 {
             let (from, to) = (number, number + 1);

@@ -1,12 +1,12 @@
-//! Series of time: an hour by the second, and a day by the minute.
+//! Time series: one sample per second for an hour, and one per minute for a day.
 //!
 //! | selector | series |
 //! |---|---|
 //! | `/lb/<id>/epoch`, `/lb/<id>/event_number` | the number of the newest epoch, the newest tick |
-//! | `/lb/<id>/session/<session>/<metric>` | what a worker told last, and its slots: the metrics of [`WORKER`] |
+//! | `/lb/<id>/session/<session>/<metric>` | a value of the worker's newest state, or its slots: the metrics of [`WORKER`] |
 //!
-//! A selector ends in `*` to select all that begins so. Series grow as time passes; those of what has ended are kept for ten
-//! minutes.
+//! A selector that ends in `*` selects all series whose paths begin with the text before it. The series of a reservation or
+//! worker session that has ended are kept for ten minutes.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -24,22 +24,25 @@ use ejfat_control::{
     wall::WallTime,
 };
 
-/// Samples by the second, and by the minute.
+/// The most samples by the second.
 const SECONDS: usize = 3600;
+/// The most samples by the minute.
 const MINUTES: usize = 24 * 60;
+/// A minute in milliseconds.
 const MINUTE: u64 = 60_000;
-/// How long the series of something are kept that has ended.
+/// How long the series of a reservation or worker session are kept after it has ended, in milliseconds.
 const KEPT: u64 = 10 * MINUTE;
-/// Things that have series at most. Beyond, new ones have none.
+/// The most reservations with series, and the most worker sessions with series. Further ones have none.
 const MOST: usize = 2048;
 
-/// Selectors of a request, and the bytes of one, at most: the longest path is shorter.
+/// The most selectors of a request.
 const MOST_SELECTORS: usize = 64;
+/// The most bytes of a selector. The longest path is shorter.
 const LONGEST_SELECTOR: usize = 128;
-/// Samples of a reply at most. Its bytes are then below 4 MiB, which is what clients of gRPC take by default.
+/// The most samples of a reply. It then has less than 4 MiB, the most that gRPC clients accept by default.
 const MOST_SAMPLES: usize = 200_000;
 
-/// A request for more than one reply has.
+/// Why a request for series is refused: it asks for too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TooMuch {
     #[error(
@@ -70,8 +73,9 @@ pub(crate) const WORKER: [(&str, &str); 11] = [
 /// The metrics of a reservation, with their units.
 pub(crate) const RESERVATION: [(&str, &str); 2] = [("epoch", "1"), ("event_number", "ticks")];
 
-/// All metrics of a worker, and of a reservation, at one time.
+/// All metrics of a worker at one time.
 type OfWorker = [f32; WORKER.len()];
+/// All metrics of a reservation at one time.
 type OfReservation = [u64; RESERVATION.len()];
 
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +108,7 @@ impl<T: Copy> Samples<T> {
         }
     }
 
-    /// By the minute where there is nothing by the second.
+    /// Returns the samples from `since` on: those by the minute for the time before the oldest one by the second.
     fn since(&self, since: WallTime) -> impl Iterator<Item = &Sample<T>> {
         let first = self.seconds.front().map_or(WallTime(u64::MAX), |first| first.at);
         let minutes = self.minutes.iter().filter(move |sample| sample.at < first);
@@ -113,7 +117,7 @@ impl<T: Copy> Samples<T> {
 }
 
 impl<T: Copy, const N: usize> Samples<[T; N]> {
-    /// One metric's samples, `left` at most.
+    /// Returns the samples of one metric from `since` on. `left` is how many samples the reply may still take.
     fn values(
         &self,
         since: WallTime,
@@ -129,6 +133,7 @@ impl<T: Copy, const N: usize> Samples<[T; N]> {
     }
 }
 
+/// Adds a sample. If there are `most` already, the oldest one is removed.
 fn push<T>(samples: &mut VecDeque<Sample<T>>, most: usize, sample: Sample<T>) {
     if samples.len() == most {
         samples.pop_front();
@@ -136,7 +141,7 @@ fn push<T>(samples: &mut VecDeque<Sample<T>>, most: usize, sample: Sample<T>) {
     samples.push_back(sample);
 }
 
-/// A metric of a subject over time.
+/// One metric of a reservation or a worker session over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OneSeries {
     pub path: String,
@@ -144,7 +149,7 @@ pub struct OneSeries {
     pub samples: Values,
 }
 
-/// Values by time of day.
+/// The values of a metric, each with its time of day.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
     Integers(Vec<(WallTime, u64)>),
@@ -157,14 +162,14 @@ pub(crate) struct Series {
     workers: BTreeMap<(ReservationId, SessionId), Samples<OfWorker>>,
 }
 
-/// A sample of everything.
+/// One sample of all metrics of all reservations and worker sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Sampled {
     reservations: Vec<(ReservationId, OfReservation)>,
     workers: Vec<((ReservationId, SessionId), OfWorker)>,
 }
 
-/// Takes a sample of everything.
+/// Takes one sample of all metrics of all reservations and worker sessions.
 pub(crate) fn sample(control: &Control, now: Time) -> Sampled {
     let (registry, mut sampled) = (control.registry(), Sampled::default());
     for reservation in registry.durable().reservations() {
@@ -183,7 +188,7 @@ pub(crate) fn sample(control: &Control, now: Time) -> Sampled {
 }
 
 impl Series {
-    /// Adds a sample of everything.
+    /// Adds a sample that was taken at `at`, and removes the series of what ended more than ten minutes before.
     pub(crate) fn add(&mut self, at: WallTime, of: Sampled) {
         for (id, values) in of.reservations {
             add(&mut self.reservations, id, at, values);
@@ -196,7 +201,11 @@ impl Series {
         self.workers.retain(|_, samples| samples.newest >= oldest);
     }
 
-    /// The series that selectors name, of reservations that may be seen, from a time of day on.
+    /// Returns the series that the selectors name, with the samples from `since` on. `may_see` decides whether the caller may see
+    /// the series of a reservation.
+    ///
+    /// # Errors
+    /// If there are too many selectors, one is too long, or the reply would have too many samples.
     pub(crate) fn select(
         &self,
         selectors: &[String],
@@ -230,7 +239,7 @@ impl Series {
     }
 }
 
-/// Adds a sample; none of what is new if there are too many.
+/// Adds a sample to the series of `of`. It is dropped if `of` is new and there are [`MOST`] series already.
 fn add<K: Ord, T: Copy>(to: &mut BTreeMap<K, Samples<T>>, of: K, at: WallTime, values: T) {
     if to.len() < MOST || to.contains_key(&of) {
         to.entry(of).or_default().add(at, values);
@@ -262,7 +271,7 @@ fn of_worker(state: &WorkerState, is_ready: bool, slots: u32) -> [f32; WORKER.le
     ]
 }
 
-/// From when on a request that names no time gets samples.
+/// How far back the samples go that a request without `since` gets.
 pub(crate) const SINCE: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
@@ -320,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_request_gets_is_bounded() {
+    fn the_reply_to_one_request_is_bounded() {
         let mut series = Series::default();
         for session in 0..20 {
             for second in 0..1000 {

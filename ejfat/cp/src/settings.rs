@@ -1,209 +1,260 @@
 //! The configuration of a site, in YAML.
 //!
-//! Everything may be left out: then there are four load balancers on loopback with a data plane in this process.
+//! All fields may be left out. Without any, there are four load balancers on loopback addresses, with a data plane in this
+//! process.
 
+mod place;
 mod values;
 
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    num::NonZeroU64,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use ejfat::{Time, lb::Rules};
 use ejfat_control::{
-    config::{AddressPolicy, Config, LivenessTimes, LoadBalancerConfig},
-    control::Options,
+    config::{AddressPolicy, Config, ConfigError, LivenessTimes, LoadBalancerConfig},
+    control::{BeginError, Control, Options},
     plane::PlaneId,
+    registry::RestoreError,
 };
+use ejfat_lb::Plane;
 use naa_grpc::{ClientTls, Credentials, ServerTls};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use values::{Length, MacAddress, PortRange, Stay};
+pub use values::{Length, MacAddress, PortRange, Stay, length};
 
 use crate::planes::{Link, PlaneAddress};
 
-/// Where gRPC is served, unless told otherwise.
+/// The TCP port on which gRPC is served if `listen` is not set.
 pub const GRPC_PORT: u16 = 19_523;
-/// The sync port of the first load balancer, unless told otherwise; those of others follow.
+/// The default sync port of the first load balancer. The next ones have the next ports.
 pub const SYNC_PORT: u16 = 19_531;
-/// The load balancers that there are if none is configured.
+/// The default time between two backups.
+const BACKUPS: Duration = Duration::from_secs(3600);
+/// The shortest time between two backups that may be set.
+const LEAST_BACKUPS: Duration = Duration::from_secs(1);
+/// The number of load balancers if none is configured.
 const LOCAL_LBS: u8 = 4;
 
-/// A configuration that cannot be used.
+/// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     #[error("cannot read {}: {source}", .path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    /// With the line, where the text is not what it should be.
+    /// The text is not a valid configuration. `why` names the line.
     #[error("{}: {why}", .path.display())]
     Text { path: PathBuf, why: String },
-    #[error("{field}: {why}")]
-    Value { field: String, why: String },
+    #[error("{place}{field}: {why}")]
+    Value {
+        /// The file and the line, followed by a colon and a space. Empty if the configuration was not read from a file.
+        place: String,
+        field: String,
+        why: String,
+    },
 }
 
-fn value(field: impl Into<String>, why: impl ToString) -> SettingsError {
-    SettingsError::Value { field: field.into(), why: why.to_string() }
-}
-
-/// A site's control plane.
+/// The configuration of a site's control plane.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Where gRPC is served: addresses with ports. 127.0.0.1:19523 unless told.
+    /// The file that the configuration was read from. Errors name its lines.
+    #[serde(skip)]
+    file: Option<place::File>,
+    /// The addresses, with ports, on which gRPC is served. Default: 127.0.0.1:19523.
     #[schemars(with = "Vec<String>")]
     pub listen: Vec<SocketAddr>,
-    /// Where clients find the control plane, HOST or HOST:PORT, for the URIs that it makes: the first of `listen` unless told.
+    /// The HOST or HOST:PORT at which clients find the control plane. It is written into EJFAT URIs. Default: the first of
+    /// `listen`.
     pub public: Option<String>,
-    /// Serve gRPC over TLS 1.3 only.
+    /// The certificate with which gRPC is served over TLS 1.3. Default: gRPC is served without TLS.
     pub tls: Option<TlsFiles>,
-    /// The file with the admin token. Made with a random token if there is none; `admin-token` in the state folder unless told.
+    /// The file with the admin token. If it does not exist, it is made with a random token. Default: `admin-token` in the
+    /// state folder.
     pub admin_token_file: Option<PathBuf>,
-    /// The file with what must not be lost; `control.db` in the state folder unless told.
+    /// The file of the store. Default: `control.db` in the state folder.
     pub store: Option<PathBuf>,
-    /// Serve /metrics, /healthz and /readyz over HTTP at this address.
+    /// The address at which /metrics, /healthz and /readyz are served over HTTP. Default: they are not served.
     #[schemars(with = "Option<String>")]
     pub metrics: Option<SocketAddr>,
-    /// Append each change, with who made it, to this file as a line of JSON.
+    /// The file to which each change, and who made it, is appended as a line of JSON. Default: there is no such file.
     pub audit: Option<PathBuf>,
-    /// What can be reserved.
+    /// The file to which a backup of the store is written regularly while the control plane runs. `naa lb restore` restores it.
+    /// Default: no backups are written.
+    pub backup: Option<PathBuf>,
+    /// The time between two backups. Default: 1h.
+    pub backup_every: Option<Length>,
+    /// The load balancers that can be reserved.
     pub load_balancers: Vec<LoadBalancerSettings>,
-    /// What forwards packets: the data plane of this process unless told.
+    /// The data planes that forward packets. Default: one in this process.
     pub planes: Vec<PlaneSettings>,
-    /// Slots of a calendar, a power of two; 512 unless told.
+    /// The number of slots of a calendar, a power of two. Default: 512.
     pub slots: Option<u32>,
-    /// How long a reservation lasts whose request names no end, such as 365d, or never; 365d unless told.
+    /// How long a reservation lasts if its request gives no end: a length of time such as 90d, or never. Default: 365d.
     pub default_stay: Option<Stay>,
-    /// Which addresses workers may register.
+    /// The addresses that workers may register.
     pub workers: WorkerSettings,
-    /// When workers count as silent, and when their sessions end.
+    /// The times after which a worker counts as silent, and after which its session ends.
     pub liveness: LivenessSettings,
-    /// How many of everything there may be.
+    /// The limits of senders, workers, tokens and connections.
     pub limits: LimitSettings,
-    /// So many times the highest rate known, events may come while an epoch is installed, and none is split; 2 unless told.
+    /// How far the rate of events may rise while an epoch is installed, as a multiple of the highest known rate, without an
+    /// event being split over two workers. From 1 to 100. Default: 2.
     pub rate_factor: Option<f64>,
 }
 
-/// Files of certificates, as PEM.
+/// The files of the server's certificate and key, and of the CAs of clients, in PEM.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
     pub cert: PathBuf,
     pub key: PathBuf,
-    /// CAs of clients: clients without a certificate of one of these are refused.
+    /// The CAs of clients. Clients without a certificate of one of these CAs are refused. Default: clients need no certificate.
     pub client_ca: Option<PathBuf>,
 }
 
-/// A load balancer.
+/// The configuration of a load balancer.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoadBalancerSettings {
-    /// Where senders send segments: at least one of both.
+    /// The IPv4 address to which senders send segments. At least one of `ipv4` and `ipv6` must be set.
     #[schemars(with = "Option<String>")]
     pub ipv4: Option<Ipv4Addr>,
+    /// The IPv6 address to which senders send segments.
     #[schemars(with = "Option<String>")]
     pub ipv6: Option<Ipv6Addr>,
-    /// The ports of segments, such as 19522 or 16384-32767; 19522 unless told.
+    /// The UDP ports to which senders send segments, such as 19522 or 16384-32767. Default: 19522.
     pub ports: Option<PortRange>,
-    /// Where senders send syncs: the first addresses of `listen` unless told.
+    /// The IPv4 address to which senders send sync datagrams. Default: the first IPv4 address of `listen`.
     #[schemars(with = "Option<String>")]
     pub sync_ipv4: Option<Ipv4Addr>,
+    /// The IPv6 address to which senders send sync datagrams. Default: the first IPv6 address of `listen`.
     #[schemars(with = "Option<String>")]
     pub sync_ipv6: Option<Ipv6Addr>,
-    /// 19531 for the first load balancer, and so on, unless told.
+    /// The UDP port to which senders send sync datagrams. Default: 19531 for the first load balancer, 19532 for the second,
+    /// and so on.
     pub sync_port: Option<u16>,
 }
 
-/// A data plane.
+/// The configuration of a data plane.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, tag = "kind", rename_all = "snake_case")]
 pub enum PlaneSettings {
-    /// In this process, on ordinary UDP sockets.
+    /// A data plane in this process, on ordinary UDP sockets.
     Local {},
-    /// `naa lb forward` on another host, over `naa.lb.v1`.
+    /// A data plane of `naa lb forward`, which is programmed by `naa.lb.v1`.
     Naa {
         /// HOST:PORT
         address: String,
         token_file: Option<PathBuf>,
         tls: Option<ClientFiles>,
     },
-    /// ESnet's SmartNIC, over `sn_p4.v2`.
+    /// ESnet's SmartNIC, which is programmed by `sn_p4.v2`.
     Smartnic {
         /// HOST:PORT
         address: String,
         token_file: Option<PathBuf>,
         tls: Option<ClientFiles>,
-        /// The MAC address of its port.
+        /// The MAC address of the SmartNIC's port.
         mac: MacAddress,
         /// The MAC address of the next hop on the way to workers.
         next_hop: MacAddress,
     },
 }
 
-/// What a client of a data plane trusts and shows.
+/// The files for TLS to a data plane: the CAs to trust, and the control plane's own certificate and key.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientFiles {
-    /// CAs, as PEM; those of the system unless told.
+    /// The CAs to trust, in PEM. Default: the CAs of the system.
     pub ca: Option<PathBuf>,
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
 }
 
-/// Which addresses workers may register.
+/// The addresses that workers may register.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkerSettings {
-    /// Loopback addresses: yes if all of `listen` are, unless told.
+    /// Whether workers may register loopback addresses. Default: yes if all addresses of `listen` are loopback addresses.
     pub loopback: Option<bool>,
-    /// Addresses that are routed within a site only: yes unless told.
+    /// Whether workers may register addresses that are only routed within a site. Default: yes.
     pub private: Option<bool>,
-    /// Only the address from which the call comes: no unless told.
+    /// Whether a worker may register only the address from which its call comes. Default: no.
     pub own_only: Option<bool>,
 }
 
-/// Times by the control plane's own clock, such as 10s or 500ms.
+/// Times of workers' states, by the control plane's own clock. A time is a number followed by ms, s, m, h or d.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LivenessSettings {
-    /// From registration to the first state; 10s unless told.
+    /// The longest time from the registration of a worker to its first state. Default: 10s.
     pub first_state: Option<Length>,
-    /// Without a state for so long a worker gets no new events; 2s unless told.
+    /// The time without a state after which a worker gets no new events. Default: 2s.
     pub silent: Option<Length>,
-    /// Without a state for so long a session ends; 60s unless told.
+    /// The time without a state after which a worker's session ends. Default: 60s.
     pub ended: Option<Length>,
 }
 
+/// The limits of a control plane.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitSettings {
-    /// Senders of one IP version, of all load balancers together; 256 unless told.
+    /// The most senders of one IP version, of all load balancers together. Default: 256.
     pub senders: Option<usize>,
-    /// Worker sessions of all load balancers together; 1024 unless told.
+    /// The most worker sessions, of all load balancers together. Default: 1024.
     pub workers: Option<u16>,
-    /// Tokens that were made by CreateToken; 1024 unless told.
+    /// The most tokens that were made by CreateToken. Default: 1024.
     pub tokens: Option<usize>,
-    /// Entries of the audit log in the store; 10000 unless told.
+    /// The most entries of the audit log that the store keeps. Default: 10000.
     pub audit: Option<usize>,
-    /// Connections over gRPC at a time; 1024 unless told.
+    /// The most gRPC connections at a time, at each address of `listen`. Default: 1024.
     pub connections: Option<usize>,
 }
 
 impl Settings {
-    /// Reads a file.
+    /// Reads a configuration from a file.
     ///
     /// # Errors
-    /// If it cannot be read, or is none; with the line.
+    /// If the file cannot be read, or is not a valid configuration; the error names the line.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|source| SettingsError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text).map_err(|why| SettingsError::Text { path: path.to_owned(), why })
+        let settings = Self::parse(&text);
+        let settings = settings.map_err(|why| SettingsError::Text { path: path.to_owned(), why })?;
+        Ok(Self { file: Some(place::File { path: path.to_owned(), text }), ..settings })
     }
 
-    /// Reads a text.
+    /// Checks the configuration as far as possible without a store and without sockets: that its values fit each other, and
+    /// that the files of data planes' credentials can be read.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// The first field that is wrong, with its line.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        let mut options = self.options()?;
+        let planes = self.planes(|| PlaneAddress::Local(Plane::new(Rules::default(), 0).into()))?;
+        options.planes = planes.iter().map(|(id, address)| (*id, address.kind())).collect();
+        let nothing: [(Vec<u8>, Vec<u8>); 0] = [];
+        let (root, first) = ("any token", NonZeroU64::MIN);
+        Control::begin(self.config(), options, root, nothing, first, Time::default())
+            .map_err(|why| self.value(field_of(&why), why))?;
+        self.public().map(drop)
+    }
+
+    fn value(&self, field: impl Into<String>, why: impl ToString) -> SettingsError {
+        let field = field.into();
+        let place = self.file.as_ref().map(|file| file.place(&field)).unwrap_or_default();
+        SettingsError::Value { place, field, why: why.to_string() }
+    }
+
+    /// Reads a configuration from a text.
+    ///
+    /// # Errors
+    /// What is wrong in the text, and in which line.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
             return Ok(Self::default());
@@ -216,11 +267,18 @@ impl Settings {
         schemars::schema_for!(Self).to_value()
     }
 
+    /// The addresses on which gRPC is served, with the default.
     pub fn listen(&self) -> Vec<SocketAddr> {
         if self.listen.is_empty() {
             return vec![(Ipv4Addr::LOCALHOST, GRPC_PORT).into()];
         }
         self.listen.clone()
+    }
+
+    /// The file to which backups are written, and the time between two of them.
+    pub fn backups(&self) -> Option<(&Path, Duration)> {
+        let every = self.backup_every.map_or(BACKUPS, |every| every.0);
+        self.backup.as_deref().map(|file| (file, every.max(LEAST_BACKUPS)))
     }
 
     fn is_loopback(&self) -> bool {
@@ -253,7 +311,7 @@ impl Settings {
         (0..LOCAL_LBS).map(local).collect()
     }
 
-    /// What the control plane decides by.
+    /// The configuration for [`ejfat_control`], with the defaults of the fields that are not set.
     pub fn config(&self) -> Config {
         let standard = Config::default();
         let lb = |(at, of): (usize, LoadBalancerSettings)| LoadBalancerConfig {
@@ -289,27 +347,31 @@ impl Settings {
         }
     }
 
+    /// The options for [`ejfat_control`].
+    ///
+    /// # Errors
+    /// If `rate_factor` is not from 1 to 100.
     pub fn options(&self) -> Result<Options, SettingsError> {
         let mut options = Options::default();
         if let Some(factor) = self.rate_factor {
             if !(1.0..=100.0).contains(&factor) {
-                return Err(value("rate_factor", format!("{factor} is not from 1 to 100")));
+                return Err(self.value("rate_factor", format!("{factor} is not from 1 to 100")));
             }
             options.margins.rate_factor = factor;
         }
         Ok(options)
     }
 
-    /// The data planes. `local` is the one of this process, if one is wanted.
+    /// The data planes. `local` makes the address of the one in this process, and is called only if one is configured.
     ///
     /// # Errors
-    /// If a file of theirs cannot be used.
+    /// If a file with a token or a certificate cannot be used.
     pub fn planes(
         &self,
         local: impl Fn() -> PlaneAddress,
     ) -> Result<BTreeMap<PlaneId, PlaneAddress>, SettingsError> {
         let of = |(at, of): (usize, &PlaneSettings)| {
-            let wrong = |why: String| value(format!("planes[{at}]"), why);
+            let wrong = |why: String| self.value(format!("planes[{at}]"), why);
             let address = match of {
                 PlaneSettings::Local {} => local(),
                 PlaneSettings::Naa { address, token_file, tls } => PlaneAddress::Staged {
@@ -346,6 +408,7 @@ impl Settings {
         config.load_balancers().flat_map(of).collect()
     }
 
+    /// The files of the server's certificate, if gRPC is served over TLS.
     pub fn server_tls(&self) -> Option<ServerTls> {
         let of = |of: &TlsFiles| ServerTls {
             cert: of.cert.clone(),
@@ -355,26 +418,46 @@ impl Settings {
         self.tls.as_ref().map(of)
     }
 
-    /// Host and port of the URIs that are made.
+    /// The host and port that are written into EJFAT URIs.
     ///
     /// # Errors
-    /// If `public` is no host.
+    /// If `public` is not a HOST or HOST:PORT, or is not set although the first address of `listen` stands for all addresses.
     pub fn public(&self) -> Result<(String, u16), SettingsError> {
         let first = self.listen()[0];
         let Some(text) = &self.public else {
             if first.ip().is_unspecified() {
-                return Err(value(
-                    "public",
-                    "`listen` has no concrete address first; say where clients find it",
-                ));
+                return Err(
+                    self.value("public", "`listen` has no concrete address first; say where clients find it")
+                );
             }
             return Ok((first.ip().to_string(), first.port()));
         };
         let uri: ejfat::uri::EjfatUri = format!("ejfat://{text}/")
             .parse()
             .or_else(|_| format!("ejfat://{text}:{}/", first.port()).parse())
-            .map_err(|why: ejfat::uri::UriError| value("public", why))?;
+            .map_err(|why: ejfat::uri::UriError| self.value("public", why))?;
         Ok((uri.host, uri.port))
+    }
+}
+
+/// Returns the field of the configuration that an error is about.
+fn field_of(why: &BeginError) -> String {
+    let config = match why {
+        BeginError::Config(config) | BeginError::Restore(RestoreError::Config(config)) => config,
+        // A registry without records has no other errors.
+        BeginError::Options(_) | BeginError::Restore(_) => return "slots".to_owned(),
+    };
+    match config {
+        ConfigError::NoAddress(at) | ConfigError::Ports(at) => format!("load_balancers[{at}]"),
+        ConfigError::LoadBalancers(_) | ConfigError::SameAddress(_) | ConfigError::SameSync(_) => {
+            "load_balancers".to_owned()
+        }
+        ConfigError::Slots(_) => "slots".to_owned(),
+        ConfigError::Senders(_) => "limits.senders".to_owned(),
+        ConfigError::Members(_) => "limits.workers".to_owned(),
+        ConfigError::Changes(_) => "limits".to_owned(),
+        ConfigError::SmartNic { .. } => "planes".to_owned(),
+        ConfigError::NoRootToken => "admin_token_file".to_owned(),
     }
 }
 
@@ -392,8 +475,6 @@ fn credentials(token_file: Option<&Path>, tls: Option<&ClientFiles>) -> Result<C
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -451,6 +532,29 @@ rate_factor: 3",
         ] {
             assert!(error(text).contains(said), "{text:?}: {}", error(text));
         }
+    }
+
+    #[test]
+    fn values_that_do_not_fit_each_other_are_named_with_their_line() {
+        let file = std::env::temp_dir().join(format!("naa-settings-{}.yaml", std::process::id()));
+        let error = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            Settings::read(&file).unwrap().check().unwrap_err().to_string()
+        };
+        for (text, line, said) in [
+            ("slots: 512\nrate_factor: 0.5", 2, "rate_factor"),
+            ("# a site\nslots: 500", 2, "slots"),
+            ("load_balancers:\n- ipv4: 10.0.0.1\n- ports: 7", 3, "load_balancers[1]"),
+            ("load_balancers:\n- ipv4: 10.0.0.1\n- ipv4: 10.0.0.1", 1, "10.0.0.1"),
+            ("limits:\n  senders: 1\n  workers: 60000", 3, "limits.workers"),
+            ("listen: ['0.0.0.0:1']", 1, "public"),
+            ("planes:\n- kind: local\n- {kind: naa, address: 'x:1', token_file: /nowhere}", 3, "planes[1]"),
+        ] {
+            let (said_of, place) = (error(text), format!("{}:{line}: ", file.display()));
+            let is_named = said_of.starts_with(&place) || (said == "public" && said_of.contains(said));
+            assert!(is_named && said_of.contains(said), "{text:?}: {said_of}");
+        }
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]

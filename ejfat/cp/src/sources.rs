@@ -1,4 +1,4 @@
-//! What each source of calls has cost lately, so that it pays for that itself.
+//! Limits for each source network that makes calls, so that one source network cannot take resources from the others.
 
 use std::{
     collections::BTreeMap,
@@ -9,27 +9,29 @@ use std::{
 
 use verbs::peer::Peer;
 
-/// Calls without a known token that a source may make at once, and how soon it may make another one. Beyond, the connection
-/// that makes one ends.
+/// How many calls without a known token a source network may make at once. A connection that makes a further one is ended.
 const REFUSALS: u32 = 100;
+/// How long it takes until a source network may make another call without a known token.
 const PER_REFUSAL: Duration = Duration::from_millis(20);
-/// Long calls of a source that are under way at a time.
-const MOST_HELD: usize = 16;
-/// Sources that are remembered; those beyond share what one may.
+/// The most long calls of one source network that are in progress at a time.
+const MOST_LONG_CALLS: usize = 16;
+/// The most source networks that are remembered. All further ones together have the limits of one.
 const MOST_SOURCES: usize = 4096;
 
+/// What one source network has used of its limits.
 #[derive(Debug, Default)]
-struct Source {
-    /// When all that it was refused is forgotten.
-    paid: Option<Instant>,
-    held: usize,
+struct SourceUse {
+    /// The time at which it may again make [`REFUSALS`] calls without a known token at once.
+    full_at: Option<Instant>,
+    /// Its long calls that are in progress.
+    long_calls: usize,
 }
 
-/// See the [module](self).
+/// What each source network has used of its limits. The key `None` stands for all that are not remembered one by one.
 #[derive(Debug, Default)]
-pub(crate) struct Sources(Mutex<BTreeMap<Option<Peer>, Source>>);
+pub(crate) struct Sources(Mutex<BTreeMap<Option<Peer>, SourceUse>>);
 
-/// A long call is under way.
+/// A long call of a source network. It counts as in progress until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     source: Option<Peer>,
@@ -37,41 +39,42 @@ pub(crate) struct Held {
 }
 
 impl Sources {
-    fn with<T>(&self, source: Option<Peer>, change: impl FnOnce(&mut Source) -> T) -> (Option<Peer>, T) {
+    /// Changes the entry of a source network. Returns the key of the entry, and what `change` returned.
+    fn with<T>(&self, source: Option<Peer>, change: impl FnOnce(&mut SourceUse) -> T) -> (Option<Peer>, T) {
         let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if sources.len() >= MOST_SOURCES && !sources.contains_key(&source) {
             let now = Instant::now();
-            sources.retain(|_, of| of.held > 0 || of.paid.is_some_and(|paid| paid > now));
+            sources.retain(|_, of| of.long_calls > 0 || of.full_at.is_some_and(|at| at > now));
         }
         let known = sources.len() < MOST_SOURCES || sources.contains_key(&source);
         let source = source.filter(|_| known);
         let of = sources.entry(source).or_default();
         let result = change(of);
-        if of.held == 0 && of.paid.is_none() {
+        if of.long_calls == 0 && of.full_at.is_none() {
             sources.remove(&source);
         }
         (source, result)
     }
 
-    /// A call is refused because its token is unknown. Returns whether that is within what the source may.
+    /// Counts a call that is refused because it shows no known token. Returns whether the source network is within its limit.
     pub(crate) fn may_be_refused(&self, from: IpAddr) -> bool {
         let now = Instant::now();
-        let refused = |of: &mut Source| {
-            let paid = of.paid.map_or(now, |paid| paid.max(now)) + PER_REFUSAL;
-            let is_within = paid <= now + PER_REFUSAL * REFUSALS;
+        let refused = |of: &mut SourceUse| {
+            let full_at = of.full_at.map_or(now, |at| at.max(now)) + PER_REFUSAL;
+            let is_within = full_at <= now + PER_REFUSAL * REFUSALS;
             if is_within {
-                of.paid = Some(paid);
+                of.full_at = Some(full_at);
             }
             is_within
         };
         self.with(Some(from.into()), refused).1
     }
 
-    /// A long call begins; `None`: the source has too many.
+    /// Counts a long call. Returns `None` if its source network has too many in progress.
     pub(crate) fn hold(self: &Arc<Self>, from: Option<IpAddr>) -> Option<Held> {
-        let take = |of: &mut Source| {
-            let has_room = of.held < MOST_HELD;
-            of.held += usize::from(has_room);
+        let take = |of: &mut SourceUse| {
+            let has_room = of.long_calls < MOST_LONG_CALLS;
+            of.long_calls += usize::from(has_room);
             has_room
         };
         let (source, has_room) = self.with(from.map(Peer::from), take);
@@ -81,7 +84,7 @@ impl Sources {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.sources.with(self.source, |of| of.held = of.held.saturating_sub(1));
+        self.sources.with(self.source, |of| of.long_calls = of.long_calls.saturating_sub(1));
     }
 }
 
@@ -101,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn so_many_long_calls_of_a_source_are_under_way() {
+    fn long_calls_of_a_source_are_limited() {
         let sources = Arc::<Sources>::default();
-        let held: Vec<_> = (0..MOST_HELD).map(|_| sources.hold(Some(ONE)).unwrap()).collect();
+        let held: Vec<_> = (0..MOST_LONG_CALLS).map(|_| sources.hold(Some(ONE)).unwrap()).collect();
         assert!(sources.hold(Some(ONE)).is_none());
         assert!(sources.hold(Some(OTHER)).is_some());
         drop(held);
         assert!(sources.hold(Some(ONE)).is_some());
-        assert!(sources.0.lock().unwrap().is_empty(), "nothing is remembered of who costs nothing");
+        assert!(sources.0.lock().unwrap().is_empty(), "sources without calls are forgotten");
     }
 
     #[test]

@@ -1,26 +1,26 @@
-//! What waits to be durable, in the order in which it was decided.
+//! The queue of changes that wait for the store, in the order of the decisions that they come from.
 //!
-//! One batch is with the store at a time, and holds all that waited when it was made: so what is durable is always a prefix of
-//! what was decided, and many requests share one sync of the disk. When a batch fails, all behind it fail as well, because
-//! they may rest on it.
+//! The store has one batch at a time. A batch holds all changes that waited when it was made. So the durable changes are always
+//! those of the first decisions, and many requests share one sync of the disk. When a batch fails, all changes behind it fail as
+//! well, because they may depend on it.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use ejfat_control::record::Change;
 use naa_store::{Batch, MAX_BATCH_BYTES, MAX_CHANGES, Term};
 
-/// Changes of one decision, and who waits until they are durable.
+/// The changes of one decision, and those who wait until they are durable.
 #[derive(Debug)]
 struct Item<W> {
     changes: Vec<naa_store::Change>,
     waits: Vec<W>,
 }
 
-/// See the [module](self). `W` is told when what it waits for is durable.
+/// The queue of changes. A `W` is one who waits until changes are durable; it is returned when they are, or when they failed.
 #[derive(Debug)]
 pub(crate) struct Storing<W> {
     waiting: VecDeque<Item<W>>,
-    /// Those whose changes are with the store.
+    /// Those who wait for the batch that the store has. `None` if the store has no batch.
     with_store: Option<Vec<W>>,
 }
 
@@ -31,12 +31,13 @@ impl<W> Default for Storing<W> {
 }
 
 impl<W> Storing<W> {
-    /// Decisions whose changes are not durable yet. The batch that is with the store counts as one.
+    /// The number of decisions that wait. The batch that the store has counts as one.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len() + usize::from(self.with_store.is_some())
     }
 
-    /// Adds changes behind all others. Without changes, those who wait are told when all that is there is durable.
+    /// Adds the changes of a decision behind all others. If `changes` is empty, `waits` wait for the changes that are already
+    /// in the queue.
     pub(crate) fn push(&mut self, changes: &[Change], waits: impl IntoIterator<Item = W>) {
         let encoded = |change: &Change| {
             let (key, value) = change.encode();
@@ -48,12 +49,13 @@ impl<W> Storing<W> {
         });
     }
 
-    /// What is next, if nothing is with the store. It then is: a batch, or none if those who wait changed nothing.
+    /// Takes the next batch for the store. Returns `None` if the store still has one or nothing waits, and `Some(None)` if
+    /// those who are next wait without changes; they are returned by [`Storing::stored`].
     pub(crate) fn next(&mut self, term: Term) -> Option<Option<Batch>> {
         if self.with_store.is_some() || self.waiting.is_empty() {
             return None;
         }
-        let (mut changes, mut told, mut bytes) = (BTreeMap::new(), Vec::new(), 0);
+        let (mut changes, mut waits, mut bytes) = (BTreeMap::new(), Vec::new(), 0);
         while let Some(item) = self.waiting.front() {
             let more: usize = item.changes.iter().map(size).sum();
             let is_full = changes.len() + item.changes.len() > MAX_CHANGES || bytes + more > MAX_BATCH_BYTES;
@@ -62,28 +64,29 @@ impl<W> Storing<W> {
             }
             let Some(item) = self.waiting.pop_front() else { break };
             bytes += more;
-            // A later change of a key takes the place of an earlier one.
+            // A later change of a key replaces an earlier one.
             changes.extend(item.changes.into_iter().map(|change| (change.key, change.value)));
-            told.extend(item.waits);
+            waits.extend(item.waits);
         }
-        self.with_store = Some(told);
+        self.with_store = Some(waits);
         let changes: Vec<_> =
             changes.into_iter().map(|(key, value)| naa_store::Change { key, value }).collect();
         Some((!changes.is_empty()).then_some(Batch { term, changes }))
     }
 
-    /// Those who waited for what was with the store, which is durable now.
+    /// Takes those who waited for the batch that the store had. The batch is durable now.
     pub(crate) fn stored(&mut self) -> Vec<W> {
         self.with_store.take().unwrap_or_default()
     }
 
-    /// Nothing of what is not durable will be: all who wait for it.
+    /// Drops all changes that are not durable. Returns all who waited for them.
     pub(crate) fn failed(&mut self) -> Vec<W> {
         let with_store = self.stored();
         with_store.into_iter().chain(self.waiting.drain(..).flat_map(|item| item.waits)).collect()
     }
 }
 
+/// The bytes of a change.
 fn size(change: &naa_store::Change) -> usize {
     change.key.len() + change.value.as_ref().map_or(0, Vec::len)
 }

@@ -1,7 +1,7 @@
-//! Sync datagrams of senders.
+//! Receives the sync datagrams of senders.
 //!
-//! Anybody can send them, so a datagram costs a look at a table of senders, and only those of registered ones, so many a
-//! second of each, take the control plane's lock.
+//! Anybody can send such datagrams. A datagram is therefore first looked up in a table of registered senders. Only a limited
+//! number per second of each registered sender takes the control plane's lock.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,32 +19,32 @@ use ejfat::{lb::LbId, wire::SyncHeader};
 
 use crate::core::Core;
 
-/// Syncs of a sender that are looked at in a second; senders send one.
+/// The most sync datagrams per second of one sender that are used. A sender normally sends one.
 const MOST_A_SECOND: u32 = 100;
-/// How often the table of senders is made anew, and how soon a socket's thread sees the end.
+/// How often the table of senders is updated, and the longest time until a socket's thread ends.
 const LOOK: Duration = Duration::from_millis(100);
-/// Bytes of a datagram that are read: more than a sync has, so that longer ones are told apart.
+/// The bytes of a datagram that are read. A sync datagram has fewer, so a longer datagram is recognized as malformed.
 const READ: usize = 64;
 
-/// Where a load balancer's syncs come.
+/// The address at which the sync datagrams of a load balancer are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncAddress {
     pub lb: LbId,
     pub at: SocketAddr,
 }
 
-/// Datagrams that were not taken.
+/// Counters of datagrams that were not used.
 #[derive(Debug, Default)]
 pub struct SyncCounters {
-    /// They are no syncs.
+    /// Datagrams that are not valid sync datagrams.
     pub malformed: AtomicU64,
-    /// Their senders are not registered.
+    /// Sync datagrams from addresses that are not registered as senders.
     pub strangers: AtomicU64,
-    /// Their senders sent too many.
+    /// Sync datagrams of senders that sent too many of them within a second.
     pub too_many: AtomicU64,
 }
 
-/// Receives until it is dropped.
+/// The sync sockets and their threads. They receive until this is dropped.
 #[derive(Debug)]
 pub struct Syncs {
     addresses: Vec<SyncAddress>,
@@ -53,9 +53,9 @@ pub struct Syncs {
     pub counters: Arc<SyncCounters>,
 }
 
-/// A sync socket that cannot be had.
+/// Why sync datagrams cannot be received at an address.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot receive syncs at {at}: {source}; give an address of this machine and a port that is free")]
+#[error("cannot receive sync datagrams at {at}: {source}; give an address of this machine and a free port")]
 pub struct SyncError {
     pub at: SocketAddr,
     #[source]
@@ -63,10 +63,10 @@ pub struct SyncError {
 }
 
 impl Syncs {
-    /// Binds all addresses, each with a thread. Port 0 stands for any that is free.
+    /// Binds all addresses and starts a thread for each. Port 0 stands for any free port.
     ///
     /// # Errors
-    /// If one cannot be bound.
+    /// If an address cannot be bound, or a thread cannot be started.
     pub fn start(core: &Arc<Core>, addresses: &[SyncAddress]) -> Result<Self, SyncError> {
         let mut syncs = Self {
             addresses: Vec::new(),
@@ -87,6 +87,13 @@ impl Syncs {
         Ok(syncs)
     }
 
+    /// Returns a message if a thread has ended by itself.
+    pub(crate) fn ended(&self) -> Option<String> {
+        let over = self.threads.iter().any(JoinHandle::is_finished);
+        over.then(|| "a thread that receives sync datagrams ended; the log says why".to_owned())
+    }
+
+    /// The addresses with the ports that were bound.
     pub fn addresses(&self) -> &[SyncAddress] {
         &self.addresses
     }
@@ -96,34 +103,35 @@ impl Drop for Syncs {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         for thread in self.threads.drain(..) {
-            // Who panicked there has said so.
+            // A panic of the thread has been reported already.
             let _ = thread.join();
         }
     }
 }
 
-/// Which senders are heard, and how often yet.
+/// The registered senders of a load balancer.
 #[derive(Debug, Default)]
 struct Senders {
-    known: BTreeSet<IpAddr>,
-    heard: BTreeMap<IpAddr, u32>,
+    registered: BTreeSet<IpAddr>,
+    /// How many sync datagrams each has sent in the present second.
+    sent: BTreeMap<IpAddr, u32>,
 }
 
 fn receive(core: &Core, lb: LbId, socket: &UdpSocket, stop: &AtomicBool, counters: &SyncCounters) {
     let (mut senders, mut looked, mut second) = (Senders::default(), None::<Instant>, Instant::now());
     let mut buffer = [0; READ];
     while !stop.load(Relaxed) {
-        // A time-out, or a refusal of something that nobody sent: the next one may be a datagram.
+        // An error is a time-out, or one that the Linux kernel reports for an earlier datagram. Receiving goes on after both.
         let received = socket.recv_from(&mut buffer).ok();
         let now = Instant::now();
         if looked.is_none_or(|looked| now >= looked + LOOK) {
-            senders.known = core.look(|control, _| {
+            senders.registered = core.look(|control, _| {
                 control.registry().durable().senders_of(lb).map(|sender| sender.address).collect()
             });
             looked = Some(now);
         }
         if now >= second + Duration::from_secs(1) {
-            (second, senders.heard) = (now, BTreeMap::new());
+            (second, senders.sent) = (now, BTreeMap::new());
         }
         let Some((len, from)) = received else { continue };
         let Ok(sync) = SyncHeader::decode(&buffer[..len]) else {
@@ -131,13 +139,13 @@ fn receive(core: &Core, lb: LbId, socket: &UdpSocket, stop: &AtomicBool, counter
             continue;
         };
         let from = from.ip().to_canonical();
-        if !senders.known.contains(&from) {
+        if !senders.registered.contains(&from) {
             counters.strangers.fetch_add(1, Relaxed);
             continue;
         }
-        let heard = senders.heard.entry(from).or_default();
-        *heard = heard.saturating_add(1);
-        if *heard > MOST_A_SECOND {
+        let sent = senders.sent.entry(from).or_default();
+        *sent = sent.saturating_add(1);
+        if *sent > MOST_A_SECOND {
             counters.too_many.fetch_add(1, Relaxed);
             continue;
         }

@@ -1,7 +1,8 @@
 //! The file with the admin token.
 
 use std::{
-    io::{self, Write as _},
+    fs::{File, OpenOptions},
+    io::{self, Read as _, Write as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
@@ -10,15 +11,15 @@ use naa_grpc::{BadToken, check_token};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
-/// The longest token that a file may hold, in bytes.
+/// The most bytes of a token's file.
 const MOST: usize = 4096;
 
-/// A file that gives no token.
+/// Why there is no admin token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
-    #[error("cannot read the admin token's file {}: {source}", .path.display())]
+    #[error("cannot read the admin token's file {}: {source}; give a file that can be read (admin_token_file)", .path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("cannot make the admin token's file {}: {source}", .path.display())]
+    #[error("cannot make the admin token's file {}: {source}; give one that can be made (admin_token_file)", .path.display())]
     Make { path: PathBuf, source: io::Error },
     #[error("the admin token's file {}: {why}", .path.display())]
     Token { path: PathBuf, why: BadToken },
@@ -28,18 +29,19 @@ pub enum TokenFileError {
     Long { path: PathBuf },
 }
 
-/// Reads the token of a file that only its owner may read. If there is no such file, it is made with a random token.
+/// Reads the token from a file that only its owner may read. If the file does not exist, it is made with a random token.
 pub(crate) fn read_or_make(path: &Path) -> Result<String, TokenFileError> {
     let failed = |source| TokenFileError::Read { path: path.to_owned(), source };
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
+    let file = match File::open(path) {
+        Ok(file) => file,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return make(path),
         Err(why) => return Err(failed(why)),
     };
-    let rights = std::fs::metadata(path).map_err(failed)?.permissions().mode();
-    if rights & 0o077 != 0 {
+    if file.metadata().map_err(failed)?.permissions().mode() & 0o077 != 0 {
         return Err(TokenFileError::Rights { path: path.to_owned() });
     }
+    let mut text = String::new();
+    file.take(MOST as u64 + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() > MOST {
         return Err(TokenFileError::Long { path: path.to_owned() });
     }
@@ -48,14 +50,15 @@ pub(crate) fn read_or_make(path: &Path) -> Result<String, TokenFileError> {
     Ok(token)
 }
 
+/// Makes the file with a random token of 128 bits.
 fn make(path: &Path) -> Result<String, TokenFileError> {
     let failed = |source| TokenFileError::Make { path: path.to_owned(), source };
     let mut bytes = [0; 16];
     let random = ChaCha20Rng::try_from_os_rng().map_err(|why| failed(io::Error::other(why.to_string())));
     random?.fill_bytes(&mut bytes);
     let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    // Nobody else's file and no link of somebody's is written to.
-    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    // `create_new` fails if another program made a file or a link with this name meanwhile.
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = file.map_err(failed)?;
     file.write_all(format!("{token}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
     Ok(token)

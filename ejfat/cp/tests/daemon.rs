@@ -1,4 +1,4 @@
-//! A whole control plane over real sockets, with the data plane of its process.
+//! Tests of a whole control plane on real sockets, with a data plane in the same process.
 
 mod common;
 
@@ -153,10 +153,11 @@ fn a_stranger_makes_nobody_read_a_long_message() {
     assert_eq!(
         admin.status(&long).unwrap_err().code(),
         Code::InvalidArgument,
-        "it is read, and is no number"
+        "the message is read, and the id is not a number"
     );
-    let mut stranger = Client::connect(daemon.addresses()[0], "0123456789abcdef");
-    assert_eq!(stranger.status(&long).unwrap_err().code(), Code::PermissionDenied);
+    // A message that is too long shows whether messages are read before the token is checked.
     let longer = "x".repeat(1_100_000);
     assert_eq!(admin.status(&longer).unwrap_err().code(), Code::OutOfRange);
+    let mut stranger = Client::connect(daemon.addresses()[0], "0123456789abcdef");
+    assert_eq!(stranger.status(&longer).unwrap_err().code(), Code::PermissionDenied);
 }

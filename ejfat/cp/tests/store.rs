@@ -1,4 +1,4 @@
-//! A store that fails, and a control plane that another one replaces.
+//! Tests with a store that fails, and with a control plane that is replaced by another one.
 
 mod common;
 #[path = "../../../support/store/tests/common/disk.rs"]
@@ -23,7 +23,7 @@ use tonic::{Code, Status};
 
 const ROOT: &str = "the-root-token";
 
-/// A core at gRPC, without sync sockets.
+/// A core that is served over gRPC, without sync sockets.
 struct Site {
     core: Arc<Core>,
     server: naa_grpc::Server,
@@ -66,7 +66,8 @@ fn is_unavailable(refused: &Status, says: &[&str]) -> bool {
     refused.code() == Code::Unavailable && says.iter().any(|says| refused.message().contains(says))
 }
 
-/// Changes are refused while the fault lasts, with a reason; states count, epochs come, and everything works afterwards.
+/// Checks that changes are refused with a reason while the fault lasts, that states are still taken and epochs made, and that
+/// everything works afterwards. `says` has the texts of which one must be in the reason.
 fn refuses_and_recovers(ip: &str, fault: impl Fn(&mut Faults, u64), says: &[&str]) {
     let (folder, disk) = (Folder::new(), Disk::new(Faults::default()));
     let store_settings = Settings { vfs: Some(disk.name()), ..Settings::default() };
@@ -87,7 +88,7 @@ fn refuses_and_recovers(ip: &str, fault: impl Fn(&mut Faults, u64), says: &[&str
     disk.change(|faults| fault(faults, used));
     until("a change is refused", || match client.register(&lb, worker(ip, 6000)) {
         Ok(session) => {
-            // There was room for it in what SQLite had.
+            // SQLite's files still had room for this change.
             client.state(&session.session_id, &session.token, 0.0).unwrap();
             false
         }
@@ -97,7 +98,7 @@ fn refuses_and_recovers(ip: &str, fault: impl Fn(&mut Faults, u64), says: &[&str
         }
     });
     assert!(site.core.ready().is_err());
-    // Whoever changes nothing is served, and a worker that fills up loses slots in new epochs.
+    // Calls that change nothing are still served, and a worker with a high fill level loses slots in new epochs.
     let before = slots(&mut client, [0.1, 0.1]).0;
     let mut during = 0;
     until("epochs go on", || {

@@ -1,4 +1,4 @@
-//! The control plane over TLS, as its clients see it.
+//! Tests of a control plane over TLS, with a real client.
 
 mod common;
 #[path = "../../lb/tests/tls_common/mod.rs"]
@@ -28,7 +28,7 @@ fn at(ip: &str, mut params: CertificateParams) -> CertificateParams {
     params
 }
 
-/// A daemon with a certificate of the files `server.pem` and `server.key`.
+/// Starts a control plane. `pair` are the files of its certificate and key; without them it does not speak TLS.
 fn start(ip: &str, folder: &Folder, pair: Option<(PathBuf, PathBuf)>) -> Daemon {
     let tls =
         pair.map(|(cert, key)| format!("tls: {{cert: '{}', key: '{}'}}\n", cert.display(), key.display()));
@@ -71,7 +71,7 @@ fn a_certificate_that_is_wrong_is_refused_with_the_reason() {
     assert!(reply.ejfat_uri.starts_with("ejfats://"), "the URI says that TLS is spoken");
     let named_port = format!("@{}/", daemon.addresses()[0]);
     assert!(reply.ejfat_uri.contains(&named_port), "and names the port that was bound");
-    // Without TLS.
+    // A client without TLS.
     assert_eq!(failure(&open(&daemon, false, trusted.clone()), "ejfats://"), TlsFailure::Wanted);
     drop(daemon);
     let refused = |params: &CertificateParams, signed_by: &Ca, says: &str| {
@@ -102,7 +102,7 @@ fn a_certificate_is_reloaded_under_load_and_no_call_is_dropped() {
                 if connects {
                     connection = open(&daemon, true, both.clone());
                 }
-                // A call on a new connection may meet the two files while they do not fit; the server has the old ones then.
+                // While the certificate and the key do not belong together, the server still uses the old ones.
                 connection.version().unwrap_or_else(|why| panic!("a call was dropped: {why}"));
                 calls.fetch_add(1, Relaxed);
             }

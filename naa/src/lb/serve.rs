@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     sync::mpsc::{self, RecvTimeoutError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ejfat::lb::{LbId, Rules};
@@ -19,43 +19,43 @@ use crate::{
 
 /// Serve the control plane of load balancers
 ///
-/// Experiments reserve a load balancer, workers register with it and report how full they are, and senders tell where their
-/// event numbers are. From that follows which worker gets which events, once a second, without splitting an event. Clients
-/// are E2SAR's programs, udplbd's, and naa's own, by EJFAT_URI. Without a configuration it serves loopback, with a data plane
-/// in the same process.
+/// Experiments reserve a load balancer, workers register with it and report how full they are, and senders report their newest
+/// event number. Once a second the control plane decides from this which worker gets which events, so that no event is split.
+/// Its clients are the programs of E2SAR, of udplbd and of naa, which find it by EJFAT_URI. Without a configuration it serves
+/// loopback, with a data plane in the same process.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   naa lb serve                                  four load balancers on loopback, with a data plane
-  naa lb serve --config site.yaml --check       what a configuration comes to
+  naa lb serve --config site.yaml --check       shows the load balancers of a configuration, or its errors
   naa lb serve --config site.yaml --metrics 9100
   naa lb serve --schema > site.schema.json      for editors, which then know every field
 
-A configuration, all of which may be left out:
+A configuration, of which every field may be left out:
   listen: ['10.9.0.1:19523']
-  public: lb.example.org                        what URIs name
+  public: lb.example.org                        the host of this control plane in URIs
   tls: {cert: lb.pem, key: lb.key}
   load_balancers:
     - {ipv4: 10.9.1.1, ipv6: 'fd00:9::1', ports: 16384-32767}
   planes:
     - {kind: naa, address: 'plane1:18010', token_file: plane1.token}
 
-What must not be lost is in a file below $XDG_STATE_HOME/naa/lb, ~/.local/state/naa/lb, or systemd's state folder; the admin
-token is beside it, in a file that only its owner can read. After a restart everything is as it was, and no worker is given up
-for 10 seconds. Files of certificates are read again when they change.")]
+Reservations, tokens and sessions are in a file of the state folder: systemd's for a service, else $XDG_STATE_HOME/naa/lb \
+or ~/.local/state/naa/lb. The admin token is beside it, in a file that only its owner can read. After a restart everything \
+is as it was, and no worker session ends for 10 seconds. Certificate files are read again when they change.")]
 pub(super) struct Args {
-    /// The site's configuration
+    /// The site's configuration, as YAML
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Serve gRPC here, whatever the configuration says; port 19523 is that of EJFAT sites
+    /// Serve gRPC at this address instead of the configuration's; 19523 is the usual port of EJFAT sites; repeat for more
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<SocketAddr>,
-    /// The folder for what the configuration names no file for
+    /// The state folder, which has the store and the admin token if the configuration names no other files for them
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
     /// Serve /metrics, /healthz and /readyz at http://ADDR:PORT; a port alone is loopback's
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
     metrics: Option<SocketAddr>,
-    /// Only tell what the configuration comes to, or what is wrong with it
+    /// Only show the load balancers and data planes of the configuration, or what is wrong with it
     #[arg(long)]
     check: bool,
     /// Only print the JSON schema of configurations
@@ -108,9 +108,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     local::put(&state, daemon.public(), daemon.token_file())?;
     ready(args, &daemon, metrics)?;
     let mut line = Line::new(args.json);
+    let mut next_backup = Instant::now();
     while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
         if let Some(why) = daemon.ended() {
             anyhow::bail!(why);
+        }
+        if let Some((to, every)) = settings.backups()
+            && Instant::now() >= next_backup
+        {
+            if let Err(why) = daemon.backup(to) {
+                tracing::warn!("the backup {} of the store was not written: {why}", to.display());
+            }
+            next_backup = Instant::now() + every;
         }
         line.tell(|| figures::line(daemon.core()));
     }
@@ -125,10 +134,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn check(args: &Args, settings: &Settings) -> anyhow::Result<()> {
+    settings.check()?;
     let config = settings.config();
-    let root = "a token that is not used";
-    ejfat_control::registry::Registry::new(config.clone(), root)?;
-    settings.options()?;
     let (host, port) = settings.public()?;
     let planes = settings
         .planes(|| ejfat_cp::PlaneAddress::Local(ejfat_lb::Plane::new(Rules::default(), 0).into()))?;

@@ -1,4 +1,4 @@
-//! Health checks over gRPC, which anybody may make.
+//! gRPC's health checking service. Callers need no token.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 
 use crate::core::Core;
 
-/// How often a watched status is looked at.
+/// How often the task of a `Watch` call reads the status.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
@@ -41,9 +41,12 @@ impl health_server::Health for Health {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         let status = self.status(&request.get_ref().service);
-        status
-            .map(|status| Response::new(response(status)))
-            .ok_or_else(|| Status::not_found("no such service"))
+        status.map(|status| Response::new(response(status))).ok_or_else(|| {
+            Status::not_found(format!(
+                "no such service; give no name, or {}",
+                load_balancer_server::SERVICE_NAME
+            ))
+        })
     }
 
     async fn watch(
@@ -56,7 +59,7 @@ impl health_server::Health for Health {
             let mut told = None;
             loop {
                 let status = of.status(&service).unwrap_or(ServingStatus::ServiceUnknown);
-                // It ends with the call, of which the next status that is sent tells.
+                // Sending fails when the call has ended.
                 if told != Some(status) && changes.send(Ok(response(status))).await.is_err() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Replies as messages.
+//! Makes the messages of replies.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -20,7 +20,7 @@ use crate::{
     series::{OneSeries, Values},
 };
 
-/// The version of the API that the control plane speaks.
+/// The version of EJFAT's control plane API that this control plane is compatible with.
 const COMPATIBLE_WITH: &str = "0.3.1";
 
 pub(super) fn version() -> pb::VersionReply {
@@ -40,7 +40,7 @@ fn text<T: ToString>(of: Option<T>) -> String {
     of.map(|of| of.to_string()).unwrap_or_default()
 }
 
-/// `public`: with the URI by which clients find it.
+/// The message of a reservation. Its EJFAT URI is empty if `public` is `None`.
 pub(super) fn reserved(of: &ReservedLoadBalancer, public: Option<&Public>) -> pb::ReserveLoadBalancerReply {
     let uri = public.map(|public| of.uri(public.tls, &public.host, public.port));
     pb::ReserveLoadBalancerReply {
@@ -70,7 +70,7 @@ fn range(of: &SlotRange) -> pb::SlotRange {
     pb::SlotRange { index: i32::try_from(of.first).unwrap_or(i32::MAX), length: of.count }
 }
 
-/// The slots of each member as ranges.
+/// Returns the calendar slots of each member as ranges.
 fn ranges(slots: &[Option<MemberId>]) -> BTreeMap<MemberId, Vec<pb::SlotRange>> {
     let mut of: BTreeMap<MemberId, Vec<pb::SlotRange>> = BTreeMap::new();
     let (mut at, mut index) = (0, 0_i32);
@@ -91,8 +91,14 @@ pub(super) fn status(core: &Core, lb: Option<LbId>, of: &LoadBalancerStatus) -> 
         core.look(|control, _| control.registry().durable().epoch(lb).map(|epoch| ranges(&epoch.slots)))
     });
     let slots = slots.unwrap_or_default();
-    let worker = |of: &WorkerStatus| worker(of, &slots, &published.slots, &issues);
-    let of_lb = issues.iter().filter(|issue| issue.member().is_none());
+    let assigned = published.slots.into_iter().collect();
+    let mut by_member: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for issue in &issues {
+        by_member.entry(issue.member()).or_default().push(health(issue));
+    }
+    let mut issues_of = |member| by_member.remove(&member).unwrap_or_default();
+    let health_issues = issues_of(None);
+    let worker = |of: &WorkerStatus| worker(of, &slots, &assigned, issues_of(Some(of.member)));
     pb::LoadBalancerStatusReply {
         timestamp: Some(timestamp(of.at)),
         current_epoch: published.epoch,
@@ -101,22 +107,20 @@ pub(super) fn status(core: &Core, lb: Option<LbId>, of: &LoadBalancerStatus) -> 
         sender_addresses: of.senders.iter().map(IpAddr::to_string).collect(),
         expires_at: of.expires.map(timestamp),
         slot_resolution: of.slots,
-        health_issues: of_lb.map(health).collect(),
+        health_issues,
     }
 }
 
 fn worker(
     of: &WorkerStatus,
     ranges: &BTreeMap<MemberId, Vec<pb::SlotRange>>,
-    slots: &[(MemberId, u32)],
-    issues: &[Issue],
+    slots: &BTreeMap<MemberId, u32>,
+    mut health_issues: Vec<pb::HealthIssue>,
 ) -> pb::WorkerStatus {
     let state = of.state.as_ref().map(|(state, _)| state);
     let counters = state.map(|state| state.counters).unwrap_or_default();
     let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    let assigned = slots.iter().find(|(member, _)| *member == of.member).map_or(0, |(_, slots)| *slots);
-    let mut health_issues: Vec<_> =
-        issues.iter().filter(|issue| issue.member() == Some(of.member)).map(health).collect();
+    let assigned = slots.get(&of.member).copied().unwrap_or(0);
     health_issues.extend(readiness(of));
     pb::WorkerStatus {
         name: of.worker.name.clone(),
@@ -144,7 +148,7 @@ fn worker(
     }
 }
 
-/// Why a worker gets no events, if it does not.
+/// Returns why a worker gets no new events, or `None` if it gets some.
 fn readiness(of: &WorkerStatus) -> Option<pb::HealthIssue> {
     let (kind, message) = match of.readiness {
         Readiness::Ready | Readiness::Restored => return None,

@@ -1,4 +1,4 @@
-//! Messages of callers as requests.
+//! Makes requests from the messages of callers.
 
 use ejfat_control::{
     access::ApiCall,
@@ -14,7 +14,7 @@ use prost::Message;
 use prost_types::Timestamp;
 use proto::loadbalancer::{self as pb, token_permission, token_selector};
 
-/// The request that a message of a call asks for: for what tries messages without sockets. `None`: the bytes are no message.
+/// Makes a request from the bytes of a call's message, for tests without sockets. Returns `None` if the bytes cannot be decoded.
 pub fn decode(call: ApiCall, bytes: &[u8]) -> Option<Result<Request, Refusal>> {
     fn read<M: Message + Default>(bytes: &[u8]) -> Option<M> {
         M::decode(bytes).ok()
@@ -70,12 +70,17 @@ fn invalid(why: impl Into<String>) -> Refusal {
     Refusal { kind: RefusalKind::InvalidArgument, why: why.into() }
 }
 
-/// A time of day. Parts of a millisecond are left out.
+/// Converts a timestamp, rounded down to milliseconds.
+///
+/// # Errors
+/// If it is before 1970, or too late for a date.
 pub(super) fn wall_time(of: &Timestamp) -> Result<WallTime, Refusal> {
     let seconds = u64::try_from(of.seconds).ok().filter(|seconds| *seconds < 1 << 38);
     let nanos = u64::try_from(of.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
     let time = seconds.zip(nanos).map(|(seconds, nanos)| WallTime(seconds * 1000 + nanos / 1_000_000));
-    time.ok_or_else(|| invalid(format!("{} s and {} ns are no time from 1970 on", of.seconds, of.nanos)))
+    time.ok_or_else(|| {
+        invalid(format!("{} s and {} ns are no valid UNIX time; give one from 1970 on", of.seconds, of.nanos))
+    })
 }
 
 fn until(of: Option<&Timestamp>) -> Result<Option<WallTime>, Refusal> {
@@ -122,7 +127,7 @@ fn demand(of: &pb::SlotRange) -> SlotDemand {
 pub(super) fn register(of: &pb::RegisterRequest) -> Result<Request, Refusal> {
     let port_range = u32::try_from(of.port_range);
     let port_range =
-        port_range.map_err(|_| invalid(format!("{} is no port range; give 0 to 14", of.port_range)))?;
+        port_range.map_err(|_| invalid(format!("{} is not a port range; give 0 to 14", of.port_range)))?;
     Ok(Request::Register(Register {
         lb_id: of.lb_id.clone(),
         name: of.name.clone(),

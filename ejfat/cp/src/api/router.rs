@@ -1,4 +1,4 @@
-//! Gives calls to their services. Whoever shows no known token is refused before a byte of the message is read.
+//! Passes each call to its service. A call without a known token is refused before its message is read.
 
 use std::{
     convert::Infallible,
@@ -21,13 +21,14 @@ use tower_service::Service;
 use super::{Api, health::Health, status, token};
 use crate::sources::{Held, Sources};
 
-/// Bytes of a request at most; of one with slot demands of all sessions of a site.
+/// The most bytes of a message.
 const MOST: usize = 32 << 10;
+/// The most bytes of a message of a long call. Slot demands of all worker sessions of a site fit into it.
 const MOST_OF_LARGE: usize = 1 << 20;
-/// A client that has not taken a long reply after this time loses its connection.
+/// The connection of a client ends if the client has not taken a long reply within this time.
 const TAKEN: Duration = Duration::from_secs(20);
 
-/// Calls whose messages or replies may be long: of each source only so many are under way.
+/// Calls whose messages or replies may be long. [`Sources`] limits how many of them one source network has in progress.
 const LONG: [&str; 5] = ["Timeseries", "Overview", "LoadBalancerStatus", "ListChildTokens", "SetSlotDemands"];
 
 #[derive(Clone)]
@@ -51,7 +52,10 @@ impl Router {
         }
     }
 
-    /// Refuses whoever shows no known token.
+    /// Checks the token of a call. A source network that shows wrong tokens too often also loses its connection.
+    ///
+    /// # Errors
+    /// The status with which the call is refused.
     fn check(&self, request: &http::Request<Body>, connection: Option<&Requests>) -> Result<(), Status> {
         let peer = connection.and_then(Requests::peer);
         let known = |token| self.of.core.check_caller(Caller { token, peer }).map_err(status);
@@ -75,31 +79,32 @@ impl Router {
             let served = self.api.call(request);
             return Box::pin(async move {
                 let _in_progress = in_progress;
-                served.await.map(told_apart)
+                served.await.map(without_internal)
             });
         }
         let Some(held) = self.sources.hold(connection.as_ref().and_then(Requests::peer)) else {
             return answer(Status::resource_exhausted(
-                "too many long calls of your address are under way; take their replies, or try again",
+                "too many long calls of your address are in progress; take their replies, or try again",
             ));
         };
         let served = self.large.call(request);
         Box::pin(async move {
             let _in_progress = in_progress;
             let cut = connection.map(cut_later);
-            Ok(told_apart(served.await?).map(|body| until_taken(body, held, cut)))
+            Ok(without_internal(served.await?).map(|body| until_taken(body, held, cut)))
         })
     }
 }
 
-/// What is no message of the call is the caller's mistake. The library below calls it an error of the server's, which has no
-/// others.
-fn told_apart(answer: Answer) -> Answer {
+/// tonic answers a message that cannot be decoded with `INTERNAL`. It is the caller's mistake, so this turns the code into
+/// `INVALID_ARGUMENT`. The service itself never uses `INTERNAL`.
+fn without_internal(answer: Answer) -> Answer {
     match Status::from_header_map(answer.headers()) {
-        Some(status) if status.code() == Code::Internal => {
-            Status::invalid_argument(format!("this is no request of the call: {}", status.message()))
-                .into_http()
-        }
+        Some(status) if status.code() == Code::Internal => Status::invalid_argument(format!(
+            "the message is not a request of this call: {}",
+            status.message()
+        ))
+        .into_http(),
         _ => answer,
     }
 }
@@ -108,18 +113,19 @@ fn answer(refused: Status) -> BoxFuture<Answer, Infallible> {
     Box::pin(std::future::ready(Ok(refused.into_http())))
 }
 
-/// Ends the connection in a while, unless what is returned is dropped before.
+/// Ends the connection after [`TAKEN`], unless the returned value is dropped before.
 fn cut_later(connection: Requests) -> oneshot::Sender<()> {
     let (taken, is_taken) = oneshot::channel();
     tokio::spawn(async move {
         if tokio::time::timeout(TAKEN, is_taken).await.is_err() {
-            tracing::debug!("a client takes its reply too slowly; its connection ends");
+            tracing::debug!("a client did not take a long reply in time; its connection ends");
             connection.end();
         }
     });
     taken
 }
 
+/// Keeps `held` and `cut` until the body is sent.
 fn until_taken(body: Body, held: Held, cut: Option<oneshot::Sender<()>>) -> Body {
     Body::new(body.map_frame(move |frame| {
         let _kept = (&held, &cut);

@@ -1,4 +1,4 @@
-//! The data plane of this process.
+//! The data plane in this process.
 
 use std::{num::NonZeroU64, sync::Arc};
 
@@ -59,7 +59,7 @@ impl Local {
     }
 }
 
-/// Data planes with sets of tables are asked for no such thing.
+/// The refusal of an order that changes single rules. The control plane never gives it to a data plane with table sets.
 pub(super) fn rule_by_rule() -> Outcome {
     Outcome::Refused { why: "this data plane is not programmed rule by rule".to_owned() }
 }
@@ -69,7 +69,7 @@ pub(super) fn staged(stage: &Stage) -> LbStage {
     LbStage { lb, rules: Rules::clone(rules), from, horizon, in_place, reset }
 }
 
-/// Which destinations go, and which come, so that there are those of `wanted`.
+/// Returns the destinations to remove from `present` and those to insert, so that it has the destinations of `wanted`.
 pub(super) fn differences(present: &Rules, wanted: &Rules) -> (Vec<RuleKey>, Vec<Rule>) {
     let is_destination = |rule: &Rule| matches!(rule, Rule::Destination { .. });
     let goes = |rule: &Rule| wanted.get(&rule.key()).is_none();
@@ -84,7 +84,7 @@ fn put_destinations(present: &mut Rules, wanted: &Rules) {
         present.remove(&key);
     }
     for rule in come {
-        // It takes the place of another load balancer's, and there is room, because those that go are gone.
+        // It may replace the rule of another load balancer. There is room for it, because the others were removed before.
         let _ = present.insert(rule, true);
     }
 }

@@ -1,4 +1,4 @@
-//! A SmartNIC, which is programmed over `sn_p4.v2`.
+//! The connection to a SmartNIC, which is programmed by `sn_p4.v2`.
 
 use std::net::IpAddr;
 
@@ -17,14 +17,14 @@ pub(super) struct SmartNic {
     link: Link,
 }
 
-/// What a SmartNIC does not find out by itself of the network that it is in.
+/// Facts about its network that a SmartNIC cannot find out by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The MAC address to which it takes frames.
+    /// The MAC address of its port. It takes frames that are sent to this address.
     pub mac: [u8; 6],
     /// The MAC address of the next hop on the way to workers.
     pub next_hop: [u8; 6],
-    /// The addresses of load balancers for which it answers.
+    /// The addresses of load balancers for which it answers ARP and neighbour requests.
     pub addresses: Vec<(LbId, IpAddr)>,
 }
 
@@ -37,8 +37,8 @@ impl SmartNic {
 
     fn carry_out(&mut self, order: &Order) -> Result<Outcome, SmartNicError> {
         match order {
-            // It tells neither ticks nor terms. Its counters of members are of ids modulo 1024 of all load balancers, so they are
-            // no member's own.
+            // A SmartNIC reports neither ticks nor terms. All load balancers share its counters of members, by the member's id
+            // modulo 1024, so they cannot be used for a single member.
             Order::Claim | Order::Look { .. } => return Ok(Outcome::Seen(Box::default())),
             Order::Clear => {
                 self.client.clear(None)?;
@@ -49,7 +49,7 @@ impl SmartNic {
                 self.client.change(&changes)?;
             }
             Order::Stage(_) | Order::Withdraw { .. } | Order::Destinations(_) => {
-                let why = "a SmartNIC has no sets of tables".to_owned();
+                let why = "a SmartNIC has no table sets; its rules are changed one by one".to_owned();
                 return Ok(Outcome::Refused { why });
             }
         }

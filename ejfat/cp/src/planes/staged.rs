@@ -1,4 +1,4 @@
-//! A data plane that is programmed over `naa.lb.v1`.
+//! The connection to a data plane that is programmed by `naa.lb.v1`.
 
 use std::{collections::BTreeMap, num::NonZeroU64};
 
@@ -55,7 +55,7 @@ impl Staged {
         Ok(Outcome::Done { routed: told.ok().map(|told| told.routed) })
     }
 
-    /// A write that changes nothing makes the term the highest.
+    /// Makes the term known to the data plane, by a write that changes nothing.
     fn claim(&mut self) -> Result<Outcome, ClientError> {
         let seen = self.seen(true)?;
         self.0.edit(&[], &[], true, When::Next)?;
@@ -72,7 +72,7 @@ impl Staged {
 }
 
 impl Staged {
-    /// What a refusal with the code `FAILED_PRECONDITION` means follows from what the data plane has.
+    /// Finds out what a refusal with the code `FAILED_PRECONDITION` means, by a look at the data plane's term, ticks and sets.
     fn judged(&mut self, call: &Call, why: String) -> Result<Outcome, ClientError> {
         let ticks = self.0.ticks()?;
         if ticks.term.is_some_and(|term| term.get() > call.term) {
@@ -110,6 +110,7 @@ impl Port for Staged {
     }
 }
 
+/// The packets that were sent to each member.
 fn packets(reply: &v1::GetCountersReply) -> BTreeMap<(LbId, MemberId), u64> {
     let of = |member: &v1::MemberCounters| {
         let lb = LbId::new(u8::try_from(member.lb).ok()?).ok()?;

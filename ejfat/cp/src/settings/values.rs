@@ -1,16 +1,17 @@
-//! Values that are written as text.
+//! Types of values that the configuration has as text.
 
 use std::{ops::RangeInclusive, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
+/// Reads a value from its text. `what` is the end of the error's text: what the value should be.
 fn read<'de, D: Deserializer<'de>, T>(
     from: D,
     parse: impl Fn(&str) -> Option<T>,
     what: &str,
 ) -> Result<T, D::Error> {
-    /// YAML takes a number without quotes for a number.
+    /// A value without quotes that has only digits is a number in YAML, not a text.
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Scalar {
@@ -21,30 +22,33 @@ fn read<'de, D: Deserializer<'de>, T>(
         Scalar::Number(number) => number.to_string(),
         Scalar::Text(text) => text,
     };
-    parse(text.trim()).ok_or_else(|| D::Error::custom(format!("{text:?} is no {what}")))
+    parse(text.trim()).ok_or_else(|| D::Error::custom(format!("{text:?} is not a {what}")))
 }
 
-/// A length of time: a whole number with ms, s, m, h or d behind it.
+/// A length of time: a whole number followed by ms, s, m, h or d.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub struct Length(#[schemars(with = "String")] pub Duration);
 
-fn length(text: &str) -> Option<Duration> {
+/// Reads a length of time: a whole number followed by ms, s, m, h or d. Returns `None` if `text` has another form, or if the
+/// time is longer than two thousand years. So the time of day after any length of time from now can be computed.
+pub fn length(text: &str) -> Option<Duration> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().ok()?;
-    match unit {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "m" => number.checked_mul(60).map(Duration::from_secs),
-        "h" => number.checked_mul(3600).map(Duration::from_secs),
-        "d" => number.checked_mul(86_400).map(Duration::from_secs),
-        _ => None,
-    }
+    let time = match unit {
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number.checked_mul(60)?),
+        "h" => Duration::from_secs(number.checked_mul(3600)?),
+        "d" => Duration::from_secs(number.checked_mul(86_400)?),
+        _ => return None,
+    };
+    (time.as_secs() < 1 << 36).then_some(time)
 }
 
 impl<'de> Deserialize<'de> for Length {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        read(from, length, "length of time; write a number with ms, s, m, h or d behind it").map(Self)
+        read(from, length, "length of time; write a number followed by ms, s, m, h or d").map(Self)
     }
 }
 
@@ -55,12 +59,11 @@ pub struct Stay(#[schemars(with = "String")] pub Option<Duration>);
 impl<'de> Deserialize<'de> for Stay {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let parse = |text: &str| if text == "never" { Some(None) } else { length(text).map(Some) };
-        read(from, parse, "length of time; write never, or a number with ms, s, m, h or d behind it")
-            .map(Self)
+        read(from, parse, "length of time; write never, or a number followed by ms, s, m, h or d").map(Self)
     }
 }
 
-/// A port, or the ports from one to another.
+/// A port such as 19522, or a range of ports such as 16384-32767.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
 pub struct PortRange(#[schemars(with = "String")] pub RangeInclusive<u16>);
 
@@ -75,7 +78,7 @@ impl<'de> Deserialize<'de> for PortRange {
     }
 }
 
-/// Six octets in hexadecimal with colons between them.
+/// A MAC address: six octets in hexadecimal with colons between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub struct MacAddress(#[schemars(with = "String")] pub [u8; 6]);
 

@@ -1,4 +1,4 @@
-//! A daemon with a state folder of its own, and a client.
+//! A control plane with its own state folder, and a client of it.
 
 // Each test program uses a part of this.
 #![allow(dead_code)]
@@ -14,7 +14,7 @@ use ejfat_cp::{Daemon, settings::Settings};
 use proto::loadbalancer::{self as pb, load_balancer_client::LoadBalancerClient};
 use tonic::{Request, Status, transport::Channel};
 
-/// A folder that goes with the value.
+/// A temporary folder that is deleted when this is dropped.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -33,7 +33,7 @@ impl Drop for Folder {
     }
 }
 
-/// One load balancer at `ip`, with all sockets there.
+/// Settings with one load balancer. All sockets are at `ip`.
 pub(crate) fn settings(ip: &str) -> Settings {
     Settings::parse(&format!(
         "listen: ['{ip}:19523']\nload_balancers: [{{ipv4: {ip}}}]\nworkers: {{loopback: true}}"
@@ -45,7 +45,7 @@ pub(crate) fn start(settings: &Settings, state: &Path) -> Daemon {
     Daemon::start(settings, state, 7).unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// A client with a token.
+/// A client that shows a token with its calls.
 pub(crate) struct Client {
     pub(crate) runtime: tokio::runtime::Runtime,
     pub(crate) stub: LoadBalancerClient<Channel>,
@@ -109,7 +109,7 @@ impl Client {
     }
 }
 
-/// Tries until it holds, for ten seconds.
+/// Waits until `holds` returns true. Panics after ten seconds.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {

@@ -1,6 +1,6 @@
-"""The messages of `loadbalancer` by number, written down once more, as clients and control planes of EJFAT have them.
+"""The messages of the package `loadbalancer` with their field numbers, as EJFAT's clients and control planes have them.
 
-Nothing here comes from our .proto file or our encoder. An enum is an int32: so it is on the wire.
+This list is independent of our .proto file and of our encoder. Enums are listed as int32, as they are on the wire.
 """
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2, timestamp_pb2
@@ -18,7 +18,7 @@ SCALARS = {
 }
 ELSEWHERE = {"TS": ".google.protobuf.Timestamp", "Struct": ".google.protobuf.Struct"}
 
-# "number name type"; `*` behind the type: repeated; `|` behind it: in the message's oneof.
+# Each field is "number name type". A type ends in `*` if the field is repeated, and in `|` if it belongs to the message's oneof.
 MESSAGES = {
     "SlotRange": "1 index int32, 2 length uint32",
     "SessionSlotRanges": "1 sessionId string, 2 slots SlotRange*",
@@ -84,7 +84,7 @@ MESSAGES = {
     "4 downstreamLbId string, 5 downstreamDataIpv4 string, 6 downstreamDataIpv6 string, 7 chainId string",
     "GetChainGraphReply": "1 edges ChainGraphEdge*, 2 cycleDetected bool",
     "UnchainLoadBalancerRequest": "1 lbId string, 2 chainId string",
-    # Without fields.
+    # Messages without fields.
     **{
         name: ""
         for name in (
@@ -102,7 +102,7 @@ MESSAGES = {
     },
 }
 
-# Call -> request, reply.
+# The messages of each call: its request and its reply.
 CALLS = {
     call: (f"{call}Request", {"GetLoadBalancer": "ReserveLoadBalancerReply", "Timeseries": "TimeseriesResponse"}.get(call, f"{call}Reply"))
     for call in (
@@ -134,6 +134,7 @@ assert len(CALLS) == 22
 
 
 def classes():
+    """Returns a class for each message, by the message's name."""
     file = descriptor_pb2.FileDescriptorProto(name="catalogue.proto", package=PACKAGE, syntax="proto3")
     file.dependency.extend([timestamp_pb2.DESCRIPTOR.name, struct_pb2.DESCRIPTOR.name])
     for message_name, fields in MESSAGES.items():

@@ -1,7 +1,7 @@
-"""`naa lb serve` against an independent client: grpcio and Python's protobuf, with messages built from the catalogue's numbers.
+"""Tests `naa lb serve` with an independent client: grpcio and Python's protobuf, with messages from the catalogue.
 
-Every call is made as clients of EJFAT make it, and its reply is compared with what the catalogue says; then every call with each
-fault: its status code has to be the one stated here. `cargo xtask bindings python` runs it.
+First it makes each call as EJFAT's clients make it, and checks the reply. Then it makes each call with one fault at a time, and
+checks that the status code is the one that is listed here. `cargo xtask bindings python` runs it.
 
     NAA_PROGRAM=target/release/naa venv/bin/python check.py
 """
@@ -45,7 +45,7 @@ def expect(what, found, wanted):
 
 
 def only_known(what, message):
-    """No field of a reply is missing from the catalogue."""
+    """Checks that the catalogue has all fields of a reply."""
     unknown = [field.field_number for field in unknown_fields.UnknownFieldSet(message)]
     expect(f"{what}: fields beyond the catalogue", unknown, [])
     for field, value in message.ListFields():
@@ -56,6 +56,8 @@ def only_known(what, message):
 
 
 class Site:
+    """A running `naa lb serve` with two load balancers, and a channel to it."""
+
     def __init__(self, folder):
         folder = pathlib.Path(folder)
         (folder / "site.yaml").write_text(
@@ -75,7 +77,7 @@ class Site:
         self.channel = grpc.insecure_channel(self.address)
 
     def raw(self, call, data, authorization):
-        """The status and the reply's bytes of a request of these bytes."""
+        """Makes a call with these bytes as its request. Returns the status code, the bytes of the reply, and the error text."""
         metadata = [] if authorization is None else [("authorization", authorization)]
         method = self.channel.unary_unary(f"/loadbalancer.LoadBalancer/{call}")
         try:
@@ -84,11 +86,13 @@ class Site:
             return error.code(), b"", error.details()
 
     def code(self, call, fields, token=None):
+        """Makes a call with these fields. Returns its status code."""
         request = LB[CALLS[call][0]](**fields)
         authorization = f"Bearer {token or self.token}"
         return self.raw(call, request.SerializeToString(), authorization)[0]
 
     def ask(self, call, token=None, **fields):
+        """Makes a call that must succeed. Returns its reply."""
         request, reply = CALLS[call]
         data = LB[request](**fields).SerializeToString()
         code, answer, why = self.raw(call, data, f"Bearer {token or self.token}")
@@ -122,7 +126,7 @@ def by_text(text):
 
 
 def answers(site):
-    """All calls as clients make them. Returns a reservation and a session that are there."""
+    """Makes all calls as clients make them. Returns a reservation, its token, and a worker session, which still exist."""
     version = site.ask("Version")
     expect("compatTag", version.compatTag, "0.3.1")
     expect("commit", version.commit.startswith("naa "), True)
@@ -236,7 +240,7 @@ def answers(site):
 
 
 def faults(site, lb, token, session):
-    """Every call with what is wrong, and the code that it has."""
+    """Makes each call with each fault, and checks the status code."""
     nan, inf = math.nan, math.inf
     now = int(time.time())
     named = {"lbId": lb}
@@ -257,7 +261,7 @@ def faults(site, lb, token, session):
                    ([{"index": -1, "length": 1}] * 600, INVALID), ([{"index": -1, "length": 513}], INVALID)]
     wrong_names = [("-x", INVALID), ("n" * 254, INVALID), ("a b", INVALID), ("n" * 100_000, TOO_LONG)]
     of_factor = lambda values: [(value, INVALID) for value in (nan, inf, -inf, -1.0, 1e30, *values)]
-    # Call -> a request that is right, what a field can be that is wrong, and codes.
+    # For each call: a valid request, and for each field the wrong values with their status codes.
     cases = {
         "ReserveLoadBalancer": ({}, {"name": wrong_names, "until": wrong_times, "ipFamily": [(7, INVALID), (-1, INVALID)],
                                      "strategy": [("magic", INVALID), ("s" * 1000, INVALID)],
@@ -313,7 +317,7 @@ def faults(site, lb, token, session):
         "GetChainGraph": (named, {"lbId": wrong_ids, "visited": [(["v" * 100] * 50, OK)]}),
     }
     expect("every call", set(cases), set(CALLS))
-    # Without the right to it: a token that may read another reservation only.
+    # A token without the right to these calls: it may only read another reservation.
     other = site.ask("ReserveLoadBalancer", name="other")
     weak = site.ask("CreateToken", name="weak", permissions=[permission(2, other.lbId, 0)]).token
     any_token = {"Overview", "Version", "Timeseries", "ListTokenPermissions", "ListChildTokens"}
