@@ -1,9 +1,9 @@
-//! How long to wait before the next try.
+//! Waits between tries.
 
 use std::time::Duration;
 
-/// Waits that double up to a bound, each a quarter longer or shorter by chance, so that many who lost the same control plane do
-/// not come back at once.
+/// Waits that double up to a bound. Each is made up to a quarter longer or shorter at random, so that many workers that lost the
+/// same control plane do not call it again at the same moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -12,14 +12,14 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) const FIRST: Duration = Duration::from_millis(100);
-    /// The longest wait is a quarter longer at most.
+    /// The bound of a wait, before it is made longer or shorter.
     pub(crate) const MOST: Duration = Duration::from_secs(2);
 
     pub(crate) fn new(seed: u64) -> Self {
         Self { next: Self::FIRST, random: seed | 1 }
     }
 
-    /// The next wait.
+    /// Returns the next wait.
     pub(crate) fn wait(&mut self) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(Self::MOST);
@@ -30,7 +30,7 @@ impl Backoff {
         wait * per_mille / 1000
     }
 
-    /// It went well: the next wait is a short one again.
+    /// Makes the next wait a short one again, after a success.
     pub(crate) fn reset(&mut self) {
         self.next = Self::FIRST;
     }

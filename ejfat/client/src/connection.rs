@@ -1,4 +1,4 @@
-//! A connection to a control plane, for programs that wait for answers.
+//! A connection to a control plane, whose calls block until the answer comes.
 
 use std::{
     fmt,
@@ -20,29 +20,29 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::{Call, Cause, ClientError};
+use crate::{ApiCall, Cause, ClientError};
 
-/// Within this time a call has its answer, or is given up.
+/// The time limit of a call, connecting included.
 pub const DEADLINE: Duration = Duration::from_secs(5);
-/// Connecting is given up before the call is, so that the error says which it was.
+/// The time limit of connecting. It is shorter than [`DEADLINE`], so that an error tells a failed connection from a slow answer.
 const CONNECT: Duration = Duration::from_secs(4);
-/// A connection that nobody answers any more is noticed while no call is made.
+/// The period of HTTP/2 pings, by which a dead connection is noticed while no call is made.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// Of an answer: a day of time series may be long.
+/// The most bytes of an answer. A day of time series is the longest one.
 const MOST_ANSWER: usize = 32 << 20;
 
 pub(crate) type Client = LoadBalancerClient<Calls>;
 
-/// What a client trusts and shows.
+/// Which certificates a client trusts, and which token it shows.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
-    /// Counts for `ejfats` only.
+    /// Applies to `ejfats` only.
     pub tls: ClientTls,
-    /// In place of the URI's.
+    /// A token that is used instead of the URI's.
     pub token: Option<Token>,
 }
 
-/// A token whose text is in no log.
+/// A token whose `Debug` text hides it, so that it gets into no log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(pub String);
 
@@ -52,7 +52,8 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A connection to a control plane. It connects when a call is made, and again if it was lost. Clones use the same one.
+/// A connection to a control plane. It connects at the first call, and again when the connection was lost. Clones share one
+/// connection.
 #[derive(Clone)]
 pub struct Connection {
     shared: Arc<Shared>,
@@ -65,7 +66,7 @@ struct Shared {
     runtime: Handle,
     channel: Channel,
     failures: Failures,
-    /// The thread ends with it.
+    /// The thread of the connection ends when this is dropped.
     _stop: oneshot::Sender<()>,
 }
 
@@ -75,15 +76,15 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Starts the thread on which everything of a connection runs.
+/// Starts the thread that does all work of a connection.
 fn start() -> Result<(Handle, oneshot::Sender<()>), ClientError> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(ClientError::Runtime)?;
     let handle = runtime.handle().clone();
     let (stop, stopped) = oneshot::channel();
     let run = move || {
-        // No message comes; the end of the channel ends it.
+        // No message is ever sent: the runtime runs until the sender is dropped.
         let _ = runtime.block_on(stopped);
-        // Looking up a name may take long and cannot be stopped.
+        // A thread that looks up a host name may take long and cannot be stopped, so it is not waited for.
         runtime.shutdown_background();
     };
     let thread = thread::Builder::new().name("ejfat-client".into()).spawn(run);
@@ -92,11 +93,11 @@ fn start() -> Result<(Handle, oneshot::Sender<()>), ClientError> {
 }
 
 impl Connection {
-    /// Prepares a connection to the control plane of a URI: over TLS if that is `ejfats`. All addresses of its host are tried
-    /// in turn.
+    /// Prepares a connection to the control plane of a URI. It uses TLS if the URI's scheme is `ejfats`. All addresses of the
+    /// URI's host are tried in turn.
     ///
     /// # Errors
-    /// If the host, the token or a file of certificates cannot be used, or there is no thread.
+    /// If the host, the token or a file of certificates cannot be used, or no thread can be started.
     pub fn open(uri: &EjfatUri, trust: &Trust) -> Result<Self, ClientError> {
         let address = if uri.host.contains(':') {
             format!("[{}]:{}", uri.host, uri.port)
@@ -111,23 +112,23 @@ impl Connection {
         let failures = connector.failures.clone();
         let channel = {
             let _on_it = runtime.enter();
-            patient(endpoint).connect_with_connector_lazy(connector)
+            with_time_limits(endpoint).connect_with_connector_lazy(connector)
         };
         let bearer = credentials.bearer();
         Ok(Self { shared: Arc::new(Shared { address, runtime, channel, failures, _stop: stop }), bearer })
     }
 
-    /// The same connection with another token. No token if it is empty.
+    /// Returns the same connection with another token, or without a token if the text is empty.
     ///
     /// # Errors
-    /// If no header can carry the token.
+    /// If the token has characters that an HTTP header cannot carry.
     pub fn with_token(&self, token: &str) -> Result<Self, ClientError> {
         let token = (!token.is_empty()).then_some(token);
         let bearer = Credentials::without_tls(token)?.bearer();
         Ok(Self { shared: self.shared.clone(), bearer })
     }
 
-    /// `HOST:PORT` of the control plane.
+    /// Returns `HOST:PORT` of the control plane.
     pub fn address(&self) -> &str {
         &self.shared.address
     }
@@ -141,10 +142,10 @@ impl Connection {
         LoadBalancerClient::new(calls).max_decoding_message_size(MOST_ANSWER)
     }
 
-    /// Makes a call.
+    /// Makes a call, and gives it up after the time `within`.
     pub(crate) async fn ask<T, A: Future<Output = Result<Response<T>, Status>>>(
         &self,
-        call: Call,
+        call: ApiCall,
         within: Duration,
         make: impl FnOnce(Client) -> A,
     ) -> Result<T, ClientError> {
@@ -157,10 +158,11 @@ impl Connection {
         }
     }
 
-    /// Makes a call. A token that is refused is looked at closer: any that is known may ask for the version.
+    /// Makes a call. If the token is refused, it asks for the version, which every known token may do, to find out whether the
+    /// control plane knows the token.
     pub(crate) async fn ask_and_explain<T, A: Future<Output = Result<Response<T>, Status>>>(
         &self,
-        call: Call,
+        call: ApiCall,
         make: impl FnOnce(Client) -> A,
     ) -> Result<T, ClientError> {
         let error = match self.ask(call, DEADLINE, make).await {
@@ -168,15 +170,15 @@ impl Connection {
             answered => return answered,
         };
         let version = async move |mut client: Client| client.version(VersionRequest {}).await;
-        let known = self.ask(Call::Version, DEADLINE, version).await;
+        let known = self.ask(ApiCall::Version, DEADLINE, version).await;
         let is_unknown = known.is_err_and(|error| error.cause() == Some(Cause::NoRight));
         Err(if is_unknown { error.caused(Cause::UnknownToken) } else { error })
     }
 
-    /// Waits for the answer of a call.
+    /// Makes a call, and blocks until the answer comes.
     pub(crate) fn answer<T, A>(
         &self,
-        call: Call,
+        call: ApiCall,
         make: impl FnOnce(Client) -> A + Send + 'static,
     ) -> Result<T, ClientError>
     where
@@ -186,7 +188,7 @@ impl Connection {
         let (told, answer) = mpsc::sync_channel(1);
         let connection = self.clone();
         self.shared.runtime.spawn(async move {
-            // Whoever asked waits.
+            // The receiver is there: it waits below.
             let _ = told.send(connection.ask_and_explain(call, make).await);
         });
         let gone = || ClientError::Runtime(std::io::Error::other("its thread ended"));
@@ -194,7 +196,7 @@ impl Connection {
     }
 }
 
-fn patient(endpoint: Endpoint) -> Endpoint {
+fn with_time_limits(endpoint: Endpoint) -> Endpoint {
     endpoint
         .connect_timeout(CONNECT)
         .http2_keep_alive_interval(KEEPALIVE)

@@ -1,11 +1,11 @@
-//! Calls that did not do what they were for.
+//! Errors of calls.
 
 use std::{error::Error as _, fmt, io, time::Duration};
 
 use naa_grpc::{BadToken, CredentialsError, TlsError, TlsFailure, innermost};
 use tonic::{Code, Status};
 
-use crate::Call;
+use crate::{ApiCall, calls::rights};
 
 /// Why a control plane did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -23,12 +23,12 @@ pub enum ClientError {
          stand between?"
     )]
     Unreachable { address: String, why: String },
-    #[error("the control plane at {address} did not answer {call} within {within:?}; try again")]
-    TooLate { address: String, call: Call, within: Duration },
+    #[error("the control plane at {address} did not answer {} within {within:?}; try again", .call.name())]
+    TooLate { address: String, call: ApiCall, within: Duration },
     #[error("the control plane at {address} cannot be spoken to: {failure}{}", by_scheme(.failure))]
     Tls { address: String, failure: TlsFailure },
-    #[error("the control plane at {address} refused {call}: {}{}", told(.said, *.cause), remedy(*.call, *.cause))]
-    Refused { address: String, call: Call, cause: Cause, said: String },
+    #[error("the control plane at {address} refused {}: {}{}", .call.name(), refusal(.said, *.cause), remedy(*.call, *.cause))]
+    Refused { address: String, call: ApiCall, cause: Cause, said: String },
 }
 
 /// Why a control plane refused a call.
@@ -38,19 +38,19 @@ pub enum Cause {
     NoToken,
     /// The control plane does not know the token.
     UnknownToken,
-    /// It knows the token, which has no right to this.
+    /// The control plane knows the token, which lacks the right to this call.
     NoRight,
-    /// It does not know the reservation, the session or the token that is meant.
+    /// The control plane does not know the reservation, the session or the token that the call names.
     NotFound,
-    /// Somebody else has it already.
+    /// Another reservation or session already has the name, the load balancer or the ports.
     Taken,
-    /// There is no more of something, or it is too busy.
+    /// The control plane has reached a limit, or is too busy.
     Busy,
-    /// An argument is wrong, or does not go with what is there.
+    /// An argument is wrong, or does not fit the state of the reservation.
     Invalid,
-    /// It does not have the call.
+    /// The control plane does not have the call.
     NotServed,
-    /// It failed by itself.
+    /// The control plane had an internal error.
     Failed,
 }
 
@@ -63,6 +63,7 @@ impl From<CredentialsError> for ClientError {
     }
 }
 
+/// The remedy if the scheme of the URI is the wrong one.
 fn by_scheme(failure: &TlsFailure) -> &'static str {
     match failure {
         TlsFailure::Wanted => ": write ejfats:// in the EJFAT URI",
@@ -71,7 +72,8 @@ fn by_scheme(failure: &TlsFailure) -> &'static str {
     }
 }
 
-fn told(said: &str, cause: Cause) -> impl fmt::Display {
+/// Returns the message of a control plane, or if it is empty a text for the cause.
+fn refusal(said: &str, cause: Cause) -> impl fmt::Display {
     let without = match cause {
         Cause::NoToken => "it wants a token",
         Cause::UnknownToken => "it does not know the token",
@@ -83,34 +85,36 @@ fn told(said: &str, cause: Cause) -> impl fmt::Display {
         Cause::NotServed => "it does not have this call",
         Cause::Failed => "it failed",
     };
-    // Bytes of a peer, in one line.
+    // The peer chose these characters: a control character could write over other lines of a terminal.
     let text: String = said.chars().filter(|c| !c.is_control()).take(500).collect();
     if text.is_empty() { without.to_owned() } else { text }
 }
 
-fn remedy(call: Call, cause: Cause) -> String {
+fn remedy(call: ApiCall, cause: Cause) -> String {
     match cause {
         Cause::NoToken => "; put one into the EJFAT URI: ejfat://TOKEN@host:port/...".into(),
         Cause::UnknownToken => {
             "; it was revoked, or the reservation that it came with ended: get a new EJFAT URI".into()
         }
-        Cause::NoRight => format!("; use a token with the right {}", call.needs()),
+        Cause::NoRight => format!("; use a token {}", rights(call)),
         Cause::NotFound => "; it may have ended: get a new EJFAT URI".into(),
         Cause::Taken => "; end the other one, or choose other ports".into(),
         Cause::Busy => "; try again later".into(),
         Cause::NotServed => "; is it a control plane of EJFAT, and recent enough?".into(),
-        Cause::Invalid | Cause::Failed => String::new(),
+        Cause::Failed => "; its log says more".into(),
+        // The message of the control plane says which argument to change.
+        Cause::Invalid => String::new(),
     }
 }
 
 impl ClientError {
-    /// What a call's status tells. `failure` is why TLS failed, if it did.
-    pub(crate) fn of(address: &str, call: Call, status: &Status, failure: Option<TlsFailure>) -> Self {
+    /// Returns the error for the status of a call. `failure` is the reason why TLS failed, if it did.
+    pub(crate) fn of(address: &str, call: ApiCall, status: &Status, failure: Option<TlsFailure>) -> Self {
         let address = address.to_owned();
         if let Some(failure) = failure {
             return Self::Tls { address, failure };
         }
-        // Only what comes from the connection stems from something: a control plane's own answer does not.
+        // Only an error of the connection has a source: a status that the control plane sent has none.
         if status.source().is_some() {
             return Self::Unreachable { address, why: innermost(status) };
         }
@@ -127,7 +131,7 @@ impl ClientError {
         Self::Refused { address, call, cause, said: status.message().to_owned() }
     }
 
-    /// The same refusal for another cause.
+    /// Returns the same refusal with another cause.
     pub(crate) fn caused(self, cause: Cause) -> Self {
         match self {
             Self::Refused { address, call, said, .. } => Self::Refused { address, call, cause, said },
@@ -135,7 +139,7 @@ impl ClientError {
         }
     }
 
-    /// Why it was refused, if it was.
+    /// Returns the cause if the control plane refused the call.
     pub fn cause(&self) -> Option<Cause> {
         match self {
             Self::Refused { cause, .. } => Some(*cause),

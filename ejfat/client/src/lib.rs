@@ -1,13 +1,13 @@
-//! EJFAT's control plane for those who use it: any that serves `loadbalancer.LoadBalancer`, by an EJFAT URI.
+//! A client of EJFAT's control plane: of every program that serves the gRPC service `loadbalancer.LoadBalancer`.
 //!
 //! ```text
-//! Connection     a method for each call, with a deadline; it connects again by itself
-//! Worker         registers, tells its state ten times a second, registers again if it has to, drains before it leaves
-//! AllowedSender  a sender's addresses in the reservation's list, and syncs once a second, until it is dropped
+//! Connection     has a method for each call, which has a time limit; it connects again by itself
+//! Worker         registers, reports its state ten times a second, registers again if necessary, and drains before it leaves
+//! AllowedSender  adds a sender's addresses to the reservation's list, and sends syncs once a second, until it is dropped
 //! ```
 //!
-//! Whoever calls waits. One thread of a connection does what goes on by itself. What a worker does next is decided by a pure
-//! machine, of answers and time.
+//! Calls block. Each connection has one thread, which also does the work of its workers. A state machine without sockets and
+//! clocks decides what a worker does next, from answers and times.
 #![forbid(unsafe_code)]
 
 mod backoff;
@@ -20,11 +20,11 @@ mod syncs;
 mod targets;
 mod worker;
 
-pub use calls::Call;
 pub use connection::{Connection, DEADLINE, Token, Trust};
+pub use ejfat_control::access::ApiCall;
 pub use error::{Cause, ClientError};
 pub use naa_grpc::{ClientTls, TlsError, TlsFailure};
-/// Messages of the calls.
+/// The messages of the calls, as prost generates them.
 pub use proto::loadbalancer as messages;
 pub use route::{RouteError, source_towards};
 pub use sender::{AllowedSender, AllowedSenderError};

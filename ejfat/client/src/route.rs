@@ -1,11 +1,11 @@
-//! The address by which others see what this machine sends.
+//! The source address of what this machine sends.
 
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
 };
 
-/// There is no way to an address.
+/// An error: this machine has no route to an address.
 #[derive(Debug, thiserror::Error)]
 #[error("this machine has no route to {to}: {source}; `ip route get {to}` says which it takes")]
 pub struct RouteError {
@@ -13,7 +13,7 @@ pub struct RouteError {
     source: io::Error,
 }
 
-/// The source address of what this machine sends to `to`. Nothing is sent.
+/// Returns the source address of datagrams that this machine sends to `to`. It sends nothing.
 ///
 /// # Errors
 /// If there is no route.

@@ -1,4 +1,4 @@
-//! A sender that a load balancer lets in.
+//! A sender whose segments a load balancer takes.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{ClientError, Connection, RouteError, Syncs, source_towards};
 
-/// A sender that is not let in.
+/// An error: the sender's addresses are not in the reservation's list.
 #[derive(Debug, thiserror::Error)]
 pub enum AllowedSenderError {
     #[error(transparent)]
@@ -18,8 +18,8 @@ pub enum AllowedSenderError {
     Sync(#[from] ejfat_udp::Error),
 }
 
-/// This machine's addresses in a reservation's list of senders, until it is closed or dropped. Only addresses that were not in
-/// it before are taken off again: those may be another sender's.
+/// This machine's addresses in a reservation's list of senders. When it is closed or dropped, it removes the addresses that it
+/// added. Addresses that were in the list before stay, because another sender may use them.
 #[derive(Debug)]
 pub struct AllowedSender {
     connection: Connection,
@@ -30,11 +30,11 @@ pub struct AllowedSender {
 }
 
 impl AllowedSender {
-    /// Adds the addresses from which this machine sends to each data address. An IP version without a route is left out if
-    /// there is another one.
+    /// Adds the addresses from which this machine sends to the data addresses. A data address without a route is left out if
+    /// there is a route to another one.
     ///
     /// # Errors
-    /// If there is no route, or the control plane does not add them.
+    /// If there is no route to any of the data addresses, or the control plane does not add the addresses.
     pub fn open(connection: &Connection, lb: &str, data: &[SocketAddr]) -> Result<Self, AllowedSenderError> {
         let (mut addresses, mut problem) = (Vec::new(), None);
         for &to in data {
@@ -47,7 +47,7 @@ impl AllowedSender {
         if let Some(error) = problem.filter(|_| addresses.is_empty()) {
             return Err(error.into());
         }
-        // Without the right to read, none is known to be there.
+        // A token without the right to read the list cannot tell which addresses are in it; then all count as added here.
         let there: Vec<IpAddr> = connection.status(lb).map_or_else(
             |_| Vec::new(),
             |status| status.sender_addresses.iter().filter_map(|text| text.parse().ok()).collect(),
@@ -58,12 +58,12 @@ impl AllowedSender {
         Ok(Self { connection, lb, addresses, added, syncs: None })
     }
 
-    /// The addresses that are let in.
+    /// Returns the addresses of this machine that are in the list.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
 
-    /// Sends sync messages from now on.
+    /// Starts to send sync datagrams to the addresses `to`, one in each `period`.
     ///
     /// # Errors
     /// As [`Syncs::start`].
@@ -77,10 +77,10 @@ impl AllowedSender {
         Ok(())
     }
 
-    /// Sends the last sync, then takes off the addresses that it added.
+    /// Sends the last sync datagram, then removes the addresses that [`open`](Self::open) added.
     ///
     /// # Errors
-    /// If the control plane does not take them off.
+    /// If the control plane does not remove the addresses.
     pub fn close(mut self) -> Result<(), ClientError> {
         self.end()
     }
@@ -95,7 +95,9 @@ impl AllowedSender {
 impl Drop for AllowedSender {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            tracing::warn!("{error} (this sender stays in the list)");
+            tracing::warn!(
+                "{error} (the addresses of this sender stay in the reservation's list; `naa lb senders remove` takes them off)"
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Sync messages that go on by themselves.
+//! Sync datagrams that a thread sends periodically.
 
 use std::{
     io,
+    mem::discriminant,
     net::SocketAddr,
     sync::mpsc::{self, RecvTimeoutError},
     thread::{self, JoinHandle},
@@ -10,28 +11,28 @@ use std::{
 
 use ejfat_udp::{Error, SyncSender};
 
-/// Tells control planes the tick, again and again, until it is dropped; then a last time.
+/// A thread that sends sync datagrams until this is dropped, and a last one then.
 #[derive(Debug)]
 pub struct Syncs {
-    /// The thread ends when this does.
+    /// The thread ends when this is dropped.
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Syncs {
-    /// Begins with a message to each address. A reservation may have an IPv4 and an IPv6 address where there is a way to one of
-    /// the two only; the log has the other.
+    /// Sends a sync datagram to each address, and starts the thread. An address that cannot be reached is left out, with a
+    /// warning: a reservation may have an IPv4 and an IPv6 address, of which this machine has a route to one only.
     ///
     /// # Errors
-    /// If there is a way to none.
+    /// If none of the addresses can be reached, or no thread can be started.
     pub fn start(to: &[SocketAddr], source: u32, period: Duration) -> Result<Self, Error> {
         let (mut senders, mut problem) = (Vec::new(), None);
         for &at in to {
-            // The first message tells whether there is a way.
+            // The first datagram fails if there is no route.
             match SyncSender::new(at, source).and_then(|sender| sender.send().map(|()| sender)) {
                 Ok(sender) => senders.push(sender),
                 Err(error) => {
-                    tracing::warn!("no sync messages to {at}: {error}");
+                    tracing::warn!("no sync datagrams to {at}: {error}");
                     problem = Some(error);
                 }
             }
@@ -55,27 +56,24 @@ impl Drop for Syncs {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // It does not panic; and if it did, it said so.
+            // The thread does not panic. If it ever did, the panic's message is already on standard error.
             let _ = thread.join();
         }
     }
 }
 
 fn keep(to: &[SyncSender], period: Duration, stopped: &mpsc::Receiver<()>) {
-    let mut refused = vec![false; to.len()];
+    // The kind of the last error of each address.
+    let mut logged = vec![None; to.len()];
     loop {
-        // Nobody sends a message; the end of the channel is the end.
+        // No message is ever sent: the channel closes when `Syncs` is dropped.
         let is_last = stopped.recv_timeout(period) != Err(RecvTimeoutError::Timeout);
-        for (sync, refused) in to.iter().zip(&mut refused) {
-            match sync.send() {
-                Ok(()) => {}
-                // A refusal is logged once, and not for each message.
-                Err(error @ Error::Refused { .. }) => {
-                    if !std::mem::replace(refused, true) {
-                        tracing::warn!("sync messages: {error}");
-                    }
-                }
-                Err(error) => tracing::warn!("{error}"),
+        for (sync, logged) in to.iter().zip(&mut logged) {
+            // An error is logged when it begins, and not for each datagram.
+            if let Err(error) = sync.send()
+                && logged.replace(discriminant(&error)) != Some(discriminant(&error))
+            {
+                tracing::warn!("sync datagrams: {error}; the next ones are sent nevertheless");
             }
         }
         if is_last {

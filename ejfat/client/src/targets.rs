@@ -1,4 +1,4 @@
-//! Where a reservation's segments and syncs go.
+//! The addresses to which segments and sync datagrams of a reservation are sent.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
@@ -7,27 +7,29 @@ use proto::loadbalancer::ReserveLoadBalancerReply;
 
 use crate::{ClientError, Connection};
 
-/// The addresses of a reservation: those of its URI, and what that lacks from the control plane.
+/// The addresses of a reservation, from its URI or from the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Targets {
-    /// At most one of each IP version.
+    /// Where segments go: at most one address of each IP version.
     pub data: Vec<SocketAddr>,
+    /// Where sync datagrams go.
     pub sync: Vec<SocketAddr>,
 }
 
-/// A reservation whose addresses are not known.
+/// An error: the addresses of a reservation are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetsError {
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error(
-        "neither the EJFAT URI nor the control plane at {address} names a data address of reservation {lb}"
+        "neither the EJFAT URI nor the control plane at {address} names a data address of reservation {lb}; add \
+         ?data=ADDRESS to the URI, or let the operator of the control plane give the load balancer an address"
     )]
     Data { address: String, lb: String },
 }
 
 impl Targets {
-    /// What the URI itself says.
+    /// Returns the addresses that the URI names.
     pub fn of(uri: &EjfatUri) -> Self {
         let v4 = uri.data_v4.as_ref().map(Data::address);
         let v6 = uri.data_v6.as_ref().map(Data::address);
@@ -36,10 +38,11 @@ impl Targets {
         targets
     }
 
-    /// What the URI says; if it lacks a data address or a sync address, the control plane is asked.
+    /// Returns the addresses that the URI names. If it names no data address or no sync address, this asks the control plane for
+    /// them.
     ///
     /// # Errors
-    /// If it has to be asked and does not tell.
+    /// If neither of the two names a data address, or the control plane has to be asked and the call fails.
     pub fn find(connection: &Connection, uri: &EjfatUri, lb: &str) -> Result<Self, TargetsError> {
         let mut targets = Self::of(uri);
         if targets.data.is_empty() || targets.sync.is_empty() {
@@ -58,7 +61,8 @@ impl Targets {
         Ok(targets)
     }
 
-    /// A control plane that listens everywhere may say so instead of naming its address: then it is the URI's host.
+    /// Replaces the unspecified address (`0.0.0.0` or `::`) by the URI's host: a control plane that listens at all of its
+    /// addresses may report it as its sync address.
     fn name_hosts(&mut self, uri: &EjfatUri) {
         if !self.sync.iter().any(|at| at.ip().is_unspecified()) {
             return;
@@ -80,18 +84,19 @@ impl Targets {
     }
 }
 
-/// A port that one can send to.
+/// Returns the port with this number, or `None` if nothing can be sent to it.
 fn port(number: u32) -> Option<u16> {
     u16::try_from(number).ok().filter(|&port| port != 0)
 }
 
+/// Returns the socket addresses of an IPv4 and an IPv6 address, without those that cannot be read.
 fn addresses(texts: [&str; 2], number: u32) -> Vec<SocketAddr> {
     let at = |text: &str| Some(SocketAddr::new(text.parse().ok()?, port(number)?));
     texts.into_iter().filter_map(at).collect()
 }
 
 fn data(reply: &ReserveLoadBalancerReply) -> Vec<SocketAddr> {
-    // The first of the range, as of a URI's.
+    // The first port of the range, as for a URI with a range.
     let number = port(reply.data_min_port).unwrap_or(ejfat::wire::DATA_PORT);
     addresses([&reply.data_ipv4_address, &reply.data_ipv6_address], number.into())
 }
@@ -128,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_address_that_is_everywhere_is_the_control_planes() {
+    fn an_unspecified_sync_address_is_replaced_by_the_uris_host() {
         let uri: EjfatUri =
             "ejfat://t@192.0.2.9:19523/lb/1?sync=0.0.0.0:19531&sync=[::]:19531".parse().unwrap();
         assert_eq!(Targets::of(&uri).sync, ["192.0.2.9:19531".parse().unwrap()]);

@@ -11,7 +11,7 @@ use std::{
 
 use ejfat::uri::EjfatUri;
 use ejfat_client::{
-    Call, Cause, ClientError, ClientTls, Connection, TlsFailure, Token, Trust,
+    ApiCall, Cause, ClientError, ClientTls, Connection, TlsFailure, Token, Trust,
     messages::{
         RegisterRequest, ReserveLoadBalancerRequest, ResetLoadBalancerRequest, SendStateRequest,
         SetSlotDemandsRequest, TokenPermission, TokenSelector, token_selector,
@@ -126,9 +126,9 @@ fn nobody_there_and_nobody_who_answers() {
     site.slow("Version", Duration::from_secs(30));
     let begin = Instant::now();
     let late = connect(&server, TOKEN).version().unwrap_err();
-    assert!(matches!(&late, ClientError::TooLate { call: Call::Version, .. }), "{late}");
+    assert!(matches!(&late, ClientError::TooLate { call: ApiCall::Version, .. }), "{late}");
     assert!((4..8).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
-    // Its queue of connections takes them; it never reads.
+    // The Linux kernel accepts connections to this listener, and nothing ever reads from them.
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let mute = to(&format!("ejfat://t@{}/lb/1", mute.local_addr().unwrap())).version().unwrap_err();
     assert!(matches!(&mute, ClientError::TooLate { .. } | ClientError::Unreachable { .. }), "{mute}");
@@ -154,7 +154,7 @@ fn all_addresses_of_a_name_are_tried() {
     for at in ["127.0.0.1:0", "[::1]:0"] {
         let server = site.serve_at(at.parse().unwrap(), None);
         to(&format!("ejfat://{TOKEN}@{}/lb/1", server.address())).version().unwrap();
-        // On some machines this name is of one IP version only.
+        // On some machines `localhost` has addresses of one IP version only.
         let named = ("localhost", server.address().port());
         if named.to_socket_addrs().unwrap().any(|at| at == server.address()) {
             to(&format!("ejfat://{TOKEN}@localhost:{}/lb/1", named.1)).version().unwrap();

@@ -162,7 +162,7 @@ fn a_control_plane_that_restarts_without_memory_gets_a_new_registration() {
     until("told", || worker.standing().told > 2);
     drop(server);
     let site = Site::default();
-    // Sessions of before have other numbers.
+    // The new control plane knows no session.
     let _server = site.serve(port, None);
     until("registered again", || worker.standing().again == 1);
     until("told again", || site.state().sessions.get(&1).is_some_and(|session| session.states.len() > 2));
@@ -179,7 +179,7 @@ fn a_slow_control_plane_gets_states_that_are_new() {
     sleep(2000 * MS);
     let states = site.state().sessions[&1].states.len();
     assert!((5..12).contains(&states), "{states}: one at a time, none piled up");
-    // Slower than what a state is good for: calls are given up, and the end is still quick.
+    // The answers come later than the time limit of a state: the worker gives the calls up, and still leaves quickly.
     site.slow("SendState", Duration::from_secs(30));
     until("given up", || !worker.standing().is_told);
     let begin = Instant::now();

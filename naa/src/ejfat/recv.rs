@@ -35,9 +35,10 @@ use report::{report, told};
 /// is one: general: useCP; data-plane: portRange, eventTimeoutMS, rcvSocketBufSize, periodMS; pid: weight, min_factor,
 /// max_factor. What else E2SAR knows is ignored, with a warning where that makes a difference.
 ///
-/// With an EJFAT URI (--uri or EJFAT_URI) it registers at the control plane, which then has the load balancer send events, and
-/// tells it ten times a second how full its buffers are. If the control plane goes away, it is tried again and again while events
-/// come. At its end (Ctrl-C, --for) it takes events until none is sent to it any more, then deregisters.
+/// With an EJFAT URI (--uri or EJFAT_URI) it registers as a worker at the control plane, which then lets the load balancer send
+/// events to it, and reports ten times a second how full its buffers are. If the control plane cannot be reached any more, it tries
+/// again, and goes on receiving meanwhile. At its end by Ctrl-C or --for it drains: it takes events until none is sent to it any more,
+/// then deregisters. At its end by --events it deregisters at once.
 ///
 /// --metrics serves counters to Prometheus: naa_ejfat_segments_total, naa_ejfat_segments_dropped_total{cause=...},
 /// naa_ejfat_events_total{end=...}, the same by sender, and gauges of open events and their memory.
@@ -52,10 +53,10 @@ use report::{report, told};
   naa ejfat recv --listen 10.9.0.2 --ini reassembler_config.ini --metrics 9100
                                                        and: curl http://127.0.0.1:9100/metrics
   EJFAT_URI=ejfat://TOKEN@cp:19523/lb/1?data=10.9.1.1 naa ejfat recv --out events
-                                                       a worker of a load balancer, by its control plane")]
+                                                       a worker of a load balancer")]
 pub(crate) struct Args {
-    /// Where segments come; ports 19522 and 16384 unless told, 0: any. With an EJFAT URI it may be left out: any port of the
-    /// address by which the load balancer is reached
+    /// Where segments come; ports 19522 and 16384 unless told, 0: any. With an EJFAT URI the option may be left out: then it is any
+    /// port of the address from which this machine sends to the load balancer
     #[arg(long, alias = "ip", value_name = "ADDR[:PORT]")]
     listen: Option<String>,
     /// So many ports from that one on, or the ports from A to B, up to 16384. Ports that are somebody else's are skipped,
@@ -145,7 +146,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let done = |delivered| args.events.is_some_and(|events| delivered >= events);
     while !done(delivered) {
         let is_over = stopped.load(Ordering::Relaxed) || end.is_some_and(|end| begin.elapsed() >= end);
-        // A registered worker goes on until nothing is sent to it any more.
+        // A registered worker goes on receiving until nothing is sent to it any more.
         if is_over && joined.as_mut().is_none_or(Joined::has_left) {
             break;
         }

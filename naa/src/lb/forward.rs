@@ -82,7 +82,7 @@ pub(super) struct Args {
     /// newest term of the control plane that programs this, so that one that was replaced cannot do it after a restart
     #[arg(long, value_name = "NUMBER")]
     least_term: Option<NonZeroU64>,
-    /// Load balancers that there may be; SmartNICs have 8
+    /// How many load balancers the tables may have, numbered from 0; ESnet's SmartNICs have 8
     #[arg(long, value_name = "NUMBER", default_value_t = LbId::P4_COUNT as u8,
         value_parser = clap::value_parser!(u8).range(1..=LbId::COUNT as i64))]
     load_balancers: u8,
@@ -125,7 +125,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     warn_of_gaps(&rules, args)?;
     if let Some(lb) = rules.highest_lb().map(LbId::get).filter(|lb| *lb >= args.load_balancers) {
         anyhow::bail!(
-            "the tables have load balancer {lb}, beyond --load-balancers {}; raise it",
+            "the tables have load balancer {lb}, which is not below --load-balancers {}; give a higher number",
             args.load_balancers
         );
     }

@@ -1,4 +1,4 @@
-//! Where a control plane of this user keeps its files, by which the other commands find it.
+//! The state folder of a control plane, and the file in it by which the other commands of the same user find the control plane.
 
 use std::path::{Path, PathBuf};
 
@@ -8,16 +8,17 @@ use ejfat_cp::Public;
 use naa_files::Destination;
 use serde::{Deserialize, Serialize};
 
-/// In the state folder: where the control plane is, and which file has its admin token.
+/// The name of the file in the state folder that says where the control plane is, and which file has its admin token.
 const FILE: &str = "control-plane.json";
 
+/// The contents of that file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Place {
     uri: String,
     token_file: PathBuf,
 }
 
-/// Where a user's programs keep what must outlive them, or systemd's folder of the service.
+/// Returns the state folder: the one of the option, else systemd's folder of the service, else the one of this user.
 pub(super) fn state_folder(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) = asked {
         return Ok(folder.to_owned());
@@ -25,23 +26,24 @@ pub(super) fn state_folder(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = of("STATE_DIRECTORY").or_else(|| of("XDG_STATE_HOME").map(|home| home.join("naa/lb")));
     let folder = folder.or_else(|| of("HOME").map(|home| home.join(".local/state/naa/lb")));
-    folder.context("no folder for what must not be lost: HOME is not set; give --state FOLDER")
+    folder.context("no folder for the store and the admin token is known, because HOME is not set; set it, or XDG_STATE_HOME")
 }
 
-/// Scheme, and host with port, of URIs.
+/// Returns the scheme and the `HOST:PORT` of the control plane's URIs.
 pub(super) fn place(public: &Public) -> (&'static str, String) {
     let host = if public.host.contains(':') { format!("[{}]", public.host) } else { public.host.clone() };
     (if public.tls { "ejfats" } else { "ejfat" }, format!("{host}:{}", public.port))
 }
 
-/// Leaves word of where the control plane is. The token stays in its own file.
+/// Writes where the control plane is to the state folder, and which file has its token, but not the token itself.
 pub(super) fn put(state: &Path, public: &Public, token_file: &Path) -> anyhow::Result<()> {
     let (scheme, place) = place(public);
     let place = Place { uri: format!("{scheme}://{place}/"), token_file: std::path::absolute(token_file)? };
     Ok(Destination::new(&state.join(FILE))?.replace(serde_json::to_string(&place)?.as_bytes())?)
 }
 
-/// The URI of the control plane that this user started on this machine, with its admin token. `None`: there was none.
+/// Returns the URI of the control plane that this user started last on this machine, with its admin token. Returns `None` if the
+/// user's state folder has none.
 pub(super) fn find() -> Option<EjfatUri> {
     let text = std::fs::read(state_folder(None).ok()?.join(FILE)).ok()?;
     let place: Place = serde_json::from_slice(&text).ok()?;

@@ -17,13 +17,14 @@ pub(crate) use place::read as read_rules;
 
 use clap::Subcommand;
 
-/// Balance EJFAT's segments over workers, and program who does
+/// Balance EJFAT's segments over workers: data plane, control plane, and their clients
 ///
-/// The data plane of ESnet's load balancer on ordinary UDP sockets: all segments of an event go to one worker, by tables
-/// that change at a tick, while packets flow.
+/// The data plane works as that of ESnet's load balancer, but on ordinary UDP sockets: it forwards all segments of an event to one
+/// worker, by tables that change at a tick, while packets flow. The control plane lets experiments reserve a load balancer, and
+/// decides from the reports of workers and senders which worker gets which events.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
-  naa lb serve                                  a control plane with a data plane; then, with the URI that it prints:
+  naa lb serve                                  a control plane with a data plane, on loopback
   eval $(naa lb reserve run12)
   naa lb status --watch
 

@@ -1,4 +1,4 @@
-//! Commands of experimenters and operators, at the control plane of any EJFAT site.
+//! The commands that call the control plane of an EJFAT site: reservations, senders, workers, tokens and figures.
 
 mod overview;
 mod reserve;
@@ -9,36 +9,39 @@ mod timeseries;
 mod tokens;
 mod when;
 
-use std::{net::IpAddr, path::PathBuf};
+use std::net::IpAddr;
 
+use anyhow::anyhow;
 use clap::Subcommand;
 use ejfat::uri::{EjfatUri, VARIABLE};
-use ejfat_client::{ClientTls, Connection, Trust, messages as pb};
+use ejfat_client::{ClientError, Connection, messages as pb};
 use serde_json::json;
 
 use super::local;
-use crate::{Usage, show};
+use crate::{
+    Usage,
+    ejfat::site::{UriArgs, with_ca_option},
+    show,
+};
+
+const URI: &str = "An EJFAT URI: where the control plane is, a reservation, and a token for it [default: that of the control \
+                   plane that this user started on this machine by `naa lb serve`]";
 
 /// Where the control plane is, and how results are printed.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_arg("uri", |uri| uri.help(URI)))]
 struct At {
-    /// An EJFAT URI: where the control plane is, a reservation, and a token for it; the one that `naa lb serve` of this user
-    /// serves on this machine unless told
-    #[arg(short, long, env = VARIABLE, hide_env_values = true)]
-    uri: Option<String>,
-    /// File of the CAs, as PEM, one of which must have signed the certificate of a control plane at ejfats://; the system's
-    /// unless told
-    #[arg(long, value_name = "FILE")]
-    control_plane_ca: Option<PathBuf>,
+    #[command(flatten)]
+    control_plane: UriArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// The same with a reservation.
+/// Which reservation, where its control plane is, and how results are printed.
 #[derive(Clone, Debug, clap::Args)]
 struct Of {
-    /// The reservation, if it is not the URI's
+    /// The id of the reservation [default: the URI's]
     #[arg(long, value_name = "ID")]
     lb: Option<String>,
     #[command(flatten)]
@@ -47,21 +50,16 @@ struct Of {
 
 impl At {
     fn connect(&self) -> anyhow::Result<(EjfatUri, Connection)> {
-        let text = self.uri.as_ref().filter(|uri| !uri.trim().is_empty());
-        let uri = match text {
-            Some(text) => text.parse().map_err(|why| Usage::error(format!("--uri or {VARIABLE}: {why}")))?,
-            None => local::find().ok_or_else(|| {
-                Usage::error(format!(
-                    "say which control plane: --uri or {VARIABLE}; `naa lb serve` starts one, and prints it"
-                ))
-            })?,
-        };
-        let tls = ClientTls { ca: self.control_plane_ca.clone(), identity: None };
-        let connection = Connection::open(&uri, &Trust { tls, token: None })?;
+        let uri = self.control_plane.uri()?.or_else(local::find).ok_or_else(|| {
+            Usage::error(format!(
+                "say which control plane: --uri or {VARIABLE}; `naa lb serve` starts one, and prints its URI"
+            ))
+        })?;
+        let connection = self.control_plane.connect(&uri)?;
         Ok((uri, connection))
     }
 
-    /// Prints an object for programs, or a line for people.
+    /// Prints the JSON object with --json, and else the text.
     fn done(&self, object: &serde_json::Value, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         show::line(&if self.json { object.to_string() } else { text() })?;
         Ok(())
@@ -73,9 +71,9 @@ impl Of {
         let (uri, connection) = self.at.connect()?;
         let lb = self.lb.clone().or(uri.lb_id);
         let lb = lb.ok_or_else(|| {
-            Usage::error(format!(
-                "{VARIABLE} names no reservation; `naa lb reserve` prints one that does, or say --lb ID"
-            ))
+            Usage::error(
+                "the EJFAT URI names no reservation; `naa lb reserve` prints one that does, or name a reservation by --lb ID",
+            )
         })?;
         Ok((lb, connection))
     }
@@ -86,7 +84,7 @@ pub(super) enum Command {
     /// Reserve a load balancer
     #[command(after_help = reserve::EXAMPLES)]
     Reserve(reserve::Args),
-    /// End a reservation: its workers and senders go with it
+    /// End a reservation, with its worker sessions and its senders
     #[command(after_help = "Examples:\n  naa lb free")]
     Free(Free),
     /// Show what each worker gets, and why
@@ -98,9 +96,9 @@ pub(super) enum Command {
     /// Set the end of a reservation
     #[command(after_help = "Examples:\n  naa lb extend 2h\n  naa lb extend never")]
     Extend(reserve::Extend),
-    /// Let parts of a reservation begin anew
+    /// Reset parts of a reservation
     #[command(
-        after_help = "Examples:\n  naa lb reset --sync --epochs        senders' event numbers began again"
+        after_help = "Examples:\n  naa lb reset --sync --epochs        after the senders began their event numbers again"
     )]
     Reset(Reset),
     /// Add or remove addresses from which segments come
@@ -114,16 +112,16 @@ pub(super) enum Command {
     /// Make, show and revoke tokens
     #[command(after_help = tokens::EXAMPLES)]
     Tokens(tokens::Args),
-    /// Print series of numbers over time
+    /// Print time series of a control plane
     #[command(after_help = timeseries::EXAMPLES)]
     Timeseries(timeseries::Args),
-    /// Show which program the control plane is
+    /// Show name and version of the control plane's program
     #[command(after_help = "Examples:\n  naa lb version")]
     Version(Version),
-    /// Copy what a control plane of naa has stored into one file
+    /// Copy the store of a control plane of naa into one file
     #[command(after_help = store::EXAMPLES)]
     Backup(store::Backup),
-    /// Put a backup in the place of what a control plane of naa has stored
+    /// Replace the store of a control plane of naa by a backup
     #[command(after_help = store::EXAMPLES)]
     Restore(store::Restore),
 }
@@ -136,10 +134,10 @@ pub(super) struct Free {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Reset {
-    /// Forget what syncs told of senders' event numbers
+    /// Forget the event numbers that senders reported by sync datagrams
     #[arg(long)]
     sync: bool,
-    /// Begin epochs anew: event numbers may be lower than before
+    /// Begin with a first epoch again: event numbers may be lower than before
     #[arg(long)]
     epochs: bool,
     /// Remove all senders
@@ -160,16 +158,17 @@ pub(super) struct Senders {
 
 #[derive(Clone, Debug, Subcommand)]
 enum Change {
-    /// Let segments from these addresses in
+    /// Let the load balancer take segments from these addresses
     #[command(after_help = "Examples:\n  naa lb senders add 10.9.0.5")]
     Add(Addresses),
-    /// Let no more segments from these addresses in
+    /// Let the load balancer take no more segments from these addresses
     #[command(after_help = "Examples:\n  naa lb senders remove 10.9.0.5")]
     Remove(Addresses),
 }
 
 #[derive(Clone, Debug, clap::Args)]
 struct Addresses {
+    /// IP addresses of senders
     #[arg(value_name = "ADDRESS", required = true)]
     addresses: Vec<IpAddr>,
     #[command(flatten)]
@@ -183,6 +182,13 @@ pub(super) struct Version {
 }
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
+    execute(command).map_err(|error| match error.downcast::<ClientError>() {
+        Ok(error) => anyhow!(with_ca_option(&error)),
+        Err(other) => other,
+    })
+}
+
+fn execute(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Reserve(args) => reserve::run(args),
         Command::Free(args) => {
@@ -212,14 +218,14 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
 fn reset(args: &Reset) -> anyhow::Result<()> {
     let &Reset { sync, epochs, senders, workers, .. } = args;
     if !(sync || epochs || senders || workers) {
-        return Err(Usage::error("say what is to begin anew: --sync, --epochs, --senders, --workers"));
+        return Err(Usage::error("say what to reset: --sync, --epochs, --senders, --workers"));
     }
     let (lb_id, connection) = args.of.connect()?;
     let request = pb::ResetLoadBalancerRequest { lb_id: lb_id.clone(), sync, epochs, senders, workers };
     connection.reset(request)?;
     let object =
         json!({ "lb": lb_id, "sync": sync, "epochs": epochs, "senders": senders, "workers": workers });
-    args.of.at.done(&object, || format!("reservation {lb_id} began anew"))
+    args.of.at.done(&object, || format!("reservation {lb_id} is reset"))
 }
 
 fn senders(change: &Change) -> anyhow::Result<()> {

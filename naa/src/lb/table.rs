@@ -19,7 +19,7 @@ use crate::{Usage, show};
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "A file:
   load_balancers:
-  - lb: 0                              # 0 to 63
+  - lb: 0                              # 0 to 63; above 7 forward needs --load-balancers
     addresses: [10.9.0.1]              # packets to these are its
     senders: [10.9.0.5, 10.9.0.6]      # it takes packets from these only
     epochs:
@@ -58,7 +58,7 @@ enum Command {
         /// All sets, not only the newest
         #[arg(long)]
         all: bool,
-        /// Only one load balancer, 0 to 63. Each has sets of its own, from ticks of its own on
+        /// Show only this load balancer, 0 to 63. Each has table sets of its own, from ticks of its own on
         #[arg(long, value_name = "NUMBER", value_parser = lb)]
         lb: Option<LbId>,
     },

@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("naa-proto", &[]),
     ("ejfat-lb", &["naa-verbs", "ejfat", "ejfat-udp", "roce-udp", "naa-proto", "naa-grpc"]),
     ("ejfat-cp", &["naa-verbs", "ejfat", "ejfat-control", "ejfat-lb", "naa-grpc", "naa-proto", "naa-store"]),
-    ("ejfat-client", &["ejfat", "ejfat-udp", "naa-proto", "naa-grpc"]),
+    ("ejfat-client", &["ejfat", "ejfat-control", "ejfat-udp", "naa-proto", "naa-grpc"]),
     ("naa-provider", &["naa-verbs", "naa-region", "roce", "roce-udp", "verbs-ibv"]),
     ("naa-host", &["naa-verbs", "mrsp", "roce", "naa-region", "roce-udp", "naa-provider"]),
     (

@@ -1,4 +1,4 @@
-//! What a worker does next: of answers and time, without a socket or a clock.
+//! The life cycle of a worker: a state machine without sockets and clocks, which decides the next step from answers and times.
 //!
 //! ```text
 //! Joining ──Register──► In ──drain──► not ready, looks at its slots ──► Deregister ──► Over
@@ -8,134 +8,151 @@
 //!  Over               Away ──session unknown──► Out ──Register──► In
 //! ```
 //!
-//! Times count from any moment; each answer comes before the next step is asked for.
+//! All times count from the same moment, which the caller chooses. The caller reports the answer to a step ([`Life::heard`]) before
+//! it asks for the next step ([`Life::next`]).
 
 use std::time::Duration;
 
 use crate::backoff::Backoff;
 
-/// So long a worker waits at its beginning for a session that has its ports to fall silent: its own, if it was killed.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// A session that lasts for so long was a good one: the next one may come at once.
+/// How long a first registration is repeated while another session has the worker's ports. That may be the worker's own earlier
+/// session: after a crash the control plane soon ends it.
+const TAKEN: Duration = Duration::from_secs(5);
+/// After a session has lasted this long, the waits between tries begin with the shortest one again.
 const SETTLED: Duration = Duration::from_secs(5);
-/// How often a worker that drains looks whether it still has slots.
+/// How often a worker that drains asks whether it still has slots.
 const LOOK: Duration = Duration::from_millis(200);
-/// After the last slot is gone, events still come: the tables are made for a time ahead, and segments are on their way.
+/// How long a worker goes on receiving after its last slot is gone: the tables are written ahead of time, and segments are still on
+/// the network.
 const LATE: Duration = Duration::from_millis(1200);
-/// So long slots may be a worker's that cannot look: a period of the control plane, and what its tables are ahead.
+/// How long a worker that cannot ask for its slots goes on receiving: for one period of the control plane, and for the time by
+/// which the tables are written ahead.
 const BLIND: Duration = Duration::from_secs(3);
 
-/// What to do next.
+/// The next step of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing until then, or until somebody wants something else.
+    /// Wait until this time, or until the program wishes something else.
     Wait(Duration),
     Register,
-    /// Drains and leaves are not ready, whatever the program says.
+    /// Report the state. With `may_be_ready` false, the worker is reported as not ready whatever its state says.
     SendState {
         may_be_ready: bool,
     },
-    /// Look how many slots the worker has.
+    /// Ask how many slots the worker has.
     Look,
     Deregister,
+    /// There are no more steps.
     Over(Ending),
 }
 
-/// What became of a step.
+/// The answer to a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Registered, told, deregistered.
+    /// The control plane did what the step asked for.
     Done,
     Slots(u32),
-    /// There is no such session any more, or its token is unknown.
+    /// The control plane does not know the session or its token.
     Unknown(String),
-    /// Another session has the ports.
+    /// Another session has the worker's ports.
     Taken(String),
-    /// Nobody answered.
+    /// The control plane could not be reached, or had no room.
     Away(String),
-    /// Refused for another reason.
+    /// The control plane refused the call for another reason.
     Refused(String),
 }
 
-/// How it ended.
+/// How a worker's life cycle ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The first registration was refused; what was heard says why.
+    /// The first registration failed; the answer to it says why.
     Refused,
     Left {
-        /// Nothing is sent to it any more, as far as one can know.
+        /// Whether the load balancer sends nothing to it any more, as far as the worker could find out.
         drained: bool,
+        /// Whether the control plane knows that the worker left.
         deregistered: bool,
     },
 }
 
-/// What the log is told: once for each outage, and once at its end.
+/// A message for the log: one when an outage begins, one when it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
+    /// The control plane cannot be reached or refuses states, for this reason.
     Lost(String),
-    /// The control plane answers again, after this time.
+    /// The control plane accepts states again, after this time.
     Back(Duration),
-    /// It had forgotten the session, so there is a new one.
+    /// The control plane did not know the session any more, and the worker has registered again.
     Again,
 }
 
+/// How the worker stands with the control plane.
 #[derive(Clone, Copy, Debug)]
 enum Standing {
-    /// Not registered yet; given up if the ports are taken for too long.
+    /// Not registered yet. `since` is the time when the control plane first answered that another session has the ports.
     Joining {
         since: Option<Duration>,
         next: Duration,
     },
-    /// Registered.
+    /// Registered since a time; the next state is due at `next`.
     In {
         since: Duration,
         next: Duration,
     },
-    /// Registered, but nobody answers.
+    /// Registered, but the newest state was not accepted; `next` is the time of the next try.
     Away {
         next: Duration,
     },
-    /// The session is gone.
+    /// The control plane does not know the session; `next` is the time of the next registration.
     Out {
         next: Duration,
     },
     Over(Ending),
 }
 
+/// What the program wishes.
 #[derive(Clone, Copy, Debug)]
 enum Goal {
     Stay,
     Drain {
         deadline: Duration,
+        /// When the control plane accepted the first state that is not ready.
         told: Option<Duration>,
+        /// Since when the worker has no slots.
         free: Option<Duration>,
+        /// Whether the worker may ask for its slots.
         sees: bool,
+        /// When the worker asks for its slots next.
         next_look: Duration,
     },
+    /// Deregister at once.
     Leave {
         drained: bool,
     },
 }
 
-/// A worker's life with a control plane.
+/// The life cycle of a worker of a control plane.
 #[derive(Debug)]
 pub(super) struct Life {
+    /// The time from one state to the next.
     every: Duration,
     standing: Standing,
     goal: Goal,
     backoff: Backoff,
-    /// When the outage began that the log knows of.
+    /// When the outage began that the log has a message of.
     outage: Option<Duration>,
 }
 
 impl Life {
-    /// `every`: from state to state. `seed`: of what chance decides.
+    /// Returns the life cycle of a worker that is not registered yet. `every` is the time from one state to the next; `seed` is that
+    /// of the random waits.
     pub(super) fn new(every: Duration, seed: u64) -> Self {
         let standing = Standing::Joining { since: None, next: Duration::ZERO };
         Self { every, standing, goal: Goal::Stay, backoff: Backoff::new(seed), outage: None }
     }
 
-    /// From now on it is not ready, and it leaves when nothing is sent to it any more, or at the deadline.
+    /// Begins to drain: the worker is reported as not ready, and it deregisters when nothing is sent to it any more, or after the time
+    /// `within`.
     pub(super) fn drain(&mut self, now: Duration, within: Duration) {
         if matches!(self.goal, Goal::Stay) {
             let deadline = now + within;
@@ -146,19 +163,19 @@ impl Life {
         }
     }
 
-    /// It leaves at once.
+    /// Lets the worker deregister at once.
     pub(super) fn leave(&mut self) {
         if !matches!(self.goal, Goal::Leave { .. }) {
             self.goal = Goal::Leave { drained: false };
         }
     }
 
-    /// Whether the session is known to the control plane, as far as the worker knows.
+    /// Whether the worker is registered and its newest state was accepted.
     pub(super) fn is_in(&self) -> bool {
         matches!(self.standing, Standing::In { .. })
     }
 
-    /// How it ended, if it did.
+    /// Returns how the life cycle ended, or `None` if it has not.
     pub(super) fn ending(&self) -> Option<Ending> {
         match self.standing {
             Standing::Over(ending) => Some(ending),
@@ -166,6 +183,7 @@ impl Life {
         }
     }
 
+    /// Returns the next step.
     pub(super) fn next(&mut self, now: Duration) -> Step {
         let has_session = matches!(self.standing, Standing::In { .. } | Standing::Away { .. });
         if let Standing::Over(ending) = self.standing {
@@ -214,7 +232,7 @@ impl Life {
         }
     }
 
-    /// Takes what became of a step.
+    /// Takes the answer to a step, and returns a message for the log if there is one.
     pub(super) fn heard(&mut self, now: Duration, step: Step, heard: &Heard) -> Option<Notice> {
         match step {
             Step::Register => self.heard_of_register(now, heard),
@@ -250,7 +268,7 @@ impl Life {
                 let since = since.unwrap_or(now);
                 let next = now + self.backoff.wait();
                 self.standing = Standing::Joining { since: Some(since), next };
-                if now >= since + PATIENCE {
+                if now >= since + TAKEN {
                     self.over(Ending::Refused);
                 }
                 None
@@ -267,7 +285,7 @@ impl Life {
         }
     }
 
-    /// For the log, if this is the outage's first.
+    /// Returns a message for the log if the outage begins with this failure.
     fn lost(&mut self, now: Duration, why: &str) -> Option<Notice> {
         if self.outage.is_some() {
             return None;

@@ -1,4 +1,4 @@
-//! A worker of a reservation: it registers, tells how it is, drains and leaves.
+//! A worker of a reservation, which registers, reports its state, drains and deregisters.
 
 mod life;
 mod run;
@@ -25,14 +25,16 @@ use crate::{ClientError, Connection};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortRange(u8);
 
-/// A number of ports that no worker can have.
+/// An error: a number of ports that no worker can register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} ports are no power of two up to 16384")]
+#[error("{0} ports cannot be registered; use a power of two from 1 to 16384")]
 pub struct PortRangeError(u16);
 
 impl PortRange {
     const MOST: u8 = 14;
 
+    /// Returns the range of this number of ports.
+    ///
     /// # Errors
     /// If the number is not a power of two, or above 16384.
     pub fn of(ports: u16) -> Result<Self, PortRangeError> {
@@ -40,37 +42,41 @@ impl PortRange {
         exponent.filter(|&exponent| exponent <= Self::MOST).map(Self).ok_or(PortRangeError(ports))
     }
 
-    /// The largest one that is not above a number of ports, which is not 0.
+    /// Returns the largest range that has at most this number of ports. For 0 it is one port.
     pub fn within(ports: usize) -> Self {
         let exponent = ports.max(1).ilog2().min(Self::MOST.into());
         Self(exponent as u8)
     }
 
+    /// Returns the number of ports.
     pub fn ports(self) -> u16 {
         1 << self.0
     }
 }
 
-/// What a worker is when it registers.
+/// What a worker registers with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Registration {
-    /// For people.
+    /// A name for people.
     pub name: String,
-    /// Its part of the events, beside others' weights.
+    /// The worker's share of the events in proportion to the weights of the other workers, until its states tell more.
     pub weight: f32,
-    /// Its least and most part, as factors of an even one; 0: no bound.
+    /// The least share, as a factor of an even share; 0 is no bound.
     pub min_factor: f32,
+    /// The greatest share, as a factor of an even share; 0 is no bound.
     pub max_factor: f32,
-    /// The first of its ports.
+    /// The address of the worker with its first port.
     pub address: SocketAddr,
+    /// How many ports the worker has, from that one on.
     pub ports: PortRange,
-    /// Segments are to come with the load balancer's header.
+    /// Whether the load balancer leaves the LB header in the segments.
     pub keep_lb_header: bool,
+    /// The calendar slots that the worker demands for itself.
     pub slot_demands: Vec<SlotRange>,
 }
 
 impl Registration {
-    /// With any part of the events that the control plane gives.
+    /// Returns a registration of one port, with weight 1, without bounds and slot demands.
     pub fn new(name: impl Into<String>, address: SocketAddr) -> Self {
         Self {
             name: name.into(),
@@ -100,33 +106,33 @@ impl Registration {
     }
 }
 
-/// How a worker stands with its control plane.
+/// What a worker knows of its registration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Its session, while it has one.
+    /// The id of its session, while it has one.
     pub session: Option<String>,
-    /// Whether the control plane took its newest state.
+    /// Whether the control plane accepted its newest state.
     pub is_told: bool,
-    /// How many states were taken.
+    /// How many states the control plane accepted.
     pub told: u64,
-    /// How often it registered again.
+    /// How often the worker registered again.
     pub again: u64,
-    /// The last thing that went wrong.
+    /// The text of the newest error.
     pub problem: Option<String>,
 }
 
-/// How a worker left.
+/// How a worker ended its registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// Nothing was sent to it any more, as far as one can know.
+    /// Whether the load balancer sent nothing to it any more, as far as the worker could find out.
     pub drained: bool,
-    /// The control plane knows that it left.
+    /// Whether the control plane knows that the worker left.
     pub deregistered: bool,
 }
 
 const NOT_KNOWN: Departure = Departure { drained: false, deregistered: false };
 
-/// What those who wait and the worker's task share.
+/// What a [`Worker`] and its task share.
 #[derive(Debug, Default)]
 struct Shared {
     wish: Mutex<Wish>,
@@ -159,12 +165,14 @@ impl Shared {
     }
 }
 
-/// A registered worker. Its state is told until it is dropped or drains; dropped, it deregisters.
+/// A registered worker, which reports its state until it is drained or dropped. When it is dropped, it deregisters without
+/// draining.
 pub struct Worker {
     shared: Arc<Shared>,
     ended: mpsc::Receiver<Departure>,
-    /// Where its task runs.
+    /// The connection whose thread runs the task.
     connection: Connection,
+    /// Whether the end of the task has been waited for.
     left: bool,
 }
 
@@ -175,20 +183,22 @@ impl fmt::Debug for Worker {
     }
 }
 
-/// A worker that is dropped takes so long to leave, at most.
+/// The most time that dropping a worker takes.
 const LEAVE: Duration = Duration::from_millis(1500);
-/// What a drain may take beyond its deadline: the call under way, and to deregister.
+/// The time that a drain may take after its deadline, for the call in progress and for `Deregister`.
 const BEYOND: Duration = Duration::from_secs(3);
 
 impl Worker {
-    /// From state to state, as control planes expect it.
+    /// The time from one state to the next that control planes expect.
     pub const PERIOD: Duration = Duration::from_millis(100);
 
-    /// Registers a worker of reservation `lb`. From then on `state` is asked every so often, on another thread; it must not
-    /// wait. If the control plane goes away, it is tried again and again; if it forgets the session, there is a new one.
+    /// Registers a worker of reservation `lb`. From then on the connection's thread calls `state` once in each period `every`, and
+    /// reports what it returns; `state` must not block. If the control plane cannot be reached, the worker tries again until it can.
+    /// If the control plane does not know the session any more, the worker registers again. If another session has the ports, as
+    /// after a crash of this program, the worker waits up to 5 seconds for the end of that session.
     ///
     /// # Errors
-    /// If the first registration is refused, or nobody answers. Ports that another session has are waited for for a moment.
+    /// If the control plane refuses the first registration, or cannot be reached.
     pub fn register(
         connection: &Connection,
         lb: &str,
@@ -209,7 +219,7 @@ impl Worker {
         };
         connection.runtime().spawn(async move {
             let departure = task.run(every).await;
-            // Whoever waited may have gone.
+            // The worker may have been dropped already.
             let _ = over.send(departure);
         });
         let gone = || ClientError::Runtime(std::io::Error::other("its thread ended"));
@@ -217,24 +227,25 @@ impl Worker {
         Ok(Self { shared, ended, connection: connection.clone(), left: false })
     }
 
-    /// How it stands with its control plane.
+    /// Returns what the worker knows of its registration.
     pub fn standing(&self) -> Standing {
         self.shared.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells that it takes no more, waits until nothing is sent to it, then deregisters: within `within` and a moment. Events
-    /// come until then, so another thread goes on receiving.
+    /// Reports that the worker takes no more events, waits until the load balancer sends nothing to it, at most for `within`, then
+    /// deregisters. This blocks for up to 3 seconds longer than `within`. Segments arrive until then, so another thread has to go on
+    /// receiving.
     pub fn drain(mut self, within: Duration) -> Departure {
         self.begin_drain(within);
         self.wait(within + BEYOND)
     }
 
-    /// Begins to drain. [`departed`](Self::departed) tells when it is over.
+    /// Begins to drain, and returns at once. [`departed`](Self::departed) returns a value when the drain is over.
     pub fn begin_drain(&self, within: Duration) {
         self.shared.wish(Wish::Drain { within });
     }
 
-    /// How it left, once it has.
+    /// Returns how the worker left, or `None` while it has not left. It returns the departure only once.
     pub fn departed(&mut self) -> Option<Departure> {
         let departure = match self.ended.try_recv() {
             Ok(departure) => departure,
@@ -245,6 +256,7 @@ impl Worker {
         Some(departure)
     }
 
+    /// Waits for the end of the task, at most for `most`.
     fn wait(&mut self, most: Duration) -> Departure {
         self.left = true;
         self.ended.recv_timeout(most).unwrap_or(NOT_KNOWN)

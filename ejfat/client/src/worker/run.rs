@@ -1,4 +1,4 @@
-//! Carries out what a worker's life wants.
+//! Carries out the steps that a worker's life cycle asks for.
 
 use std::{
     net::IpAddr,
@@ -14,9 +14,9 @@ use super::{
     Departure, Registration, Shared, Wish, WorkerState,
     life::{Ending, Heard, Life, Notice, Step},
 };
-use crate::{Call, Cause, ClientError, Connection};
+use crate::{ApiCall, Cause, ClientError, Connection};
 
-/// A state that is told later is of no use.
+/// The time limit of the calls of a registered worker: a state that arrives later than this is out of date.
 const QUICK: Duration = Duration::from_secs(1);
 
 pub(super) struct Task {
@@ -25,11 +25,11 @@ pub(super) struct Task {
     pub(super) registration: Registration,
     pub(super) state: Box<dyn Fn() -> WorkerState + Send + Sync>,
     pub(super) shared: Arc<Shared>,
-    /// Told what became of the first registration.
+    /// Gets the result of the first registration.
     pub(super) registered: Option<SyncSender<Result<(), ClientError>>>,
 }
 
-/// A session, with the connection that shows its token.
+/// A worker session, with a connection that shows the session's token.
 struct Session {
     id: String,
     connection: Connection,
@@ -55,7 +55,7 @@ impl Task {
                 }
                 Step::Wait(until) => {
                     let wished = self.shared.wished.notified();
-                    // Whichever comes first.
+                    // It waits until the time has come or the program wishes something else, whichever is first.
                     let _ = tokio::time::timeout(until.saturating_sub(now), wished).await;
                     continue;
                 }
@@ -76,8 +76,8 @@ impl Task {
     async fn register(&self, session: &mut Option<Session>) -> Result<(), ClientError> {
         let request = self.registration.request(&self.lb);
         let call = async move |mut client: crate::connection::Client| client.register(request).await;
-        let reply = self.connection.ask_and_explain(Call::Register, call).await?;
-        // A control plane without session tokens takes the one that registered.
+        let reply = self.connection.ask_and_explain(ApiCall::Register, call).await?;
+        // A control plane that gives no session tokens takes the token that registered the worker.
         let connection = if reply.token.is_empty() {
             self.connection.clone()
         } else {
@@ -91,15 +91,16 @@ impl Task {
         let Some(Session { id, connection }) = session else { return Ok(Heard::Unknown(String::new())) };
         let request = (self.state)().request(id, &self.lb, SystemTime::now(), may_be_ready);
         let call = async move |mut client: crate::connection::Client| client.send_state(request).await;
-        connection.ask(Call::SendState, QUICK, call).await.map(|_| Heard::Done)
+        connection.ask(ApiCall::SendState, QUICK, call).await.map(|_| Heard::Done)
     }
 
-    /// By the token that registered: a session's may not read the reservation.
+    /// Asks how many slots the session has. It uses the token that registered the worker, because a session's token may not read
+    /// the reservation.
     async fn look(&self, session: Option<&Session>) -> Result<Heard, ClientError> {
         let request = LoadBalancerStatusRequest { lb_id: self.lb.clone() };
         let call =
             async move |mut client: crate::connection::Client| client.load_balancer_status(request).await;
-        let status = self.connection.ask(Call::Status, QUICK, call).await?;
+        let status = self.connection.ask(ApiCall::Status, QUICK, call).await?;
         let id = session.map_or("", |session| session.id.as_str());
         Ok(Heard::Slots(slots(&status, id, &self.registration)))
     }
@@ -108,10 +109,10 @@ impl Task {
         let Some(Session { id, connection }) = session else { return Ok(Heard::Done) };
         let request = DeregisterRequest { lb_id: self.lb.clone(), session_id: id.clone() };
         let call = async move |mut client: crate::connection::Client| client.deregister(request).await;
-        connection.ask(Call::Deregister, QUICK, call).await.map(|_| Heard::Done)
+        connection.ask(ApiCall::Deregister, QUICK, call).await.map(|_| Heard::Done)
     }
 
-    /// Tells the log, and whoever asks how the worker stands.
+    /// Writes a notice to the log, and updates the worker's [`Standing`](super::Standing).
     fn keep(
         &mut self,
         step: Step,
@@ -153,13 +154,13 @@ impl Task {
             && (life.is_in() || life.ending() == Some(Ending::Refused))
             && let Some(registered) = self.registered.take()
         {
-            // Whoever registers waits.
+            // `Worker::register` waits for this message.
             let _ = registered.send(answer.map(drop));
         }
     }
 }
 
-/// What an error means for a worker's life.
+/// Returns what an error means for the worker's life cycle.
 fn heard(error: &ClientError) -> Heard {
     let why = error.to_string();
     match error.cause() {
@@ -170,7 +171,7 @@ fn heard(error: &ClientError) -> Heard {
     }
 }
 
-/// The slots that a session has. Control planes of before tell no session ids; there the address says which worker it is.
+/// Returns how many slots a session has. Older control planes report no session ids: then the worker is found by its address.
 fn slots(status: &LoadBalancerStatusReply, session: &str, registration: &Registration) -> u32 {
     let by_id = |its: &&WorkerStatus| its.session_id.to_string() == session;
     let here = |its: &&WorkerStatus| {
@@ -182,7 +183,7 @@ fn slots(status: &LoadBalancerStatusReply, session: &str, registration: &Registr
     found.map_or(0, |its| its.slots_assigned)
 }
 
-/// From the clock: it only spreads tries.
+/// A seed of random waits, from the clock and the process id. It only spreads the tries of many workers over time.
 fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::from(now.subsec_nanos()) ^ u64::from(std::process::id()) << 32

@@ -1,17 +1,17 @@
-//! What a worker tells of itself.
+//! What a worker reports of itself.
 
 use std::time::SystemTime;
 
 use proto::loadbalancer::SendStateRequest;
 
-/// A worker's state, at a moment.
+/// The state of a worker at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkerState {
-    /// The part of its queue that is full, from 0 to 1. What is above is told as 1, and so is what is no number.
+    /// The fill level, from 0 to 1. A value above 1 and NaN are reported as 1, a value below 0 as 0.
     pub fill: f64,
-    /// What a controller of the worker's own wants; 0 leaves it to the control plane.
+    /// The control signal, if the worker has a controller of its own; 0 leaves the decision to the control plane.
     pub control_signal: f64,
-    /// Whether it takes events.
+    /// Whether the worker takes new events.
     pub is_ready: bool,
     pub totals: Totals,
 }
@@ -22,28 +22,33 @@ impl Default for WorkerState {
     }
 }
 
-/// What a worker counted since it began.
+/// What a worker has counted since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Of which a segment came.
+    /// Events of which at least one segment arrived.
     pub events: u64,
+    /// Events that were complete.
     pub reassembled: u64,
-    /// Given up while they were incomplete.
+    /// Events that were given up while they were incomplete.
     pub incomplete: u64,
-    /// Taken by the program.
+    /// Events that the program took.
     pub dequeued: u64,
-    /// Complete, and lost for want of room.
+    /// Events that were complete, and lost because there was no room for them.
     pub overflowed: u64,
+    /// Bytes of all segments.
     pub bytes: u64,
+    /// All segments.
     pub packets: u64,
 }
 
+/// Returns the number as the API has it, or the API's greatest one.
 fn count(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 impl WorkerState {
-    /// `now` is of this machine's clock.
+    /// Makes the call's request. `now` is the time of this machine's clock. With `may_be_ready` false, the worker is reported as not
+    /// ready whatever its state says.
     pub(super) fn request(
         &self,
         session: &str,

@@ -1,5 +1,5 @@
-//! A control plane on a real socket that does what a test tells it: it keeps sessions and senders, refuses, is slow, goes away and
-//! comes back with or without its memory.
+//! A control plane on a real socket for tests. It keeps sessions and senders; a test can let it refuse calls, answer late, stop, and
+//! start again with or without its sessions.
 #![allow(dead_code, reason = "each suite uses its own part")]
 
 use std::{
@@ -25,16 +25,16 @@ use ejfat_client::messages::{
 use naa_grpc::{Server, ServerTls, Settings};
 use tonic::{Code, Request, Response, Status};
 
-/// The token that may do everything.
+/// The token with all rights.
 pub(crate) const TOKEN: &str = "the-token";
 
-/// What became of a worker.
+/// A worker session, with what the worker reported.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) registered: RegisterRequest,
     pub(crate) states: Vec<(Instant, SendStateRequest)>,
     pub(crate) ended: Option<Instant>,
-    /// When its slots were taken away, if they were.
+    /// Since when the worker has been not ready, if it is.
     unready: Option<Instant>,
 }
 
@@ -48,19 +48,19 @@ impl Session {
 pub(crate) struct State {
     pub(crate) sessions: BTreeMap<u64, Session>,
     pub(crate) senders: BTreeSet<String>,
-    /// Each call with its name, in order.
+    /// The names of all calls, in order.
     pub(crate) calls: Vec<&'static str>,
-    /// Calls that are refused.
+    /// The calls that are refused, with status and message.
     refusals: BTreeMap<&'static str, (Code, String)>,
-    /// Calls that take so long.
+    /// The calls that are answered late, with the delay of each.
     slow: BTreeMap<&'static str, Duration>,
-    /// Tokens that are known and may do nothing but ask for the version.
+    /// Tokens that are known, and have the right to `Version` only.
     weak: BTreeSet<String>,
     pub(crate) reservation: ReserveLoadBalancerReply,
     next: u64,
-    /// Slots are a worker's for so long after it said that it is not ready.
+    /// How long a worker keeps its slots after it reported that it is not ready.
     pub(crate) look_ahead: Duration,
-    /// Session ids are not in the status, as in versions of before.
+    /// Whether the status has no session ids, as that of older control planes.
     pub(crate) without_ids: bool,
 }
 
@@ -74,7 +74,7 @@ impl State {
     }
 }
 
-/// Clones are the same one.
+/// The control plane of a test. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Site(Arc<Mutex<State>>);
 
@@ -99,7 +99,7 @@ impl Site {
         self.state().weak.insert(token.to_owned());
     }
 
-    /// Serves it on a port of loopback; 0 is any.
+    /// Serves it on a port of loopback; with port 0 the Linux kernel chooses one.
     pub(crate) fn serve(&self, port: u16, tls: Option<ServerTls>) -> Server {
         self.serve_at((Ipv4Addr::LOCALHOST, port).into(), tls)
     }
@@ -110,19 +110,19 @@ impl Site {
             let settings = Settings { seats: 64, streams: 64, threads: 1, permits: None, tls: tls.clone() };
             match naa_grpc::serve(settings, at, LoadBalancerServer::new(self.clone())) {
                 Ok(server) => return server,
-                // The port was the one of a server that has just gone.
+                // A server that has just been dropped may still have the port.
                 Err(error) if begin.elapsed() > Duration::from_secs(5) => panic!("{error}"),
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
             }
         }
     }
 
-    /// The URI of this control plane at a server, with a token and reservation 1.
+    /// Returns the URI of a server, with a token and reservation 1.
     pub(crate) fn uri(server: &Server, token: &str) -> String {
         format!("ejfat://{token}@{}/lb/1", server.address())
     }
 
-    /// Notes a call, and what is to become of it.
+    /// Records a call, and returns its token, or refuses the call.
     async fn enter<T>(&self, call: &'static str, request: &Request<T>) -> Result<String, Status> {
         let token = request.metadata().get("authorization").map(|value| value.to_str().unwrap().to_owned());
         let (refusal, slow) = {
@@ -356,7 +356,7 @@ impl LoadBalancer for Site {
     }
 }
 
-/// Waits until something is so.
+/// Waits until `is_so` returns true, and panics after 20 seconds.
 #[track_caller]
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();

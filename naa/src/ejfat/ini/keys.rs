@@ -45,15 +45,15 @@ const ONE_PORT: Use = Use::Missing {
     why: "all segments go to one port; a load balancer spreads events over ports by their entropy",
 };
 
-const COUNTED: Use = Use::Needless("what was counted is always told");
+const COUNTED: Use = Use::Needless("a worker always reports its counters");
 const ALL_TRIED: Use = Use::Needless("all addresses of the control plane's name are tried");
 const CHECKED: Use = Use::Missing {
     default: "true",
-    why: "certificates are always checked; name the CA by --control-plane-ca",
+    why: "certificates are always checked; name their CA by --control-plane-ca",
 };
 
 const fn controller(default: &'static str) -> Use {
-    let why = "this worker tells its fill level, and leaves to the control plane what follows from it";
+    let why = "this worker reports its fill level, and the control plane decides its share from it";
     Use::Missing { default, why }
 }
 

@@ -14,7 +14,8 @@ pub(super) fn told(counters: &Counters, time: Duration) -> String {
     format!("{} events, {lost} incomplete, {dropped} segments dropped, {rate}", counters.complete)
 }
 
-/// `delivered` of which `numbered` had names that were taken. `worker`: how it left the control plane, if it was registered.
+/// Prints the report at the end. Of the `delivered` events, `numbered` ones got a name with a number because their name was taken.
+/// `worker` says how the worker left the control plane, if it was registered.
 pub(super) fn report(
     args: &Args,
     receiver: &Receiver,

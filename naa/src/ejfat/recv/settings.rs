@@ -22,7 +22,7 @@ use crate::{
 const DATA: &str = "data-plane";
 const PID: &str = "pid";
 
-/// What a file says of the control plane.
+/// Returns what the INI file says of the control plane.
 fn site(ini: &Ini) -> anyhow::Result<OfIni> {
     let factor = || number(0.0..=1e6_f32);
     Ok(OfIni {
@@ -34,10 +34,12 @@ fn site(ini: &Ini) -> anyhow::Result<OfIni> {
     })
 }
 
-/// The address by which the load balancer of the URI is reached.
+/// Returns the address from which this machine sends to the load balancer of the URI, as `--listen` would name it.
 fn own_address(args: &Args, ports: Option<PortChoice>) -> anyhow::Result<String> {
     let ip = args.site.own_address()?.ok_or_else(|| {
-        Usage::error(format!("say where segments come: --listen; or of which load balancer this is a worker: --uri or {VARIABLE}"))
+        Usage::error(format!(
+            "name the address where segments come by --listen, or the load balancer by --uri or {VARIABLE}"
+        ))
     })?;
     Ok(match ports {
         Some(PortChoice::Range { .. }) => ip.to_string(),
@@ -45,7 +47,7 @@ fn own_address(args: &Args, ports: Option<PortChoice>) -> anyhow::Result<String>
     })
 }
 
-/// How to receive, and what a file says of the control plane.
+/// Returns the settings of the receiver, and what the INI file says of the control plane.
 pub(super) fn config(args: &Args) -> anyhow::Result<(ReceiverConfig, OfIni)> {
     if u64::from(args.max_event) > args.memory {
         return Err(Usage::error("--max-event is more than --memory: such an event could never be complete"));

@@ -1,4 +1,4 @@
-//! The control plane of an EJFAT site, on the command lines of all who use it.
+//! The options by which senders and workers use a control plane, and what they do with it.
 
 mod ports;
 mod sender;
@@ -14,29 +14,24 @@ use crate::Usage;
 pub(crate) use sender::{LetIn, Way};
 pub(crate) use worker::{Joined, OfIni, Wanted, Worker, bridge_state, state};
 
-/// How the control plane is found.
+/// The options of every client of a control plane: its EJFAT URI, and the CAs that the client trusts.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[group(id = "control_plane")]
-pub(crate) struct ControlPlane {
+#[group(skip)]
+pub(crate) struct UriArgs {
     /// An EJFAT URI: where the control plane is, a reservation, and a token for it
     #[arg(short, long, env = VARIABLE, hide_env_values = true)]
     uri: Option<String>,
-    /// Use no control plane, whatever the URI says
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    no_control_plane: Option<bool>,
-    /// File of the CAs, as PEM, one of which must have signed the certificate of a control plane at ejfats://; the system's
-    /// unless told
+    /// PEM file of CAs, one of which must have signed the certificate of a control plane at ejfats:// [default: the CAs of the
+    /// system]
     #[arg(long, value_name = "FILE")]
     control_plane_ca: Option<PathBuf>,
 }
 
-impl ControlPlane {
-    /// Whether a control plane is to be used, if there is one. `ini`: what a file says.
-    pub(crate) fn is_wanted(&self, ini: Option<bool>) -> bool {
-        self.no_control_plane.map(|without| !without).or(ini).unwrap_or(true)
-    }
-
-    /// The URI, if there is one.
+impl UriArgs {
+    /// Returns the URI, or `None` if neither the command line nor the environment has one.
+    ///
+    /// # Errors
+    /// If the text is no EJFAT URI.
     pub(crate) fn uri(&self) -> anyhow::Result<Option<EjfatUri>> {
         let text = self.uri.as_ref().filter(|uri| !uri.trim().is_empty());
         let parse =
@@ -44,15 +39,46 @@ impl ControlPlane {
         text.map(parse).transpose()
     }
 
-    pub(crate) fn connect(&self, uri: &EjfatUri) -> anyhow::Result<Connection> {
-        let trust =
-            Trust { tls: ClientTls { ca: self.control_plane_ca.clone(), identity: None }, token: None };
-        Connection::open(uri, &trust).map_err(|error| told(error, "goes on"))
+    /// Prepares a connection to the control plane of a URI.
+    ///
+    /// # Errors
+    /// As [`Connection::open`].
+    pub(crate) fn connect(&self, uri: &EjfatUri) -> Result<Connection, ClientError> {
+        let tls = ClientTls { ca: self.control_plane_ca.clone(), identity: None };
+        Connection::open(uri, &Trust { tls, token: None })
     }
 }
 
-/// The reservation of a URI, with what is wrong if it has none.
-pub(crate) fn reservation(uri: &EjfatUri) -> anyhow::Result<String> {
+/// The options of a sender or worker, which can do without a control plane.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[group(id = "control_plane")]
+pub(crate) struct ControlPlane {
+    #[command(flatten)]
+    of: UriArgs,
+    /// Use no control plane, whatever the URI says
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    no_control_plane: Option<bool>,
+}
+
+impl ControlPlane {
+    /// Returns whether to use a control plane if the URI names one. `ini` is what an INI file says.
+    pub(crate) fn is_wanted(&self, ini: Option<bool>) -> bool {
+        self.no_control_plane.map(|without| !without).or(ini).unwrap_or(true)
+    }
+
+    /// Returns the URI as [`UriArgs::uri`] does.
+    pub(crate) fn uri(&self) -> anyhow::Result<Option<EjfatUri>> {
+        self.of.uri()
+    }
+
+    /// Prepares a connection to the control plane of a URI.
+    pub(crate) fn connect(&self, uri: &EjfatUri) -> anyhow::Result<Connection> {
+        self.of.connect(uri).map_err(|error| told(error, "goes on"))
+    }
+}
+
+/// Returns the reservation of a URI, or an error with the remedy if the URI names none.
+fn reservation(uri: &EjfatUri) -> anyhow::Result<String> {
     uri.lb_id.clone().ok_or_else(|| {
         Usage::error(format!(
             "the EJFAT URI (--uri or {VARIABLE}) names no reservation, as ejfat://TOKEN@host:port/lb/ID does; reserve a load \
@@ -61,12 +87,17 @@ pub(crate) fn reservation(uri: &EjfatUri) -> anyhow::Result<String> {
     })
 }
 
-/// An error with the option that helps. `without`: what the command does without a control plane.
-pub(crate) fn told(error: ClientError, without: &str) -> anyhow::Error {
-    let by = match &error {
+/// Adds to an error the option that names a CA, if that is the remedy.
+pub(crate) fn with_ca_option(error: &ClientError) -> String {
+    let by = match error {
         ClientError::Tls { failure: TlsFailure::UnknownCa, .. }
         | ClientError::Files(TlsError::NoRoots { .. }) => ", by --control-plane-ca FILE",
         _ => "",
     };
-    anyhow!("{error}{by}; --no-control-plane {without} without it")
+    format!("{error}{by}")
+}
+
+/// Adds to an error the options that help. `without` says what the command does without a control plane.
+fn told(error: ClientError, without: &str) -> anyhow::Error {
+    anyhow!("{}; --no-control-plane {without} without it", with_ca_option(&error))
 }

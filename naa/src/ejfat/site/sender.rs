@@ -1,4 +1,4 @@
-//! Senders at a control plane.
+//! Senders of a reservation.
 
 use std::{
     net::SocketAddr,
@@ -13,36 +13,40 @@ use ejfat_client::{AllowedSender, AllowedSenderError, Syncs, Targets, TargetsErr
 use super::{ControlPlane, reservation, told};
 use crate::{show, signals};
 
-/// What a sender was asked for.
+/// The settings of a sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
-    /// In sync messages.
+    /// The sender's id in sync datagrams.
     pub(crate) source: u32,
+    /// The time from one sync datagram to the next.
     pub(crate) period: Duration,
-    /// Which data address is preferred.
+    /// Whether the IPv6 data address is preferred.
     pub(crate) v6: bool,
 }
 
-/// A sender whose segments a load balancer takes, as far as it is known, until this is dropped.
+/// A sender whose address is in the reservation's list if the control plane was asked, and whose sync datagrams are sent, until
+/// this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct LetIn {
-    /// Its address is in the reservation's list; syncs go with it.
+    /// The sender's place in the list, with its sync datagrams. `None`: the control plane was not asked, or the sender has left.
     allowed: Arc<Mutex<Option<AllowedSender>>>,
-    /// Syncs of who did not ask the control plane.
+    /// The sync datagrams of a sender that did not ask the control plane.
     syncs: Option<Syncs>,
 }
 
 impl LetIn {
-    /// Whether anything takes time until it is in force.
+    /// Returns whether the first event has to wait for the control plane: until it has the sender's ticks, or the data plane has the
+    /// sender's address.
     pub(crate) fn wants_warm_up(&self) -> bool {
         self.syncs.is_some() || self.is_allowed()
     }
 
+    /// Returns whether the control plane put the sender's address on the list.
     pub(crate) fn is_allowed(&self) -> bool {
         self.allowed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// The last sync is sent, then its address is taken off the list.
+    /// Sends the last sync datagram, and removes the address from the list.
     pub(crate) fn end(&self) {
         drop(self.allowed.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -55,11 +59,12 @@ impl Drop for LetIn {
 }
 
 impl ControlPlane {
-    /// Where segments go. If there is a control plane and a token, this host is put on the list of those whose segments the load
-    /// balancer takes; without a token only syncs are sent, and standard error says so.
+    /// Returns the address to which segments go. If the control plane is wanted and the URI has a token, this adds the addresses of
+    /// this machine to the reservation's list of senders, and sends sync datagrams. Without a token it only sends sync datagrams, with
+    /// a note on standard error.
     ///
     /// # Errors
-    /// If the URI lacks a data address, or the control plane refuses.
+    /// If no data address is known, no sync datagram can be sent, or the control plane cannot be reached or refuses.
     pub(crate) fn let_in(
         &self,
         uri: &EjfatUri,
@@ -67,14 +72,14 @@ impl ControlPlane {
         way: Way,
     ) -> anyhow::Result<(SocketAddr, LetIn)> {
         let Way { source, period, v6 } = way;
-        let no_data = "the EJFAT URI has no data address; reserve a load balancer, or use --to";
+        let no_data = "the EJFAT URI has no data address; use the URI that `naa lb reserve` prints, or name an address by --to";
         if !is_wanted || uri.token.is_none() {
             let to = uri.data(v6).context(no_data)?;
             let sync = Targets::of(uri).sync;
             let syncs = (is_wanted && !sync.is_empty()).then(|| Syncs::start(&sync, source, period));
             if is_wanted {
                 show::note(
-                    "the EJFAT URI has no token: syncs are sent, and the control plane is not asked to let this sender in",
+                    "the EJFAT URI has no token, so the control plane is not asked to let this sender in; only sync datagrams are sent",
                 );
             }
             return Ok((to, LetIn { allowed: Arc::default(), syncs: syncs.transpose()? }));
@@ -98,7 +103,7 @@ impl ControlPlane {
         }
         let let_in = LetIn { allowed: Arc::new(Mutex::new(Some(allowed))), syncs: None };
         let at_end = let_in.allowed.clone();
-        // Otherwise the address would stay on the list.
+        // A signal ends the program without dropping anything, so the address would stay in the list.
         signals::on_terminate(move || {
             drop(at_end.lock().unwrap_or_else(PoisonError::into_inner).take());
             std::process::exit(128 + libc::SIGINT);

@@ -1,4 +1,4 @@
-//! Workers at a control plane.
+//! Workers of a reservation.
 
 use std::{
     net::{IpAddr, SocketAddr, ToSocketAddrs as _},
@@ -15,32 +15,32 @@ use serde_json::json;
 use super::{ControlPlane, ports, reservation, told};
 use crate::Usage;
 
-/// How this program is a worker of a reservation.
+/// The options of a program that is a worker of a reservation.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[group(id = "worker_options")]
 pub(crate) struct Worker {
     #[command(flatten)]
     control_plane: ControlPlane,
-    /// The address at which the load balancer reaches this worker [default: the one that it listens to; of all addresses, the
-    /// one by which it reaches the load balancer]
+    /// The address to which the load balancer sends segments for this worker [default: the address that it listens to; if it listens
+    /// to all addresses, the one from which this machine sends to the load balancer]
     #[arg(long, value_name = "ADDR")]
     address: Option<IpAddr>,
-    /// Its name at the control plane [default: the host's]
+    /// The name of this worker at the control plane [default: the name of this machine]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Its part of the events at the beginning, beside the weights of other workers; 1 unless told
+    /// The share of events of this worker at the beginning, in proportion to the weights of the other workers [default: 1]
     #[arg(long, value_name = "WEIGHT", value_parser = weight)]
     weight: Option<f32>,
-    /// It gets at least so much of an even part; 0 unless told
+    /// The least share of this worker, as a factor of an even share; 0 is no bound [default: 0]
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     min_factor: Option<f32>,
-    /// It gets at most so much of an even part; 0, unless told: any
+    /// The greatest share of this worker, as a factor of an even share; 0 is no bound [default: 0]
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     max_factor: Option<f32>,
-    /// From state to state that it tells; 100 unless told
+    /// Milliseconds from one state that this worker reports to the next [default: 100]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=1000))]
     state_period: Option<u64>,
-    /// Seconds that it waits at its end until nothing is sent to it any more, at most
+    /// The most seconds that this worker waits at its end until the load balancer sends nothing to it any more
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     drain: f64,
 }
@@ -55,7 +55,7 @@ fn factor(text: &str) -> Result<f32, String> {
     factor.ok_or_else(|| "write a number from 0 on, such as 0.5".into())
 }
 
-/// What a file says; the command line is stronger.
+/// What an INI file says. The command line has precedence.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OfIni {
     pub(crate) use_cp: Option<bool>,
@@ -65,7 +65,7 @@ pub(crate) struct OfIni {
     pub(crate) state_period: Option<u64>,
 }
 
-/// A reservation that a program is to be a worker of.
+/// A reservation of which a program is to be a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     uri: EjfatUri,
@@ -74,10 +74,10 @@ pub(crate) struct Wanted {
 }
 
 impl Worker {
-    /// The reservation to be a worker of, if there is one.
+    /// Returns the reservation of which to be a worker, or `None` if there is no URI or no control plane is wanted.
     ///
     /// # Errors
-    /// If the command line or the variable makes no sense.
+    /// If an option or the URI is wrong, or the URI has no reservation or no token.
     pub(crate) fn wanted(&self, ini: &OfIni) -> anyhow::Result<Option<Wanted>> {
         let drain =
             Duration::try_from_secs_f64(self.drain).map_err(|_| Usage::error("--drain wants seconds"))?;
@@ -95,21 +95,24 @@ impl Worker {
         Ok(Some(Wanted { uri, lb, drain }))
     }
 
-    /// The address of this machine by which the load balancer of the URI is reached. `None`: no URI, or it names no address.
+    /// Returns the address from which this machine sends to the load balancer of the URI, or to its control plane if the URI has no
+    /// data address. Returns `None` if there is no URI.
     ///
     /// # Errors
-    /// If the URI makes no sense, or there is no route.
+    /// If the URI is wrong, its host is unknown, or there is no route.
     pub(crate) fn own_address(&self) -> anyhow::Result<Option<IpAddr>> {
         let Some(uri) = self.control_plane.uri()? else { return Ok(None) };
-        let host = || Some(SocketAddr::new(uri.host.parse().ok()?, uri.port));
-        let to = uri.data(false).or_else(host);
-        Ok(to.map(source_towards).transpose()?)
+        let to = match uri.data(false) {
+            Some(to) => to,
+            None => *hosts(&uri, "--listen")?.first().context("the control plane has no address")?,
+        };
+        Ok(Some(source_towards(to)?))
     }
 
-    /// Registers. `bound`: where segments come.
+    /// Registers this program. `bound` are the addresses at which it receives segments; `state` is called for each report.
     ///
     /// # Errors
-    /// If none of these can be registered, or the control plane refuses.
+    /// If none of the addresses can be registered, or the control plane cannot be reached or refuses.
     pub(crate) fn join(
         &self,
         wanted: Wanted,
@@ -120,11 +123,14 @@ impl Worker {
         let Wanted { uri, lb, drain } = wanted;
         let connection = self.control_plane.connect(&uri)?;
         let ip = self.ip(&uri, bound)?;
-        let no_port =
-            || format!("no segment to {ip} would come here; name another --address, or listen to it");
+        let no_port = || {
+            format!(
+                "this worker does not listen to {ip}, so no segment to it would arrive; name another --address, or listen to this one"
+            )
+        };
         let chosen = match ports::ports(bound, ip) {
             Some(chosen) => chosen,
-            // Addresses are translated on the way: ports are not.
+            // A router may translate the address, but not the ports: then the bound ports are registered with the address of the option.
             None if self.address.is_some() => {
                 let first = bound.first().with_context(no_port)?.ip();
                 let chosen = ports::ports(bound, first).with_context(no_port)?;
@@ -136,8 +142,8 @@ impl Worker {
         if left_out > 0 {
             let last = at.port() + (ports.ports() - 1);
             tracing::warn!(
-                "the load balancer sends to ports {} to {last} of {ip}, and not to {left_out} more: the ports of a worker have to \
-                 follow each other, and their number is a power of two (--ports)",
+                "the load balancer sends to ports {} to {last} of {ip}, and not to {left_out} others, because a worker registers \
+                 consecutive ports whose number is a power of two; choose such ports by --ports",
                 at.port()
             );
         }
@@ -167,6 +173,7 @@ impl Worker {
         })
     }
 
+    /// Returns the address to register.
     fn ip(&self, uri: &EjfatUri, bound: &[SocketAddr]) -> anyhow::Result<IpAddr> {
         if let Some(ip) = self.address {
             return Ok(ip);
@@ -176,7 +183,8 @@ impl Worker {
         let only = || {
             let version = if v6 == Some(true) { "IPv6" } else { "IPv4" };
             format!(
-                "the load balancer sends {version} only, and this worker does not listen to any such address"
+                "the load balancer sends {version} only, and this worker does not listen to any such address; add one by --listen, or \
+                 name one by --address"
             )
         };
         let ip = ports::address(bound, v6).with_context(only)?;
@@ -187,10 +195,8 @@ impl Worker {
         if let Some(&to) = data.iter().find(near) {
             return Ok(source_towards(to)?);
         }
-        // Without a data address, the control plane is the nearest that is known.
-        let found = (uri.host.as_str(), uri.port).to_socket_addrs();
-        let found = found.with_context(|| format!("cannot look up {}", uri.host))?;
-        let to = found.into_iter().find(|at| near(&at));
+        // Without a data address, the route to the control plane decides.
+        let to = hosts(uri, "--address")?.into_iter().find(|at| near(&at));
         let to = to.context(
             "the control plane has no address of this IP version; name one of this worker by --address",
         )?;
@@ -198,13 +204,25 @@ impl Worker {
     }
 }
 
-/// The name of this machine.
+/// Returns the addresses of a URI's host. `option` is what the command line may name instead.
+fn hosts(uri: &EjfatUri, option: &str) -> anyhow::Result<Vec<SocketAddr>> {
+    let found = (uri.host.as_str(), uri.port).to_socket_addrs();
+    let found = found.with_context(|| {
+        format!(
+            "cannot look up {}; correct the EJFAT URI, or name an address of this machine by {option}",
+            uri.host
+        )
+    })?;
+    Ok(found.collect())
+}
+
+/// Returns the name of this machine.
 fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "worker".into() } else { name.trim().to_owned() }
 }
 
-/// A program that is registered. It deregisters when this is dropped.
+/// A program that is registered as a worker. It deregisters when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Joined {
     worker: ejfat_client::Worker,
@@ -214,32 +232,35 @@ pub(crate) struct Joined {
     session: String,
     control_plane: String,
     drain: Duration,
+    /// How it left, if it has left.
     left: Option<Departure>,
+    /// Whether it has begun to drain.
     begun: bool,
 }
 
 impl Joined {
-    /// For people.
+    /// Returns what it registered, as text.
     pub(crate) fn line(&self) -> String {
         let Self { lb, at, ports, session, control_plane, .. } = self;
         let ports = if *ports == 1 { String::new() } else { format!(", {ports} ports") };
         format!("worker session {session} of reservation {lb} at {control_plane}, by {at}{ports}")
     }
 
-    /// What it registered.
+    /// Returns what it registered, as JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         let Self { lb, at, ports, session, control_plane, .. } = self;
         json!({"control_plane": control_plane, "reservation": lb, "session": session, "address": at, "ports": ports})
     }
 
-    /// How it went.
+    /// Returns how many states were accepted and how the worker left, as JSON.
     pub(crate) fn end_json(&self) -> serde_json::Value {
         let Standing { told, again, .. } = self.worker.standing();
         let (drained, deregistered) = (self.left.map(|of| of.drained), self.left.map(|of| of.deregistered));
         json!({"states": told, "again": again, "drained": drained, "deregistered": deregistered})
     }
 
-    /// Whether it has left; the first time it begins to. Segments come until then.
+    /// Begins to drain at the first call, and returns whether the worker has left. Segments arrive until it has left, so the caller
+    /// goes on receiving.
     pub(crate) fn has_left(&mut self) -> bool {
         if !std::mem::replace(&mut self.begun, true) {
             self.worker.begin_drain(self.drain);
@@ -251,13 +272,13 @@ impl Joined {
         self.left.is_some()
     }
 
-    /// What did not go as it should.
+    /// Warns of a departure that was not complete.
     fn tell(&self, departure: &Departure) {
         let Self { control_plane, drain, .. } = self;
         if !departure.drained {
             tracing::warn!(
-                "the load balancer still had events for this worker after {drain:?}, and those may be lost; a longer --drain waits \
-                 longer"
+                "the load balancer may still send events to this worker after {drain:?}, and they are lost; give it more time by \
+                 --drain SECONDS"
             );
         }
         if !departure.deregistered {
@@ -265,7 +286,7 @@ impl Joined {
         }
     }
 
-    /// Waits until it has left; something else goes on receiving.
+    /// Drains, and waits until the worker has left. Another thread has to go on receiving.
     pub(crate) fn leave(&mut self) {
         while !self.has_left() {
             std::thread::sleep(Duration::from_millis(10));
@@ -273,14 +294,14 @@ impl Joined {
     }
 }
 
-/// The state of a worker whose receiver is `gauge`'s.
+/// Returns the state of a worker from the counters of its receiver.
 pub(crate) fn state(gauge: &Gauge) -> WorkerState {
     let reading = gauge.read();
     let totals = Totals {
         events: reading.opened,
         reassembled: reading.complete,
         incomplete: reading.incomplete,
-        // Whoever takes an event has it when the receiver goes on.
+        // The program has taken an event before the receiver goes on to the next one.
         dequeued: reading.complete,
         overflowed: 0,
         bytes: reading.bytes,
@@ -289,7 +310,7 @@ pub(crate) fn state(gauge: &Gauge) -> WorkerState {
     WorkerState { fill: reading.fill, totals, ..WorkerState::default() }
 }
 
-/// The state of a bridge. Without workers it takes no events.
+/// Returns the state of a bridge from its load. A bridge without workers is not ready.
 pub(crate) fn bridge_state(load: &Load) -> WorkerState {
     let totals = Totals {
         events: load.events,

@@ -18,10 +18,11 @@ use crate::show;
 
 pub(super) const EXAMPLES: &str = "Examples:
   naa lb reserve run12 --for 8h                             prints a line for the shell
-  eval $(naa lb reserve run12)                              EJFAT_URI is the reservation's from then on
+  eval $(naa lb reserve run12)                              sets EJFAT_URI
   naa lb reserve run12 --sender 10.9.0.5 --strategy static
 
-The token in the URI that is printed is the reservation's: who has it may register workers and senders, and free it.";
+The token in the URI that is printed is the reservation's: whoever has it may register workers and \
+senders, and end the reservation.";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Family {
@@ -32,11 +33,11 @@ enum Family {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Strategy {
-    /// Slots follow from what workers report
+    /// The states that workers report
     Dynamic,
-    /// Demanded slots first, the others by weight
+    /// Slot demands; the other slots are shared by weight
     Static,
-    /// Demanded slots only
+    /// Slot demands only
     Explicit,
 }
 
@@ -45,15 +46,16 @@ pub(in crate::lb) struct Args {
     /// A name for people: letters, digits and any of - _ : / in parts with dots between them
     #[arg(value_name = "NAME", default_value = "")]
     name: String,
-    /// How long it lasts: a number with s, m, h or d behind it, or never; the site's default unless told
+    /// How long the reservation lasts: a number with ms, s, m, h or d behind it, or never [default: the site's]
     #[arg(long = "for", value_name = "TIME", value_parser = end)]
     stay: Option<End>,
-    /// An address from which segments come; repeat for more
+    /// An address from which segments come; repeat the option for more
     #[arg(long, value_name = "ADDRESS")]
     sender: Vec<IpAddr>,
-    /// Which IP versions it is to have
+    /// The IP versions that the load balancer gets addresses of
     #[arg(long, value_enum, default_value = "both")]
     family: Family,
+    /// What decides the slots of each worker
     #[arg(long, value_enum, default_value = "dynamic")]
     strategy: Strategy,
     #[command(flatten)]
@@ -93,7 +95,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(show::line(&format!("export EJFAT_URI='{of}'"))?)
 }
 
-/// The reservation's URI, by the host by which the control plane was reached.
+/// Returns the URI of a reservation, with the host at which the control plane was reached.
 fn uri_of(uri: &EjfatUri, reserved: &pb::ReserveLoadBalancerReply) -> EjfatUri {
     let port = |port: u32| u16::try_from(port).ok().filter(|port| *port > 0);
     let ports =
@@ -116,7 +118,7 @@ fn uri_of(uri: &EjfatUri, reserved: &pb::ReserveLoadBalancerReply) -> EjfatUri {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::lb) struct Extend {
-    /// How long it lasts from now on: a number with s, m, h or d behind it, or never
+    /// How long the reservation lasts from now on: a number with ms, s, m, h or d behind it, or never
     #[arg(value_name = "TIME", value_parser = end)]
     stay: End,
     #[command(flatten)]

@@ -7,10 +7,10 @@ use serde_json::json;
 use super::Of;
 
 pub(super) const EXAMPLES: &str = "Examples:
-  naa lb status                                    names the sessions, with --json
+  naa lb status --json                             shows the ids of the sessions
   naa lb workers remove 7                          worker session 7 ends
   naa lb workers demand 7=0-127 8=128-255          slots 0 to 127 are session 7's
-  naa lb workers demand                            no session demands slots any more";
+  naa lb workers demand                            removes all slot demands";
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::lb) struct Args {
@@ -20,18 +20,19 @@ pub(in crate::lb) struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
-    /// End worker sessions: they get no more events
+    /// End worker sessions, which then get no more events
     #[command(after_help = "Examples:\n  naa lb workers remove 7 8")]
     Remove {
+        /// The ids of sessions
         #[arg(value_name = "SESSION", required = true)]
         sessions: Vec<String>,
         #[command(flatten)]
         of: Of,
     },
-    /// Set which slots sessions demand, of all of a reservation; strategies static and explicit honour it
+    /// Set the slot demands of all sessions of a reservation; only strategies static and explicit use them
     #[command(after_help = "Examples:\n  naa lb workers demand 7=0-127 8=128-255")]
     Demand {
-        /// SESSION=FIRST-LAST, or SESSION=COUNT for the first gap of so many slots; repeat for more
+        /// SESSION=FIRST-LAST, or SESSION=COUNT for the first COUNT consecutive slots that are free; repeat for more
         #[arg(value_name = "SESSION=SLOTS", value_parser = demand)]
         demands: Vec<(String, pb::SlotRange)>,
         #[command(flatten)]
@@ -40,7 +41,7 @@ enum Command {
 }
 
 fn demand(text: &str) -> Result<(String, pb::SlotRange), String> {
-    let wrong = || format!("{text:?} demands nothing; write SESSION=FIRST-LAST or SESSION=COUNT");
+    let wrong = || format!("{text:?} is no slot demand; write SESSION=FIRST-LAST or SESSION=COUNT");
     let (session, slots) = text.split_once('=').ok_or_else(wrong)?;
     let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number <= 1 << 20);
     let range = match slots.split_once('-') {
@@ -60,7 +61,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
                 connection.deregister(&lb, session)?;
             }
             of.at.done(&json!({ "lb": lb, "removed": sessions }), || {
-                format!("ended: session {}", sessions.join(", "))
+                format!("ended sessions: {}", sessions.join(", "))
             })
         }
         Command::Demand { demands, of } => {
@@ -76,8 +77,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             let count = sessions.len();
             let request = pb::SetSlotDemandsRequest { lb_id: lb_id.clone(), slot_constraints: sessions };
             connection.set_slot_demands(request)?;
-            of.at
-                .done(&json!({ "lb": lb_id, "sessions": count }), || format!("{count} sessions demand slots"))
+            of.at.done(&json!({ "lb": lb_id, "sessions": count }), || {
+                format!("sessions with slot demands: {count}")
+            })
         }
     }
 }

@@ -20,22 +20,22 @@ pub(super) const EXAMPLES: &str = "Examples:
   naa lb status --watch            once a second, until Ctrl-C
   naa lb status --json | jq '.workers[] | {name, slots, fill}'
 
-A worker's slots are its share of all events: of 512, 128 are a quarter. They follow from what it reports, from its weight
-before it has reported anything, and stay between its least and its most.";
+The slots of a worker are its share of all events: 128 of 512 are a quarter. They follow from the \
+states that it reports, before the first state from its weight, and stay within its --min-factor and --max-factor.";
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::lb) struct Args {
     /// Show it again every second, with rates
     #[arg(short, long)]
     watch: bool,
-    /// Seconds between two looks of --watch
+    /// Seconds from one table of --watch to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, requires = "watch")]
     every: f64,
     #[command(flatten)]
     of: Of,
 }
 
-/// What a worker had counted at a look.
+/// The time, the events and the bytes of each session, by its id.
 type Counted = BTreeMap<i64, (Instant, i64, i64)>;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -54,8 +54,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         if args.of.at.json {
             show::line(&object(&lb, &status).to_string())?;
         } else {
-            let text = told(&lb, &status, &before, &counted);
-            // A terminal shows one table, which changes.
+            let text = text_of(&lb, &status, &before, &counted);
+            // A terminal shows only the newest table.
             let clear = if args.watch && stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
             write!(stdout(), "{clear}")?;
             show::line(&text)?;
@@ -68,6 +68,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
+/// Returns the events that a worker lost.
 fn lost(of: &pb::WorkerStatus) -> i64 {
     of.total_events_reassembly_err.saturating_add(of.total_event_enqueue_err)
 }
@@ -98,7 +99,8 @@ pub(super) fn object(lb: &str, status: &pb::LoadBalancerStatusReply) -> Value {
     })
 }
 
-fn told(lb: &str, status: &pb::LoadBalancerStatusReply, before: &Counted, now: &Counted) -> String {
+/// Returns the status as text, with rates since the status before.
+fn text_of(lb: &str, status: &pb::LoadBalancerStatusReply, before: &Counted, now: &Counted) -> String {
     let slots = status.slot_resolution.max(1);
     let senders = match &status.sender_addresses[..] {
         [] => "no senders: all segments are dropped; `naa lb senders add ADDRESS`, or `naa ejfat send` with this URI".to_owned(),
@@ -151,7 +153,7 @@ fn text_of_end(status: &pb::LoadBalancerStatusReply) -> String {
     text(status.expires_at.as_ref())
 }
 
-/// Why a worker gets as much as it does.
+/// Returns why a worker has its share, or what is wrong with it.
 fn why(of: &pb::WorkerStatus) -> String {
     if let [first, ..] = &of.health_issues[..] {
         return first.message.clone();
@@ -163,11 +165,11 @@ fn why(of: &pb::WorkerStatus) -> String {
         return format!("its control signal is {:+.3}", of.control_signal);
     }
     if of.slots_assigned == 0 {
-        return "its share has not begun yet".to_owned();
+        return "its first slots have not begun yet".to_owned();
     }
     match of.fill_percent {
-        full if full > 0.9 => "it is full: its share falls to what it takes".to_owned(),
-        some if some > 0.02 => "by what it takes while it has a backlog".to_owned(),
-        _ => "it keeps up: it may get more".to_owned(),
+        full if full > 0.9 => "it is nearly full: its share falls to its capacity".to_owned(),
+        some if some > 0.02 => "it has a backlog: its share follows its capacity".to_owned(),
+        _ => "it has no backlog: its share may rise".to_owned(),
     }
 }

@@ -8,15 +8,15 @@ use serde_json::json;
 use crate::{lb::local::state_folder, show};
 
 pub(super) const EXAMPLES: &str = "Examples:
-  naa lb backup lb.backup             while the control plane is stopped
-  naa lb restore lb.backup            then start it again
+  naa lb backup lb.backup
+  naa lb restore lb.backup
 
-A running control plane has its store open; stop it for the moment that either takes. Data planes forward meanwhile. The admin
-token is in a file of its own.";
+A running control plane has its store open, so stop it before either command, and start it again afterwards. \
+Data planes go on forwarding meanwhile. The admin token is in a file of its own, which is not in the backup.";
 
 #[derive(Clone, Debug, clap::Args)]
 struct Where {
-    /// The store; that of `naa lb serve` without a configuration unless told
+    /// The file of the store [default: control.db in the state folder of `naa lb serve`]
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
     /// Print JSON
@@ -32,7 +32,7 @@ impl Where {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::lb) struct Backup {
-    /// The file to write
+    /// The backup file to write
     to: PathBuf,
     #[command(flatten)]
     place: Where,
@@ -40,7 +40,7 @@ pub(in crate::lb) struct Backup {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::lb) struct Restore {
-    /// A backup
+    /// The backup file to read
     from: PathBuf,
     #[command(flatten)]
     place: Where,
@@ -48,8 +48,12 @@ pub(in crate::lb) struct Restore {
 
 pub(super) fn backup(args: &Backup) -> anyhow::Result<()> {
     let path = args.place.store()?;
-    // Opening makes a store where there is none, of which nobody wants a backup.
-    anyhow::ensure!(path.exists(), "there is no store {}; name it with --store", path.display());
+    // Opening a store that does not exist would make an empty one.
+    anyhow::ensure!(
+        path.exists(),
+        "there is no store {}; name the file of the store by --store",
+        path.display()
+    );
     let revision = SqliteStore::open(&path, &Settings::default())?.backup(&args.to)?.0;
     let text = format!("{} has revision {revision} of {}", args.to.display(), path.display());
     let object = json!({ "backup": args.to, "store": path, "revision": revision });

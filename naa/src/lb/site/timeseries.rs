@@ -15,14 +15,14 @@ pub(super) const EXAMPLES: &str = "Examples:
   naa lb timeseries '/lb/4/*' --last 10m > run.csv
   naa lb timeseries /lb/4/session/7/slots --json
 
-One line of CSV for each sample: series, UNIX time in milliseconds, value.";
+It prints a line of CSV for each sample: series, UNIX time in milliseconds, value.";
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::lb) struct Args {
-    /// Which series, as /lb/4/session/7/fill_percent; one that ends in * is all that begin so
+    /// A name of a series, as /lb/4/session/7/fill_percent; with * at its end it stands for all series whose names begin like it
     #[arg(value_name = "SELECTOR", default_value = "*")]
     selectors: Vec<String>,
-    /// From so long ago on: a number with s, m, h or d behind it
+    /// Print samples of this last length of time: a number with ms, s, m, h or d behind it
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = length)]
     last: Duration,
     #[command(flatten)]

@@ -11,11 +11,12 @@ pub(super) const EXAMPLES: &str = "Examples:
   naa lb tokens create operator reservation:4:update
   naa lb tokens create experiment load_balancer::reserve       any load balancer
   naa lb tokens show                                           what this token may do
-  naa lb tokens list                                           those that were made with it
-  naa lb tokens revoke 17                                      with all that were made with it
+  naa lb tokens list                                           the tokens that were made with this one
+  naa lb tokens revoke 17                                      also revokes all tokens that were made with it
 
-A permission is TYPE:ID:RIGHT. Types are all, load_balancer, reservation and session; no ID is all of a type. Rights are
-read_only, register, reserve and update; update is all of them. A token is printed once.";
+A permission is TYPE:ID:RIGHT. Types are all, load_balancer, reservation and session; without an ID a \
+permission is for all resources of the type. Rights are read_only, register, reserve and update; update includes the others. \
+A new token is printed once, and cannot be shown again.";
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::lb) struct Args {
@@ -30,12 +31,13 @@ enum Command {
     Create {
         /// A name for people
         name: String,
+        /// A permission of the token, as reservation:4:update; repeat for more
         #[arg(value_name = "TYPE:ID:RIGHT", required = true, value_parser = permission)]
         permissions: Vec<pb::TokenPermission>,
         #[command(flatten)]
         at: At,
     },
-    /// Show what a token may do
+    /// Show the permissions of a token
     #[command(after_help = "Examples:\n  naa lb tokens show\n  naa lb tokens show 17")]
     Show {
         /// The token's number; 0: the one of the URI
@@ -53,9 +55,10 @@ enum Command {
         #[command(flatten)]
         at: At,
     },
-    /// Take a token back, with all that were made with it
+    /// Revoke a token, and all tokens that were made with it
     #[command(after_help = "Examples:\n  naa lb tokens revoke 17")]
     Revoke {
+        /// The token's number
         #[arg(value_name = "NUMBER")]
         token: u32,
         #[command(flatten)]
@@ -118,7 +121,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             let (_, connection) = at.connect()?;
             let all = connection.list_child_tokens(selector(*token))?.tokens;
             at.done(&json!({ "tokens": all.iter().map(object).collect::<Vec<_>>() }), || {
-                if all.is_empty() { "no tokens were made with it".to_owned() } else { table(&all) }
+                if all.is_empty() { "no tokens were made with this one".to_owned() } else { table(&all) }
             })
         }
         Command::Revoke { token, at } => {

@@ -1,16 +1,16 @@
-//! A worker's life in virtual time, beside a control plane of a few lines.
+//! A worker's life cycle in virtual time, with a control plane that is one closure.
 
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 const EVERY: Duration = Duration::from_millis(100);
 
-/// A control plane: what it answers to each step.
+/// A worker and its control plane, which answers each step by the function `answer`.
 struct Site<A: FnMut(Duration, Step) -> Heard> {
     life: Life,
     now: Duration,
     answer: A,
-    /// With the time of each.
+    /// All steps, each with its time.
     steps: Vec<(Duration, Step)>,
     notices: Vec<Notice>,
 }
@@ -21,7 +21,7 @@ impl<A: FnMut(Duration, Step) -> Heard> Site<A> {
         Self { life, now: Duration::ZERO, answer, steps: Vec::new(), notices: Vec::new() }
     }
 
-    /// Until a time, or the end. A call takes a millisecond.
+    /// Runs until a time or until the life cycle ends. Each call takes one millisecond.
     fn run(&mut self, until: Duration) -> Option<Ending> {
         while self.now < until {
             match self.life.next(self.now) {
@@ -74,7 +74,7 @@ fn a_first_registration_that_is_refused_is_the_end_and_taken_ports_are_waited_fo
     assert!(site.life.is_in());
     let mut site = Site::new(taken(60_000 * MS));
     assert_eq!(site.run(20_000 * MS), Some(Ending::Refused));
-    assert!(site.now >= PATIENCE && site.now < PATIENCE + 3 * Backoff::MOST, "{:?}", site.now);
+    assert!(site.now >= TAKEN && site.now < TAKEN + 3 * Backoff::MOST, "{:?}", site.now);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_control_plane_that_forgets_each_session_is_not_flooded() {
     assert!((20..45).contains(&registrations), "{registrations} in a minute");
 }
 
-/// Slots that a worker has until it was not ready for a second.
+/// Returns a control plane that gives a worker slots until it has been not ready for one second.
 fn gives_up_slots() -> impl FnMut(Duration, Step) -> Heard {
     let mut unready = None;
     move |now, step| match step {
@@ -202,7 +202,7 @@ fn who_has_no_session_leaves_without_a_call() {
     assert_eq!(site.steps.len(), before);
 }
 
-/// Numbers of a seed (xorshift).
+/// Random numbers of a seed (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -213,7 +213,7 @@ impl Random {
         (self.0 >> 11) % most
     }
 
-    /// Any answer; mostly good ones.
+    /// Returns a random answer, which is `Done` most of the time.
     fn answer(&mut self) -> Heard {
         let why = || "because".to_owned();
         match self.below(20) {
