@@ -26,7 +26,6 @@ const RUSTFLAGS: &[&str] = &[
     "-Ccodegen-units=1",
     "-Cdebug-assertions",
     "-Coverflow-checks",
-    "-Copt-level=3",
 ];
 
 #[derive(Debug, clap::Args)]

@@ -32,7 +32,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let built = repo::cargo().args(["build", "--release", "--package", "sim"]).status();
+    let built = repo::cargo().args(["build", "--release", "--workspace", "--bin", "sim"]).status();
     ensure!(built.context("cannot run cargo")?.success(), "the simulation does not build");
     let mut suite = Command::new(repo::release_program("sim"));
     suite.current_dir(repo::root());
