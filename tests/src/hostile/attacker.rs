@@ -56,21 +56,21 @@ pub enum Kind {
     Seats,
     /// Loads of tables over MRSP by a process each.
     Tables,
-    /// The rest is for control planes: calls with a token that nobody has.
+    /// Against a control plane, as all that follow: calls with tokens that nobody has.
     Guesses,
-    /// Replies that are never read.
+    /// Calls whose replies are never read.
     SlowReaders,
-    /// States of one session.
+    /// `SendState` of one worker session.
     States,
-    /// Sync datagrams.
+    /// Sync datagrams: malformed ones, a stranger's, and a sender's.
     Syncs,
-    /// Streams of health.
+    /// Streams of the health service.
     Watches,
-    /// Messages of a megabyte.
+    /// Requests of about a megabyte.
     LargeRequests,
-    /// Workers that register and say nothing more.
+    /// Workers that register and send no state.
     Registrations,
-    /// Series by many and by long selectors.
+    /// `Timeseries` with many selectors and with long ones.
     LongSeries,
 }
 
@@ -168,7 +168,7 @@ impl Drop for Attacker {
     }
 }
 
-/// Whether the attack is to end.
+/// Tells an attack to end.
 #[derive(Clone, Debug)]
 pub(super) struct Stop(Arc<AtomicBool>);
 

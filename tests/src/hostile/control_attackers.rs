@@ -1,4 +1,4 @@
-//! Attackers of a control plane. Each has clients with a connection of their own, all from one address.
+//! Attackers of a control plane. All connections of an attacker come from one address.
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -20,12 +20,12 @@ use tonic::{
 use super::attacker::{Kind, Stop, begun};
 
 const CLIENTS: usize = 4;
-/// Calls at a time of a client.
+/// The calls that one connection has in progress at a time.
 const AT_A_TIME: usize = 32;
-/// A call that has no answer by then has none.
+/// The longest wait for a connection, and for the answer to a call.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What attackers know of a control plane: where it is, and what the attacker was given.
+/// What an attacker knows: the control plane's addresses, and a reservation of its own with its token and a worker session.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) grpc: SocketAddr,
@@ -72,12 +72,12 @@ pub(super) fn state(session: &str, fill: f32) -> pb::SendStateRequest {
     pb::SendStateRequest { session_id, fill_percent: fill, is_ready: true, ..Default::default() }
 }
 
-/// Answers by kind.
+/// How many calls were answered in which way.
 #[derive(Debug, Default)]
 struct Counts {
     ok: AtomicU64,
     refused: AtomicU64,
-    /// There was no answer of the control plane.
+    /// The control plane did not answer.
     none: AtomicU64,
     other: AtomicU64,
 }
@@ -93,18 +93,27 @@ impl Counts {
         counter.fetch_add(1, Relaxed);
     }
 
-    fn text(&self) -> String {
+    /// The counts as text.
+    ///
+    /// # Errors
+    /// If no call was answered at all, so that nothing was attacked; and if `Guesses` were answered.
+    fn judge(&self, kind: Kind) -> Result<String, String> {
         let [ok, refused, none, other] =
             [&self.ok, &self.refused, &self.none, &self.other].map(|count| count.load(Relaxed));
-        format!("{ok} answered, {refused} refused, {none} without an answer, {other} others")
+        let text = format!("{ok} answered, {refused} refused, {none} without an answer, {other} others");
+        match kind {
+            _ if ok + refused + other == 0 => Err(format!("the control plane answered no call: {text}")),
+            Kind::Guesses if ok > 0 => Err(format!("calls with guessed tokens were answered: {text}")),
+            _ => Ok(text),
+        }
     }
 }
 
-/// Makes calls as fast as they are answered, on several connections, which are made again when they end.
+/// Makes calls as fast as they are answered, on several connections. A connection that ends is made again.
 fn calls<F>(
     (local, known, stop): (IpAddr, &Known, &Stop),
     make: impl Fn(LoadBalancerClient<Channel>, u64) -> F + Sync,
-) -> Result<String, String>
+) -> Result<Counts, String>
 where
     F: Future<Output = Result<(), Status>> + 'static,
 {
@@ -141,13 +150,13 @@ where
             .into_iter()
             .try_for_each(|client| client.join().map_err(|_| "a client panicked".to_owned())?)
     })?;
-    Ok(counts.text())
+    Ok(counts)
 }
 
 pub(super) fn run(kind: Kind, local: IpAddr, targets: &[String], stop: &Stop) -> Result<String, String> {
     let known = Known::of(targets)?;
     let of = (local, &known, stop);
-    match kind {
+    let counts = match kind {
         Kind::Guesses => calls(of, |mut client, n| async move {
             client.version(with_token(pb::VersionRequest {}, &format!("{n:032x}"))).await.map(drop)
         }),
@@ -156,7 +165,7 @@ pub(super) fn run(kind: Kind, local: IpAddr, targets: &[String], stop: &Stop) ->
             async move { client.send_state(request).await.map(drop) }
         }),
         Kind::LargeRequests => calls(of, |mut client, n| {
-            // Every other one by a stranger; half of each fit into what is read.
+            // Every other request has a stranger's token. Of each kind one half is short enough to be read, the other is not.
             let token = if n % 2 == 0 { &known.token } else { "nobody's" };
             let bytes = if n % 4 < 2 { 1_000_000 } else { 1_100_000 };
             let (lb_id, slots) = (known.lb.clone(), Vec::new());
@@ -189,10 +198,12 @@ pub(super) fn run(kind: Kind, local: IpAddr, targets: &[String], stop: &Stop) ->
             let request = with_token(request, &known.token);
             async move { client.timeseries(request).await.map(drop) }
         }),
-        Kind::SlowReaders => slow_readers(local, &known, stop),
-        Kind::Watches => watches(local, &known, stop),
-        _ => syncs(local, &known, stop),
-    }
+        Kind::SlowReaders => return slow_readers(local, &known, stop),
+        Kind::Watches => return watches(local, &known, stop),
+        Kind::Syncs => return syncs(local, &known, stop),
+        _ => return Err("this kind of attacker does not attack control planes".into()),
+    };
+    counts?.judge(kind)
 }
 
 /// Asks for all series on many connections, and reads no reply.
@@ -210,7 +221,7 @@ fn slow_readers(local: IpAddr, known: &Known, stop: &Stop) -> Result<String, Str
             }
             let endpoint =
                 Endpoint::from_shared(format!("http://{}", known.grpc)).map_err(|e| e.to_string())?;
-            // The window of a stream holds nothing of a reply.
+            // The window of a stream is too small for a reply.
             let endpoint = endpoint.local_address(Some(local)).initial_stream_window_size(1);
             let Ok(channel) = endpoint.connect().await else { continue };
             let mut grpc = tonic::client::Grpc::new(channel);
@@ -239,11 +250,12 @@ fn slow_readers(local: IpAddr, known: &Known, stop: &Stop) -> Result<String, Str
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
-        Ok(format!("{asked} asked for, {} not read, {refused} refused", held.len()))
+        let text = format!("{asked} asked for, {} not read, {refused} refused", held.len());
+        if held.is_empty() { Err(format!("no reply began: {text}")) } else { Ok(text) }
     })
 }
 
-/// Strangers that hold streams of health open.
+/// Holds many streams of the health service open, without a token.
 fn watches(local: IpAddr, known: &Known, stop: &Stop) -> Result<String, String> {
     const CONNECTIONS: usize = 64;
     let runtime = runtime()?;
@@ -264,14 +276,14 @@ fn watches(local: IpAddr, known: &Known, stop: &Stop) -> Result<String, String> 
                 }
             }
         }
-        Ok(format!("{} streams", held.len()))
+        if held.is_empty() { Err("no stream began".into()) } else { Ok(format!("{} streams", held.len())) }
     })
 }
 
-/// Datagrams that are no syncs, syncs of a stranger, then those of a registered sender, all as fast as they can be sent.
+/// Sends datagrams that are no syncs, then syncs of a stranger, then syncs of a registered sender.
 fn syncs(local: IpAddr, known: &Known, stop: &Stop) -> Result<String, String> {
     const BATCH: u64 = 100;
-    /// So many a second at most.
+    /// The most datagrams per second.
     const RATE: u64 = 100_000;
     let socket = UdpSocket::bind((local, 0)).map_err(|e| e.to_string())?;
     socket.connect(known.sync).map_err(|e| e.to_string())?;
@@ -280,7 +292,7 @@ fn syncs(local: IpAddr, known: &Known, stop: &Stop) -> Result<String, String> {
     let (begin, mut sent, mut is_sender) = (Instant::now(), 0_u64, false);
     while !stop.is_told() {
         let elapsed = begin.elapsed();
-        // For a third of a quick attack each.
+        // A quick attack lasts a second; each kind of datagram is sent for a third of it.
         if elapsed > Duration::from_millis(660) && !is_sender {
             is_sender = true;
             let added = runtime.block_on(async {
@@ -305,8 +317,11 @@ fn syncs(local: IpAddr, known: &Known, stop: &Stop) -> Result<String, String> {
             };
             let bytes = sync.encode();
             let is_malformed = elapsed < Duration::from_millis(330);
-            // Whether there is room for it is the victim's affair.
-            let _ = socket.send(if is_malformed { &bytes[..20] } else { &bytes[..] });
+            let told = socket.send(if is_malformed { &bytes[..20] } else { &bytes[..] });
+            // Any other error means that there is no room for the datagram.
+            if told.is_err_and(|why| why.kind() == std::io::ErrorKind::ConnectionRefused) {
+                return Err(format!("nobody takes syncs at {}", known.sync));
+            }
         }
         sent += BATCH;
     }

@@ -1,4 +1,4 @@
-//! One peer against `naa lb serve`, beside a worker that tells its state.
+//! One attacker against `naa lb serve`, while a worker sends its state.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -28,14 +28,16 @@ const fn case(name: &'static str, sent: &'static str, run: super::case::Alone) -
 }
 
 pub(super) const CASES: &[Case] = &[
-    case("guessed tokens", "a token after the other of one address, as fast as they are refused", |scene| {
-        attack(scene, Kind::Guesses, "")
-    }),
-    case("idle seats", "200 connections of one address that say nothing, at 64 seats", |scene| {
+    case(
+        "guessed tokens",
+        "calls of one address with unknown tokens, as fast as they are refused",
+        |scene| attack(scene, Kind::Guesses, ""),
+    ),
+    case("idle seats", "200 connections of one address that send nothing, at 64 seats", |scene| {
         attack(scene, Kind::Seats, "limits: {connections: 64}\n")
     })
     .long(),
-    case("replies not read", "all series, asked for over and over, with no window for them", |scene| {
+    case("replies not read", "Timeseries of all series over and over, with a window of 1 byte", |scene| {
         attack(scene, Kind::SlowReaders, "")
     }),
     case("states of one worker", "SendState of one session, as fast as it is answered", |scene| {
@@ -43,30 +45,28 @@ pub(super) const CASES: &[Case] = &[
     }),
     case(
         "flood of syncs",
-        "no syncs, syncs of a stranger, 100 000 a second of a registered sender",
+        "malformed datagrams, syncs of a stranger, 100 000 a second of a registered sender",
         |scene| attack(scene, Kind::Syncs, ""),
     ),
-    case("streams of strangers", "2048 watches of health without a token", |scene| {
+    case("streams of strangers", "2048 Watch calls of the health service without a token", |scene| {
         attack(scene, Kind::Watches, "")
     }),
-    case("long requests", "SetSlotDemands of 1 MB, by a stranger and by a token's holder", |scene| {
+    case("long requests", "SetSlotDemands of 1 MB, by a stranger and by the holder of a token", |scene| {
         attack(scene, Kind::LargeRequests, "")
     }),
     case(
         "workers of one token",
-        "Register, over and over with one token, at room for 1024 workers",
+        "Register over and over with one token, at a control plane with room for 1024 workers",
         |scene| attack(scene, Kind::Registrations, ""),
     )
-    .growth(96)
-    // On two cores the worker waits up to 4 ms while 1000 others register, which is more than it may.
-    .long(),
+    .growth(96),
     case("long selectors", "Timeseries with 10 000 selectors, and with selectors of 100 kB", |scene| {
         attack(scene, Kind::LongSeries, "")
     })
     .long(),
 ];
 
-/// A worker that tells its state.
+/// The bystander: a worker that sends its state.
 struct Worker {
     runtime: tokio::runtime::Runtime,
     client: LoadBalancerClient<Channel>,
@@ -89,7 +89,7 @@ impl Peer for Worker {
     }
 }
 
-/// Who may do everything.
+/// An operator, who has the admin token.
 struct Operator {
     runtime: tokio::runtime::Runtime,
     client: LoadBalancerClient<Channel>,
@@ -127,7 +127,7 @@ impl Operator {
         registered.map(tonic::Response::into_inner).map_err(|e| e.to_string())
     }
 
-    /// A reservation of somebody else is served all the same.
+    /// Checks that the bystander's reservation is served: its worker has the fill level that it sent, and all slots.
     fn look(&mut self, lb_id: &str) -> Result<(), String> {
         let request = with_token(pb::LoadBalancerStatusRequest { lb_id: lb_id.to_owned() }, &self.token);
         let status = self.runtime.block_on(self.client.load_balancer_status(request));
@@ -166,15 +166,15 @@ fn attack(scene: &mut Scene, kind: Kind, more: &str) -> Result<Seen, String> {
         session: attackers.session_id,
     };
     let bystander =
-        Bystander::start("tells its state", move || Worker::connect(worker, grpc, session.clone()));
+        Bystander::start("sends its state", move || Worker::connect(worker, grpc, session.clone()));
     let judge = |_: &mut Program, _: &str| {
-        // An operator that was idle may have lost its seat.
+        // A new connection, because the control plane may have closed the idle one.
         let mut admin = Operator::connect(operator, grpc, &folder.0.join("admin-token"))?;
         std::thread::sleep(Duration::from_millis(300));
         admin.look(&own.lb_id)?;
         Ok(SERVED.to_owned())
     };
-    // Idle seats are of one target.
+    // An attacker of kind `Seats` connects to each of its targets.
     let targets = if kind == Kind::Seats { vec![grpc.to_string()] } else { known.targets() };
     compare(scene, &mut victim, &bystander, (kind, &targets), |_, _| Ok(()), judge)
 }
