@@ -118,8 +118,8 @@ enum Command {
     Ejfat(Options),
     /// Measure the control plane of EJFAT's load balancer
     ///
-    /// States of workers beside bare gRPC; how soon a new worker has events, and a dead one none; what a change of tables
-    /// costs.
+    /// How many states of workers it takes per second, beside bare gRPC; how soon a new worker gets events, and how soon a dead
+    /// worker gets none; what changes of tables cost the data plane.
     #[command(after_help = LB_EXAMPLES)]
     Lb(Options),
     Layouts(Box<layouts::Args>),
@@ -153,14 +153,14 @@ spread and verdicts are as `naa bench --help` says.";
 
 const LB_EXAMPLES: &str = "\
 Examples:
-  naa bench lb                           everything, in six minutes, on an idle machine
+  naa bench lb                           everything, in eight minutes, on an idle machine
   naa bench lb --json lb.json            the table for programs; - is standard output
-  naa bench lb --only SendState          what has this in its name
+  naa bench lb --only SendState          the measures with this in their names
   naa bench lb --quick                   a look in a minute, which is no verdict
 
-The control plane is a process with its store and data plane, over loopback; clients, workers and the sender of events are \
-another. A dead worker is one that sends no state for two seconds. Figures, spread and verdicts are as `naa bench --help` \
-says.";
+The control plane is one process with its store and data plane; clients, workers and the sender of events are another. Both \
+talk over loopback. A worker counts as dead when it sent no state for two seconds. Figures, spread and verdicts are as \
+`naa bench --help` says.";
 
 const BRIDGE_EXAMPLES: &str = "\
 Examples:

@@ -57,7 +57,7 @@ pub struct Bridge {
     dispatcher: Dispatcher,
     /// By the worker's place.
     rings: Vec<Option<(WorkerId, Ring)>>,
-    /// Of workers that ended.
+    /// Rings of workers that ended, which still have events that may be delivered again.
     kept: Vec<Kept>,
     placing: Placing,
     listener: Option<Listener>,
@@ -352,7 +352,8 @@ impl Bridge {
         }
     }
 
-    /// Tells a worker of an event, which was copied to the twin just now, or is where segments go to.
+    /// Tells a worker of an event in its ring. `is_in_twin`: the bytes were copied into the ring's twin, not written segment by
+    /// segment.
     fn tell(&mut self, worker: WorkerId, descriptor: Descriptor, is_in_twin: bool) {
         let Some(ring) = self.ring(worker) else { return };
         match &mut ring.way {
@@ -444,7 +445,7 @@ impl Bridge {
         }
         self.keep(worker);
         self.dispatcher.remove(now, worker);
-        // While its memory is there.
+        // The actions read the worker's memory, so they are done before its ring goes.
         self.act(now);
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::take) else { return };
         if let Way::Remote(remote) = ring.way {

@@ -47,9 +47,9 @@ pub struct Snapshot {
     pub workers: Vec<WorkerReport>,
     /// Complete events that wait for room.
     pub waiting: usize,
-    /// Events of workers that ended, which wait to be delivered again.
+    /// Events of workers that ended, which wait to be delivered to another worker.
     pub waiting_again: usize,
-    /// What a control plane wants to know.
+    /// Fill levels and totals for a control plane.
     pub load: Load,
     /// Bytes of memory that segments have touched.
     pub memory: u64,
@@ -122,8 +122,8 @@ impl Handle {
         lock(&self.0.snapshot).clone()
     }
 
-    /// How full the bridge is, and what it did in all; at most 150 ms old. Nothing is allocated, and the bridge waits for
-    /// nobody who asks: it may be asked many times a second, from any thread.
+    /// How full the bridge is, and its totals since it began; at most 150 ms old. This allocates nothing and does not wait for an
+    /// answer of the bridge's loop, so it may be called many times a second, from any thread.
     pub fn load(&self) -> Load {
         lock(&self.0.snapshot).load
     }

@@ -1,37 +1,38 @@
-//! How full a bridge is: what it tells a control plane.
+//! How full a bridge is, as it tells a control plane.
 
 use ejfat::{
     bridge::{self, Dispatcher, Pressure},
     reassembly::Reassembler,
 };
 
-/// How full a bridge is, and what it did since it began: what a receiver of EJFAT tells a control plane (`SendState`).
+/// How full a bridge is, and its totals since it began: the fields of the state that an EJFAT worker sends to a control plane
+/// (`SendState`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// The fill level, 0 to 1: the largest of [`rings`](Self::rings), [`memory`](Self::memory) and
-    /// [`waiting`](Self::waiting). Events are lost when one of the latter two is 1.
+    /// [`waiting`](Self::waiting). Events are lost when `memory` or `waiting` is 1.
     pub fill: f64,
-    /// Slots in use of the slots of all workers' rings, 0 to 1; 1 without workers.
+    /// The part of all workers' ring slots that is in use, 0 to 1; 1 if there is no worker.
     pub rings: f64,
-    /// Bytes that segments of events touched which are not complete, or wait, of those that they may, 0 to 1.
+    /// The part of the reassembler's memory that events in reassembly and waiting events use, 0 to 1.
     pub memory: f64,
-    /// Complete events that wait for room, of those that may wait, 0 to 1; 0 where none may.
+    /// Complete events that wait for room, as a part of the number that may wait, 0 to 1; 0 if none may wait.
     pub waiting: f64,
     /// Workers that are subscribed.
     pub workers: u32,
     /// Events of which a segment came (`totalEventsRecv`).
     pub events: u64,
-    /// Events that were complete (`totalEventsReassembled`).
+    /// Events that became complete (`totalEventsReassembled`).
     pub reassembled: u64,
-    /// Events that were not complete in time, or made room for others (`totalEventsReassemblyErr`).
+    /// Events that timed out before they were complete, or were evicted (`totalEventsReassemblyErr`).
     pub reassembly_errors: u64,
-    /// Events that workers gave back (`totalEventsDequeued`).
+    /// Events that workers released (`totalEventsDequeued`).
     pub dequeued: u64,
-    /// Events that no worker got for another cause, room foremost (`totalEventEnqueueErr`).
+    /// Complete events that no worker got, mostly because no ring had room (`totalEventEnqueueErr`).
     pub enqueue_errors: u64,
-    /// Bytes of datagrams (`totalBytesRecv`).
+    /// Bytes of the datagrams that were received (`totalBytesRecv`).
     pub bytes: u64,
-    /// Datagrams (`totalPacketsRecv`).
+    /// Datagrams that were received (`totalPacketsRecv`).
     pub packets: u64,
 }
 
@@ -58,6 +59,7 @@ impl Load {
     }
 }
 
+/// How many complete events may wait for room.
 fn most_waiting(config: &bridge::Config) -> u64 {
     match config.pressure {
         Pressure::Hold | Pressure::DropOldest => config.most_waiting.into(),
@@ -65,7 +67,7 @@ fn most_waiting(config: &bridge::Config) -> u64 {
     }
 }
 
-/// 0 to 1, and 0 of nothing.
+/// `used` as a part of `all`, at most 1; 0 if `all` is 0.
 fn part(used: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { (used as f64 / all as f64).min(1.0) }
 }
@@ -84,7 +86,7 @@ mod tests {
 
     const LENGTH: u32 = 1 << 12;
 
-    /// A whole event.
+    /// Sends one event in a single segment through reassembler and dispatcher.
     fn event(dispatcher: &mut Dispatcher, reassembler: &mut Reassembler, number: u64) {
         let header = ReHeader { data_id: 1, offset: 0, length: LENGTH, event: number };
         let segment = [&header.encode()[..], &[7; LENGTH as usize]].concat();
@@ -128,7 +130,7 @@ mod tests {
         let load = events(&mut dispatcher, &mut reassembler, 3);
         assert_eq!((load.fill, load.rings, load.waiting), (1.0, 1.0, 0.5));
         assert!(load.memory > 0.0 && load.memory < 0.1, "{load:?}");
-        // Two more wait, and one is lost.
+        // Of three more events two wait, and one is lost.
         let load = events(&mut dispatcher, &mut reassembler, 3);
         assert_eq!((load.waiting, load.events, load.reassembled, load.enqueue_errors), (1.0, 9, 9, 1));
         assert_eq!((load.dequeued, load.reassembly_errors, load.packets), (0, 0, 9));

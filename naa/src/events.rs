@@ -34,7 +34,7 @@ use crate::{
   naa events unix:/run/naa.sock --out events --name disk1   of this machine; an event is a file: events/DATA_ID-EVENT
   naa events 10.9.0.2 --data-ids 0-7 --exec './analyse'     the event is its input; EJFAT_EVENT, EJFAT_DATA_ID name it
   naa events 10.9.0.2 --list                                and: naa bridge trace TICK --server 10.9.0.2
-  naa events 10.9.0.2 --list --again                        also what another worker had when it was killed
+  naa events 10.9.0.2 --list --again                        also events that another worker had when it was killed
   naa events 10.9.0.2 --slots 16 --slot-bytes 8M -n 100 > /dev/null --stdout
 
 Programs take events in their own memory: crate naa-events, naa_events.h, naa.events for Python.")]
@@ -53,8 +53,8 @@ pub(crate) struct Args {
     /// Take these data ids only, where the bridge goes by them
     #[arg(long, value_name = "FIRST[-LAST]", value_parser = data_ids)]
     data_ids: Option<(u16, u16)>,
-    /// Take events, too, that another worker had when it ended: these come again, and --list says so. What the bridge still
-    /// has of it comes within its --hold, as soon as there is room; one event comes again twice at most
+    /// Also take events that another worker had when it ended; --list marks them with "again". The bridge delivers such an event,
+    /// if it still has its bytes, as soon as there is room and within its --hold, and delivers one event again at most twice
     #[arg(long)]
     again: bool,
     /// Be this member of the load balancer, where the bridge goes by tables

@@ -45,7 +45,8 @@ pub(crate) fn serve(
     serve_pages(address, Pages { text: Box::new(text), ready: None })
 }
 
-/// The same with `/healthz`, which says that the process lives, and `/readyz`, which says whether it does its work.
+/// Serves the same, and in addition `/healthz`, which answers 200 while the process lives, and `/readyz`, which answers 200 if `ready`
+/// returns `Ok`, and 503 with the reason if not.
 ///
 /// # Errors
 /// As [`serve`].
@@ -57,7 +58,7 @@ pub(crate) fn serve_with_health(
     serve_pages(address, Pages { text: Box::new(text), ready: Some(Box::new(ready)) })
 }
 
-/// What is served.
+/// The functions that make the pages.
 struct Pages {
     text: Box<dyn Fn() -> String + Send + Sync>,
     ready: Option<Box<dyn Fn() -> Result<(), String> + Send + Sync>>,
@@ -121,7 +122,7 @@ fn answer(method: &Method, path: &str, pages: &Pages) -> Response<Full<Bytes>> {
     let is_asked = matches!(*method, Method::GET | Method::HEAD);
     let (status, kind, body) = match (path, &pages.ready) {
         ("/metrics", _) | ("/healthz" | "/readyz", Some(_)) if !is_asked => {
-            (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET it\n".into())
+            (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "use GET\n".into())
         }
         ("/metrics", _) => (StatusCode::OK, OPEN_METRICS, (pages.text)()),
         ("/healthz", Some(_)) => (StatusCode::OK, PLAIN, "ok\n".into()),

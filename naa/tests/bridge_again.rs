@@ -1,4 +1,4 @@
-//! What a worker had that was killed, at those who ask for it.
+//! Events that a killed worker held, which go to workers with `--again`.
 
 mod bridge_common;
 mod common;
@@ -15,7 +15,7 @@ fn status(bridge: &Bridge) -> Value {
     json_of(&["bridge", "status", "--server", bridge.workers(), "--provider", "embedded", "--json"])
 }
 
-/// A bridge tells what it did until a moment ago.
+/// Asks for the status of a bridge, which is a moment old, until `is_so` returns true for it.
 fn until(bridge: &Bridge, what: &str, is_so: impl Fn(&Value) -> bool) {
     let begin = Instant::now();
     loop {
@@ -27,7 +27,8 @@ fn until(bridge: &Bridge, what: &str, is_so: impl Fn(&Value) -> bool) {
     }
 }
 
-/// One that keeps the first event as long as its command runs, and leaves the others unread; then all of them are sent.
+/// Starts a worker that keeps the first event while its command runs and does not read the other ones, sends all events, and waits
+/// until the worker has them.
 fn holds_all(bridge: &Bridge, source: &str, folder: &Folder, more: &[&str]) -> Worker {
     let words = [&["--exec", "cat > /dev/null; sleep 20"], more].concat();
     let worker = Worker::start_with(source, "dies", &words);
@@ -70,7 +71,7 @@ fn who_comes_back_is_given_what_was_held() {
 fn another_worker_is_given_what_was_held_from_the_twin() {
     let folder = Folder::new("bridge-again-remote");
     let bridge = Bridge::start("127.0.14.6", &folder, &[]);
-    // The one that dies need not ask.
+    // The worker that is killed does not need the option.
     let dies = holds_all(&bridge, bridge.workers(), &folder, &[]);
     let other = Worker::start_with(bridge.workers(), "other", &[&["--again"], &LIST[..]].concat());
     dies.kill();

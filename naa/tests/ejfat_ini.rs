@@ -124,7 +124,7 @@ fn a_worker_has_the_files_settings() {
     one.end();
     let output = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--ini", &ini, "--for", "0.1"]).output();
     let told = stderr(&output.unwrap());
-    assert!(told.contains("[pid] Kp = 0.5 is ignored: this worker tells its fill level"), "{told}");
+    assert!(told.contains("[pid] Kp = 0.5 is ignored: this worker reports its fill level"), "{told}");
     for harmless in ["useCP", "weight", "epochMS", "withLBHeader"] {
         assert!(!told.contains(harmless), "{told}");
     }

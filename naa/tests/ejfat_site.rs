@@ -1,4 +1,4 @@
-//! `naa ejfat send` and `recv` at a control plane.
+//! `naa ejfat send`, `naa ejfat recv`, `naa bridge` and `naa serve` with a control plane of a test.
 
 mod bridge_common;
 mod common;
@@ -57,7 +57,7 @@ fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
         assert_eq!(format!("{}:{}", of.ip_address, of.udp_port), worker.address);
     }
 
-    // A sender that goes straight to it, as a load balancer would.
+    // A sender whose data address is the worker's, because there is no load balancer in this test.
     let whole = format!("{uri}?data={}&sync={}", worker.address, sync.local_addr().unwrap());
     let mut send = naa(&["ejfat", "send", "--size", "40K", "--events", "5", "--warm-up", "300"]);
     let sending = send.env("EJFAT_URI", &whole).stdout(Stdio::null()).spawn().unwrap();
@@ -77,7 +77,7 @@ fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
     let begin = Instant::now();
     terminate(&worker);
     until("it is not ready", || !site.state().sessions[&1].newest().is_ready);
-    // It goes on receiving until nothing is sent any more.
+    // The worker goes on receiving while it drains.
     let late = ["ejfat", "send", "--to", &worker.address, "--size", "10", "--events", "1", "--first", "99"];
     json_of(&[&late[..], &["--json"]].concat());
     let report = worker.end();
@@ -106,7 +106,7 @@ fn a_worker_that_cannot_keep_up_tells_that_it_is_full() {
 fn ports_that_follow_each_other_are_registered() {
     let site = Site::default();
     let server = site.serve(0, None);
-    // Somewhere there are four in a row.
+    // Four consecutive ports that are free.
     let first = (21_000..30_000)
         .step_by(7)
         .find(|&first| (first..first + 4).all(|port| UdpSocket::bind(("127.0.0.1", port)).is_ok()));
@@ -204,8 +204,8 @@ fn over_tls_the_ca_is_named_by_an_option() {
     let server = site.serve(0, Some(ServerTls { cert, key, client_ca: None }));
     let uri = Site::uri(&server, TOKEN).replace("ejfat://", "ejfats://");
     let recv = ["ejfat", "recv", "--listen", "127.0.0.1:0", "--for", "0.1", "--drain", "0", "--uri", &uri];
-    let refused = run(&[&recv[..], &["--control-plane-ca", trusted.to_str().unwrap()]].concat());
-    assert!(refused.status.success(), "{}", stderr(&refused));
+    let accepted = run(&[&recv[..], &["--control-plane-ca", trusted.to_str().unwrap()]].concat());
+    assert!(accepted.status.success(), "{}", stderr(&accepted));
     let other = files.put("other.pem", &Ca::new("other").pem());
     let refused = run(&[&recv[..], &["--control-plane-ca", other.to_str().unwrap()]].concat());
     let said = stderr(&refused);

@@ -1,8 +1,8 @@
-//! `naa lb serve` is killed at random moments under load: what it acknowledged is there afterwards, and what it acknowledged
-//! as ended stays ended.
+//! `naa lb serve` is killed at random moments under load. After a restart everything exists whose creation it acknowledged, and
+//! nothing exists whose end it acknowledged.
 //!
-//! Each client has things of its own. Before it asks for the end of one, it notes that the end is asked for; such a thing may be
-//! there afterwards or not, if no answer came.
+//! Each client has reservations, sessions, senders and tokens of its own. Before it asks for the end of one of them, it records that
+//! the end is asked for: if no answer comes, the thing may exist afterwards or not.
 
 #[path = "lb_kills/client.rs"]
 mod client;
@@ -26,14 +26,14 @@ use ejfat_client::{Connection, Trust};
 use known::Known;
 use simnet::Random;
 
-/// Load balancers: each client reserves so many at most.
+/// How many load balancers each client reserves at most.
 const RESERVATIONS: usize = 2;
 const CLIENTS: usize = 4;
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const ADDRESS: &str = "127.0.81.1";
 const PORT: u16 = 19_523;
 
-/// Nothing ends by itself while the test runs.
+/// Returns a configuration in which no session ends by itself while the test runs.
 fn configuration() -> String {
     let lbs: Vec<_> = (1..=CLIENTS * RESERVATIONS).map(|n| format!("  - {{ipv4: 127.0.81.{n}}}\n")).collect();
     format!(
@@ -84,7 +84,7 @@ fn what_was_acknowledged_outlives_the_daemon() {
     let (ports, acknowledged) = (AtomicU64::new(0), AtomicU64::new(0));
     for kill in 0..kills {
         let mut child = start(&folder);
-        // Some are killed while they start.
+        // Some control planes are killed while they start.
         if random.chance(100_000) {
             thread::sleep(Duration::from_micros(random.range(0..=40_000)));
             child.kill().unwrap();

@@ -1,13 +1,13 @@
-//! A site as a whole, a process for each role: a control plane, data planes for IPv4 and IPv6, workers of different speed and
-//! senders, while a worker is killed, one drained and one added, and the control plane and a data plane are killed and started
-//! again. `NAA_LONG=1` has the full number of events.
+//! A whole site with a process for each role: a control plane, data planes for IPv4 and IPv6, workers of different speed, and
+//! senders. Meanwhile a worker is killed, one drains and one is added, and the control plane and a data plane are killed and started
+//! again. With `NAA_LONG=1` the test sends all 100 000 events.
 
 mod common;
 
 use common::{naa, stderr};
 use serde_json::Value;
 
-/// 100 000 events take 40 seconds.
+/// Returns the number of events and the events per second. All 100 000 events take 40 seconds.
 fn size() -> (&'static str, &'static str) {
     let is_long = std::env::var("NAA_LONG").is_ok_and(|value| value == "1");
     if is_long { ("100000", "2500") } else { ("10000", "1250") }
@@ -30,7 +30,7 @@ fn no_event_is_split_and_all_that_are_lost_are_listed_whatever_is_killed() {
         let those = fates.iter().filter(|row| row["fate"] == fate);
         those.map(|row| number(&row["events"])).sum::<u64>()
     };
-    // Each event has one fate, and each that is lost is listed.
+    // Each event has one outcome, and each event that is not whole is listed.
     let all: u64 = fates.iter().map(|row| number(&row["events"])).sum();
     assert!(all >= events.parse().unwrap(), "{said}");
     for fault in ["repeated", "wrong", "misrouted", "unexplained"] {
@@ -40,13 +40,13 @@ fn no_event_is_split_and_all_that_are_lost_are_listed_whatever_is_killed() {
         assert_eq!(row["list"].as_array().map(|list| list.len() as u64), row["events"].as_u64(), "{row}");
     }
     assert!(sum("sent_to_killed") > 0 && sum("plane_away") > 0, "{said}");
-    // The workers that live lost nothing, and the one that drained left when nothing was sent to it any more.
+    // The workers that were not killed lost nothing, also the one that drained and left.
     let workers = report["workers"].as_array().expect("rows");
     assert_eq!(workers.len(), 8);
     for row in workers.iter().filter(|row| row["part"] != "is killed") {
         assert_eq!((number(&row["lost"]), &row["verified"]), (0, &true.into()), "{row}: {said}");
     }
-    // In the last two seconds the slow ones are gone, and the new ones get less than the fast ones.
+    // In the last two seconds the medium worker gets nothing, and the new one gets less than the fast one.
     for of in report["shares"].as_array().expect("reservations") {
         let seconds = of["seconds"].as_array().expect("seconds");
         let last = &seconds[seconds.len() - 2..];

@@ -48,7 +48,7 @@ static inline void *accept_worker(void *of) {
   CHECK((version == 1 || version == 2) && block[4] == SLOTS && block[8] == SLOT_BYTES);
   const int files[2] = {shared_file(PAGE + PAGE, &seat->events), shared_file(PAGE, &seat->credits)};
   memset(block, 0, BLOCK);
-  /* The version that was asked for, no refusal, worker 1, placing "shared", instance 7. */
+  /* The answer's fields: the version that the worker asked for, no refusal, worker 1, placing "shared", instance 7. */
   put_le(block, version, 4);
   put_le(block + 8, 1, 4);
   put_le(block + 12, 2, 4);
@@ -117,7 +117,7 @@ static inline int seat_held(struct seat *seat) {
   return held;
 }
 
-/* An event of one slot, all of whose bytes are its number. */
+/* Puts an event of one slot, all of whose bytes are its number. `again`: the descriptor says that another worker had it. */
 static inline void seat_put_as(struct seat *seat, unsigned number, size_t length, bool again) {
   int slot = 0;
   CHECK(seat_held(seat) < SLOTS);
@@ -135,7 +135,7 @@ static inline void seat_put_as(struct seat *seat, unsigned number, size_t length
   put_le(block + 8, (uint64_t)slot * SLOT_BYTES, 8);
   put_le(block + 16, length, 4);
   put_le(block + 20, 3, 2);
-  /* It has a tick. */
+  /* Flags: 1 for an event with a tick, 2 for one that is delivered again. */
   put_le(block + 22, again ? 3 : 1, 2);
   put_le(block + 24, number, 8);
   put_le(block + 32, 1000 + number, 8);

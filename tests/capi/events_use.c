@@ -76,7 +76,7 @@ static void copies(void) {
   seat_close(&seat);
 }
 
-/* Another worker had some of them. */
+/* Every third event says that another worker had it before. */
 static void again(void) {
   naa_worker_options own = worker_options();
   own.again = 1;

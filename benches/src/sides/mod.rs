@@ -72,7 +72,7 @@ pub(crate) enum Far {
     EventSink(ejfat::Load, ejfat::Sink),
     /// Passes their packets on.
     EventPasser(ejfat::Load, ejfat::By),
-    /// A control plane of load balancers, or what it is held against.
+    /// A control plane of load balancers, or the bare gRPC server that it is compared with.
     Lb(lb::Server),
     /// Puts them into a worker's memory.
     Bridge(ejfat::Way),
@@ -167,7 +167,7 @@ pub(crate) enum Near {
     /// Nanoseconds.
     Engine(engine::What),
     Control(control::What),
-    /// States of workers per second.
+    /// States of workers that are answered per second.
     States {
         server: lb::Server,
         clients: u32,

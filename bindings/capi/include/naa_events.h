@@ -108,9 +108,9 @@ typedef struct naa_worker_options {
      */
     int32_t provider;
     /**
-     * 1: events may come, too, that another worker had when it ended; naa_event_delivered_again() says of each whether it is
-     * such a one. What the bridge has in its memory comes at least once then, and may come again at most twice; a bridge that
-     * does not know this refuses. 0, the default: each event comes at most once.
+     * 1: the bridge may also give this worker events that another worker had when it ended, and naa_event_delivered_again()
+     * says which these are. Each event that the bridge still has in its memory is then delivered at least once, and again at
+     * most twice. A bridge that does not know this option refuses. 0, the default: each event comes at most once.
      */
     uint32_t again;
     /**
@@ -223,11 +223,10 @@ naa_result naa_event_copy(uint64_t token,
                           uint64_t length);
 
 /**
- * Sets `again` to whether another worker had the event when it ended: it may have used it, all of it or a part. Only if
- * naa_worker_options.again asks for such events; without it each event comes at most once. The event is named by its
- * `token`.
+ * Sets `again` to whether another worker had the event with this `token` when that worker ended, and so may have used all of
+ * it or a part. This is always false unless naa_worker_options.again asks for events of workers that ended.
  *
- * NAA_ERROR_ARGUMENT if `token` is none, or the event was released; if `again` is NULL.
+ * NAA_ERROR_ARGUMENT if `token` names no event, or one that was released; if `again` is NULL.
  */
 naa_result naa_event_delivered_again(uint64_t token,
                                      bool *again);

@@ -58,7 +58,7 @@ class Seat:
         self._ring = -(-(BLOCK + self._descriptors * BLOCK) // PAGE) * PAGE
         events_file, self._events = shared("naa-test-events", self._ring + self.slots * self.slot_bytes)
         credits_file, self._credits = shared("naa-test-credits", BLOCK + 4 * self.slots)
-        # The version that was asked for, no refusal, worker 1, placing "shared", an instance.
+        # The answer's fields: the version that the worker asked for, no refusal, worker 1, placing "shared", an instance.
         answer = struct.pack("<IIIIQ40x", version, 0, 1, 2, 7)
         socket.send_fds(connection, [answer], [events_file, credits_file])
         os.close(events_file)
@@ -84,7 +84,8 @@ class Seat:
     def put(
         self, data: bytes, event: int = 0, data_id: int = 0, tick: int | None = None, again: bool = False
     ) -> bool:
-        """False without room. `again`: another worker had it."""
+        """Puts an event into the ring. Returns False if there is no room. `again`: the descriptor says that another worker had
+        the event."""
         self.held()
         needed = max(-(-len(data) // self.slot_bytes), 1)
         used = {slot + at for slot, count in self._given.items() for at in range(count)}

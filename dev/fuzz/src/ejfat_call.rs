@@ -1,6 +1,7 @@
-//! Calls of the control plane by whoever may do everything: bytes are read as messages, which are carried out or refused.
+//! Calls of a control plane with the root token. The control plane carries out or refuses each of them, and must not panic.
 //!
-//! The input is a line of calls, each: a byte that selects it, the length of its message in two bytes, the message.
+//! The input is a sequence of calls. Each call is one byte that selects the call, two bytes with the length of its message
+//! (little-endian), and the message.
 
 use std::{collections::BTreeMap, num::NonZeroU64, time::Duration};
 
@@ -15,7 +16,7 @@ use ejfat_control::{
 };
 
 const ROOT: &str = "root";
-/// Calls of one input at most.
+/// The most calls that are made from one input.
 const CALLS: usize = 64;
 
 fn config() -> Config {
@@ -52,7 +53,7 @@ pub fn run(data: &[u8]) {
                     *byte = (random >> 56) as u8;
                 }
             };
-            // Whatever is accepted can be stored.
+            // The changes of each accepted request fit into one batch of the store.
             if let Ok(accepted) = control.request(at, caller, &request, &mut bytes) {
                 assert!(accepted.changes.len() <= ejfat_control::config::MOST_CHANGES);
             }
@@ -63,6 +64,6 @@ pub fn run(data: &[u8]) {
     }
     let durable = control.registry().durable();
     let entries = durable.records().map(|record| record.encode());
-    let again = Registry::restore(config(), ROOT, entries, at.now).expect("what was stored");
+    let again = Registry::restore(config(), ROOT, entries, at.now).expect("records that can be restored");
     assert_eq!(again.durable(), durable);
 }

@@ -49,7 +49,7 @@ struct Sent {
 /// Both ends, and a slow model of the bridge's.
 struct Watch {
     geometry: Geometry,
-    /// Of version 2.
+    /// Whether the subscription has version 2, in which events can be delivered again.
     again: bool,
     slots: Slots,
     words: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Rings of workers that ended, as long as events in them may be delivered again.
+//! Rings of workers that ended, kept as long as events in them may be delivered again.
 
 use ejfat::{Time, bridge::WorkerId, ring::Descriptor};
 use verbs::Memory;
@@ -6,17 +6,17 @@ use verbs::Memory;
 use super::Bridge;
 use crate::ring::{Ring, Way};
 
-/// The ring of a worker that ended, or its twin: nobody but the bridge could ever write it.
+/// The ring of a worker that ended, or the ring's twin. Only the bridge can write this memory.
 #[derive(Debug)]
 pub(super) struct Kept {
     worker: WorkerId,
     memory: Memory,
-    /// Bytes that count as memory of workers of this machine.
+    /// Bytes that count as memory of workers of this machine; 0 for a remote worker.
     local: u64,
 }
 
 impl Bridge {
-    /// From now on the ring is there until the dispatcher forgets it, whatever becomes of the worker.
+    /// Keeps the memory of a worker's ring until the dispatcher forgets the worker, also after the worker has ended.
     pub(super) fn keep(&mut self, worker: WorkerId) {
         let Some((_, Ring { memory, way, .. })) = self.rings.get(worker.at()).and_then(Option::as_ref) else {
             return;
@@ -28,6 +28,7 @@ impl Bridge {
         self.kept.push(Kept { worker, memory: memory.clone(), local });
     }
 
+    /// Frees the kept ring of a worker that ended. `given_up`: events in it that are not delivered again.
     pub(super) fn forget(&mut self, worker: WorkerId, given_up: u32) {
         if given_up > 0 {
             let worker = worker.number();
@@ -38,7 +39,7 @@ impl Bridge {
         }
     }
 
-    /// An event of a worker that ended goes to another one.
+    /// Copies an event from the kept ring of a worker that ended into another worker's ring, and tells that worker of it.
     pub(super) fn again(&mut self, from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor) {
         let Some(kept) = self.kept.iter().find(|kept| kept.worker == from) else { return };
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
@@ -47,7 +48,8 @@ impl Bridge {
         self.tell(worker, descriptor, true);
     }
 
-    /// So many bytes for a worker of this machine that lives, from those that ended. False if there are not so many.
+    /// Frees kept rings until a new worker of this machine can have `bytes` of memory. Returns false, and frees nothing, if there
+    /// are not enough.
     pub(super) fn make_local_room(&mut self, bytes: u64, now: Time) -> bool {
         let kept: u64 = self.kept.iter().map(|kept| kept.local).sum();
         if self.local_memory + kept < bytes {
@@ -93,7 +95,7 @@ mod tests {
         Geometry::new(4, 64).unwrap()
     }
 
-    /// A bridge for rings of this machine of so many bytes.
+    /// A bridge whose workers of this machine may have `local_memory` bytes of rings.
     fn bridge(name: &str, local_memory: u64) -> Bridge {
         let path = std::env::temp_dir().join(format!("ejfat-bridge-kept-{name}-{}", std::process::id()));
         let listen = vec![Listen::Port("127.0.0.1:0".parse().unwrap())];
@@ -101,7 +103,7 @@ mod tests {
         Bridge::new(config, 1).unwrap()
     }
 
-    /// Turns the loop until it is so.
+    /// Turns the bridge's loop until `is_so`. `what` is said if that takes too long.
     fn until(bridge: &mut Bridge, what: &str, is_so: impl Fn(&Bridge) -> bool) {
         let begin = Instant::now();
         while !is_so(bridge) {
@@ -123,7 +125,7 @@ mod tests {
         socket
     }
 
-    /// A worker of version 2 that ends with an event.
+    /// Lets a worker of version 2 subscribe, get one event, and end without giving it back.
     fn ended(bridge: &mut Bridge) {
         let worker = worker(bridge, true);
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! What a worker had when it ended, delivered again.
+//! Events that a worker had when it ended are delivered again.
 
 mod bridge_common;
 
@@ -26,7 +26,7 @@ fn again(actions: &[Action]) -> Vec<(WorkerId, u64, WorkerId, Descriptor)> {
     its.collect()
 }
 
-/// Of rings that are not wanted any more, and what was given up in them.
+/// The workers whose rings are to be released, and how many events in each were given up.
 fn forgotten(actions: &[Action]) -> Vec<(WorkerId, u32)> {
     let its = actions.iter().filter_map(|action| match *action {
         Action::Forget { worker, given_up } => Some((worker, given_up)),
@@ -142,7 +142,7 @@ fn segments_that_went_past_the_bridges_memory_do_not_come_again() {
     let (_, segment_by_segment) = bench.delivered(2, ANYBODY);
     let (id, _) = bench.open(1, ANYBODY);
     bench.complete(id);
-    // It was in spill memory, and is written from the twin.
+    // The event was in spill memory, and is written from the twin.
     let moved = deliveries(&bench.give_back(dies, &segment_by_segment))[0].1;
     let lives = of_version_2(&mut bench, 4);
     let actions = bench.remove(dies);
@@ -173,7 +173,7 @@ fn it_waits_for_room_before_what_waits() {
     assert!(!deliveries(&told)[0].1.again);
 }
 
-/// It may be what ends them.
+/// The event may be what makes its workers end.
 #[test]
 fn an_event_is_not_delivered_again_for_ever() {
     let mut bench = bench();
@@ -194,7 +194,7 @@ fn an_event_is_not_delivered_again_for_ever() {
 fn rings_that_are_kept_are_few_and_the_largest_goes() {
     let again_bytes = u64::from(10 * SLOT);
     let mut bench = Bench::new(Config { again_bytes, ..config(Pressure::Hold, 8) });
-    // Each takes a data id of its own, so that no other one gets what it had.
+    // Each worker takes a data id of its own, so that no other worker gets its events.
     let mut dead = |slots: u32| {
         let data_id = slots as u16;
         let dies = bench.worker_of(true, slots, data_ids(data_id, data_id), Placing::Store);

@@ -61,10 +61,10 @@ pub struct Config {
     pub filter: Filter,
     /// For people: the bridge shows it. Empty.
     pub name: WorkerName,
-    /// Whether events may come that another worker had when it ended: no. Then each event comes to at least one worker as
-    /// far as the bridge has it in its memory, and those that may have been used before say so
-    /// ([`Event::delivered_again`](crate::Event::delivered_again)): a program that asks for this reads that. Without it each
-    /// event comes to at most one worker. A bridge that does not know this refuses ([`Refusal::Version`](crate::Refusal)).
+    /// Whether the bridge may give this worker events that another worker had when it ended. The default is no: each event
+    /// comes to at most one worker. With it, each event that the bridge still has in its memory comes to at least one worker, and
+    /// [`Event::delivered_again`](crate::Event::delivered_again) says which events may have been used before, so the program has
+    /// to read it. A bridge that does not know this option refuses ([`Refusal::Version`](crate::Refusal)).
     pub again: bool,
     /// Of the connection: how it is waited, how soon a bridge that died is noticed. The time for setting it up and the way
     /// of waiting also count on one host.

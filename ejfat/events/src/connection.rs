@@ -111,7 +111,7 @@ pub(crate) fn subscription(config: &Config) -> [u8; BLOCK] {
     Subscription { geometry, filter, name, again }.encode()
 }
 
-/// What a bridge's block says to a worker that asked for this version.
+/// Decodes a bridge's answer. `again`: whether the worker asked for events of workers that ended; the answer has to say the same.
 pub(crate) fn answer(bridge: &str, block: &[u8; BLOCK], again: bool) -> Result<Answer, Error> {
     let bridge = || bridge.to_owned();
     let answer = Answer::decode(block).map_err(|why| Error::NoAnswer { bridge: bridge(), why })?;

@@ -118,8 +118,8 @@ impl Event {
         self.ring.start(&self.given)
     }
 
-    /// Whether another worker had the event when it ended: it may have used it, all of it or a part. Only where
-    /// [`Config::again`](crate::Config::again) asks for such events.
+    /// Whether another worker had the event when that worker ended, and so may have used all of it or a part. This is always
+    /// false unless [`Config::again`](crate::Config::again) asks for events of workers that ended.
     pub fn delivered_again(&self) -> bool {
         self.descriptor().again
     }

@@ -19,11 +19,11 @@
 //! again. Whoever keeps all of them gets no more. A bridge that ends is noticed, and looked for as long as
 //! [`Config::reconnect`] says; events of the old one stay readable.
 //!
-//! A worker that ends keeps what it had, and as a rule the bridge still has the bytes. It gives them to another worker that
-//! asks for such events by [`Config::again`], within its `--hold`, at most twice: then delivery is at least once, and
-//! [`Event::delivered_again`] says which events may have been used before. What the bridge does not have any more
-//! (cut-through) or cannot place in time is counted as held by a worker that ended. Workers that do not ask get each event at
-//! most once.
+//! A worker that ends may have events that it did not release. Usually the bridge still has their bytes, and delivers each of
+//! them again, at most twice and within the time of its `--hold`, to another worker that asks for these events by
+//! [`Config::again`]. Then delivery is at least once, and [`Event::delivered_again`] says which events may have been used
+//! before. Events whose bytes the bridge does not have any more (cut-through), or cannot place in time, are counted as held by a
+//! worker that ended. A worker that does not ask gets each event at most once.
 //!
 //! The bridge can write the ring at any time, so an [`Event`] is read by copies, whole or in pieces. Whoever promises that
 //! the bridge keeps to the protocol reads it in place:

@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Ring {
-    /// `again`: events may be delivered again.
+    /// `again`: whether the bridge may mark events as delivered again.
     pub(crate) fn new(
         (geometry, again): (Geometry, bool),
         place: Place,

@@ -26,7 +26,7 @@ pub struct Stats {
     pub events: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Of them, those that another worker had before.
+    /// Of these events, those that another worker had before.
     pub again: u64,
     /// How often the bridge was found again.
     pub reconnects: u64,

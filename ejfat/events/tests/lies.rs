@@ -29,7 +29,7 @@ const LIES: [(&str, Lie); 7] = [
     ("an offset inside a slot", |d| d.offset += 1),
     ("a length beyond its slots", |d| d.length = u32::MAX),
     ("a length that needs fewer slots", |d| d.slots = 2),
-    ("an event again, for which nobody asked", |d| d.again = true),
+    ("delivered again, though the worker did not ask for that", |d| d.again = true),
 ];
 
 #[test]

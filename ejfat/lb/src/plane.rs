@@ -57,7 +57,8 @@ pub struct TableSet {
 /// What was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
-    /// By load balancer: of those that ESnet's P4 data plane has, and up to the last one that counted anything.
+    /// The counters of each load balancer, by its id. There are as many as ESnet's P4 data plane has, or more if a load balancer
+    /// with a higher id counted anything.
     pub lbs: Vec<LbCounters>,
     /// What was sent to each member of the tables, and to each other member that got something in the last minute.
     pub members: BTreeMap<(LbId, u16), Traffic>,
@@ -84,7 +85,7 @@ pub struct Plane {
     overflows: AtomicU64,
     refused: AtomicU64,
     started: Instant,
-    /// How many load balancers there may be.
+    /// The number of load balancers. Rules of those with this id or a higher one are refused.
     lbs: usize,
 }
 
@@ -114,7 +115,8 @@ impl Plane {
         }
     }
 
-    /// Takes rules of so many load balancers, at most [`LbId::COUNT`], instead of as many as ESnet's P4 data plane has.
+    /// Sets the number of load balancers, from 1 to [`LbId::COUNT`]. Without this it is the number that ESnet's P4 data plane
+    /// has.
     #[must_use]
     pub fn with_load_balancers(mut self, lbs: usize) -> Self {
         self.lbs = lbs;

@@ -232,7 +232,7 @@ fn an_address_in_use_is_named_with_a_remedy() {
     assert!(error.contains(&server.address().to_string()), "{error}");
     assert!(error.ends_with("end the program that listens there, or give another port"), "{error}");
     let error = serve("192.0.2.1:0".parse().unwrap(), plane, None).unwrap_err().to_string();
-    assert!(error.ends_with("give an address of this host"), "{error}");
+    assert!(error.ends_with("give an address of this machine"), "{error}");
 }
 
 #[test]

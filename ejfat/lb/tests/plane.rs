@@ -441,7 +441,7 @@ fn the_newest_tables_of_all_load_balancers_fit_into_the_tables() {
     let reset = LbStage { reset: true, ..stage(lb(1), many(lb(1)), 0) };
     assert_eq!(plane.write(None).unwrap().stage(&reset), Err(refused));
     assert_eq!(plane.sets_of(lb(1)), two().sets_of(lb(1)), "nothing changed");
-    // A whole load, too, of which the one of 1400 members is staged before those that stay.
+    // A load of whole tables is refused, too. It would stage 1400 members of one load balancer while the other still has 1400.
     let mut whole = with_members(lb(0), 1);
     whole.add(&many(lb(1)));
     assert_eq!(plane.load(&whole, When::Tick(5)), Err(refused));

@@ -127,7 +127,7 @@ impl Reassembly {
         &self.skipped
     }
 
-    /// How full it is, also while its sink takes an event.
+    /// Tells how full the receiver's memory for events is. It can be read while the sink takes an event.
     pub fn gauge(&self) -> &Gauge {
         &self.gauge
     }

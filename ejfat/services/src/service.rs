@@ -30,7 +30,7 @@ impl fmt::Debug for Service {
     }
 }
 
-/// Of a request, as over gRPC.
+/// The most bytes of a request, the same as over gRPC.
 const MOST_REQUEST: usize = 1 << 21;
 /// The longest varint of a length.
 const MOST_LENGTH: usize = 10;

@@ -3,8 +3,8 @@
 
 use std::{ffi::c_int, io, net::UdpSocket, os::fd::AsRawFd};
 
-/// Counters of SO_MEMINFO, and which of them are wanted: SK_MEMINFO_VARS, SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_RCVBUF and
-/// SK_MEMINFO_DROPS of `linux/sock_diag.h`.
+/// The number of counters of SO_MEMINFO: SK_MEMINFO_VARS of `linux/sock_diag.h`. The following are the places of three of them there:
+/// SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_RCVBUF and SK_MEMINFO_DROPS.
 const COUNTERS: usize = 9;
 const HELD: usize = 0;
 const ROOM: usize = 1;

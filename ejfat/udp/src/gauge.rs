@@ -1,4 +1,4 @@
-//! How a receiver is, for other threads.
+//! The counters and the fill level of a receiver, for other threads.
 
 use std::{
     net::UdpSocket,
@@ -12,23 +12,24 @@ use ejfat::reassembly::Reassembler;
 
 use crate::drops;
 
-/// Sockets that are looked at. Of more ports these are a sample: events are spread over all by chance.
+/// The most sockets whose buffers are looked at. If a receiver has more ports, these are a sample: segments are spread over all ports at random.
 pub(crate) const SAMPLE: usize = 16;
 
-/// What a receiver has done so far, and how full it is. It tells so while the receiver waits for whoever takes an event.
-/// Clones are of the same receiver.
+/// Tells other threads what a receiver has done so far and how full it is, also while the receiver waits for its caller to take an event.
+/// Clones tell of the same receiver.
 #[derive(Clone, Debug)]
 pub struct Gauge(pub(crate) Arc<Levels>);
 
-/// How a receiver is, at a moment.
+/// What a receiver has done up to a moment, and how full it is then.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// The part that is in use of a socket's receive buffer or of the memory for events, whichever is more: 0 to 1.
+    /// The part that is in use of the fullest socket's receive buffer, or of the memory for events, whichever is more: 0 to 1.
     pub fill: f64,
-    /// Of which a segment came.
+    /// Events of which a segment has come.
     pub opened: u64,
+    /// Events that were complete.
     pub complete: u64,
-    /// Given up while they were incomplete.
+    /// Events that were given up while they were incomplete.
     pub incomplete: u64,
     pub segments: u64,
     pub bytes: u64,
@@ -37,8 +38,9 @@ pub struct Reading {
 #[derive(Debug)]
 pub(crate) struct Levels {
     sockets: Vec<UdpSocket>,
-    /// Bytes of memory for events; at most, and in use.
+    /// The most bytes of memory for events.
     memory: u64,
+    /// The bytes of it that are in use.
     touched: AtomicU64,
     opened: AtomicU64,
     complete: AtomicU64,
@@ -70,10 +72,11 @@ impl Levels {
 }
 
 impl Gauge {
+    /// The counters as of the receiver's last poll, and the fill level of the sockets now.
     pub fn read(&self) -> Reading {
         let levels = &*self.0;
         let memory = levels.touched.load(Relaxed) as f64 / levels.memory.max(1) as f64;
-        // A kernel that does not tell leaves the memory.
+        // If the kernel does not tell how full sockets are, the memory alone counts.
         let buffers = levels.sockets.iter().filter_map(|socket| drops::fill(socket).ok());
         Reading {
             fill: buffers.fold(memory, f64::max).clamp(0.0, 1.0),

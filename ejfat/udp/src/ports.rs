@@ -142,10 +142,10 @@ impl Ports {
         Ok(self.ports.iter().map(|port| port.drops.get()).sum())
     }
 
-    /// Further descriptors of the first ports, at most `most`.
+    /// Further file descriptors of the sockets of the first `most` ports.
     ///
     /// # Errors
-    /// If the process may have no more.
+    /// [`Error`] if the process may have no more open files.
     pub(crate) fn sample(&self, most: usize) -> Result<Vec<UdpSocket>, Error> {
         let again = |port: &Port| port.socket.try_clone().map_err(Error::io("watch a UDP socket"));
         self.ports.iter().take(most).map(again).collect()

@@ -67,7 +67,7 @@ pub struct Receiver {
     began: Instant,
     /// Whether something came the last time.
     lively: bool,
-    /// Where other threads look, if they do.
+    /// What other threads read, if there is a [`Gauge`].
     levels: Option<Arc<Levels>>,
 }
 
@@ -141,10 +141,10 @@ impl Receiver {
         self.ports.kernel_drops()
     }
 
-    /// Tells other threads from now on how this receiver is.
+    /// Begins to tell other threads the counters and the fill level of this receiver.
     ///
     /// # Errors
-    /// If the process may have no more open files.
+    /// [`Error`] if the process may have no more open files.
     pub fn gauge(&mut self) -> Result<Gauge, Error> {
         let memory = self.reassembler.config().memory;
         let levels = match &self.levels {

@@ -65,14 +65,14 @@ fn other_threads_see_how_full_it_is_even_while_an_event_is_taken() {
     let (mut before, mut after) = (0.0, 0.0);
     let deliver = |_: ejfat_udp::Event<'_>| {
         before = gauge.read().fill;
-        // More than the socket has room for.
+        // The event is larger than the socket's receive buffer.
         sender.send(1, 0, &event(6)).unwrap();
         after = gauge.read().fill;
     };
     receiver.poll(PATIENCE, deliver, |_| ()).unwrap();
     assert!(before < 0.5 && after > 0.9 && after <= 1.0, "{before} {after}");
     let reading = receiver.gauge().unwrap().read();
-    // The beginning of the second one came with the first.
+    // The first segments of the second event were read together with the first event.
     assert_eq!((reading.opened, reading.complete), (2, 1));
     assert!(reading.segments > 1 && reading.bytes > 1400);
 }

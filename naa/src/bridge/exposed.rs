@@ -81,7 +81,7 @@ fn events(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
         ("sent_bytes", "Their bytes", events.sent_bytes),
         (
             "delivered_again_events",
-            "Events of workers that ended that another one was told of then",
+            "Deliveries to another worker of events that a worker had when it ended",
             events.delivered_again,
         ),
         ("delivered_events", "Events known to have arrived", events.delivered),
@@ -95,7 +95,7 @@ fn events(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
         ("waiting_events", "Complete events without room", of.waiting as f64),
         (
             "waiting_again_events",
-            "Events of workers that ended, waiting to be delivered again",
+            "Events that a worker had when it ended, waiting to be delivered to another one",
             of.waiting_again as f64,
         ),
         ("fill_ratio", "Part of all rings in use", of.fill),

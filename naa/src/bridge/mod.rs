@@ -31,10 +31,11 @@ pub(crate) use settings::build;
   naa bridge trace 1717171717171717 --server 10.9.0.2   the way of the event with this tick
   naa bridge status --server 10.9.0.2                   its workers, and what became of events
   EJFAT_URI=ejfat://TOKEN@cp:19523/lb/1 naa bridge --listen 10.9.0.2:10000 --bind 10.9.0.2
-                                                        one worker of a load balancer, for all of its own
+                                                        the load balancer sees the bridge as one worker
 
-With an EJFAT URI it registers at the control plane, and tells it ten times a second how full its rings are. As long as no
-worker is subscribed it takes no events. At its end it takes events until none is sent to it any more, then deregisters.
+With an EJFAT URI the bridge registers at the control plane, and reports ten times a second how full its rings are. While no
+worker is subscribed, the bridge says that it takes no events. When the bridge is ended, it takes events until none is sent to
+it any more, and then deregisters.
 
 --metrics serves naa_bridge_events_total{end=...}, naa_bridge_latency_seconds (first segment to delivered),
 naa_bridge_held_seconds (delivered to given back), fill levels of workers, and what reassembly counts.

@@ -47,7 +47,7 @@ pub(super) fn lost(of: &BridgeStatus) -> (u64, u64) {
     (losses::sum(losses::events(of)), losses::sum(losses::datagrams(reassembly, of.kernel_drops)))
 }
 
-/// What workers that ended had, in words.
+/// Says in words how many events workers had when they ended, and how many of these were delivered again.
 pub(super) fn ended(of: &BridgeStatus) -> String {
     let again = match (of.delivered_again, of.waiting_again) {
         (0, 0) => String::new(),

@@ -123,7 +123,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     watch(args, (&server, &handle), &ended, end)?;
     if let Some(joined) = &mut joined {
-        // Events come to workers until none is sent to the bridge any more.
+        // Returns when nothing is sent to the bridge any more; until then workers still get events.
         joined.leave();
     }
     server.shutdown(Duration::from_secs(1));

@@ -79,7 +79,7 @@ pub(crate) struct Settings {
     /// Complete events that wait for room, at most
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     waiting: u32,
-    /// Seconds that one waits, at most; so long, too, what a worker had that ended waits to be delivered again
+    /// Seconds that a complete event waits for room, at most, and that an event of a worker that ended waits to be delivered again
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     hold: f64,
     /// Seconds after which a worker that gives nothing back gets no more than one event in as many seconds until it does
@@ -96,8 +96,8 @@ pub(crate) struct Settings {
     /// The longest event that is taken; K and M are KiB and MiB
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = size)]
     max_event: u32,
-    /// The most memory for events that are incomplete, or wait, and as much again for rings of workers that ended, of which
-    /// events are to be delivered again; G are GiB
+    /// The most memory for events that are incomplete or wait. The rings of workers that ended may take as much again, while
+    /// their events wait to be delivered again; G are GiB
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = memory)]
     memory: u64,
     /// Receive buffer of each socket

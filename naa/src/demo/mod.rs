@@ -38,7 +38,7 @@ use children::{Host, Server};
     naa demo --json rows.json   the table for programs; - is standard output\n  \
     naa demo ejfat              events through a load balancer, in network namespaces\n  \
     naa demo bridge             events into workers' memory, one of which is killed\n  \
-    naa demo lb                 events balanced over workers by a control plane, one of which is killed\n\n\
+    naa demo lb                 events balanced over workers by a control plane; one worker is killed\n\n\
     Offloaded time is that of the call alone: send, compute, receive. Connecting and agreeing on regions comes \
     before. Goodput counts the bytes in and out per second of that time."
 )]

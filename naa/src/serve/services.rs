@@ -20,7 +20,8 @@ use crate::{
     },
 };
 
-/// Options of workers. The URI may be in the environment of any server.
+/// The options that need a service that is a worker. `--uri` is not one of them, because EJFAT_URI may be in the environment of any
+/// server.
 const OF_WORKERS: [&str; 8] = [
     "no_control_plane",
     "control_plane_ca",
@@ -62,8 +63,7 @@ pub(super) struct Args {
     bridge_local: Option<PathBuf>,
     #[command(flatten)]
     limits: Limits,
-    /// With --reassemble or --bridge
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Control plane, with --reassemble or --bridge")]
     site: site::Worker,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Services {
     /// Where segments come.
     bridge: Vec<std::net::SocketAddr>,
     bridge_handle: Option<Handle>,
-    /// The reservation to be a worker of, if nothing has registered yet.
+    /// The reservation of which to be a worker, until the services have registered.
     wanted: Option<Wanted>,
     joined: Vec<Joined>,
 }
@@ -137,10 +137,10 @@ impl Args {
 }
 
 impl Services {
-    /// Registers those that receive events, if there is a control plane. They receive already.
+    /// Registers the services that receive events, if there is a URI. They must receive already.
     ///
     /// # Errors
-    /// If it refuses.
+    /// If a service cannot be registered.
     pub(super) fn join(&mut self, args: &Args) -> anyhow::Result<()> {
         let Some(wanted) = self.wanted.take() else { return Ok(()) };
         let ini = OfIni::default();
@@ -156,9 +156,11 @@ impl Services {
         Ok(())
     }
 
-    /// Waits until nothing is sent to those that are registered, which go on receiving.
+    /// Drains the registered services, and waits until they have left. They go on receiving meanwhile.
     pub(super) fn leave(&mut self) {
-        while self.joined.iter_mut().map(Joined::has_left).filter(|left| !left).count() > 0 {
+        // `retain_mut` asks each of them, so that all drain at the same time.
+        while !self.joined.is_empty() {
+            self.joined.retain_mut(|joined| !joined.has_left());
             std::thread::sleep(Duration::from_millis(10));
         }
     }

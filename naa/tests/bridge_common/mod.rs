@@ -75,7 +75,7 @@ impl Worker {
         Self::start_with(source, name, &["--sums", "-n", &events.to_string()])
     }
 
-    /// The same with other words.
+    /// The same with other options.
     pub(crate) fn start_with(source: &str, name: &str, words: &[&str]) -> Self {
         let mut command = naa(&["events", source, "--provider", "embedded", "--name", name]);
         command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -89,7 +89,7 @@ impl Worker {
         Self(child)
     }
 
-    /// It has no time to say anything.
+    /// Kills the worker by SIGKILL, so that it cannot end its subscription.
     pub(crate) fn kill(mut self) {
         self.0.kill().expect("it runs");
         self.0.wait().expect("it ends");

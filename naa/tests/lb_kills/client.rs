@@ -1,4 +1,4 @@
-//! A client that does one thing after another, and notes what is acknowledged.
+//! A client that makes random calls, and records which ones are acknowledged.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,21 +19,24 @@ use crate::{
     known::{Known, Reservation, Thing, bury, state},
 };
 
-/// Of each kind that a client holds at most.
+/// How many senders and sessions of a reservation, and tokens, a client has at most.
 const MOST: usize = 12;
 
 pub(crate) struct Client<'a> {
     pub(crate) connection: Connection,
     pub(crate) random: Random,
     pub(crate) known: &'a mut Known,
-    /// Numbers for addresses, of which none comes twice.
+    /// The number of the next address. No address is used twice.
     pub(crate) ports: &'a AtomicU64,
 }
 
 type Step = Result<(), ClientError>;
 
 impl Client<'_> {
-    /// One call. An error is that of the call, which may have been carried out all the same.
+    /// Makes one call.
+    ///
+    /// # Errors
+    /// If no answer comes; the control plane may have carried out the call nevertheless.
     pub(crate) fn step(&mut self) -> Step {
         let reservations = self.known.reservations.len();
         if reservations == 0 || (reservations < RESERVATIONS && self.random.chance(100_000)) {
@@ -52,7 +55,7 @@ impl Client<'_> {
         }
     }
 
-    /// An address that nobody else has.
+    /// Returns an address that no other call uses.
     fn address(&self) -> Ipv4Addr {
         let [_, a, b, c] = (self.ports.fetch_add(1, Relaxed) as u32).to_be_bytes();
         Ipv4Addr::new(127, 100 + a % 100, b, c)

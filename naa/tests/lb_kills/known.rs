@@ -1,4 +1,4 @@
-//! What a client knows that the daemon acknowledged, and whether it is so.
+//! What the control plane acknowledged to a client, and the check that it is true after a restart.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -8,14 +8,14 @@ use std::{
 use ejfat_client::{Cause, Connection};
 use proto::loadbalancer::{SendStateRequest, TokenSelector, token_selector};
 
-/// Ended things that are looked at after each restart: the newest.
+/// How many of the newest ended things of each kind are checked after each restart.
 const LOOKED_AT: usize = 16;
 
-/// Something that was acknowledged.
+/// A thing whose creation was acknowledged.
 #[derive(Debug)]
 pub(crate) struct Thing<T> {
     pub(crate) it: T,
-    /// Its end was asked for, and not acknowledged.
+    /// Whether its end was asked for and not acknowledged.
     pub(crate) may_be_gone: bool,
 }
 
@@ -31,9 +31,9 @@ pub(crate) struct Reservation {
     pub(crate) fpga: u32,
     pub(crate) token: String,
     pub(crate) senders: BTreeMap<IpAddr, Thing<()>>,
-    /// Their removal was acknowledged, and no address comes again.
+    /// Senders whose removal was acknowledged. They are never added again.
     pub(crate) removed: BTreeSet<IpAddr>,
-    /// Tokens of sessions.
+    /// The token of each session, by its id.
     pub(crate) sessions: BTreeMap<String, Thing<String>>,
 }
 
@@ -64,7 +64,8 @@ pub(crate) fn state(lb: &str, session: &str) -> SendStateRequest {
     }
 }
 
-/// Checks everything after a restart. What may be there or not is known again then; what nobody knows is ended.
+/// Checks all things after a restart. A thing whose end was not acknowledged is kept if it exists, and forgotten if not. Things that
+/// exist and that no client knows, because the answer to their creation was lost, are ended.
 pub(crate) fn check(admin: &Connection, all: &mut [Known], seed: &str) {
     let there = admin.overview().unwrap_or_else(|why| panic!("{seed}: {why}")).load_balancers;
     let there: BTreeMap<_, _> = there
@@ -139,7 +140,7 @@ fn check_senders(of: &mut Reservation, there: &[String], seed: &str) {
         is_there
     });
     for address in there {
-        // It was added without an answer, or it was removed without one. If one came, its address is never given again.
+        // The answer to adding or to removing it may have been lost. A sender whose removal was acknowledged must not exist.
         assert!(
             !of.removed.contains(&address),
             "{seed}: sender {address} of {} was removed and is there",
@@ -149,7 +150,7 @@ fn check_senders(of: &mut Reservation, there: &[String], seed: &str) {
     }
 }
 
-/// Tokens that were made without an answer.
+/// Revokes tokens whose creation was not acknowledged.
 fn revoke_unknown(admin: &Connection, all: &[Known], seed: &str) {
     let selector = |by| TokenSelector { token_selector: Some(by) };
     let made = admin.list_child_tokens(selector(token_selector::TokenSelector::Id(0)));

@@ -121,9 +121,10 @@ pub struct BridgeStatus {
     pub wrong_credits: u64,
     #[prost(uint64, tag = "16")]
     pub refused: u64,
-    /// Of those held by workers that ended: told to another worker then, and waiting for that.
+    /// Events of workers that ended which were delivered again, to another worker.
     #[prost(uint64, tag = "17")]
     pub delivered_again: u64,
+    /// Events of workers that ended which wait to be delivered again.
     #[prost(uint64, tag = "18")]
     pub waiting_again: u64,
 }

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use subtle::ConstantTimeEq;
 use tonic::Status;
 
-/// What precedes a token in the header `authorization`.
+/// The text before the token in the header `authorization`.
 pub const SCHEME: &[u8] = b"Bearer ";
 
 /// The token is empty, or has characters that no header can carry.
@@ -30,11 +30,11 @@ pub fn check_token(token: &str) -> Result<(), BadToken> {
     if token.bytes().all(sendable) { Ok(()) } else { Err(BadToken::Characters) }
 }
 
-/// What a request must bring.
+/// The token that each request must show, or none.
 #[derive(Clone)]
 pub struct Token(Option<Arc<str>>);
 
-/// Without its text, for logs.
+/// Shows whether there is a token, but not its text.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Token").field(&self.0.is_some()).finish()
@@ -42,23 +42,28 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// `None`: it brings nothing.
+    /// With `None`, [`Token::check`] accepts each request.
     ///
     /// # Errors
-    /// As [`check_token`].
+    /// The same as those of [`check_token`].
     pub fn new(token: Option<String>) -> Result<Self, BadToken> {
         token.as_deref().map(check_token).transpose()?;
         Ok(Self(token.map(Arc::from)))
     }
 
-    /// How long it takes tells the length of the token at most.
+    /// Checks the token in the headers of a request. The time that this takes reveals no more than the length of the token.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED` if the token is missing or wrong.
     pub fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
         let Some(wanted) = &self.0 else { return Ok(()) };
         let given = headers.get(http::header::AUTHORIZATION).map(http::HeaderValue::as_bytes);
         match given.and_then(|given| given.strip_prefix(SCHEME)) {
             None => Err(Status::unauthenticated("no token; send `authorization: Bearer TOKEN`")),
             Some(given) if bool::from(given.ct_eq(wanted.as_bytes())) => Ok(()),
-            Some(_) => Err(Status::unauthenticated("not the token that this server was started with")),
+            Some(_) => Err(Status::unauthenticated(
+                "not the token that this server was started with; send that token",
+            )),
         }
     }
 }

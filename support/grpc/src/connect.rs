@@ -1,4 +1,4 @@
-//! How clients reach a server: by TCP, then by TLS if that is wanted, with a token in each request.
+//! How a client connects to a server: over TCP, with or without TLS, and with a token in each request.
 
 use std::{
     fmt,
@@ -28,10 +28,10 @@ use crate::{
     tls::{self, ClientTls, Failures, TlsError, Watched},
 };
 
-/// How long connecting may take.
+/// The longest time that a client may take to connect.
 pub const CONNECT: Duration = Duration::from_secs(5);
 
-/// Credentials that cannot be used.
+/// Why credentials cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     #[error(transparent)]
@@ -48,18 +48,18 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Reads the files of `tls`. Without it nothing is encrypted.
+    /// Reads the files of `tls`. If `tls` is `None`, the connection is not encrypted.
     ///
     /// # Errors
-    /// If the token is none, or a file cannot be used.
+    /// If the token is not valid, or if a file cannot be used.
     pub fn new(token: Option<&str>, tls: Option<&ClientTls>) -> Result<Self, CredentialsError> {
         Ok(Self { tls: tls.map(tls::client_config).transpose()?, ..Self::without_tls(token)? })
     }
 
-    /// Nothing is encrypted.
+    /// Credentials for connections that are not encrypted.
     ///
     /// # Errors
-    /// If the token is none.
+    /// If the token is not valid.
     pub fn without_tls(token: Option<&str>) -> Result<Self, BadToken> {
         token.map(check_token).transpose()?;
         let bearer = token.map(|token| format!("Bearer {token}").parse()).transpose();
@@ -68,7 +68,7 @@ impl Credentials {
 }
 
 impl Credentials {
-    /// What shows the token with each request.
+    /// The interceptor that adds the token to each request.
     pub fn bearer(&self) -> Bearer {
         self.bearer.clone()
     }
@@ -81,11 +81,11 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Shows a token with each request.
+/// An interceptor that adds the token, if there is one, to each request.
 #[derive(Clone, Default)]
 pub struct Bearer(Option<AsciiMetadataValue>);
 
-/// Without its text, for logs.
+/// Shows whether there is a token, but not its text.
 impl fmt::Debug for Bearer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Bearer").field(&self.0.is_some()).finish()
@@ -101,10 +101,10 @@ impl Interceptor for Bearer {
     }
 }
 
-/// What the clients that are generated of a service make their calls by.
+/// The channel that generated clients make their calls on. It adds the token to each call.
 pub type Calls = InterceptedService<Channel, Bearer>;
 
-/// `host` is of an address, so IPv6 addresses are in brackets.
+/// The name that the server's certificate must have. `host` is the host of an address, so an IPv6 address is in brackets.
 fn server_name(host: &str) -> Option<ServerName<'static>> {
     match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         Some(ip) => ip.parse::<Ipv6Addr>().ok().map(|ip| ServerName::from(std::net::IpAddr::V6(ip))),
@@ -112,15 +112,16 @@ fn server_name(host: &str) -> Option<ServerName<'static>> {
     }
 }
 
-/// What becomes of a connection that is given up.
+/// What happens to the TCP connection when the client drops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
+    /// It is closed, and the system still sends the bytes that wait.
     Closed,
-    /// The system forgets what it has not sent yet.
+    /// It is reset, and the system discards the bytes that wait.
     Reset,
 }
 
-/// How one reaches a server.
+/// The endpoint and the connector with which a client connects to one server.
 #[derive(Clone, Debug)]
 pub struct Reach {
     pub endpoint: Endpoint,
@@ -128,7 +129,7 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// `address` is `HOST:PORT`; an IPv6 address as host is in brackets. `None` if there is no such address.
+    /// `address` is `HOST:PORT`; an IPv6 address as host is in brackets. Returns `None` if `address` has another form.
     pub fn new(address: &str, credentials: &Credentials, at_end: AtEnd) -> Option<Self> {
         let authority: Authority = address.parse().ok()?;
         authority.port_u16()?;
@@ -147,7 +148,7 @@ impl Reach {
     }
 }
 
-/// Connects by TCP, then by TLS if that is wanted.
+/// Connects over TCP, and then makes the TLS handshake if the credentials have TLS.
 #[derive(Clone)]
 pub struct Connector {
     tcp: HttpConnector,
@@ -194,7 +195,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// tonic's errors say only "transport error"; what they stem from says which.
+/// The text of the innermost source of an error. tonic's own errors say only "transport error".
 pub fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

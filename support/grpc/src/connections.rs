@@ -125,19 +125,19 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Where the connection comes from, unless it has ended.
+    /// The IP address of the peer. `None` if the connection had ended when the server took it over.
     pub fn peer(&self) -> Option<IpAddr> {
         self.peer
     }
 
-    /// Ends the connection, unless a request of it was let in.
+    /// Ends the connection if none of its requests was let in yet.
     pub fn end_stranger(&self) {
         if !self.any.load(Relaxed) {
             self.end();
         }
     }
 
-    /// Ends the connection.
+    /// Ends the connection, also if requests of it are in progress.
     pub fn end(&self) {
         let mut table = self.shared.table();
         table.seats.leave(self.key);

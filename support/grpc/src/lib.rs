@@ -1,9 +1,9 @@
-//! What servers and clients of gRPC share: connections with seats that sources share fairly, TLS whose certificates are read
-//! again when they change, bearer tokens, and what is said when one of these fails.
+//! Parts that gRPC servers and clients share: a limit of connections that source networks share fairly, TLS with certificates
+//! that are read again when they change, bearer tokens, and the errors of these.
 //!
 //! ```text
-//! TCP ─► connections::accept: seats ─► tls: handshakes ─► tonic ─► the service of whoever calls serve
-//! Reach: TCP, TLS ─► tonic's channel, Bearer in each request
+//! server: TCP ─► connections::accept ─► TLS handshake ─► tonic ─► the service that was given to serve()
+//! client: Reach: TCP, TLS handshake ─► tonic's channel, with Bearer in each request
 //! ```
 #![forbid(unsafe_code)]
 

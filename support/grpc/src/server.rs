@@ -1,4 +1,4 @@
-//! The server: threads and their runtime, seats, TLS.
+//! The server: its threads and their runtime, the limit of connections, TLS.
 
 use std::{
     convert::Infallible,
@@ -23,11 +23,12 @@ use crate::{
     tls::{self, InForce, Reload, ServerTls, TlsError},
 };
 
-/// Whoever has made no request by then that was let in loses its seat. Later on it is pinged.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A connection ends if none of its requests was let in within this time.
+const FIRST_REQUEST: Duration = Duration::from_secs(5);
+/// How often the server pings a connection that sends nothing.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
-/// Why nothing is served.
+/// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error("cannot serve gRPC on {address}: {source}; {}", remedy(.source.kind()))]
@@ -43,26 +44,26 @@ pub enum ServeError {
 fn remedy(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::AddrInUse => "end the program that listens there, or give another port",
-        io::ErrorKind::AddrNotAvailable => "give an address of this host",
+        io::ErrorKind::AddrNotAvailable => "give an address of this machine",
         io::ErrorKind::PermissionDenied => "give a port above 1023",
         _ => "give another address",
     }
 }
 
-/// Whether an address may connect.
+/// Returns whether an address may connect.
 pub type Permits = Box<dyn Fn(IpAddr) -> bool + Send>;
 
-/// How a server serves.
+/// Limits, threads and TLS of a server.
 pub struct Settings {
-    /// Connections at a time, of all sources together.
+    /// The most connections at a time, of all source networks together.
     pub seats: usize,
-    /// Requests at a time of a connection.
+    /// The most requests that are in progress on one connection at a time.
     pub streams: u32,
-    /// Threads that serve. One is the thread that is called `grpc`, which also waits for the end.
+    /// Threads that serve requests. If there is more than one, another thread waits for the end of the server.
     pub threads: usize,
-    /// Connections from other addresses are ended at once. `None`: they may come from anywhere.
+    /// Decides which addresses may connect. `None`: all of them.
     pub permits: Option<Permits>,
-    /// They must speak TLS, and see this certificate. `None`: nothing is encrypted.
+    /// Files of the server's certificate. `None`: connections are not encrypted.
     pub tls: Option<ServerTls>,
 }
 
@@ -75,23 +76,23 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// Serves until it is dropped. Requests that are under way are cut off then.
+/// A server that runs until it is dropped. Requests that are in progress are cut off then.
 pub struct Server {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// An answer of a service.
+/// The HTTP response of a gRPC service.
 pub type Answer = http::Response<Body>;
 
-/// Serves a service at an address. Port 0 stands for any that is free. Files of certificates are read again when they change,
-/// for new connections; one that cannot be used then changes nothing, and the log says so once.
+/// Serves `service` at an address. Port 0 stands for any free port. Files of certificates are read again when they change, for
+/// new connections. A changed file that cannot be used has no effect, and the log says so once.
 ///
-/// The service counts a request that it lets in by [`begin`], so that the connection keeps its seat.
+/// `service` must call [`begin`] for each request that it lets in. A connection without one ends after five seconds.
 ///
 /// # Errors
-/// If the address cannot be bound, there is no thread, or a file of certificates cannot be used.
+/// If the address cannot be bound, a thread cannot be started, or a file of certificates cannot be used.
 pub fn serve<S>(settings: Settings, address: SocketAddr, service: S) -> Result<Server, ServeError>
 where
     S: Service<http::Request<Body>, Response = Answer, Error = Infallible> + Clone + Send + 'static,
@@ -111,10 +112,10 @@ where
     let runtime = builder.build().map_err(ServeError::Thread)?;
     let (stop, stopped) = oneshot::channel();
     let permits = permits.unwrap_or_else(|| Box::new(|_| true));
-    let limits = Limits { seats, patience: PATIENCE, permits };
+    let limits = Limits { seats, patience: FIRST_REQUEST, permits };
     let run = move || {
         run(&runtime, (listener, limits, streams), tls, service, stopped);
-        // Reading a certificate may take for ever, which is not to hold up the end.
+        // The end does not wait for a task that reads a certificate's file, because that may hang.
         runtime.shutdown_background();
     };
     let thread = thread::Builder::new().name("grpc".into()).spawn(run).map_err(ServeError::Thread)?;
@@ -152,7 +153,7 @@ fn run<S>(
         };
         let stop = serving.abort_handle();
         tokio::spawn(async move {
-            // No message comes; the end of the channel tells that the server is to stop.
+            // No message is ever sent. The channel closes when the server is to stop.
             let _ = stopped.await;
             stop.abort();
         });
@@ -165,12 +166,12 @@ fn run<S>(
 }
 
 impl Server {
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A message if the server stopped by itself.
+    /// Returns a message if the server has stopped by itself.
     pub fn ended(&self) -> Option<String> {
         let over = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
         over.then(|| format!("gRPC at {} ended; the log says why", self.address))
@@ -181,7 +182,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // Who panicked there has said so.
+            // A panic of the thread has been reported already.
             let _ = thread.join();
         }
     }
@@ -193,13 +194,13 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Counts a request that is let in, so that its connection keeps its seat. The request is in progress until what this returns
-/// is dropped.
+/// Counts a request that is let in. The request is in progress until the returned value is dropped. A connection with requests in
+/// progress does not have to make room for another one of its source network.
 pub fn begin(request: &http::Request<Body>) -> Option<InProgress> {
     request.extensions().get::<Requests>().map(Requests::begin)
 }
 
-/// Holds a request in progress until the answer's body is sent.
+/// Keeps a request in progress until the body of its response is sent.
 pub fn until_sent(body: Body, in_progress: Option<InProgress>) -> Body {
     Body::new(body.map_frame(move |frame| {
         let _held = &in_progress;

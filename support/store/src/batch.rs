@@ -8,15 +8,15 @@ pub const MAX_KEY_BYTES: usize = 512;
 /// The longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
 
-/// Changes of one batch at most. What ends ends with all that depends on it, so one request may change some thousands of records,
-/// and they are stored together or not at all. [`MAX_BATCH_BYTES`] bounds the memory: that of a batch is below 6 MiB.
+/// The most changes of one batch. When a reservation ends, all that depends on it ends too, so one request may change some thousands of
+/// records, and they are stored together or not at all. A batch takes less than 6 MiB of memory, by [`MAX_BATCH_BYTES`].
 ///
 /// A change is an operation of a transaction. A store in etcd, which takes 128 of them unless told otherwise, has to be started
 /// with `--max-txn-ops` above this.
 pub const MAX_CHANGES: usize = 8192;
 
-/// Bytes of all keys and values of one batch at most. A store in etcd, which takes requests of 1.5 MiB unless told otherwise, has
-/// to be started with `--max-request-bytes` above this.
+/// The most bytes of all keys and values of one batch. A store in etcd takes requests of 1.5 MiB unless told otherwise, so it has to be
+/// started with `--max-request-bytes` above this.
 pub const MAX_BATCH_BYTES: usize = 5 << 20;
 
 /// Whose turn it is to write: each writer claims a term above its predecessor's.

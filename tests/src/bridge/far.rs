@@ -78,6 +78,7 @@ pub(super) struct Worker {
     pub(super) name: String,
     place: Place,
     ack_timeout: u8,
+    /// Whether it asks for events of workers that ended.
     again: bool,
     program: PathBuf,
     ledger: Arc<Ledger>,

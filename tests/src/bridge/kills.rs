@@ -31,7 +31,7 @@ pub struct Kills {
     pub placing: Placing,
     pub workers: Vec<Place>,
     pub rounds: u32,
-    /// Workers ask for what others had that were killed, and no bridge is killed.
+    /// Whether workers ask for events that killed workers had. Then no bridge is killed.
     pub again: bool,
     pub seed: u64,
     /// Of workers: silence for about eight times 4.096 us * 2^N is the end.
@@ -204,8 +204,7 @@ impl Scene<'_> {
         ))
     }
 
-    /// Each event that was complete was taken by somebody, or is counted: with a worker that was killed and not delivered
-    /// again.
+    /// Checks that each complete event was taken by a worker, or is counted as held by a killed worker and not delivered again.
     fn check_again(&self, last: &Counts) -> Result<(), String> {
         let complete = last.opened - last.incomplete - last.lost;
         let (taken, counted) = (self.ledger.totals().taken, last.held_by_ended - last.delivered_again);

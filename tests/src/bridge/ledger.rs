@@ -10,8 +10,8 @@ use std::{
 
 use naa_server::functions::sha256;
 
-/// A bridge delivers an event again so often.
-const MOST_TIMES: u32 = 2;
+/// How often a bridge may deliver an event again, after the first time.
+const MOST_AGAIN: u32 = 2;
 /// Faults that are kept; all are counted.
 const SHOWN: usize = 10;
 
@@ -25,7 +25,7 @@ pub(super) struct Taken {
     pub(super) digest: Digest,
     /// The bridge it came from.
     pub(super) instance: u64,
-    /// The bridge says that another worker had it.
+    /// Whether the bridge says that another worker had it.
     pub(super) again: bool,
 }
 
@@ -33,8 +33,9 @@ pub(super) struct Taken {
 struct Entry {
     digest: Digest,
     len: u64,
-    /// As it was delivered first, and in all.
+    /// Whether it was taken without being marked as delivered again.
     first: bool,
+    /// How often it was taken.
     times: u32,
 }
 
@@ -45,7 +46,7 @@ struct State {
     taken: HashMap<u64, u64>,
     faults: Vec<String>,
     fault_count: u64,
-    /// Taken more than once, which is said each time but the first.
+    /// How often an event was taken that had been taken before.
     twice: u64,
 }
 
@@ -82,14 +83,14 @@ impl Ledger {
 
     pub(super) fn taken(&self, who: &str, Taken { name, digest, instance, again }: Taken) {
         let mut state = self.state();
-        // What several workers say is heard in any order.
+        // Several workers' lines are read in any order, so a marked delivery may come before the first one.
         let fault = match state.events.get_mut(&name) {
             None => "was never sent",
             Some(entry) if entry.digest != digest => "has other bytes than were sent",
             Some(entry) if !again && entry.first => {
                 "came before, to it or another worker, and does not say so"
             }
-            Some(entry) if entry.times > MOST_TIMES => "came more often than it may",
+            Some(entry) if entry.times > MOST_AGAIN => "came more often than it may",
             Some(entry) => {
                 entry.first |= !again;
                 entry.times += 1;
@@ -211,7 +212,7 @@ mod tests {
     fn what_says_that_it_comes_again_may() {
         let ledger = Ledger::default();
         ledger.sending((1, 2), b"right");
-        // In any order: processes are heard at the same time.
+        // Marked and unmarked deliveries may be read in any order.
         for again in [true, false, true] {
             ledger.taken("w", Taken::of((1, 2), b"right", 9, again));
         }

@@ -65,7 +65,7 @@ enum Role {
         scene: Scene,
         #[arg(long, default_value_t = 10)]
         rounds: u32,
-        /// Workers ask for what others had that were killed; no bridge is killed
+        /// Let workers ask for events that killed workers had; then no bridge is killed
         #[arg(long)]
         again: bool,
     },

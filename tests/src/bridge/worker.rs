@@ -31,7 +31,7 @@ pub(super) struct Settings {
     pub(super) provider: Choice,
     /// A silent peer is given up after about eight times 4.096 us * 2^N.
     pub(super) ack_timeout: u8,
-    /// It takes what others had that were killed.
+    /// Whether it asks for events that killed workers had.
     pub(super) again: bool,
 }
 

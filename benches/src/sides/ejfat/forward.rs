@@ -21,7 +21,8 @@ use super::{
 };
 use crate::sides::Running;
 
-/// Forwards to where it is told, without the LB header, as to any worker. With a period, tables change so often.
+/// Forwards segments without their LB header, as to any worker, to the address that the near end tells. With `period`, the
+/// forwarder gets tables with another epoch in each period.
 pub(in crate::sides) fn serve(period: Option<Duration>) -> anyhow::Result<(SocketAddr, Running)> {
     let plane = Arc::new(Plane::new(Rules::default(), 1));
     let (own, programmed) = (Arc::<OnceLock<IpAddr>>::default(), plane.clone());
@@ -44,7 +45,8 @@ pub(in crate::sides) fn serve(period: Option<Duration>) -> anyhow::Result<(Socke
     Ok((address, Box::new(forwarder)))
 }
 
-/// Stages tables with another epoch again and again, for as long as the process lives.
+/// Stages tables with another epoch in each period, as long as the process lives. `target` is the forwarder's own address and the
+/// one that it forwards to, as soon as these are known.
 fn change(plane: &Plane, target: &Mutex<Option<(IpAddr, SocketAddr)>>, period: Duration) {
     for epoch in (0..2).cycle() {
         thread::sleep(period);

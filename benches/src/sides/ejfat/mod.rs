@@ -111,7 +111,7 @@ pub(crate) enum Part {
     P99,
 }
 
-/// From epoch to epoch, where they change.
+/// The time between two epochs of [`By::Changing`].
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 
 /// What passes segments on.
@@ -121,7 +121,7 @@ pub(crate) enum By {
     Relay,
     /// Ours.
     Balancer,
-    /// The same, with new tables in each [`PERIOD`].
+    /// Our forwarder, with new tables in each [`PERIOD`].
     Changing,
 }
 

@@ -1,4 +1,4 @@
-//! Calls of a control plane.
+//! Calls to a control plane.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -18,7 +18,7 @@ use tonic::{
 
 pub(super) type Client = LoadBalancerClient<Channel>;
 
-/// The server may not listen yet.
+/// Connects to a gRPC server, and tries again for two seconds, because the server may not listen yet.
 pub(super) async fn connect(to: SocketAddr) -> anyhow::Result<Client> {
     let endpoint = Endpoint::from_shared(format!("http://{to}"))?.tcp_nodelay(true);
     for _ in 0..200 {
@@ -30,10 +30,12 @@ pub(super) async fn connect(to: SocketAddr) -> anyhow::Result<Client> {
     Ok(LoadBalancerClient::new(endpoint.connect().await.context("cannot connect to the gRPC server")?))
 }
 
+/// The value of the `authorization` header for a token.
 pub(super) fn bearer(token: &str) -> anyhow::Result<AsciiMetadataValue> {
     Ok(format!("Bearer {token}").parse()?)
 }
 
+/// A request with an `authorization` header.
 pub(super) fn with<M>(message: M, bearer: &AsciiMetadataValue) -> Request<M> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("authorization", bearer.clone());
@@ -78,7 +80,7 @@ pub(super) async fn deregister(
     Ok(())
 }
 
-/// A state as E2SAR's workers send it.
+/// A worker's state with the fields that E2SAR's workers fill in.
 pub(super) fn state(session_id: &str, fill: f32) -> SendStateRequest {
     SendStateRequest {
         session_id: session_id.to_owned(),

@@ -1,4 +1,4 @@
-//! The far ends.
+//! The far ends: the control plane, and the bare gRPC server.
 
 use std::{
     convert::Infallible,
@@ -30,7 +30,7 @@ pub(in crate::sides) fn serve(of: Server) -> anyhow::Result<(SocketAddr, Running
     }
 }
 
-/// A daemon, and its folder, which goes with it.
+/// A control plane and its folder, which is removed when this is dropped.
 struct Site {
     daemon: Option<Daemon>,
     folder: PathBuf,
@@ -47,7 +47,9 @@ impl Drop for Site {
 fn serve_control_plane() -> anyhow::Result<(SocketAddr, Running)> {
     let ip = free_loopback()?;
     let folder = std::env::temp_dir().join(format!("naa-bench-lb-{}", process::id()));
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    // It must be new: a store that was left over in it would change what is measured.
+    let made = fs::create_dir(&folder);
+    made.with_context(|| format!("cannot make {}; remove it if it is left over", folder.display()))?;
     let token = folder.join("admin-token");
     fs::write(&token, TOKEN)?;
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600))?;
@@ -61,7 +63,7 @@ fn serve_control_plane() -> anyhow::Result<(SocketAddr, Running)> {
 type Codec = ProstCodec<SendStateReply, SendStateRequest>;
 type Answer<T, E> = std::pin::Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
-/// The method.
+/// The method `SendState`, which replies with an empty message.
 #[derive(Clone, Debug)]
 struct Nothing;
 
@@ -79,7 +81,7 @@ impl Service<Request<SendStateRequest>> for Nothing {
     }
 }
 
-/// The service with this one method, whatever the path.
+/// A service that calls [`Nothing`] for each path.
 #[derive(Clone, Debug)]
 struct Echo;
 
@@ -97,9 +99,9 @@ impl Service<http::Request<Body>> for Echo {
     }
 }
 
-/// With as many threads as the control plane has.
+/// The bare gRPC server, with as many threads as the control plane has.
 fn serve_echo() -> anyhow::Result<(SocketAddr, Running)> {
-    // Only to find a free port.
+    // The listener is dropped at once: it only finds a free port.
     let address = TcpListener::bind((free_loopback()?, 0))?.local_addr()?;
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start tokio")?;

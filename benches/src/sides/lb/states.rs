@@ -1,4 +1,4 @@
-//! Clients that send states as fast as they are answered.
+//! Clients that each send a state as soon as the one before is answered.
 
 use std::{
     net::SocketAddr,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::side::{Effort, Measure, Work};
 
-/// A connection with what it sends.
+/// A connection, the token of its worker, and the state that it sends again and again.
 #[derive(Clone)]
 struct Sender {
     client: Client,

@@ -1,4 +1,4 @@
-//! A sender of many small events, and workers that come and die.
+//! A sender of many small events, and workers that register and die.
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -21,26 +21,36 @@ use super::{
 };
 use crate::side::{Effort, Measure, Work};
 
-/// From event to event: a worker of two has one in half a millisecond.
+/// The time between two events. A new worker, whose share begins at a sixteenth, gets an event every few milliseconds, which is
+/// how exactly times are measured here.
 const BETWEEN: Duration = Duration::from_micros(250);
-/// Workers send their state so often.
+/// The time between two states of a worker.
 const STATES: Duration = Duration::from_millis(100);
-/// A worker that is silent for so long counts as dead.
+/// A worker that sent no state for so long counts as dead: the control plane's default.
 const SILENT: Duration = Duration::from_secs(2);
-/// Nothing takes so long.
+/// If a worker gets its last event this long before it counts as dead, it lost its events for another reason than its death.
+const TOO_EARLY: Duration = Duration::from_millis(200);
+/// The longest wait for the first event of a worker.
 const LATEST: Duration = Duration::from_secs(10);
+/// New workers wait for the control plane's next period, of one second, whose beginning is not known here. So in each repeat
+/// workers register at this many times, spread evenly over a period, and the longest wait counts.
+const PHASES: u32 = 4;
+/// From repeat to repeat these times move by this part of the time between two of them, so that all times in a period are used.
+const GOLDEN: f64 = 0.618;
 
-/// See the [module](self).
+/// A reservation with a sender and a worker, and the times of further workers.
 pub(in crate::sides) struct Times {
     what: What,
     runtime: Runtime,
     client: Client,
     admin: AsciiMetadataValue,
     lb: String,
-    /// A worker that stays, so that every event has one.
+    /// A worker that is registered all the time, so that there is a worker for each event.
     stays: Worker,
     stop: Arc<AtomicBool>,
     sender: Option<JoinHandle<()>>,
+    begin: Instant,
+    repeats: u32,
 }
 
 struct Worker {
@@ -68,22 +78,39 @@ impl Times {
             }
         };
         let sender = Some(thread::Builder::new().name("events".into()).spawn(send)?);
-        let mut times = Self { what, runtime, client, admin, lb, stays, stop, sender };
-        // Until the senders' rate is known.
+        let (begin, repeats) = (Instant::now(), 0);
+        let mut times = Self { what, runtime, client, admin, lb, stays, stop, sender, begin, repeats };
+        // After this time the control plane knows the rate of the sender's ticks.
         times.states_for(Duration::from_secs(5), None)?;
         Ok(times)
     }
 
-    /// Sends states of the worker that stays, and of another one, for so long.
+    /// Sends states of the worker that stays, and of `other`, for a time.
     fn states_for(&mut self, time: Duration, other: Option<&Worker>) -> anyhow::Result<()> {
         let until = Instant::now() + time;
         while Instant::now() < until {
             self.states(other)?;
-            thread::sleep(STATES);
+            thread::sleep(STATES.min(until.saturating_duration_since(Instant::now())));
         }
         Ok(())
     }
 
+    /// The longest of the times of [`first_event`](Self::first_event), in seconds. If a worker registered each time at once after
+    /// the one before it left, it would always be at the same time in a period.
+    fn first_events(&mut self) -> anyhow::Result<f64> {
+        let shift = f64::from(self.repeats) * GOLDEN;
+        self.repeats += 1;
+        let mut longest = 0.0_f64;
+        for n in 0..PHASES {
+            let at = (f64::from(n) + shift) / f64::from(PHASES);
+            let wait = (at - self.begin.elapsed().as_secs_f64()).rem_euclid(1.0);
+            self.states_for(Duration::from_secs_f64(wait), None)?;
+            longest = longest.max(self.first_event()?);
+        }
+        Ok(longest)
+    }
+
+    /// Sends one state of the worker that stays, and one of `other`.
     fn states(&mut self, other: Option<&Worker>) -> anyhow::Result<()> {
         let Self { runtime, client, stays, .. } = self;
         runtime.block_on(async {
@@ -94,6 +121,7 @@ impl Times {
         })
     }
 
+    /// Seconds from the registration of a new worker to its first event.
     fn first_event(&mut self) -> anyhow::Result<f64> {
         let begin = Instant::now();
         let Self { runtime, client, admin, lb, stays, .. } = self;
@@ -114,6 +142,7 @@ impl Times {
         Ok(first.as_secs_f64())
     }
 
+    /// Milliseconds from the moment at which a silent worker counts as dead to the last event that it gets.
     fn last_event(&mut self) -> anyhow::Result<f64> {
         let Self { runtime, client, admin, lb, stays, .. } = self;
         let ip = stays.socket.local_addr()?.ip();
@@ -131,11 +160,16 @@ impl Times {
                 last = Some(died.elapsed());
             }
         }
-        let last = last.context("a worker got no event")?;
+        let last = last.context("a worker got no event after its last state")?;
+        ensure!(
+            last + TOO_EARLY > SILENT,
+            "a worker got its last event {last:?} after its last state, before it counted as dead"
+        );
         self.leave(&new)?;
         Ok((last.as_secs_f64() - SILENT.as_secs_f64()) * 1e3)
     }
 
+    /// Deregisters a worker, and waits until the tables are without it.
     fn leave(&mut self, worker: &Worker) -> anyhow::Result<()> {
         let Self { runtime, client, admin, lb, .. } = self;
         runtime.block_on(calls::deregister(client, admin, lb, &worker.session))?;
@@ -147,12 +181,13 @@ impl Drop for Times {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         if let Some(sender) = self.sender.take() {
-            // Who panicked there has said so.
+            // A panic of the thread has been reported by its hook.
             let _ = sender.join();
         }
     }
 }
 
+/// Registers a worker that listens on a port of its own.
 async fn worker(
     client: &mut Client,
     admin: &AsciiMetadataValue,
@@ -165,6 +200,7 @@ async fn worker(
     Ok(Worker { socket, session: registered.session_id, bearer: calls::bearer(&registered.token)? })
 }
 
+/// Sends events and syncs until it is told to end.
 fn send(ip: IpAddr, ended: &AtomicBool) -> anyhow::Result<()> {
     let sync = SyncSender::new(SocketAddr::new(ip, SYNC_PORT), 1)?;
     let mut out =
@@ -175,7 +211,7 @@ fn send(ip: IpAddr, ended: &AtomicBool) -> anyhow::Result<()> {
             sync.send()?;
             synced = Some(Instant::now());
         }
-        // Nobody may take it yet.
+        // An event that nobody takes yet is no error here.
         let _ = out.send(event, event as u16, &[0; 64]);
         event += 1;
         thread::sleep(BETWEEN);
@@ -190,7 +226,7 @@ impl Measure for Times {
 
     fn run(&mut self, _: &Effort) -> anyhow::Result<Work> {
         let value = match self.what {
-            What::FirstEvent => self.first_event()?,
+            What::FirstEvent => self.first_events()?,
             What::LastEvent => self.last_event()?,
         };
         Ok(Work { value, amount: 1.0 })

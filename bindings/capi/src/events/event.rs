@@ -113,11 +113,10 @@ pub unsafe extern "C" fn naa_event_copy(token: u64, offset: u64, to: *mut c_void
     })
 }
 
-/// Sets `again` to whether another worker had the event when it ended: it may have used it, all of it or a part. Only if
-/// naa_worker_options.again asks for such events; without it each event comes at most once. The event is named by its
-/// `token`.
+/// Sets `again` to whether another worker had the event with this `token` when that worker ended, and so may have used all of
+/// it or a part. This is always false unless naa_worker_options.again asks for events of workers that ended.
 ///
-/// NAA_ERROR_ARGUMENT if `token` is none, or the event was released; if `again` is NULL.
+/// NAA_ERROR_ARGUMENT if `token` names no event, or one that was released; if `again` is NULL.
 ///
 /// # Safety
 /// `again` points to a bool.

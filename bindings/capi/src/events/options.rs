@@ -48,9 +48,9 @@ pub struct naa_worker_options {
     pub wait: i32,
     /// NAA_PROVIDER_... of naa.h.
     pub provider: i32,
-    /// 1: events may come, too, that another worker had when it ended; naa_event_delivered_again() says of each whether it is
-    /// such a one. What the bridge has in its memory comes at least once then, and may come again at most twice; a bridge that
-    /// does not know this refuses. 0, the default: each event comes at most once.
+    /// 1: the bridge may also give this worker events that another worker had when it ended, and naa_event_delivered_again()
+    /// says which these are. Each event that the bridge still has in its memory is then delivered at least once, and again at
+    /// most twice. A bridge that does not know this option refuses. 0, the default: each event comes at most once.
     pub again: u32,
     /// The local address to use, "10.9.0.2" or "fd00::2". NULL: NAA_LOCAL_IP, and if that is not set where the route to
     /// the bridge begins.

@@ -71,7 +71,8 @@ class Event:
         self.assembly_ns = int(c.assembly_ns)
         """Nanoseconds from then until the last one came."""
         self.delivered_again = False
-        """Whether another worker had it when it ended, and may have used it: only of a Worker with again=True."""
+        """Whether another worker had the event when that worker ended, and so may have used it. Always False unless the Worker
+        was made with again=True."""
         self._length = int(c.length)
         self._token = token = int(c.token)
         process = os.getpid()
@@ -171,8 +172,9 @@ class Worker:
     for about `silence` is taken for dead, and looked for as long as `reconnect` says, None for not at all. `wait`,
     `provider` and `local_address` are as those of naa.Options.
 
-    `again`: events come, too, that another worker had when it ended, and Event.delivered_again says so. What the bridge has in
-    its memory comes at least once then; without it each event comes at most once. A bridge that does not know this refuses.
+    `again`: whether the bridge may also give this worker events that another worker had when it ended. Event.delivered_again
+    says which these are. Each event that the bridge still has in its memory is then delivered at least once; without `again`
+    each event comes at most once. A bridge that does not know this option refuses.
 
     Raises: UnreachableError, TimedOut; RefusedError; FunctionError if an accelerator is there that is no bridge;
     PeerError, ArgumentError, SettingsError, DeviceError, OutOfMemory

@@ -28,8 +28,8 @@ pub(super) fn run() -> Result<ExitCode> {
         command.current_dir(&package).env("NAA_PROGRAM", repo::release_program("naa"));
         succeeds(command)?;
     }
-    // Python's protobuf and grpcio are here for this alone: what our client of SmartNICs sends is compared with what they make,
-    // and our control plane answers what they ask.
+    // Python's protobuf and grpcio are installed for these two scripts only. The first compares the requests that our client sends to
+    // SmartNICs with those that protobuf makes; the second sends requests to our control plane with grpcio.
     for script in ["ejfat/lb/tests/smartnic_requests/make.py", "ejfat/cp/tests/control_wire/check.py"] {
         let mut command = Command::new(venv.0.join("bin/python"));
         command.arg(repo::root().join(script)).env("PYTHONDONTWRITEBYTECODE", "1");

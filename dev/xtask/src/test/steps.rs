@@ -107,7 +107,7 @@ pub(super) const SHORT: &[Step] = &[
         45,
         Xtask,
         &["bindings", "python"],
-        "the package of Python; what SmartNICs are sent and control planes answer, beside its protobuf",
+        "the package of Python; requests to SmartNICs and answers of control planes, compared with Python's gRPC",
     )
     .needs(User::Python),
     step("fuzz", 30, Xtask, &["fuzz", "--seconds", "2"], "decoders against random bytes").needs(User::Fuzz),
@@ -209,7 +209,7 @@ pub(super) const LONG: &[Step] = &[
         45,
         Xtask,
         &["bindings", "python"],
-        "the package of Python; what SmartNICs are sent and control planes answer, beside its protobuf",
+        "the package of Python; requests to SmartNICs and answers of control planes, compared with Python's gRPC",
     )
     .needs(User::Python),
     step("fuzz", 700, Xtask, &["fuzz", "--seconds", "60"], "decoders against random bytes").needs(User::Fuzz),

@@ -463,12 +463,7 @@ impl Balancing {
     }
 
     /// Ends a period of the controller.
-    pub(crate) fn period(
-        &mut self,
-        now: Time,
-        packets: &[(MemberId, u64)],
-        margins: &Margins,
-    ) -> Vec<Alarm> {
+    pub(crate) fn period(&mut self, now: Time, packets: &[(MemberId, u64)], margins: &Margins) -> Vec<Alarm> {
         self.pass(now);
         self.look_if_stuck(now, margins);
         // A rate that is only partly known would make all events seem fewer.

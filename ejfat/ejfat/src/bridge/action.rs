@@ -47,10 +47,10 @@ pub enum Action {
     Rescue { id: EventId, length: u32, worker: WorkerId, offset: u64 },
     /// Release the reassembler's slot.
     Drop { id: EventId },
-    /// Copy an event from the ring of a worker that ended, at this byte, to where the descriptor says, and tell the worker:
-    /// the event is delivered again. Where the home is in a twin, write it first.
+    /// Deliver an event again: copy it from byte `offset` of the ring of `from`, a worker that ended, to the place in the ring of `worker`
+    /// that the descriptor says, and tell `worker`. If that place is in a twin, WRITE the event to the worker's ring before.
     Again { from: WorkerId, offset: u64, worker: WorkerId, descriptor: Descriptor },
-    /// The ring of a worker that ended, or its twin, is not wanted any more: once for each that was removed. So many events
-    /// in it that could have been delivered again were not.
+    /// Release the ring of a worker that ended, or the twin of that ring. This comes once for each worker that was removed. `given_up`
+    /// events in the ring could have been delivered again and were not.
     Forget { worker: WorkerId, given_up: u32 },
 }

@@ -1,8 +1,8 @@
-//! Events that workers had when they ended, delivered again to others that speak version 2 of the ring.
+//! Delivers the events that workers had when they ended again, to other workers that speak version 2 of the ring.
 //!
 //! ```text
-//! remove() ─► Ended: what it had, in the order it was told ─► room at a worker of version 2 ─► Action::Again
-//!                 all of it is with others, or time or room is over ─► Action::Forget
+//! remove() ─► Ended: the worker's events, in the order of their delivery ─► room at a worker of version 2 ─► Action::Again
+//!                 all were delivered again, or their time is over, or too many rings are kept ─► Action::Forget
 //! ```
 
 use std::collections::VecDeque;
@@ -16,16 +16,18 @@ use crate::{
     ring::{Geometry, Run},
 };
 
-/// Events without room that others may overtake, in one look.
+/// The most events without room that are passed over in one search for events that have room.
 const MOST_PASSED: usize = 256;
 
 /// An event that a worker was told of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) opened: Opened,
-    /// When its first segment came, and in nanoseconds of UNIX time; and when the last one came.
+    /// When its first segment came.
     pub(super) at: Time,
+    /// The same in nanoseconds of UNIX time.
     pub(super) unix: u64,
+    /// When its last segment came.
     pub(super) last: Time,
     /// How often it was delivered to workers that ended.
     pub(super) times: u32,
@@ -54,9 +56,9 @@ impl Told {
 pub(super) struct Ended {
     worker: WorkerId,
     geometry: Geometry,
-    /// So long.
+    /// When the ring is given up at the latest.
     until: Time,
-    /// With their first slots, the oldest first.
+    /// The events that wait, with their first slots in the ring; the oldest first.
     events: VecDeque<(u32, Told)>,
 }
 
@@ -67,13 +69,14 @@ impl Ended {
 }
 
 impl Dispatcher {
-    /// What a worker had that ended and lies in its ring here. It waits for others, if somebody may speak version 2.
+    /// Keeps the events that an ended worker had, as far as they are in memory here, to deliver them again. Keeps none if no worker of
+    /// version 2 is to be expected.
     pub(super) fn keep(&mut self, now: Time, ended: &Worker) {
         let mut events: Vec<_> =
             ended.told().filter(|(_, told)| told.times < self.config.most_again).collect();
         let next = ended.slots.next_sequence();
         events.sort_unstable_by_key(|(_, told)| told.sequence.wrapping_sub(next));
-        // Otherwise nobody who could have them is to be expected.
+        // A worker of version 2 is to be expected if one is there, or if the one that ended was one and may come back.
         if !(ended.again || self.workers.has_again()) || !self.keeps {
             events.clear();
         }
@@ -83,7 +86,7 @@ impl Dispatcher {
         self.ended.push_back(Ended { worker, geometry, until, events: events.collect() });
     }
 
-    /// Gives what waits to be delivered again to whoever has room, the oldest first.
+    /// Delivers events again to workers that have room, the oldest events first.
     pub(super) fn serve_again(&mut self, now: Time) {
         let before = self.counters.delivered_again;
         self.tell_all_again(now);
@@ -131,12 +134,13 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up the rings of workers that ended of which nothing is waited for any more, or which are too many.
+    /// Gives up rings of ended workers: those in which no event waits, those whose time is over, and the largest ones while there are too
+    /// many.
     pub(super) fn forget_ended(&mut self, now: Time) {
         self.forget_where(|its| its.events.is_empty() || its.until <= now);
         let most = self.config.max_workers as usize;
         while self.ended.len() > most || self.ended_bytes() > self.config.again_bytes {
-            // The largest one, so that who has a large ring costs those with small ones nothing; of several the oldest.
+            // The largest ring goes, so that a worker with a large ring does not cost others theirs; of several the oldest.
             let largest = (0..self.ended.len()).rev().max_by_key(|&at| self.ended[at].bytes());
             let Some(at) = largest else { return };
             self.forget_at(at);
@@ -159,14 +163,14 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up what the ring of a worker that ended holds: its memory is wanted. Does nothing for others.
+    /// Gives up the ring of a worker that ended, because the caller needs the memory. Does nothing for a worker whose ring is not kept.
     pub fn forget(&mut self, worker: WorkerId) {
         if let Some(at) = self.ended.iter().position(|its| its.worker == worker) {
             self.forget_at(at);
         }
     }
 
-    /// Nothing is delivered again from now on: the bridge ends.
+    /// Gives up the rings of all workers that ended, and keeps none from now on. Call it when the bridge ends.
     pub fn forget_all(&mut self) {
         self.keeps = false;
         while !self.ended.is_empty() {
@@ -174,7 +178,7 @@ impl Dispatcher {
         }
     }
 
-    /// Events of workers that ended, which wait to be delivered again.
+    /// The number of events that wait to be delivered again.
     pub fn waiting_again(&self) -> usize {
         self.ended.iter().map(|its| its.events.len()).sum()
     }

@@ -32,12 +32,12 @@ pub struct Config {
     /// Complete events that wait, at most. Where that is too many, one with the target of which most wait is lost, so that
     /// a slow worker costs no other's events.
     pub most_waiting: u32,
-    /// The longest that a complete event waits for room, and one of a worker that ended to be delivered again.
+    /// The longest time that a complete event waits for room, and that an event of an ended worker waits to be delivered again.
     pub hold: Duration,
-    /// Rings of workers that ended are kept for what is in them, in all with so many bytes; beyond that the largest one
-    /// goes. Never more than [`Config::max_workers`].
+    /// The most bytes of the rings of ended workers that are kept, all together. Beyond that the largest ring is given up. At most
+    /// [`Config::max_workers`] rings are kept.
     pub again_bytes: u64,
-    /// An event is delivered again so often at most: it may be what ends its workers.
+    /// How often an event is delivered again at most. The event itself may be what makes its workers end.
     pub most_again: u32,
     /// A worker that has events and gave none back for so long gets no more until it does, but for one event each time so
     /// long after the last one: it may keep that until another comes.

@@ -37,8 +37,8 @@ impl Loss {
     }
 }
 
-/// Of events. `opened` is `open + sent + incomplete` and what was lost; `sent + delivered_again` is `released +
-/// held_by_ended` and what workers have.
+/// Numbers of events. `opened` is the sum of `open`, `sent`, `incomplete` and all of `lost`. `sent + delivered_again` is the sum of
+/// `released`, `held_by_ended` and the events that workers have.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     pub opened: u64,
@@ -46,15 +46,15 @@ pub struct Counters {
     pub open: u64,
     pub incomplete: u64,
     pub lost: [u64; Loss::ALL.len()],
-    /// Workers were told of them, for the first time.
+    /// Events that a worker was told of. An event that is delivered again counts once.
     pub sent: u64,
     pub sent_bytes: u64,
     /// Known to have arrived.
     pub delivered: u64,
     pub released: u64,
-    /// Not given back when their worker ended, each time.
+    /// Events that a worker had not given back when it ended. An event counts for each such worker.
     pub held_by_ended: u64,
-    /// Of those, told to another worker then.
+    /// Of those, the ones that another worker was told of afterwards.
     pub delivered_again: u64,
     /// Were complete in spill memory: there was no room when their first segment came, or their worker ended.
     pub spilled: u64,

@@ -12,9 +12,9 @@
 //! twin. It carries out the [actions](Action) in order before it calls anything else here but [`Dispatcher::poll_action`].
 //!
 //! Every event that was opened ends in one way: delivered, incomplete, or lost by a [`Loss`]; every delivery ends with
-//! credit or with its worker. What ended with its worker, and lies in its ring here, is delivered again to a worker that
-//! speaks version 2 of the ring, for [`Config::hold`] at most: such an event comes at least once, and says so when it
-//! comes again.
+//! credit or with its worker. An event that a worker had when it ended is delivered again to a worker that speaks version 2 of
+//! the ring, if it is in memory here; it waits for such a worker for [`Config::hold`] at most. Its descriptor then says that it
+//! is delivered again.
 
 mod action;
 mod again;
@@ -71,9 +71,9 @@ pub struct Dispatcher {
     events: Vec<Option<Event>>,
     /// Complete, and not in a ring; the oldest first.
     waiting: VecDeque<EventId>,
-    /// Workers that ended, whose events are to be delivered again; the oldest first.
+    /// Workers that ended and whose rings are kept; the oldest first.
     ended: VecDeque<Ended>,
-    /// Others are still kept.
+    /// Whether events of workers that end from now on are kept.
     keeps: bool,
     workers: Workers,
     counters: Counters,
@@ -235,8 +235,8 @@ impl Dispatcher {
         }
     }
 
-    /// A worker ended. Carry the actions out before its memory goes; its ring, or the twin of it, is wanted until
-    /// [`Action::Forget`] says otherwise, at once or later.
+    /// Takes a worker out that ended. Carry the actions out before you release its memory. Keep its ring, or the twin of that, until
+    /// [`Action::Forget`] for this worker, which comes at once or later.
     pub fn remove(&mut self, now: Time, worker: WorkerId) {
         let Some(ended) = self.workers.remove(worker) else { return };
         for (_, tag) in ended.slots.held() {
@@ -290,7 +290,7 @@ impl Dispatcher {
         }
     }
 
-    /// `moved`: it was in spill memory.
+    /// Delivers a complete event to a worker. `moved` says that the event was in spill memory.
     fn deliver(&mut self, now: Time, id: EventId, to: (WorkerId, Run), moved: bool) {
         let Some(event) = self.take(id) else { return };
         let Some(descriptor) = self.tell(now, event.told(), to, moved) else { return };

@@ -20,7 +20,7 @@ impl Dispatcher {
     }
 
     /// Gives what waits to whoever has room now, the oldest first. Those behind one that finds none for its size do not
-    /// overtake it where they would take its room. What is to be delivered again is older than all of it.
+    /// overtake it where they would take its room. Events that are delivered again come first, because they are older.
     pub(super) fn serve_waiting(&mut self, now: Time) {
         self.workers.unblock();
         self.serve_again(now);

@@ -32,9 +32,9 @@ pub(super) struct Worker {
     filter: Filter,
     pub(super) placing: Placing,
     pub(super) slots: Slots,
-    /// It speaks version 2: it may be given what others had when they ended.
+    /// Whether it speaks version 2, in which it may be given events that other workers had when they ended.
     pub(super) again: bool,
-    /// By the first slot, as far as slots were used: the event that it was told of last, if that lies in memory here.
+    /// For each slot up to the highest first slot so far: the newest event that begins there, if it is in memory here.
     told: Vec<Option<Told>>,
     pub(super) ready: bool,
     pub(super) behind: bool,
@@ -74,18 +74,18 @@ pub struct WorkerStats<'a> {
     pub released: u64,
     pub outstanding: u32,
     pub wrong_credits: u64,
-    /// It speaks version 2: events of workers that ended may be delivered again to it.
+    /// Whether it speaks version 2, in which events of workers that ended may be delivered again to it.
     pub again: bool,
 }
 
-/// What an event is given a place for.
+/// Why an event is given a place in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// To be reassembled there: events that are on their way may take half of the slots.
+    /// To be reassembled there. Events that are not complete may take half of the slots.
     Way,
-    /// To be told of at once.
+    /// To be delivered at once: it is complete.
     Room,
-    /// The same, as one that is delivered again: at workers of version 2.
+    /// To be delivered again at once, which only workers of version 2 allow.
     Again,
 }
 
@@ -125,7 +125,7 @@ impl Worker {
         self.id
     }
 
-    /// Events that it has and that lie in memory here, with their first slots.
+    /// The events that the worker has not given back and that are in memory here, with their first slots.
     pub(super) fn told(&self) -> impl Iterator<Item = (u32, Told)> + '_ {
         let told = |slot: u32| self.told.get(slot as usize).copied().flatten();
         self.slots.held().filter_map(move |(slot, _)| Some((slot, told(slot)?)))
@@ -296,8 +296,8 @@ impl Workers {
         Some((sequence, worker.slots.geometry().offset(run.slot)))
     }
 
-    /// What a worker was told of just now. It lies in memory here if it was `moved` to the ring or its twin, and unless
-    /// segments went past it.
+    /// Remembers an event that a worker was told of just now, if it is in memory here. It is if it was `moved` to the ring or its twin,
+    /// or if its segments were not written to the worker one by one ([`Placing::Cut`]).
     pub(super) fn remember(&mut self, id: WorkerId, run: Run, told: Told, moved: bool) {
         let Some(worker) = self.get_mut(id) else { return };
         let is_here = moved || worker.placing != Placing::Cut;
@@ -308,12 +308,12 @@ impl Workers {
         worker.told[at] = is_here.then_some(told);
     }
 
-    /// Somebody speaks version 2.
+    /// Whether a worker speaks version 2.
     pub(super) fn has_again(&self) -> bool {
         self.iter().any(|worker| worker.again)
     }
 
-    /// One of them may have room.
+    /// Whether a worker of version 2 may have room.
     pub(super) fn any_takes_again(&self) -> bool {
         self.iter().any(|worker| worker.again && worker.is_open() && !worker.blocked)
     }

@@ -50,9 +50,9 @@ use crate::segment::IpVersion;
 pub struct LbId(u8);
 
 impl LbId {
-    /// On our own data planes.
+    /// The number of load balancers on our own data planes.
     pub const COUNT: usize = 64;
-    /// On ESnet's P4 data plane, which has three bits for them.
+    /// The number of load balancers on ESnet's P4 data plane, which has three bits for their ids.
     pub const P4_COUNT: usize = 8;
 
     pub fn new(id: u8) -> Result<Self, RuleError> {

@@ -32,19 +32,19 @@ impl Table {
         }
     }
 
-    /// Rules of all load balancers together, on our own data planes.
+    /// The most rules of this table on our own data planes, of all load balancers together.
     pub const fn limit(self) -> usize {
         match self {
             Self::Destination => 2 * LbId::COUNT,
             Self::SourceV4 | Self::SourceV6 => 256,
             Self::Epoch => 1024,
             Self::Member => 2048,
-            // An epoch of 512 slots for each load balancer.
+            // One epoch of 512 slots for each load balancer.
             Self::Calendar => 512 * LbId::COUNT,
         }
     }
 
-    /// The same on ESnet's P4 data plane.
+    /// The most rules of this table on ESnet's P4 data plane, of all load balancers together.
     pub const fn p4_limit(self) -> usize {
         match self {
             Self::Destination => 64,

@@ -61,7 +61,7 @@ impl Rules {
         self.insert_within(rule, replace, Table::limit)
     }
 
-    /// The same within the limits of ESnet's P4 data plane.
+    /// Like [`Self::insert`], within the limits of ESnet's P4 data plane.
     pub fn insert_p4(&mut self, rule: Rule, replace: bool) -> Result<(), RuleError> {
         self.insert_within(rule, replace, Table::p4_limit)
     }
@@ -152,7 +152,7 @@ impl Rules {
         }
     }
 
-    /// The highest load balancer that a rule names.
+    /// The load balancer with the highest id that a rule names, or `None` if there are no rules.
     pub fn highest_lb(&self) -> Option<LbId> {
         let last = [
             self.destinations.values().copied().max(),

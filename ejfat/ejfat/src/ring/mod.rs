@@ -14,8 +14,8 @@
 //! none is overwritten unread. Credit for an event is the generation of its first slot, in that slot's word, after
 //! which the count changes. Any other change of a word is counted and changes nothing.
 //!
-//! Of the two versions a worker asks for one. In version 1 each event comes to one worker, once. In version 2 an event that
-//! another worker had when it ended, of whatever version, may come again, and its descriptor says so.
+//! A worker asks for one of two versions. In version 1 it gets no event that another worker had. In version 2 it may get an event that
+//! another worker of either version had when that ended, and the descriptor of the event says so.
 //!
 //! Over RDMA a worker subscribes by an ordinary call of MRSP, `subscribe` (80), with a region for each parameter. After its
 //! response the bridge writes, and the immediate is the number of the event whose descriptor it carries, from 1 on.

@@ -30,7 +30,7 @@ impl Given {
 #[derive(Clone, Debug)]
 pub struct Reader {
     geometry: Geometry,
-    /// Version 2: events may be delivered again.
+    /// Whether it reads version 2, in which events may be delivered again.
     again: bool,
     next: u32,
     /// A bit for each slot.
@@ -39,7 +39,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// `again`: of version 2, in which events may be delivered again.
+    /// A reader of an empty ring. `again` says whether it reads version 2, in which events may be delivered again.
     pub fn new(geometry: Geometry, again: bool) -> Self {
         let held = vec![0; (geometry.slots() as usize).div_ceil(64)];
         Self { geometry, again, next: 1, held, outstanding: 0 }

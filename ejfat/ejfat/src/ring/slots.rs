@@ -104,7 +104,7 @@ impl Slots {
         self.unacknowledged.len()
     }
 
-    /// Of the next event.
+    /// The sequence number of the next event.
     pub fn next_sequence(&self) -> u32 {
         self.next_sequence
     }
@@ -283,7 +283,7 @@ impl Slots {
         Some(Credited { slot, tag, acknowledged })
     }
 
-    /// First slots and tags of the events that the worker has not given back.
+    /// The first slot and the tag of each event that the worker has not given back.
     pub fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         (0..).zip(&self.states).filter_map(|(slot, state)| match state {
             State::Sent { tag, credited: false, .. } => Some((slot, *tag)),

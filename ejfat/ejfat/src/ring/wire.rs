@@ -10,12 +10,12 @@
 //! credits       count u32, which changes after credit was written | reserved 60 | for each slot: generation u32
 //! ```
 //!
-//! Flags of a subscription: bit 0, it has a member. Flags of a descriptor: bit 0, it has a tick; bit 1, in version 2 only, the
-//! event is delivered again.
+//! Bit 0 of a subscription's flags says that it has a member. Bit 0 of a descriptor's flags says that the event has a tick. Bit 1, which
+//! is in version 2 only, says that the event is delivered again.
 //!
-//! A worker that asks for version 2 may be given events again that another worker had when it ended; the answer has the
-//! version that was asked for. A refusal is of version 1 whatever was asked for. In version 1 bit 1 of a descriptor is never
-//! set, and all else is the same.
+//! A worker that asks for version 2 may be given events that another worker had when that ended. The answer has the version that the
+//! worker asked for; a refusal always has version 1. In version 1 bit 1 of a descriptor is never set. All other fields are the same in
+//! both versions.
 
 use arrayvec::ArrayString;
 
@@ -26,9 +26,9 @@ use crate::reassembly::Name;
 pub const BLOCK: usize = 64;
 /// Bytes of a credit word, and of their count.
 pub const CREDIT: usize = 4;
-/// Each event once.
+/// The version in which no event comes again.
 const ONCE: u32 = 1;
-/// Events of workers that ended may come again.
+/// The version in which events of workers that ended may come again.
 const AGAIN: u32 = 2;
 
 /// Of a worker, for people: printable ASCII.
@@ -61,7 +61,7 @@ pub struct Subscription {
     pub geometry: Geometry,
     pub filter: Filter,
     pub name: WorkerName,
-    /// Version 2: it may be given what others had when they ended, and reads that of descriptors.
+    /// Whether it asks for version 2: the worker may be given events that others had when they ended.
     pub again: bool,
 }
 
@@ -94,7 +94,7 @@ impl Placing {
 #[repr(u32)]
 pub enum Refusal {
     #[error(
-        "the bridge speaks another version of the protocol; an older one delivers nothing again, so do not ask it for that"
+        "the bridge does not speak this version of the protocol; an older bridge delivers no event again, so subscribe without that"
     )]
     Version = 1,
     #[error("reserved bytes of the subscription are not zero, or its data ids or name are none")]
@@ -134,14 +134,14 @@ pub struct Answer {
     pub placing: Placing,
     /// Another one after each start of the bridge.
     pub instance: u64,
-    /// Version 2, as the worker asked: events may be delivered again.
+    /// Whether it is of version 2, as the worker asked: events may be delivered again.
     pub again: bool,
 }
 
 /// A block that is none of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    #[error("version {0} of the event ring's protocol, of which 1 and 2 are known here")]
+    #[error("this is version {0} of the event ring's protocol, and only 1 and 2 are known here")]
     Version(u32),
     #[error("{0}")]
     Geometry(#[from] GeometryError),
@@ -178,7 +178,8 @@ pub struct Descriptor {
     pub first: u64,
     /// Nanoseconds from then until the last one came.
     pub assembly: u64,
-    /// Another worker had it, and ended before it gave it back: it may have used the event. Never so in version 1.
+    /// Whether the event is delivered again: another worker had it, and ended before it gave the event back. That worker may have
+    /// processed it. Never set in version 1.
     pub again: bool,
 }
 
@@ -190,7 +191,7 @@ fn encode_version(again: bool) -> [u8; 4] {
     if again { AGAIN } else { ONCE }.to_le_bytes()
 }
 
-/// Whether it is the one in which events may come again.
+/// Whether this version is the one in which events may come again.
 fn decode_version(version: u32) -> Result<bool, Malformed> {
     match version {
         ONCE => Ok(false),
@@ -396,7 +397,7 @@ mod tests {
         assert_eq!(Descriptor::decode(&bytes), Ok(descriptor));
     }
 
-    /// In a version 2 block differs from one of version 1 in its version, or in one flag.
+    /// Blocks of version 2 differ from those of version 1 in the version, or in one flag.
     #[test]
     fn golden_blocks_of_version_2() {
         let subscription = Subscription {

@@ -1,4 +1,4 @@
-//! A dispatcher whose actions are looked at instead of carried out. Each test program uses a part of it.
+//! A dispatcher whose actions are looked at instead of carried out.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::{collections::BTreeMap, time::Duration};
@@ -60,7 +60,7 @@ impl Bench {
         self.worker_of(false, slots, filter, placing)
     }
 
-    /// The same; `again`: of version 2.
+    /// A worker that is ready. `again` says whether it speaks version 2.
     pub(crate) fn worker_of(
         &mut self,
         again: bool,

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{LbStage, TableSet, Ticks, When, message};
 
-/// All sets that may be staged, as long as they may be: each load balancer may have full tables in some of its own.
+/// The most bytes of an answer. Each load balancer of a SmartNIC may have its own sets, and each set may have full tables.
 const MOST_ANSWER: usize = MOST_OF_TABLES * LbId::P4_COUNT * (1 + Balancer::MOST_STAGED);
 
 /// A connection to service `naa.lb.v1.Tables` of a data plane.
@@ -35,7 +35,7 @@ impl Client {
         Self::connect_within(credentials, address, ANSWER)
     }
 
-    /// The same, where connecting, and each answer, may take so long at most.
+    /// As [`Client::connect_by`], with a time limit. Connecting may take `deadline` at most, and so may each answer.
     pub fn connect_within(
         credentials: &Credentials,
         address: &str,

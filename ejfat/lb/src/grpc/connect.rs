@@ -11,7 +11,7 @@ use tonic::{Code, Status, service::interceptor::InterceptedService};
 
 use crate::message::MessageError;
 
-/// How long an answer may take, unless a client says otherwise.
+/// The longest time that an answer may take, unless a client gives another limit.
 pub(super) const ANSWER: Duration = Duration::from_secs(30);
 
 /// Why there is no answer, or none that helps.

@@ -1,4 +1,4 @@
-//! Both services of a data plane on one port.
+//! The gRPC server of a data plane: `naa.lb.v1` and `sn_p4.v2` on one port.
 
 use std::{
     convert::Infallible,
@@ -55,8 +55,8 @@ pub fn serve(address: SocketAddr, plane: Arc<Plane>, token: Option<String>) -> R
 }
 
 /// Serves a data plane's tables to some callers. Port 0 stands for any that is free. Files of certificates are read again
-/// when they change, for new connections; one that cannot be used then changes nothing, and the log says so once. What is under
-/// way when the server ends is cut off: changes of tables are made whole or not at all.
+/// when they change, for new connections. A changed file that cannot be used has no effect, and the log says so once. A request
+/// that is in progress when the server ends is cut off. Its change of the tables is then made as a whole or not at all.
 ///
 /// # Errors
 /// If the address cannot be bound, there is no thread, the token is none, or a file of certificates cannot be used.

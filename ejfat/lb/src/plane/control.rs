@@ -80,8 +80,9 @@ impl Control {
         whole
     }
 
-    /// When a load balancer has as many sets as there may be, its oldest goes if packets meet later ones and it no more. A control
-    /// plane follows the ticks: with `is_followed`, the oldest goes as well if no packets come here, but through other data planes.
+    /// Removes the oldest set of a load balancer that has as many sets as there may be, if packets meet later sets and no longer
+    /// this one. `is_followed`: a control plane follows the ticks. Then the oldest set is also removed when no packets of the
+    /// load balancer have come here lately, because they may pass through other data planes.
     pub(super) fn make_room(&mut self, lb: LbId, is_followed: bool, balancer: &mut Balancer) {
         let sets = &mut self.lbs[usize::from(lb.get())];
         let [oldest, next, ..] = &sets[..] else { return };

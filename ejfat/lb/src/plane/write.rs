@@ -37,7 +37,7 @@ pub enum WriteError {
     )]
     LeastTerm { least: u64 },
     #[error(
-        "there is no load balancer {lb}; this data plane has {lbs}, which are 0 to {}; start it with more (--load-balancers)", .lbs - 1
+        "this data plane has no load balancer {lb}, only 0 to {}; start it with more (--load-balancers)", .lbs.saturating_sub(1)
     )]
     LbId { lb: u8, lbs: usize },
     #[error(

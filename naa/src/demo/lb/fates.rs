@@ -1,4 +1,4 @@
-//! What became of each event that was sent.
+//! Decides for each event that was sent what became of it.
 
 use std::collections::HashMap;
 
@@ -9,26 +9,27 @@ use super::{
     play::{Part, Played},
 };
 
-/// A packet that was sent just before a data plane died may still have waited there.
+/// A packet may have waited in a data plane for so many ticks (microseconds) when the data plane was killed.
 const WAITED: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Fate {
-    /// At the worker that the tables name, once, with the digest that it was sent with.
+    /// The worker that the tables name got it once, with the digest that the sender told.
     Whole,
-    /// The killed worker had it, or it was on its way there.
+    /// It was sent to the killed worker before that worker's death, and the worker did not tell of it.
     HeldByKilled,
-    /// Sent to the killed worker after its death.
+    /// It was sent to the killed worker after that worker's death.
     SentToKilled,
-    /// Sent while the data plane was away, or had no tables yet.
+    /// It was sent while the data plane was away, or had no tables yet.
     PlaneAway,
-    /// At several workers, or several times at one.
+    /// Several workers got it, or one worker got it several times.
     Repeated,
+    /// It came with other bytes than were sent.
     Wrong,
-    /// At another worker than the tables of its tick say.
+    /// It came to another worker than the one that the tables name for its tick.
     Misrouted,
-    /// Nobody has it, and nothing says why.
+    /// No worker got it, and no kill explains that.
     Unexplained,
 }
 
@@ -50,18 +51,18 @@ impl Fate {
     }
 }
 
-/// An event of a sender.
+/// An event that a sender sent, and what became of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judged {
     pub(super) data_id: u16,
     pub(super) event: u64,
     pub(super) tick: u64,
-    /// The worker that took it, or that the tables name.
+    /// The index of the worker that took it; if none did, of the worker that the tables name.
     pub(super) worker: Option<usize>,
     pub(super) fate: Fate,
 }
 
-/// All events of a team, those of each sender in their order.
+/// Judges all events of a team: one sender's after another's, each in the order in which they were sent.
 pub(super) fn judge(team: &Played) -> Vec<Judged> {
     let mut came = HashMap::<(u16, u64), Vec<(usize, &Told)>>::new();
     for (n, worker) in team.workers.iter().enumerate() {
@@ -93,13 +94,14 @@ pub(super) fn judge(team: &Played) -> Vec<Judged> {
     all
 }
 
-/// The worker that the tables of a tick name.
+/// The index of the worker that the tables name for a tick.
 fn belongs(team: &Played, tick: u64) -> Option<usize> {
     let tables = team.outage.as_ref().filter(|outage| tick < outage.killed).map(|outage| &outage.before);
     let at = tables.unwrap_or(&team.tables).worker(team.of.lb, team.from, tick)?;
     team.workers.iter().position(|worker| worker.at == at)
 }
 
+/// The fate of an event that no worker told of. `belongs` is the worker that the tables name.
 fn missing(team: &Played, belongs: Option<usize>, tick: u64) -> Fate {
     match belongs.map(|n| team.workers[n].part) {
         Some(Part::Killed(at)) if tick < at => Fate::HeldByKilled,
@@ -108,7 +110,8 @@ fn missing(team: &Played, belongs: Option<usize>, tick: u64) -> Fate {
     }
 }
 
-/// Of a sender's events those that are missing since its data plane died, without one between them that came.
+/// Marks the events of a sender that were lost with its data plane: the first missing one since the kill, and those behind it up
+/// to the next one that came.
 fn while_away(team: &Played, judged: &mut [Judged]) {
     let Some(outage) = &team.outage else { return };
     let since = outage.killed.saturating_sub(WAITED);
@@ -118,7 +121,8 @@ fn while_away(team: &Played, judged: &mut [Judged]) {
     run.take_while(|of| is_missing(of)).for_each(|of| of.fate = Fate::PlaneAway);
 }
 
-/// What was sent to the killed worker before an event that it took cannot have been there when it died.
+/// Marks as unexplained the missing events that a sender sent to the killed worker before one that this worker took: a worker
+/// takes the events of a sender in their order, so the missing ones were not there when it died.
 fn killed_took_all_before(team: &Played, judged: &mut [Judged]) {
     for (n, worker) in team.workers.iter().enumerate() {
         let Part::Killed(_) = worker.part else { continue };
@@ -150,7 +154,7 @@ mod tests {
 
     const DIED: u64 = 1000;
 
-    /// Even ticks go to the first of two workers, odd ones to the second.
+    /// Tables that send even ticks to the first of two workers, and odd ticks to the second.
     fn tables(lb: LbId) -> Seen {
         let mut rules = Rules::default();
         let member = |id: u16| {
@@ -172,7 +176,8 @@ mod tests {
         Told { data_id: 1, event: tick, bytes: 10, sha256: tick.to_string(), tick }
     }
 
-    /// The second worker died. Which events were sent, by their ticks, and which each worker told.
+    /// A team whose second worker was killed at tick [`DIED`]. `sent`: the ticks of the events that were sent; `came`: the ticks
+    /// of those that each worker told of.
     fn team(sent: &[u64], came: [&[u64]; 2]) -> Played {
         let lb = LbId::new(0).unwrap();
         let ended =
@@ -210,7 +215,7 @@ mod tests {
             fates(&team(&sent, [&[990, 1002], &[993]])),
             [Whole, Unexplained, Whole, HeldByKilled, SentToKilled, Whole]
         );
-        // A worker that lives loses nothing.
+        // A worker that lives must not lose an event.
         assert_eq!(fates(&team(&[2, 4], [&[4], &[]])), [Unexplained, Whole]);
     }
 

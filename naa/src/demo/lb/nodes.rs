@@ -1,4 +1,4 @@
-//! The processes, from both sides: what they say, and how they are started and heard.
+//! The demonstration's processes: what they do and print, and how they are started and read.
 
 mod child;
 mod sender;
@@ -15,32 +15,31 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// An event as one of its ends has it.
+/// An event as its sender or its worker tells of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Told {
     pub(super) data_id: u16,
     pub(super) event: u64,
     pub(super) bytes: u64,
     pub(super) sha256: String,
-    /// Which it was sent with; 0 at workers, who do not see it.
+    /// The tick that it was sent with; 0 from workers, which do not see ticks.
     pub(super) tick: u64,
 }
 
-/// The last line of a process.
+/// The totals in the last line of a process. Senders tell only `events`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Sums {
     pub(super) events: u64,
-    /// Of senders: how often a host said that nobody takes what was sent.
-    #[serde(default)]
-    pub(super) refused: u64,
-    /// Of workers.
+    /// Events that timed out, were evicted, or were still open at the end.
     #[serde(default)]
     pub(super) incomplete: u64,
+    /// The highest fill level that the worker reported, 0 to 1.
     #[serde(default)]
     pub(super) most_fill: f64,
+    /// How often the worker had to register again.
     #[serde(default)]
     pub(super) registered_again: u64,
-    /// Whether it left when nothing was sent to it any more.
+    /// Whether the worker left when nothing was sent to it any more; `None` if it was not told to leave.
     #[serde(default)]
     pub(super) drained: Option<bool>,
 }
@@ -53,7 +52,7 @@ pub(super) enum Line {
     End(Sums),
 }
 
-/// The whole line is out when this returns: what a process did was told, however it ends.
+/// Prints a line. It is written completely when this returns, so it is not lost if the process is killed afterwards.
 fn say(line: &Line) -> anyhow::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');

@@ -1,4 +1,4 @@
-//! Everything, from the first process to the last event.
+//! Plays the demonstration, from the start of the first process to the last event.
 
 use std::{
     collections::BTreeMap,
@@ -19,17 +19,18 @@ use super::{
 use crate::{demo::Table, ejfat::tell::Line};
 
 const LOOK: Duration = Duration::from_millis(20);
-/// Until all workers are in the tables, and until they have taken what was sent.
+/// The longest wait until all workers are in the tables, and at the end until they have taken all events.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// For so long a data plane that was killed is away, and the control plane.
+/// How long a killed data plane, and a killed control plane, is away before it is started again.
 const PLANE_AWAY: Duration = Duration::from_millis(300);
 const DAEMON_AWAY: Duration = Duration::from_millis(700);
 
-/// What happens: each after so many of a thousand events, and when what was before has shown.
+/// What happens, in this order: each act begins when so many of a thousand events are sent, and not before the act before it has
+/// shown its effect.
 const USUAL: &[(u64, Act)] = &[(350, Act::Kill), (550, Act::Drain), (650, Act::Add)];
 const EVERYTHING: &[(u64, Act)] =
     &[(120, Act::Kill), (500, Act::Daemon), (620, Act::Drain), (630, Act::Add), (790, Act::Plane)];
-/// Events that show a new worker's share, or that a data plane works again.
+/// So many events show that a new worker has a share, or that a data plane works again.
 const SHOW: u64 = 100;
 
 #[derive(Clone, Copy, Debug)]
@@ -45,13 +46,13 @@ enum Act {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Stays,
-    /// At this tick.
+    /// The worker was dead at this tick.
     Killed(u64),
     Drained,
     Added,
 }
 
-/// A reservation, and who takes part.
+/// A reservation with its workers and senders.
 #[derive(Debug)]
 struct Team {
     of: Reservation,
@@ -62,7 +63,7 @@ struct Team {
     senders: Vec<Sender>,
 }
 
-/// A team when all is over.
+/// A team after its last event, with all that its processes told.
 #[derive(Debug)]
 pub(super) struct Played {
     pub(super) of: Reservation,
@@ -70,9 +71,9 @@ pub(super) struct Played {
     pub(super) rate: f64,
     pub(super) workers: Vec<Worked>,
     pub(super) sent: Vec<Ended>,
-    /// The tables of its data plane, and those that it had before it was killed.
+    /// The tables of its data plane, since that was started last.
     pub(super) tables: Seen,
-    /// Packets that its data plane dropped, by cause.
+    /// Packets that its data plane dropped since then, by cause.
     pub(super) drops: BTreeMap<String, u64>,
     pub(super) outage: Option<Outage>,
 }
@@ -86,7 +87,7 @@ pub(super) struct Worked {
     pub(super) ended: Ended,
 }
 
-/// A data plane was away.
+/// The time in which a data plane was away: the ticks at which it was dead and ready again, and the tables that it had before.
 #[derive(Clone, Debug)]
 pub(super) struct Outage {
     pub(super) killed: u64,
@@ -94,10 +95,10 @@ pub(super) struct Outage {
     pub(super) before: Seen,
 }
 
-/// What was killed beside workers.
+/// Processes that were killed beside workers and data planes.
 #[derive(Debug, Default)]
 pub(super) struct Kills {
-    /// When the control plane was dead, and when it was ready again.
+    /// The ticks at which the control plane was dead and ready again, if it was killed.
     pub(super) daemon: Option<(u64, u64)>,
 }
 
@@ -106,13 +107,14 @@ impl Team {
         let of = site.reserve(plane)?;
         let from = if v6 { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
         let mut team = Self { of, from, rate, workers: Vec::new(), senders: Vec::new() };
-        // So many times the rate of all events each could take.
+        // The second argument: how many times the rate of all events the worker could take.
         team.add("fast", 4.0, Part::Stays)?;
         team.add("medium", 1.0, Part::Stays)?;
         team.add("slow", 0.2, Part::Stays)?;
         Ok(team)
     }
 
+    /// Starts a worker that could take `speed` times the rate of all events.
     fn add(&mut self, name: &'static str, speed: f64, part: Part) -> anyhow::Result<()> {
         let each = Duration::from_secs_f64(1.0 / (speed * self.rate));
         let worker = Worker::start(&self.of, own(self.from.is_ipv6())?, name, each)?;
@@ -135,7 +137,7 @@ impl Team {
         Ok(())
     }
 
-    /// Whether the newest tables send anything to a worker.
+    /// Whether the newest tables send any ticks to the worker of this name.
     fn reaches(&self, site: &Site, name: &str) -> bool {
         let newest = site.tables(self.of.plane).newest(self.of.lb, self.from);
         self.workers.iter().any(|(worker, _)| worker.name == name && newest.contains(&worker.at))
@@ -154,7 +156,7 @@ impl Team {
     }
 }
 
-/// A line for each change, and what is going on between two.
+/// Prints a line for each change, and shows the progress in between.
 struct Watch<'a> {
     table: &'a mut Table,
     events: u64,
@@ -163,13 +165,19 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Until something is so, while events flow.
+    /// Waits until `is_so`, while events flow.
+    ///
+    /// # Errors
+    /// If that takes longer than sending all events.
     fn until(&self, teams: &[Team], is_so: impl Fn(&[Team]) -> bool) -> anyhow::Result<()> {
-        // Cleared before anything else is printed.
+        // The progress line is cleared when this function returns, before anything else is printed.
         let (mut line, begin) = (Line::new(false), Instant::now());
         while !is_so(teams) {
             let patience = PATIENCE + Duration::from_secs_f64(self.events as f64 / self.rate);
-            ensure!(begin.elapsed() < patience, "nothing more happens for {patience:?}");
+            ensure!(
+                begin.elapsed() < patience,
+                "the effect of the last step did not show within {patience:?}; set NAA_LOG=info to see what the processes say"
+            );
             thread::sleep(LOOK);
             line.tell(|| {
                 let each = |(worker, _): &(Worker, Part)| format!("{} took {}", worker.name, worker.told());
@@ -181,7 +189,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Until so many events of a thousand are sent.
+    /// Waits until so many of a thousand events are sent.
     fn sent(&self, teams: &[Team], permille: u64) -> anyhow::Result<()> {
         self.until(teams, |teams| sent(teams) >= self.events * permille / 1000)
     }
@@ -263,6 +271,7 @@ pub(super) fn play(args: &Args, table: &mut Table) -> anyhow::Result<Report> {
     Ok(Report::new(first, &played, &kills))
 }
 
+/// Waits until the newest tables of each data plane name all workers of its team.
 fn wait_for_tables(site: &Site, teams: &[Team]) -> anyhow::Result<()> {
     let begin = Instant::now();
     let is_there = |team: &Team| {
@@ -270,13 +279,17 @@ fn wait_for_tables(site: &Site, teams: &[Team]) -> anyhow::Result<()> {
         team.workers.iter().all(|(worker, _)| newest.contains(&worker.at))
     };
     while !teams.iter().all(is_there) {
-        ensure!(begin.elapsed() < PATIENCE, "the workers are in no tables after {PATIENCE:?}");
+        ensure!(
+            begin.elapsed() < PATIENCE,
+            "the tables do not name all workers after {PATIENCE:?}; set NAA_LOG=info to see what the control plane says"
+        );
         thread::sleep(LOOK);
     }
     Ok(())
 }
 
-/// Until workers that drain have left, and nothing has come for longer than an event is waited for.
+/// Waits until the workers that drain have left, and no worker has told of an event for longer than one waits for the rest of an
+/// event.
 fn settle(teams: &[Team]) -> anyhow::Result<()> {
     const QUIET: Duration = Duration::from_millis(800);
     let (begin, mut quiet, mut seen) = (Instant::now(), Instant::now(), 0);
@@ -286,7 +299,10 @@ fn settle(teams: &[Team]) -> anyhow::Result<()> {
         if told != seen {
             (seen, quiet) = (told, Instant::now());
         }
-        ensure!(begin.elapsed() < PATIENCE, "the workers are not done after {PATIENCE:?}");
+        ensure!(
+            begin.elapsed() < PATIENCE,
+            "the workers still take events, or drain, {PATIENCE:?} after the last one was sent"
+        );
     }
     Ok(())
 }

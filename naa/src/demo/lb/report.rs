@@ -1,20 +1,23 @@
-//! What was sent beside what came, what happened, and whether it is as it should be.
+//! Compares what was sent with what came, and judges whether all is as it should be.
+
+use std::collections::HashSet;
 
 use serde::Serialize;
 
 use super::{
     fates::{Fate, Judged, judge},
-    nodes::{QUEUE, Sums},
+    nodes::{QUEUE, Sums, Told},
     play::{Kills, Part, Played},
     shares::{Second, part, seconds},
 };
 use crate::{demo::Table, show};
 
-/// Events of one cause are shown up to so many in the table; in JSON all are.
+/// The table lists so many events of one fate at most, and the last one; JSON lists all.
 const SHOWN: usize = 4;
-/// A fill level that a worker with time to spare does not have for long.
+/// A fill level above this shows that the worker could not keep up for a while.
 const ROSE: f64 = 0.02;
-/// Silence of 2 s, a period of 1 s, and what tables are made ahead.
+/// The longest time from a worker's death to the last event that is sent to it: 2 s until the worker counts as silent, a period of
+/// the control plane (1 s), the time by which tables are made ahead, and some time for a busy machine.
 const LONGEST_GAP_MS: f64 = 6000.0;
 
 #[derive(Debug, Serialize)]
@@ -24,13 +27,13 @@ struct WorkerRow {
     part: &'static str,
     /// Events that it could take in a second.
     capacity: f64,
-    /// By what it told.
+    /// Events that it told of, and their bytes.
     events: u64,
     bytes: u64,
     /// The highest fill level that it reported; unknown of one that was killed.
     most_fill: Option<f64>,
     lost: u64,
-    /// From its death to the last event that was sent to it.
+    /// Milliseconds from its death to the last event that was sent to it; `None` if it was not killed.
     gap_ms: Option<f64>,
     verified: bool,
 }
@@ -42,18 +45,18 @@ struct Event {
     tick: u64,
 }
 
-/// Events that ended in one way.
+/// The events that have one fate.
 #[derive(Debug, Serialize)]
 struct FateRow {
     reservation: usize,
     fate: Fate,
     events: u64,
-    /// Those that were lost.
+    /// All of them; empty for events that came whole.
     list: Vec<Event>,
     verified: bool,
 }
 
-/// Something that is to hold, with what it is judged by.
+/// A condition that has to hold, and the value that shows it.
 #[derive(Debug, Serialize)]
 struct Check {
     what: String,
@@ -139,7 +142,7 @@ fn lines(table: &mut Table, head: &[&str], rows: impl Iterator<Item = Vec<String
     table.line(&show::table(&[head].into_iter().chain(rows).collect::<Vec<_>>()))
 }
 
-/// The first ones and the last one.
+/// The first events of a list and its last one, as text.
 fn listed(list: &[Event]) -> String {
     let text = |of: &Event| format!("{}:{}@{}", of.sender, of.event, of.tick);
     let first: Vec<_> = list.iter().take(SHOWN).map(text).collect();
@@ -147,7 +150,8 @@ fn listed(list: &[Event]) -> String {
     first.join(" ") + &last.unwrap_or_default()
 }
 
-/// A line for each second: a bar of 50 letters, one worker's behind another's, and the numbers.
+/// A line for each second: a bar of 50 letters, in which each worker has as many of its first letter as it has of the events, and
+/// the shares in percent.
 fn plot(of: &Reservation) -> String {
     const WIDTH: u64 = 50;
     let mut all = Vec::new();
@@ -166,19 +170,23 @@ fn plot(of: &Reservation) -> String {
     all.join("\n")
 }
 
+/// Events that were sent to a worker and that it did not tell of.
 fn losses(judged: &[Judged], worker: usize) -> impl Iterator<Item = &Judged> {
     let is_lost = |fate: Fate| matches!(fate, Fate::HeldByKilled | Fate::SentToKilled | Fate::Unexplained);
     judged.iter().filter(move |of| of.worker == Some(worker) && is_lost(of.fate))
+}
+
+/// Milliseconds from a worker's death to the last event that was sent to it; 0 if none was.
+fn gap_ms(judged: &[Judged], worker: usize, killed: u64) -> f64 {
+    let last = losses(judged, worker).map(|of| of.tick).max();
+    last.map_or(0.0, |last| last.saturating_sub(killed) as f64 * 1e-3)
 }
 
 fn worker_row(reservation: usize, team: &Played, worker: usize, judged: &[Judged]) -> WorkerRow {
     let of = &team.workers[worker];
     let (events, sums) = (of.ended.told.len() as u64, of.ended.sums.as_ref());
     let lost = losses(judged, worker).count() as u64;
-    let gap = |killed: u64| {
-        let last = losses(judged, worker).map(|of| of.tick).max();
-        last.map_or(0.0, |last| last.saturating_sub(killed) as f64 * 1e-3)
-    };
+    let gap = |killed: u64| gap_ms(judged, worker, killed);
     let is_complete = sums.is_some_and(|sums| sums.events == events) && lost == 0;
     let (part, gap_ms, verified) = match of.part {
         Part::Stays => ("stays", None, is_complete),
@@ -196,12 +204,13 @@ fn worker_row(reservation: usize, team: &Played, worker: usize, judged: &[Judged
         most_fill: sums.map(|sums| sums.most_fill),
         lost,
         gap_ms,
-        // That it took part at all is what is shown.
+        // A worker that got no event shows nothing.
         verified: verified && events > 0,
     }
 }
 
-/// A row for each way to be lost, whether any was or not, so that rows are always the same.
+/// A row for each fate, also for one that no event has, so that the rows are always the same. Only the row of a data plane that
+/// was away is left out if none was.
 fn fate_rows(reservation: usize, team: &Played, judged: &[Judged]) -> Vec<FateRow> {
     let row = |fate: Fate| {
         let those = || judged.iter().filter(move |of| of.fate == fate);
@@ -230,7 +239,7 @@ fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills
     let last = seconds.len() as u64;
     let fast = at("fast").unwrap_or_default();
     if let Some(slow) = at("slow") {
-        // Until it drains it has what it can take; the first seconds show its speed.
+        // The share is that of the last two whole seconds before it drained: by then its speed is known.
         let until = judged.iter().filter(|of| of.worker == Some(slow)).map(|of| second(of.tick)).max();
         let until = until.unwrap_or(0);
         let range = until.saturating_sub(2)..until;
@@ -245,7 +254,7 @@ fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills
         check(
             "the slow worker's share is about what it can take, below the fast one's",
             value,
-            its < of_fast && its < 1.4 * capacity,
+            its > 0.0 && its < of_fast && its < 1.4 * capacity,
         );
         let fill = |n: usize| team.workers[n].ended.sums.as_ref().map_or(0.0, |sums| sums.most_fill);
         let value = format!(
@@ -253,7 +262,7 @@ fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills
             fill(slow) * QUEUE as f64,
             fill(fast) * QUEUE as f64
         );
-        // On a busy machine a fast worker stands now and then, too.
+        // The fast worker's fill is shown and not judged: on a busy machine it rises now and then, too.
         check("the slow worker's fill rose, beside the fast one's", value, fill(slow) > ROSE);
     }
     if let Some(new) = at("new") {
@@ -272,10 +281,14 @@ fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills
         Part::Killed(at) => Some((n, at)),
         _ => None,
     }) {
-        let gap = losses(judged, worker).map(|of| of.tick).max().unwrap_or(killed).saturating_sub(killed);
-        let gap = gap as f64 * 1e-3;
+        let gap = gap_ms(judged, worker, killed);
         check("from the death to the last event sent there", format!("{gap:.0} ms"), gap < LONGEST_GAP_MS);
     }
+    let told = |of: &Told| (of.data_id, of.event);
+    let sent: HashSet<_> = team.sent.iter().flat_map(|of| &of.told).map(told).collect();
+    let came = team.workers.iter().flat_map(|worker| &worker.ended.told);
+    let strange = came.filter(|of| !sent.contains(&told(of))).count();
+    check("events that came and that no sender sent", strange.to_string(), strange == 0);
     let drops: Vec<_> = team.drops.iter().map(|(cause, n)| format!("{n} {cause}")).collect();
     let value = if drops.is_empty() { "none".into() } else { drops.join(", ") };
     check("packets that the data plane dropped", value, drops.is_empty() || team.outage.is_some());
@@ -288,7 +301,7 @@ fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills
         let (whole, all) =
             within.fold((0, 0), |(whole, all), of| (whole + u64::from(of.fate == Fate::Whole), all + 1));
         let value = format!("{whole} of {all} in {:.0} ms", (ready - killed) as f64 * 1e-3);
-        check("events came while the control plane was away", value, whole == all);
+        check("events came while the control plane was away", value, all > 0 && whole == all);
         let again = of_sums(|sums| sums.registered_again);
         check("workers that had to register again", again.to_string(), again == 0);
     }

@@ -1,10 +1,10 @@
-//! Which part of the events each worker got, second by second.
+//! The share of the events that each worker got in each second.
 
 use serde::Serialize;
 
 use super::{fates::Judged, play::Played};
 
-/// A second of a reservation's events, by the workers that the tables name, in their order.
+/// The events of a reservation in one second: how many each worker got or should have got, in the order of the workers.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Second {
     pub(super) second: u64,
@@ -17,6 +17,7 @@ impl Second {
     }
 }
 
+/// Counts the events of each second since the tick `first`.
 pub(super) fn seconds(first: u64, team: &Played, judged: &[Judged]) -> Vec<Second> {
     let mut all = Vec::<Second>::new();
     for of in judged {
@@ -31,7 +32,7 @@ pub(super) fn seconds(first: u64, team: &Played, judged: &[Judged]) -> Vec<Secon
     all
 }
 
-/// The part that a worker got in the seconds from one on, up to another.
+/// The share, 0 to 1, of a worker in a range of seconds; 0 if there were no events.
 pub(super) fn part(seconds: &[Second], range: std::ops::Range<u64>, worker: usize) -> f64 {
     let within = || seconds.iter().filter(|of| range.contains(&of.second));
     let (its, all) =

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket},
+    os::unix::fs::DirBuilderExt as _,
     path::PathBuf,
 };
 
@@ -23,11 +24,11 @@ use crate::provider::own_address;
 pub(super) struct Reservation {
     pub(super) uri: String,
     pub(super) lb: LbId,
-    /// Which of the planes its packets go through.
+    /// The index of the data plane that its packets go through.
     pub(super) plane: usize,
 }
 
-/// `naa lb forward`, and what is known of its tables.
+/// A process of `naa lb forward`, and a recorder of its tables.
 #[derive(Debug)]
 struct Forwarder {
     listen: SocketAddr,
@@ -53,21 +54,23 @@ pub(super) struct Site {
     planes: Vec<Forwarder>,
 }
 
-/// Addresses that nobody has at this moment.
+/// An address whose UDP port is free at this moment.
 fn free_udp(ip: IpAddr) -> anyhow::Result<SocketAddr> {
     Ok(UdpSocket::bind((ip, 0))?.local_addr()?)
 }
 
+/// An address whose TCP port is free at this moment.
 fn free_tcp(ip: IpAddr) -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((ip, 0))?.local_addr()?)
 }
 
-/// An address for a process of its own.
+/// A loopback address for one process: an IPv4 address of its own, or ::1.
 pub(super) fn own(v6: bool) -> anyhow::Result<IpAddr> {
     if v6 { Ok(Ipv6Addr::LOCALHOST.into()) } else { own_address(Choice::Embedded) }
 }
 
-/// In memory where there is such a folder: what the control plane stores late on a slow disk, it does not have after a kill.
+/// A folder in memory if there is one, else the one for temporary files: on a slow disk the control plane would lose at a kill
+/// what it was about to store.
 fn fast_folder() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let may_write = rustix::fs::access(&memory, rustix::fs::Access::WRITE_OK).is_ok();
@@ -75,11 +78,13 @@ fn fast_folder() -> PathBuf {
 }
 
 impl Site {
-    /// A load balancer with a data plane for each of these IP versions.
+    /// Starts a control plane with one load balancer and one data plane for each item of `v6`: over IPv6 if it is true.
     pub(super) fn start(v6: &[bool]) -> anyhow::Result<Self> {
         let ip = own(false)?;
         let folder = fast_folder().join(format!("naa-demo-lb-{}", std::process::id()));
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        // Others must not put files into it, nor read the admin token.
+        let made = fs::DirBuilder::new().mode(0o700).create(&folder);
+        made.with_context(|| format!("cannot make {}; remove it if it is left over", folder.display()))?;
         let plane = |&v6: &bool| Forwarder::start(free_udp(own(v6)?)?, free_tcp(ip)?);
         let planes = v6.iter().map(plane).collect::<anyhow::Result<Vec<_>>>()?;
         let lb = |plane: &Forwarder| -> anyhow::Result<Value> {
@@ -89,7 +94,7 @@ impl Site {
             Ok(json!({ family: listen.ip(), "ports": ports, "sync_port": free_udp(ip)?.port() }))
         };
         let at = free_tcp(ip)?;
-        // JSON is YAML, too.
+        // The file is YAML, of which JSON is a part.
         let settings = json!({
             "listen": [at],
             "load_balancers": planes.iter().map(lb).collect::<anyhow::Result<Vec<_>>>()?,
@@ -106,49 +111,51 @@ impl Site {
         format!("control plane at {}, data plane at {}", self.at, planes.join(" and at "))
     }
 
-    /// A reservation whose packets go through a plane.
+    /// Makes a reservation whose packets go through this data plane.
     pub(super) fn reserve(&self, plane: usize) -> anyhow::Result<Reservation> {
-        let token = fs::read_to_string(self.folder.join("admin-token")).context("there is no admin token")?;
+        let token = fs::read_to_string(self.folder.join("admin-token"))
+            .context("cannot read the control plane's admin token")?;
         let admin = format!("ejfat://{}@{}/", token.trim(), self.at);
         let (family, sender) =
             if self.planes[plane].listen.is_ipv6() { ("v6", "::1") } else { ("v4", "127.0.0.1") };
-        // Senders leave without taking an address off the list that others use.
+        // The address is a sender for the whole time: both senders use it, so neither may remove it when it ends.
         let words = ["lb", "reserve", "demo", "--json", "--family", family, "--sender", sender];
         let (mut process, reserved) = Process::ready("reservation", &words, Some(&admin))?;
         process.wait()?;
-        let uri = reserved["uri"].as_str().with_context(|| format!("a reservation is {reserved}"))?;
+        let uri = reserved["uri"].as_str().with_context(|| format!("`naa lb reserve` printed {reserved}"))?;
         let lb = reserved["fpga_lb"].as_u64().and_then(|lb| LbId::new(u8::try_from(lb).ok()?).ok());
-        let lb = lb.with_context(|| format!("a reservation is {reserved}"))?;
+        let lb = lb.with_context(|| format!("`naa lb reserve` printed {reserved}"))?;
         Ok(Reservation { uri: uri.to_owned(), lb, plane })
     }
 
-    /// The tables of a plane, as far as they were seen.
+    /// The tables that a data plane had since it was started last.
     pub(super) fn tables(&self, plane: usize) -> Seen {
         self.planes[plane].recorder.seen()
     }
 
-    /// What a plane dropped since it was started: packets of a load balancer, by cause.
+    /// Packets of a reservation's load balancer that its data plane dropped since it was started last, by cause.
     pub(super) fn drops(&self, of: &Reservation) -> anyhow::Result<BTreeMap<String, u64>> {
         self.planes[of.plane].recorder.drops(of.lb)
     }
 
-    /// Kills the control plane. Returns when it was dead.
+    /// Kills the control plane. Returns the tick at which it was dead.
     pub(super) fn kill_daemon(&mut self) -> anyhow::Result<u64> {
         self.daemon.kill()
     }
 
-    /// Starts the control plane again after it was killed. Returns when it was ready.
+    /// Starts the control plane again after it was killed. Returns the tick at which it was ready.
     pub(super) fn start_daemon(&mut self) -> anyhow::Result<u64> {
         self.daemon = serve(&self.folder)?;
         Ok(now())
     }
 
-    /// Kills a data plane. Returns when it was dead.
+    /// Kills a data plane. Returns the tick at which it was dead.
     pub(super) fn kill_plane(&mut self, plane: usize) -> anyhow::Result<u64> {
         self.planes[plane].process.kill()
     }
 
-    /// Starts a data plane that was killed, without tables. Returns when it was ready, and what was seen of its tables before.
+    /// Starts a data plane again that was killed; it has no tables then. Returns the tick at which it was ready, and the tables
+    /// that it had before.
     pub(super) fn start_plane(&mut self, plane: usize) -> anyhow::Result<(u64, Seen)> {
         let of = &mut self.planes[plane];
         let before = of.recorder.seen();
@@ -164,7 +171,7 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        // Nothing in it is needed any more.
+        // What cannot be removed does no harm.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,4 +1,4 @@
-//! The tables of a data plane as they are seen while they change: where an event of each tick belongs.
+//! Records the tables of a data plane while they change, so that the worker of each tick is known afterwards.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,17 +17,18 @@ use ejfat::{
 };
 use ejfat_lb::{TableSet, grpc::Client};
 
-/// Tables are there for longer than that before they apply, and after.
+/// How often the tables are read. A set of tables is there for longer than that before its first tick comes, and afterwards.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Calendar slots.
 const SLOTS: u64 = 512;
 
-/// Sets of tables, each from its first tick on.
+/// The table sets of each load balancer, by the first tick to which they apply.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen(BTreeMap<LbId, BTreeMap<u64, Arc<Tables>>>);
 
 impl Seen {
-    /// Where an event that is sent from an address with a tick goes. `None`: the tables drop it.
+    /// The address of the worker that gets an event with this tick from the sender `from`; `None` if the tables drop it.
     pub(super) fn worker(&self, lb: LbId, from: IpAddr, tick: u64) -> Option<SocketAddr> {
         let sets = self.0.get(&lb)?;
         let (_, tables) = sets.range(..=tick).next_back().or_else(|| sets.first_key_value())?;
@@ -35,18 +36,19 @@ impl Seen {
         tables.route(lb, from, &header).ok().map(|route| route.to)
     }
 
-    /// To whom the newest tables of a load balancer send something.
+    /// The addresses of the workers that the newest tables of a load balancer send events to.
     pub(super) fn newest(&self, lb: LbId, from: IpAddr) -> BTreeSet<SocketAddr> {
         let slots = (0..SLOTS).map(|slot| self.worker(lb, from, u64::MAX - slot));
         slots.flatten().collect()
     }
 
-    /// How many sets there were.
+    /// How many table sets were seen.
     pub(super) fn sets(&self, lb: LbId) -> usize {
         self.0.get(&lb).map_or(0, BTreeMap::len)
     }
 
-    /// What there is at a moment. Sets that are gone though younger ones of before are there were taken back.
+    /// Takes the table sets that a data plane has now. Sets seen before are kept if they are older than all of these: their ticks
+    /// are over. A set that is missing among these was taken back, and is removed.
     pub(super) fn update(&mut self, lb: LbId, sets: Vec<TableSet>) {
         let seen = self.0.entry(lb).or_default();
         let Some(first) = sets.iter().map(|set| set.from).min() else { return };
@@ -58,7 +60,7 @@ impl Seen {
     }
 }
 
-/// Looks at a data plane's tables until it is dropped.
+/// Reads a data plane's tables again and again, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Recorder {
     grpc: SocketAddr,
@@ -75,7 +77,7 @@ impl Recorder {
         thread::spawn(move || {
             while !stopped.load(Relaxed) {
                 for lb in lbs {
-                    // A data plane that was killed has none; the one after it is looked at by another thread.
+                    // A data plane that was killed does not answer; the one that follows it has a recorder of its own.
                     if let Ok(sets) = client.get(Some(lb), false) {
                         of.lock().unwrap_or_else(PoisonError::into_inner).update(lb, sets);
                     }
@@ -86,7 +88,7 @@ impl Recorder {
         Ok(Self { grpc, seen, stop })
     }
 
-    /// What the data plane dropped: packets of a load balancer, by cause.
+    /// Packets of a load balancer that the data plane dropped, by cause, and those for which its receive buffer had no room.
     pub(super) fn drops(&self, lb: LbId) -> anyhow::Result<BTreeMap<String, u64>> {
         let counters = Client::connect(&self.grpc.to_string(), None)?.counters()?;
         let of = counters.lbs.into_iter().find(|of| of.lb == u32::from(lb.get()));

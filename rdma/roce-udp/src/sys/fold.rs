@@ -59,13 +59,13 @@ mod x86 {
     /// x^(1024 + 32) and x^(1024 - 32) modulo the polynomial, with their bits reversed, times x.
     const BY_A_BLOCK: (i64, i64) = (0x1_e88e_f372, 0x1_4a7f_e880);
 
-    /// The same for two blocks: x^(2048 + 32) and x^(2048 - 32).
+    /// The same as `BY_A_BLOCK`, for two blocks: x^(2048 + 32) and x^(2048 - 32).
     const BY_TWO_BLOCKS: (i64, i64) = (0x1_1542_778a, 0x1_322d_1430);
 
-    /// Folds by the widest registers: less is to be done for each byte.
+    /// Folds as [`fold`] does, with registers of 64 bytes: fewer instructions for each byte.
     ///
     /// # Safety
-    /// `blocks` is not below 2, and so many blocks are readable at `at`.
+    /// `blocks` is at least 2, and that many blocks are readable at `at`. The processor has AVX-512F and VPCLMULQDQ.
     #[target_feature(enable = "avx512f,vpclmulqdq")]
     pub(super) unsafe fn fold_wide(register: u32, at: *const u8, blocks: usize) -> [u8; BLOCK] {
         let factors = |(low, high)| _mm512_set4_epi64(high, low, high, low);
@@ -85,7 +85,7 @@ mod x86 {
         }
         let mut lanes = [step(first[0], by_one, second[0]), step(first[1], by_one, second[1])];
         if blocks % 2 == 1 {
-            // SAFETY: the last of the blocks that are readable.
+            // SAFETY: this is the last of the readable blocks.
             let last = unsafe { load_wide(at.add((blocks - 1) * BLOCK)) };
             lanes = [step(lanes[0], by_one, last[0]), step(lanes[1], by_one, last[1])];
         }
@@ -93,7 +93,7 @@ mod x86 {
         unsafe { std::mem::transmute(lanes) }
     }
 
-    /// Moves a lane on by what `factors` stand for, and takes in what is there.
+    /// Multiplies a lane by the powers of x in `factors`, and adds `next`.
     #[target_feature(enable = "avx512f,vpclmulqdq")]
     fn step(lane: __m512i, factors: __m512i, next: __m512i) -> __m512i {
         /// The exclusive or of three operands.
@@ -103,10 +103,10 @@ mod x86 {
         _mm512_ternarylogic_epi64::<XOR>(low, high, next)
     }
 
-    /// Reads a block once, also while others write it.
+    /// Reads a block exactly once; another thread may write it meanwhile.
     ///
     /// # Safety
-    /// It is readable.
+    /// [`BLOCK`] bytes are readable at `at`.
     #[target_feature(enable = "avx512f")]
     unsafe fn load_wide(at: *const u8) -> [__m512i; 2] {
         let (a, b);

@@ -157,6 +157,7 @@ fn names(presented: &[String]) -> String {
 pub struct Failures(Arc<Mutex<Option<TlsFailure>>>);
 
 impl Failures {
+    /// Returns the latest failure, if there is one, and forgets it.
     pub fn take(&self) -> Option<TlsFailure> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,4 +1,4 @@
-//! Processes as they are started and heard.
+//! Starts the processes, and reads what they print.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -21,7 +21,7 @@ use crate::demo::{children::EXECUTABLE, lb::site::Reservation};
 
 type Out = BufReader<ChildStdout>;
 
-/// A process of this program. It ends with this value at the latest.
+/// A process of this program. It is killed when this value is dropped.
 #[derive(Debug)]
 pub(in crate::demo::lb) struct Process {
     what: &'static str,
@@ -37,7 +37,7 @@ impl Process {
     ) -> anyhow::Result<(Self, Out)> {
         let mut command = Command::new(EXECUTABLE);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // Its parties are its own: variables of somebody else's are not for it.
+        // Tokens and URIs in the user's environment are for another site than the demonstration's.
         command.env_remove(crate::lb::TOKEN_VARIABLE).env_remove(ejfat::uri::VARIABLE);
         command.envs(uri.map(|uri| (ejfat::uri::VARIABLE, uri)));
         if std::env::var_os("NAA_LOG").is_none() {
@@ -49,7 +49,7 @@ impl Process {
         Ok((Self { what, child, stdin }, BufReader::new(stdout)))
     }
 
-    /// Starts one that prints an object when it is ready.
+    /// Starts a process, and waits for the JSON object that it prints when it is ready.
     pub(in crate::demo::lb) fn ready(
         what: &'static str,
         arguments: &[&str],
@@ -60,7 +60,7 @@ impl Process {
         Ok((process, ready))
     }
 
-    /// Its next line.
+    /// Reads and parses its next line.
     fn line<T: serde::de::DeserializeOwned>(&self, out: &mut Out) -> anyhow::Result<T> {
         let mut line = String::new();
         out.read_line(&mut line).with_context(|| format!("cannot read from the {}", self.what))?;
@@ -80,7 +80,7 @@ impl Process {
         Ok(())
     }
 
-    /// At once, by SIGKILL. Returns the tick at which it was dead.
+    /// Kills it by SIGKILL. Returns the tick at which it was dead.
     pub(in crate::demo::lb) fn kill(&mut self) -> anyhow::Result<u64> {
         self.child.kill().with_context(|| format!("cannot kill the {}", self.what))?;
         self.child.wait()?;
@@ -88,27 +88,27 @@ impl Process {
     }
 }
 
-/// The time as ticks: UNIX microseconds.
+/// The time as a tick: microseconds of UNIX time.
 pub(in crate::demo::lb) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // After an error: nothing stays behind.
+        // Both fail if the process has ended already, which is the usual case.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a process said to its end; without sums if it was killed.
+/// All that a process printed until it ended. It has no sums if it was killed.
 #[derive(Debug, Default)]
 pub(in crate::demo::lb) struct Ended {
     pub(in crate::demo::lb) told: Vec<Told>,
     pub(in crate::demo::lb) sums: Option<Sums>,
 }
 
-/// Lines of a sender or a worker, read as they come.
+/// A thread that reads the lines of a sender or a worker as they come, and counts the events.
 #[derive(Debug)]
 struct Heard {
     thread: JoinHandle<anyhow::Result<Ended>>,
@@ -122,7 +122,7 @@ impl Heard {
         let thread = thread::spawn(move || {
             let (mut ended, mut line) = (Ended::default(), String::new());
             while out.read_line(&mut line)? > 0 {
-                // Who is killed may stop in the middle of one.
+                // A process that is killed may stop in the middle of a line.
                 let Some(whole) = line.strip_suffix('\n') else { break };
                 match serde_json::from_str(whole)? {
                     Line::Ready(_) => {}
@@ -138,8 +138,8 @@ impl Heard {
     }
 
     fn end(self, what: &str) -> anyhow::Result<Ended> {
-        let ended = self.thread.join().map_err(|_| anyhow!("the thread that listened panicked"))?;
-        ended.with_context(|| format!("cannot understand a {what}"))
+        let ended = self.thread.join().map_err(|_| anyhow!("the thread that read from a {what} panicked"))?;
+        ended.with_context(|| format!("cannot read what a {what} printed"))
     }
 }
 
@@ -149,11 +149,12 @@ pub(in crate::demo::lb) struct Worker {
     heard: Heard,
     pub(in crate::demo::lb) name: &'static str,
     pub(in crate::demo::lb) at: SocketAddr,
-    /// For each event.
+    /// The time that it takes for each event.
     pub(in crate::demo::lb) each: Duration,
 }
 
 impl Worker {
+    /// Starts a worker that takes `each` for an event, and waits until it has registered.
     pub(in crate::demo::lb) fn start(
         of: &Reservation,
         ip: IpAddr,
@@ -164,21 +165,23 @@ impl Worker {
         let factors = ["--min-factor", "0.1", "--max-factor", "0", "--drain", "30"];
         let arguments = [&["demo", "lb", "worker", &listen, &us, "--name", name][..], &factors].concat();
         let (process, mut out) = Process::start("worker", &arguments, Some(&of.uri))?;
-        let Line::Ready(at) = process.line(&mut out)? else { anyhow::bail!("a worker is not ready") };
+        let Line::Ready(at) = process.line(&mut out)? else {
+            anyhow::bail!("a worker did not say that it is ready")
+        };
         Ok(Self { process, heard: Heard::listen(out), name, at, each })
     }
 
-    /// Events told so far.
+    /// The number of events that it told of so far.
     pub(in crate::demo::lb) fn told(&self) -> u64 {
         self.heard.events.load(Relaxed)
     }
 
-    /// Kills it; what it told before stays. Returns when, too.
+    /// Kills it by SIGKILL. Returns the tick at which it was dead.
     pub(in crate::demo::lb) fn kill(&mut self) -> anyhow::Result<u64> {
         self.process.kill()
     }
 
-    /// By SIGINT, as Ctrl-C does.
+    /// Lets it drain: sends it SIGINT, as Ctrl-C does.
     pub(in crate::demo::lb) fn drain(&self) -> anyhow::Result<()> {
         Ok(kill_process(Pid::from_child(&self.process.child), Signal::INT)?)
     }
@@ -187,7 +190,7 @@ impl Worker {
         !self.heard.thread.is_finished()
     }
 
-    /// Of one that was killed: what it told.
+    /// Ends it, unless it was killed, and returns all that it told.
     pub(in crate::demo::lb) fn end(mut self) -> anyhow::Result<Ended> {
         self.process.stdin = None;
         let ended = self.heard.end("worker")?;
@@ -205,6 +208,7 @@ pub(in crate::demo::lb) struct Sender {
 }
 
 impl Sender {
+    /// Starts a sender of at least `events` events, `rate` a second. It sends nothing before [`begin`](Self::begin).
     pub(in crate::demo::lb) fn start(
         of: &Reservation,
         data_id: u16,
@@ -215,7 +219,9 @@ impl Sender {
         let words = [data_id.to_string(), events.to_string(), rate.to_string(), seed.to_string()];
         let words: Vec<_> = ["demo", "lb", "sender"].into_iter().chain(words.iter().map(|w| &**w)).collect();
         let (process, mut out) = Process::start("sender", &words, Some(&of.uri))?;
-        let Line::Ready(_) = process.line(&mut out)? else { anyhow::bail!("a sender is not ready") };
+        let Line::Ready(_) = process.line(&mut out)? else {
+            anyhow::bail!("a sender did not say that it is ready")
+        };
         Ok(Self { process, heard: Heard::listen(out) })
     }
 
@@ -223,12 +229,12 @@ impl Sender {
         self.process.begin()
     }
 
-    /// It may end when it has sent what it was asked for.
+    /// Lets it end as soon as it has sent the number of events that it was asked for.
     pub(in crate::demo::lb) fn may_end(&mut self) {
         self.process.stdin = None;
     }
 
-    /// Events told so far.
+    /// The number of events that it told of so far.
     pub(in crate::demo::lb) fn told(&self) -> u64 {
         self.heard.events.load(Relaxed)
     }
@@ -237,7 +243,7 @@ impl Sender {
         !self.heard.thread.is_finished()
     }
 
-    /// Until it has sent what it was asked for.
+    /// Waits until it has sent the number of events that it was asked for, and returns all that it told.
     pub(in crate::demo::lb) fn end(mut self) -> anyhow::Result<Ended> {
         self.process.stdin = None;
         let told = self.heard.end("sender")?;

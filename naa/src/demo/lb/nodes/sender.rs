@@ -1,4 +1,4 @@
-//! A sender of a reservation.
+//! A sender: numbered events at a steady rate to the load balancer of a reservation.
 
 use std::{
     io::stdin,
@@ -20,16 +20,16 @@ use crate::{
     signals,
 };
 
-/// Several packets, so that an event could be split.
+/// Bytes. Events up to this length take several packets, so that they could be split over two workers.
 const LARGEST: usize = 6000;
 const SYNCS: Duration = Duration::from_millis(200);
-/// What was sent last is still on its way when the sender goes.
+/// How long the sender stays registered after its last event, whose packets may still be on their way.
 const LATE: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::demo::lb) struct Args {
     data_id: u16,
-    /// At least.
+    /// The least number of events to send.
     events: u64,
     /// Events in a second.
     rate: f64,
@@ -38,12 +38,13 @@ pub(in crate::demo::lb) struct Args {
     site: ControlPlane,
 }
 
-/// Is let in, waits for a line on standard input, sends events at a steady rate until standard input ends, and tells each.
+/// Registers as a sender, waits for a line on standard input, then sends events at a steady rate and prints a line for each. It
+/// ends when it has sent enough events and standard input has ended.
 pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
-    let uri = args.site.uri()?.context("there is no EJFAT URI")?;
+    let uri = args.site.uri()?.context("no EJFAT URI is set; `naa demo lb` starts this command with one")?;
     let way = Way { source: args.data_id.into(), period: SYNCS, v6: false };
     let (to, let_in) = args.site.let_in(&uri, true, way)?;
-    // One socket, so that what is sent later does not arrive earlier.
+    // One socket, so that events arrive in the order in which they are sent.
     let config = SenderConfig { data_id: args.data_id, sockets: 1, rate: None, ..SenderConfig::new(to) };
     let mut sender = Sender::new(config)?;
     let mut events = Events::new(args.seed, args.data_id);
@@ -63,8 +64,7 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
         say(&Line::Event(Told { data_id, event, bytes, sha256, tick }))?;
         event += 1;
     }
-    let refused = sender.wait_for_refusals(LATE)?;
     thread::sleep(LATE);
     let_in.end();
-    say(&Line::End(Sums { events: event, refused, ..Sums::default() }))
+    say(&Line::End(Sums { events: event, ..Sums::default() }))
 }

@@ -1,4 +1,4 @@
-//! A worker of a reservation: it takes events into a queue, and a fixed time for each that it takes from there.
+//! A worker: it puts events into a queue, and takes a fixed time for each event that it takes from the queue.
 
 use std::{
     net::SocketAddr,
@@ -26,26 +26,26 @@ use crate::{
     signals,
 };
 
-/// Events that wait at most. When these are full, the receive buffer fills.
+/// The most events that wait in the queue. When it is full, datagrams wait in the socket's receive buffer.
 pub(in crate::demo::lb) const QUEUE: usize = 2000;
-/// What the system grants without privileges in most places.
+/// Bytes of the socket's receive buffer: what most systems grant without privileges.
 const BUFFER: usize = 4 << 20;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::demo::lb) struct Args {
     listen: SocketAddr,
-    /// For each event.
+    /// The time that the worker takes for each event.
     microseconds: u64,
     #[command(flatten)]
     site: site::Worker,
 }
 
-/// What is in the queue, by what went in and out.
+/// Counts events into and out of the queue.
 #[derive(Debug, Default)]
 struct Levels {
     put: AtomicU64,
     taken: AtomicU64,
-    /// The highest fill level that was told, in millionths.
+    /// The highest fill level that was reported, in millionths.
     most: AtomicU64,
 }
 
@@ -60,9 +60,13 @@ impl Levels {
     }
 }
 
-/// Tells each event when it is done with it. Standard input's end ends it at once, a signal when nothing is sent to it any more.
+/// Registers a worker, and prints a line for each event that it has finished. It ends at once when standard input ends; after a
+/// signal it ends when nothing is sent to it any more.
 pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
-    let wanted = args.site.wanted(&OfIni::default())?.context("there is no EJFAT URI")?;
+    let wanted = args
+        .site
+        .wanted(&OfIni::default())?
+        .context("no EJFAT URI is set; `naa demo lb` starts this command with one")?;
     let reassembly =
         Config { max_event: 1 << 20, memory: 256 << 20, seed: values::seed(), ..Config::default() };
     // All segments come from the load balancer's address.
@@ -77,7 +81,7 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     let (of, gauge) = (levels.clone(), receiver.gauge()?);
     let bound = receiver.addresses();
     let mut joined = args.site.join(wanted, &OfIni::default(), &bound, move || of.state(&gauge))?;
-    say(&Line::Ready(*bound.first().context("it listens nowhere")?))?;
+    say(&Line::Ready(*bound.first().context("the worker listens at no address")?))?;
     let (queue, events) = mpsc::sync_channel(QUEUE);
     let (of, each) = (levels.clone(), Duration::from_micros(args.microseconds));
     let program = thread::spawn(move || take(&events, &of, each));
@@ -101,7 +105,6 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     let told = joined.end_json();
     say(&Line::End(Sums {
         events,
-        refused: 0,
         incomplete: counters.timed_out + counters.evicted_for_any_reason() + u64::from(open),
         most_fill: levels.most.load(Relaxed) as f64 * 1e-6,
         registered_again: told["registered_again"].as_u64().unwrap_or(0),
@@ -109,11 +112,11 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     }))
 }
 
-/// The program behind the queue: returns how many events it took.
+/// The program behind the queue. Returns how many events it took when the queue is closed.
 fn take(events: &Queue<Told>, levels: &Levels, each: Duration) -> anyhow::Result<u64> {
     let (mut taken, mut done) = (0, Instant::now());
     for told in events {
-        // A sleep that took longer is made up for while events wait.
+        // If a sleep took too long, the next ones are shorter as long as events wait.
         done = done.max(Instant::now().checked_sub(each).unwrap_or(done)) + each;
         thread::sleep(done.saturating_duration_since(Instant::now()));
         say(&Line::Event(told))?;
