@@ -26,7 +26,7 @@ pub struct Stats {
     pub events: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Of these events, those that another worker had before.
+    /// How many of these events another worker had before.
     pub again: u64,
     /// How often the bridge was found again.
     pub reconnects: u64,

@@ -75,7 +75,7 @@ impl Worker {
         Self::start_with(source, name, &["--sums", "-n", &events.to_string()])
     }
 
-    /// The same with other options.
+    /// Starts a worker with other options than [`Self::start`].
     pub(crate) fn start_with(source: &str, name: &str, words: &[&str]) -> Self {
         let mut command = naa(&["events", source, "--provider", "embedded", "--name", name]);
         command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());

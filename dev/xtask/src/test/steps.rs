@@ -194,6 +194,14 @@ pub(super) const LONG: &[Step] = &[
         "a control plane, killed 1000 times",
     )
     .with(&[("NAA_KILLS", "1000")]),
+    step(
+        "lb full site",
+        700,
+        Cargo,
+        &["test", "--release", "-p", "naa", "--test", "lb_full_site", "--", "--nocapture"],
+        "threads, files and memory of a control plane with 1024 workers, for ten minutes",
+    )
+    .with(&[("NAA_LONG", "1")]),
     step("hostile 4", 1000, Xtask, &["hostile", "--ip", "4"], "hostile and unlucky peers over IPv4"),
     step("hostile 6", 1000, Xtask, &["hostile", "--ip", "6"], "hostile and unlucky peers over IPv6"),
     step("install-test", 100, Xtask, &["install-test"], "what is installed, and programs built against it")

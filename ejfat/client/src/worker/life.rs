@@ -42,7 +42,7 @@ pub(super) enum Step {
     /// Ask how many slots the worker has.
     Look,
     Deregister,
-    /// There are no more steps.
+    /// The worker has left, or cannot go on: there is nothing more to do.
     Over(Ending),
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Told {
     pub(super) opened: Opened,
     /// When its first segment came.
     pub(super) at: Time,
-    /// The same in nanoseconds of UNIX time.
+    /// When its first segment came, in nanoseconds of UNIX time.
     pub(super) unix: u64,
     /// When its last segment came.
     pub(super) last: Time,

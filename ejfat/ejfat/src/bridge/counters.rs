@@ -54,7 +54,7 @@ pub struct Counters {
     pub released: u64,
     /// Events that a worker had not given back when it ended. An event counts for each such worker.
     pub held_by_ended: u64,
-    /// Of those, the ones that another worker was told of afterwards.
+    /// Events of `held_by_ended` that the bridge gave to another worker afterwards.
     pub delivered_again: u64,
     /// Were complete in spill memory: there was no room when their first segment came, or their worker ended.
     pub spilled: u64,

@@ -25,12 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PLANE_AWAY: Duration = Duration::from_millis(300);
 const DAEMON_AWAY: Duration = Duration::from_millis(700);
 
-/// What happens, in this order: each act begins when so many of a thousand events are sent, and not before the act before it has
-/// shown its effect.
+/// The acts in their order, each with its begin: how many of a thousand events are sent then. An act begins later if the act before
+/// it has not shown its effect yet.
 const USUAL: &[(u64, Act)] = &[(350, Act::Kill), (550, Act::Drain), (650, Act::Add)];
 const EVERYTHING: &[(u64, Act)] =
     &[(120, Act::Kill), (500, Act::Daemon), (620, Act::Drain), (630, Act::Add), (790, Act::Plane)];
-/// So many events show that a new worker has a share, or that a data plane works again.
+/// After this many events it is certain that a new worker has a share, or that a data plane works again.
 const SHOW: u64 = 100;
 
 #[derive(Clone, Copy, Debug)]
