@@ -171,6 +171,10 @@ impl Durable {
         self.of_lbs.range(all).filter_map(|(_, id)| self.sessions.get(id))
     }
 
+    pub(crate) fn count_sessions_of(&self, lb: LbId) -> usize {
+        self.of_lbs.range((lb, SessionId(0))..=(lb, SessionId(u64::MAX))).count()
+    }
+
     /// The sessions of a load balancer whose workers have this address.
     pub(crate) fn sessions_at(&self, lb: LbId, address: IpAddr) -> impl Iterator<Item = &WorkerSession> {
         let all = (lb, address, SessionId(0))..=(lb, address, SessionId(u64::MAX));

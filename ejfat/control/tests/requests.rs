@@ -320,6 +320,19 @@ fn after_a_restart_nobody_is_evicted_for_ten_seconds() {
 }
 
 #[test]
+fn one_load_balancer_takes_no_more_workers_than_it_has_slots() {
+    let mut site = Site::new(Config { slots: 64, ..config() }, 1);
+    let one = site.reserve(ROOT, Reserve::default()).id;
+    let other = site.reserve(ROOT, Reserve::default()).id;
+    let sessions: Vec<_> = (0..64).map(|n| site.register(ROOT, worker(one, V4, 5000 + n)).session).collect();
+    let more = Request::Register(worker(one, V4, 6000));
+    assert_eq!(kind(site.ask(ROOT, &more)), Some(RefusalKind::ResourceExhausted));
+    site.register(ROOT, worker(other, V4, 5000));
+    leave(&mut site, sessions[0]);
+    site.ask(ROOT, &more).expect("there is a slot again");
+}
+
+#[test]
 fn a_state_with_a_field_that_cannot_be_is_refused() {
     let mut site = site();
     let id = site.reserve(ROOT, Reserve::default()).id;
@@ -430,7 +443,7 @@ fn a_members_id_is_not_given_again_for_a_while_nor_soon_after_a_restart() {
 
 #[test]
 fn as_many_workers_as_there_is_room_for_may_leave_and_register_again_at_once() {
-    let mut site = site();
+    let mut site = Site::new(Config { slots: 1024, ..config() }, 1);
     let id = site.reserve(ROOT, Reserve::default()).id;
     let mut last = BTreeSet::new();
     for _ in 0..3 {

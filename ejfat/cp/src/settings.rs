@@ -206,7 +206,7 @@ pub struct LivenessSettings {
 pub struct LimitSettings {
     /// The most senders of one IP version, of all load balancers together. Default: 256.
     pub senders: Option<usize>,
-    /// The most worker sessions, of all load balancers together. Default: 1024.
+    /// The most worker sessions, of all load balancers together. Default: 1024. One load balancer has at most one for each of its slots.
     pub workers: Option<u16>,
     /// The most tokens that were made by CreateToken. Default: 1024.
     pub tokens: Option<usize>,

@@ -62,6 +62,13 @@ impl Registry {
                 "there are {most} workers at all load balancers, and room for no more"
             )));
         }
+        // A worker without a slot would get nothing, and take the place of another load balancer's worker.
+        if self.durable.count_sessions_of(lb) - replaced.len() >= self.config.slots as usize {
+            let most = self.config.slots;
+            return Err(Refusal::exhausted(format!(
+                "the load balancer has a worker for each of its {most} slots, and room for no more"
+            )));
+        }
         let slots = self.demanded(lb, &register.slot_demands, &replaced)?;
         let member = self.free_member(at.now, lb, &replaced)?;
         let id = SessionId(self.durable.next(Counter::Session));
