@@ -51,6 +51,7 @@ fn control_planes_of_seeds_that_found_faults() {
             8734,
             "syncs of a sender that was registered again and paused were refused, though another one's rate was known",
         ),
+        (15_539, "the simulation took a load balancer that was reserved again for another one"),
     ];
     for (seed, fault) in faults {
         if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {

@@ -40,6 +40,10 @@ impl World {
     }
 
     pub(super) fn undo(&mut self, n: usize) {
+        if self.reservation(n).is_none() && !self.gets(n) {
+            return self.at(self.now + 50 * MS, Happening::Undone { stream: n });
+        }
+        self.troubled = self.troubled.max(self.now + 12 * S);
         self.streams[n].freed = None;
         self.forget_rates(n);
         let Some(lb_id) = self.reservation(n) else { return self.reserve(n) };
