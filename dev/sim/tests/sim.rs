@@ -52,6 +52,11 @@ fn control_planes_of_seeds_that_found_faults() {
             "syncs of a sender that was registered again and paused were refused, though another one's rate was known",
         ),
         (15_539, "the simulation took a load balancer that was reserved again for another one"),
+        (
+            21_645,
+            "a worker that had to wait got events, because a state that came meanwhile said that it was ready",
+        ),
+        (24_898, "a worker left while the first epoch that led to it was on its way, and got events on"),
     ];
     for (seed, fault) in faults {
         if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {

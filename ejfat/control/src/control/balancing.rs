@@ -383,6 +383,10 @@ impl Balancing {
     fn set_readiness(&mut self, now: Time, member: MemberId, session: SessionId, gets_events: bool) {
         let Some(joined) = self.workers.get_mut(&session) else { return };
         let gets_events = gets_events && joined.returning.may(now);
+        if !gets_events {
+            // Its newest state may say that it is ready, although it has to wait.
+            self.controller.suspend(member);
+        }
         if joined.gets_events == gets_events {
             return;
         }
@@ -395,7 +399,6 @@ impl Balancing {
             }
         } else {
             joined.returning.lose(now);
-            self.controller.suspend(member);
             self.without(member);
         }
     }
@@ -412,8 +415,7 @@ impl Balancing {
 
     /// Takes a member's slots away at once, and divides them among the others by what these have.
     fn without(&mut self, member: MemberId) {
-        let named = |epoch: &Epoch| epoch.calendar.count(member) > 0;
-        if self.slots_of(member) > 0 || self.publisher.newest().is_some_and(named) {
+        if self.slots_of(member) > 0 || self.publisher.names(member) {
             self.has_to_divide = true;
         }
     }
@@ -463,12 +465,7 @@ impl Balancing {
     }
 
     /// Ends a period of the controller.
-    pub(crate) fn period(
-        &mut self,
-        now: Time,
-        packets: &[(MemberId, u64)],
-        margins: &Margins,
-    ) -> Vec<Alarm> {
+    pub(crate) fn period(&mut self, now: Time, packets: &[(MemberId, u64)], margins: &Margins) -> Vec<Alarm> {
         self.pass(now);
         self.look_if_stuck(now, margins);
         // A rate that is only partly known would make all events seem fewer.

@@ -20,7 +20,11 @@ use std::{
 
 use ejfat::{Time, lb::Rules};
 
-use crate::{calendar::Calendar, p4::Members, plane::PlaneId};
+use crate::{
+    calendar::{Calendar, MemberId},
+    p4::Members,
+    plane::PlaneId,
+};
 
 /// Epochs of a load balancer that are remembered, as many as a plane has sets of tables.
 const REMEMBERED: usize = 16;
@@ -117,6 +121,16 @@ pub(crate) struct Publisher {
 impl Publisher {
     pub(crate) fn newest(&self) -> Option<&Epoch> {
         self.history.back()
+    }
+
+    /// Whether the newest epoch, or one that is on its way to planes, leads to this member.
+    pub(crate) fn names(&self, member: MemberId) -> bool {
+        let on_its_way = match &self.phase {
+            Phase::Rules { epoch, .. } => Some(&**epoch),
+            Phase::Staging(staging) => Some(&staging.epoch),
+            Phase::Idle | Phase::Looking { .. } | Phase::Withdrawing { .. } => None,
+        };
+        self.newest().into_iter().chain(on_its_way).any(|epoch| epoch.calendar.count(member) > 0)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
