@@ -53,10 +53,15 @@ fn control_planes_of_seeds_that_found_faults() {
         ),
         (15_539, "the simulation took a load balancer that was reserved again for another one"),
         (
+            17_757,
+            "a boundary did not allow for packets that come late, where events are few and each raises ticks by many",
+        ),
+        (
             21_645,
             "a worker that had to wait got events, because a state that came meanwhile said that it was ready",
         ),
         (24_898, "a worker left while the first epoch that led to it was on its way, and got events on"),
+        (43_095, "a boundary was one tick too high where each event raises ticks by one"),
     ];
     for (seed, fault) in faults {
         if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {
