@@ -96,6 +96,11 @@ impl Senders {
         self.sources.retain(|(address, _), _| is_registered(*address));
     }
 
+    /// Whether a sync came from this address, and is not forgotten.
+    pub(crate) fn knows(&self, address: IpAddr) -> bool {
+        self.sources.range((address, 0)..=(address, u32::MAX)).next().is_some()
+    }
+
     pub(crate) fn forget(&mut self) {
         self.sources.clear();
     }
