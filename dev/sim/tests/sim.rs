@@ -59,6 +59,10 @@ fn control_planes_of_seeds_that_found_faults() {
             "a boundary did not allow for packets that come late, where events are few and each raises ticks by many",
         ),
         (
+            18_870,
+            "a sender that paused after its first sync was taken to be slow, and its syncs were refused",
+        ),
+        (
             21_645,
             "a worker that had to wait got events, because a state that came meanwhile said that it was ready",
         ),
@@ -75,6 +79,7 @@ fn control_planes_of_seeds_that_found_faults() {
             50_540,
             "a load balancer ended before a sync told that its senders had become too fast for a plane that tells no ticks",
         ),
+        (59_483, "a late sync hid for a moment how far its sender had come"),
         (59_497, "a load balancer ended before planes told that only some of them took an epoch"),
     ];
     for (seed, fault) in faults {

@@ -656,7 +656,8 @@ impl Balancing {
         let delay = since.saturating_add(install.saturating_mul(1 << self.publisher.tries.min(5)));
         let (leap, rate) = (self.rate.leap(), self.rate.rate());
         let beyond_routed = routed.map_or(0, |tick| margins.beyond_leap(tick, leap, rate, delay));
-        let beyond_syncs = if by_syncs { margins.beyond_syncs(self.senders.proven(now), delay)? } else { 0 };
+        let beyond_syncs =
+            if by_syncs { margins.beyond_syncs(self.senders.expected(now), delay)? } else { 0 };
         let proposed = beyond_routed.max(beyond_syncs);
         let highest = self.publisher.highest;
         let is_pending = self.publisher.newest().is_some_and(|newest| newest.from == highest);
@@ -672,7 +673,7 @@ impl Balancing {
 
     /// Ticks above it are not remembered by planes. `None` as long as no rate is known.
     pub(crate) fn horizon(&self, now: Time, from: u64, margins: &Margins, times: &PlaneTimes) -> Option<u64> {
-        let by_syncs = margins.beyond_syncs(self.senders.proven(now), Duration::ZERO);
+        let by_syncs = margins.beyond_syncs(self.senders.expected(now), Duration::ZERO);
         let fastest = self.fastest(now);
         let anchor = from.max(by_syncs.unwrap_or(0));
         (fastest > 0.0).then(|| margins.beyond_routed(anchor, fastest, times.horizon))

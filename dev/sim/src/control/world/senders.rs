@@ -168,6 +168,7 @@ impl World {
                 stream.anew += 1;
             }
         }
+        self.pause(n);
         let rates = self.plan.streams[n].rates;
         self.say(|| format!("senders of load balancer {n}: {rates:?}, tick {}", self.streams[n].tick));
     }
