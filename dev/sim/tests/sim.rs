@@ -43,6 +43,7 @@ fn control_planes_of_seeds_that_found_faults() {
         (2255, "ticks of a reservation that ended were not told"),
         (2409, "a load balancer that began anew was not recorded"),
         (3123, "a load balancer that was reserved again gave nobody anything while its senders were silent"),
+        (3612, "a sender that was ten times as fast had passed more ticks than were told"),
         (
             3746,
             "syncs of a sender that paused after a new reservation were refused, though planes told its rate",
@@ -51,6 +52,35 @@ fn control_planes_of_seeds_that_found_faults() {
             8734,
             "syncs of a sender that was registered again and paused were refused, though another one's rate was known",
         ),
+        (12_571, "planes of both kinds differed in ticks that a clock was set back to, which was not told"),
+        (15_539, "the simulation took a load balancer that was reserved again for another one"),
+        (
+            17_757,
+            "a boundary did not allow for packets that come late, where events are few and each raises ticks by many",
+        ),
+        (
+            18_870,
+            "a sender that paused after its first sync was taken to be slow, and its syncs were refused",
+        ),
+        (
+            21_645,
+            "a worker that had to wait got events, because a state that came meanwhile said that it was ready",
+        ),
+        (24_898, "a worker left while the first epoch that led to it was on its way, and got events on"),
+        (25_103, "a clock was set back shortly before epochs were reset, and its ticks were not told"),
+        (35_348, "ticks below all epochs of a plane without sets of tables were not told"),
+        (41_330, "a load balancer ended before it was known that ticks had leapt, and they were not told"),
+        (43_095, "a boundary was one tick too high where each event raises ticks by one"),
+        (
+            44_733,
+            "a plane came back without the tables of ticks that a clock was set back to, which was not told",
+        ),
+        (
+            50_540,
+            "a load balancer ended before a sync told that its senders had become too fast for a plane that tells no ticks",
+        ),
+        (59_483, "a late sync hid for a moment how far its sender had come"),
+        (59_497, "a load balancer ended before planes told that only some of them took an epoch"),
     ];
     for (seed, fault) in faults {
         if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {

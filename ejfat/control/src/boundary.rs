@@ -59,9 +59,10 @@ impl Margins {
     }
 
     fn beyond(&self, tick: u64, leap: f64, rate: f64, time: Duration) -> u64 {
-        // A product that is no number, or negative, counts as 0, and one beyond all ticks as the highest.
+        // The boundary is the lowest tick that cannot be reached: a part of a tick does not count. A product that is no number, or
+        // negative, counts as 0, and one beyond all ticks as the highest.
         let known = rate * time.as_secs_f64();
-        let ticks = (self.rate_factor * known).max(leap + known).ceil() as u64;
+        let ticks = (self.rate_factor * known).max(leap + known) as u64;
         tick.saturating_add(ticks).saturating_add(1)
     }
 }
@@ -101,9 +102,11 @@ mod tests {
     fn what_a_plane_has_routed_is_passed_by_what_a_sender_may_do_meanwhile() {
         let margins = Margins::default();
         assert_eq!(margins.beyond_routed(1000, 100.0, 25 * MS), 1006);
-        assert_eq!(margins.beyond_routed(1000, 101.0, 25 * MS), 1007);
+        assert_eq!(margins.beyond_routed(1000, 101.0, 25 * MS), 1006);
+        assert_eq!(margins.beyond_routed(1000, 120.0, 25 * MS), 1007);
         assert_eq!(margins.beyond_routed(1000, 0.0, 25 * MS), 1001);
-        assert_eq!(margins.beyond_leap(1000, 2.5, 90.0, 25 * MS), 1006);
+        assert_eq!(margins.beyond_leap(1000, 2.5, 90.0, 25 * MS), 1005);
+        assert_eq!(margins.beyond_leap(1000, 3.5, 90.0, 25 * MS), 1006);
         let wary = Margins { rate_factor: 10.0, ..margins };
         assert_eq!(wary.beyond_routed(1000, 100.0, 25 * MS), 1026);
     }

@@ -15,6 +15,7 @@
 //! their reply already.
 
 mod balancing;
+mod ended;
 mod planes;
 mod publisher;
 mod returning;
@@ -43,7 +44,8 @@ use crate::{
 };
 
 use balancing::{Balancing, Evidence, Need};
-use planes::{Effect, Planes, RuleOrder, StageOrder, Told};
+use ended::Ended;
+use planes::{Effect, Planes, RuleOrder, StageOrder};
 use publisher::{Epoch, Phase, Staging, Step};
 
 const fn ms(ms: u64) -> Duration {
@@ -162,6 +164,8 @@ pub struct Control {
     options: Options,
     planes: Planes,
     lbs: BTreeMap<LbId, Balancing>,
+    /// Load balancers that ended lately, at most one reservation of each.
+    ended: BTreeMap<LbId, Ended>,
     /// When it was polled last.
     polled: Time,
     next_check: Time,
@@ -203,6 +207,7 @@ impl Control {
             options,
             planes,
             lbs: BTreeMap::new(),
+            ended: BTreeMap::new(),
             polled: now,
             next_check: now,
             next_look: now,
@@ -285,22 +290,27 @@ impl Control {
 
     /// Takes a sync datagram that came to a load balancer's sync address.
     pub fn sync(&mut self, now: Time, lb: LbId, from: IpAddr, sync: &SyncHeader) {
+        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
+        if let Some(ended) = self.ended.get_mut(&lb) {
+            let split = ended.hear(now, from, sync, by_syncs, &self.options.margins);
+            self.report_splits(lb, split);
+        }
         let is_sender = self.registry.durable().senders_of(lb).any(|sender| sender.address == from);
         let Some(of) = self.lbs.get_mut(&lb).filter(|_| is_sender) else { return };
         let verdict = of.hear(now, (from, sync.source), sync.tick, &self.options.margins);
-        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
-        if verdict == Some(Verdict::Refused)
-            && by_syncs
-            && let Some((from, to)) = of.doubted(now, sync.tick, &self.options.margins)
-        {
-            self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
-        }
+        let split = of.judged(now, sync.tick, verdict, by_syncs, &self.options.margins);
+        self.out.extend(split.map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));
         if verdict == Some(Verdict::Followed) {
             for (from, to) in of.followed(now, sync.tick, by_syncs, &self.options.margins) {
                 self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
             }
             self.out.push(Action::Report(Report::Followed { lb, sender: from, tick: sync.tick }));
         }
+    }
+
+    fn report_splits(&mut self, lb: LbId, ranges: impl IntoIterator<Item = (u64, u64)>) {
+        self.out
+            .extend(ranges.into_iter().map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));
     }
 
     /// A plane can be called, over a new connection.
@@ -337,6 +347,7 @@ impl Control {
                 self.follow(now, &changes);
                 self.out.push(Action::Store(changes));
             }
+            self.ended.retain(|_, ended| !ended.is_over(now));
             self.follow_readiness(now);
         }
         let silent = self.planes.silent(now);
@@ -426,9 +437,10 @@ impl Control {
         let ended: Vec<_> = self.lbs.values().filter(|of| over(of)).map(|of| of.lb).collect();
         for lb in ended {
             if let Some(of) = self.lbs.remove(&lb) {
-                let away = self.planes.away();
-                let split = of.splits_of(now, away, &self.options.margins);
+                let margins = &self.options.margins;
+                let split = of.splits_of(now, self.planes.away(), margins);
                 self.out.extend(split.map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));
+                self.ended.insert(lb, Ended::new(of, now, margins));
             }
             self.planes.free(now, lb, &mut self.out);
         }
@@ -517,6 +529,9 @@ impl Control {
             of.not_before = now + AGAIN;
             return self.wake_again(now);
         };
+        if self.planes.has(PlaneKind::Staged) {
+            of.mixed = self.planes.first_tick_by_rules(lb);
+        }
         of.need = Need::None;
         let until = now + self.planes.install().saturating_mul(1 << of.publisher.tries.min(5));
         of.publisher.phase = Phase::Rules { until, epoch: Box::new(epoch), horizon, waiting };
@@ -531,8 +546,9 @@ impl Control {
                 Effect::Routed(routed) => {
                     for (lb, tick) in routed {
                         // What was routed before is forgotten together with the old tables.
-                        if let Some(of) = self.lbs.get_mut(&lb).filter(|of| !of.is_anew()) {
-                            of.routed(now, tick);
+                        let Some(of) = self.lbs.get_mut(&lb).filter(|of| !of.is_anew()) else { continue };
+                        if let Some((from, to)) = of.routed(now, tick, &self.options.margins) {
+                            self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
                         }
                     }
                 }
@@ -544,18 +560,24 @@ impl Control {
                         }
                     }
                 }
-                Effect::Told { target: (lb, reservation), plane, told } => {
-                    let of = self.lbs.get_mut(&lb).filter(|of| of.reservation == reservation);
-                    let Some(Balancing { publisher, .. }) = of else { continue };
-                    let step = match told {
-                        Told::Looked(routed) => publisher.looked(plane, routed),
-                        Told::Ruled => publisher.ruled(plane),
-                        Told::Staged { took } => publisher.staged(plane, took),
-                        Told::Withdrawn { gave } => publisher.withdrawn(plane, gave),
-                    };
-                    self.step(now, lb, step);
+                Effect::Told { target, plane, told } => {
+                    let of = self.lbs.get_mut(&target.0).filter(|of| of.reservation == target.1);
+                    if let Some(of) = of {
+                        let step = of.publisher.told(plane, told);
+                        self.step(now, target.0, step);
+                    } else if let Some(ended) =
+                        self.ended.get_mut(&target.0).filter(|ended| ended.target() == target)
+                    {
+                        let split = ended.told(plane, told, &self.options.planes);
+                        self.report_splits(target.0, split);
+                    }
                 }
                 Effect::Lost(plane) => {
+                    for lb in self.ended.keys().copied().collect::<Vec<_>>() {
+                        let Some(ended) = self.ended.get_mut(&lb) else { continue };
+                        let split = ended.lost(plane, &self.options.planes);
+                        self.report_splits(lb, split);
+                    }
                     for lb in self.lbs.keys().copied().collect::<Vec<_>>() {
                         let Some(of) = self.lbs.get_mut(&lb) else { continue };
                         let step = of.publisher.lost(plane);
@@ -576,7 +598,7 @@ impl Control {
                             let low = of.around(now, routed, &self.options.margins).0;
                             of.publisher.may_split_from(from.min(low));
                         }
-                        of.publisher.has_all(plane);
+                        of.publisher.loaded(plane);
                     }
                 }
                 Effect::Has { plane, lb, sets } => {
@@ -672,9 +694,10 @@ impl Control {
             self.out.extend(change.map(|change| Action::Store(vec![change])));
         }
         self.out.push(Action::Report(Report::Epoch { lb, number, from }));
-        let doubts = of.senders.doubts().map(|tick| of.around(now, tick, &self.options.margins));
-        let doubts = doubts.filter(|_| by_syncs);
-        let doubts: Vec<_> = doubts.collect();
+        let margins = &self.options.margins;
+        let doubts = of.senders.doubts().map(|tick| of.around(now, tick, margins));
+        let below = of.below(now, self.planes.first_tick_by_rules(lb), margins);
+        let doubts: Vec<_> = doubts.chain(below).filter(|_| by_syncs).collect();
         let split = may_split.map(|open| (open, from)).into_iter().chain(doubts).chain(of.to_tell.drain(..));
         self.out.extend(split.map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));
     }

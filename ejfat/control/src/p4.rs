@@ -120,6 +120,11 @@ impl Epochs {
         Ok(changes)
     }
 
+    /// The first tick for which there is an epoch of its own. Lower ticks meet the newest epoch.
+    pub fn first_tick(&self) -> u64 {
+        self.epochs.front().map_or(0, |first| self.closed_from(first.from))
+    }
+
     /// The members that any epoch names.
     pub fn named(&self) -> BTreeSet<MemberId> {
         self.epochs.iter().flat_map(|epoch| epoch.calendar.slots()).flatten().copied().collect()

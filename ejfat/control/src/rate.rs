@@ -149,16 +149,14 @@ impl RoutedRate {
         self.highest.is_settled(now)
     }
 
-    /// By how many ticks the next event may be ahead of the one before, whatever the rate: events are few, and ticks many.
+    /// By how many ticks the newest tick may rise at once, whatever the rate: events are few and ticks many, and packets of one event come
+    /// later than those of another.
     pub(crate) fn leap(&self) -> f64 {
         let most = self.rate() * LONGEST_LEAP.as_secs_f64();
         let leaps = self.rises.iter().map(|(rise, seconds)| *rise as f64 - self.rate() * seconds);
-        let leap = leaps.fold(0.0, f64::max);
-        // Where ticks are a counter, each event raises it by the same step: the next event is one step ahead, and looks that missed one
-        // event rose by two.
+        // Where ticks are a counter, each event raises it by the same step, and the next event is one step ahead.
         let step = self.rises.iter().fold(0, |step, (rise, _)| gcd(step, *rise)) as f64;
-        let leap = if leap <= 2.0 * step { step } else { leap };
-        leap.min(most)
+        leaps.fold(step, f64::max).min(most)
     }
 }
 
@@ -179,6 +177,20 @@ mod tests {
             rate.see(Time(step * 500_000_000), (step * 500).max(forged));
         }
         assert_eq!(rate.rate(), 1000.0);
+    }
+
+    #[test]
+    fn a_leap_is_an_event_and_what_packets_are_late() {
+        // An event every 10 ms raises the tick by 1000; every third look misses one, because its packets are late.
+        let mut rate = RoutedRate::default();
+        for look in 0..100_u64 {
+            let late = if look % 3 == 0 { 1000 } else { 0 };
+            rate.see(Time(look * 100_000_000), 10_000 + look * 10_000 - late);
+        }
+        assert!((1000.0..=2000.0).contains(&rate.leap()), "{}", rate.leap());
+        let mut even = RoutedRate::default();
+        (0..100_u64).for_each(|look| even.see(Time(look * 100_000_000), look * 1000));
+        assert_eq!(even.leap(), 1000.0);
     }
 
     #[test]

@@ -19,8 +19,12 @@ const REMEMBERED: usize = 8;
 /// Syncs of another line before it is followed, and the time that they have to span.
 const FOLLOWED: u32 = 3;
 const FOLLOWED_AFTER: Duration = Duration::from_secs(2);
+/// The first syncs of a sender, which only have to ascend if no rate is known by others: it may have paused after its first one.
+const BEGINS: u32 = 3;
 /// A line is given up when nothing fitted it for so long.
 const SILENT: Duration = Duration::from_secs(6);
+/// For this long after a sync the sender is taken to have gone on at its rate, whatever newer syncs tell.
+const GOES_ON: Duration = Duration::from_secs(2);
 /// Two syncs within this time that do not fit stop the line from learning, for as long again.
 const SUSPICIOUS: Duration = Duration::from_secs(5);
 
@@ -70,8 +74,10 @@ impl Line {
         if self.syncs.back().is_some_and(|(then, _)| now < *then + APART) {
             return;
         }
-        // Two syncs back, one that came late makes less of a difference.
-        let two_back = self.syncs.get(self.syncs.len().saturating_sub(2));
+        // Two syncs back, one that came late makes less of a difference. The third one is compared with the second one, because the sender
+        // may have paused after the first one.
+        let back = if self.syncs.len() == 2 { 1 } else { 2 };
+        let two_back = self.syncs.get(self.syncs.len().saturating_sub(back));
         if let Some(&(then, from)) = two_back {
             let since = self.syncs.back().map_or(0.0, |(then, _)| seconds(*then, now));
             self.rate.measure(now, tick.saturating_sub(from) as f64 / seconds(then, now), since);
@@ -99,7 +105,8 @@ impl Gate {
     /// is known from data planes and from other senders, in ticks per second; 0 if none is. A sender that paused between its
     /// first syncs would seem too slow by these alone.
     pub fn hear(&mut self, now: Time, tick: u64, known_rate: f64, margins: &Margins) -> Verdict {
-        if self.line.fits(now, tick, known_rate, margins) {
+        let begins = known_rate <= 0.0 && self.line.count < BEGINS && tick >= self.line.tick;
+        if begins || self.line.fits(now, tick, known_rate, margins) {
             self.line.hear(now, tick);
             if now >= self.suspicious_until {
                 self.line.learn(now, tick);
@@ -128,6 +135,17 @@ impl Gate {
         let Line { tick, heard, count, rate, .. } = self.line;
         let age = Duration::from_nanos(now.0.saturating_sub(heard.0));
         (count > 0).then_some(Sender { tick, age, rate: rate.rate() })
+    }
+
+    /// Where the sender is by the syncs of the last seconds, if it went on at its rate since each of them. The newest sync may be late or
+    /// forged, so that it has a lower tick than the sender.
+    pub fn expected(&self, now: Time) -> impl Iterator<Item = Sender> {
+        let rate = self.line.rate.rate();
+        let lately = self.line.syncs.iter().filter(move |(then, _)| now < *then + GOES_ON);
+        lately.map(move |&(then, tick)| {
+            let since = (rate * seconds(then, now)) as u64;
+            Sender { tick: tick.saturating_add(since), age: Duration::ZERO, rate }
+        })
     }
 
     /// Whether the rate is known and did not rise lately, so that a boundary can be computed from it.

@@ -58,16 +58,17 @@ fn rates_that_stay_within_the_factor_always_fit() {
 
 /// A sender pauses just after it was registered.
 #[test]
-fn a_sender_that_paused_between_its_first_syncs_fits_the_rate_that_others_have() {
+fn a_sender_that_paused_between_its_first_syncs_is_not_taken_to_be_slow() {
     let at = |second: f64| Time((second * SECOND as f64) as u64);
     let syncs = [(0.0, 5000), (5.0, 6000), (6.0, 7000), (7.0, 8000), (8.0, 9000)];
     let hear = |known_rate: f64| {
         let mut gate = Gate::default();
         syncs.map(|(second, tick)| gate.hear(at(second), tick, known_rate, &margins()))
     };
-    assert_eq!(hear(1000.0), [Verdict::Fits; 5]);
     // By its own first two syncs it has 200 ticks a second.
-    assert_eq!(hear(0.0)[2], Verdict::Refused);
+    assert_eq!([0.0, 1000.0].map(hear), [[Verdict::Fits; 5]; 2]);
+    // Others know that it is slow.
+    assert_eq!(hear(100.0)[2], Verdict::Refused);
 }
 
 #[test]
@@ -152,4 +153,18 @@ fn a_forger_at_the_edge_wins_a_bounded_lead() {
         .find(|more| gate.clone().hear(later, tick + more, 0.0, &margins()) == Verdict::Fits);
     let highest = highest.expect("its own tick fits");
     assert!((1300..=1500).contains(&highest), "{highest} ticks, of which 500 are honest");
+}
+
+#[test]
+fn a_sync_that_is_late_does_not_hide_where_its_sender_is() {
+    let (mut gate, margins) = (Gate::default(), margins());
+    for second in 0..5 {
+        gate.hear(Time(second * SECOND), second * 1000, 0.0, &margins);
+    }
+    let now = Time(4 * SECOND + 700_000_000);
+    assert_eq!(gate.hear(now, 4010, 0.0, &margins), Verdict::Fits);
+    assert_eq!(gate.sender(now).map(|sender| sender.tick), Some(4010));
+    // The rate is slightly lower with the late one.
+    let expected = gate.expected(now).map(|sender| sender.tick).max();
+    assert!(expected.is_some_and(|tick| (4690..=4700).contains(&tick)), "{expected:?}");
 }

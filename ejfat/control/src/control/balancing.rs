@@ -48,7 +48,11 @@ const LEAPT: u64 = 3;
 /// An epoch that begins so much later than senders are, at the highest rate, was wrong.
 const FAR_AHEAD: Duration = Duration::from_secs(10);
 /// Packets are on their way for no longer, counted with what syncs are late.
-const ON_THEIR_WAY: Duration = Duration::from_secs(3);
+pub(super) const ON_THEIR_WAY: Duration = Duration::from_secs(3);
+
+/// A sender whose rate is ten times as high as known goes on by no more, as long as packets are on their way, than it may go on in this
+/// time.
+const TOO_FAST: Duration = Duration::from_secs(15);
 
 /// How much the next epoch is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +79,7 @@ struct Ahead {
     /// Those that there were then.
     packets: u64,
     lowest: u64,
+    highest: u64,
     rate: RoutedRate,
 }
 
@@ -108,6 +113,8 @@ pub(crate) struct Balancing {
     ahead: Option<Ahead>,
     /// Packets above the horizon of each plane that were forged.
     forged: BTreeMap<PlaneId, u64>,
+    /// Ticks below this one meet the newest epoch on planes without sets of tables, and earlier ones on other planes.
+    pub(crate) mixed: u64,
     /// Where epochs begin that came within the time in which a sender is followed.
     boundaries: VecDeque<(Time, u64)>,
     /// Ticks that may be split and are not told yet: the first tick, and the first behind.
@@ -116,6 +123,9 @@ pub(crate) struct Balancing {
     recorded: Option<(Calendar, Option<u64>)>,
     /// The next epoch is to apply to all ticks, because senders count from a lower one again.
     is_anew: bool,
+    /// The tick that planes tell first after epochs began anew is to be told as one that may be split: senders may have counted from
+    /// another tick by then.
+    tells_first: bool,
 }
 
 impl Balancing {
@@ -139,10 +149,12 @@ impl Balancing {
             leapt: None,
             ahead: None,
             forged: BTreeMap::new(),
+            mixed: 0,
             boundaries: VecDeque::new(),
             to_tell: Vec::new(),
             recorded: None,
             is_anew: false,
+            tells_first: false,
         }
     }
 
@@ -186,6 +198,7 @@ impl Balancing {
             None => self.on_their_way(now, margins),
         };
         self.to_tell.push(on_their_way);
+        self.tells_first = true;
         self.apply_to_all_ticks();
     }
 
@@ -252,8 +265,8 @@ impl Balancing {
         late.filter(|_| by_syncs).map(|from| (from, ahead.1)).into_iter().collect()
     }
 
-    /// Ranges of ticks that may be split and are not told yet, because one of these planes lacks an epoch: the first tick, and the
-    /// first one behind. For a load balancer that ends.
+    /// Ranges of ticks that may be split and are not told yet, for a load balancer that ends: the first tick, and the first one behind.
+    /// One of these planes lacks an epoch, or it is not known yet whether ticks above the horizon are the senders'.
     pub(crate) fn splits_of(
         &self,
         now: Time,
@@ -261,12 +274,20 @@ impl Balancing {
         margins: &Margins,
     ) -> impl Iterator<Item = (u64, u64)> {
         let lacks = planes.filter_map(|plane| self.publisher.lacks(plane));
-        let from = lacks.chain(self.publisher.open).min();
-        let behind = match self.highest_routed() {
+        let leapt =
+            self.ahead.iter().filter_map(|ahead| Some(self.begun_since(ahead.since)?.min(ahead.lowest)));
+        let from = lacks.chain(self.publisher.open).chain(leapt).min();
+        let behind = self.behind(now, margins);
+        from.map(|from| (from, behind)).into_iter().chain(self.to_tell.clone())
+    }
+
+    /// A tick that no sender has reached.
+    pub(crate) fn behind(&self, now: Time, margins: &Margins) -> u64 {
+        let highest = self.highest_routed().max(self.ahead.as_ref().map(|ahead| ahead.highest));
+        match highest {
             Some(tick) => self.around(now, tick, margins).1,
             None => self.on_their_way(now, margins).1,
-        };
-        from.map(|from| (from, behind)).into_iter().chain(self.to_tell.clone())
+        }
     }
 
     /// The highest known rate, by planes and by syncs.
@@ -383,6 +404,10 @@ impl Balancing {
     fn set_readiness(&mut self, now: Time, member: MemberId, session: SessionId, gets_events: bool) {
         let Some(joined) = self.workers.get_mut(&session) else { return };
         let gets_events = gets_events && joined.returning.may(now);
+        if !gets_events {
+            // Its newest state may say that it is ready, although it has to wait.
+            self.controller.suspend(member);
+        }
         if joined.gets_events == gets_events {
             return;
         }
@@ -395,7 +420,6 @@ impl Balancing {
             }
         } else {
             joined.returning.lose(now);
-            self.controller.suspend(member);
             self.without(member);
         }
     }
@@ -412,8 +436,7 @@ impl Balancing {
 
     /// Takes a member's slots away at once, and divides them among the others by what these have.
     fn without(&mut self, member: MemberId) {
-        let named = |epoch: &Epoch| epoch.calendar.count(member) > 0;
-        if self.slots_of(member) > 0 || self.publisher.newest().is_some_and(named) {
+        if self.slots_of(member) > 0 || self.publisher.names(member) {
             self.has_to_divide = true;
         }
     }
@@ -505,8 +528,9 @@ impl Balancing {
         }
     }
 
-    /// Takes the highest tick that a plane routed.
-    pub(crate) fn routed(&mut self, now: Time, tick: u64) {
+    /// Takes the highest tick that a plane routed. Returns ticks that may be split, if planes told none since epochs began anew: the
+    /// first tick, and the first behind.
+    pub(crate) fn routed(&mut self, now: Time, tick: u64, margins: &Margins) -> Option<(u64, u64)> {
         match &mut self.routed {
             Some((highest, _)) if tick <= *highest => {}
             routed => *routed = Some((tick, now)),
@@ -514,6 +538,7 @@ impl Balancing {
         if let Some((highest, _)) = self.routed {
             self.rate.see(now, highest);
         }
+        std::mem::take(&mut self.tells_first).then(|| self.around(now, tick, margins))
     }
 
     /// Takes what a plane routed above the horizon. If it goes on, and no tick below the horizon does, the senders have leapt there;
@@ -528,8 +553,8 @@ impl Balancing {
         if beyond.packets <= self.forged.get(&plane).copied().unwrap_or(0) {
             return None;
         }
-        let begins =
-            Ahead { since: now, packets: beyond.packets, lowest: beyond.lowest, rate: RoutedRate::default() };
+        let BeyondHorizon { packets, lowest, highest } = beyond;
+        let begins = Ahead { since: now, packets, lowest, highest, rate: RoutedRate::default() };
         let rose = self.routed.map(|(_, rose)| rose);
         let ahead = self.ahead.get_or_insert(begins);
         if rose.is_some_and(|rose| rose > ahead.since) {
@@ -541,6 +566,7 @@ impl Balancing {
             let from = self.begun_since(since)?.min(lowest);
             return Some((from, self.around(now, routed, margins).1));
         }
+        ahead.highest = ahead.highest.max(beyond.highest);
         ahead.rate.see(now, beyond.highest);
         if now < ahead.since + LEAPS || beyond.packets < ahead.packets + LEAPT {
             return None;
@@ -561,10 +587,35 @@ impl Balancing {
         late.map(|(_, from)| *from).min()
     }
 
-    /// Ticks that may be split because a sync did not fit, and an epoch began a short time ago.
-    pub(crate) fn doubted(&self, now: Time, tick: u64, margins: &Margins) -> Option<(u64, u64)> {
-        let is_lately = |(then, _): &(Time, u64)| now < *then + ON_THEIR_WAY;
-        self.boundaries.iter().any(is_lately).then(|| self.around(now, tick, margins))
+    /// Ranges of ticks that may be split by what a sync tells: the first tick, and the first one behind. `by_syncs`: whether a plane tells
+    /// no ticks.
+    pub(crate) fn judged(
+        &self,
+        now: Time,
+        tick: u64,
+        verdict: Option<Verdict>,
+        by_syncs: bool,
+        margins: &Margins,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let (from, to) = self.around(now, tick, margins);
+        // It does not fit, and an epoch began a short time ago.
+        let is_doubted = by_syncs && verdict == Some(Verdict::Refused);
+        let begun = self.begun_since(now).filter(|_| is_doubted);
+        let doubted = begun.map(|begun| {
+            let passed = begun < from && tick <= margins.beyond_routed(begun, self.fastest(now), TOO_FAST);
+            (if passed { begun } else { from }, to)
+        });
+        // Planes have different tables for lower ticks.
+        let mixed = Some(self.mixed).filter(|mixed| tick < *mixed);
+        let uneven = mixed.unwrap_or(0).max(self.publisher.uneven);
+        doubted.into_iter().chain((from < uneven).then(|| (from, to.min(uneven))))
+    }
+
+    /// Ticks that may be split because their senders are below `first`, the first tick for which a plane without sets of tables has an
+    /// epoch of its own: lower ticks meet the newest epoch.
+    pub(crate) fn below(&self, now: Time, first: u64, margins: &Margins) -> impl Iterator<Item = (u64, u64)> {
+        let senders = self.senders.proven(now).filter(move |sender| sender.tick < first);
+        senders.map(move |sender| self.around(now, sender.tick, margins))
     }
 
     pub(crate) fn highest_routed(&self) -> Option<u64> {
@@ -605,7 +656,8 @@ impl Balancing {
         let delay = since.saturating_add(install.saturating_mul(1 << self.publisher.tries.min(5)));
         let (leap, rate) = (self.rate.leap(), self.rate.rate());
         let beyond_routed = routed.map_or(0, |tick| margins.beyond_leap(tick, leap, rate, delay));
-        let beyond_syncs = if by_syncs { margins.beyond_syncs(self.senders.proven(now), delay)? } else { 0 };
+        let beyond_syncs =
+            if by_syncs { margins.beyond_syncs(self.senders.expected(now), delay)? } else { 0 };
         let proposed = beyond_routed.max(beyond_syncs);
         let highest = self.publisher.highest;
         let is_pending = self.publisher.newest().is_some_and(|newest| newest.from == highest);
@@ -621,7 +673,7 @@ impl Balancing {
 
     /// Ticks above it are not remembered by planes. `None` as long as no rate is known.
     pub(crate) fn horizon(&self, now: Time, from: u64, margins: &Margins, times: &PlaneTimes) -> Option<u64> {
-        let by_syncs = margins.beyond_syncs(self.senders.proven(now), Duration::ZERO);
+        let by_syncs = margins.beyond_syncs(self.senders.expected(now), Duration::ZERO);
         let fastest = self.fastest(now);
         let anchor = from.max(by_syncs.unwrap_or(0));
         (fastest > 0.0).then(|| margins.beyond_routed(anchor, fastest, times.horizon))

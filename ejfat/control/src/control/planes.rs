@@ -353,6 +353,11 @@ impl Planes {
         self.by_rules.get(&lb).map(|(epochs, _)| epochs.named()).unwrap_or_default()
     }
 
+    /// See [`Epochs::first_tick`].
+    pub(crate) fn first_tick_by_rules(&self, lb: LbId) -> u64 {
+        self.by_rules.get(&lb).map_or(0, |(epochs, _)| epochs.first_tick())
+    }
+
     pub(crate) fn stage(
         &mut self,
         now: Time,

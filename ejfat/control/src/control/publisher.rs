@@ -20,7 +20,12 @@ use std::{
 
 use ejfat::{Time, lb::Rules};
 
-use crate::{calendar::Calendar, p4::Members, plane::PlaneId};
+use super::planes::Told;
+use crate::{
+    calendar::{Calendar, MemberId},
+    p4::Members,
+    plane::PlaneId,
+};
 
 /// Epochs of a load balancer that are remembered, as many as a plane has sets of tables.
 const REMEMBERED: usize = 16;
@@ -110,6 +115,9 @@ pub(crate) struct Publisher {
     /// For each plane that was away when an epoch began: the first tick of the epochs that it lacks. These are known here also when the
     /// history does not have them any more.
     lacking: BTreeMap<PlaneId, u64>,
+    /// Below this tick planes may have different tables: one that was empty has got the epochs that were remembered, and others have
+    /// earlier ones.
+    pub(crate) uneven: u64,
     /// After a restart: the first tick of the epoch that the store had, until the next epoch is staged.
     pub(crate) resumed_from: Option<u64>,
 }
@@ -117,6 +125,16 @@ pub(crate) struct Publisher {
 impl Publisher {
     pub(crate) fn newest(&self) -> Option<&Epoch> {
         self.history.back()
+    }
+
+    /// Whether the newest epoch, or one that is on its way to planes, leads to this member.
+    pub(crate) fn names(&self, member: MemberId) -> bool {
+        let on_its_way = match &self.phase {
+            Phase::Rules { epoch, .. } => Some(&**epoch),
+            Phase::Staging(staging) => Some(&staging.epoch),
+            Phase::Idle | Phase::Looking { .. } | Phase::Withdrawing { .. } => None,
+        };
+        self.newest().into_iter().chain(on_its_way).any(|epoch| epoch.calendar.count(member) > 0)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -160,6 +178,12 @@ impl Publisher {
         }
     }
 
+    /// Takes it that a plane, which was empty, has the epochs that are remembered, and no earlier ones.
+    pub(crate) fn loaded(&mut self, plane: PlaneId) {
+        self.uneven = self.uneven.max(self.history.front().map_or(0, |first| first.from));
+        self.has_all(plane);
+    }
+
     /// Takes it that a plane has all epochs, or will have the next one.
     pub(crate) fn has_all(&mut self, plane: PlaneId) {
         self.lacking.remove(&plane);
@@ -183,8 +207,18 @@ impl Publisher {
         }
     }
 
+    /// Takes what a plane answered.
+    pub(crate) fn told(&mut self, plane: PlaneId, told: Told) -> Step {
+        match told {
+            Told::Looked(routed) => self.looked(plane, routed),
+            Told::Ruled => self.ruled(plane),
+            Told::Staged { took } => self.staged(plane, took),
+            Told::Withdrawn { gave } => self.withdrawn(plane, gave),
+        }
+    }
+
     /// Takes what a plane routed, with its answer to a look.
-    pub(crate) fn looked(&mut self, plane: PlaneId, told: Option<u64>) -> Step {
+    fn looked(&mut self, plane: PlaneId, told: Option<u64>) -> Step {
         if let Phase::Looking { waiting, routed, .. } = &mut self.phase
             && waiting.remove(&plane)
         {
@@ -194,7 +228,7 @@ impl Publisher {
     }
 
     /// A plane without sets of tables has the epoch.
-    pub(crate) fn ruled(&mut self, plane: PlaneId) -> Step {
+    fn ruled(&mut self, plane: PlaneId) -> Step {
         if let Phase::Rules { waiting, .. } = &mut self.phase {
             waiting.remove(&plane);
         }
@@ -202,7 +236,7 @@ impl Publisher {
     }
 
     /// A plane took the tables, or refused them.
-    pub(crate) fn staged(&mut self, plane: PlaneId, took: bool) -> Step {
+    fn staged(&mut self, plane: PlaneId, took: bool) -> Step {
         if let Phase::Staging(staging) = &mut self.phase
             && staging.waiting.remove(&plane)
         {
@@ -216,7 +250,7 @@ impl Publisher {
     }
 
     /// A plane gave tables back, or did not because packets met them.
-    pub(crate) fn withdrawn(&mut self, plane: PlaneId, gave: bool) -> Step {
+    fn withdrawn(&mut self, plane: PlaneId, gave: bool) -> Step {
         if let Phase::Withdrawing { waiting, met, .. } = &mut self.phase
             && waiting.remove(&plane)
         {
@@ -288,7 +322,7 @@ impl Publisher {
     fn begin(&mut self, epoch: Epoch, in_place: bool, reset: bool) {
         if reset {
             self.history.clear();
-            self.highest = 0;
+            (self.highest, self.uneven) = (0, 0);
         } else if in_place {
             self.history.pop_back();
         }

@@ -96,21 +96,33 @@ impl Senders {
         self.sources.retain(|(address, _), _| is_registered(*address));
     }
 
+    /// Whether a sync came from this address, and is not forgotten.
+    pub(crate) fn knows(&self, address: IpAddr) -> bool {
+        self.sources.range((address, 0)..=(address, u32::MAX)).next().is_some()
+    }
+
     pub(crate) fn forget(&mut self) {
         self.sources.clear();
     }
 
+    fn that_count(&self) -> impl Iterator<Item = &Source> {
+        self.sources.values().filter(|source| source.fitting >= PROVEN)
+    }
+
     /// Those whose ticks and rates are known.
     pub(crate) fn proven(&self, now: Time) -> impl Iterator<Item = Sender> {
-        self.sources
-            .values()
-            .filter(|source| source.fitting >= PROVEN)
-            .filter_map(move |source| source.gate.sender(now))
+        self.that_count().filter_map(move |source| source.gate.sender(now))
+    }
+
+    /// Where those are whose ticks and rates are known, by their newest syncs and by the ones before. For boundaries.
+    pub(crate) fn expected(&self, now: Time) -> impl Iterator<Item = Sender> {
+        let expected = self.that_count().flat_map(move |source| source.gate.expected(now));
+        self.proven(now).chain(expected)
     }
 
     /// Ticks of sources that count, which did not fit and may be true all the same.
     pub(crate) fn doubts(&self) -> impl Iterator<Item = u64> {
-        self.sources.values().filter(|source| source.fitting >= PROVEN).filter_map(|source| source.doubt)
+        self.that_count().filter_map(|source| source.doubt)
     }
 
     /// Whether the rates of those that were heard lately are settled, so that boundaries can be computed from them.

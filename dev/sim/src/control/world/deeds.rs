@@ -40,6 +40,10 @@ impl World {
     }
 
     pub(super) fn undo(&mut self, n: usize) {
+        if self.reservation(n).is_none() && !self.gets(n) {
+            return self.at(self.now + 50 * MS, Happening::Undone { stream: n });
+        }
+        self.troubled = self.troubled.max(self.now + 12 * S);
         self.streams[n].freed = None;
         self.forget_rates(n);
         let Some(lb_id) = self.reservation(n) else { return self.reserve(n) };
@@ -61,7 +65,20 @@ impl World {
     /// The control plane does not know the rate of senders for some seconds: it counts syncs again from now on, and an epoch has to
     /// let senders and workers in first.
     fn forget_rates(&mut self, n: usize) {
-        self.judges[n].known = self.now + 3 * S + KNOWN;
+        self.judges[n].known = self.now.max(self.paused_until(n)) + 3 * S + KNOWN;
+    }
+
+    /// When senders go on whose rate is known by their syncs alone; 0 if planes tell it.
+    fn paused_until(&self, n: usize) -> u64 {
+        let by_syncs = self.planes.iter().all(|plane| plane.kind == PlaneKind::RuleByRule);
+        if by_syncs { self.streams[n].pauses_until } else { 0 }
+    }
+
+    /// Notes that senders pause. Those that do it before their rate is known are known later.
+    pub(super) fn pause(&mut self, n: usize) {
+        if self.now < self.judges[n].known && self.paused_until(n) > self.now {
+            self.forget_rates(n);
+        }
     }
 
     fn first_sender(&self, n: usize, lb_id: String) -> Senders {

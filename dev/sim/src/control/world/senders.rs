@@ -68,7 +68,12 @@ impl World {
         let Some(worker) = worker.filter(|&worker| self.plan.workers[worker].lb == n) else {
             return self.fail(format!("tick {tick} of load balancer {n} went to {address}"));
         };
-        if self.judges[n].see(self.now, at, worker) {
+        let splits = self.judges[n].split.len();
+        let is_first = self.judges[n].see(self.now, at, worker);
+        if self.judges[n].split.len() > splits {
+            self.say(|| format!("tick {tick} of load balancer {n} is split"));
+        }
+        if is_first {
             let of = &mut self.workers[worker];
             of.arrived += 1;
             of.queue += 1.0;
@@ -163,6 +168,7 @@ impl World {
                 stream.anew += 1;
             }
         }
+        self.pause(n);
         let rates = self.plan.streams[n].rates;
         self.say(|| format!("senders of load balancer {n}: {rates:?}, tick {}", self.streams[n].tick));
     }

@@ -39,11 +39,16 @@ impl World {
         all.find(|of| of.lb == lb(n)).map(|of| of.id.to_string())
     }
 
+    /// Whether who reserves now gets this load balancer: the control plane gives the first one that is free.
+    pub(super) fn gets(&self, n: usize) -> bool {
+        (0..n).all(|before| self.reservation(before).is_some())
+    }
+
     pub(super) fn register(&mut self, n: usize) {
         let plan = &self.plan.workers[n];
         let (address, port) = worker_address(n);
         let Some(lb_id) = self.reservation(plan.lb) else {
-            if self.streams[plan.lb].freed.is_none() {
+            if self.streams[plan.lb].freed.is_none() && self.gets(plan.lb) {
                 // The control plane died before it had stored the reservation.
                 self.reserve(plan.lb);
             }

@@ -1,0 +1,93 @@
+//! A load balancer that nobody has reserved any more. Which of its events may be split is told for some seconds after its end, because
+//! a part of that is known only then: syncs show that senders were too fast, or count from another tick, and planes answer whether they
+//! took an epoch that was on its way.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use ejfat::{Time, wire::SyncHeader};
+
+use super::{
+    balancing::{Balancing, ON_THEIR_WAY},
+    planes::{Target, Told},
+    publisher::Step,
+};
+use crate::{
+    boundary::Margins,
+    plane::{PlaneId, PlaneKind},
+};
+
+/// See the [module](self). Ranges of ticks are the first tick, and the first one behind.
+#[derive(Debug)]
+pub(super) struct Ended {
+    of: Balancing,
+    /// A tick that no sender had reached at the end.
+    behind: u64,
+    until: Time,
+}
+
+impl Ended {
+    /// Of a load balancer that ends now, and whose known splits are told.
+    pub(super) fn new(mut of: Balancing, now: Time, margins: &Margins) -> Self {
+        of.publisher.open = None;
+        Self { behind: of.behind(now, margins), of, until: now + ON_THEIR_WAY }
+    }
+
+    pub(super) fn target(&self) -> Target {
+        (self.of.lb, self.of.reservation)
+    }
+
+    pub(super) fn is_over(&self, now: Time) -> bool {
+        now >= self.until
+    }
+
+    /// Takes a sync. Returns ticks that may be split, if it is of a sender that was known.
+    pub(super) fn hear(
+        &mut self,
+        now: Time,
+        from: IpAddr,
+        sync: &SyncHeader,
+        by_syncs: bool,
+        margins: &Margins,
+    ) -> Vec<(u64, u64)> {
+        if !self.of.senders.knows(from) {
+            return Vec::new();
+        }
+        let verdict = self.of.hear(now, (from, sync.source), sync.tick, margins);
+        self.of.judged(now, sync.tick, verdict, by_syncs, margins).collect()
+    }
+
+    /// Takes what a plane answered. Returns ticks that may be split.
+    pub(super) fn told(
+        &mut self,
+        plane: PlaneId,
+        told: Told,
+        planes: &BTreeMap<PlaneId, PlaneKind>,
+    ) -> Option<(u64, u64)> {
+        let step = self.of.publisher.told(plane, told);
+        self.step(&step, planes)
+    }
+
+    /// A plane is lost. Returns ticks that may be split.
+    pub(super) fn lost(
+        &mut self,
+        plane: PlaneId,
+        planes: &BTreeMap<PlaneId, PlaneKind>,
+    ) -> Option<(u64, u64)> {
+        let step = self.of.publisher.lost(plane);
+        self.step(&step, planes)
+    }
+
+    fn step(&self, step: &Step, planes: &BTreeMap<PlaneId, PlaneKind>) -> Option<(u64, u64)> {
+        let publisher = &self.of.publisher;
+        let from = match step {
+            Step::Wait => None,
+            Step::Withdraw { from, .. } => Some(*from),
+            Step::Begun { .. } => publisher.newest().and_then(|newest| {
+                let mut staged = planes.iter().filter(|(_, kind)| **kind == PlaneKind::Staged);
+                staged.any(|(plane, _)| !newest.planes.contains(plane)).then_some(newest.from)
+            }),
+            _ => publisher.open,
+        };
+        from.filter(|from| *from < self.behind).map(|from| (from, self.behind))
+    }
+}
