@@ -110,7 +110,8 @@ impl Gate {
         let begins = known_rate <= 0.0 && self.line.count < BEGINS && tick >= self.line.tick;
         let misfit = self.misfit.filter(|(then, _)| now <= *then + SUSPICIOUS);
         if begins || self.line.fits(now, tick, known_rate, margins) {
-            let is_confirmed = misfit.is_some_and(|(_, doubted)| doubted > self.line.tick && doubted <= tick);
+            let is_faster = !begins && !self.line.fits(now, tick, 0.0, margins);
+            let is_confirmed = is_faster && misfit.is_some_and(|(_, doubted)| doubted <= tick);
             self.line.hear(now, tick);
             if now >= self.suspicious_until {
                 self.line.learn(now, tick);
