@@ -81,6 +81,11 @@ fn control_planes_of_seeds_that_found_faults() {
         ),
         (59_483, "a late sync hid for a moment how far its sender had come"),
         (59_497, "a load balancer ended before planes told that only some of them took an epoch"),
+        (
+            53_070,
+            "what was split while a sender was ten times too fast was not told when another sender showed its rate",
+        ),
+        (52_039, "a forged sync hid how fast a new sender was, and what was split then was not told"),
     ];
     for (seed, fault) in faults {
         if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {

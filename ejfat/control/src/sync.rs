@@ -33,6 +33,8 @@ const SUSPICIOUS: Duration = Duration::from_secs(5);
 pub enum Verdict {
     /// It fits what the sender said before.
     Fits,
+    /// It fits, and shows that the sync before, which was refused, was true: the sender is faster than was known.
+    Confirmed,
     /// With it another line is followed: the sender's clock was set, or its counter began again. Boundaries may fall.
     Followed,
     /// It does not fit, and nothing is concluded from it yet.
@@ -95,8 +97,8 @@ pub struct Gate {
     line: Line,
     /// Syncs that do not fit the line, and fit each other.
     other: Line,
-    /// When the last sync came that did not fit.
-    misfit: Option<Time>,
+    /// The last sync that did not fit: when it came, and its tick.
+    misfit: Option<(Time, u64)>,
     suspicious_until: Time,
 }
 
@@ -106,17 +108,20 @@ impl Gate {
     /// first syncs would seem too slow by these alone.
     pub fn hear(&mut self, now: Time, tick: u64, known_rate: f64, margins: &Margins) -> Verdict {
         let begins = known_rate <= 0.0 && self.line.count < BEGINS && tick >= self.line.tick;
+        let misfit = self.misfit.filter(|(then, _)| now <= *then + SUSPICIOUS);
         if begins || self.line.fits(now, tick, known_rate, margins) {
+            let is_faster = !begins && !self.line.fits(now, tick, 0.0, margins);
+            let is_confirmed = is_faster && misfit.is_some_and(|(_, doubted)| doubted <= tick);
             self.line.hear(now, tick);
             if now >= self.suspicious_until {
                 self.line.learn(now, tick);
             }
-            return Verdict::Fits;
+            return if is_confirmed { Verdict::Confirmed } else { Verdict::Fits };
         }
-        if self.misfit.is_some_and(|misfit| now <= misfit + SUSPICIOUS) {
+        if misfit.is_some() {
             self.suspicious_until = now + SUSPICIOUS;
         }
-        self.misfit = Some(now);
+        self.misfit = Some((now, tick));
         if !self.other.fits(now, tick, known_rate, margins) {
             self.other = Line::default();
         }

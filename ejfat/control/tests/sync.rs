@@ -72,6 +72,21 @@ fn a_sender_that_paused_between_its_first_syncs_is_not_taken_to_be_slow() {
 }
 
 #[test]
+fn a_sender_that_is_ten_times_as_fast_is_confirmed_when_another_one_shows_the_rate() {
+    let at = |second: u64| Time(second * SECOND);
+    let mut gate = Gate::default();
+    for second in 0..10 {
+        assert_eq!(gate.hear(at(second), 1000 * second, 1000.0, &margins()), Verdict::Fits);
+    }
+    assert_eq!(gate.hear(at(10), 20_000, 1000.0, &margins()), Verdict::Refused);
+    assert_eq!(gate.hear(at(11), 30_000, 10_000.0, &margins()), Verdict::Confirmed);
+    assert_eq!(gate.hear(at(12), 40_000, 10_000.0, &margins()), Verdict::Fits, "it is confirmed once");
+    // A forged sync that the sender does not reach is not confirmed.
+    assert_eq!(gate.hear(at(13), 1_000_000, 10_000.0, &margins()), Verdict::Refused);
+    assert_eq!(gate.hear(at(14), 60_000, 10_000.0, &margins()), Verdict::Fits);
+}
+
+#[test]
 fn a_rate_is_settled_three_seconds_after_it_rose() {
     let (mut gate, mut honest) = (Gate::default(), Honest::new(1));
     let mut settled = Vec::new();
@@ -97,7 +112,9 @@ fn a_clock_that_was_set_is_followed_within_ten_seconds() {
                 }
                 let (at, tick) = honest.second(second, 1000.0);
                 match gate.hear(at, tick, 0.0, &margins()) {
-                    Verdict::Fits => assert!(second < 30 || followed.is_some(), "{what}, seed {seed}"),
+                    Verdict::Fits | Verdict::Confirmed => {
+                        assert!(second < 30 || followed.is_some(), "{what}, seed {seed}")
+                    }
                     Verdict::Refused => assert!(followed.is_none(), "{what}, seed {seed}, second {second}"),
                     Verdict::Followed => followed = Some(second - 29),
                 }

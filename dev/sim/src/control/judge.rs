@@ -24,8 +24,10 @@ pub(super) struct Judge {
     /// When the control plane knows the rate of senders (ns).
     pub(super) known: u64,
     pub(super) split: BTreeSet<u64>,
-    /// Events that were split, and ranges that were told, while the highest rate was known.
-    pub(super) later: u64,
+    /// Events that were split while the highest rate was known.
+    pub(super) split_later: u64,
+    /// Ranges that were told while the highest rate was known.
+    pub(super) told_later: u64,
     /// Ticks that may be split, as the control plane told: the first one, and the first behind.
     pub(super) told: Vec<(u64, u64)>,
     pub(super) delivered: u64,
@@ -48,7 +50,7 @@ impl Judge {
         match self.events.get(&(anew, tick)) {
             Some(seen) if seen.worker != worker => {
                 self.split.insert(tick);
-                self.later += u64::from(now > self.known);
+                self.split_later += u64::from(now > self.known);
                 false
             }
             Some(_) => false,
@@ -62,7 +64,7 @@ impl Judge {
     /// The control plane told ticks that may be split.
     pub(super) fn tell(&mut self, now: u64, from: u64, to: u64) {
         self.told.push((from, to));
-        self.later += u64::from(now > self.known);
+        self.told_later += u64::from(now > self.known);
     }
 
     /// The first event that was split although nobody told so.

@@ -260,9 +260,14 @@ impl Balancing {
             let since = margins.beyond_routed(tick, fastest, FOLLOWED) - tick;
             return vec![(tick.saturating_sub(since), ahead.1)];
         }
-        // It was faster than was allowed for, so epochs may have begun at ticks that it had passed.
-        let late = self.boundaries.iter().map(|(_, from)| *from).min().filter(|from| *from < ahead.1);
-        late.filter(|_| by_syncs).map(|from| (from, ahead.1)).into_iter().collect()
+        self.passed_boundaries(ahead.1).filter(|_| by_syncs).into_iter().collect()
+    }
+
+    /// Ticks that may be split because a sender was faster than was allowed for: epochs of the last seconds may have begun at ticks
+    /// that it had passed. `behind` is a tick that it cannot have reached.
+    fn passed_boundaries(&self, behind: u64) -> Option<(u64, u64)> {
+        let lowest = self.boundaries.iter().map(|(_, from)| *from).min();
+        lowest.filter(|from| *from < behind).map(|from| (from, behind))
     }
 
     /// Ranges of ticks that may be split and are not told yet, for a load balancer that ends: the first tick, and the first one behind.
@@ -608,7 +613,9 @@ impl Balancing {
         // Planes have different tables for lower ticks.
         let mixed = Some(self.mixed).filter(|mixed| tick < *mixed);
         let uneven = mixed.unwrap_or(0).max(self.publisher.uneven);
-        doubted.into_iter().chain((from < uneven).then(|| (from, to.min(uneven))))
+        let confirmed = verdict == Some(Verdict::Confirmed);
+        let passed = self.passed_boundaries(to).filter(|_| by_syncs && confirmed);
+        doubted.into_iter().chain(passed).chain((from < uneven).then(|| (from, to.min(uneven))))
     }
 
     /// Ticks that may be split because their senders are below `first`, the first tick for which a plane without sets of tables has an

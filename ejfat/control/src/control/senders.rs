@@ -65,7 +65,7 @@ impl Senders {
         source.heard = now;
         source.doubt = (verdict == Verdict::Refused).then_some(tick);
         match verdict {
-            Verdict::Fits => source.fitting = source.fitting.saturating_add(1),
+            Verdict::Fits | Verdict::Confirmed => source.fitting = source.fitting.saturating_add(1),
             // As many fitted each other before they were followed.
             Verdict::Followed => source.fitting = PROVEN,
             Verdict::Refused => self.refused += 1,
