@@ -153,7 +153,7 @@ spread and verdicts are as `naa bench --help` says.";
 
 const LB_EXAMPLES: &str = "\
 Examples:
-  naa bench lb                           everything, in eight minutes, on an idle machine
+  naa bench lb                           everything, in five minutes, on an idle machine
   naa bench lb --json lb.json            the table for programs; - is standard output
   naa bench lb --only SendState          the measures with this in their names
   naa bench lb --quick                   a look in a minute, which is no verdict
