@@ -1,5 +1,7 @@
 //! One reserved load balancer: its workers' shares, its senders' ticks, and its epochs.
 
+mod splits;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::IpAddr,
@@ -49,10 +51,6 @@ const LEAPT: u64 = 3;
 const FAR_AHEAD: Duration = Duration::from_secs(10);
 /// Packets are on their way for no longer, counted with what syncs are late.
 pub(super) const ON_THEIR_WAY: Duration = Duration::from_secs(3);
-
-/// A sender whose rate is ten times as high as known goes on by no more, as long as packets are on their way, than it may go on in this
-/// time.
-const TOO_FAST: Duration = Duration::from_secs(15);
 
 /// How much the next epoch is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -261,71 +259,6 @@ impl Balancing {
             return vec![(tick.saturating_sub(since), ahead.1)];
         }
         self.passed_boundaries(ahead.1).filter(|_| by_syncs).into_iter().collect()
-    }
-
-    /// Ticks that may be split because a sender was faster than was allowed for: epochs of the last seconds may have begun at ticks
-    /// that it had passed. `behind` is a tick that it cannot have reached.
-    fn passed_boundaries(&self, behind: u64) -> Option<(u64, u64)> {
-        let lowest = self.boundaries.iter().map(|(_, from)| *from).min();
-        lowest.filter(|from| *from < behind).map(|from| (from, behind))
-    }
-
-    /// Ranges of ticks that may be split and are not told yet, for a load balancer that ends: the first tick, and the first one behind.
-    /// One of these planes lacks an epoch, or it is not known yet whether ticks above the horizon are the senders'.
-    pub(crate) fn splits_of(
-        &self,
-        now: Time,
-        planes: impl Iterator<Item = PlaneId>,
-        margins: &Margins,
-    ) -> impl Iterator<Item = (u64, u64)> {
-        let lacks = planes.filter_map(|plane| self.publisher.lacks(plane));
-        let leapt =
-            self.ahead.iter().filter_map(|ahead| Some(self.begun_since(ahead.since)?.min(ahead.lowest)));
-        let from = lacks.chain(self.publisher.open).chain(leapt).min();
-        let behind = self.behind(now, margins);
-        from.map(|from| (from, behind)).into_iter().chain(self.to_tell.clone())
-    }
-
-    /// A tick that no sender has reached.
-    pub(crate) fn behind(&self, now: Time, margins: &Margins) -> u64 {
-        let highest = self.highest_routed().max(self.ahead.as_ref().map(|ahead| ahead.highest));
-        match highest {
-            Some(tick) => self.around(now, tick, margins).1,
-            None => self.on_their_way(now, margins).1,
-        }
-    }
-
-    /// The highest known rate, by planes and by syncs.
-    fn fastest(&self, now: Time) -> f64 {
-        self.senders.proven(now).map(|sender| sender.rate).fold(self.rate.rate(), f64::max)
-    }
-
-    /// The ticks that senders may have on their way, around one that they have.
-    pub(crate) fn around(&self, now: Time, tick: u64, margins: &Margins) -> (u64, u64) {
-        let fastest = self.fastest(now);
-        if fastest <= 0.0 {
-            return (0, u64::MAX);
-        }
-        let beyond = margins.beyond_routed(tick, fastest, ON_THEIR_WAY);
-        (tick.saturating_sub(beyond - tick), beyond)
-    }
-
-    /// The ticks that senders may have on their way, by their syncs: all of them if there are none.
-    pub(crate) fn on_their_way(&self, now: Time, margins: &Margins) -> (u64, u64) {
-        let around = |sender: crate::boundary::Sender| {
-            let passed = margins.beyond_routed(sender.tick, sender.rate, sender.age);
-            (self.around(now, sender.tick, margins).0, self.around(now, passed, margins).1)
-        };
-        let ranges = self.senders.proven(now).map(around);
-        ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, u64::MAX))
-    }
-
-    /// Like [`Self::on_their_way`], with the ticks of the last twelve seconds: a sender that counts from another tick now may have
-    /// had them, and that is known later only.
-    pub(crate) fn on_their_way_since(&self, now: Time, margins: &Margins) -> (u64, u64) {
-        let (from, to) = self.on_their_way(now, margins);
-        let since = margins.beyond_routed(0, self.fastest(now), FOLLOWED);
-        (from.saturating_sub(since), to)
     }
 
     /// A tick below which no packet is on its way any more, by syncs.
@@ -584,45 +517,6 @@ impl Balancing {
         self.want(Need::Urgent);
         let from = self.begun_since(since)?.min(beyond.lowest);
         Some((from, self.around(now, beyond.highest, margins).1))
-    }
-
-    /// The lowest first tick of the epochs that began since shortly before a time.
-    fn begun_since(&self, time: Time) -> Option<u64> {
-        let late = self.boundaries.iter().filter(|(then, _)| *then + ON_THEIR_WAY >= time);
-        late.map(|(_, from)| *from).min()
-    }
-
-    /// Ranges of ticks that may be split by what a sync tells: the first tick, and the first one behind. `by_syncs`: whether a plane tells
-    /// no ticks.
-    pub(crate) fn judged(
-        &self,
-        now: Time,
-        tick: u64,
-        verdict: Option<Verdict>,
-        by_syncs: bool,
-        margins: &Margins,
-    ) -> impl Iterator<Item = (u64, u64)> {
-        let (from, to) = self.around(now, tick, margins);
-        // It does not fit, and an epoch began a short time ago.
-        let is_doubted = by_syncs && verdict == Some(Verdict::Refused);
-        let begun = self.begun_since(now).filter(|_| is_doubted);
-        let doubted = begun.map(|begun| {
-            let passed = begun < from && tick <= margins.beyond_routed(begun, self.fastest(now), TOO_FAST);
-            (if passed { begun } else { from }, to)
-        });
-        // Planes have different tables for lower ticks.
-        let mixed = Some(self.mixed).filter(|mixed| tick < *mixed);
-        let uneven = mixed.unwrap_or(0).max(self.publisher.uneven);
-        let confirmed = verdict == Some(Verdict::Confirmed);
-        let passed = self.passed_boundaries(to).filter(|_| by_syncs && confirmed);
-        doubted.into_iter().chain(passed).chain((from < uneven).then(|| (from, to.min(uneven))))
-    }
-
-    /// Ticks that may be split because their senders are below `first`, the first tick for which a plane without sets of tables has an
-    /// epoch of its own: lower ticks meet the newest epoch.
-    pub(crate) fn below(&self, now: Time, first: u64, margins: &Margins) -> impl Iterator<Item = (u64, u64)> {
-        let senders = self.senders.proven(now).filter(move |sender| sender.tick < first);
-        senders.map(move |sender| self.around(now, sender.tick, margins))
     }
 
     pub(crate) fn highest_routed(&self) -> Option<u64> {
