@@ -86,6 +86,7 @@ fn control_planes_of_seeds_that_found_faults() {
             "what was split while a sender was ten times too fast was not told when another sender showed its rate",
         ),
         (52_039, "a forged sync hid how fast a new sender was, and what was split then was not told"),
+        (75_715, "a plane was lost while it was to give tables back, and what they split was not told"),
     ];
     for (seed, fault) in faults {
         if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {

@@ -674,7 +674,8 @@ impl Control {
         let waiting = self.planes.stage(now, (lb, of.reservation), &order, &mut self.out);
         let is_begun = self.planes.has(PlaneKind::RuleByRule);
         let took = BTreeSet::new();
-        let staging = Staging { epoch, in_place, reset, waiting, took, refused: false, is_begun };
+        let staging =
+            Staging { epoch, in_place, reset, waiting, took, refused: false, lost: false, is_begun };
         of.publisher.phase = Phase::Staging(Box::new(staging));
         let step = of.publisher.step();
         self.step(now, lb, step);

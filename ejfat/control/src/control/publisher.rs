@@ -62,7 +62,7 @@ pub(crate) enum Phase {
     Withdrawing {
         from: u64,
         waiting: BTreeSet<PlaneId>,
-        /// Whether packets met the tables on some plane.
+        /// Whether packets met the tables on some plane, or a plane was lost that may still have them.
         met: bool,
     },
 }
@@ -75,6 +75,8 @@ pub(crate) struct Staging {
     pub(crate) waiting: BTreeSet<PlaneId>,
     pub(crate) took: BTreeSet<PlaneId>,
     pub(crate) refused: bool,
+    /// Whether a plane was lost that may have the tables.
+    pub(crate) lost: bool,
     /// Planes without sets of tables have the epoch already, so it cannot be taken back everywhere.
     pub(crate) is_begun: bool,
 }
@@ -178,13 +180,13 @@ impl Publisher {
         }
     }
 
-    /// Takes it that a plane, which was empty, has the epochs that are remembered, and no earlier ones.
+    /// Notes that a plane, which was empty, has got the epochs that are remembered, and no earlier ones.
     pub(crate) fn loaded(&mut self, plane: PlaneId) {
         self.uneven = self.uneven.max(self.history.front().map_or(0, |first| first.from));
         self.has_all(plane);
     }
 
-    /// Takes it that a plane has all epochs, or will have the next one.
+    /// Notes that a plane has all epochs, or will have the next one.
     pub(crate) fn has_all(&mut self, plane: PlaneId) {
         self.lacking.remove(&plane);
         for epoch in &mut self.history {
@@ -263,14 +265,12 @@ impl Publisher {
     pub(crate) fn lost(&mut self, plane: PlaneId) -> Step {
         match &mut self.phase {
             Phase::Idle => return Step::Wait,
-            Phase::Looking { waiting, .. }
-            | Phase::Rules { waiting, .. }
-            | Phase::Withdrawing { waiting, .. } => {
+            Phase::Looking { waiting, .. } | Phase::Rules { waiting, .. } => {
                 waiting.remove(&plane);
             }
+            Phase::Withdrawing { waiting, met, .. } => *met |= waiting.remove(&plane),
             Phase::Staging(staging) => {
-                staging.waiting.remove(&plane);
-                staging.took.remove(&plane);
+                staging.lost |= staging.waiting.remove(&plane) | staging.took.remove(&plane);
             }
         }
         self.step()
@@ -299,7 +299,7 @@ impl Publisher {
     }
 
     fn all_answered(&mut self, staging: Staging) -> Step {
-        let Staging { mut epoch, in_place, reset, took, refused, is_begun, .. } = staging;
+        let Staging { mut epoch, in_place, reset, took, refused, lost, is_begun, .. } = staging;
         let from = epoch.from;
         if !refused {
             epoch.planes = took;
@@ -307,6 +307,9 @@ impl Publisher {
             return Step::Begun { may_split: self.open.take(), reset };
         }
         self.tries = self.tries.saturating_add(1);
+        if lost {
+            self.may_split_from(from);
+        }
         if took.is_empty() && !is_begun {
             return Step::Again;
         }
