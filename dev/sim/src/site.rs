@@ -37,7 +37,7 @@ pub struct Size {
 impl Size {
     /// As many as ESnet's P4 program has room for.
     pub const FULL: Self = Self { load_balancers: 8, workers: 128, senders: 16 };
-    /// More load balancers than ESnet's P4 program has room for; our data planes have.
+    /// More load balancers than ESnet's P4 program has room for. Our data planes have room for them.
     pub const LARGER: Self = Self { load_balancers: 16, workers: 128, senders: 16 };
 }
 

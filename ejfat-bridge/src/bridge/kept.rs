@@ -103,7 +103,7 @@ mod tests {
         Bridge::new(config, 1).unwrap()
     }
 
-    /// Turns the bridge's loop until `is_so`. `what` is said if that takes too long.
+    /// Runs the bridge's loop until `is_so` returns true. Panics with `what` if that takes too long.
     fn until(bridge: &mut Bridge, what: &str, is_so: impl Fn(&Bridge) -> bool) {
         let begin = Instant::now();
         while !is_so(bridge) {

@@ -76,8 +76,8 @@ impl Line {
         if self.syncs.back().is_some_and(|(then, _)| now < *then + APART) {
             return;
         }
-        // Two syncs back, one that came late makes less of a difference. The third one is compared with the second one, because the sender
-        // may have paused after the first one.
+        // A rate is measured from the sync before the last one, so that a sync which came late changes it less. The third sync is compared
+        // with the second one, because the sender may have paused after the first one.
         let back = if self.syncs.len() == 2 { 1 } else { 2 };
         let two_back = self.syncs.get(self.syncs.len().saturating_sub(back));
         if let Some(&(then, from)) = two_back {

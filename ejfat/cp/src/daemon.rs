@@ -73,6 +73,7 @@ impl Daemon {
     /// # Errors
     /// If one of the parts cannot start.
     pub fn start(settings: &Settings, state: &Path, seed: u64) -> Result<Self, DaemonError> {
+        // Nothing is made, and no term is claimed, if the configuration is wrong.
         settings.check()?;
         let (config, options) = (settings.config(), settings.options()?);
         let folder = |path: &Path| {

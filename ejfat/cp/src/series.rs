@@ -133,7 +133,7 @@ impl<T: Copy, const N: usize> Samples<[T; N]> {
     }
 }
 
-/// Adds a sample. If there are `most` already, the oldest one is removed.
+/// Adds a sample. If there are `most` samples already, the oldest one is removed.
 fn push<T>(samples: &mut VecDeque<Sample<T>>, most: usize, sample: Sample<T>) {
     if samples.len() == most {
         samples.pop_front();

@@ -56,7 +56,7 @@ pub enum Kind {
     Seats,
     /// Loads of tables over MRSP by a process each.
     Tables,
-    /// Against a control plane, as all that follow: calls with tokens that nobody has.
+    /// Calls to a control plane with tokens that nobody has. The attacks below this one are against a control plane, too.
     Guesses,
     /// Calls whose replies are never read.
     SlowReaders,

@@ -15,7 +15,7 @@ struct Seen {
     at: u64,
 }
 
-/// Looks where the events of one load balancer go.
+/// Checks to which workers the events of one load balancer go.
 #[derive(Default)]
 pub(super) struct Judge {
     /// By the count of ticks that began anew, and the tick.

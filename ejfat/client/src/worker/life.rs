@@ -110,7 +110,7 @@ enum Standing {
     Over(Ending),
 }
 
-/// What the program wishes.
+/// What the program asks of its worker.
 #[derive(Clone, Copy, Debug)]
 enum Goal {
     Stay,

@@ -59,7 +59,7 @@ impl PortRange {
 pub struct Registration {
     /// A name for people.
     pub name: String,
-    /// The worker's share of the events in proportion to the weights of the other workers, until its states tell more.
+    /// The worker's share of the events in proportion to the weights of the other workers, until its states decide the share.
     pub weight: f32,
     /// The least share, as a factor of an even share; 0 is no bound.
     pub min_factor: f32,

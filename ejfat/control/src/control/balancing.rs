@@ -117,11 +117,11 @@ pub(crate) struct Balancing {
     boundaries: VecDeque<(Time, u64)>,
     /// Ticks that may be split and are not told yet: the first tick, and the first behind.
     pub(crate) to_tell: Vec<(u64, u64)>,
-    /// What the store has: the calendar, and the first tick of the epochs that planes lack which are away.
+    /// What the store has: the calendar, and the first tick of the epochs that are missing on planes that are away.
     recorded: Option<(Calendar, Option<u64>)>,
     /// The next epoch is to apply to all ticks, because senders count from a lower one again.
     is_anew: bool,
-    /// The tick that planes tell first after epochs began anew is to be told as one that may be split: senders may have counted from
+    /// Whether the first tick that planes report after epochs began anew has to be told as one that may be split. Senders may count from
     /// another tick by then.
     tells_first: bool,
 }
@@ -189,7 +189,7 @@ impl Balancing {
         self.need = Need::Usual;
     }
 
-    /// Has the next epoch apply to all ticks, and notes which events that may split.
+    /// Makes the next epoch apply to all ticks, and notes which events may be split by that.
     pub(crate) fn begin_anew(&mut self, now: Time, margins: &Margins) {
         let on_their_way = match self.highest_routed() {
             Some(tick) => self.around(now, tick, margins),
@@ -200,7 +200,7 @@ impl Balancing {
         self.apply_to_all_ticks();
     }
 
-    /// Has the next epoch apply to all ticks, where that splits no event: see [`Self::is_untouched`].
+    /// Makes the next epoch apply to all ticks. Call it only if that splits no event: see [`Self::is_untouched`].
     pub(crate) fn apply_to_all_ticks(&mut self) {
         self.is_anew = true;
         let routed = self.routed.take().map_or(0, |(tick, _)| tick);
@@ -357,7 +357,7 @@ impl Balancing {
                 self.has_to_divide = true;
             }
         } else {
-            joined.returning.lose(now);
+            joined.returning.stop(now);
             self.without(member);
         }
     }
@@ -442,7 +442,7 @@ impl Balancing {
         alarms
     }
 
-    /// Begins anew if senders are and stay below what no epoch can be below.
+    /// Begins epochs anew if senders stay below the ticks at which the next epoch can begin.
     fn look_if_stuck(&mut self, now: Time, margins: &Margins) {
         let live = self.senders.proven(now).filter(|sender| sender.age < FLOWS);
         let Some(newest) = live.map(|sender| sender.tick).max().filter(|_| !self.is_anew) else { return };
@@ -466,8 +466,8 @@ impl Balancing {
         }
     }
 
-    /// Takes the highest tick that a plane routed. Returns ticks that may be split, if planes told none since epochs began anew: the
-    /// first tick, and the first behind.
+    /// Takes the highest tick that a plane routed. If it is the first one since epochs began anew, returns the ticks that may be split:
+    /// the first one, and the first one behind.
     pub(crate) fn routed(&mut self, now: Time, tick: u64, margins: &Margins) -> Option<(u64, u64)> {
         match &mut self.routed {
             Some((highest, _)) if tick <= *highest => {}

@@ -26,7 +26,7 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// Of a load balancer that ends now, and whose known splits are told.
+    /// Begins to follow a load balancer that ends now. The caller has told the splits that are known already.
     pub(super) fn new(mut of: Balancing, now: Time, margins: &Margins) -> Self {
         of.publisher.open = None;
         Self { behind: of.behind(now, margins), of, until: now + ON_THEIR_WAY }
@@ -40,7 +40,7 @@ impl Ended {
         now >= self.until
     }
 
-    /// Takes a sync. Returns ticks that may be split, if it is of a sender that was known.
+    /// Takes a sync. Returns the ticks that may be split because of it: none if its sender was not known before the end.
     pub(super) fn hear(
         &mut self,
         now: Time,

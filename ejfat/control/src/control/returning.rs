@@ -1,35 +1,35 @@
-//! How long a worker that lost its events has to wait until it gets events again. Without that, a worker whose readiness comes and goes
+//! How long a worker has to wait for events after it stopped being ready. Without a wait, a worker that is ready and not ready in turns
 //! would cause a new epoch each time.
 
 use std::time::Duration;
 
 use ejfat::Time;
 
-/// The wait after a worker lost its events for the first time. Each further time the wait is twice as long.
+/// The wait after a worker stopped being ready for the first time. Each further time the wait is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
 /// The longest wait.
 const LONGEST: Duration = Duration::from_secs(8);
-/// A worker that did not lose its events for this long waits [`FIRST`] again the next time.
+/// After a worker was ready for this long, its next wait is [`FIRST`] again.
 const CALM: Duration = Duration::from_secs(60);
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Returning {
-    /// When the worker lost its events last, and how long it has to wait from then on.
-    lost: Option<(Time, Duration)>,
+    /// The last time at which the worker stopped being ready, and how long it has to wait from then on.
+    stopped: Option<(Time, Duration)>,
 }
 
 impl Returning {
-    /// Notes that the worker gets no events from now on.
-    pub(super) fn lose(&mut self, now: Time) {
-        let again = self.lost.filter(|(then, _)| now < *then + CALM);
+    /// Notes that the worker is not ready any more.
+    pub(super) fn stop(&mut self, now: Time) {
+        let again = self.stopped.filter(|(then, _)| now < *then + CALM);
         let wait = again.map_or(FIRST, |(_, wait)| (2 * wait).min(LONGEST));
-        self.lost = Some((now, wait));
+        self.stopped = Some((now, wait));
     }
 
-    /// Whether the worker may get events: its wait is over, or it never lost them.
+    /// Whether the worker may get events: its wait is over, or it has always been ready.
     pub(super) fn may(&self, now: Time) -> bool {
-        self.lost.is_none_or(|(then, wait)| now >= then + wait)
+        self.stopped.is_none_or(|(then, wait)| now >= then + wait)
     }
 }
 
@@ -44,7 +44,7 @@ mod tests {
         assert!(worker.may(now));
         let mut waited = Vec::new();
         for _ in 0..7 {
-            worker.lose(now);
+            worker.stop(now);
             let then = now;
             while !worker.may(now) {
                 now = now + Duration::from_millis(50);
@@ -53,7 +53,7 @@ mod tests {
         }
         assert_eq!(waited, [250, 500, 1000, 2000, 4000, 8000, 8000]);
         now = now + CALM;
-        worker.lose(now);
+        worker.stop(now);
         assert!(!worker.may(now + Duration::from_millis(249)) && worker.may(now + FIRST));
     }
 
@@ -65,7 +65,7 @@ mod tests {
             let now = Time(step * 100_000_000);
             let gets = step % 2 == 0 && worker.may(now);
             if gets_events && !gets {
-                worker.lose(now);
+                worker.stop(now);
             }
             changes += u32::from(gets != gets_events);
             gets_events = gets;

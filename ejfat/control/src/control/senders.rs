@@ -114,7 +114,7 @@ impl Senders {
         self.that_count().filter_map(move |source| source.gate.sender(now))
     }
 
-    /// Where those are whose ticks and rates are known, by their newest syncs and by the ones before. For boundaries.
+    /// The senders whose ticks and rates are known, for boundaries: each one by its newest sync, and by the syncs before that.
     pub(crate) fn expected(&self, now: Time) -> impl Iterator<Item = Sender> {
         let expected = self.that_count().flat_map(move |source| source.gate.expected(now));
         self.proven(now).chain(expected)

@@ -1,4 +1,4 @@
-//! Delivers the events that workers had when they ended again, to other workers that speak version 2 of the ring.
+//! Delivers events that a worker had when it ended to other workers, which speak version 2 of the ring.
 //!
 //! ```text
 //! remove() ─► Ended: the worker's events, in the order of their delivery ─► room at a worker of version 2 ─► Action::Again

@@ -235,7 +235,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes a worker out that ended. Carry the actions out before you release its memory. Keep its ring, or the twin of that, until
+    /// Removes a worker that ended. Carry the actions out before you release its memory. Keep its ring, or the twin of that, until
     /// [`Action::Forget`] for this worker, which comes at once or later.
     pub fn remove(&mut self, now: Time, worker: WorkerId) {
         let Some(ended) = self.workers.remove(worker) else { return };

@@ -14,8 +14,8 @@
 //! none is overwritten unread. Credit for an event is the generation of its first slot, in that slot's word, after
 //! which the count changes. Any other change of a word is counted and changes nothing.
 //!
-//! A worker asks for one of two versions. In version 1 it gets no event that another worker had. In version 2 it may get an event that
-//! another worker of either version had when that ended, and the descriptor of the event says so.
+//! A worker asks for one of two versions. In version 1 it gets no event that another worker had. In version 2 it may also
+//! get events of workers that ended, whichever version those spoke, and the descriptor of such an event says so.
 //!
 //! Over RDMA a worker subscribes by an ordinary call of MRSP, `subscribe` (80), with a region for each parameter. After its
 //! response the bridge writes, and the immediate is the number of the event whose descriptor it carries, from 1 on.

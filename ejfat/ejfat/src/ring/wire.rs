@@ -13,8 +13,7 @@
 //! Bit 0 of a subscription's flags says that it has a member. Bit 0 of a descriptor's flags says that the event has a tick. Bit 1, which
 //! is in version 2 only, says that the event is delivered again.
 //!
-//! A worker that asks for version 2 may be given events that another worker had when that ended. The answer has the version that the
-//! worker asked for; a refusal always has version 1. In version 1 bit 1 of a descriptor is never set. All other fields are the same in
+//! A worker that asks for version 2 may also get events of workers that ended. The answer has the version that the worker asked for; a refusal always has version 1. In version 1 bit 1 of a descriptor is never set. All other fields are the same in
 //! both versions.
 
 use arrayvec::ArrayString;
@@ -332,7 +331,7 @@ impl Descriptor {
         ])
     }
 
-    /// The fields as they are, of either version. Whether they fit a ring, [`Reader`](super::Reader) judges.
+    /// Decodes a descriptor of either version. [`Reader`](super::Reader) checks whether its fields fit a ring.
     pub fn decode(bytes: &[u8; BLOCK]) -> Result<Self, Malformed> {
         let mut fields = Fields(bytes);
         let (sequence, generation, offset) = (fields.u32(), fields.u32(), fields.u64());

@@ -46,7 +46,7 @@ pub(in crate::lb) struct Args {
     /// A name for people: letters, digits and any of - _ : / in parts with dots between them
     #[arg(value_name = "NAME", default_value = "")]
     name: String,
-    /// How long the reservation lasts: a number with ms, s, m, h or d behind it, or never [default: the site's]
+    /// How long the reservation lasts: a number followed by ms, s, m, h or d, or never [default: the site's]
     #[arg(long = "for", value_name = "TIME", value_parser = end)]
     stay: Option<End>,
     /// An address from which segments come; repeat the option for more
@@ -118,7 +118,7 @@ fn uri_of(uri: &EjfatUri, reserved: &pb::ReserveLoadBalancerReply) -> EjfatUri {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::lb) struct Extend {
-    /// How long the reservation lasts from now on: a number with ms, s, m, h or d behind it, or never
+    /// How long the reservation lasts from now on: a number followed by ms, s, m, h or d, or never
     #[arg(value_name = "TIME", value_parser = end)]
     stay: End,
     #[command(flatten)]

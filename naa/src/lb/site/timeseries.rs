@@ -22,7 +22,7 @@ pub(in crate::lb) struct Args {
     /// A name of a series, as /lb/4/session/7/fill_percent; with * at its end it stands for all series whose names begin like it
     #[arg(value_name = "SELECTOR", default_value = "*")]
     selectors: Vec<String>,
-    /// Print samples of this last length of time: a number with ms, s, m, h or d behind it
+    /// Print samples of this last length of time: a number followed by ms, s, m, h or d
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = length)]
     last: Duration,
     #[command(flatten)]

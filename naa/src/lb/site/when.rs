@@ -19,10 +19,10 @@ pub(super) fn end(text: &str) -> Result<End, String> {
     if text == "never" { Ok(End::Never) } else { length(text).map(End::After) }
 }
 
-/// Reads a length of time as configurations have it: a number with ms, s, m, h or d behind it.
+/// Reads a length of time as configurations have it: a number followed by ms, s, m, h or d.
 pub(super) fn length(text: &str) -> Result<Duration, String> {
     settings::length(text).ok_or_else(|| {
-        format!("{text:?} is no length of time; write a number with ms, s, m, h or d behind it, such as 90m")
+        format!("{text:?} is no length of time; write a number followed by ms, s, m, h or d, such as 90m")
     })
 }
 
@@ -56,7 +56,7 @@ pub(super) fn text(at: Option<&Timestamp>) -> String {
     at.filter(|at| at.seconds > 0).map_or_else(|| "never".to_owned(), ToString::to_string)
 }
 
-/// Returns the seconds since a time of day, or 0 if it is in the future.
+/// Returns how many seconds ago a time was, or 0 if it is in the future.
 pub(super) fn age(at: &Timestamp) -> f64 {
     (unix().as_secs_f64() - at.seconds as f64 - f64::from(at.nanos) * 1e-9).max(0.0)
 }

@@ -68,13 +68,13 @@ impl World {
         self.judges[n].known = self.now.max(self.paused_until(n)) + 3 * S + KNOWN;
     }
 
-    /// When senders go on whose rate is known by their syncs alone; 0 if planes tell it.
+    /// When the senders go on after a pause (ns), if their rate is known by syncs alone. 0 if planes tell the rate.
     fn paused_until(&self, n: usize) -> u64 {
         let by_syncs = self.planes.iter().all(|plane| plane.kind == PlaneKind::RuleByRule);
         if by_syncs { self.streams[n].pauses_until } else { 0 }
     }
 
-    /// Notes that senders pause. Those that do it before their rate is known are known later.
+    /// Notes that senders pause. If their rate is not known yet, it is known only some seconds after the pause.
     pub(super) fn pause(&mut self, n: usize) {
         if self.now < self.judges[n].known && self.paused_until(n) > self.now {
             self.forget_rates(n);

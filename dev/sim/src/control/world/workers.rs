@@ -39,7 +39,7 @@ impl World {
         all.find(|of| of.lb == lb(n)).map(|of| of.id.to_string())
     }
 
-    /// Whether who reserves now gets this load balancer: the control plane gives the first one that is free.
+    /// Whether the next reservation gets this load balancer: the control plane gives the first one that is free.
     pub(super) fn gets(&self, n: usize) -> bool {
         (0..n).all(|before| self.reservation(before).is_some())
     }

@@ -1,4 +1,4 @@
-//! A worker's life cycle in virtual time, with a control plane that is one closure.
+//! A worker's life cycle in virtual time. A closure answers in place of a control plane.
 
 use super::*;
 

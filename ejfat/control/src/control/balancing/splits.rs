@@ -7,8 +7,8 @@ use ejfat::Time;
 use super::{Balancing, FOLLOWED, ON_THEIR_WAY};
 use crate::{boundary::Margins, plane::PlaneId, sync::Verdict};
 
-/// A sender whose rate is ten times as high as known goes on by no more, as long as packets are on their way, than it may go on in this
-/// time.
+/// Bounds how far a refused sync may be above the begin of an epoch and still be believed: what a sender at twice the known rate does in
+/// this time. A sender that is ten times too fast does not get farther while its packets are on their way.
 const TOO_FAST: Duration = Duration::from_secs(15);
 
 impl Balancing {
@@ -94,7 +94,7 @@ impl Balancing {
         margins: &Margins,
     ) -> impl Iterator<Item = (u64, u64)> {
         let (from, to) = self.around(now, tick, margins);
-        // It does not fit, and an epoch began a short time ago.
+        // The sync does not fit, and an epoch began a short time ago.
         let is_doubted = by_syncs && verdict == Some(Verdict::Refused);
         let begun = self.begun_since(now).filter(|_| is_doubted);
         let doubted = begun.map(|begun| {
