@@ -87,6 +87,10 @@ fn control_planes_of_seeds_that_found_faults() {
         ),
         (52_039, "a forged sync hid how fast a new sender was, and what was split then was not told"),
         (75_715, "a plane was lost while it was to give tables back, and what they split was not told"),
+        (
+            84_206,
+            "an epoch that one plane alone had was forgotten when the next began, and senders went back below it",
+        ),
     ];
     for (seed, fault) in faults {
         if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {

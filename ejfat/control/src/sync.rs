@@ -37,6 +37,9 @@ pub enum Verdict {
     Confirmed,
     /// With it another line is followed: the sender's clock was set, or its counter began again. Boundaries may fall.
     Followed,
+    /// It does not fit, but the syncs refused in the last seconds fit it: the sender may count from another tick. That is followed when
+    /// nothing fits the line before any more.
+    Doubtful,
     /// It does not fit, and nothing is concluded from it yet.
     Refused,
 }
@@ -132,7 +135,7 @@ impl Gate {
             *self = Self { line: std::mem::take(&mut self.other), ..Self::default() };
             return Verdict::Followed;
         }
-        Verdict::Refused
+        if is_proven { Verdict::Doubtful } else { Verdict::Refused }
     }
 
     /// What is known of the sender, for a boundary. `None` before its first sync.

@@ -115,7 +115,9 @@ fn a_clock_that_was_set_is_followed_within_ten_seconds() {
                     Verdict::Fits | Verdict::Confirmed => {
                         assert!(second < 30 || followed.is_some(), "{what}, seed {seed}")
                     }
-                    Verdict::Refused => assert!(followed.is_none(), "{what}, seed {seed}, second {second}"),
+                    Verdict::Doubtful | Verdict::Refused => {
+                        assert!(followed.is_none(), "{what}, seed {seed}, second {second}")
+                    }
                     Verdict::Followed => followed = Some(second - 29),
                 }
             }
@@ -141,9 +143,9 @@ fn forged_syncs_do_not_move_the_sender() {
                     tick - 1 - forged.below(5000)
                 };
                 let later = Time(at.0 + forged.below(SECOND / 2));
-                assert_eq!(
-                    gate.hear(later, lie, 0.0, &margins()),
-                    Verdict::Refused,
+                let verdict = gate.hear(later, lie, 0.0, &margins());
+                assert!(
+                    matches!(verdict, Verdict::Doubtful | Verdict::Refused),
                     "seed {seed}, second {second}"
                 );
             }

@@ -120,6 +120,9 @@ pub(crate) struct Publisher {
     /// Below this tick planes may have different tables: one that was empty has got the epochs that were remembered, and others have
     /// earlier ones.
     pub(crate) uneven: u64,
+    /// The first tick of an epoch that some planes may have and others lack, the highest such one: planes that have it may have dropped
+    /// their tables for lower ticks. Its own ticks are told when the next epoch begins.
+    pub(crate) partly: u64,
     /// After a restart: the first tick of the epoch that the store had, until the next epoch is staged.
     pub(crate) resumed_from: Option<u64>,
 }
@@ -304,7 +307,11 @@ impl Publisher {
         if !refused {
             epoch.planes = took;
             self.begin(epoch, in_place, reset);
-            return Step::Begun { may_split: self.open.take(), reset };
+            let may_split = self.open.take();
+            if !reset {
+                self.partly = self.partly.max(may_split.unwrap_or(0));
+            }
+            return Step::Begun { may_split, reset };
         }
         self.tries = self.tries.saturating_add(1);
         if lost {
@@ -325,7 +332,7 @@ impl Publisher {
     fn begin(&mut self, epoch: Epoch, in_place: bool, reset: bool) {
         if reset {
             self.history.clear();
-            (self.highest, self.uneven) = (0, 0);
+            (self.highest, self.uneven, self.partly) = (0, 0, 0);
         } else if in_place {
             self.history.pop_back();
         }

@@ -63,12 +63,12 @@ impl Senders {
         }
         let verdict = source.gate.hear(now, tick, known_rate, margins);
         source.heard = now;
-        source.doubt = (verdict == Verdict::Refused).then_some(tick);
+        source.doubt = matches!(verdict, Verdict::Doubtful | Verdict::Refused).then_some(tick);
         match verdict {
             Verdict::Fits | Verdict::Confirmed => source.fitting = source.fitting.saturating_add(1),
             // As many fitted each other before they were followed.
             Verdict::Followed => source.fitting = PROVEN,
-            Verdict::Refused => self.refused += 1,
+            Verdict::Doubtful | Verdict::Refused => self.refused += 1,
         }
         Some(verdict)
     }

@@ -95,14 +95,16 @@ impl Balancing {
     ) -> impl Iterator<Item = (u64, u64)> {
         let (from, to) = self.around(now, tick, margins);
         // The sync does not fit, and an epoch began a short time ago.
-        let is_doubted = by_syncs && verdict == Some(Verdict::Refused);
+        let is_doubted = by_syncs && matches!(verdict, Some(Verdict::Doubtful | Verdict::Refused));
         let begun = self.begun_since(now).filter(|_| is_doubted);
         let doubted = begun.map(|begun| {
             let passed = begun < from && tick <= margins.beyond_routed(begun, self.fastest(now), TOO_FAST);
             (if passed { begun } else { from }, to)
         });
         // Planes have different tables for lower ticks.
-        let mixed = Some(self.mixed).filter(|mixed| tick < *mixed);
+        let is_back = matches!(verdict, Some(Verdict::Doubtful | Verdict::Followed));
+        let partly = if is_back { self.publisher.partly } else { 0 };
+        let mixed = [self.mixed, partly].into_iter().filter(|mixed| tick < *mixed).max();
         let uneven = mixed.unwrap_or(0).max(self.publisher.uneven);
         let confirmed = verdict == Some(Verdict::Confirmed);
         let passed = self.passed_boundaries(to).filter(|_| by_syncs && confirmed);
