@@ -531,6 +531,33 @@ fn tables_that_dropped_segments_are_not_withdrawn() {
 }
 
 #[test]
+fn a_new_source_is_let_in_at_once_and_a_removed_one_is_kept_out_from_its_boundary_on() {
+    let mut without = own(0, 0);
+    without.remove(&Rule::Source { lb: lb(0), address: address(V4, 1) }.key()).unwrap();
+    let without = Arc::new(LbTables::new(lb(0), &without));
+    let (to, from) = (address(V4, 50), address(V4, 1));
+    let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
+    balancer.reset(without.clone());
+    assert_eq!(balancer.route(to, from, &datagram(10)), Err(DropCause::BlockedSrc));
+    balancer.stage(lb_tables(0, 1), 100).unwrap();
+    // The tables of its tick, which do not have it, say where it goes.
+    assert_eq!(balancer.route(to, from, &datagram(20)).map(|route| route.member), Ok(0));
+    let udp = Udp {
+        from: (from, 4000).into(),
+        to: (to, 19_522).into(),
+        hops: 9,
+        options: vec![],
+        payload: datagram(30),
+        checksum: true,
+    };
+    assert_eq!(balancer.forward(&mut udp.bytes()).map(|forwarded| forwarded.route.member), Ok(0));
+    assert_eq!(balancer.route(to, from, &datagram(100)).map(|route| route.member), Ok(1));
+    balancer.stage(without, 200).unwrap();
+    assert!(balancer.route(to, from, &datagram(199)).is_ok());
+    assert_eq!(balancer.route(to, from, &datagram(200)), Err(DropCause::BlockedSrc));
+}
+
+#[test]
 fn strangers_and_packets_without_tick_keep_no_tables_from_being_withdrawn() {
     let mut balancer = Balancer::new(&Tables::new(&own(0, 0)), 1);
     balancer.stage(lb_tables(0, 1), 100).unwrap();

@@ -19,7 +19,7 @@ use crate::{Time, segment::IpVersion, wire::LbHeader};
 /// A packet meets the tables of its own tick. All segments of an event have the same tick, and tables are staged
 /// from ticks on that no packet had yet, so that an update splits no event. Each load balancer has ticks of its own, since
 /// different experiments count differently. The addresses that packets are sent to are the data plane's: they change at
-/// once, whatever the tick.
+/// once, whatever the tick. A source is let in as soon as any tables allow it that packets of its tick or of later ones meet.
 #[derive(Debug)]
 pub struct Balancer {
     destinations: Arc<Addresses<LbId>>,
@@ -249,7 +249,7 @@ impl Balancer {
         let at = sets.at_of(&header);
         let Set { tables, places, .. } = &sets.sets[at];
         let found = match header {
-            _ if !tables.allows(from) => Err(DropCause::BlockedSrc),
+            _ if !sets.allows(at, from) => Err(DropCause::BlockedSrc),
             Err(cause) => Err(cause),
             Ok(header) => tables.find(version(from), &header),
         };
@@ -279,7 +279,8 @@ impl Balancer {
         let sets = &self.lbs[lb.index()];
         let at = sets.at_of(&header);
         let Set { tables, places, .. } = &sets.sets[at];
-        let forwarded = rewrite::forward(tables, packet, header, bytes);
+        let is_allowed = sets.allows(at, packet.from(bytes));
+        let forwarded = rewrite::forward(tables, is_allowed, packet, header, bytes);
         let sent = forwarded.map(|(start, found)| (places[found.at], bytes.len() - start));
         let forwarded = forwarded.map(|(start, found)| Forwarded { start, route: found.route() });
         // A dropped packet is as it was.

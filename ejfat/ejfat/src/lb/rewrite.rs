@@ -30,7 +30,9 @@ pub fn rewrite(tables: &Tables, bytes: &mut [u8]) -> Result<Forwarded, DropCause
     let packet = Packet::parse(bytes)?;
     let lb = tables.lb(packet.to(bytes)).ok_or(DropCause::BadIp)?;
     let header = packet.lb_header(bytes);
-    let (start, found) = forward(tables.of(lb), packet, header, bytes)?;
+    let tables = tables.of(lb);
+    let is_allowed = tables.allows(packet.from(bytes));
+    let (start, found) = forward(tables, is_allowed, packet, header, bytes)?;
     Ok(Forwarded { start, route: found.route() })
 }
 
@@ -38,11 +40,12 @@ pub fn rewrite(tables: &Tables, bytes: &mut [u8]) -> Result<Forwarded, DropCause
 #[inline(always)]
 pub(super) fn forward<'a>(
     tables: &'a LbTables,
+    is_allowed: bool,
     packet: Packet,
     header: Result<LbHeader, DropCause>,
     bytes: &mut [u8],
 ) -> Result<(usize, Found<'a>), DropCause> {
-    if !tables.allows(packet.from(bytes)) {
+    if !is_allowed {
         return Err(DropCause::BlockedSrc);
     }
     let header = header?;

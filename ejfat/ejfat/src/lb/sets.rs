@@ -104,6 +104,13 @@ impl Sets {
         self.at(header.as_ref().map_or(self.newest.unwrap_or(0), |header| header.tick))
     }
 
+    /// Whether a packet that meets a set may come from an address: if that set allows it, or one that is staged for later ticks. So a
+    /// sender that is new need not wait until the ticks reach the tables that let it in.
+    #[inline]
+    pub(super) fn allows(&self, at: usize, from: IpAddr) -> bool {
+        self.sets[at..].iter().any(|set| set.tables.allows(from))
+    }
+
     /// Which set the next new tick meets.
     pub(super) fn upcoming(&self) -> usize {
         self.newest_tick().or(self.last).map_or(0, |newest| self.at(newest.saturating_add(1)))
@@ -168,7 +175,7 @@ impl Sets {
         (beyond.lowest, beyond.highest) = (beyond.lowest.min(tick), beyond.highest.max(tick));
     }
 
-    /// Of a packet that the tables dropped. A stranger, whom no earlier tables would have let in, makes no difference.
+    /// Counts a packet that the tables dropped. A stranger, whom no earlier tables would have let in, makes no difference.
     #[cold]
     pub(super) fn dropped(&mut self, at: usize, cause: DropCause, from: IpAddr) {
         let (before, [set, ..]) = self.sets.split_at_mut(at) else { return };
