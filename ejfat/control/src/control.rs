@@ -67,6 +67,11 @@ const COUNTED_BEFORE: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_millis(640);
 
+/// The report of ticks that may be split, the first one and the first one behind; nothing if there are none.
+fn split_report(lb: LbId, (from, to): (u64, u64)) -> Option<Action> {
+    (from < to).then_some(Action::Report(Report::MaySplit { lb, from, to }))
+}
+
 /// What is decided how.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
@@ -299,18 +304,16 @@ impl Control {
         let Some(of) = self.lbs.get_mut(&lb).filter(|_| is_sender) else { return };
         let verdict = of.hear(now, (from, sync.source), sync.tick, &self.options.margins);
         let split = of.judged(now, sync.tick, verdict, by_syncs, &self.options.margins);
-        self.out.extend(split.map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));
+        self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
         if verdict == Some(Verdict::Followed) {
-            for (from, to) in of.followed(now, sync.tick, by_syncs, &self.options.margins) {
-                self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
-            }
+            let split = of.followed(now, sync.tick, by_syncs, &self.options.margins).into_iter();
+            self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
             self.out.push(Action::Report(Report::Followed { lb, sender: from, tick: sync.tick }));
         }
     }
 
     fn report_splits(&mut self, lb: LbId, ranges: impl IntoIterator<Item = (u64, u64)>) {
-        self.out
-            .extend(ranges.into_iter().map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));
+        self.out.extend(ranges.into_iter().filter_map(|ticks| split_report(lb, ticks)));
     }
 
     /// A plane can be called, over a new connection.
@@ -439,7 +442,7 @@ impl Control {
             if let Some(of) = self.lbs.remove(&lb) {
                 let margins = &self.options.margins;
                 let split = of.splits_of(now, self.planes.away(), margins);
-                self.out.extend(split.map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));
+                self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
                 self.ended.insert(lb, Ended::new(of, now, margins));
             }
             self.planes.free(now, lb, &mut self.out);
@@ -547,17 +550,15 @@ impl Control {
                     for (lb, tick) in routed {
                         // What was routed before is forgotten together with the old tables.
                         let Some(of) = self.lbs.get_mut(&lb).filter(|of| !of.is_anew()) else { continue };
-                        if let Some((from, to)) = of.routed(now, tick, &self.options.margins) {
-                            self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
-                        }
+                        let split = of.routed(now, tick, &self.options.margins);
+                        self.out.extend(split.and_then(|ticks| split_report(lb, ticks)));
                     }
                 }
                 Effect::Beyond { plane, beyond } => {
                     for (lb, beyond) in beyond {
                         let Some(of) = self.lbs.get_mut(&lb).filter(|of| !of.is_anew()) else { continue };
-                        if let Some((from, to)) = of.beyond(now, plane, beyond, &self.options.margins) {
-                            self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
-                        }
+                        let split = of.beyond(now, plane, beyond, &self.options.margins);
+                        self.out.extend(split.and_then(|ticks| split_report(lb, ticks)));
                     }
                 }
                 Effect::Told { target, plane, told } => {
@@ -586,8 +587,8 @@ impl Control {
                 }
                 Effect::MaySplit { lb } => {
                     let Some(of) = self.lbs.get(&lb) else { continue };
-                    let (from, to) = of.on_their_way_since(now, &self.options.margins);
-                    self.out.push(Action::Report(Report::MaySplit { lb, from, to }));
+                    let ticks = of.on_their_way_since(now, &self.options.margins);
+                    self.out.extend(split_report(lb, ticks));
                 }
                 Effect::Loaded(plane) => {
                     for of in self.lbs.values_mut() {
@@ -700,6 +701,6 @@ impl Control {
         let below = of.below(now, self.planes.first_tick_by_rules(lb), margins);
         let doubts: Vec<_> = doubts.chain(below).filter(|_| by_syncs).collect();
         let split = may_split.map(|open| (open, from)).into_iter().chain(doubts).chain(of.to_tell.drain(..));
-        self.out.extend(split.map(|(from, to)| Action::Report(Report::MaySplit { lb, from, to })));
+        self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
     }
 }

@@ -329,9 +329,14 @@ impl Core {
         look(&lock(&self.inner).control, self.now())
     }
 
-    /// Returns what is wrong with a load balancer and its workers.
+    /// Returns what is wrong with a load balancer and its workers, since it was reserved.
     pub(crate) fn issues(&self, lb: LbId) -> Vec<crate::reports::Issue> {
-        lock(&self.inner).reports.issues(lb, self.now())
+        let inner = lock(&self.inner);
+        let mut reservations = inner.control.registry().durable().reservations();
+        let reserved = reservations.find(|of| of.lb == lb).map(|of| of.created);
+        let mut issues = inner.reports.issues(lb, self.now());
+        issues.retain(|issue| reserved.is_none_or(|reserved| issue.since >= reserved));
+        issues
     }
 
     /// The time of day, by the machine's clock.
@@ -587,7 +592,9 @@ impl Core {
         match &report {
             Report::Epoch { .. } => drop(self.counters.epochs.fetch_add(1, Relaxed)),
             Report::MaySplit { from, to, .. } => {
-                self.counters.may_split.fetch_add(to.saturating_sub(*from), Relaxed);
+                // Without a known end it is not known how many ticks it is.
+                let ticks = if *to == u64::MAX { 1 } else { to.saturating_sub(*from) };
+                self.counters.may_split.fetch_add(ticks, Relaxed);
             }
             Report::Replaced { .. } => inner.replaced = true,
             _ => {}

@@ -83,9 +83,7 @@ impl Issue {
                 "the greatest factors of all workers come to less than all slots; they are raised in proportion"
                     .to_owned()
             }
-            What::MaySplit { from, to } => {
-                format!("events of ticks {from} to {} may be split over two workers", to.saturating_sub(1))
-            }
+            What::MaySplit { from, to } => split(from, to),
         }
     }
 }
@@ -104,14 +102,26 @@ impl Reports {
         match *report {
             Report::Alarm { lb, alarm } => self.add_alarm(wall, now, lb, alarm),
             Report::MaySplit { lb, from, to } => {
-                if self.splits.len() == MOST_SPLITS {
-                    self.splits.pop_front();
-                }
-                let what = What::MaySplit { from, to };
-                self.splits.push_back(Issue { lb, what, since: wall, last: now });
+                self.add_split(wall, now, lb, (from, to));
             }
             _ => {}
         }
+    }
+
+    /// Keeps ticks that may be split, together with those of the last report of the load balancer if there are none between.
+    fn add_split(&mut self, wall: WallTime, now: Time, lb: LbId, (from, to): (u64, u64)) {
+        let last = self.splits.iter_mut().rfind(|issue| issue.lb == lb && now < issue.last + SPLIT_HOLDS);
+        if let Some(Issue { what: What::MaySplit { from: first, to: end }, last, .. }) = last
+            && from <= *end
+            && *first <= to
+        {
+            (*first, *end, *last) = (from.min(*first), to.max(*end), now);
+            return;
+        }
+        if self.splits.len() == MOST_SPLITS {
+            self.splits.pop_front();
+        }
+        self.splits.push_back(Issue { lb, what: What::MaySplit { from, to }, since: wall, last: now });
     }
 
     fn add_alarm(&mut self, wall: WallTime, now: Time, lb: LbId, alarm: Alarm) {
@@ -137,6 +147,18 @@ impl Reports {
     }
 }
 
+/// Which events may be split over two workers: those of the ticks from `from` to `to`, without `to`.
+fn split(from: u64, to: u64) -> String {
+    let split = "may be split over two workers";
+    match (from, to) {
+        (0, u64::MAX) => format!(
+            "events that were on their way {split}; which ones is not known, because the rate of the senders was not known"
+        ),
+        (_, u64::MAX) => format!("events of ticks from {from} on {split}"),
+        _ => format!("events of ticks {from} to {} {split}", to.saturating_sub(1)),
+    }
+}
+
 /// Writes a report to the log.
 pub(crate) fn log<'a>(report: &Report, name: impl Fn(PlaneId) -> &'a str) {
     match report {
@@ -144,11 +166,7 @@ pub(crate) fn log<'a>(report: &Report, name: impl Fn(PlaneId) -> &'a str) {
             tracing::debug!("load balancer {}: epoch {number} from tick {from} on", lb.get());
         }
         Report::MaySplit { lb, from, to } => {
-            tracing::warn!(
-                "load balancer {}: events of ticks {from} to {} may be split over two workers",
-                lb.get(),
-                to.saturating_sub(1)
-            );
+            tracing::warn!("load balancer {}: {}", lb.get(), split(*from, *to));
         }
         Report::Alarm { lb, alarm } => tracing::debug!("load balancer {}: {alarm:?}", lb.get()),
         Report::PlaneInUse(plane) => tracing::info!("data plane {} is in use", name(*plane)),
@@ -200,11 +218,22 @@ mod tests {
     fn ticks_that_may_be_split_are_reported_for_a_minute() {
         let (mut reports, lb) = (Reports::default(), LbId::new(0).unwrap());
         for number in 0..MOST_SPLITS as u64 + 5 {
-            let (from, to) = (number, number + 1);
+            let (from, to) = (2 * number, 2 * number + 1);
             reports.add(WallTime(0), s(0), &Report::MaySplit { lb, from, to });
         }
         assert_eq!(reports.issues(lb, s(59)).len(), MOST_SPLITS);
         assert_eq!(reports.issues(LbId::new(1).unwrap(), s(59)), []);
         assert_eq!(reports.issues(lb, s(60)), []);
+    }
+
+    #[test]
+    fn ranges_of_ticks_without_a_gap_are_one_issue() {
+        let (mut reports, lb) = (Reports::default(), LbId::new(0).unwrap());
+        for (from, to) in [(10, 20), (20, 30), (5, 12), (100, u64::MAX)] {
+            reports.add(WallTime(0), s(0), &Report::MaySplit { lb, from, to });
+        }
+        let texts: Vec<_> = reports.issues(lb, s(1)).iter().map(Issue::text).collect();
+        let expected = ["events of ticks 5 to 29", "events of ticks from 100 on"];
+        assert_eq!(texts, expected.map(|which| format!("{which} may be split over two workers")));
     }
 }

@@ -99,7 +99,11 @@ fn counters(core: &Core) -> [(&'static str, &'static str, &AtomicU64); 8] {
         ("states", "States that workers reported.", &of.states),
         ("syncs", "Sync datagrams of registered senders.", &of.syncs),
         ("epochs", "Epochs that began.", &of.epochs),
-        ("may_split_ticks", "Ticks whose events may have been split over two workers.", &of.may_split),
+        (
+            "may_split_ticks",
+            "Ticks whose events may have been split over two workers. A range without a known end counts as one tick.",
+            &of.may_split,
+        ),
         ("batches", "Batches of changes that were given to the store.", &of.batches),
         ("store_failures", "Batches that the store could not write.", &of.store_failures),
     ]
