@@ -9,7 +9,7 @@ use ejfat::{Time, lb::LbId};
 use ejfat_control::{calendar::MemberId, capacity::Alarm, control::Report, plane::PlaneId, wall::WallTime};
 
 /// How long an alarm is kept after its last report. The control plane reports an alarm again and again while it lasts.
-const HOLDS: Duration = Duration::from_millis(2500);
+const HOLDS: Duration = Duration::from_millis(1500);
 /// How long a status says that events may have been split.
 const SPLIT_HOLDS: Duration = Duration::from_secs(60);
 /// The most alarms that are kept.
@@ -70,7 +70,7 @@ impl Issue {
                 "it has a backlog and takes no events; it gets one slot until it takes some".to_owned()
             }
             What::Alarm(Alarm::StandsStill { packets, .. }) => format!(
-                "data planes sent it {packets} packets, and neither its counters nor its fill level moved"
+                "data planes sent it {packets} packets, and neither its counters nor its fill level moved: see whether its address and ports can be reached from the data planes"
             ),
             What::Alarm(Alarm::Contradicts { ratio, others, .. }) => {
                 format!("it counts {ratio:.3} events a packet, where most count {others:.3}")
