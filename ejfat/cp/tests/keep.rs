@@ -109,7 +109,13 @@ fn a_control_plane_without_a_data_plane_is_not_ready_and_its_statuses_say_why() 
     let serve = |token: &str| {
         let plane = Arc::new(Plane::new(Rules::default(), 1));
         let at = (Ipv4Addr::new(127, 0, 80, 33), 18_010).into();
-        ejfat_lb::grpc::serve(at, plane, Some(token.to_owned())).unwrap()
+        let mut server = None;
+        // A server that has just been dropped may still have the port.
+        until("the port is free", || {
+            server = ejfat_lb::grpc::serve(at, plane.clone(), Some(token.to_owned())).ok();
+            server.is_some()
+        });
+        server.unwrap()
     };
     let other = serve("another token");
     until("the token is refused", || daemon.core().ready().is_err_and(|why| why.contains("not the token")));
