@@ -56,7 +56,7 @@ impl Certificate {
                  subjectAltName"
             ));
         }
-        (left < SOON.as_secs()).then(|| format!("expires within {} days; renew it", left / 86_400 + 1))
+        (left < SOON.as_secs()).then(|| format!("expires within {} days; renew it", left.div_ceil(86_400)))
     }
 }
 
