@@ -184,6 +184,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stats = server.stats().clone();
     let metrics = args.metrics.map(|at| metrics::serve(at, exposed::text(stats))).transpose()?;
     let (told, ended) = mpsc::channel();
+    // It reads no files again, so the signal has no effect.
+    crate::signals::on_hang_up()?;
     if args.until_eof {
         let told = told.clone();
         crate::signals::on_stdin_end(move || {

@@ -1,13 +1,14 @@
-//! What tells a process to end: Ctrl-C, SIGTERM, or the end of its standard input.
+//! What tells a process to end: Ctrl-C, SIGTERM, or the end of its standard input. What tells a service to read its files again: SIGHUP.
 
 use std::{
-    sync::{Arc, mpsc},
+    io::IsTerminal as _,
+    sync::{Arc, atomic::AtomicBool, mpsc},
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
 
@@ -37,6 +38,17 @@ pub(crate) fn on_terminate(goodbye: impl FnOnce() + Send + 'static) -> anyhow::R
         }
     })?;
     Ok(())
+}
+
+/// Has SIGHUP set the flag that is returned, and no longer end the process, which is a service. In a terminal SIGHUP means that the
+/// terminal is gone, so there it still ends the process.
+pub(crate) fn on_hang_up() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::default();
+    let in_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
+    if !in_terminal {
+        signal_hook::flag::register(SIGHUP, Arc::clone(&flag)).context("cannot watch for SIGHUP")?;
+    }
+    Ok(flag)
 }
 
 /// A file that reaches the limit of `ulimit -f` is an error of whoever writes it, and not the death of the process.

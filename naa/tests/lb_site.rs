@@ -15,7 +15,7 @@ use common::{Folder, json_of, naa};
 use ejfat::uri::EjfatUri;
 use ejfat_client::{
     Connection, Token, Trust,
-    messages::{ReserveLoadBalancerReply, ReserveLoadBalancerRequest},
+    messages::{ReserveLoadBalancerReply, ReserveLoadBalancerRequest, TokenSelector, token_selector},
 };
 use ejfat_common::Worker;
 use rustix::process::{Pid, Signal, kill_process};
@@ -232,4 +232,45 @@ fn a_backup_is_written_while_the_control_plane_runs_and_another_one_goes_on_with
     let second = run(&other);
     assert_eq!(client().get(&reserved.lb_id).unwrap().lb_id, reserved.lb_id);
     stop(second);
+}
+
+#[test]
+fn a_hang_up_ends_neither_the_control_plane_nor_the_data_plane() {
+    let mut site = Site::start("127.0.71.3");
+    for child in [&site.child, &site.plane] {
+        kill_process(Pid::from_child(child), Signal::HUP).unwrap();
+    }
+    sleep(Duration::from_millis(500));
+    site.reserve();
+    for child in [&mut site.child, &mut site.plane] {
+        assert_eq!(child.try_wait().unwrap(), None);
+    }
+}
+
+#[test]
+fn tables_name_reservations_and_sessions_and_a_revoked_tokens_reservation_is_told() {
+    let site = Site::start("127.0.71.4");
+    let reserved = site.reserve();
+    let admin = std::fs::read_to_string(site.folder.file("state/admin-token")).unwrap();
+    let uri = format!("ejfat://{}@127.0.71.4:19523/", admin.trim());
+    let run = |args: &[&str]| common::run(&[&["lb"], args, &["--uri", &uri]].concat());
+    let said = |args: &[&str]| {
+        let output = run(args);
+        assert!(output.status.success(), "{}", common::stderr(&output));
+        String::from_utf8(output.stdout).unwrap() + &common::stderr(&output)
+    };
+    let lb = &reserved.lb_id;
+    assert!(said(&["overview"]).lines().next().unwrap().contains("reservation"));
+    assert!(said(&["reset", "--workers", "--senders", "--lb", lb]).contains("are reset: senders, workers"));
+    let made = said(&["tokens", "create", "hall-b", "load_balancer::reserve"]);
+    assert!(made.contains("naa lb tokens revoke "), "{made}");
+    let of_reservation = Connection::open(&reserved.ejfat_uri.parse().unwrap(), &Trust::default()).unwrap();
+    let id = of_reservation
+        .list_token_permissions(TokenSelector { token_selector: Some(token_selector::TokenSelector::Id(0)) })
+        .map(|own| own.token.unwrap().id)
+        .unwrap();
+    let revoked = said(&["tokens", "revoke", &id.to_string()]);
+    assert!(revoked.contains(&format!("reservation {lb} goes on; `naa lb free --lb {lb}`")), "{revoked}");
+    let output = run(&["tokens", "revoke", "hall-b"]);
+    assert!(common::stderr(&output).contains("naa lb tokens list"), "{}", common::stderr(&output));
 }

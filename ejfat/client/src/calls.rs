@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ejfat_control::access::{ApiCall, Need};
+use ejfat_control::access::ApiCall;
 use prost_types::Timestamp;
 use proto::loadbalancer::{
     AddSendersRequest, CreateTokenReply, CreateTokenRequest, DeregisterRequest, ExtendReservationReply,
@@ -15,20 +15,6 @@ use proto::loadbalancer::{
 };
 
 use crate::{ClientError, Connection};
-
-/// The rights that a token needs for a call, for an error's remedy.
-pub(crate) fn rights(call: ApiCall) -> String {
-    match call.need() {
-        Need::AnyToken => "that the control plane knows".into(),
-        Need::SomeLoadBalancer(right) => format!("with the right {} on a load balancer", right.name()),
-        Need::Reservation(right) => format!("with the right {} on the reservation", right.name()),
-        Need::Session(right) => {
-            format!("with the right {} on the session, as the one that Register returned", right.name())
-        }
-        Need::OwnRights => "that has itself all rights that the new token is to have".into(),
-        Need::OwnTokens => "that is the token in question, or one with which that was made".into(),
-    }
-}
 
 fn texts(addresses: &[IpAddr]) -> Vec<String> {
     addresses.iter().map(ToString::to_string).collect()

@@ -2,10 +2,11 @@
 
 use std::{error::Error as _, fmt, io, time::Duration};
 
+use ejfat_control::access::Need;
 use naa_grpc::{BadToken, CredentialsError, TlsError, TlsFailure, innermost};
 use tonic::{Code, Status};
 
-use crate::{ApiCall, calls::rights};
+use crate::ApiCall;
 
 /// Why a control plane did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +28,7 @@ pub enum ClientError {
     TooLate { address: String, call: ApiCall, within: Duration },
     #[error("the control plane at {address} cannot be spoken to: {failure}{}", by_scheme(.failure))]
     Tls { address: String, failure: TlsFailure },
-    #[error("the control plane at {address} refused {}: {}{}", .call.name(), refusal(.said, *.cause), remedy(*.call, *.cause))]
+    #[error("the control plane at {address} refused {}: {}{}", .call.name(), refusal(.said, *.cause), remedy(.said, *.call, *.cause))]
     Refused { address: String, call: ApiCall, cause: Cause, said: String },
 }
 
@@ -72,11 +73,11 @@ fn by_scheme(failure: &TlsFailure) -> &'static str {
     }
 }
 
-/// Returns the message of a control plane, or if it is empty a text for the cause.
+/// Returns the message of a control plane, or a text for the cause if it is empty, or if this client knows the cause better.
 fn refusal(said: &str, cause: Cause) -> impl fmt::Display {
     let without = match cause {
         Cause::NoToken => "it wants a token",
-        Cause::UnknownToken => "it does not know the token",
+        Cause::UnknownToken => "the token is unknown",
         Cause::NoRight => "the token has no right to it",
         Cause::NotFound => "there is no such reservation or session",
         Cause::Taken => "it is taken",
@@ -87,17 +88,25 @@ fn refusal(said: &str, cause: Cause) -> impl fmt::Display {
     };
     // The peer chose these characters: a control character could write over other lines of a terminal.
     let text: String = said.chars().filter(|c| !c.is_control()).take(500).collect();
-    if text.is_empty() { without.to_owned() } else { text }
+    if text.is_empty() || cause == Cause::UnknownToken { without.to_owned() } else { text }
 }
 
-fn remedy(call: ApiCall, cause: Cause) -> String {
+/// Returns what the caller can do, unless the control plane has said so itself. Its texts have the remedy behind a semicolon, as ours.
+fn remedy(said: &str, call: ApiCall, cause: Cause) -> String {
+    if said.contains(';') && cause != Cause::UnknownToken {
+        return String::new();
+    }
     match cause {
         Cause::NoToken => "; put one into the EJFAT URI: ejfat://TOKEN@host:port/...".into(),
         Cause::UnknownToken => {
-            "; it was revoked, or the reservation that it came with ended: get a new EJFAT URI".into()
+            "; it is mistyped, or it was revoked, or the reservation that it came with ended: get a new EJFAT URI".into()
         }
-        Cause::NoRight => format!("; use a token {}", rights(call)),
-        Cause::NotFound => "; it may have ended: get a new EJFAT URI".into(),
+        Cause::NoRight => format!("; use a token {}", call.need().described()),
+        Cause::NotFound => match call.need() {
+            Need::Reservation(_) => "; it may have ended: get a new EJFAT URI".into(),
+            Need::Session(_) => "; it may have ended".into(),
+            _ => String::new(),
+        },
         Cause::Taken => "; end the other one, or choose other ports".into(),
         Cause::Busy => "; try again later".into(),
         Cause::NotServed => "; is it a control plane of EJFAT, and recent enough?".into(),

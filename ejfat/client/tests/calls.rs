@@ -108,6 +108,15 @@ fn each_refusal_has_its_cause() {
         let address = server.address().to_string();
         refused(client.status("1"), cause, &[remedy, &address, "LoadBalancerStatus", "becauseof[31m that"]);
     }
+    site.refuse("Status", Code::ResourceExhausted, "all are reserved; free one");
+    let said = client.status("1").unwrap_err().to_string();
+    assert!(
+        said.ends_with("all are reserved; free one"),
+        "the control plane's remedy is the only one: {said}"
+    );
+    site.refuse("RevokeToken", Code::NotFound, "there is no such token");
+    let none = client.revoke_token(TokenSelector::default()).unwrap_err().to_string();
+    assert!(none.ends_with("there is no such token"), "{none}");
     site.refuse("Status", Code::NotFound, "");
     refused(client.status("1"), Cause::NotFound, &["there is no such reservation"]);
 }

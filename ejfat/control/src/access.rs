@@ -83,6 +83,25 @@ impl ApiCall {
     }
 }
 
+impl Need {
+    /// What a token has that meets the need, as the end of "use a token ...".
+    pub fn described(self) -> String {
+        match self {
+            Self::AnyToken => "that the control plane knows".into(),
+            Self::SomeLoadBalancer(right) => format!("with the right {} on a load balancer", right.name()),
+            Self::Reservation(right) => format!(
+                "with the right {} on the reservation, as the one in its URI or the site's admin token",
+                right.name()
+            ),
+            Self::Session(right) => {
+                format!("with the right {} on the session, as the one that Register returned", right.name())
+            }
+            Self::OwnRights => "that has itself all rights that the new token is to have".into(),
+            Self::OwnTokens => "that is the token in question, or one with which that was made".into(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,7 +21,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use ejfat::{Time, lb::LbId};
 
 use crate::{
-    access::ApiCall,
     calendar::MemberId,
     config::{Config, ConfigError},
     durable::{Durable, Ending, Inconsistency, NoRoom},
@@ -332,9 +331,4 @@ impl Registry {
         let next = Record::Next(Counter::Token, u64::from(token.id.0) + 1);
         Ok((secret, [Change::Put(Record::Token(token)), Change::Put(next)]))
     }
-}
-
-/// The text of a refusal of `call`.
-fn no_right(call: ApiCall) -> Refusal {
-    Refusal::denied(format!("the token has no right to {} here; use another one", call.name()))
 }

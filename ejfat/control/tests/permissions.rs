@@ -10,6 +10,7 @@ use ejfat_control::{
         Caller, Deregister, Extend, LbName, RefusalKind, Reply, Request, Reserve, Reset, SendState, Senders,
         SetSlotDemands, TokenSelector,
     },
+    reservation::ReservationId,
     token::{TokenId, TokenLimits},
 };
 use registry_common::{ROOT, Site, config, create, worker};
@@ -284,4 +285,16 @@ fn an_overview_shows_what_the_token_may_read() {
         ((true, vec![2, 1]), (false, vec![2, 1]), (false, vec![2]), (false, vec![]));
     let expected = [vec![everything; 5], vec![both; 2], vec![a; 7], vec![none; 2]].concat();
     assert_eq!(of, expected);
+}
+
+#[test]
+fn a_token_of_another_reservation_is_told_which_one_it_is_of() {
+    let mut site = Site::new(config(), 1);
+    let (own, other) = (site.reserve(ROOT, Reserve::default()), site.reserve(ROOT, Reserve::default()));
+    let token = own.token.expect("a token").as_str().to_owned();
+    let free = |id: ReservationId| Request::Free(LbName { lb_id: id.to_string() });
+    let refused = site.ask(&token, &free(other.id)).expect_err("it is not its own").to_string();
+    let here =
+        format!("on reservation {}, since it is a token of reservation {}; use a token", other.id, own.id);
+    assert!(refused.contains(&here), "{refused}");
 }

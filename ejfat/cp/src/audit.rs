@@ -9,7 +9,8 @@ use std::{
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::{
-        atomic::{AtomicU64, Ordering::Relaxed},
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         mpsc::{self, SyncSender},
     },
 };
@@ -31,20 +32,31 @@ pub struct AuditError {
 
 #[derive(Debug)]
 pub(crate) struct Audit {
+    /// An empty text only wakes the thread.
     lines: SyncSender<String>,
     left_out: AtomicU64,
+    /// Whether the thread is to open the file again before it writes.
+    reopen: Arc<AtomicBool>,
 }
 
 impl Audit {
     /// Opens the file for appending. A new file can be read by its owner only.
     pub(crate) fn open(path: &Path) -> Result<Self, AuditError> {
-        let failed = |source| AuditError { path: path.to_owned(), source };
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)?;
+        let file = append(path)?;
         let (lines, waiting) = mpsc::sync_channel(MOST_WAITING);
-        let of = path.to_owned();
-        let run = move || write(file, &of, &waiting);
-        std::thread::Builder::new().name("naa-audit".into()).spawn(run).map_err(failed)?;
-        Ok(Self { lines, left_out: AtomicU64::new(0) })
+        let (of, reopen) = (path.to_owned(), Arc::<AtomicBool>::default());
+        let asked = reopen.clone();
+        let run = move || write(file, &of, &waiting, &asked);
+        let started = std::thread::Builder::new().name("naa-audit".into()).spawn(run);
+        started.map_err(|source| AuditError { path: path.to_owned(), source })?;
+        Ok(Self { lines, left_out: AtomicU64::new(0), reopen })
+    }
+
+    /// Has the thread open the file again by its name, since the file that it has may have been renamed. It never waits.
+    pub(crate) fn reopen(&self) {
+        self.reopen.store(true, Relaxed);
+        // If the queue is full, the thread opens the file before the next line.
+        let _ = self.lines.try_send(String::new());
     }
 
     /// Passes an entry to the thread that writes. It never waits.
@@ -62,9 +74,23 @@ impl Audit {
     }
 }
 
-fn write(mut file: File, path: &Path, lines: &mpsc::Receiver<String>) {
+fn append(path: &Path) -> Result<File, AuditError> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    file.map_err(|source| AuditError { path: path.to_owned(), source })
+}
+
+fn write(mut file: File, path: &Path, lines: &mpsc::Receiver<String>, reopen: &AtomicBool) {
     let mut is_reported = false;
     for line in lines {
+        if reopen.swap(false, Relaxed) {
+            match append(path) {
+                Ok(new) => {
+                    file = new;
+                    tracing::info!("the audit log {} was opened again", path.display());
+                }
+                Err(why) => tracing::warn!("{why}; its lines go on into the file that was opened before"),
+            }
+        }
         match file.write_all(line.as_bytes()) {
             Ok(()) => is_reported = false,
             Err(why) => {

@@ -44,7 +44,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     audit::{Audit, AuditError},
-    planes::{PlaneAddress, PlaneHandle, Told, What},
+    planes::{Away, PlaneAddress, PlaneHandle, Told, What},
     reports::Reports,
     series::{OneSeries, Series, TooMuch},
     storing::Storing,
@@ -354,17 +354,13 @@ impl Core {
         lock(&self.series).select(selectors, since, may_see)
     }
 
-    /// Returns each data plane's name and kind, and why it is not in use (`None` if it is).
-    pub fn planes(&self) -> Vec<(String, PlaneKind, Option<String>)> {
+    /// Returns each data plane's name and kind, and why it cannot be programmed (`None` if it can).
+    pub fn planes(&self) -> Vec<(String, PlaneKind, Option<Away>)> {
         let inner = lock(&self.inner);
-        let of = |of: &PlaneHandle| {
-            let why = || of.why.clone().unwrap_or_else(|| "not connected yet".to_owned());
-            (of.name.clone(), of.kind, of.connection.is_none().then(why))
-        };
-        inner.planes.values().map(of).collect()
+        inner.planes.values().map(|of| (of.name.clone(), of.kind, of.away().cloned())).collect()
     }
 
-    /// Checks whether the control plane can carry out requests and store changes.
+    /// Checks whether the control plane can carry out requests and store changes, and has a data plane that it can program.
     ///
     /// # Errors
     /// The reason why it cannot.
@@ -376,7 +372,15 @@ impl Core {
         if inner.replaced {
             return Err(Refused::Replaced.to_string());
         }
-        inner.failed.as_ref().map_or(Ok(()), |failed| Err(failed.why.clone()))
+        if let Some(failed) = &inner.failed {
+            return Err(failed.why.clone());
+        }
+        let mut away = Vec::new();
+        for plane in inner.planes.values() {
+            let Some(why) = plane.away() else { return Ok(()) };
+            away.push(format!("data plane {} is not in use: {}", plane.name, why.why));
+        }
+        if away.is_empty() { Ok(()) } else { Err(away.join("; ")) }
     }
 
     /// Checks the token of a caller.
@@ -389,6 +393,11 @@ impl Core {
             self.counters.refused.fetch_add(1, Relaxed);
             refusal.into()
         })
+    }
+
+    /// Opens the audit log's file again by its name, if there is one. This is for log rotation, which renames the file.
+    pub fn reopen_audit(&self) {
+        self.audit.iter().for_each(Audit::reopen);
     }
 
     /// Returns a message if the thread that polls has ended by itself.
@@ -465,19 +474,15 @@ impl Core {
         let now = self.now();
         match what {
             What::Connected => {
-                (handle.connection, handle.why) = (Some(connection), None);
+                handle.connected(connection);
                 inner.control.connected(now, plane);
             }
-            What::Answered(answer) if handle.connection == Some(connection) => {
+            What::Answered(answer) if handle.is_connected_by(connection) => {
                 inner.control.answer(now, answer);
             }
             What::Answered(_) => {}
             What::Ended(why) => {
-                if handle.why.as_ref() != Some(&why) {
-                    tracing::warn!("data plane {}: {why}", handle.name);
-                }
-                handle.why = Some(why);
-                if handle.connection.take() == Some(connection) {
+                if handle.ended(connection, why, wall()) {
                     inner.control.disconnected(now, plane);
                 }
             }
@@ -501,7 +506,7 @@ impl Core {
                 }
                 Action::Disconnect(plane) => {
                     if let Some(handle) = inner.planes.get_mut(&plane) {
-                        handle.disconnect("it did not answer in time");
+                        handle.disconnect();
                     }
                 }
                 Action::Report(report) => self.report(inner, report),
@@ -577,7 +582,7 @@ impl Core {
                 (inner.term, inner.failed) = (term, None);
                 // The connections are replaced, so that an answer to an old call is never taken for an answer to a new one.
                 for handle in inner.planes.values_mut() {
-                    handle.disconnect("the control plane began anew with what its store has");
+                    handle.disconnect();
                 }
                 tracing::info!("changes are stored again");
             }
@@ -590,6 +595,13 @@ impl Core {
 
     fn report(&self, inner: &mut Inner, report: Report) {
         match &report {
+            Report::PlaneInUse(plane) => {
+                inner.planes.get_mut(plane).into_iter().for_each(PlaneHandle::in_use);
+            }
+            Report::PlaneLost { plane, why } => {
+                let plane = inner.planes.get_mut(plane).into_iter();
+                plane.for_each(|plane| plane.lost(why.clone(), wall()));
+            }
             Report::Epoch { .. } => drop(self.counters.epochs.fetch_add(1, Relaxed)),
             Report::MaySplit { from, to, .. } => {
                 // Without a known end it is not known how many ticks it is.

@@ -5,7 +5,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use ejfat::{lb::Rules, listen::Listen};
@@ -16,6 +16,8 @@ use naa_store::SqliteStore;
 
 use crate::{
     api::{self, Public},
+    backups::{BackupError, Backups},
+    certificate::Watch,
     core::{Core, Parts, StartError},
     planes::PlaneAddress,
     settings::{Settings, SettingsError},
@@ -64,6 +66,8 @@ pub struct Daemon {
     token_file: PathBuf,
     store_file: PathBuf,
     store: Arc<SqliteStore>,
+    backups: Backups,
+    certificate: Option<Arc<Mutex<Watch>>>,
 }
 
 impl Daemon {
@@ -84,6 +88,10 @@ impl Daemon {
         let store_file = settings.store.clone().unwrap_or_else(|| state.join("control.db"));
         folder(&token_file)?;
         folder(&store_file)?;
+        let is_new = !store_file.exists();
+        if is_new {
+            warn_of_lost_store(&store_file, &token_file, settings.backup.as_deref());
+        }
         let root = token::read_or_make(&token_file)?;
         let (host, port) = settings.public()?;
         let plane = Arc::new(Plane::new(Rules::default(), seed));
@@ -118,7 +126,10 @@ impl Daemon {
         let port = bound.map_or(port, |server| server.address().port());
         let public = found.get_or_init(|| Public { tls: settings.tls.is_some(), host, port }).clone();
         let local = forwarder.map(|forwarder| (plane, forwarder));
-        Ok(Self { core, servers, syncs, local, public, token_file, store_file, store })
+        let watch = |tls| Arc::new(Mutex::new(Watch::new(tls, public.host.clone())));
+        let certificate = settings.server_tls().map(watch);
+        let backups = Backups::new(is_new);
+        Ok(Self { core, servers, syncs, local, public, token_file, store_file, store, backups, certificate })
     }
 
     pub fn core(&self) -> &Arc<Core> {
@@ -154,12 +165,32 @@ impl Daemon {
         &self.store_file
     }
 
-    /// Writes a backup of the store to a file. The file appears when it is complete.
+    /// Writes a backup of the store to a file. The file appears when it is complete. The backup before it is kept in FILE.1, and one
+    /// that is there at the start and of another store in FILE.kept.
     ///
     /// # Errors
-    /// If the store cannot be read, or the file cannot be written.
-    pub fn backup(&self, to: &Path) -> Result<(), naa_store::Error> {
-        self.store.backup(to).map(drop)
+    /// If the store cannot be read, the file cannot be written, or it and FILE.kept are both of another store.
+    pub fn backup(&self, to: &Path) -> Result<(), BackupError> {
+        self.backups.write(&self.store, to)
+    }
+
+    /// Looks at the certificate once a minute, and warns of one that clients refuse or soon will. It is to be called often.
+    pub fn look_at_certificate(&self) {
+        if let Some(watch) = &self.certificate {
+            watch.lock().unwrap_or_else(PoisonError::into_inner).look();
+        }
+    }
+
+    /// A function that returns when the certificate ends, in UNIX time, or `None` if there is none.
+    pub fn certificate_ends(&self) -> impl Fn() -> Option<u64> + Send + Sync + use<> {
+        let certificate = self.certificate.clone();
+        move || certificate.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).ends()
+    }
+
+    /// Opens the audit log's file again by its name, because log rotation has renamed it. Certificates need no such call: their files
+    /// are read again within a second after they changed.
+    pub fn reopen(&self) {
+        self.core.reopen_audit();
     }
 
     /// Returns a message if one of the parts has ended by itself.
@@ -179,6 +210,21 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.core.stop();
+    }
+}
+
+/// Says that the store is missing, if a former control plane has left other files.
+fn warn_of_lost_store(store: &Path, token_file: &Path, backup: Option<&Path>) {
+    let left = [Some(token_file), backup].into_iter().flatten().find(|file| file.exists());
+    if let Some(left) = left {
+        let from = backup.map_or("BACKUP".into(), Path::to_string_lossy);
+        tracing::warn!(
+            "there is no store {}, but there is {}: this control plane begins without reservations and tokens; if the store was lost, \
+             stop this control plane and restore a backup: naa lb restore {from} --store {}",
+            store.display(),
+            left.display(),
+            store.display()
+        );
     }
 }
 

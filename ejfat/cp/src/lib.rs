@@ -10,6 +10,8 @@
 
 mod api;
 mod audit;
+mod backups;
+mod certificate;
 mod core;
 mod daemon;
 mod planes;
@@ -22,8 +24,9 @@ mod syncs;
 mod token;
 
 pub use api::{Public, decode, service};
+pub use backups::BackupError;
 pub use core::{Core, Counters, Parts, Refused, StartError};
 pub use daemon::{Daemon, DaemonError};
-pub use planes::{Link, PlaneAddress};
+pub use planes::{Away, Link, PlaneAddress};
 pub use series::{OneSeries, Values};
 pub use syncs::{SyncAddress, SyncCounters, SyncError, Syncs};

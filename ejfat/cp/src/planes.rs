@@ -20,7 +20,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ejfat_control::plane::{Answer, Call, Outcome, PlaneId, PlaneKind};
+use ejfat_control::{
+    plane::{Answer, Call, Outcome, PlaneId, PlaneKind},
+    wall::WallTime,
+};
 use ejfat_lb::Plane;
 use naa_grpc::Credentials;
 
@@ -28,7 +31,8 @@ pub use smartnic::Link;
 
 /// The longest time that a call of a data plane may take. The control plane counts a data plane as lost after this time.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// The time from the end of a connection until the next one is tried. It doubles after each failure to connect, up to [`LATEST`].
+/// The time from the end of a connection until the next one is tried. It doubles up to [`LATEST`] after each failure to connect, and
+/// after each connection that was shorter than that.
 const AGAIN: Duration = Duration::from_millis(100);
 /// The longest time until the next connection is tried.
 const LATEST: Duration = Duration::from_secs(2);
@@ -95,7 +99,7 @@ pub(crate) struct Told {
 pub(crate) enum What {
     Connected,
     Answered(Answer),
-    /// Connecting failed, or the connection has ended, for this reason.
+    /// Connecting failed, or the connection has ended by itself, for this reason.
     Ended(String),
 }
 
@@ -103,7 +107,7 @@ pub(crate) enum What {
 #[derive(Debug)]
 enum Command {
     Call(u64, Call),
-    Disconnect(u64, String),
+    Disconnect(u64),
 }
 
 /// The core's view of a data plane and of its thread.
@@ -113,9 +117,18 @@ pub(crate) struct PlaneHandle {
     pub(crate) kind: PlaneKind,
     calls: Sender<Command>,
     /// The number of the connection that is in use, or `None` if there is none.
-    pub(crate) connection: Option<u64>,
-    /// Why no connection is in use. `None` if one is, or before the first attempt has ended.
-    pub(crate) why: Option<String>,
+    connection: Option<u64>,
+    /// Why the data plane cannot be programmed. `None` if it can, and before the first attempt has ended.
+    away: Option<Away>,
+    /// Whether the thread has said why there is no connection.
+    has_ended: bool,
+}
+
+/// Why a data plane cannot be programmed, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Away {
+    pub since: WallTime,
+    pub why: String,
 }
 
 impl PlaneHandle {
@@ -132,14 +145,55 @@ impl PlaneHandle {
         let (name, kind) = (address.name(), address.kind());
         let run = move || run(plane, &address, &asked, tell);
         thread::Builder::new().name(format!("naa-plane-{}", plane.0)).spawn(run)?;
-        Ok(Self { name, kind, calls, connection: None, why: None })
+        Ok(Self { name, kind, calls, connection: None, away: None, has_ended: false })
+    }
+
+    pub(crate) fn is_connected_by(&self, connection: u64) -> bool {
+        self.connection == Some(connection)
+    }
+
+    pub(crate) fn away(&self) -> Option<&Away> {
+        self.away.as_ref()
+    }
+
+    /// Notes a new connection. The data plane is not in use before it has been claimed.
+    pub(crate) fn connected(&mut self, connection: u64) {
+        (self.connection, self.has_ended) = (Some(connection), false);
+    }
+
+    /// Notes that the thread could not connect, or that its connection has ended. Returns whether that connection was in use.
+    pub(crate) fn ended(&mut self, connection: u64, why: String, now: WallTime) -> bool {
+        self.has_ended = true;
+        self.set_away(why, now);
+        self.connection.take() == Some(connection)
+    }
+
+    /// Notes that the control plane programs the data plane from now on.
+    pub(crate) fn in_use(&mut self) {
+        self.away = None;
+        tracing::info!("data plane {} is in use", self.name);
+    }
+
+    /// Notes that the control plane has lost the data plane. If the thread said why, that reason stays.
+    pub(crate) fn lost(&mut self, why: String, now: WallTime) {
+        if !self.has_ended {
+            self.set_away(why, now);
+        }
+    }
+
+    /// The log gets a line for each reason, and not for each attempt.
+    fn set_away(&mut self, why: String, now: WallTime) {
+        let since = self.away.as_ref().map_or(now, |away| away.since);
+        if self.away.as_ref().is_none_or(|away| away.why != why) {
+            tracing::warn!("data plane {} is not in use: {why}; it is tried again and again", self.name);
+        }
+        self.away = Some(Away { since, why });
     }
 
     /// Gives up the connection that is in use. The thread connects again when the call that it makes has ended.
-    pub(crate) fn disconnect(&mut self, why: &str) {
+    pub(crate) fn disconnect(&mut self) {
         if let Some(connection) = self.connection.take() {
-            self.why = Some(why.to_owned());
-            let _ = self.calls.send(Command::Disconnect(connection, why.to_owned()));
+            let _ = self.calls.send(Command::Disconnect(connection));
         }
     }
 
@@ -156,18 +210,23 @@ fn run(plane: PlaneId, address: &PlaneAddress, calls: &Receiver<Command>, tell: 
     let (mut connection, mut again) = (0, AGAIN);
     loop {
         connection += 1;
-        let why = match address.connect() {
-            Err(why) => why,
+        let began = Instant::now();
+        let end = match address.connect() {
+            Err(why) => End::ByItself(why),
             Ok(mut port) => {
-                again = AGAIN;
                 tell(Told { plane, connection, what: What::Connected });
-                match serve(plane, connection, &mut *port, calls, &tell) {
-                    Some(why) => why,
-                    None => return,
+                let end = serve(plane, connection, &mut *port, calls, &tell);
+                if began.elapsed() >= LATEST {
+                    again = AGAIN;
                 }
+                end
             }
         };
-        tell(Told { plane, connection, what: What::Ended(why) });
+        match end {
+            End::ByItself(why) => tell(Told { plane, connection, what: What::Ended(why) }),
+            End::Ordered => {}
+            End::OfCore => return,
+        }
         let until = Instant::now() + again;
         loop {
             match calls.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -181,26 +240,87 @@ fn run(plane: PlaneId, address: &PlaneAddress, calls: &Receiver<Command>, tell: 
     }
 }
 
-/// Makes the calls of one connection. Returns why the connection ended, or `None` if the core has ended.
+/// How a connection ended.
+enum End {
+    /// It could not be made, or it was lost, for this reason.
+    ByItself(String),
+    /// The core gave it up, and knows why.
+    Ordered,
+    /// The core has ended.
+    OfCore,
+}
+
+/// Makes the calls of one connection.
 fn serve(
     plane: PlaneId,
     connection: u64,
     port: &mut dyn Port,
     calls: &Receiver<Command>,
     tell: &impl Fn(Told),
-) -> Option<String> {
+) -> End {
     loop {
-        let call = match calls.recv().ok()? {
-            Command::Call(of, call) if of == connection => call,
-            Command::Disconnect(of, why) if of == connection => return Some(why),
-            Command::Call(..) | Command::Disconnect(..) => continue,
+        let call = match calls.recv() {
+            Ok(Command::Call(of, call)) if of == connection => call,
+            Ok(Command::Disconnect(of)) if of == connection => return End::Ordered,
+            Ok(Command::Call(..) | Command::Disconnect(..)) => continue,
+            Err(_) => return End::OfCore,
         };
         match port.call(&call) {
             Ok(outcome) => {
                 let answer = Answer { plane, number: call.number, outcome };
                 tell(Told { plane, connection, what: What::Answered(answer) });
             }
-            Err(why) => return Some(why),
+            Err(why) => return End::ByItself(why),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle() -> PlaneHandle {
+        PlaneHandle {
+            name: "plane".into(),
+            kind: PlaneKind::Staged,
+            calls: mpsc::channel().0,
+            connection: None,
+            away: None,
+            has_ended: false,
+        }
+    }
+
+    #[test]
+    fn a_plane_is_away_since_it_was_in_use_last_for_the_newest_reason() {
+        let mut plane = handle();
+        assert!(!plane.ended(1, "nobody listens".into(), WallTime(1)), "it was never connected");
+        plane.connected(2);
+        plane.lost("not the token".into(), WallTime(2));
+        assert_eq!(plane.away(), Some(&Away { since: WallTime(1), why: "not the token".into() }));
+        plane.in_use();
+        assert_eq!(plane.away(), None);
+        assert!(plane.ended(2, "it was killed".into(), WallTime(3)));
+        plane.lost("the connection ended".into(), WallTime(4));
+        assert_eq!(plane.away(), Some(&Away { since: WallTime(3), why: "it was killed".into() }));
+    }
+
+    #[test]
+    fn a_plane_that_gives_connections_up_at_once_is_tried_less_and_less_often() {
+        let (calls, asked) = mpsc::channel();
+        let (told, connected) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let local = PlaneAddress::Local(Arc::new(Plane::new(ejfat::lb::Rules::default(), 1)));
+            run(PlaneId(0), &local, &asked, |of: Told| {
+                let _ = told.send(of.connection);
+            });
+        });
+        let begin = Instant::now();
+        for connection in 1..=5 {
+            assert_eq!(connected.recv().unwrap(), connection);
+            calls.send(Command::Disconnect(connection)).unwrap();
+        }
+        assert!(begin.elapsed() >= AGAIN * (1 + 2 + 4 + 8), "{:?}", begin.elapsed());
+        drop(calls);
+        thread.join().unwrap();
     }
 }

@@ -169,13 +169,15 @@ pub(crate) fn log<'a>(report: &Report, name: impl Fn(PlaneId) -> &'a str) {
             tracing::warn!("load balancer {}: {}", lb.get(), split(*from, *to));
         }
         Report::Alarm { lb, alarm } => tracing::debug!("load balancer {}: {alarm:?}", lb.get()),
-        Report::PlaneInUse(plane) => tracing::info!("data plane {} is in use", name(*plane)),
-        Report::PlaneLost { plane, why } => tracing::warn!("data plane {} is lost: {why}", name(*plane)),
+        // The plane's handle logs these.
+        Report::PlaneInUse(_) | Report::PlaneLost { .. } => {}
         Report::Refused { plane, lb, why } => {
             tracing::warn!("data plane {} refused tables of load balancer {}: {why}", name(*plane), lb.get());
         }
         Report::Replaced { plane } => tracing::error!(
-            "another control plane programs data plane {} with a higher term; this one changes nothing any more; stop it",
+            "data plane {} was programmed with a higher term than this control plane has, so this one changes nothing any more; stop \
+             it if another control plane runs; if none does, its store is older than the one that was used last: restore a backup \
+             by `naa lb restore`, which raises the term",
             name(*plane)
         ),
         Report::Followed { lb, sender, tick } => {

@@ -79,6 +79,8 @@ pub struct Settings {
     /// The file of the store. Default: `control.db` in the state folder.
     pub store: Option<PathBuf>,
     /// The address at which /metrics, /healthz and /readyz are served over HTTP. Default: they are not served.
+    /// A port alone is a port of 127.0.0.1.
+    #[serde(deserialize_with = "values::metrics")]
     #[schemars(with = "Option<String>")]
     pub metrics: Option<SocketAddr>,
     /// The file to which each change, and who made it, is appended as a line of JSON. Default: there is no such file.
@@ -230,7 +232,7 @@ impl Settings {
     }
 
     /// Checks the configuration as far as possible without a store and without sockets: that its values fit each other, and
-    /// that the files of data planes' credentials can be read.
+    /// that the files of the certificate and of data planes' credentials can be used.
     ///
     /// # Errors
     /// The first field that is wrong, with its line.
@@ -242,7 +244,16 @@ impl Settings {
         let (root, first) = ("any token", NonZeroU64::MIN);
         Control::begin(self.config(), options, root, nothing, first, Time::default())
             .map_err(|why| self.value(field_of(&why), why))?;
-        self.public().map(drop)
+        self.public()?;
+        let certificate = self.server_tls().map(|tls| tls.load()).transpose();
+        certificate.map(drop).map_err(|why| self.value("tls", why))
+    }
+
+    /// What keeps clients away that check the certificate, now or soon. `None`: nothing, or there is no certificate that can be used.
+    pub fn certificate_warning(&self) -> Option<String> {
+        let (tls, (host, _)) = (self.server_tls()?, self.public().ok()?);
+        let warning = tls.load().ok()?.warning(&host)?;
+        Some(format!("the certificate of {} {warning}", tls.cert.display()))
     }
 
     fn value(&self, field: impl Into<String>, why: impl ToString) -> SettingsError {
@@ -259,7 +270,7 @@ impl Settings {
         if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
             return Ok(Self::default());
         }
-        serde_yaml_ng::from_str(text).map_err(|why| why.to_string())
+        serde_yaml_ng::from_str(text).map_err(|why| place::explained(text, &why.to_string()))
     }
 
     /// The JSON schema of a configuration.
@@ -510,6 +521,7 @@ rate_factor: 3",
         .unwrap();
         let config = settings.config();
         assert_eq!(settings.public().unwrap(), ("lb.example.org".to_owned(), GRPC_PORT));
+        assert_eq!(Settings::parse("metrics: 9100").unwrap().metrics, "127.0.0.1:9100".parse().ok());
         assert_eq!(config.load_balancers[0].data_ports, 16_384..=32_767);
         assert_eq!(config.load_balancers[1].sync_port, 20_000);
         assert_eq!(config.load_balancers[0].sync_v6, "fd00::1".parse().ok());
@@ -529,6 +541,12 @@ rate_factor: 3",
             ("load_balancers:\n  - {ports: 9-1}", "9-1"),
             ("liveness:\n  silent: soon", "line 2"),
             ("planes: [{kind: magic}]", "magic"),
+            ("default_stay: 8 hours", "default_stay: "),
+            ("slots: 512\ndefault_stay: 8 hours", "line 2"),
+            ("backup_every: 5", "backup_every: "),
+            ("metrics: x", "metrics: "),
+            ("planes:\n- kind: local\n- kind: naa", "planes[1]: missing field `address`"),
+            ("planes:\n- kind: naa\n    address: x:1", "indentation"),
         ] {
             assert!(error(text).contains(said), "{text:?}: {}", error(text));
         }
@@ -549,6 +567,7 @@ rate_factor: 3",
             ("limits:\n  senders: 1\n  workers: 60000", 3, "limits.workers"),
             ("listen: ['0.0.0.0:1']", 1, "public"),
             ("planes:\n- kind: local\n- {kind: naa, address: 'x:1', token_file: /nowhere}", 3, "planes[1]"),
+            ("slots: 512\ntls: {cert: /nowhere.pem, key: /nowhere.key}", 2, "cannot read /nowhere.pem"),
         ] {
             let (said_of, place) = (error(text), format!("{}:{line}: ", file.display()));
             let is_named = said_of.starts_with(&place) || (said == "public" && said_of.contains(said));

@@ -13,6 +13,8 @@ use rand_core::{RngCore as _, SeedableRng as _};
 
 /// The most bytes of a token's file.
 const MOST: usize = 4096;
+/// The fewest characters of an admin token. Shorter ones can be guessed.
+const LEAST: usize = 16;
 
 /// Why there is no admin token.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,12 @@ pub enum TokenFileError {
     Make { path: PathBuf, source: io::Error },
     #[error("the admin token's file {}: {why}", .path.display())]
     Token { path: PathBuf, why: BadToken },
+    #[error(
+        "the admin token in the file {} has fewer than {LEAST} characters, so it can be guessed; write a longer one into it, or remove \
+         the file, which is then made with a random token",
+        .path.display()
+    )]
+    Short { path: PathBuf },
     #[error("the admin token's file {} may be read by others; chmod 600 it", .path.display())]
     Rights { path: PathBuf },
     #[error("the admin token's file {} has more than {MOST} bytes; is it the right one?", .path.display())]
@@ -47,6 +55,9 @@ pub(crate) fn read_or_make(path: &Path) -> Result<String, TokenFileError> {
     }
     let token = text.trim().to_owned();
     check_token(&token).map_err(|why| TokenFileError::Token { path: path.to_owned(), why })?;
+    if token.len() < LEAST {
+        return Err(TokenFileError::Short { path: path.to_owned() });
+    }
     Ok(token)
 }
 
@@ -62,4 +73,23 @@ fn make(path: &Path) -> Result<String, TokenFileError> {
     let mut file = file.map_err(failed)?;
     file.write_all(format!("{token}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
     Ok(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_can_be_guessed_is_refused() {
+        let path = std::env::temp_dir().join(format!("naa-token-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let made = read_or_make(&path).unwrap();
+        assert_eq!(read_or_make(&path).unwrap(), made);
+        std::fs::write(&path, "short\n").unwrap();
+        let refused = read_or_make(&path).unwrap_err().to_string();
+        assert!(refused.contains("fewer than 16 characters"), "{refused}");
+        std::fs::write(&path, "0123456789abcdef\n").unwrap();
+        assert_eq!(read_or_make(&path).unwrap(), "0123456789abcdef");
+        std::fs::remove_file(&path).unwrap();
+    }
 }

@@ -123,3 +123,32 @@ fn a_certificate_is_reloaded_under_load_and_no_call_is_dropped() {
     });
     assert!(calls.into_inner() > 100);
 }
+
+#[test]
+fn a_certificate_that_keeps_clients_away_is_told_before_they_are() {
+    let (ip, files, ca) = ("127.0.80.23", Files::new("cp-check"), Ca::new("one"));
+    let settings = |params: &CertificateParams| {
+        let (cert, key) = files.put_pair("server", &ca.sign(params));
+        let text =
+            format!("listen: ['{ip}:0']\ntls: {{cert: '{}', key: '{}'}}", cert.display(), key.display());
+        Settings::parse(&text).unwrap()
+    };
+    let warning = |params: &CertificateParams| settings(params).certificate_warning().unwrap_or_default();
+    let right = at(ip, at_loopback());
+    settings(&right).check().unwrap();
+    assert_eq!(warning(&right), "");
+    let in_days = |days: u64| {
+        let mut params = right.clone();
+        params.not_after = (std::time::SystemTime::now() + Duration::from_secs(days * 86_400)).into();
+        warning(&params)
+    };
+    assert_eq!(in_days(15), "");
+    assert!(in_days(3).contains("server.pem expires within 3 days; renew it"), "{}", in_days(3));
+    assert!(warning(&at(ip, expired())).contains("has expired"));
+    assert!(warning(&named("lb.example.org")).contains("is not for 127.0.80.23"));
+    // The key is another certificate's.
+    let of_other = settings(&right);
+    files.put("server.key", &ca.server().1);
+    let refused = of_other.check().unwrap_err().to_string();
+    assert!(refused.contains("does not fit"), "{refused}");
+}

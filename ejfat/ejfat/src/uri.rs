@@ -66,7 +66,8 @@ pub enum UriError {
     Scheme,
     #[error("the URI names no host; write ejfat://[token@]host:port/...")]
     Host,
-    #[error("{0:?} is no port of the control plane; write host:port with a port of 1 to 65535")]
+    /// Empty if the port is missing.
+    #[error("{}; write host:port with a port of 1 to 65535", without_port(.0))]
     Port(String),
     #[error("{0:?} is neither a host's name nor an address; write IPv6 addresses in brackets")]
     HostName(String),
@@ -138,6 +139,14 @@ impl EjfatUri {
             IpAddr::V6(ip) => put(&mut self.data_v6, Data { ip, ports }),
         };
         if new { Ok(()) } else { Err(UriError::TwoData(value.to_owned())) }
+    }
+}
+
+fn without_port(text: &str) -> String {
+    if text.is_empty() {
+        "the port of the control plane is missing".into()
+    } else {
+        format!("{text:?} is no port of the control plane")
     }
 }
 

@@ -99,6 +99,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         |wanted| args.site.join(wanted, &OfIni::default(), &addresses, move || bridge_state(&of.load()));
     let mut joined = wanted.map(join).transpose()?;
     let (told, ended) = mpsc::channel();
+    // It reads no files again, so the signal has no effect.
+    signals::on_hang_up()?;
     if args.until_eof {
         let told = told.clone();
         signals::on_stdin_end(move || {

@@ -109,8 +109,13 @@ fn counters(core: &Core) -> [(&'static str, &'static str, &AtomicU64); 8] {
     ]
 }
 
-/// Returns OpenMetrics text, with the counters of the data plane of this process if there is one.
-pub(super) fn text(core: &Core, syncs: &SyncCounters, local: Option<(&Plane, &PortsInUse)>) -> String {
+/// Returns OpenMetrics text, with the counters of the data plane of this process if there is one. `certificate_ends` is the UNIX time.
+pub(super) fn text(
+    core: &Core,
+    syncs: &SyncCounters,
+    certificate_ends: Option<u64>,
+    local: Option<(&Plane, &PortsInUse)>,
+) -> String {
     let mut text = String::new();
     let dropped = [
         ("syncs_malformed", "Datagrams to sync addresses that are no sync datagrams.", &syncs.malformed),
@@ -161,6 +166,13 @@ pub(super) fn text(core: &Core, syncs: &SyncCounters, local: Option<(&Plane, &Po
             text,
             "naa_control_plane_in_use{{plane=\"{at}\",name=\"{name}\"}} {}",
             u8::from(why.is_none())
+        );
+    }
+    if let Some(ends) = certificate_ends {
+        let _ = writeln!(
+            text,
+            "# HELP naa_control_certificate_ends UNIX time in seconds at which the certificate of gRPC ends.\n\
+             # TYPE naa_control_certificate_ends gauge\nnaa_control_certificate_ends {ends}"
         );
     }
     match local {

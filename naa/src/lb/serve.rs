@@ -3,7 +3,10 @@
 use std::{
     net::SocketAddr,
     path::PathBuf,
-    sync::mpsc::{self, RecvTimeoutError},
+    sync::{
+        atomic::Ordering::Relaxed,
+        mpsc::{self, RecvTimeoutError},
+    },
     time::{Duration, Instant},
 };
 
@@ -41,7 +44,8 @@ A configuration, of which every field may be left out:
 
 Reservations, tokens and sessions are in a file of the state folder: systemd's for a service, else $XDG_STATE_HOME/naa/lb \
 or ~/.local/state/naa/lb. The admin token is beside it, in a file that only its owner can read. After a restart everything \
-is as it was, and no worker session ends for 10 seconds. Certificate files are read again when they change.")]
+is as it was, and no worker session ends for 10 seconds. Certificate files are read again when they change. The audit file is opened again on SIGHUP, \
+for log rotation; only in a terminal SIGHUP ends the program.")]
 pub(super) struct Args {
     /// The site's configuration, as YAML
     #[arg(short, long, value_name = "FILE")]
@@ -81,6 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         return check(args, &settings);
     }
     crate::kernel_process::raise_file_limit();
+    let hang_up = signals::on_hang_up()?;
     let state = local::state_folder(args.state.as_deref())?;
     let daemon = Daemon::start(&settings, &state, values::seed())?;
     let metrics = match args.metrics.or(settings.metrics) {
@@ -89,8 +94,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             let (core, ready, counters) =
                 (daemon.core().clone(), daemon.core().clone(), daemon.syncs().counters.clone());
             let local = daemon.local().map(|(plane, forwarder)| (plane.clone(), forwarder.ports()));
+            let certificate_ends = daemon.certificate_ends();
             let text = move || {
-                figures::text(&core, &counters, local.as_ref().map(|(plane, ports)| (&**plane, ports)))
+                let local = local.as_ref().map(|(plane, ports)| (&**plane, ports));
+                figures::text(&core, &counters, certificate_ends(), local)
             };
             Some(metrics::serve_with_health(at, text, move || ready.ready())?)
         }
@@ -113,6 +120,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         if let Some(why) = daemon.ended() {
             anyhow::bail!(why);
         }
+        if hang_up.swap(false, Relaxed) {
+            daemon.reopen();
+        }
         if let Some((to, every)) = settings.backups()
             && Instant::now() >= next_backup
         {
@@ -121,6 +131,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             }
             next_backup = Instant::now() + every;
         }
+        daemon.look_at_certificate();
         line.tell(|| figures::line(daemon.core()));
     }
     drop(line);
@@ -135,6 +146,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn check(args: &Args, settings: &Settings) -> anyhow::Result<()> {
     settings.check()?;
+    if let Some(warning) = settings.certificate_warning() {
+        tracing::warn!("{warning}");
+    }
     let config = settings.config();
     let (host, port) = settings.public()?;
     let planes = settings

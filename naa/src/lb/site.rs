@@ -41,7 +41,7 @@ struct At {
 /// Which reservation, where its control plane is, and how results are printed.
 #[derive(Clone, Debug, clap::Args)]
 struct Of {
-    /// The id of the reservation [default: the URI's]
+    /// The number of the reservation, as `naa lb overview` shows it [default: the URI's]
     #[arg(long, value_name = "ID")]
     lb: Option<String>,
     #[command(flatten)]
@@ -70,10 +70,16 @@ impl Of {
     fn connect(&self) -> anyhow::Result<(String, Connection)> {
         let (uri, connection) = self.at.connect()?;
         let lb = self.lb.clone().or(uri.lb_id);
+        let is_given = self.at.control_plane.uri()?.is_some();
         let lb = lb.ok_or_else(|| {
-            Usage::error(
-                "the EJFAT URI names no reservation; `naa lb reserve` prints one that does, or name a reservation by --lb ID",
-            )
+            let why = if is_given {
+                "the EJFAT URI names no reservation".to_owned()
+            } else {
+                format!("{VARIABLE} is not set, so no reservation is named")
+            };
+            Usage::error(format!(
+                "{why}; `eval $(naa lb reserve NAME)` sets a URI that names one, or name a reservation by --lb ID"
+            ))
         })?;
         Ok((lb, connection))
     }
@@ -91,7 +97,7 @@ pub(super) enum Command {
     #[command(after_help = status::EXAMPLES)]
     Status(status::Args),
     /// Show all reservations that the token may read
-    #[command(after_help = "Examples:\n  naa lb overview\n  naa lb overview --json")]
+    #[command(after_help = overview::EXAMPLES)]
     Overview(overview::Args),
     /// Set the end of a reservation
     #[command(after_help = "Examples:\n  naa lb extend 2h\n  naa lb extend never")]
@@ -225,7 +231,9 @@ fn reset(args: &Reset) -> anyhow::Result<()> {
     connection.reset(request)?;
     let object =
         json!({ "lb": lb_id, "sync": sync, "epochs": epochs, "senders": senders, "workers": workers });
-    args.of.at.done(&object, || format!("reservation {lb_id} is reset"))
+    let all = [(sync, "event numbers"), (epochs, "epochs"), (senders, "senders"), (workers, "workers")];
+    let parts: Vec<_> = all.into_iter().filter_map(|(is_reset, part)| is_reset.then_some(part)).collect();
+    args.of.at.done(&object, || format!("these parts of reservation {lb_id} are reset: {}", parts.join(", ")))
 }
 
 fn senders(change: &Change) -> anyhow::Result<()> {

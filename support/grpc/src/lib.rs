@@ -18,4 +18,4 @@ pub use connect::{
     AtEnd, Bearer, CONNECT, Calls, Connector, Credentials, CredentialsError, Reach, innermost,
 };
 pub use server::{Answer, Permits, ServeError, Server, Settings, begin, serve, until_sent};
-pub use tls::{ClientTls, Failures, ServerTls, TlsError, TlsFailure};
+pub use tls::{Certificate, ClientTls, Failures, ServerTls, TlsError, TlsFailure};

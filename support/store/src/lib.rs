@@ -24,7 +24,7 @@ pub use batch::{
 pub use error::Error;
 pub use history::{MAX_HISTORY_BATCHES, MAX_HISTORY_BYTES};
 pub use queue::{MAX_WAITING, MAX_WAITING_BYTES};
-pub use sqlite::{Restored, Settings, SqliteStore, restore};
+pub use sqlite::{Restored, Settings, SqliteStore, restore, revision_of};
 
 /// What is called with the result of [`Store::append_with`]. It runs on a thread of the store, so it must not block and
 /// must not call the store's blocking methods.

@@ -14,7 +14,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-pub use copies::{Restored, restore};
+pub use copies::{Restored, restore, revision_of};
 
 use self::{database::Check, lock::Lock, writer::Writer};
 use crate::{

@@ -217,17 +217,22 @@ fn a_backup_is_made_while_writing_goes_on_and_restored_whole() {
 
     let settings = naa_store::Settings::default();
     let restored = restore(&backup, &folder.store(), &settings).unwrap();
-    assert_eq!((restored.revision, restored.term), (revision, Term(5)), "the newest term is kept");
+    assert_eq!((restored.revision, restored.term), (revision, Term(5 + (1 << 16))), "above the newest term");
     let store = open(&folder.store()).unwrap();
     let snapshot = store.load().unwrap();
     assert_eq!(snapshot.entries.len() as u64, restored.keys);
     let count = revision.0.checked_sub(1).map(|n| n.to_string().into_bytes());
     assert_eq!(snapshot.entries.get(&b"count"[..]), count.as_ref());
-    assert_eq!(store.append(batch(5, [put("goes on", "")])), Ok(Revision(revision.0 + 1)));
+    assert_eq!(store.append(batch(restored.term.0, [put("goes on", "")])), Ok(Revision(revision.0 + 1)));
     drop(store);
 
     let elsewhere = folder.path().join("elsewhere");
-    restore(&backup, &elsewhere, &settings).unwrap();
+    let restored = restore(&backup, &elsewhere, &settings).unwrap();
+    assert!(
+        restored.term > Term(5),
+        "a term that the backup does not know of is not claimed again: {restored:?}"
+    );
+    assert_eq!(naa_store::revision_of(&backup, &settings), Ok(revision));
     assert_eq!(open(&elsewhere).unwrap().load().unwrap().revision, revision);
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ejfat::lb::LbId;
 
-use super::{Registry, no_right};
+use super::Registry;
 use crate::{
     access::Need,
     request::{
@@ -33,6 +33,25 @@ impl Authority<'_> {
     }
 }
 
+/// The refusal of a caller who lacks the right. If the token is one of other reservations, it says so: many a caller has set the URI
+/// of another reservation.
+fn no_right(by: &Authority<'_>, request: &Request) -> Refusal {
+    let call = request.call();
+    let of = |permission: &Permission| match permission.scope {
+        Scope::Reservation(id) if id.to_string() != request.lb_id() => Some(id),
+        _ => None,
+    };
+    let other = by.permissions.iter().find_map(of).filter(|_| matches!(call.need(), Need::Reservation(_)));
+    let here = match other {
+        Some(other) => {
+            format!("on reservation {}, since it is a token of reservation {other}", request.lb_id())
+        }
+        None => "here".to_owned(),
+    };
+    let (name, need) = (call.name(), call.need().described());
+    Refusal::denied(format!("the token has no right to {name} {here}; use a token {need}"))
+}
+
 impl Registry {
     pub(super) fn authenticate(&self, caller: Caller<'_>) -> Result<Authority<'_>, Refusal> {
         let text = caller.token.ok_or_else(|| {
@@ -46,7 +65,9 @@ impl Registry {
             return Ok(Authority { id: TokenId::ROOT, permissions: &ROOT_PERMISSIONS, peer: caller.peer });
         }
         let token = self.durable.tokens.find(&hash).ok_or_else(|| {
-            Refusal::denied("the token is unknown: it was revoked, or what it came with has ended")
+            Refusal::denied(
+                "the token is unknown: it is mistyped, or it was revoked, or what it came with has ended; get a new one",
+            )
         })?;
         Ok(Authority { id: token.id, permissions: &token.permissions, peer: caller.peer })
     }
@@ -76,7 +97,7 @@ impl Registry {
                 None => false,
             },
         };
-        if is_allowed { Ok(()) } else { Err(no_right(request.call())) }
+        if is_allowed { Ok(()) } else { Err(no_right(by, request)) }
     }
 
     /// The token that is selected.

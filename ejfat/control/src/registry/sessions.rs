@@ -224,9 +224,7 @@ impl Registry {
     fn session(&self, id: &str) -> Result<&WorkerSession, Refusal> {
         let id = session_id(id)?;
         let found = self.durable.session(id);
-        found.ok_or_else(|| {
-            Refusal::not_found(format!("there is no session {id}; it ended, so register again"))
-        })
+        found.ok_or_else(|| Refusal::not_found(format!("there is no session {id}; it may have ended")))
     }
 }
 

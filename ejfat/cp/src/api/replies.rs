@@ -16,6 +16,7 @@ use proto::loadbalancer::{self as pb, timeseries, token_permission};
 use super::Public;
 use crate::{
     core::Core,
+    planes::Away,
     reports::Issue,
     series::{OneSeries, Values},
 };
@@ -97,7 +98,8 @@ pub(super) fn status(core: &Core, lb: Option<LbId>, of: &LoadBalancerStatus) -> 
         by_member.entry(issue.member()).or_default().push(health(issue));
     }
     let mut issues_of = |member| by_member.remove(&member).unwrap_or_default();
-    let health_issues = issues_of(None);
+    let mut health_issues = issues_of(None);
+    health_issues.extend(core.planes().into_iter().filter_map(|(name, _, away)| Some(plane(&name, &away?))));
     let worker = |of: &WorkerStatus| worker(of, &slots, &assigned, issues_of(Some(of.member)));
     pb::LoadBalancerStatusReply {
         timestamp: Some(timestamp(of.at)),
@@ -157,6 +159,12 @@ fn readiness(of: &WorkerStatus) -> Option<pb::HealthIssue> {
         Readiness::Silent => ("worker_silent", "it sends no state, so it gets no new events"),
     };
     Some(issue(kind, "info", message.to_owned(), of.state.as_ref().map(|(_, at)| *at)))
+}
+
+/// Returns what is wrong with a data plane that cannot be programmed.
+fn plane(name: &str, away: &Away) -> pb::HealthIssue {
+    let text = format!("data plane {name} is not in use since {}: {}", rfc3339(away.since), away.why);
+    issue("data_plane_away", "warning", text, Some(away.since))
 }
 
 fn health(of: &Issue) -> pb::HealthIssue {

@@ -1,6 +1,6 @@
 //! The connection to a data plane that is programmed by `naa.lb.v1`.
 
-use std::{collections::BTreeMap, num::NonZeroU64};
+use std::{collections::BTreeMap, error::Error as _, num::NonZeroU64};
 
 use ejfat::lb::{LbId, Rules};
 use ejfat_control::{
@@ -12,7 +12,7 @@ use ejfat_lb::{
     grpc::{Client, ClientError},
     message,
 };
-use naa_grpc::Credentials;
+use naa_grpc::{Credentials, innermost};
 use proto::lb::v1;
 use tonic::Code;
 
@@ -99,6 +99,13 @@ impl Port for Staged {
             Err(ClientError::Refused { status, .. }) => status,
             Err(why) => return Err(why.to_string()),
         };
+        // Only an error of the connection has a source: a status that the data plane sent has none.
+        if refused.source().is_some() {
+            return Err(format!(
+                "the connection ended: {}; is the data plane running?",
+                innermost(&*refused)
+            ));
+        }
         let why = refused.message().to_owned();
         match refused.code() {
             Code::FailedPrecondition => self.judged(call, why).map_err(|why| why.to_string()),

@@ -1,9 +1,17 @@
 //! Types of values that the configuration has as text.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{
+    fmt,
+    net::{Ipv4Addr, SocketAddr},
+    ops::RangeInclusive,
+    time::Duration,
+};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, Visitor},
+};
 
 /// Reads a value from its text. `what` is the end of the error's text: what the value should be.
 fn read<'de, D: Deserializer<'de>, T>(
@@ -11,18 +19,46 @@ fn read<'de, D: Deserializer<'de>, T>(
     parse: impl Fn(&str) -> Option<T>,
     what: &str,
 ) -> Result<T, D::Error> {
-    /// A value without quotes that has only digits is a number in YAML, not a text.
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Scalar {
-        Number(u64),
-        Text(String),
+    from.deserialize_any(Scalar { parse, what })
+}
+
+/// Takes a text. A value without quotes that has only digits is a number in YAML, not a text. The errors are made while the reader is
+/// at the value, so they have its line.
+struct Scalar<'a, F> {
+    parse: F,
+    what: &'a str,
+}
+
+impl<T, F: Fn(&str) -> Option<T>> Visitor<'_> for Scalar<'_, F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a {}", self.what)
     }
-    let text = match Scalar::deserialize(from)? {
-        Scalar::Number(number) => number.to_string(),
-        Scalar::Text(text) => text,
-    };
-    parse(text.trim()).ok_or_else(|| D::Error::custom(format!("{text:?} is not a {what}")))
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.parse)(text.trim()).ok_or_else(|| E::custom(format!("{text:?} is not a {}", self.what)))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
+/// The address of /metrics. A port alone is one of loopback.
+struct Metrics(SocketAddr);
+
+impl<'de> Deserialize<'de> for Metrics {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let of_loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let parse = |text: &str| text.parse().ok().or_else(|| text.parse().ok().map(of_loopback));
+        read(from, parse, "address with a port; write 127.0.0.1:9100, or 9100 for a port of 127.0.0.1")
+            .map(Self)
+    }
+}
+
+pub(super) fn metrics<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    Ok(Option::<Metrics>::deserialize(from)?.map(|of| of.0))
 }
 
 /// A length of time: a whole number followed by ms, s, m, h or d.

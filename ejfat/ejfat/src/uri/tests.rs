@@ -62,6 +62,7 @@ fn what_is_wrong_is_named() {
         assert_eq!(refused(&format!("ejfat://h:{port}/")), UriError::Port(port.into()));
     }
     assert_eq!(refused("ejfat://h/"), UriError::Port(String::new()));
+    assert!(refused("ejfat://h/").to_string().starts_with("the port of the control plane is missing"));
     assert_eq!(refused("ejfat://%5B::1%5D/"), UriError::Port(String::new()));
     for host in ["[::1:1", "::1:1", "[name]:1", "a[b]:1", "a%3Ab:1", "%5B::1:1", "%5Bname%5D:1"] {
         assert!(matches!(refused(&format!("ejfat://{host}/")), UriError::HostName(_)), "{host}");

@@ -1,10 +1,19 @@
 //! `naa lb overview`.
 
+use std::collections::BTreeSet;
+
 use ejfat_client::messages as pb;
 use serde_json::json;
 
 use super::{At, status, when::text};
 use crate::show;
+
+pub(super) const EXAMPLES: &str = "Examples:
+  naa lb overview
+  naa lb overview --json
+
+The column `reservation` has the number that --lb takes, and that EJFAT URIs have behind /lb/. It is not the number of the load \
+balancer, which metrics have as `lb` and JSON as `fpga_lb`: several reservations have one load balancer after one another.";
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::lb) struct Args {
@@ -31,7 +40,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if all.is_empty() {
         return Ok(show::line("no reservations that this token may read")?);
     }
-    let header = ["name", "lb", "strategy", "at", "workers", "with slots", "senders", "epoch", "ends"];
+    let header =
+        ["name", "reservation", "strategy", "at", "workers", "with slots", "senders", "epoch", "ends"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for of in &all {
         let (reservation, state) =
@@ -50,5 +60,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             text(state.expires_at.as_ref()),
         ]);
     }
-    Ok(show::line(show::table(&rows).trim_end())?)
+    let issues = all.iter().filter_map(|of| of.status.as_ref()).flat_map(|of| &of.health_issues);
+    // Those of data planes are in the status of each reservation.
+    let issues: BTreeSet<_> = issues.map(status::issue_line).collect();
+    let table = show::table(&rows);
+    let lines = std::iter::once(table.trim_end()).chain(issues.iter().map(String::as_str));
+    Ok(show::line(&lines.collect::<Vec<_>>().join("\n"))?)
 }

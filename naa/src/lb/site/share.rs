@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Of;
 
 pub(super) const EXAMPLES: &str = "Examples:
-  naa lb status --json                             shows the ids of the sessions
+  naa lb status                                    shows the numbers of the sessions
   naa lb workers remove 7                          worker session 7 ends
   naa lb workers demand 7=0-127 8=128-255          slots 0 to 127 are session 7's
   naa lb workers demand                            removes all slot demands";

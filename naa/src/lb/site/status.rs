@@ -20,6 +20,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   naa lb status --watch            once a second, until Ctrl-C
   naa lb status --json | jq '.workers[] | {name, slots, fill}'
 
+The column `session` has the number by which `naa lb workers` and `naa lb timeseries` name a worker. \
 The slots of a worker are its share of all events: 128 of 512 are a quarter. They follow from the \
 states that it reports, before the first state from its weight, and stay within its --min-factor and --max-factor.";
 
@@ -113,10 +114,28 @@ fn text_of(lb: &str, status: &pb::LoadBalancerStatusReply, before: &Counted, now
         text_of_end(status)
     );
     if status.workers.is_empty() {
-        return text + "no workers: all events are dropped; `naa ejfat recv` with this URI is one";
+        text.push_str("no workers: all events are dropped; `naa ejfat recv` with this URI is one");
+    } else {
+        text.push_str(&workers(status, before, now));
     }
-    let header =
-        ["worker", "address", "slots", "share", "fill", "events/s", "Gbit/s", "lost", "state", "why"];
+    for issue in &status.health_issues {
+        text.push_str(&format!("\n{}", issue_line(issue)));
+    }
+    text.trim_end().to_owned()
+}
+
+/// Returns what is wrong as a line for people.
+pub(super) fn issue_line(of: &pb::HealthIssue) -> String {
+    format!("{}: {}", of.severity, of.message)
+}
+
+/// Returns the table of workers, with rates since the status before.
+fn workers(status: &pb::LoadBalancerStatusReply, before: &Counted, now: &Counted) -> String {
+    let slots = status.slot_resolution.max(1);
+    let header = [
+        "session", "worker", "address", "slots", "share", "fill", "events/s", "Gbit/s", "lost", "state",
+        "why",
+    ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for of in &status.workers {
         let rate = |of_counted: fn(&(Instant, i64, i64)) -> i64| {
@@ -128,6 +147,7 @@ fn text_of(lb: &str, status: &pb::LoadBalancerStatusReply, before: &Counted, now
             rate.map_or_else(|| "-".to_owned(), |rate| format!("{:.digits$}", rate * scale))
         };
         rows.push(vec![
+            of.session_id.to_string(),
             of.name.clone(),
             format!("{}:{}", of.ip_address, of.udp_port),
             of.slots_assigned.to_string(),
@@ -142,11 +162,7 @@ fn text_of(lb: &str, status: &pb::LoadBalancerStatusReply, before: &Counted, now
             why(of),
         ]);
     }
-    text.push_str(&show::table(&rows));
-    for issue in &status.health_issues {
-        text.push_str(&format!("\n{}: {}", issue.severity, issue.message));
-    }
-    text.trim_end().to_owned()
+    show::table(&rows).trim_end().to_owned()
 }
 
 fn text_of_end(status: &pb::LoadBalancerStatusReply) -> String {

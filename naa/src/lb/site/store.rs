@@ -12,7 +12,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   naa lb restore lb.backup
 
 A running control plane has its store open, so stop it before either command, and start it again afterwards. \
-Data planes go on forwarding meanwhile. The admin token is in a file of its own, which is not in the backup.";
+Data planes go on forwarding meanwhile. The admin token is in a file of its own, which is not in the backup. \
+Everything is as it was when the backup was written, so tokens that were revoked later work again: revoke them again.";
 
 #[derive(Clone, Debug, clap::Args)]
 struct Where {

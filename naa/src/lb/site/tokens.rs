@@ -1,7 +1,12 @@
 //! `naa lb tokens`.
 
+use std::collections::BTreeSet;
+
 use clap::Subcommand;
-use ejfat_client::messages::{self as pb, token_permission, token_selector};
+use ejfat_client::{
+    Connection,
+    messages::{self as pb, token_permission, token_selector},
+};
 use serde_json::{Value, json};
 
 use super::At;
@@ -41,7 +46,7 @@ enum Command {
     #[command(after_help = "Examples:\n  naa lb tokens show\n  naa lb tokens show 17")]
     Show {
         /// The token's number; 0: the one of the URI
-        #[arg(value_name = "NUMBER", default_value_t = 0)]
+        #[arg(value_name = "NUMBER", default_value_t = 0, value_parser = number)]
         token: u32,
         #[command(flatten)]
         at: At,
@@ -50,7 +55,7 @@ enum Command {
     #[command(after_help = "Examples:\n  naa lb tokens list")]
     List {
         /// The token's number; 0: the one of the URI
-        #[arg(value_name = "NUMBER", default_value_t = 0)]
+        #[arg(value_name = "NUMBER", default_value_t = 0, value_parser = number)]
         token: u32,
         #[command(flatten)]
         at: At,
@@ -59,11 +64,17 @@ enum Command {
     #[command(after_help = "Examples:\n  naa lb tokens revoke 17")]
     Revoke {
         /// The token's number
-        #[arg(value_name = "NUMBER")]
+        #[arg(value_name = "NUMBER", value_parser = number)]
         token: u32,
         #[command(flatten)]
         at: At,
     },
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        format!("{text:?} is not a token's number; `naa lb tokens list` shows names and numbers")
+    })
 }
 
 fn permission(text: &str) -> Result<pb::TokenPermission, String> {
@@ -109,7 +120,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         Command::Create { name, permissions, at } => {
             let (_, connection) = at.connect()?;
             let created = connection.create_token(name, permissions.clone())?;
-            let object = json!({ "token": created.token, "uri": created.ejfat_uri });
+            // The reply has no number.
+            let own = connection.with_token(&created.token)?.list_token_permissions(selector(0));
+            let id = own.ok().and_then(|own| own.token).map(|own| own.id);
+            if let Some(id) = id.filter(|_| !at.json) {
+                show::note(&format!("the token has the number {id}; `naa lb tokens revoke {id}` revokes it"));
+            }
+            let object = json!({ "id": id, "token": created.token, "uri": created.ejfat_uri });
             at.done(&object, || created.token.clone())
         }
         Command::Show { token, at } => {
@@ -126,15 +143,37 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         }
         Command::Revoke { token, at } => {
             let (_, connection) = at.connect()?;
+            let of = reservations_of(&connection, *token);
             connection.revoke_token(selector(*token))?;
-            at.done(&json!({ "revoked": token }), || format!("token {token} is revoked"))
+            let go_on: Vec<_> = of.into_iter().filter(|lb| connection.get(lb).is_ok()).collect();
+            at.done(&json!({ "revoked": token, "go_on": go_on }), || {
+                let line = |lb| format!("\nreservation {lb} goes on; `naa lb free --lb {lb}` ends it");
+                format!("token {token} is revoked{}", go_on.iter().map(line).collect::<String>())
+            })
         }
     }
+}
+
+/// Returns the reservations that a token, or one that was made with it, has rights on. There are none if they cannot be found out.
+fn reservations_of(connection: &Connection, token: u32) -> BTreeSet<String> {
+    let own = connection.list_token_permissions(selector(token)).ok().and_then(|own| own.token);
+    let children = connection.list_child_tokens(selector(token)).map(|all| all.tokens).unwrap_or_default();
+    let permissions = own.into_iter().chain(children).flat_map(|of| of.permissions);
+    let of_reservations = permissions
+        .filter(|of| of.resource_type() == token_permission::ResourceType::Reservation)
+        .map(|of| of.resource_id);
+    of_reservations.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_no_number_of_a_token() {
+        assert_eq!(number("17"), Ok(17));
+        assert!(number("hall-b").unwrap_err().contains("naa lb tokens list"));
+    }
 
     #[test]
     fn permissions_are_read_as_they_are_written() {

@@ -7,6 +7,7 @@ mod client;
 mod files;
 mod reload;
 mod server;
+mod validity;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ pub use self::{
     client::{ClientTls, Failures, TlsFailure},
     files::TlsError,
     server::ServerTls,
+    validity::Certificate,
 };
 pub(crate) use self::{
     client::{Watched, config as client_config},

@@ -22,6 +22,7 @@ use super::{
     InForce, PROTOCOL, VERSIONS,
     files::{self, TlsError},
     provider,
+    validity::Certificate,
 };
 use crate::connections::{Connection, Requests};
 
@@ -48,6 +49,20 @@ pub(super) struct Contents {
 }
 
 impl ServerTls {
+    /// Reads the files as a server does that starts. Returns the certificate that it shows.
+    ///
+    /// # Errors
+    /// If one cannot be used, or the key does not fit the certificate.
+    pub fn load(&self) -> Result<Certificate, TlsError> {
+        let contents = self.read()?;
+        self.config(&contents)?;
+        let first = files::chain(&self.cert, &contents.cert)?.into_iter().next();
+        first.and_then(Certificate::new).ok_or_else(|| TlsError::Certificates {
+            path: self.cert.clone(),
+            why: "its first certificate has no end".into(),
+        })
+    }
+
     pub(super) fn read(&self) -> Result<Contents, TlsError> {
         Ok(Contents {
             cert: files::read(&self.cert)?,

@@ -29,10 +29,14 @@ const VERSIONS: Range<usize> = 18..20;
 const WITH_LOG: [u8; 2] = [2, 2];
 const WITHOUT_LOG: [u8; 2] = [1, 1];
 
+/// By how much a restored store's term is above the newest one that is known. Terms that were claimed after the backup was written
+/// are not known, if the store that they were claimed in is lost. There are fewer of them than this: each start claims one.
+const RAISE: u64 = 1 << 16;
+
 /// What a store has that was made of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restored {
-    /// The newest term: of the backup, or of the store that was replaced if that was newer.
+    /// Above all terms that were claimed in the backup, in the store that was replaced, and in one that was lost.
     pub term: Term,
     pub revision: Revision,
     /// The number of keys.
@@ -66,8 +70,17 @@ pub(crate) fn backup(store: &Path, bytes: &[u8], to: &Destination) -> Result<Rev
     Ok(state.revision)
 }
 
-/// Makes the store at `to` of the backup `from`, in place of the store that is there, if there is one. That one's newest term
-/// is kept, so that no term is claimed twice.
+/// Returns the revision of a backup, after a check of all that it has.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Newer`] and [`Error::NotAStore`] for what the check found, and what the disk refuses.
+pub fn revision_of(backup: &Path, settings: &Settings) -> Result<Revision, Error> {
+    let bytes = read(backup, settings.max_bytes)?;
+    image(backup, &bytes).map(|(_, state)| state.revision)
+}
+
+/// Makes the store at `to` of the backup `from`, in place of the store that is there, if there is one. The new store's term is far
+/// above those of both, so that no term is claimed twice, also not one that was claimed after the backup in a store that is lost.
 ///
 /// The backup is checked before anything changes. If the process is killed, the store is the former one, or the new one, or
 /// is refused until it is restored again.
@@ -91,7 +104,8 @@ pub fn restore(from: &Path, to: &Path, settings: &Settings) -> Result<Restored, 
     let bytes = read(from, settings.max_bytes)?;
     check_log(from, &bytes)?;
     let (connection, mut state) = image(from, &bytes)?;
-    state.term = state.term.max(newest_term(to, settings, mark)?);
+    let newest = state.term.max(newest_term(to, settings, mark)?);
+    state.term = Term(newest.0.saturating_add(RAISE));
     let updated = connection.execute("UPDATE state SET value = ?1 WHERE id = 1", [state.encode()]);
     updated.map_err(|why| schema::refusal(from, &why))?;
 

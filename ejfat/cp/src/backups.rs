@@ -1,0 +1,92 @@
+//! Backups of the store, in a file that is written again and again.
+//!
+//! A control plane whose store was lost begins with an empty one. Its backups must not replace the only copy of what it lost, so a
+//! backup that this store does not go on from is kept under another name.
+
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use naa_store::{Revision, Settings, SqliteStore, Store as _};
+
+/// What the name of the backup before the newest one ends with.
+const BEFORE: &str = ".1";
+/// What the name of a backup of another store ends with.
+const KEPT: &str = ".kept";
+
+/// Why a backup was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    #[error(transparent)]
+    Store(#[from] naa_store::Error),
+    #[error("{} and {} are both of another store than this one; move one of them away", .file.display(), .kept.display())]
+    Others { file: PathBuf, kept: PathBuf },
+    #[error("the former backup {} cannot be renamed: {source}; give a folder that can be written", .file.display())]
+    Rename { file: PathBuf, source: io::Error },
+}
+
+/// Writes backups of one store.
+#[derive(Debug)]
+pub(crate) struct Backups {
+    /// Whether the store was made when this process opened it.
+    is_new: bool,
+    /// Whether the backup that was there at the start has been judged.
+    is_judged: AtomicBool,
+}
+
+impl Backups {
+    pub(crate) fn new(is_new: bool) -> Self {
+        Self { is_new, is_judged: AtomicBool::new(false) }
+    }
+
+    /// Writes a backup to `to`. The one before stays in a file whose name ends with `.1`. If the first one that is found is of a
+    /// store that this one does not go on from, it is kept in a file whose name ends with `.kept`.
+    pub(crate) fn write(&self, store: &SqliteStore, to: &Path) -> Result<(), BackupError> {
+        let failed = |source| BackupError::Rename { file: to.to_owned(), source };
+        if !self.is_judged.load(Relaxed) && to.exists() && self.is_of_another(store.load()?.revision, to) {
+            let kept = beside(to, KEPT);
+            if kept.exists() {
+                return Err(BackupError::Others { file: to.to_owned(), kept });
+            }
+            fs::rename(to, &kept).map_err(failed)?;
+            tracing::warn!(
+                "the backup {} is not of this store, or newer than it; it is kept as {}; if it should be in use, stop this \
+                 control plane and restore it by `naa lb restore {}`",
+                to.display(),
+                kept.display(),
+                kept.display()
+            );
+        } else if to.exists() {
+            keep_before(to).map_err(failed)?;
+        }
+        store.backup(to)?;
+        self.is_judged.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// A backup that cannot be read may be one of a newer version of this program, so it counts as another store's.
+    fn is_of_another(&self, own: Revision, backup: &Path) -> bool {
+        let theirs = naa_store::revision_of(backup, &Settings::default());
+        self.is_new || theirs.map_or(true, |theirs| theirs > own)
+    }
+}
+
+/// Keeps the backup that is there under a second name. It keeps its own name, too, until the next one takes its place.
+fn keep_before(to: &Path) -> io::Result<()> {
+    let before = beside(to, BEFORE);
+    match fs::remove_file(&before) {
+        Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),
+        _ => {}
+    }
+    // Some file systems have no links.
+    fs::hard_link(to, &before).or_else(|_| fs::rename(to, &before))
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
