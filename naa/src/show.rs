@@ -62,6 +62,11 @@ pub(crate) fn waiting(what: String) -> Waiting {
     Waiting(end)
 }
 
+/// A number of things, whose name in the plural has an s.
+pub(crate) fn count(n: u64, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Bytes in binary units, exact when a unit fits evenly.
 pub(crate) fn bytes(n: u64) -> String {
     scaled(n as f64, &["B", "KiB", "MiB", "GiB"])

@@ -2,7 +2,11 @@
 
 use std::{
     io::IsTerminal as _,
-    sync::{Arc, atomic::AtomicBool, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::{Duration, Instant},
 };
 
@@ -15,6 +19,21 @@ use signal_hook::{
 /// Signals this soon after the first one are ignored, so that the report can be printed. Supervisors and terminals often send
 /// several at once.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// Whether the process was told to end.
+static TOLD: AtomicBool = AtomicBool::new(false);
+/// What is done before a second signal ends the process.
+static LAST: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
+
+/// Returns whether the process was told to end since [`on_terminate`] was called.
+pub(crate) fn is_told() -> bool {
+    TOLD.load(Ordering::Relaxed)
+}
+
+/// Runs `last` when a second signal ends the process. It must not take long.
+pub(crate) fn before_sudden_end(last: impl FnOnce() + Send + 'static) {
+    LAST.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(last));
+}
 
 /// Runs `goodbye` when the process is told to end. A second signal ends it at once, if it comes a second later or more.
 pub(crate) fn on_terminate(goodbye: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
@@ -29,10 +48,15 @@ pub(crate) fn on_terminate(goodbye: impl FnOnce() + Send + 'static) -> anyhow::R
             match first {
                 None => {
                     first = Some(Instant::now());
+                    TOLD.store(true, Ordering::Relaxed);
                     // Fails if the other thread has ended only, which it does after a signal.
                     let _ = told.send(());
                 }
-                Some(first) if first.elapsed() >= GRACE => std::process::exit(128 + signal),
+                Some(first) if first.elapsed() >= GRACE => {
+                    let last = std::mem::take(&mut *LAST.lock().unwrap_or_else(PoisonError::into_inner));
+                    last.into_iter().for_each(|last| last());
+                    std::process::exit(128 + signal)
+                }
                 Some(_) => {}
             }
         }

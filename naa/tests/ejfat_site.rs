@@ -169,6 +169,126 @@ fn a_sender_that_is_interrupted_is_taken_off_the_list() {
     assert!(site.state().senders.is_empty());
 }
 
+/// Starts a sender that goes on for long, with what it prints to standard error in a file.
+fn send_for_long(uri: &str, log: &std::path::Path) -> std::process::Child {
+    let send =
+        ["ejfat", "send", "--size", "1K", "--events", "1000000000", "--rate", "0.001", "--warm-up", "0"];
+    let log = std::fs::File::create(log).unwrap();
+    naa(&send).args(["--uri", uri]).stdout(Stdio::piped()).stderr(log).spawn().unwrap()
+}
+
+#[test]
+fn a_sender_goes_on_when_another_one_ends_and_fails_when_the_reservation_ends() {
+    let (site, folder) = (Site::default(), Folder::new("ejfat-site-senders"));
+    let server = site.serve(0, None);
+    let at = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let uri = format!("{}?data={}", Site::uri(&server, TOKEN), at.local_addr().unwrap());
+    let log = folder.0.join("log");
+    let child = send_for_long(&uri, &log);
+    until("it is let in", || site.state().senders.contains("127.0.0.1"));
+    let short = ["ejfat", "send", "--size", "1", "--events", "1", "--warm-up", "0", "--uri", &uri];
+    assert!(run(&short).status.success());
+    assert!(site.state().senders.contains("127.0.0.1"), "the first one sends still");
+    until("no worker is told", || {
+        std::fs::read_to_string(&log).unwrap().contains("has no worker that is ready")
+    });
+    site.state().senders.clear();
+    until("it is added again", || site.state().senders.contains("127.0.0.1"));
+    site.refuse("Status", Code::NotFound, "there is no reservation 1; it may have ended");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let (out, log) = (String::from_utf8(output.stdout).unwrap(), std::fs::read_to_string(&log).unwrap());
+    assert!(out.contains(" sent to "), "{out}");
+    assert_eq!(log.matches("added again").count(), 1, "{log}");
+    assert!(log.contains("reservation 1 at") && log.contains("ended"), "{log}");
+    assert!(!log.contains("stay in the reservation's list"), "{log}");
+}
+
+#[test]
+fn a_worker_whose_reservation_ended_ends_with_status_1() {
+    let (site, folder) = (Site::default(), Folder::new("ejfat-site-ended"));
+    let server = site.serve(0, None);
+    let (uri, log) = (Site::uri(&server, TOKEN), folder.file("log"));
+    let mut recv = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--uri", &uri, "--json"]);
+    let log_file = std::fs::File::create(&log).unwrap();
+    let mut child = recv.stdout(Stdio::piped()).stderr(log_file).spawn().unwrap();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    Worker::read(&mut stdout);
+    for call in ["SendState", "Register"] {
+        site.refuse(call, Code::NotFound, "there is no reservation 1; it may have ended");
+    }
+    assert_eq!(Worker::read(&mut stdout)["event"], "end");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("reservation 1 ended"), "{log}");
+    assert!(log.contains("thrown away"), "{log}");
+}
+
+#[test]
+fn a_slow_worker_tells_each_event_when_its_command_ended() {
+    let site = Site::default();
+    let server = site.serve(0, None);
+    let uri = Site::uri(&server, TOKEN);
+    let worker = Worker::start(&["--uri", &uri, "--exec", "cat > /dev/null; sleep 0.3", "--drain", "0"]);
+    json_of(&["ejfat", "send", "--to", &worker.address, "--size", "1K", "--events", "8", "--json"]);
+    let dequeued = |site: &Site| site.state().sessions[&1].newest().total_events_dequeued;
+    until("all are taken", || dequeued(&site) == 8);
+    let told: std::collections::BTreeSet<_> =
+        site.state().sessions[&1].states.iter().map(|(_, state)| state.total_events_dequeued).collect();
+    assert!(told.into_iter().eq(0..=8), "one after the other");
+}
+
+#[test]
+fn a_worker_chooses_consecutive_ports_and_waits_for_its_control_plane() {
+    let site = Site::default();
+    let server = site.serve(0, None);
+    let (port, uri) = (server.address().port(), Site::uri(&server, TOKEN));
+    drop(server);
+    let mut recv = naa(&["ejfat", "recv", "--ports", "4", "--for", "0.1", "--drain", "0", "--json"]);
+    recv.args(["--uri", &uri, "--wait-control-plane", "20"]);
+    let child = recv.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    sleep(1000 * MS);
+    let _server = site.serve(port, None);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(site.state().sessions[&1].registered.port_range, 2, "four ports");
+    let three = run(&["ejfat", "recv", "--ports", "3", "--uri", &uri]);
+    assert_eq!(three.status.code(), Some(2));
+    assert!(stderr(&three).contains("power of two"), "{}", stderr(&three));
+}
+
+#[test]
+fn a_second_signal_ends_a_worker_that_drains_and_it_still_deregisters() {
+    let (site, folder) = (Site::default(), Folder::new("ejfat-site-twice"));
+    site.state().look_ahead = Duration::from_secs(60);
+    let server = site.serve(0, None);
+    let (uri, log) = (Site::uri(&server, TOKEN), folder.file("log"));
+    let mut recv = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--uri", &uri, "--drain", "60"]);
+    let mut child = recv.stderr(std::fs::File::create(&log).unwrap()).spawn().unwrap();
+    let signal = || kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    until("told", || site.state().sessions.get(&1).is_some_and(|session| session.states.len() > 2));
+    signal();
+    until("it says so", || std::fs::read_to_string(&log).unwrap().contains("Ctrl-C again"));
+    sleep(1200 * MS);
+    signal();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(site.state().live().is_empty());
+}
+
+#[test]
+fn options_that_exclude_each_other_or_are_too_large_say_so() {
+    let refused = |arguments: &[&str], says: &[&str]| {
+        let output = run(&[&["ejfat"], arguments].concat());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        says.iter().for_each(|says| assert!(said.contains(says), "{said}"));
+    };
+    refused(&["send", "--to", "127.0.0.1", "--events", "3", "FILE"], &["--events", "FILE"]);
+    refused(&["recv", "--listen", "127.0.0.1:0", "--weight", "-1"], &["above 0 and up to 1000000"]);
+    let more = ["recv", "--listen", "127.0.0.1:0", "--memory", "1M"];
+    refused(&more, &["64 MiB", "1 MiB", "lower --max-event"]);
+}
+
 #[test]
 fn a_worker_goes_on_while_its_control_plane_is_away() {
     let site = Site::default();

@@ -1,11 +1,18 @@
 //! A sender whose segments a load balancer takes.
 
+mod hold;
+mod watch;
+
 use std::{
     net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
-use crate::{ClientError, Connection, RouteError, Syncs, source_towards};
+use crate::{ClientError, Connection, RouteError, Syncs, source_towards, syncs::no_thread};
+use hold::{Hold, Last};
+pub use watch::SenderNotice;
+use watch::{Lookout, Watch, is_end, listed};
 
 /// An error: the sender's addresses are not in the reservation's list.
 #[derive(Debug, thiserror::Error)]
@@ -19,17 +26,68 @@ pub enum AllowedSenderError {
 }
 
 /// This machine's addresses in a reservation's list of senders. When it is closed or dropped, it removes the addresses that it
-/// added. Addresses that were in the list before stay, because another sender may use them.
+/// or another sender of this user added, if no other sender of this user uses them any more. Addresses that were in the list
+/// before stay.
 #[derive(Debug)]
 pub struct AllowedSender {
-    connection: Connection,
-    lb: String,
-    addresses: Vec<IpAddr>,
-    added: Vec<IpAddr>,
+    lookout: Arc<Lookout>,
+    places: Vec<Place>,
     syncs: Option<Syncs>,
+    watch: Option<Watch>,
+}
+
+/// An address of a sender.
+#[derive(Debug)]
+struct Place {
+    address: IpAddr,
+    /// Whether this sender added it.
+    added: bool,
+    /// What this sender shares with the others of this user, unless the user has no folder for it.
+    hold: Option<Hold>,
+}
+
+impl Place {
+    fn take(connection: &Connection, lb: &str, address: IpAddr) -> Self {
+        let hold = hold::folder().and_then(|folder| {
+            let name = hold::name(connection.address(), lb, address);
+            let held = Hold::take(&folder, &name);
+            held.inspect_err(|error| {
+                let folder = folder.display();
+                tracing::warn!(
+                    "cannot lock a file in {folder} ({error}), so this sender cannot know whether another one of this user sends from \
+                     {address}; make the folder writable"
+                );
+            })
+            .ok()
+        });
+        Self { address, added: false, hold }
+    }
+
+    fn note_added(&mut self) {
+        self.added = true;
+        if let Some(hold) = &mut self.hold
+            && let Err(error) = hold.note_added()
+        {
+            tracing::warn!("cannot note that {} was added: {error}", self.address);
+        }
+    }
+
+    /// Returns the address if it is to be taken off the list. While the lock is there, no other sender of this user begins.
+    fn leave(self) -> (Option<IpAddr>, Option<Last>) {
+        match self.hold {
+            None => (Some(self.address).filter(|_| self.added), None),
+            Some(hold) => {
+                let last = hold.release();
+                (last.as_ref().filter(|last| last.added).map(|_| self.address), last)
+            }
+        }
+    }
 }
 
 impl AllowedSender {
+    /// The time between two looks of [`watch`](Self::watch).
+    pub const LOOKS: Duration = Duration::from_secs(2);
+
     /// Adds the addresses from which this machine sends to the data addresses. A data address without a route is left out if
     /// there is a route to another one.
     ///
@@ -47,20 +105,18 @@ impl AllowedSender {
         if let Some(error) = problem.filter(|_| addresses.is_empty()) {
             return Err(error.into());
         }
+        let mut places: Vec<_> = addresses.iter().map(|&ip| Place::take(connection, lb, ip)).collect();
         // A token without the right to read the list cannot tell which addresses are in it; then all count as added here.
-        let there: Vec<IpAddr> = connection.status(lb).map_or_else(
-            |_| Vec::new(),
-            |status| status.sender_addresses.iter().filter_map(|text| text.parse().ok()).collect(),
-        );
+        let there = connection.status(lb).map_or_else(|_| Vec::new(), |status| listed(&status));
         connection.add_senders(lb, &addresses)?;
-        let added = addresses.iter().copied().filter(|ip| !there.contains(ip)).collect();
-        let (connection, lb) = (connection.clone(), lb.to_owned());
-        Ok(Self { connection, lb, addresses, added, syncs: None })
+        places.iter_mut().filter(|place| !there.contains(&place.address)).for_each(Place::note_added);
+        let lookout = Arc::new(Lookout::new(connection.clone(), lb.to_owned(), addresses));
+        Ok(Self { lookout, places, syncs: None, watch: None })
     }
 
     /// Returns the addresses of this machine that are in the list.
     pub fn addresses(&self) -> &[IpAddr] {
-        &self.addresses
+        &self.lookout.addresses
     }
 
     /// Starts to send sync datagrams to the addresses `to`, one in each `period`.
@@ -77,7 +133,32 @@ impl AllowedSender {
         Ok(())
     }
 
-    /// Sends the last sync datagram, then removes the addresses that [`open`](Self::open) added.
+    /// Starts to look at the reservation at once, and again after each time `every`. Addresses that are missing in the list are
+    /// added again. `tell` gets each kind of notice once; what ended the reservation is told by [`Ending::why`] instead.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn watch(
+        &mut self,
+        every: Duration,
+        tell: impl Fn(SenderNotice) + Send + Sync + 'static,
+    ) -> Result<(), AllowedSenderError> {
+        self.lookout.tell_to(tell);
+        self.watch = Some(Watch::start(self.lookout.clone(), every).map_err(no_thread)?);
+        Ok(())
+    }
+
+    /// Looks at the reservation now, and returns when the control plane has answered.
+    pub fn look(&self) {
+        self.lookout.look(false);
+    }
+
+    /// Returns what tells whether the reservation ended, also after this is dropped.
+    pub fn ending(&self) -> Ending {
+        Ending(self.lookout.clone())
+    }
+
+    /// Sends the last sync datagram, then removes the addresses that no other sender of this user needs.
     ///
     /// # Errors
     /// If the control plane does not remove the addresses.
@@ -86,9 +167,31 @@ impl AllowedSender {
     }
 
     fn end(&mut self) -> Result<(), ClientError> {
+        self.watch.take();
         self.syncs.take();
-        let added = std::mem::take(&mut self.added);
-        if added.is_empty() { Ok(()) } else { self.connection.remove_senders(&self.lb, &added) }
+        let (off, locks): (Vec<_>, Vec<_>) = self.places.drain(..).map(Place::leave).unzip();
+        let off: Vec<_> = off.into_iter().flatten().collect();
+        if !off.is_empty() && self.lookout.ended().is_none() {
+            let removed = self.lookout.connection.remove_senders(&self.lookout.lb, &off);
+            // With the reservation, its list is gone.
+            removed.or_else(|error| if is_end(&error) { Ok(()) } else { Err(error) })?;
+        }
+        for last in locks.into_iter().flatten() {
+            // A file that stays is used again by the next sender.
+            let _ = last.forget();
+        }
+        Ok(())
+    }
+}
+
+/// Tells whether a sender's reservation ended.
+#[derive(Clone, Debug)]
+pub struct Ending(Arc<Lookout>);
+
+impl Ending {
+    /// Returns why nothing arrives any more, or `None` while the reservation is there. It does not block.
+    pub fn why(&self) -> Option<&str> {
+        self.0.ended()
     }
 }
 

@@ -48,7 +48,7 @@ impl Syncs {
     }
 }
 
-fn no_thread(source: io::Error) -> Error {
+pub(crate) fn no_thread(source: io::Error) -> Error {
     Error::Io { what: "start a thread".into(), source }
 }
 

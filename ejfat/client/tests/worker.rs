@@ -170,6 +170,38 @@ fn a_control_plane_that_restarts_without_memory_gets_a_new_registration() {
 }
 
 #[test]
+fn a_reservation_that_ended_ends_the_worker() {
+    let site = Site::default();
+    let server = site.serve(0, None);
+    let worker = register(&server);
+    until("told", || worker.standing().told > 2);
+    assert_eq!(worker.gone(), None);
+    for call in ["SendState", "Register"] {
+        site.refuse(call, Code::NotFound, "there is no reservation 1; it may have ended");
+    }
+    until("gone", || worker.gone().is_some());
+    assert!(worker.gone().unwrap().contains("reservation 1 ended"), "{:?}", worker.gone());
+    assert!(worker.drain(Duration::ZERO).deregistered);
+    let tries = site.state().count("Register");
+    sleep(500 * MS);
+    assert_eq!(site.state().count("Register"), tries, "it does not try again");
+}
+
+#[test]
+fn a_worker_that_drains_leaves_at_once_when_another_thread_wants_it() {
+    let site = Site::default();
+    site.state().look_ahead = Duration::from_secs(30);
+    let server = site.serve(0, None);
+    let worker = register(&server);
+    until("told", || worker.standing().told > 0);
+    let leaver = worker.leaver();
+    worker.begin_drain(Duration::from_secs(30));
+    until("it drains", || site.state().live().iter().any(|session| !session.newest().is_ready));
+    assert!(leaver.leave(500 * MS));
+    assert!(site.state().live().is_empty());
+}
+
+#[test]
 fn a_slow_control_plane_gets_states_that_are_new() {
     let site = Site::default();
     let server = site.serve(0, None);

@@ -16,10 +16,10 @@ pub(crate) fn of(socket: &UdpSocket) -> io::Result<u32> {
     Ok(counters(socket)?[DROPS])
 }
 
-/// The part of a socket's receive buffer that is in use. It can be a little more than 1.
-pub(crate) fn fill(socket: &UdpSocket) -> io::Result<f64> {
+/// The part of a socket's receive buffer that would be in use if `more` bytes were in it besides. It can be more than 1.
+pub(crate) fn fill(socket: &UdpSocket, more: u64) -> io::Result<f64> {
     let counters = counters(socket)?;
-    Ok(f64::from(counters[HELD]) / f64::from(counters[ROOM].max(1)))
+    Ok((f64::from(counters[HELD]) + more as f64) / f64::from(counters[ROOM].max(1)))
 }
 
 fn counters(socket: &UdpSocket) -> io::Result<[u32; COUNTERS]> {

@@ -24,11 +24,14 @@ pub struct Gauge(pub(crate) Arc<Levels>);
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
     /// The part that is in use of the fullest socket's receive buffer, or of the memory for events, whichever is more: 0 to 1.
+    /// What was received and not looked at, because the caller still has an earlier event, counts as if it were in the buffer.
     pub fill: f64,
     /// Events of which a segment has come.
     pub opened: u64,
     /// Events that were complete.
     pub complete: u64,
+    /// Events that the receiver's caller has taken: its function for them has returned.
+    pub delivered: u64,
     /// Events that were given up while they were incomplete.
     pub incomplete: u64,
     pub segments: u64,
@@ -42,8 +45,11 @@ pub(crate) struct Levels {
     memory: u64,
     /// The bytes of it that are in use.
     touched: AtomicU64,
+    /// Bytes that were received and are not looked at yet.
+    waiting: AtomicU64,
     opened: AtomicU64,
     complete: AtomicU64,
+    delivered: AtomicU64,
     incomplete: AtomicU64,
     segments: AtomicU64,
     bytes: AtomicU64,
@@ -51,15 +57,23 @@ pub(crate) struct Levels {
 
 impl Levels {
     pub(crate) fn new(sockets: Vec<UdpSocket>, memory: u64) -> Self {
-        let [touched, opened, complete, incomplete, segments, bytes] = [0; 6].map(AtomicU64::new);
-        Self { sockets, memory, touched, opened, complete, incomplete, segments, bytes }
+        let [touched, waiting, opened, complete, delivered, incomplete, segments, bytes] =
+            [0; 8].map(AtomicU64::new);
+        Self { sockets, memory, touched, waiting, opened, complete, delivered, incomplete, segments, bytes }
     }
 
-    pub(crate) fn put(&self, of: &Reassembler) {
+    /// One more event was taken.
+    pub(crate) fn delivered(&self) {
+        self.delivered.fetch_add(1, Relaxed);
+    }
+
+    /// Tells the counters of a reassembler. `waiting` bytes were received that it has not seen.
+    pub(crate) fn put(&self, of: &Reassembler, waiting: u64) {
         let counters = of.counters();
         let incomplete = counters.timed_out + counters.evicted_for_any_reason() + counters.abandoned;
         for (level, value) in [
             (&self.touched, of.touched_memory()),
+            (&self.waiting, waiting),
             (&self.opened, counters.opened),
             (&self.complete, counters.complete),
             (&self.incomplete, incomplete),
@@ -72,16 +86,19 @@ impl Levels {
 }
 
 impl Gauge {
-    /// The counters as of the receiver's last poll, and the fill level of the sockets now.
+    /// The counters as of the last event that the receiver delivered or the end of its last poll, and the fill level of the
+    /// sockets now.
     pub fn read(&self) -> Reading {
         let levels = &*self.0;
         let memory = levels.touched.load(Relaxed) as f64 / levels.memory.max(1) as f64;
         // If the kernel does not tell how full sockets are, the memory alone counts.
-        let buffers = levels.sockets.iter().filter_map(|socket| drops::fill(socket).ok());
+        let waiting = levels.waiting.load(Relaxed);
+        let buffers = levels.sockets.iter().filter_map(|socket| drops::fill(socket, waiting).ok());
         Reading {
             fill: buffers.fold(memory, f64::max).clamp(0.0, 1.0),
             opened: levels.opened.load(Relaxed),
             complete: levels.complete.load(Relaxed),
+            delivered: levels.delivered.load(Relaxed),
             incomplete: levels.incomplete.load(Relaxed),
             segments: levels.segments.load(Relaxed),
             bytes: levels.bytes.load(Relaxed),

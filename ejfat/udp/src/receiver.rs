@@ -183,7 +183,7 @@ impl Receiver {
             lost(incomplete);
         }
         if let Some(levels) = &self.levels {
-            levels.put(&self.reassembler);
+            levels.put(&self.reassembler, 0);
         }
         Ok(())
     }
@@ -229,11 +229,13 @@ impl Receiver {
         let mut pieces: [IoSliceMut<'_>; Ports::BATCH] =
             std::array::from_fn(|_| IoSliceMut::new(buffers.next().expect("one for each")));
         let count = self.ports.receive(port, &mut pieces, &mut self.received)?;
+        let mut waiting: usize = self.received[..count].iter().map(|received| received.len).sum();
         for (received, buffer) in self.received[..count].iter().zip(self.buffers.chunks_exact(Ports::BUFFER))
         {
             let from = Some(received.from);
             // One that is not even a header is counted.
             for datagram in received.datagrams(buffer) {
+                waiting -= datagram.len();
                 let Ok(place) = self.reassembler.handle(now, from, datagram) else { continue };
                 if let Err(error) = self.arena.place(&place, &datagram[place.payload.clone()]) {
                     if !std::mem::replace(&mut self.told, true) {
@@ -244,7 +246,14 @@ impl Receiver {
                 }
                 if place.complete {
                     let bytes = self.arena.bytes(place.id.slot(), place.length as usize);
+                    // Whoever takes it may take long, so others are told before and after: the rest of a batch may be many events.
+                    if let Some(levels) = &self.levels {
+                        levels.put(&self.reassembler, waiting as u64);
+                    }
                     deliver(Event { name: place.name, from, bytes });
+                    if let Some(levels) = &self.levels {
+                        levels.delivered();
+                    }
                     self.reassembler.release(place.id);
                     self.arena.release(place.id);
                     // Whoever took it may have taken long.

@@ -241,3 +241,30 @@ fn what_the_kernel_drops_is_counted() {
     assert_eq!(receiver.kernel_drops().unwrap(), 200 - received);
     assert_eq!(receiver.kernel_drops().unwrap(), 200 - received, "counted once");
 }
+
+#[test]
+fn each_event_is_told_when_it_was_taken_though_many_came_in_one_batch() {
+    let listen = vec![Listen::Port((Ipv4Addr::LOCALHOST, 0).into())];
+    let config = ReceiverConfig { listen, buffer: Some(200_000), reassembly: Config::default() };
+    let mut receiver = Receiver::new(config).unwrap();
+    let gauge = receiver.gauge().unwrap();
+    // One socket and no pace: the kernel may merge what it can.
+    let config = SenderConfig { sockets: 1, ..SenderConfig::new(receiver.addresses()[0]) };
+    let mut sender = Sender::new(config).unwrap();
+    for number in 0..20 {
+        sender.send(number, 0, &[7; 1400]).unwrap();
+    }
+    let mut readings = Vec::new();
+    let begin = Instant::now();
+    while readings.len() < 20 && begin.elapsed() < PATIENCE {
+        receiver.poll(Duration::from_millis(100), |_| readings.push(gauge.read()), |_| {}).unwrap();
+    }
+    for (taken, reading) in readings.iter().enumerate() {
+        assert_eq!((reading.delivered, reading.complete), (taken as u64, taken as u64 + 1));
+    }
+    assert_eq!(gauge.read().delivered, 20);
+    // What is still to be taken counts as held, wherever it is.
+    let first = readings[0].fill;
+    assert!(first > 19.0 * 1400.0 / 400_000.0 && first > readings[19].fill, "{readings:?}");
+    assert_eq!(gauge.read().fill, 0.0);
+}

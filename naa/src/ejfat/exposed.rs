@@ -126,7 +126,7 @@ fn totals(encoder: &mut DescriptorEncoder<'_>, shown: &Snapshot) -> fmt::Result 
         ("received_bytes", "Bytes of datagrams received", total.bytes),
         (
             "kernel_drops",
-            "Datagrams that the kernel dropped before: the receive buffer was full",
+            "Datagrams that the kernel dropped at least, because the receive buffer was full; a merged batch counts once",
             shown.kernel_drops,
         ),
         ("placed_bytes", "Bytes of events received", total.placed_bytes),

@@ -37,8 +37,12 @@ use report::{report, told};
 ///
 /// With an EJFAT URI (--uri or EJFAT_URI) it registers as a worker at the control plane, which then lets the load balancer send
 /// events to it, and reports ten times a second how full its buffers are. If the control plane cannot be reached any more, it tries
-/// again, and goes on receiving meanwhile. At its end by Ctrl-C or --for it drains: it takes events until none is sent to it any more,
+/// again, and goes on receiving meanwhile. If the reservation ended or its token was revoked, it ends with status 1. At its end by Ctrl-C or --for it drains: it takes events until none is sent to it any more,
 /// then deregisters. At its end by --events it deregisters at once.
+///
+/// The report counts as incomplete the events of which some segments were lost. An event of which no segment arrived is in no
+/// count: it shows in the segments that the load balancer sent to this worker (`naa lb counters`) minus those that it received. What
+/// the kernel dropped is a lower bound, because datagrams that the kernel merged count once.
 ///
 /// --metrics serves counters to Prometheus: naa_ejfat_segments_total, naa_ejfat_segments_dropped_total{cause=...},
 /// naa_ejfat_events_total{end=...}, the same by sender, and gauges of open events and their memory.
@@ -56,7 +60,7 @@ use report::{report, told};
                                                        a worker of a load balancer")]
 pub(crate) struct Args {
     /// Where segments come; ports 19522 and 16384 unless told, 0: any. With an EJFAT URI the option may be left out: then it is any
-    /// port of the address from which this machine sends to the load balancer
+    /// port of the address from which this machine sends to the load balancer, and with --ports N any N consecutive ones
     #[arg(long, alias = "ip", value_name = "ADDR[:PORT]")]
     listen: Option<String>,
     /// So many ports from that one on, or the ports from A to B, up to 16384. Ports that are somebody else's are skipped,
@@ -79,8 +83,9 @@ pub(crate) struct Args {
     /// reads it, and waits while nobody reads on. A reader that goes away ends the worker
     #[arg(long, value_name = "PATH", group = "where")]
     pipe: Option<PathBuf>,
-    /// Run a shell command for each event, which is its input; EJFAT_EVENT, EJFAT_DATA_ID and EJFAT_FROM name it. One
-    /// that fails ends the worker
+    /// Run a shell command for each event, which is its input; EJFAT_EVENT, EJFAT_DATA_ID and EJFAT_FROM name it. Commands run
+    /// one at a time, and events wait in the receive buffer meanwhile. One that fails ends the worker with status 1: its event and
+    /// those that wait are lost
     #[arg(long, value_name = "COMMAND", group = "where")]
     exec: Option<String>,
     /// End after so many events
@@ -117,7 +122,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let (config, of_ini) = settings::config(args)?;
+    let settings::Chosen { config, block, of_ini } = settings::config(args)?;
     let wanted = args.site.wanted(&of_ini)?;
     let end = args
         .time
@@ -127,7 +132,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     // A pipe waits for its reader, so that nothing is received before.
     let mut sink = sink(args)?;
     let buffer = config.buffer.unwrap_or_default() as u64;
-    let mut receiver = Receiver::new(config)?;
+    let mut receiver = settings::open(config, block)?;
     tell_skipped(receiver.skipped());
     tell_buffer(receiver.buffer()? as u64, buffer);
     let mut exposed = expose(args)?;
@@ -142,7 +147,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     ready(args, &receiver, joined.as_ref(), exposed.as_ref().map(|(_, at)| *at))?;
     let begin = Instant::now();
     let mut line = Line::new(args.json || args.stdout);
-    let (mut delivered, mut problem) = (0, None);
+    let (mut delivered, mut problem, mut over) = (0, None, None);
+    let mut undelivered = 0;
     let done = |delivered| args.events.is_some_and(|events| delivered >= events);
     while !done(delivered) {
         let is_over = stopped.load(Ordering::Relaxed) || end.is_some_and(|end| begin.elapsed() >= end);
@@ -150,11 +156,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         if is_over && joined.as_mut().is_none_or(Joined::has_left) {
             break;
         }
+        over = joined.as_mut().and_then(Joined::is_over);
+        if over.is_some() {
+            break;
+        }
         let goes_on = || joined.is_some() || !stopped.load(Ordering::Relaxed);
         let deliver = |event: Event<'_>| {
-            if problem.is_none() && !done(delivered) && goes_on() {
+            if problem.is_some() {
+                undelivered += 1;
+            } else if !done(delivered) && goes_on() {
                 problem = sink.event(&event).err();
-                delivered += 1;
+                delivered += u64::from(problem.is_none());
+                undelivered += u64::from(problem.is_some());
             }
         };
         receiver.poll(Duration::from_millis(100), deliver, |lost| tracing::debug!("incomplete: {lost:?}"))?;
@@ -169,10 +182,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     drop(line);
     // Also those before a failure are brought to disk.
     let finished = sink.finish();
-    problem.map_or(Ok(()), Err).and(finished)?;
+    if let Some(problem) = problem {
+        let (took, lost) = (show::count(delivered, "event"), show::count(undelivered, "event"));
+        say(&format!(
+            "{took} delivered before the failure, {lost} not delivered, {} open",
+            receiver.reassembler().open_events()
+        ));
+        return Err(problem);
+    }
+    finished?;
     let worker = joined.as_ref().map(Joined::end_json);
     drop(joined);
-    report(args, &receiver, (delivered, sink.numbered()), worker, begin.elapsed())
+    report(args, &receiver, (delivered, sink.numbered()), worker, begin.elapsed())?;
+    over.map_or(Ok(()), |why| Err(anyhow::anyhow!("{why}")))
 }
 
 fn sink(args: &Args) -> anyhow::Result<Box<dyn Sink>> {
@@ -184,7 +206,10 @@ fn sink(args: &Args) -> anyhow::Result<Box<dyn Sink>> {
         }
         (_, _, Some(command)) => Box::new(Shell(command.clone())),
         _ if args.stdout => Box::new(StandardOutput),
-        _ => Box::new(Nowhere),
+        _ => {
+            say("events are counted and thrown away; give --out, --pipe, --exec or --stdout to keep them");
+            Box::new(Nowhere)
+        }
     })
 }
 

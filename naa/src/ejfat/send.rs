@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use ejfat::{segment::LbVersion, uri::VARIABLE};
 use ejfat_udp::{Sender, SenderConfig};
 
@@ -26,8 +26,12 @@ use settings::Settings;
 ///
 /// Each file is an event, `-` is standard input. Events go to a worker, to a load balancer's data address (--to), or to the data
 /// address of an EJFAT URI. With a URI that has a token, the command adds the addresses of this machine to the reservation's list of
-/// senders, and reports the tick to the control plane once a second. At its end it removes the addresses that it added. What the command line leaves open comes from
-/// E2SAR's INI file (--ini), if there is one: general: useCP; control-plane: warmUpMS, syncPeriodMS; data-plane: dpV6,
+/// senders, and reports the tick to the control plane once a second. At its end it removes the addresses that it added, unless another
+/// sender of this user uses them still. While it sends it asks for the status of the reservation every two seconds: it adds its
+/// addresses again if somebody removed them, warns if no worker is ready, and ends with status 1 if the reservation ended. What
+/// arrives is in no count of this command: the workers tell it.
+///
+/// What the command line leaves open comes from E2SAR's INI file (--ini), if there is one: general: useCP; control-plane: warmUpMS, syncPeriodMS; data-plane: dpV6,
 /// lbHdrVersion, mtu, numSendSockets, rateGbps, sndSocketBufSize, ticksAsREEventNum. What else E2SAR knows is ignored,
 /// with a warning where that makes a difference.
 #[derive(Clone, Debug, clap::Args)]
@@ -52,9 +56,9 @@ pub(crate) struct Args {
     /// Send generated events of so many bytes instead of files; K and M are KiB and MiB
     #[arg(short = 'l', long, alias = "length", value_name = "BYTES", value_parser = size, conflicts_with = "files")]
     size: Option<u32>,
-    /// How many generated events
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
-    events: u64,
+    /// How many generated events [default: 10]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "files")]
+    events: Option<u64>,
     /// Number of the first event, 0 unless told; each further one is one higher
     #[arg(short = 'e', long, alias = "start", value_name = "NUMBER")]
     first: Option<u64>,
@@ -93,6 +97,12 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten, next_help_heading = "Control plane")]
     site: ControlPlane,
+}
+
+impl Args {
+    fn generated(&self) -> u64 {
+        self.events.unwrap_or(10)
+    }
 }
 
 #[derive(Debug, serde::Serialize)]
@@ -140,37 +150,52 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let begin = Instant::now();
     let mut next = settings.first;
     let mut send = |bytes: &[u8]| -> anyhow::Result<()> {
+        ensure!(let_in.ended().is_none(), "the reservation ended");
         out.send(next, entropy(next), bytes).with_context(|| format!("event {next}"))?;
         next = next.wrapping_add(1);
         let sent = out.sent();
-        line.tell(|| format!("{} events, {}", sent.events, show::rate(sent.bytes, begin.elapsed())));
+        line.tell(|| {
+            format!("{}, {}", show::count(sent.events, "event"), show::rate(sent.bytes, begin.elapsed()))
+        });
         Ok(())
     };
-    if let Some(size) = args.size {
-        // Bytes that differ from event to event would cost more than sending them.
-        let event: Vec<u8> = (0..size).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        (0..args.events).try_for_each(|_| send(&event))?;
+    let result = match args.size {
+        Some(size) => {
+            // Bytes that differ from event to event would cost more than sending them.
+            let event: Vec<u8> = (0..size).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            (0..args.generated()).try_for_each(|_| send(&event))
+        }
+        None => args.files.iter().try_for_each(|file| send(&read(file)?)),
+    };
+    // What was sent until the reservation ended is told before the error.
+    if let_in.ended().is_none() {
+        result?;
     }
-    args.files.iter().try_for_each(|file| send(&read(file)?))?;
     let (sent, time) = (out.sent(), begin.elapsed());
     drop(line);
     let refused = out.wait_for_refusals(LATE)?;
     if let_in.is_allowed() {
         // The load balancer drops segments of an address that is not in the list, and the last ones are still on the network.
         std::thread::sleep(LATE);
+        let_in.look();
     }
     let_in.end();
+    let judge = || match let_in.ended() {
+        Some(why) => Err(anyhow!("{why}")),
+        None => check_taken(to, refused),
+    };
     let seconds = time.as_secs_f64();
     if args.json {
         let gbits_per_second = sent.bytes as f64 * 8e-9 / seconds.max(1e-9);
         let (events, segments, bytes) = (sent.events, sent.segments, sent.bytes);
         let report = Report { to, events, segments, bytes, seconds, gbits_per_second, refused };
         show::line(&serde_json::to_string(&report)?)?;
-        return check_taken(to, refused);
+        return judge();
     }
     let (bytes, rate) = (show::bytes(sent.bytes), show::rate(sent.bytes, time));
-    show::line(&format!("{} events to {to}: {bytes} in {} segments, {rate}", sent.events, sent.segments))?;
-    check_taken(to, refused)
+    let (events, segments) = (show::count(sent.events, "event"), show::count(sent.segments, "segment"));
+    show::line(&format!("{events} sent to {to}: {bytes} in {segments}, {rate}"))?;
+    judge()
 }
 
 /// # Errors
@@ -178,8 +203,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 pub(super) fn check_taken(to: impl std::fmt::Display, refused: u64) -> anyhow::Result<()> {
     ensure!(
         refused == 0,
-        "nobody takes what is sent to {to}: its host answered so {refused} times, so at least as many packets are lost; \
-         start the receiver first, or look at the port"
+        "nobody takes what is sent to {to}: its host answered so {}, so at least as many packets are lost; \
+         start the receiver first, or look at the port",
+        show::count(refused, "time")
     );
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ejfat::listen::{self, Listen, PortChoice};
 
-use crate::{Usage, kernel_process::raise_file_limit};
+use crate::{Usage, kernel_process::raise_file_limit, show};
 
 pub(crate) fn size(text: &str) -> Result<u32, String> {
     let wrong = || "write a number of bytes below 4G, such as 65536, 64K or 1M".to_owned();
@@ -48,8 +48,8 @@ pub(crate) fn listen(addresses: &[String], ports: Option<PortChoice>) -> anyhow:
 /// Warns of ports of a range that another process holds: segments to them are not received.
 pub(crate) fn tell_skipped(skipped: &[SocketAddr]) {
     if !skipped.is_empty() {
-        let (count, at) = (skipped.len(), addresses(skipped));
-        tracing::warn!("{count} ports are somebody else's, and segments to them do not come here: {at}");
+        let (count, at) = (show::count(skipped.len() as u64, "port"), addresses(skipped));
+        tracing::warn!("other programs have {count}, so segments to them do not come here: {at}");
     }
 }
 

@@ -6,6 +6,10 @@
 //!    │ refused          │ │ the control plane answers again
 //!    ▼                  ▼ │
 //!  Over               Away ──session unknown──► Out ──Register──► In
+//!                                                │
+//!                                                │ reservation or token unknown
+//!                                                ▼
+//!                                               Over
 //! ```
 //!
 //! All times count from the same moment, which the caller chooses. The caller reports the answer to a step ([`Life::heard`]) before
@@ -52,7 +56,7 @@ pub(super) enum Heard {
     /// The control plane did what the step asked for.
     Done,
     Slots(u32),
-    /// The control plane does not know the session or its token.
+    /// The control plane does not know the session or its token; of a registration: the reservation, or its token.
     Unknown(String),
     /// Another session has the worker's ports.
     Taken(String),
@@ -67,6 +71,8 @@ pub(super) enum Heard {
 pub(super) enum Ending {
     /// The first registration failed; the answer to it says why.
     Refused,
+    /// The control plane does not know the reservation or the token any more, so no further registration can succeed.
+    Gone,
     Left {
         /// Whether the load balancer sends nothing to it any more, as far as the worker could find out.
         drained: bool,
@@ -277,7 +283,11 @@ impl Life {
                 self.over(Ending::Refused);
                 None
             }
-            (_, Heard::Away(why) | Heard::Refused(why) | Heard::Taken(why) | Heard::Unknown(why)) => {
+            (_, Heard::Unknown(_)) => {
+                self.over(Ending::Gone);
+                None
+            }
+            (_, Heard::Away(why) | Heard::Refused(why) | Heard::Taken(why)) => {
                 self.standing = Standing::Out { next: now + self.backoff.wait() };
                 self.lost(now, why)
             }

@@ -8,10 +8,12 @@ use std::{
     fmt,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, TryRecvError},
     },
-    time::Duration,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use proto::loadbalancer::{RegisterRequest, SlotRange};
@@ -138,6 +140,10 @@ struct Shared {
     wish: Mutex<Wish>,
     wished: Notify,
     standing: Mutex<Standing>,
+    /// Why the worker cannot register again, if it cannot.
+    gone: OnceLock<String>,
+    /// Whether the task has ended.
+    over: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -162,6 +168,23 @@ impl Shared {
 
     fn standing(&self, change: impl FnOnce(&mut Standing)) {
         change(&mut self.standing.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Lets a worker leave from another thread, for a program that is about to end.
+#[derive(Clone, Debug)]
+pub struct Leaver(Arc<Shared>);
+
+impl Leaver {
+    /// Deregisters without draining. It waits for that until the time `within` has passed, and returns whether the worker has left.
+    pub fn leave(&self, within: Duration) -> bool {
+        const STEP: Duration = Duration::from_millis(5);
+        let begin = Instant::now();
+        self.0.wish(Wish::Leave);
+        while !self.0.over.load(Ordering::Acquire) && begin.elapsed() < within {
+            sleep(STEP);
+        }
+        self.0.over.load(Ordering::Acquire)
     }
 }
 
@@ -194,7 +217,8 @@ impl Worker {
 
     /// Registers a worker of reservation `lb`. From then on the connection's thread calls `state` once in each period `every`, and
     /// reports what it returns; `state` must not block. If the control plane cannot be reached, the worker tries again until it can.
-    /// If the control plane does not know the session any more, the worker registers again. If another session has the ports, as
+    /// If the control plane does not know the session any more, the worker registers again; if it does not know the reservation or
+    /// the token either, the worker ends, and [`gone`](Self::gone) says why. If another session has the ports, as
     /// after a crash of this program, the worker waits up to 5 seconds for the end of that session.
     ///
     /// # Errors
@@ -217,8 +241,10 @@ impl Worker {
             shared: shared.clone(),
             registered: Some(registered),
         };
+        let is_over = shared.clone();
         connection.runtime().spawn(async move {
             let departure = task.run(every).await;
+            is_over.over.store(true, Ordering::Release);
             // The worker may have been dropped already.
             let _ = over.send(departure);
         });
@@ -230,6 +256,16 @@ impl Worker {
     /// Returns what the worker knows of its registration.
     pub fn standing(&self) -> Standing {
         self.shared.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns why this worker gets no events any more for good, or `None` while it may get some. It does not block.
+    pub fn gone(&self) -> Option<&str> {
+        self.shared.gone.get().map(String::as_str)
+    }
+
+    /// Returns what lets the worker leave from another thread.
+    pub fn leaver(&self) -> Leaver {
+        Leaver(self.shared.clone())
     }
 
     /// Reports that the worker takes no more events, waits until the load balancer sends nothing to it, at most for `within`, then

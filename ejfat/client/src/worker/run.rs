@@ -49,7 +49,10 @@ impl Task {
             let now = began.elapsed();
             let step = life.next(now);
             let answer = match step {
-                Step::Over(Ending::Refused) => return Departure { drained: true, deregistered: true },
+                // Without a session there is nothing to drain and nobody to tell.
+                Step::Over(Ending::Refused | Ending::Gone) => {
+                    return Departure { drained: true, deregistered: true };
+                }
                 Step::Over(Ending::Left { drained, deregistered }) => {
                     return Departure { drained, deregistered };
                 }
@@ -135,6 +138,14 @@ impl Task {
                 );
             }
             None => {}
+        }
+        if life.ending() == Some(Ending::Gone)
+            && let Err(error) = &answer
+        {
+            let lb = &self.lb;
+            let why = format!("reservation {lb} ended, or its token was revoked: {error}");
+            // A life ends once.
+            let _ = self.shared.gone.set(why);
         }
         self.shared.standing(|standing| {
             standing.session = session.filter(|_| life.is_in()).map(|session| session.id.clone());

@@ -11,7 +11,9 @@ use crate::{ejfat::losses, show};
 pub(super) fn told(counters: &Counters, time: Duration) -> String {
     let lost = counters.timed_out + counters.evicted_for_any_reason() + counters.abandoned;
     let (rate, dropped) = (show::rate(counters.placed_bytes, time), counters.dropped_of_any_cause());
-    format!("{} events, {lost} incomplete, {dropped} segments dropped, {rate}", counters.complete)
+    let (events, segments) =
+        (show::count(counters.complete, "event"), show::count(counters.segments, "segment"));
+    format!("{events} of {segments}, {lost} incomplete, {} dropped, {rate}", show::count(dropped, "segment"))
 }
 
 /// Prints the report at the end. Of the `delivered` events, `numbered` ones got a name with a number because their name was taken.
@@ -65,7 +67,10 @@ pub(super) fn report(
     let missing = if args.consecutive { format!(", {missing} of which nothing came") } else { String::new() };
     let drops = match receiver.all_kernel_drops()? {
         0 => String::new(),
-        drops => format!(", {drops} datagrams dropped by the kernel: a larger --buffer holds longer bursts"),
+        drops => format!(
+            ", at least {} dropped by the kernel, where a merged batch counts once: a larger --buffer holds longer bursts",
+            show::count(drops, "datagram")
+        ),
     };
     let (told, open) = (told(counters, time), reassembler.open_events());
     let why = losses::why_incomplete(&naa_services::reassembly_message(counters, open, 0, None));

@@ -1,13 +1,18 @@
 //! What the command line says, or else an INI file, or else what is usual.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
+use anyhow::bail;
 use ejfat::{
-    listen::PortChoice,
+    listen::{Listen, PortChoice},
     reassembly::{Config, Numbering},
     uri::VARIABLE,
 };
-use ejfat_udp::ReceiverConfig;
+use ejfat_client::PortRange;
+use ejfat_udp::{Error, Receiver, ReceiverConfig};
 
 use super::Args;
 use crate::{
@@ -15,8 +20,9 @@ use crate::{
     ejfat::{
         ini::{Ini, Role, flag, number},
         site::OfIni,
-        values::{listen, seed},
+        values::{ip_and_port, listen, seed},
     },
+    show,
 };
 
 const DATA: &str = "data-plane";
@@ -47,13 +53,52 @@ fn own_address(args: &Args, ports: Option<PortChoice>) -> anyhow::Result<String>
     })
 }
 
+/// What the command line and the INI file say.
+pub(super) struct Chosen {
+    pub(super) config: ReceiverConfig,
+    /// Consecutive ports that [`open`] chooses, if the configuration names none.
+    pub(super) block: Option<(IpAddr, PortRange)>,
+    pub(super) of_ini: OfIni,
+}
+
+/// Binds the ports. Those of a block are looked for: each try takes others.
+///
+/// # Errors
+/// If a port cannot be bound, or no try found a block that is free.
+pub(super) fn open(config: ReceiverConfig, block: Option<(IpAddr, PortRange)>) -> anyhow::Result<Receiver> {
+    /// Ports below are often those of well-known services.
+    const FIRST: u16 = 16_384;
+    const TRIES: u64 = 64;
+    let Some((ip, ports)) = block else { return Ok(Receiver::new(config)?) };
+    let ports = ports.ports();
+    let starts = u64::from(u16::MAX - FIRST - (ports - 1)) + 1;
+    for attempt in 0..TRIES {
+        let first = FIRST + (seed().wrapping_add(attempt) % starts) as u16;
+        let listen = (first..=first + (ports - 1)).map(|port| Listen::Port(SocketAddr::new(ip, port)));
+        match Receiver::new(ReceiverConfig { listen: listen.collect(), ..config.clone() }) {
+            Err(Error::Busy { .. }) => {}
+            receiver => return Ok(receiver?),
+        }
+    }
+    bail!(
+        "no {ports} consecutive ports of {ip} were found free in {TRIES} tries; name them by --listen {ip} --ports A-B"
+    )
+}
+
 /// Returns the settings of the receiver, and what the INI file says of the control plane.
-pub(super) fn config(args: &Args) -> anyhow::Result<(ReceiverConfig, OfIni)> {
+///
+/// # Errors
+/// If an option, the INI file or the URI is wrong.
+pub(super) fn config(args: &Args) -> anyhow::Result<Chosen> {
     if u64::from(args.max_event) > args.memory {
-        return Err(Usage::error("--max-event is more than --memory: such an event could never be complete"));
+        let [event, memory] = [u64::from(args.max_event), args.memory].map(show::bytes);
+        return Err(Usage::error(format!(
+            "--max-event, {event} (64 MiB unless told), is more than --memory, {memory} (1 GiB unless told): such an event could never \
+             be complete; lower --max-event or raise --memory"
+        )));
     }
     let ini = Ini::read(args.ini.as_deref(), Role::Worker)?;
-    let site = site(&ini)?;
+    let of_ini = site(&ini)?;
     // All of the file is looked at, whatever the command line says.
     let ports = ini.get(DATA, "portRange", number(-1..=14))?.and_then(ports);
     let timeout = ini.get(DATA, "eventTimeoutMS", number(1..=3_600_000))?;
@@ -73,9 +118,17 @@ pub(super) fn config(args: &Args) -> anyhow::Result<(ReceiverConfig, OfIni)> {
         Some(at) => at.clone(),
         None => own_address(args, ports)?,
     };
+    let block = match ports {
+        Some(PortChoice::Count(count)) if args.listen.is_none() => {
+            let range = PortRange::of(count).map_err(|error| Usage::error(format!("--ports: {error}")))?;
+            Some((ip_and_port(&at)?.0, range))
+        }
+        _ => None,
+    };
     let listen = listen(&[at], ports)?;
     let buffer = Some(args.buffer.or(buffer).unwrap_or(3 << 20) as usize);
-    Ok((ReceiverConfig { listen: listen.concat(), buffer, reassembly }, site))
+    let config = ReceiverConfig { listen: listen.concat(), buffer, reassembly };
+    Ok(Chosen { config, block, of_ini })
 }
 
 /// E2SAR's exponent; -1: as many as there are threads.

@@ -4,11 +4,11 @@ mod ports;
 mod sender;
 mod worker;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Once};
 
 use anyhow::anyhow;
 use ejfat::uri::{EjfatUri, VARIABLE};
-use ejfat_client::{ClientError, ClientTls, Connection, TlsError, TlsFailure, Trust};
+use ejfat_client::{Cause, ClientError, ClientTls, Connection, TlsError, TlsFailure, Trust};
 
 use crate::Usage;
 pub(crate) use sender::{LetIn, Way};
@@ -36,7 +36,16 @@ impl UriArgs {
         let text = self.uri.as_ref().filter(|uri| !uri.trim().is_empty());
         let parse =
             |text: &String| text.parse().map_err(|why| Usage::error(format!("--uri or {VARIABLE}: {why}")));
-        text.map(parse).transpose()
+        let uri: Option<EjfatUri> = text.map(parse).transpose()?;
+        if let Some((key, _)) = uri.as_ref().and_then(|uri| uri.other.first()) {
+            static TOLD: Once = Once::new();
+            TOLD.call_once(|| {
+                tracing::warn!(
+                    "the EJFAT URI (--uri or {VARIABLE}) has the key {key:?}, which means nothing here; write data, sync or sessionid"
+                );
+            });
+        }
+        Ok(uri)
     }
 
     /// Prepares a connection to the control plane of a URI.
@@ -97,7 +106,11 @@ pub(crate) fn with_ca_option(error: &ClientError) -> String {
     format!("{error}{by}")
 }
 
-/// Adds to an error the options that help. `without` says what the command does without a control plane.
+/// Adds to an error the options that help. `without` says what the command does without a control plane, which helps if that
+/// cannot be reached or does not let this program in, and not if a value is wrong.
 fn told(error: ClientError, without: &str) -> anyhow::Error {
-    anyhow!("{}; --no-control-plane {without} without it", with_ca_option(&error))
+    match error.cause() {
+        Some(Cause::Invalid | Cause::Taken) => error.into(),
+        _ => anyhow!("{}; --no-control-plane {without} without it", with_ca_option(&error)),
+    }
 }

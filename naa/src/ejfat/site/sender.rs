@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use ejfat::uri::EjfatUri;
-use ejfat_client::{AllowedSender, AllowedSenderError, Syncs, Targets, TargetsError};
+use ejfat_client::{AllowedSender, AllowedSenderError, Ending, Syncs, Targets, TargetsError};
 
 use super::{ControlPlane, reservation, told};
 use crate::{show, signals};
@@ -30,6 +30,8 @@ pub(crate) struct Way {
 pub(crate) struct LetIn {
     /// The sender's place in the list, with its sync datagrams. `None`: the control plane was not asked, or the sender has left.
     allowed: Arc<Mutex<Option<AllowedSender>>>,
+    /// Tells whether the reservation ended, if the control plane was asked.
+    ending: Option<Ending>,
     /// The sync datagrams of a sender that did not ask the control plane.
     syncs: Option<Syncs>,
 }
@@ -46,7 +48,19 @@ impl LetIn {
         self.allowed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Sends the last sync datagram, and removes the address from the list.
+    /// Returns why nothing that is sent arrives any more, if the reservation ended. It does not block.
+    pub(crate) fn ended(&self) -> Option<&str> {
+        self.ending.as_ref().and_then(Ending::why)
+    }
+
+    /// Asks the control plane about the reservation, and waits for the answer.
+    pub(crate) fn look(&self) {
+        if let Some(allowed) = &*self.allowed.lock().unwrap_or_else(PoisonError::into_inner) {
+            allowed.look();
+        }
+    }
+
+    /// Sends the last sync datagram, and removes the address from the list if no other sender of this user needs it.
     pub(crate) fn end(&self) {
         drop(self.allowed.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -82,7 +96,7 @@ impl ControlPlane {
                     "the EJFAT URI has no token, so the control plane is not asked to let this sender in; only sync datagrams are sent",
                 );
             }
-            return Ok((to, LetIn { allowed: Arc::default(), syncs: syncs.transpose()? }));
+            return Ok((to, LetIn { allowed: Arc::default(), ending: None, syncs: syncs.transpose()? }));
         }
         let lb = reservation(uri)?;
         let connection = self.connect(uri)?;
@@ -101,7 +115,9 @@ impl ControlPlane {
         if !targets.sync.is_empty() {
             allowed.keep_in_sync(&targets.sync, source, period)?;
         }
-        let let_in = LetIn { allowed: Arc::new(Mutex::new(Some(allowed))), syncs: None };
+        allowed.watch(AllowedSender::LOOKS, |notice| tracing::warn!("{notice}"))?;
+        let ending = Some(allowed.ending());
+        let let_in = LetIn { allowed: Arc::new(Mutex::new(Some(allowed))), ending, syncs: None };
         let at_end = let_in.allowed.clone();
         // A signal ends the program without dropping anything, so the address would stay in the list.
         signals::on_terminate(move || {

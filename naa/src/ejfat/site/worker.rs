@@ -2,18 +2,21 @@
 
 use std::{
     net::{IpAddr, SocketAddr, ToSocketAddrs as _},
-    time::Duration,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
 use ejfat::uri::{EjfatUri, VARIABLE};
 use ejfat_bridge::Load;
-use ejfat_client::{Departure, Registration, Standing, Targets, Totals, WorkerState, source_towards};
+use ejfat_client::{
+    ClientError, Departure, Registration, Standing, Targets, Totals, WorkerState, source_towards,
+};
 use ejfat_udp::Gauge;
 use serde_json::json;
 
 use super::{ControlPlane, ports, reservation, told};
-use crate::Usage;
+use crate::{Usage, show, signals};
 
 /// The options of a program that is a worker of a reservation.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -28,8 +31,9 @@ pub(crate) struct Worker {
     /// The name of this worker at the control plane [default: the name of this machine]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The share of events of this worker at the beginning, in proportion to the weights of the other workers [default: 1]
-    #[arg(long, value_name = "WEIGHT", value_parser = weight)]
+    /// The share of events of this worker at the beginning, in proportion to the weights of the other workers, up to 1000000
+    /// [default: 1]
+    #[arg(long, value_name = "WEIGHT", value_parser = weight, allow_negative_numbers = true)]
     weight: Option<f32>,
     /// The least share of this worker, as a factor of an even share; 0 is no bound [default: 0]
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
@@ -40,14 +44,27 @@ pub(crate) struct Worker {
     /// Milliseconds from one state that this worker reports to the next [default: 100]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=1000))]
     state_period: Option<u64>,
-    /// The most seconds that this worker waits at its end until the load balancer sends nothing to it any more
+    /// The most seconds that this worker waits at its end until the load balancer sends nothing to it any more. A second Ctrl-C or
+    /// SIGTERM ends it at once: it deregisters if the control plane answers within half a second, and may lose events
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     drain: f64,
+    /// Seconds for which this worker tries again at its start while the control plane cannot be reached; 0: it tries once
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    wait_control_plane: f64,
 }
 
+/// The greatest weight that a control plane takes.
+const MOST_WEIGHT: f32 = 1e6;
+/// The time between two tries to reach a control plane that is not there at the start.
+const RETRY: Duration = Duration::from_millis(500);
+/// The time for which a worker goes on receiving after its reservation ended, for what is on its way.
+const LATE: Duration = Duration::from_secs(1);
+/// The time that a worker has to deregister when a second signal ends it.
+const SUDDEN: Duration = Duration::from_millis(500);
+
 fn weight(text: &str) -> Result<f32, String> {
-    let weight = text.parse().ok().filter(|&weight: &f32| weight > 0.0 && weight.is_finite());
-    weight.ok_or_else(|| "write a number above 0, such as 1 or 2.5".into())
+    let weight = text.parse().ok().filter(|&weight: &f32| weight > 0.0 && weight <= MOST_WEIGHT);
+    weight.ok_or_else(|| format!("write a number above 0 and up to {MOST_WEIGHT}, such as 1 or 2.5"))
 }
 
 fn factor(text: &str) -> Result<f32, String> {
@@ -71,6 +88,7 @@ pub(crate) struct Wanted {
     uri: EjfatUri,
     lb: String,
     drain: Duration,
+    wait: Duration,
 }
 
 impl Worker {
@@ -81,6 +99,8 @@ impl Worker {
     pub(crate) fn wanted(&self, ini: &OfIni) -> anyhow::Result<Option<Wanted>> {
         let drain =
             Duration::try_from_secs_f64(self.drain).map_err(|_| Usage::error("--drain wants seconds"))?;
+        let wait = Duration::try_from_secs_f64(self.wait_control_plane)
+            .map_err(|_| Usage::error("--wait-control-plane wants seconds"))?;
         if !self.control_plane.is_wanted(ini.use_cp) {
             return Ok(None);
         }
@@ -92,7 +112,7 @@ impl Worker {
                  give --no-control-plane to receive without a control plane"
             )));
         }
-        Ok(Some(Wanted { uri, lb, drain }))
+        Ok(Some(Wanted { uri, lb, drain, wait }))
     }
 
     /// Returns the address from which this machine sends to the load balancer of the URI, or to its control plane if the URI has no
@@ -120,7 +140,7 @@ impl Worker {
         bound: &[SocketAddr],
         state: impl Fn() -> WorkerState + Send + Sync + 'static,
     ) -> anyhow::Result<Joined> {
-        let Wanted { uri, lb, drain } = wanted;
+        let Wanted { uri, lb, drain, wait } = wanted;
         let connection = self.control_plane.connect(&uri)?;
         let ip = self.ip(&uri, bound)?;
         let no_port = || {
@@ -156,8 +176,24 @@ impl Worker {
         };
         let period = self.state_period.or(ini.state_period).unwrap_or(100);
         let period = Duration::from_millis(period);
-        let worker = ejfat_client::Worker::register(&connection, &lb, registration, period, state);
-        let worker = worker.map_err(|error| told(error, "receives"))?;
+        let state = Arc::new(state);
+        let begin = Instant::now();
+        let worker = loop {
+            let state = state.clone();
+            let state = move || state();
+            match ejfat_client::Worker::register(&connection, &lb, registration.clone(), period, state) {
+                Err(ClientError::Unreachable { .. } | ClientError::TooLate { .. })
+                    if begin.elapsed() < wait && !signals::is_told() =>
+                {
+                    std::thread::sleep(RETRY);
+                }
+                worker => break worker.map_err(|error| told(error, "receives"))?,
+            }
+        };
+        let leaver = worker.leaver();
+        signals::before_sudden_end(move || {
+            leaver.leave(SUDDEN);
+        });
         let session = worker.standing().session.unwrap_or_default();
         let control_plane = connection.address().to_owned();
         Ok(Joined {
@@ -170,6 +206,7 @@ impl Worker {
             drain,
             left: None,
             begun: false,
+            gone: None,
         })
     }
 
@@ -236,13 +273,16 @@ pub(crate) struct Joined {
     left: Option<Departure>,
     /// Whether it has begun to drain.
     begun: bool,
+    /// When it was seen that the reservation ended.
+    gone: Option<Instant>,
 }
 
 impl Joined {
     /// Returns what it registered, as text.
     pub(crate) fn line(&self) -> String {
         let Self { lb, at, ports, session, control_plane, .. } = self;
-        let ports = if *ports == 1 { String::new() } else { format!(", {ports} ports") };
+        let ports =
+            if *ports == 1 { String::new() } else { format!(", {}", show::count((*ports).into(), "port")) };
         format!("worker session {session} of reservation {lb} at {control_plane}, by {at}{ports}")
     }
 
@@ -263,6 +303,13 @@ impl Joined {
     /// goes on receiving.
     pub(crate) fn has_left(&mut self) -> bool {
         if !std::mem::replace(&mut self.begun, true) {
+            if !self.drain.is_zero() && self.worker.gone().is_none() {
+                show::note(&format!(
+                    "draining: the load balancer sends no new events in a moment; this takes {:?} at most; Ctrl-C again ends it at once \
+                     and may lose events",
+                    self.drain
+                ));
+            }
             self.worker.begin_drain(self.drain);
         }
         if self.left.is_none() {
@@ -270,6 +317,13 @@ impl Joined {
             self.left.iter().for_each(|departure| self.tell(departure));
         }
         self.left.is_some()
+    }
+
+    /// Returns why this worker gets no events any more for good, as soon as what was on its way has had time to arrive.
+    pub(crate) fn is_over(&mut self) -> Option<String> {
+        let why = self.worker.gone()?;
+        let since = *self.gone.get_or_insert_with(Instant::now);
+        (since.elapsed() >= LATE).then(|| why.to_owned())
     }
 
     /// Warns of a departure that was not complete.
@@ -301,8 +355,7 @@ pub(crate) fn state(gauge: &Gauge) -> WorkerState {
         events: reading.opened,
         reassembled: reading.complete,
         incomplete: reading.incomplete,
-        // The program has taken an event before the receiver goes on to the next one.
-        dequeued: reading.complete,
+        dequeued: reading.delivered,
         overflowed: 0,
         bytes: reading.bytes,
         packets: reading.segments,

@@ -21,6 +21,9 @@ pub(in crate::lb) struct Args {
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
     /// End worker sessions, which then get no more events
+    ///
+    /// A worker that still runs registers again at once, as it does after a control plane has lost its sessions: end the worker
+    /// itself by Ctrl-C or SIGTERM. The command is for sessions whose workers are gone.
     #[command(after_help = "Examples:\n  naa lb workers remove 7 8")]
     Remove {
         /// The ids of sessions

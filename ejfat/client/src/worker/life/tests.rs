@@ -91,6 +91,19 @@ fn an_outage_is_told_once_and_its_end_once() {
 }
 
 #[test]
+fn a_reservation_that_ended_is_the_end_and_an_outage_before_it_is_not() {
+    let ends = 3000 * MS;
+    let mut site = Site::new(move |now, step| match step {
+        _ if now < ends => Heard::Done,
+        _ if now < 2 * ends => away(),
+        _ => Heard::Unknown("no such reservation".into()),
+    });
+    assert_eq!(site.run(20_000 * MS), Some(Ending::Gone));
+    assert!(site.now < 2 * ends + 2 * Backoff::MOST * 5 / 4, "{:?}", site.now);
+    assert_eq!(site.count(|step| step == Step::Register), 2, "it is refused once");
+}
+
+#[test]
 fn a_session_that_is_forgotten_is_registered_again() {
     let (mut known, forgets) = (false, 3000 * MS);
     let mut forgotten = false;
@@ -236,7 +249,11 @@ fn whatever_is_answered_calls_are_few_and_a_drain_ends() {
         let mut site = Site::new(move |_, step| match step {
             Step::Look => Heard::Slots(random.below(2) as u32),
             _ if std::mem::take(&mut first) => Heard::Done,
-            _ => random.answer(),
+            _ => match (step, random.answer()) {
+                // That would be the end.
+                (Step::Register, Heard::Unknown(why)) => Heard::Away(why),
+                (_, answer) => answer,
+            },
         });
         assert_eq!(site.run(drain), None, "seed {seed}");
         let told = site.steps.len() as u128;

@@ -1,0 +1,160 @@
+//! Looks after a sender's place in the reservation's list while it sends.
+
+use std::{
+    collections::HashSet,
+    fmt, io,
+    mem::discriminant,
+    net::IpAddr,
+    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use proto::loadbalancer::LoadBalancerStatusReply;
+
+use crate::{Cause, ClientError, Connection};
+
+/// A reason why events of a sender may not arrive.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SenderNotice {
+    #[error(
+        "reservation {lb} has no worker that is ready, so events that are sent now are lost; start one by `naa ejfat recv`"
+    )]
+    NoWorker { lb: String },
+    #[error(
+        "{addresses} was not in the list of senders of reservation {lb} any more, and is added again; events that were sent meanwhile are lost"
+    )]
+    AddedAgain { lb: String, addresses: String },
+    #[error("{0} (this sender goes on, and cannot tell whether its events arrive)")]
+    Unknown(String),
+}
+
+/// What a sender asks the control plane, and what it has told so far.
+pub(super) struct Lookout {
+    pub(super) connection: Connection,
+    pub(super) lb: String,
+    pub(super) addresses: Vec<IpAddr>,
+    /// Why the reservation ended, if it did.
+    ended: OnceLock<String>,
+    told: Mutex<HashSet<std::mem::Discriminant<SenderNotice>>>,
+    /// Gets each kind of notice once.
+    tell: OnceLock<Box<dyn Fn(SenderNotice) + Send + Sync>>,
+}
+
+impl fmt::Debug for Lookout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lookout").field("lb", &self.lb).field("ended", &self.ended).finish_non_exhaustive()
+    }
+}
+
+/// Whether an error means that the reservation, or the right to use it, is gone for good.
+pub(super) fn is_end(error: &ClientError) -> bool {
+    matches!(error.cause(), Some(Cause::NotFound | Cause::UnknownToken | Cause::NoToken))
+}
+
+/// Returns the addresses in the list of a reservation.
+pub(super) fn listed(status: &LoadBalancerStatusReply) -> Vec<IpAddr> {
+    status.sender_addresses.iter().filter_map(|text| text.parse().ok()).collect()
+}
+
+impl Lookout {
+    pub(super) fn new(connection: Connection, lb: String, addresses: Vec<IpAddr>) -> Self {
+        let (ended, told, tell) = Default::default();
+        Self { connection, lb, addresses, ended, told, tell }
+    }
+
+    pub(super) fn tell_to(&self, tell: impl Fn(SenderNotice) + Send + Sync + 'static) {
+        // The first one stays, since a sender is watched once.
+        let _ = self.tell.set(Box::new(tell));
+    }
+
+    pub(super) fn ended(&self) -> Option<&str> {
+        self.ended.get().map(String::as_str)
+    }
+
+    fn tell(&self, notice: SenderNotice) {
+        let is_new = self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(discriminant(&notice));
+        if let Some(tell) = self.tell.get().filter(|_| is_new) {
+            tell(notice);
+        }
+    }
+
+    /// Asks for the status, and adds the addresses again if they are missing. A worker that has just registered has no slots
+    /// yet, so at the `first` look only a reservation without any worker is told of.
+    pub(super) fn look(&self, first: bool) {
+        if self.ended().is_some() {
+            return;
+        }
+        match self.connection.status(&self.lb) {
+            Ok(status) => {
+                let has_slots = status.workers.iter().any(|worker| worker.slots_assigned > 0);
+                if !has_slots && (!first || status.workers.is_empty()) {
+                    self.tell(SenderNotice::NoWorker { lb: self.lb.clone() });
+                }
+                let there = listed(&status);
+                let missing: Vec<_> =
+                    self.addresses.iter().copied().filter(|ip| !there.contains(ip)).collect();
+                if !missing.is_empty() && self.add(&missing) {
+                    let addresses: Vec<_> = missing.iter().map(IpAddr::to_string).collect();
+                    let addresses = addresses.join(", ");
+                    self.tell(SenderNotice::AddedAgain { lb: self.lb.clone(), addresses });
+                }
+            }
+            // A token without the right to read the list adds the addresses in any case, which changes nothing if they are there.
+            Err(error) if error.cause() == Some(Cause::NoRight) => {
+                self.add(&self.addresses);
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn add(&self, addresses: &[IpAddr]) -> bool {
+        let added = self.connection.add_senders(&self.lb, addresses);
+        added.map_err(|error| self.failed(&error)).is_ok()
+    }
+
+    fn failed(&self, error: &ClientError) {
+        if !is_end(error) {
+            return self.tell(SenderNotice::Unknown(error.to_string()));
+        }
+        let (lb, at) = (&self.lb, self.connection.address());
+        let why = format!(
+            "reservation {lb} at {at} ended, or its token was revoked, while events were sent; those that were sent since then are \
+             lost: reserve a load balancer, and send them again"
+        );
+        // The first reason stays.
+        let _ = self.ended.set(why);
+    }
+}
+
+/// A thread that looks after a sender until this is dropped.
+#[derive(Debug)]
+pub(super) struct Watch {
+    /// The thread ends when this is dropped.
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    pub(super) fn start(lookout: Arc<Lookout>, every: Duration) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let run = move || {
+            lookout.look(true);
+            while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
+                lookout.look(false);
+            }
+        };
+        let thread = thread::Builder::new().name("ejfat-sender".into()).spawn(run)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // The thread does not panic. If it ever did, the panic's message is already on standard error.
+            let _ = thread.join();
+        }
+    }
+}
