@@ -1,11 +1,10 @@
 //! What the command line says, or else an INI file, or else what is usual.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use ejfat::{
     listen::PortChoice,
     reassembly::{Config, Numbering},
-    uri::VARIABLE,
 };
 use ejfat_udp::ReceiverConfig;
 
@@ -34,19 +33,6 @@ fn site(ini: &Ini) -> anyhow::Result<OfIni> {
     })
 }
 
-/// Returns the address from which this machine sends to the load balancer of the URI, as `--listen` would name it.
-fn own_address(args: &Args, ports: Option<PortChoice>) -> anyhow::Result<String> {
-    let ip = args.site.own_address()?.ok_or_else(|| {
-        Usage::error(format!(
-            "name the address where segments come by --listen, or the load balancer by --uri or {VARIABLE}"
-        ))
-    })?;
-    Ok(match ports {
-        Some(PortChoice::Range { .. }) => ip.to_string(),
-        _ => SocketAddr::new(ip, 0).to_string(),
-    })
-}
-
 /// Returns the settings of the receiver, and what the INI file says of the control plane.
 pub(super) fn config(args: &Args) -> anyhow::Result<(ReceiverConfig, OfIni)> {
     if u64::from(args.max_event) > args.memory {
@@ -71,7 +57,7 @@ pub(super) fn config(args: &Args) -> anyhow::Result<(ReceiverConfig, OfIni)> {
     let ports = args.ports.or(ports);
     let at = match &args.listen {
         Some(at) => at.clone(),
-        None => own_address(args, ports)?,
+        None => args.site.own_listen(ports)?,
     };
     let listen = listen(&[at], ports)?;
     let buffer = Some(args.buffer.or(buffer).unwrap_or(3 << 20) as usize);
