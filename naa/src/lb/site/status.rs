@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     Of,
-    when::{age, text},
+    when::{age, text, unix_ms},
 };
 use crate::show;
 
@@ -90,7 +90,12 @@ pub(super) fn object(lb: &str, status: &pb::LoadBalancerStatusReply) -> Value {
             "issues": of.health_issues.iter().map(issue).collect::<Vec<_>>(),
         })
     };
+    let lacks: Vec<_> = [("senders", status.sender_addresses.is_empty()), ("workers", status.workers.is_empty())]
+        .into_iter()
+        .filter_map(|(what, is_lacking)| is_lacking.then_some(what))
+        .collect();
     json!({
+        "unix_ms": unix_ms(), "lacks": lacks,
         "lb": lb, "epoch": status.current_epoch, "tick": status.current_predicted_event_number,
         "slots": status.slot_resolution, "expires": text(status.expires_at.as_ref()),
         "senders": status.sender_addresses,
