@@ -125,7 +125,9 @@ fn events_that_are_too_long_are_told_as_lost() {
     assert_eq!(flags(&worker.lines()), [(4, false)]);
     until(&bridge, "all are counted", |now| now["lost"]["too_long"] == 2 && now["lost"]["too_large"] == 1);
     let text = stdout_of(&["bridge", "status", "--server", bridge.workers(), "--provider", "embedded"]);
-    for part in ["lost: 3 events", "2 too_long", "--max-event", "1 too_large", "--slot-bytes", "segments dropped"] {
+    for part in
+        ["lost: 3 events", "2 too_long", "--max-event", "1 too_large", "--slot-bytes", "segments dropped"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     let end = bridge.end();

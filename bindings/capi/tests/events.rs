@@ -109,8 +109,8 @@ fn the_example_that_takes_events_again_writes_each_to_a_file() {
     let program = Program::build("../../examples/c/again.c", "c11", Library::Shared);
     let here = local::Bridge::start("again");
     let source = format!("unix:{}", here.path.display());
-    let folder =
-        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("events-again-{}", std::process::id()));
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("events-again-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let said = thread::scope(|scope| {
         scope.spawn(|| {

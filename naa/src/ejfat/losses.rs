@@ -51,10 +51,8 @@ pub(crate) fn words(of: &BridgeStatus) -> String {
             format!("{count} incomplete{}", why_incomplete(&reassembly))
         }
         WITH_WORKERS => format!("{count} with workers that ended"),
-        "too_long" => format!("{count} too_long; a larger --max-event takes longer ones"),
-        "too_large" => {
-            format!("{count} too_large for the workers' rings; larger --slots or --slot-bytes take them")
-        }
+        "too_long" => format!("{count} too_long (raise --max-event)"),
+        "too_large" => format!("{count} too_large (give workers more --slots or --slot-bytes)"),
         cause => format!("{count} {cause}"),
     };
     let some = |counts: Vec<(&str, u64)>| {

@@ -90,10 +90,11 @@ pub(super) fn object(lb: &str, status: &pb::LoadBalancerStatusReply) -> Value {
             "issues": of.health_issues.iter().map(issue).collect::<Vec<_>>(),
         })
     };
-    let lacks: Vec<_> = [("senders", status.sender_addresses.is_empty()), ("workers", status.workers.is_empty())]
-        .into_iter()
-        .filter_map(|(what, is_lacking)| is_lacking.then_some(what))
-        .collect();
+    let lacks: Vec<_> =
+        [("senders", status.sender_addresses.is_empty()), ("workers", status.workers.is_empty())]
+            .into_iter()
+            .filter_map(|(what, is_lacking)| is_lacking.then_some(what))
+            .collect();
     json!({
         "unix_ms": unix_ms(), "lacks": lacks,
         "lb": lb, "epoch": status.current_epoch, "tick": status.current_predicted_event_number,
