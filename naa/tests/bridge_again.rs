@@ -114,7 +114,7 @@ fn what_ended_workers_took_along_is_told_as_lost() {
 #[test]
 fn events_that_are_too_long_are_told_as_lost() {
     let folder = Folder::new("bridge-long");
-    let bridge = Bridge::start("127.0.14.9", &folder, &["--max-event", "64K"]);
+    let bridge = Bridge::start("127.0.14.11", &folder, &["--max-event", "64K"]);
     let ring = ["--slots", "2", "--slot-bytes", "16K", "--list", "-n", "1"];
     let worker = Worker::start_with(bridge.local(), "small", &ring);
     for (number, bytes) in [("1", 70_000), ("2", 100_000), ("3", 50_000), ("4", 10_000)] {
@@ -132,4 +132,15 @@ fn events_that_are_too_long_are_told_as_lost() {
     }
     let end = bridge.end();
     assert_eq!((&end["lost_events"], &end["opened"]), (&3.into(), &2.into()), "{end}");
+}
+
+#[test]
+fn a_second_bridge_at_an_address_is_told_the_option_for_another_one() {
+    let folder = Folder::new("bridge-second");
+    let _first = Bridge::start("127.0.14.13", &folder, &[]);
+    let listen = ["bridge", "--bind", "127.0.14.13", "--listen", "127.0.14.13:0", "--provider", "embedded"];
+    let second = run(&listen);
+    let said = stderr(&second);
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("--bind") && said.contains("is held by"), "{said}");
 }

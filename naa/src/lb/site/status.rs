@@ -179,3 +179,20 @@ fn why(of: &pb::WorkerStatus) -> String {
         _ => "it has no backlog: its share may rise".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_what_a_reservation_lacks_and_when() {
+        let mut status = pb::LoadBalancerStatusReply::default();
+        let empty = object("1", &status);
+        assert_eq!(empty["lacks"], json!(["senders", "workers"]));
+        assert!(empty["unix_ms"].as_u64() > Some(1 << 40), "{empty}");
+        status.sender_addresses.push("10.9.0.5".to_owned());
+        assert_eq!(object("1", &status)["lacks"], json!(["workers"]));
+        status.workers.push(pb::WorkerStatus::default());
+        assert_eq!(object("1", &status)["lacks"], json!([]));
+    }
+}
