@@ -2,6 +2,7 @@
 
 mod function;
 mod kept;
+mod lengths;
 mod locals;
 mod report;
 mod resident;
@@ -15,7 +16,7 @@ use std::{
 use ejfat::{
     Time,
     bridge::{Action, Dispatcher, Home, WorkerId},
-    reassembly::EventId,
+    reassembly::{Cause, EventId},
     ring::{Descriptor, Geometry, Placing},
 };
 use ejfat_udp::{PortCounters, Ports};
@@ -32,6 +33,7 @@ use crate::{
 };
 use function::{Subscribe, info};
 use kept::Kept;
+use lengths::{Told, TooLong};
 use report::level;
 
 /// Batches of one port before the others, and the device, have their turn.
@@ -80,6 +82,10 @@ pub struct Bridge {
     failed: Option<String>,
     /// Whether the log has a line that the system has no addresses for an event.
     told_of_addresses: bool,
+    too_long: TooLong,
+    told_of_lengths: Told,
+    /// Events that workers had when the bridge ended.
+    left: u64,
     /// When all ports had nothing more.
     dry: Time,
     /// The numbers of ports that may have something to receive.
@@ -124,6 +130,9 @@ impl Bridge {
             lines: Lines::default(),
             failed: None,
             told_of_addresses: false,
+            too_long: TooLong::default(),
+            told_of_lengths: Told::default(),
+            left: 0,
             dry: Time::default(),
             ready: Vec::new(),
             finishing: false,
@@ -258,7 +267,14 @@ impl Bridge {
     fn segment(&mut self, source: std::net::IpAddr, buffer: u32, from: usize, to: usize) {
         let now = self.intake.now();
         let datagram = &self.intake.buffers.bytes(buffer)[from..to];
-        let Ok(place) = self.intake.reassembler.handle(now, Some(source), datagram) else { return };
+        let place = match self.intake.reassembler.handle(now, Some(source), datagram) {
+            Ok(place) => place,
+            Err(Cause::TooLong) => {
+                self.too_long(now, source, buffer, from..to);
+                return;
+            }
+            Err(_) => return,
+        };
         let home = if place.opened {
             let opened = self.intake.opened(&place, datagram);
             // Slots of events that made room are somebody else's by now.
@@ -444,7 +460,12 @@ impl Bridge {
             self.act(now);
         }
         self.keep(worker);
+        let held = self.dispatcher.counters().held_by_ended;
         self.dispatcher.remove(now, worker);
+        if self.finishing {
+            // The bridge ends before this worker, which may go on reading what it has.
+            self.left += self.dispatcher.counters().held_by_ended - held;
+        }
         // The actions read the worker's memory, so they are done before its ring goes.
         self.act(now);
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::take) else { return };
@@ -467,6 +488,7 @@ impl Bridge {
         self.dispatcher.tick(time);
         self.act(time);
         self.pump();
+        self.tell_of_small_rings();
         if let Some((_, interval, next)) = &mut self.fill
             && now >= *next
         {

@@ -49,6 +49,11 @@ pub struct Snapshot {
     pub waiting: usize,
     /// Events of workers that ended, which wait to be delivered to another worker.
     pub waiting_again: usize,
+    /// Events that workers had when they ended, which no other worker was told of, and which do not wait for that. What workers have
+    /// when the bridge ends is not among them.
+    pub lost_with_workers: u64,
+    /// Events that are lost because they are longer than the bridge takes; none of `events`.
+    pub too_long: u64,
     /// Fill levels and totals for a control plane.
     pub load: Load,
     /// Bytes of memory that segments have touched.

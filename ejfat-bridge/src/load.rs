@@ -20,11 +20,12 @@ pub struct Load {
     pub waiting: f64,
     /// Workers that are subscribed.
     pub workers: u32,
-    /// Events of which a segment came (`totalEventsRecv`).
+    /// Events of which a segment came, those that are too long included (`totalEventsRecv`).
     pub events: u64,
     /// Events that became complete (`totalEventsReassembled`).
     pub reassembled: u64,
-    /// Events that timed out before they were complete, or were evicted (`totalEventsReassemblyErr`).
+    /// Events that timed out before they were complete, were evicted, or are longer than the bridge takes
+    /// (`totalEventsReassemblyErr`).
     pub reassembly_errors: u64,
     /// Events that workers released (`totalEventsDequeued`).
     pub dequeued: u64,
@@ -56,6 +57,14 @@ impl Load {
             bytes: segments.bytes,
             packets: segments.segments,
         }
+    }
+}
+
+impl Load {
+    /// Adds the events that are longer than the bridge takes.
+    pub(crate) fn with_too_long(self, too_long: u64) -> Self {
+        let (events, reassembly_errors) = (self.events + too_long, self.reassembly_errors + too_long);
+        Self { events, reassembly_errors, ..self }
     }
 }
 

@@ -33,7 +33,7 @@ use crate::{
   naa events 10.9.0.2 --sums                                a line for each event: its SHA-256 and name
   naa events unix:/run/naa.sock --out events --name disk1   of this machine; an event is a file: events/DATA_ID-EVENT
   naa events 10.9.0.2 --data-ids 0-7 --exec './analyse'     the event is its input; EJFAT_EVENT, EJFAT_DATA_ID name it
-  naa events 10.9.0.2 --list                                and: naa bridge trace TICK --server 10.9.0.2
+  naa events 10.9.0.2 --list                                and: naa bridge trace TICK|EVENT --server 10.9.0.2
   naa events 10.9.0.2 --list --again                        also events that another worker had when it was killed
   naa events 10.9.0.2 --slots 16 --slot-bytes 8M -n 100 > /dev/null --stdout
 
@@ -44,7 +44,8 @@ pub(crate) struct Args {
     /// Slots of the ring that events are put into
     #[arg(long, value_name = "N", default_value_t = 64)]
     slots: u32,
-    /// Bytes of a slot, a multiple of 64; an event takes as many slots as it needs
+    /// Bytes of a slot, a multiple of 64; an event takes as many slots as it needs. Events that are longer than all slots together are
+    /// lost, and the bridge warns of them
     #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = size)]
     slot_bytes: u32,
     /// Shown by the bridge
@@ -53,8 +54,10 @@ pub(crate) struct Args {
     /// Take these data ids only, where the bridge goes by them
     #[arg(long, value_name = "FIRST[-LAST]", value_parser = data_ids)]
     data_ids: Option<(u16, u16)>,
-    /// Also take events that another worker had when it ended; --list marks them with "again". The bridge delivers such an event,
-    /// if it still has its bytes, as soon as there is room and within its --hold, and delivers one event again at most twice
+    /// Also take events that another worker had when it ended; --list marks them with "again". Give it to every worker, also to those
+    /// that may end: the bridge keeps what a worker had if that worker has this option, or if another one with it is subscribed when
+    /// that worker ends. The bridge delivers such an event, if it still has its bytes, as soon as there is room and within its --hold,
+    /// and delivers one event again at most twice
     #[arg(long)]
     again: bool,
     /// Be this member of the load balancer, where the bridge goes by tables
@@ -77,7 +80,8 @@ pub(crate) struct Args {
     /// Print a line for each event: SHA-256, DATA_ID-EVENT
     #[arg(long, group = "where")]
     sums: bool,
-    /// Print a JSON object for each event: its names, tick, length, when its first segment came
+    /// Print a JSON object for each event: its names, length, when its first segment came, and its tick, which segments do not have
+    /// any more when a load balancer has forwarded them
     #[arg(long, group = "where")]
     list: bool,
     /// End after so many events
@@ -163,10 +167,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.json {
         let answer = worker.answer();
         let ready = json!({"event": "ready", "worker": answer.worker, "placing": answer.placing.name(),
-            "why": worker.describe()});
+            "why": worker.describe(), "max_event": config.geometry.ring_bytes()});
         show::line(&ready.to_string())?;
     } else {
-        show::note(&format!("{}; Ctrl-C ends it", worker.describe()));
+        let most = show::bytes(config.geometry.ring_bytes() as u64);
+        show::note(&format!("{}; events of up to {most} fit; Ctrl-C ends it", worker.describe()));
     }
     let (begin, mut line) = (Instant::now(), Line::new(args.json || quiet));
     let (mut taken, mut bytes) = (0, Vec::new());

@@ -30,7 +30,7 @@ fn demo_bridge_accounts_for_each_event() {
             ],
         ),
         ("workers", 4, &["bytes", "given_back", "killed", "placing", "sent", "taken", "verified", "worker"]),
-        ("losses", 9, &["cause", "counted", "missing", "taken", "verified"]),
+        ("losses", 10, &["cause", "counted", "missing", "taken", "verified"]),
         ("sums", 7, &["left", "right", "verified", "what"]),
     ];
     for (part, count, columns) in columns {

@@ -94,4 +94,53 @@ fn who_does_not_ask_is_given_nothing_again() {
     assert_eq!(flags(&other.lines()), [(9, false)]);
     let end = bridge.end();
     assert_eq!((&end["held_by_ended"], &end["delivered_again"]), (&3.into(), &0.into()), "{end}");
+    assert_eq!((&end["lost_events"], &end["lost_with_workers"]), (&3.into(), &3.into()), "{end}");
+}
+
+#[test]
+fn what_ended_workers_took_along_is_told_as_lost() {
+    let folder = Folder::new("bridge-lost");
+    let bridge = Bridge::start("127.0.14.8", &folder, &[]);
+    let text = || stdout_of(&["bridge", "status", "--server", bridge.workers(), "--provider", "embedded"]);
+    let dies = holds_all(&bridge, bridge.local(), &folder, &[]);
+    dies.kill();
+    until(&bridge, "the events are lost", |now| now["lost_with_workers"] == EVENTS);
+    // A worker that asks for them comes too late: nobody asked when the first one ended.
+    let late = Worker::start_with(bridge.local(), "late", &["--again", "--list", "--for", "0.5"]);
+    assert_eq!(late.lines(), <[String; 0]>::default());
+    assert!(text().contains("lost: 3 events: 3 with workers that ended"), "{}", text());
+}
+
+#[test]
+fn events_that_are_too_long_are_told_as_lost() {
+    let folder = Folder::new("bridge-long");
+    let bridge = Bridge::start("127.0.14.11", &folder, &["--max-event", "64K"]);
+    let ring = ["--slots", "2", "--slot-bytes", "16K", "--list", "-n", "1"];
+    let worker = Worker::start_with(bridge.local(), "small", &ring);
+    for (number, bytes) in [("1", 70_000), ("2", 100_000), ("3", 50_000), ("4", 10_000)] {
+        let file = folder.with(number, &vec![7; bytes]);
+        let output = run(&["ejfat", "send", "--to", bridge.segments(), "--first", number, &file]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    assert_eq!(flags(&worker.lines()), [(4, false)]);
+    until(&bridge, "all are counted", |now| now["lost"]["too_long"] == 2 && now["lost"]["too_large"] == 1);
+    let text = stdout_of(&["bridge", "status", "--server", bridge.workers(), "--provider", "embedded"]);
+    for part in
+        ["lost: 3 events", "2 too_long", "--max-event", "1 too_large", "--slot-bytes", "segments dropped"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let end = bridge.end();
+    assert_eq!((&end["lost_events"], &end["opened"]), (&3.into(), &2.into()), "{end}");
+}
+
+#[test]
+fn a_second_bridge_at_an_address_is_told_the_option_for_another_one() {
+    let folder = Folder::new("bridge-second");
+    let _first = Bridge::start("127.0.14.13", &folder, &[]);
+    let listen = ["bridge", "--bind", "127.0.14.13", "--listen", "127.0.14.13:0", "--provider", "embedded"];
+    let second = run(&listen);
+    let said = stderr(&second);
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("--bind") && said.contains("is held by"), "{said}");
 }

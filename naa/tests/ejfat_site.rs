@@ -336,6 +336,24 @@ fn over_tls_the_ca_is_named_by_an_option() {
 }
 
 #[test]
+fn a_bridge_needs_no_listen_with_a_uri_and_says_once_that_nobody_has_subscribed() {
+    let site = Site::default();
+    let server = site.serve(0, None);
+    let uri = Site::uri(&server, TOKEN);
+    let bridge = ["bridge", "--bind", "127.0.14.12", "--port", "0", "--provider", "embedded", "--json"];
+    let output = run(&[&bridge[..], &["--uri", &uri, "--drain", "0", "--for", "3.5"]].concat());
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    let ready = String::from_utf8(output.stdout).unwrap().lines().next().unwrap().to_owned();
+    let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
+    assert_eq!(ready["registered"]["address"], ready["segments"][0], "{ready}");
+    assert_eq!(said.matches("no worker has subscribed").count(), 1, "{said}");
+    let without = run(&[&bridge[..], &["--uri", ""]].concat());
+    assert_eq!(without.status.code(), Some(2));
+    assert!(stderr(&without).contains("--listen"), "{}", stderr(&without));
+}
+
+#[test]
 fn a_bridge_is_one_worker_and_takes_events_while_it_has_workers() {
     let (site, folder) = (Site::default(), Folder::new("bridge-site"));
     let server = site.serve(0, None);

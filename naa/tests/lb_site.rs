@@ -257,7 +257,7 @@ fn tables_name_reservations_and_sessions_and_a_revoked_tokens_reservation_is_tol
     let said = |args: &[&str]| {
         let output = run(args);
         assert!(output.status.success(), "{}", common::stderr(&output));
-        String::from_utf8(output.stdout).unwrap() + &common::stderr(&output)
+        String::from_utf8_lossy(&output.stdout).into_owned() + &common::stderr(&output)
     };
     let lb = &reserved.lb_id;
     assert!(said(&["overview"]).lines().next().unwrap().contains("reservation"));

@@ -109,8 +109,11 @@ typedef struct naa_worker_options {
     int32_t provider;
     /**
      * 1: the bridge may also give this worker events that another worker had when it ended, and naa_event_delivered_again()
-     * says which these are. Each event that the bridge still has in its memory is then delivered at least once, and again at
-     * most twice. A bridge that does not know this option refuses. 0, the default: each event comes at most once.
+     * says which these are. Set it in every worker, also in those that may end or be killed: the bridge keeps what a worker had only
+     * if that worker set it, or if another worker that set it is subscribed when the first one ends. An event that is kept, and
+     * whose bytes the bridge has (not in cut-through), is delivered to the next worker that set this and has room, within the
+     * bridge's --hold, and again at most twice. A bridge that does not know this option refuses. 0, the default: this worker gets
+     * each event at most once.
      */
     uint32_t again;
     /**
@@ -146,7 +149,7 @@ typedef struct naa_event {
      */
     uint64_t event;
     /**
-     * Of its segments, if they came through a load balancer.
+     * Of its segments, if they came with an LB header, as directly from a sender. A load balancer takes the header away.
      */
     uint64_t tick;
     /**

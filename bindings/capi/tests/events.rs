@@ -104,6 +104,32 @@ fn the_example_counts_what_was_sent() {
     }
 }
 
+#[test]
+fn the_example_that_takes_events_again_writes_each_to_a_file() {
+    let program = Program::build("../../examples/c/again.c", "c11", Library::Shared);
+    let here = local::Bridge::start("again");
+    let source = format!("unix:{}", here.path.display());
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("events-again-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let said = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut seat = here.accept();
+            (0..4).for_each(|event| assert!(seat.put(event, &content(event, 40))));
+            until("credit is missing", || {
+                seat.look();
+                seat.slots.outstanding() == 0
+            });
+        });
+        program.said(&[&source, folder.to_str().unwrap(), "4"])
+    });
+    assert_eq!(said.lines().count(), 4, "{said}");
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 4, "{files:?}");
+    files.iter().for_each(|file| assert_eq!(std::fs::read(file).unwrap().len(), 40));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// The program in the comment at the top of naa_events.h.
 #[test]
 fn the_example_of_the_header_runs() {

@@ -37,12 +37,14 @@ impl Bridge {
             self.ports = ports.counters().into();
         }
         let snapshot = Snapshot {
+            lost_with_workers: self.lost_with_workers(),
+            too_long: self.too_long.events(),
             workers: workers.collect(),
             reassembly: self.intake.reassembler.counters().clone(),
             events: self.dispatcher.counters().clone(),
             waiting: self.dispatcher.waiting(),
             waiting_again: self.dispatcher.waiting_again(),
-            load: Load::of(&self.dispatcher, &self.intake.reassembler),
+            load: Load::of(&self.dispatcher, &self.intake.reassembler).with_too_long(self.too_long.events()),
             memory: self.intake.reassembler.touched_memory(),
             kernel_drops: drops.unwrap_or(0),
             ports: self.ports.clone(),
@@ -52,6 +54,12 @@ impl Bridge {
             now,
         };
         self.desk.put(snapshot);
+    }
+
+    fn lost_with_workers(&self) -> u64 {
+        let counters = self.dispatcher.counters();
+        let not_lost = counters.delivered_again + self.dispatcher.waiting_again() as u64 + self.left;
+        counters.held_by_ended.saturating_sub(not_lost)
     }
 }
 

@@ -61,8 +61,9 @@ pub struct Config {
     pub filter: Filter,
     /// For people: the bridge shows it. Empty.
     pub name: WorkerName,
-    /// Whether the bridge may give this worker events that another worker had when it ended. The default is no: each event
-    /// comes to at most one worker. With it, each event that the bridge still has in its memory comes to at least one worker, and
+    /// Whether the bridge may give this worker events that another worker had when it ended. The default is no: this worker gets
+    /// each event at most once. Set it in every worker, also in those that may end: the bridge keeps what a worker had only if that
+    /// worker set it, or if another worker that set it is subscribed when the first one ends.
     /// [`Event::delivered_again`](crate::Event::delivered_again) says which events may have been used before, so the program has
     /// to read it. A bridge that does not know this option refuses ([`Refusal::Version`](crate::Refusal)).
     pub again: bool,

@@ -19,10 +19,10 @@
 //! again. Whoever keeps all of them gets no more. A bridge that ends is noticed, and looked for as long as
 //! [`Config::reconnect`] says; events of the old one stay readable.
 //!
-//! A worker that ends may have events that it did not release. Usually the bridge still has their bytes, and delivers each of
-//! them again, at most twice and within the time of its `--hold`, to another worker that asks for these events by
-//! [`Config::again`]. Then delivery is at least once, and [`Event::delivered_again`] says which events may have been used
-//! before. Events whose bytes the bridge does not have any more (cut-through), or cannot place in time, are counted as held by a
+//! A worker that ends may have events that it did not release. If it asked for [`Config::again`], or a worker that asked is subscribed
+//! when it ends, the bridge keeps these events and delivers each of them again, at most twice and within the time of its `--hold`, to
+//! another worker that asked. So set [`Config::again`] in every worker, also in those that may end; then delivery is at least once,
+//! and [`Event::delivered_again`] says which events may have been used before. Events whose bytes the bridge does not have any more (cut-through), or cannot place in time, are counted as held by a
 //! worker that ended. A worker that does not ask gets each event at most once.
 //!
 //! The bridge can write the ring at any time, so an [`Event`] is read by copies, whole or in pieces. Whoever promises that

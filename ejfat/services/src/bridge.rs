@@ -2,7 +2,10 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use ejfat::bridge::{Fate, Loss, Record};
+use ejfat::{
+    bridge::{Fate, Loss, Record},
+    reassembly::Cause,
+};
 use ejfat_bridge::{Handle, Snapshot, WorkerReport};
 use ejfat_lb::message;
 use mrsp::builtin;
@@ -41,6 +44,7 @@ pub fn bridge(handle: &Handle) -> [Arc<dyn Function>; 2] {
 pub fn bridge_status(snapshot: &Snapshot) -> v1::BridgeStatus {
     let events = &snapshot.events;
     let lost = Loss::ALL.map(|cause| (cause.name().to_owned(), events.lost(cause)));
+    let too_long = (Cause::TooLong.name().to_owned(), snapshot.too_long);
     v1::BridgeStatus {
         reassembly: Some(reassembly::message(
             &snapshot.reassembly,
@@ -58,13 +62,14 @@ pub fn bridge_status(snapshot: &Snapshot) -> v1::BridgeStatus {
         released: events.released,
         held_by_ended: events.held_by_ended,
         waiting: snapshot.waiting as u64,
-        lost: lost.into_iter().collect(),
+        lost: lost.into_iter().chain([too_long]).collect(),
         fill: snapshot.fill,
         workers: snapshot.workers.iter().map(of_worker).collect(),
         wrong_credits: events.wrong_credits,
         refused: snapshot.refused,
         delivered_again: events.delivered_again,
         waiting_again: snapshot.waiting_again as u64,
+        lost_with_workers: snapshot.lost_with_workers,
     }
 }
 

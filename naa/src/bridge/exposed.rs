@@ -73,9 +73,14 @@ fn events(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
     for cause in Loss::ALL {
         count(&mut ends, &[("end", cause.name())], events.lost(cause))?;
     }
+    count(&mut ends, &[("end", Cause::TooLong.name())], of.too_long)?;
     let (lost_events, _) = report::lost(&naa_services::bridge_status(of));
     for (name, help, value) in [
-        ("lost_events", "Events that no worker got, whatever the cause", lost_events),
+        (
+            "lost_events",
+            "Events that no worker got, whatever the cause, or that a worker took along when it ended",
+            lost_events,
+        ),
         ("opened_events", "Events of which a segment came", events.opened),
         ("sent_events", "Events that workers were told of", events.sent),
         ("sent_bytes", "Their bytes", events.sent_bytes),

@@ -28,9 +28,9 @@ pub(crate) use settings::build;
   naa bridge --listen 10.9.0.2 --bind 10.9.0.2          workers connect to 10.9.0.2
   naa bridge --listen 10.9.0.2 --local /run/naa.sock    workers of this machine, without a wire
   naa bridge --listen 10.9.0.2 --bind 10.9.0.2 --route data-id --pressure drop-oldest --metrics 9100
-  naa bridge trace 1717171717171717 --server 10.9.0.2   the way of the event with this tick
+  naa bridge trace 1717171717171717 --server 10.9.0.2   the way of the event with this tick or number
   naa bridge status --server 10.9.0.2                   its workers, and what became of events
-  EJFAT_URI=ejfat://TOKEN@cp:19523/lb/1 naa bridge --listen 10.9.0.2:10000 --bind 10.9.0.2
+  EJFAT_URI=ejfat://TOKEN@cp:19523/lb/1 naa bridge --bind 10.9.0.2 --behind-lb
                                                         the load balancer sees the bridge as one worker
 
 With an EJFAT URI the bridge registers at the control plane, and reports ten times a second how full its rings are. While no

@@ -75,7 +75,9 @@ fn quantiles(of: &Histogram) -> Value {
 pub(super) fn json(what: &str, of: &Snapshot) -> Value {
     let (events, segments) = (&of.events, &of.reassembly);
     let (lost_events, lost_datagrams) = lost(&naa_services::bridge_status(of));
-    let lost = losses::json(Loss::ALL.map(|cause| (cause.name(), events.lost(cause))));
+    let too_long = (Cause::TooLong.name(), of.too_long);
+    let lost =
+        losses::json(Loss::ALL.map(|cause| (cause.name(), events.lost(cause))).into_iter().chain([too_long]));
     let dropped = losses::json(Cause::ALL.map(|cause| (cause.name(), segments.dropped(cause))));
     let evicted = losses::json(Eviction::ALL.map(|by| (by.name(), segments.evicted(by))));
     let workers: Vec<_> = of.workers.iter().map(worker).collect();
@@ -108,6 +110,7 @@ pub(super) fn json(what: &str, of: &Snapshot) -> Value {
         "workers": workers,
         "delivered_again": events.delivered_again,
         "waiting_again": of.waiting_again,
+        "lost_with_workers": of.lost_with_workers,
     })
 }
 

@@ -13,7 +13,7 @@ use std::{
 use ejfat_bridge::{Bridge, Handle};
 use ejfat_lb::Plane;
 use naa_server::{
-    Config, DEFAULT_PORT, Server,
+    Config, DEFAULT_PORT, Server, StartError,
     allow::{AllowList, Network},
     functions,
 };
@@ -33,10 +33,12 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "bridge_run")]
 pub(super) struct Args {
-    /// Where segments come; ports 19522 and 16384 unless told; repeat for more
-    #[arg(long, value_name = "ADDR[:PORT]", required = true)]
+    /// Where segments come; ports 19522 and 16384 unless told, 0: any; repeat for more. With an EJFAT URI the option may be left out:
+    /// then it is any port of the address from which this machine sends to the load balancer
+    #[arg(long, value_name = "ADDR[:PORT]")]
     listen: Vec<String>,
-    /// Local address where workers connect; a concrete one of this machine
+    /// Local address where workers connect; a concrete one of this machine. It serves RDMA at the UDP port 4791 of this address, so
+    /// each bridge of a machine needs another one, on loopback 127.0.0.2 and so on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     bind: IpAddr,
     #[arg(short, long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
@@ -86,7 +88,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let wanted = args.site.wanted(&OfIni::default())?;
     let plane = args.settings.uses_tables().then(|| tables(args)).transpose()?;
-    let bridge = build(args.settings.config(&args.listen, plane.as_ref())?)?;
+    let bridge = build(args.settings.config(&listen(args)?, plane.as_ref())?)?;
     warn_of_buffer(&bridge, args.settings.buffer())?;
     let (handle, addresses, skipped) = (bridge.handle(), bridge.addresses(), bridge.skipped().to_vec());
     values::tell_skipped(&skipped);
@@ -123,7 +125,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         metrics.iter().try_for_each(|at| show::line(&format!("metrics at http://{at}/metrics")))?;
         show::line("Ctrl-C ends it")?;
     }
-    watch(args, (&server, &handle), &ended, end)?;
+    watch(args, (&server, &handle, joined.is_some()), &ended, end)?;
     if let Some(joined) = &mut joined {
         // Returns when nothing is sent to the bridge any more; until then workers still get events.
         joined.leave();
@@ -136,13 +138,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 /// A line each second, for people or programs, until it is over.
 fn watch(
     args: &Args,
-    (server, handle): (&Server, &Handle),
+    (server, handle, is_registered): (&Server, &Handle, bool),
     ended: &mpsc::Receiver<()>,
     end: Option<Duration>,
 ) -> anyhow::Result<()> {
     let (begin, mut line) = (Instant::now(), Line::new(args.json));
     let mut next = begin + Duration::from_secs(1);
     let mut before = handle.snapshot();
+    let mut told_of_none = !is_registered;
     while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
         let now = Instant::now();
         if end.is_some_and(|end| begin.elapsed() >= end) {
@@ -159,6 +162,11 @@ fn watch(
         if let Some(why) = &snapshot.failed {
             anyhow::bail!("segments cannot be received any more: {why}");
         }
+        if snapshot.workers.is_empty() && !std::mem::replace(&mut told_of_none, true) {
+            tracing::warn!(
+                "no worker has subscribed, so the bridge reports that it is not ready, and the load balancer sends no events to it"
+            );
+        }
         if args.json {
             show::line(&report::json("status", &snapshot).to_string())?;
         } else {
@@ -167,6 +175,15 @@ fn watch(
         before = snapshot;
     }
     Ok(())
+}
+
+/// Where segments come.
+fn listen(args: &Args) -> anyhow::Result<Vec<String>> {
+    if args.listen.is_empty() {
+        Ok(vec![args.site.own_listen(args.settings.ports())?])
+    } else {
+        Ok(args.listen.clone())
+    }
 }
 
 fn tables(args: &Args) -> anyhow::Result<Arc<Plane>> {
@@ -188,7 +205,15 @@ fn serve(args: &Args, bridge: Bridge, plane: Option<&Arc<Plane>>) -> anyhow::Res
     let functions = services.into_iter().chain(tables).chain([Bridge::function()]);
     let registry =
         if args.builtins { functions::registry(functions) } else { functions::services(functions) };
-    Ok(Server::start_with(config, registry?, Some(Box::new(bridge)))?)
+    Server::start_with(config, registry?, Some(Box::new(bridge))).map_err(|error| {
+        let is_held = matches!(&error, StartError::Device { source: verbs::Error::AddressInUse { .. }, .. });
+        let error = anyhow::Error::from(error);
+        if is_held {
+            error.context("--bind names the address where workers connect, and it is taken")
+        } else {
+            error
+        }
+    })
 }
 
 fn warn_of_buffer(bridge: &Bridge, wanted: u32) -> anyhow::Result<()> {

@@ -140,6 +140,10 @@ impl Settings {
         self.max_workers as usize
     }
 
+    pub(crate) fn ports(&self) -> Option<PortChoice> {
+        self.ports
+    }
+
     pub(crate) fn buffer(&self) -> u32 {
         self.buffer
     }

@@ -52,7 +52,8 @@ fn json(status: &BridgeStatus) -> serde_json::Value {
         "released": status.released, "held_by_ended": status.held_by_ended, "waiting": status.waiting,
         "lost": status.lost, "fill": status.fill, "kernel_drops": status.kernel_drops,
         "wrong_credits": status.wrong_credits, "refused": status.refused, "workers": workers,
-        "delivered_again": status.delivered_again, "waiting_again": status.waiting_again})
+        "delivered_again": status.delivered_again, "waiting_again": status.waiting_again,
+        "lost_with_workers": status.lost_with_workers})
 }
 
 fn lines(status: &BridgeStatus) -> String {

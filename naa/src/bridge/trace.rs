@@ -15,7 +15,8 @@ use crate::{peer::ServerName, provider, show};
 
 A bridge remembers the last 65536 events. Times count from the first segment.")]
 pub(super) struct Args {
-    /// The event's tick; its number if its segments had none
+    /// The event's tick, or its number if its segments came without a tick, as they do from a load balancer, which takes the LB header
+    /// away
     tick: u64,
     #[arg(short, long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1")]
     server: ServerName,
@@ -31,7 +32,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let events = BridgeQueries::new(device, server).trace(args.tick)?;
     if events.is_empty() {
         anyhow::bail!(
-            "the bridge remembers no event with tick {}: it never came, or more than 65536 came since",
+            "the bridge remembers no event with tick {0}, nor one without a tick that has the number {0}: it never came, or more than 65536 came since",
             args.tick
         );
     }

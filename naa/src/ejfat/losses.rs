@@ -11,11 +11,23 @@ pub(crate) fn datagrams(of: &ReassemblyCounters, kernel_drops: u64) -> [(&'stati
     [("kernel_drops", kernel_drops), no_room(Cause::Memory), no_room(Cause::NoSlot)]
 }
 
+/// The cause of events that workers had when they ended, and that were not delivered again.
+const WITH_WORKERS: &str = "lost_with_workers";
+
+/// Segments that a bridge dropped for other reasons than those of [`datagrams`], by cause. They are not lost as a rule: most are
+/// repeated, late, or no segments.
+pub(crate) fn dropped(of: &ReassemblyCounters) -> Vec<(&'static str, u64)> {
+    let told = [Cause::Memory, Cause::NoSlot];
+    let others = Cause::ALL.into_iter().filter(|cause| !told.contains(cause));
+    others.map(|cause| (cause.name(), of.dropped.get(cause.name()).copied().unwrap_or(0))).collect()
+}
+
 /// Events that a bridge lost, by cause.
 pub(crate) fn events(of: &BridgeStatus) -> Vec<(&str, u64)> {
     let mut lost: Vec<_> = of.lost.iter().map(|(cause, count)| (cause.as_str(), *count)).collect();
     lost.sort();
     lost.push(("incomplete", of.incomplete));
+    lost.push((WITH_WORKERS, of.lost_with_workers));
     lost
 }
 
@@ -38,6 +50,9 @@ pub(crate) fn words(of: &BridgeStatus) -> String {
             let reassembly = ReassemblyCounters { abandoned: 0, ..reassembly.clone() };
             format!("{count} incomplete{}", why_incomplete(&reassembly))
         }
+        WITH_WORKERS => format!("{count} with workers that ended"),
+        "too_long" => format!("{count} too_long (raise --max-event)"),
+        "too_large" => format!("{count} too_large (give workers more --slots or --slot-bytes)"),
         cause => format!("{count} {cause}"),
     };
     let some = |counts: Vec<(&str, u64)>| {
@@ -46,13 +61,21 @@ pub(crate) fn words(of: &BridgeStatus) -> String {
     };
     let (events, datagrams) = (events(of), datagrams(reassembly, of.kernel_drops).to_vec());
     let remedy = if of.kernel_drops > 0 { "; a larger --buffer holds longer bursts" } else { "" };
-    match (sum(events.clone()), sum(datagrams.clone())) {
+    let lost = match (sum(events.clone()), sum(datagrams.clone())) {
         (0, 0) => "none lost".into(),
         (lost, 0) => format!("lost: {lost} events: {}", some(events)),
         (0, lost) => format!("lost: {lost} datagrams: {}{remedy}", some(datagrams)),
         (lost, before) => {
             let (events, datagrams) = (some(events), some(datagrams));
             format!("lost: {lost} events: {events}; {before} datagrams: {datagrams}{remedy}")
+        }
+    };
+    let dropped: Vec<_> = dropped(reassembly).into_iter().filter(|(_, count)| *count > 0).collect();
+    match total(dropped.iter().map(|(_, count)| *count)) {
+        0 => lost,
+        all => {
+            let by_cause: Vec<_> = dropped.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
+            format!("{lost}; {all} segments dropped: {}", by_cause.join(", "))
         }
     }
 }

@@ -127,6 +127,9 @@ pub struct BridgeStatus {
     /// Events of workers that ended which wait to be delivered again.
     #[prost(uint64, tag = "18")]
     pub waiting_again: u64,
+    /// Events of workers that ended which no other worker was told of, and which do not wait for that.
+    #[prost(uint64, tag = "19")]
+    pub lost_with_workers: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BridgeWorker {

@@ -49,8 +49,11 @@ pub struct naa_worker_options {
     /// NAA_PROVIDER_... of naa.h.
     pub provider: i32,
     /// 1: the bridge may also give this worker events that another worker had when it ended, and naa_event_delivered_again()
-    /// says which these are. Each event that the bridge still has in its memory is then delivered at least once, and again at
-    /// most twice. A bridge that does not know this option refuses. 0, the default: each event comes at most once.
+    /// says which these are. Set it in every worker, also in those that may end or be killed: the bridge keeps what a worker had only
+    /// if that worker set it, or if another worker that set it is subscribed when the first one ends. An event that is kept, and
+    /// whose bytes the bridge has (not in cut-through), is delivered to the next worker that set this and has room, within the
+    /// bridge's --hold, and again at most twice. A bridge that does not know this option refuses. 0, the default: this worker gets
+    /// each event at most once.
     pub again: u32,
     /// The local address to use, "10.9.0.2" or "fd00::2". NULL: NAA_LOCAL_IP, and if that is not set where the route to
     /// the bridge begins.

@@ -63,7 +63,8 @@ class Event:
         self.data_id = int(c.data_id)
         """Of the source, of those who sent it."""
         self.tick = int(c.tick) if c.has_tick else None
-        """Of its segments, if they came through a load balancer."""
+        """Of its segments, if they came with an LB header, as directly from a sender; None behind a load balancer, which takes the header
+        away."""
         self.sequence = int(c.sequence)
         """Counts the events of a subscription from 1 on; a bridge that came back begins again."""
         self.first_segment_ns = int(c.first_segment_ns)
@@ -173,8 +174,9 @@ class Worker:
     `provider` and `local_address` are as those of naa.Options.
 
     `again`: whether the bridge may also give this worker events that another worker had when it ended. Event.delivered_again
-    says which these are. Each event that the bridge still has in its memory is then delivered at least once; without `again`
-    each event comes at most once. A bridge that does not know this option refuses.
+    says which these are. Set it in every worker, also in those that may end: the bridge keeps what a worker had only if that
+    worker set it, or if another worker that set it is subscribed when the first one ends. Without `again` this worker gets each
+    event at most once. A bridge that does not know this option refuses.
 
     Raises: UnreachableError, TimedOut; RefusedError; FunctionError if an accelerator is there that is no bridge;
     PeerError, ArgumentError, SettingsError, DeviceError, OutOfMemory

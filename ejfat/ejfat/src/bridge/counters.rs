@@ -46,6 +46,8 @@ pub struct Counters {
     pub open: u64,
     pub incomplete: u64,
     pub lost: [u64; Loss::ALL.len()],
+    /// The bytes of the longest event that was longer than every ring it might go to; 0 if there was none.
+    pub longest_too_large: u32,
     /// Events that a worker was told of. An event that is delivered again counts once.
     pub sent: u64,
     pub sent_bytes: u64,

@@ -284,7 +284,7 @@ impl Dispatcher {
 
     fn drop_event(&mut self, id: EventId, loss: Loss) {
         if let Some(event) = self.take(id) {
-            self.count_loss(loss);
+            self.count_loss(loss, &event.opened);
             self.journal.lost(&event.record(Fate::Lost(loss)));
             self.actions.push_back(Action::Drop { id });
         }
@@ -342,12 +342,15 @@ impl Dispatcher {
     fn lose(&mut self, now: Time, unix: u64, opened: Opened, loss: Loss) -> Loss {
         let event = Event { opened, at: now, unix, last: now, state: State::Spill };
         self.journal.lost(&event.record(Fate::Lost(loss)));
-        self.count_loss(loss);
+        self.count_loss(loss, &opened);
         loss
     }
 
-    fn count_loss(&mut self, loss: Loss) {
+    fn count_loss(&mut self, loss: Loss, of: &Opened) {
         self.counters.lost[loss as usize] += 1;
+        if loss == Loss::TooLarge {
+            self.counters.longest_too_large = self.counters.longest_too_large.max(of.length);
+        }
     }
 
     /// How much of the rings of all workers is in use: 0 to 1, and 1 without workers.

@@ -9,7 +9,6 @@ use anyhow::bail;
 use ejfat::{
     listen::{Listen, PortChoice},
     reassembly::{Config, Numbering},
-    uri::VARIABLE,
 };
 use ejfat_client::PortRange;
 use ejfat_udp::{Error, Receiver, ReceiverConfig};
@@ -37,19 +36,6 @@ fn site(ini: &Ini) -> anyhow::Result<OfIni> {
         min_factor: ini.get(PID, "min_factor", factor())?,
         max_factor: ini.get(PID, "max_factor", factor())?,
         state_period: ini.get(DATA, "periodMS", number(10..=1000))?,
-    })
-}
-
-/// Returns the address from which this machine sends to the load balancer of the URI, as `--listen` would name it.
-fn own_address(args: &Args, ports: Option<PortChoice>) -> anyhow::Result<String> {
-    let ip = args.site.own_address()?.ok_or_else(|| {
-        Usage::error(format!(
-            "name the address where segments come by --listen, or the load balancer by --uri or {VARIABLE}"
-        ))
-    })?;
-    Ok(match ports {
-        Some(PortChoice::Range { .. }) => ip.to_string(),
-        _ => SocketAddr::new(ip, 0).to_string(),
     })
 }
 
@@ -116,7 +102,7 @@ pub(super) fn config(args: &Args) -> anyhow::Result<Chosen> {
     let ports = args.ports.or(ports);
     let at = match &args.listen {
         Some(at) => at.clone(),
-        None => own_address(args, ports)?,
+        None => args.site.own_listen(ports)?,
     };
     let block = match ports {
         Some(PortChoice::Count(count)) if args.listen.is_none() => {

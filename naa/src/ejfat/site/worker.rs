@@ -7,7 +7,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use ejfat::uri::{EjfatUri, VARIABLE};
+use ejfat::{
+    listen::PortChoice,
+    uri::{EjfatUri, VARIABLE},
+};
 use ejfat_bridge::Load;
 use ejfat_client::{
     ClientError, Departure, Registration, Standing, Targets, Totals, WorkerState, source_towards,
@@ -115,12 +118,29 @@ impl Worker {
         Ok(Some(Wanted { uri, lb, drain, wait }))
     }
 
+    /// Returns where to listen without `--listen`, as this option would name it: at any port, or at ports of a range, of the address
+    /// from which this machine sends to the load balancer.
+    ///
+    /// # Errors
+    /// If there is no URI or it is wrong, its host is unknown, or there is no route.
+    pub(crate) fn own_listen(&self, ports: Option<PortChoice>) -> anyhow::Result<String> {
+        let ip = self.own_address()?.ok_or_else(|| {
+            Usage::error(format!(
+                "name the address where segments come by --listen, or the load balancer by --uri or {VARIABLE}"
+            ))
+        })?;
+        Ok(match ports {
+            Some(PortChoice::Range { .. }) => ip.to_string(),
+            _ => SocketAddr::new(ip, 0).to_string(),
+        })
+    }
+
     /// Returns the address from which this machine sends to the load balancer of the URI, or to its control plane if the URI has no
     /// data address. Returns `None` if there is no URI.
     ///
     /// # Errors
     /// If the URI is wrong, its host is unknown, or there is no route.
-    pub(crate) fn own_address(&self) -> anyhow::Result<Option<IpAddr>> {
+    fn own_address(&self) -> anyhow::Result<Option<IpAddr>> {
         let Some(uri) = self.control_plane.uri()? else { return Ok(None) };
         let to = match uri.data(false) {
             Some(to) => to,

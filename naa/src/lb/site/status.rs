@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     Of,
-    when::{age, text},
+    when::{age, text, unix_ms},
 };
 use crate::show;
 
@@ -91,7 +91,13 @@ pub(super) fn object(lb: &str, status: &pb::LoadBalancerStatusReply) -> Value {
             "issues": of.health_issues.iter().map(issue).collect::<Vec<_>>(),
         })
     };
+    let lacks: Vec<_> =
+        [("senders", status.sender_addresses.is_empty()), ("workers", status.workers.is_empty())]
+            .into_iter()
+            .filter_map(|(what, is_lacking)| is_lacking.then_some(what))
+            .collect();
     json!({
+        "unix_ms": unix_ms(), "lacks": lacks,
         "lb": lb, "epoch": status.current_epoch, "tick": status.current_predicted_event_number,
         "slots": status.slot_resolution, "expires": text(status.expires_at.as_ref()),
         "senders": status.sender_addresses,
@@ -187,5 +193,22 @@ fn why(of: &pb::WorkerStatus) -> String {
         full if full > 0.9 => "it is nearly full: its share falls to its capacity".to_owned(),
         some if some > 0.02 => "it has a backlog: its share follows its capacity".to_owned(),
         _ => "it has no backlog: its share may rise".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_what_a_reservation_lacks_and_when() {
+        let mut status = pb::LoadBalancerStatusReply::default();
+        let empty = object("1", &status);
+        assert_eq!(empty["lacks"], json!(["senders", "workers"]));
+        assert!(empty["unix_ms"].as_u64() > Some(1 << 40), "{empty}");
+        status.sender_addresses.push("10.9.0.5".to_owned());
+        assert_eq!(object("1", &status)["lacks"], json!(["workers"]));
+        status.workers.push(pb::WorkerStatus::default());
+        assert_eq!(object("1", &status)["lacks"], json!([]));
     }
 }

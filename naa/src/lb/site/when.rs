@@ -31,6 +31,11 @@ fn unix() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
+/// Returns the UNIX time of now in milliseconds.
+pub(super) fn unix_ms() -> u64 {
+    u64::try_from(unix().as_millis()).unwrap_or(u64::MAX)
+}
+
 fn timestamp(unix: Duration) -> Timestamp {
     let seconds = i64::try_from(unix.as_secs()).unwrap_or(i64::MAX);
     Timestamp { seconds, nanos: unix.subsec_nanos().try_into().unwrap_or(0) }

@@ -1,0 +1,138 @@
+//! Events that are lost because of their length: they are longer than the bridge takes, or than the rings of workers.
+
+use std::{collections::VecDeque, net::IpAddr, ops::Range, time::Duration};
+
+use ejfat::{
+    Time,
+    bridge::{Loss, WorkerId},
+    reassembly::{Config, Name},
+    wire::{LbHeader, ReHeader},
+};
+
+use super::Bridge;
+
+/// The most events that are told apart at a time.
+const MOST: usize = 64;
+
+/// Counts the events that are longer than the bridge takes. None of their segments are kept.
+#[derive(Debug, Default)]
+pub(super) struct TooLong {
+    /// Their sources and names, and when the last segment of each came; the one that was begun last comes first.
+    recent: VecDeque<(IpAddr, Name, Time)>,
+    events: u64,
+}
+
+impl TooLong {
+    /// The number of events. If segments of more than 64 of them come in turns, it is too high.
+    pub(super) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Counts the event of a segment, unless it was counted when an earlier segment came. A name that rested for `timeout` is another
+    /// event's.
+    fn segment(&mut self, now: Time, source: IpAddr, name: Name, timeout: Duration) {
+        let known = self.recent.iter_mut().find(|(from, its, _)| *from == source && *its == name);
+        match known {
+            Some((.., last)) if now < *last + timeout => *last = now,
+            Some((.., last)) => {
+                *last = now;
+                self.events += 1;
+            }
+            None => {
+                self.events += 1;
+                self.recent.truncate(MOST - 1);
+                self.recent.push_front((source, name, now));
+            }
+        }
+    }
+}
+
+/// What the log was told of events that are too long.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// It has a line that names `--max-event`.
+    of_max_event: bool,
+    /// Events that were too long for rings.
+    too_large: u64,
+    /// The workers that it named because of their rings, as long as they are subscribed.
+    rings: Vec<WorkerId>,
+}
+
+impl Bridge {
+    /// Counts the event of a segment that was dropped, because the event is longer than the bridge takes.
+    pub(super) fn too_long(&mut self, now: Time, source: IpAddr, buffer: u32, at: Range<usize>) {
+        let datagram = &self.intake.buffers.bytes(buffer)[at];
+        let Config { versions, timeout, max_event, .. } = *self.intake.reassembler.config();
+        let segment = if LbHeader::leads(datagram) { datagram.get(LbHeader::LEN..) } else { Some(datagram) };
+        let Some(Ok((header, _))) = segment.map(|segment| ReHeader::decode(segment, versions)) else {
+            return;
+        };
+        let ReHeader { event, data_id, length, .. } = header;
+        self.too_long.segment(now, source, Name { event, data_id }, timeout);
+        if !std::mem::replace(&mut self.told_of_lengths.of_max_event, true) {
+            tracing::warn!(
+                "event {event} of data id {data_id} from {source} is lost, as are all that are too long: it has {length} bytes, \
+                 and the bridge takes {max_event} bytes at most; raise --max-event"
+            );
+        }
+    }
+
+    /// Names in the log, each once, the workers whose rings are shorter than events that were lost since.
+    pub(super) fn tell_of_small_rings(&mut self) {
+        let (counters, told) = (self.dispatcher.counters(), &mut self.told_of_lengths);
+        let lost = counters.lost(Loss::TooLarge);
+        if lost == std::mem::replace(&mut told.too_large, lost) {
+            return;
+        }
+        let longest = counters.longest_too_large;
+        let before = std::mem::take(&mut told.rings);
+        for its in self.dispatcher.workers() {
+            let ring = u64::from(its.slots) * u64::from(its.slot_bytes);
+            if ring >= longest.into() {
+                continue;
+            }
+            told.rings.push(its.id);
+            if !before.contains(&its.id) {
+                tracing::warn!(
+                    worker = its.id.number(),
+                    name = its.name,
+                    "events are lost because this worker's ring is too short for them: it has {ring} bytes ({} slots of {}), and the \
+                     longest such event has {longest}; subscribe with more or larger slots (`naa events --slots --slot-bytes`)",
+                    its.slots,
+                    its.slot_bytes
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(500);
+
+    fn count(too_long: &mut TooLong, at_ms: u64, event: u64) -> u64 {
+        let source = IpAddr::from([127, 0, 0, 1]);
+        too_long.segment(Time(at_ms * 1_000_000), source, Name { event, data_id: 1 }, TIMEOUT);
+        too_long.events()
+    }
+
+    #[test]
+    fn an_event_counts_once_and_its_name_again_after_a_rest() {
+        let mut too_long = TooLong::default();
+        assert_eq!((0..1000).map(|at| count(&mut too_long, at, 7)).max(), Some(1));
+        assert_eq!(count(&mut too_long, 1000, 8), 2);
+        assert_eq!(count(&mut too_long, 1001, 7), 2);
+        assert_eq!(count(&mut too_long, 1600, 7), 3);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut too_long = TooLong::default();
+        for event in 0..10_000 {
+            assert_eq!(count(&mut too_long, 0, event), event + 1);
+        }
+        assert_eq!(too_long.recent.len(), MOST);
+    }
+}
