@@ -1,7 +1,7 @@
 //! Workers of a reservation.
 
 use std::{
-    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket},
     time::Duration,
 };
 
@@ -46,6 +46,15 @@ pub(crate) struct Worker {
     /// The most seconds that this worker waits at its end until the load balancer sends nothing to it any more
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     drain: f64,
+}
+
+/// Returns a port that is free a moment later as a rule, from which on there are `count` ports. A worker registers consecutive ports, and
+/// those that the system chooses one by one are not.
+fn first_free(ip: IpAddr, count: u16) -> anyhow::Result<u16> {
+    let port = UdpSocket::bind((ip, 0)).and_then(|socket| socket.local_addr());
+    let port =
+        port.with_context(|| format!("cannot listen to {ip}; name another address by --listen"))?.port();
+    Ok(port.min(u16::MAX - count.saturating_sub(1)))
 }
 
 fn weight(text: &str) -> Result<f32, String> {
@@ -111,6 +120,9 @@ impl Worker {
         })?;
         Ok(match ports {
             Some(PortChoice::Range { .. }) => ip.to_string(),
+            Some(PortChoice::Count(count)) if count > 1 => {
+                SocketAddr::new(ip, first_free(ip, count)?).to_string()
+            }
             _ => SocketAddr::new(ip, 0).to_string(),
         })
     }
@@ -342,4 +354,17 @@ pub(crate) fn bridge_state(load: &Load) -> WorkerState {
         packets: load.packets,
     };
     WorkerState { fill: load.fill, is_ready: load.workers > 0, totals, ..WorkerState::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn from_the_first_free_port_on_there_are_as_many_as_are_wanted() {
+        for count in [2, 4, 16384] {
+            let first = first_free(IpAddr::from([127, 0, 0, 1]), count).unwrap();
+            assert!(first > 0 && u32::from(first) + u32::from(count) <= 1 << 16, "{first}, {count}");
+        }
+    }
 }
