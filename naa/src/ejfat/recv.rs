@@ -37,8 +37,9 @@ use report::{report, told};
 ///
 /// With an EJFAT URI (--uri or EJFAT_URI) it registers as a worker at the control plane, which then lets the load balancer send
 /// events to it, and reports ten times a second how full its buffers are. If the control plane cannot be reached any more, it tries
-/// again, and goes on receiving meanwhile. If the reservation ended or its token was revoked, it ends with status 1. At its end by Ctrl-C or --for it drains: it takes events until none is sent to it any more,
-/// then deregisters. At its end by --events it deregisters at once.
+/// again, and goes on receiving meanwhile. If the reservation ended or its token was revoked, it ends with status 1. At its end by
+/// Ctrl-C or --for it drains: it takes events until none is sent to it any more, then deregisters. At its end by --events it
+/// deregisters at once.
 ///
 /// The report counts as incomplete the events of which some segments were lost. An event of which no segment arrived is in no
 /// count: it shows in the segments that the load balancer sent to this worker (`naa lb counters`) minus those that it received. What
@@ -122,7 +123,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let settings::Chosen { config, block, of_ini } = settings::config(args)?;
+    let (config, of_ini) = settings::config(args)?;
     let wanted = args.site.wanted(&of_ini)?;
     let end = args
         .time
@@ -132,7 +133,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     // A pipe waits for its reader, so that nothing is received before.
     let mut sink = sink(args)?;
     let buffer = config.buffer.unwrap_or_default() as u64;
-    let mut receiver = settings::open(config, block)?;
+    let mut receiver = Receiver::new(config)?;
     tell_skipped(receiver.skipped());
     tell_buffer(receiver.buffer()? as u64, buffer);
     let mut exposed = expose(args)?;

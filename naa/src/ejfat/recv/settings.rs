@@ -1,17 +1,12 @@
 //! What the command line says, or else an INI file, or else what is usual.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::time::Duration;
 
-use anyhow::bail;
 use ejfat::{
-    listen::{Listen, PortChoice},
+    listen::PortChoice,
     reassembly::{Config, Numbering},
 };
-use ejfat_client::PortRange;
-use ejfat_udp::{Error, Receiver, ReceiverConfig};
+use ejfat_udp::ReceiverConfig;
 
 use super::Args;
 use crate::{
@@ -19,7 +14,7 @@ use crate::{
     ejfat::{
         ini::{Ini, Role, flag, number},
         site::OfIni,
-        values::{ip_and_port, listen, seed},
+        values::{listen, seed},
     },
     show,
 };
@@ -39,43 +34,11 @@ fn site(ini: &Ini) -> anyhow::Result<OfIni> {
     })
 }
 
-/// What the command line and the INI file say.
-pub(super) struct Chosen {
-    pub(super) config: ReceiverConfig,
-    /// Consecutive ports that [`open`] chooses, if the configuration names none.
-    pub(super) block: Option<(IpAddr, PortRange)>,
-    pub(super) of_ini: OfIni,
-}
-
-/// Binds the ports. Those of a block are looked for: each try takes others.
-///
-/// # Errors
-/// If a port cannot be bound, or no try found a block that is free.
-pub(super) fn open(config: ReceiverConfig, block: Option<(IpAddr, PortRange)>) -> anyhow::Result<Receiver> {
-    /// Ports below are often those of well-known services.
-    const FIRST: u16 = 16_384;
-    const TRIES: u64 = 64;
-    let Some((ip, ports)) = block else { return Ok(Receiver::new(config)?) };
-    let ports = ports.ports();
-    let starts = u64::from(u16::MAX - FIRST - (ports - 1)) + 1;
-    for attempt in 0..TRIES {
-        let first = FIRST + (seed().wrapping_add(attempt) % starts) as u16;
-        let listen = (first..=first + (ports - 1)).map(|port| Listen::Port(SocketAddr::new(ip, port)));
-        match Receiver::new(ReceiverConfig { listen: listen.collect(), ..config.clone() }) {
-            Err(Error::Busy { .. }) => {}
-            receiver => return Ok(receiver?),
-        }
-    }
-    bail!(
-        "no {ports} consecutive ports of {ip} were found free in {TRIES} tries; name them by --listen {ip} --ports A-B"
-    )
-}
-
 /// Returns the settings of the receiver, and what the INI file says of the control plane.
 ///
 /// # Errors
 /// If an option, the INI file or the URI is wrong.
-pub(super) fn config(args: &Args) -> anyhow::Result<Chosen> {
+pub(super) fn config(args: &Args) -> anyhow::Result<(ReceiverConfig, OfIni)> {
     if u64::from(args.max_event) > args.memory {
         let [event, memory] = [u64::from(args.max_event), args.memory].map(show::bytes);
         return Err(Usage::error(format!(
@@ -104,17 +67,10 @@ pub(super) fn config(args: &Args) -> anyhow::Result<Chosen> {
         Some(at) => at.clone(),
         None => args.site.own_listen(ports)?,
     };
-    let block = match ports {
-        Some(PortChoice::Count(count)) if args.listen.is_none() => {
-            let range = PortRange::of(count).map_err(|error| Usage::error(format!("--ports: {error}")))?;
-            Some((ip_and_port(&at)?.0, range))
-        }
-        _ => None,
-    };
     let listen = listen(&[at], ports)?;
     let buffer = Some(args.buffer.or(buffer).unwrap_or(3 << 20) as usize);
     let config = ReceiverConfig { listen: listen.concat(), buffer, reassembly };
-    Ok(Chosen { config, block, of_ini })
+    Ok((config, of_ini))
 }
 
 /// E2SAR's exponent; -1: as many as there are threads.

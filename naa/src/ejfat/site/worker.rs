@@ -1,7 +1,7 @@
 //! Workers of a reservation.
 
 use std::{
-    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -13,7 +13,7 @@ use ejfat::{
 };
 use ejfat_bridge::Load;
 use ejfat_client::{
-    ClientError, Departure, Registration, Standing, Targets, Totals, WorkerState, source_towards,
+    ClientError, Departure, PortRange, Registration, Standing, Targets, Totals, WorkerState, source_towards,
 };
 use ejfat_udp::Gauge;
 use serde_json::json;
@@ -64,6 +64,29 @@ const RETRY: Duration = Duration::from_millis(500);
 const LATE: Duration = Duration::from_secs(1);
 /// The time that a worker has to deregister when a second signal ends it.
 const SUDDEN: Duration = Duration::from_millis(500);
+/// How often other ports are tried if some of those that were chosen are not free.
+const TRIES: u32 = 64;
+
+/// Returns the first of consecutive ports that are free now. A worker registers such ports, and those that the system chooses one by one
+/// are not consecutive.
+fn first_free(ip: IpAddr, ports: PortRange) -> anyhow::Result<u16> {
+    let more = ports.ports() - 1;
+    for _ in 0..TRIES {
+        let port = UdpSocket::bind((ip, 0)).and_then(|socket| socket.local_addr());
+        let port =
+            port.with_context(|| format!("cannot listen to {ip}; name another address by --listen"))?.port();
+        let first = port.min(u16::MAX - more);
+        let all: std::io::Result<Vec<_>> =
+            (first..=first + more).map(|port| UdpSocket::bind((ip, port))).collect();
+        if all.is_ok() {
+            return Ok(first);
+        }
+    }
+    anyhow::bail!(
+        "no {} consecutive ports of {ip} were found free in {TRIES} tries; name them by --listen {ip} --ports A-B",
+        ports.ports()
+    )
+}
 
 fn weight(text: &str) -> Result<f32, String> {
     let weight = text.parse().ok().filter(|&weight: &f32| weight > 0.0 && weight <= MOST_WEIGHT);
@@ -118,11 +141,11 @@ impl Worker {
         Ok(Some(Wanted { uri, lb, drain, wait }))
     }
 
-    /// Returns where to listen without `--listen`, as this option would name it: at any port, or at ports of a range, of the address
-    /// from which this machine sends to the load balancer.
+    /// Returns where to listen without `--listen`, as this option would name it: at any port, at ports of a range, or from the first of
+    /// consecutive free ports on, of the address from which this machine sends to the load balancer.
     ///
     /// # Errors
-    /// If there is no URI or it is wrong, its host is unknown, or there is no route.
+    /// If there is no URI or it is wrong, its host is unknown, there is no route, or no consecutive ports are free.
     pub(crate) fn own_listen(&self, ports: Option<PortChoice>) -> anyhow::Result<String> {
         let ip = self.own_address()?.ok_or_else(|| {
             Usage::error(format!(
@@ -131,6 +154,11 @@ impl Worker {
         })?;
         Ok(match ports {
             Some(PortChoice::Range { .. }) => ip.to_string(),
+            Some(PortChoice::Count(count)) => {
+                let ports =
+                    PortRange::of(count).map_err(|error| Usage::error(format!("--ports: {error}")))?;
+                SocketAddr::new(ip, first_free(ip, ports)?).to_string()
+            }
             _ => SocketAddr::new(ip, 0).to_string(),
         })
     }
@@ -395,4 +423,18 @@ pub(crate) fn bridge_state(load: &Load) -> WorkerState {
         packets: load.packets,
     };
     WorkerState { fill: load.fill, is_ready: load.workers > 0, totals, ..WorkerState::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn from_the_first_free_port_on_there_are_as_many_as_are_wanted() {
+        for count in [1, 2, 4, 64] {
+            let ports = PortRange::of(count).unwrap();
+            let first = first_free(IpAddr::from([127, 0, 71, 90]), ports).unwrap();
+            assert!(first > 0 && u32::from(first) + u32::from(count) <= 1 << 16, "{first}, {count}");
+        }
+    }
 }
