@@ -91,6 +91,10 @@ fn control_planes_of_seeds_that_found_faults() {
             84_206,
             "an epoch that one plane alone had was forgotten when the next began, and senders went back below it",
         ),
+        (
+            86_014,
+            "senders ten times too fast were forgotten by a reset, and what they had split was not told",
+        ),
     ];
     for (seed, fault) in faults {
         if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {

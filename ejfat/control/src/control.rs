@@ -273,9 +273,12 @@ impl Control {
     }
 
     fn reset(&mut self, now: Time, reset: &Reset) {
+        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         let reservation = reset.lb_id.parse().ok().and_then(|id| self.registry.durable().reservation(id));
         let Some(of) = reservation.and_then(|reservation| self.lbs.get_mut(&reservation.lb)) else { return };
         if reset.sync {
+            let split = by_syncs.then(|| of.doubted(now, |_| true, &self.options.margins)).flatten();
+            self.out.extend(split.and_then(|ticks| split_report(of.lb, ticks)));
             of.senders.forget();
         }
         if reset.epochs {
@@ -404,7 +407,13 @@ impl Control {
                     lbs.insert(sender.lb);
                     let Some(of) = self.lbs.get_mut(&sender.lb) else { continue };
                     let durable = self.registry.durable();
-                    of.senders.keep(|address| durable.senders_of(sender.lb).any(|is| is.address == address));
+                    let is_sender = |address| durable.senders_of(sender.lb).any(|is| is.address == address);
+                    let by_syncs = self.planes.has(PlaneKind::RuleByRule);
+                    let split = by_syncs
+                        .then(|| of.doubted(now, |address| !is_sender(address), &self.options.margins))
+                        .flatten();
+                    self.out.extend(split.and_then(|ticks| split_report(of.lb, ticks)));
+                    of.senders.keep(is_sender);
                     let senders = durable.senders_of(sender.lb).map(|sender| sender.address).collect();
                     self.planes.set_senders(now, sender.lb, senders, &mut self.out);
                     of.want(Need::Urgent);
@@ -697,7 +706,7 @@ impl Control {
         }
         self.out.push(Action::Report(Report::Epoch { lb, number, from }));
         let margins = &self.options.margins;
-        let doubts = of.senders.doubts().map(|tick| of.around(now, tick, margins));
+        let doubts = of.senders.doubts().map(|(_, tick)| of.around(now, tick, margins));
         let below = of.below(now, self.planes.first_tick_by_rules(lb), margins);
         let doubts: Vec<_> = doubts.chain(below).filter(|_| by_syncs).collect();
         let split = may_split.map(|open| (open, from)).into_iter().chain(doubts).chain(of.to_tell.drain(..));

@@ -120,9 +120,10 @@ impl Senders {
         self.proven(now).chain(expected)
     }
 
-    /// Ticks of sources that count, which did not fit and may be true all the same.
-    pub(crate) fn doubts(&self) -> impl Iterator<Item = u64> {
-        self.that_count().filter_map(|source| source.doubt)
+    /// Ticks of sources that count, which did not fit and may be true all the same, with the source's address.
+    pub(crate) fn doubts(&self) -> impl Iterator<Item = (IpAddr, u64)> {
+        let that_count = self.sources.iter().filter(|(_, source)| source.fitting >= PROVEN);
+        that_count.filter_map(|((address, _), source)| Some((*address, source.doubt?)))
     }
 
     /// Whether the rates of those that were heard lately are settled, so that boundaries can be computed from them.

@@ -1,6 +1,6 @@
 //! Which ticks may be split, and the ticks that senders may have on their way. Ranges are the first tick, and the first one behind.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use ejfat::Time;
 
@@ -109,6 +109,23 @@ impl Balancing {
         let confirmed = verdict == Some(Verdict::Confirmed);
         let passed = self.passed_boundaries(to).filter(|_| by_syncs && confirmed);
         doubted.into_iter().chain(passed).chain((from < uneven).then(|| (from, to.min(uneven))))
+    }
+
+    /// Ticks that may be split if the newest syncs of these senders were true, which were refused. They have to be told before the senders
+    /// are forgotten, because no later sync can confirm them.
+    pub(crate) fn doubted(
+        &self,
+        now: Time,
+        forgotten: impl Fn(IpAddr) -> bool,
+        margins: &Margins,
+    ) -> Option<(u64, u64)> {
+        let doubts =
+            || self.senders.doubts().filter(|(address, _)| forgotten(*address)).map(|(_, tick)| tick);
+        let (lowest, highest) = (doubts().min()?, doubts().max()?);
+        let begun = self.begun_since(now)?;
+        let passed = margins.beyond_routed(begun, self.fastest(now), TOO_FAST);
+        let from = begun.min(self.around(now, lowest, margins).0);
+        Some((from, passed.max(self.around(now, highest, margins).1)))
     }
 
     /// Ticks that may be split because their senders are below `first`, the first tick for which a plane without sets of tables has an
