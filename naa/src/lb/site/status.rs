@@ -186,13 +186,16 @@ fn why(of: &pb::WorkerStatus) -> String {
     if of.control_signal != 0.0 {
         return format!("its control signal is {:+.3}", of.control_signal);
     }
+    if of.last_updated.is_none() && of.slots_assigned > 0 {
+        return "it has sent no state yet: it keeps the slots that it had".to_owned();
+    }
     if of.slots_assigned == 0 {
         return "its first slots have not begun yet".to_owned();
     }
     match of.fill_percent {
         full if full > 0.9 => "it is nearly full: its share falls to its capacity".to_owned(),
         some if some > 0.02 => "it has a backlog: its share follows its capacity".to_owned(),
-        _ => "it has no backlog: its share may rise".to_owned(),
+        _ => "it keeps up with what it gets".to_owned(),
     }
 }
 
