@@ -95,6 +95,10 @@ fn control_planes_of_seeds_that_found_faults() {
             86_014,
             "senders ten times too fast were forgotten by a reset, and what they had split was not told",
         ),
+        (
+            88_230,
+            "a sender ten times too fast was removed before a sync showed it, and what it had split was not told",
+        ),
     ];
     for (seed, fault) in faults {
         if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {

@@ -279,7 +279,7 @@ impl Control {
         if reset.sync {
             let split = by_syncs.then(|| of.doubted(now, |_| true, &self.options.margins)).flatten();
             self.out.extend(split.and_then(|ticks| split_report(of.lb, ticks)));
-            of.senders.forget();
+            of.senders.forget(now);
         }
         if reset.epochs {
             of.begin_anew(now, &self.options.margins);
@@ -304,7 +304,14 @@ impl Control {
             self.report_splits(lb, split);
         }
         let is_sender = self.registry.durable().senders_of(lb).any(|sender| sender.address == from);
-        let Some(of) = self.lbs.get_mut(&lb).filter(|_| is_sender) else { return };
+        let Some(of) = self.lbs.get_mut(&lb) else { return };
+        if let Some(verdict) = of.hear_past(now, (from, sync.source), sync.tick, &self.options.margins) {
+            let split = of.judged(now, sync.tick, Some(verdict), by_syncs, &self.options.margins);
+            self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
+        }
+        if !is_sender {
+            return;
+        }
         let verdict = of.hear(now, (from, sync.source), sync.tick, &self.options.margins);
         let split = of.judged(now, sync.tick, verdict, by_syncs, &self.options.margins);
         self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
@@ -413,7 +420,7 @@ impl Control {
                         .then(|| of.doubted(now, |address| !is_sender(address), &self.options.margins))
                         .flatten();
                     self.out.extend(split.and_then(|ticks| split_report(of.lb, ticks)));
-                    of.senders.keep(is_sender);
+                    of.senders.keep(now, is_sender);
                     let senders = durable.senders_of(sender.lb).map(|sender| sender.address).collect();
                     self.planes.set_senders(now, sender.lb, senders, &mut self.out);
                     of.want(Need::Urgent);

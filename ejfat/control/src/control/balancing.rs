@@ -236,6 +236,18 @@ impl Balancing {
         self.senders.hear(now, source, tick, known_rate, margins)
     }
 
+    /// Judges a sync by what was known of its source before it was forgotten, a short time ago.
+    pub(crate) fn hear_past(
+        &mut self,
+        now: Time,
+        source: (IpAddr, u32),
+        tick: u64,
+        margins: &Margins,
+    ) -> Option<Verdict> {
+        let known_rate = self.fastest(now);
+        self.senders.hear_past(now, source, tick, known_rate, margins)
+    }
+
     /// Follows a sender that counts from another tick now. Returns ranges of ticks that may be split: the first tick, and the
     /// first behind. `by_syncs`: whether a plane tells no ticks.
     pub(crate) fn followed(

@@ -15,6 +15,9 @@ const MOST_SOURCES: usize = 16;
 const FORGOTTEN: Duration = Duration::from_secs(60);
 /// A source is live that was heard so lately.
 const LIVE: Duration = Duration::from_secs(2);
+/// Sources that are followed after they were forgotten, for so long, and how many of them.
+const FOLLOWED_ON: Duration = Duration::from_secs(3);
+const MOST_PAST: usize = 256;
 /// A source counts after so many syncs that fit each other.
 const PROVEN: u32 = 3;
 
@@ -31,6 +34,8 @@ struct Source {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Senders {
     sources: BTreeMap<(IpAddr, u32), Source>,
+    /// Sources that were forgotten a short time ago, and until when they are followed: their next syncs may show that they were too fast.
+    past: BTreeMap<(IpAddr, u32), (Time, Source)>,
     /// Syncs that did not fit, and those for which there was no place.
     pub(crate) refused: u64,
 }
@@ -92,8 +97,35 @@ impl Senders {
     }
 
     /// Forgets the sources of senders that are registered no more.
-    pub(crate) fn keep(&mut self, is_registered: impl Fn(IpAddr) -> bool) {
-        self.sources.retain(|(address, _), _| is_registered(*address));
+    pub(crate) fn keep(&mut self, now: Time, is_registered: impl Fn(IpAddr) -> bool) {
+        self.past.retain(|_, (until, _)| now < *until);
+        let sources = std::mem::take(&mut self.sources).into_iter();
+        let (kept, forgotten): (_, BTreeMap<_, _>) =
+            sources.partition(|((address, _), _)| is_registered(*address));
+        self.sources = kept;
+        let room = MOST_PAST.saturating_sub(self.past.len());
+        let counts = forgotten.into_iter().filter(|(_, source)| source.fitting >= PROVEN).take(room);
+        self.past.extend(counts.map(|(key, source)| (key, (now + FOLLOWED_ON, source))));
+    }
+
+    /// Judges a sync by what was known of its source before that was forgotten.
+    pub(crate) fn hear_past(
+        &mut self,
+        now: Time,
+        key: (IpAddr, u32),
+        tick: u64,
+        known_rate: f64,
+        margins: &Margins,
+    ) -> Option<Verdict> {
+        let (_, source) = self.past.get_mut(&key).filter(|(until, _)| now < *until)?;
+        Some(source.gate.hear(now, tick, known_rate, margins))
+    }
+
+    /// The rates of the sources that count, and of those that were forgotten a short time ago.
+    pub(crate) fn rates(&self, now: Time) -> impl Iterator<Item = f64> {
+        let past = self.past.values().filter(move |(until, _)| now < *until);
+        let past = past.filter_map(move |(_, source)| source.gate.sender(now));
+        self.proven(now).chain(past).map(|sender| sender.rate)
     }
 
     /// Whether a sync came from this address, and is not forgotten.
@@ -101,8 +133,8 @@ impl Senders {
         self.sources.range((address, 0)..=(address, u32::MAX)).next().is_some()
     }
 
-    pub(crate) fn forget(&mut self) {
-        self.sources.clear();
+    pub(crate) fn forget(&mut self, now: Time) {
+        self.keep(now, |_| false);
     }
 
     fn that_count(&self) -> impl Iterator<Item = &Source> {

@@ -46,7 +46,7 @@ impl Balancing {
 
     /// The highest known rate, by planes and by syncs.
     pub(super) fn fastest(&self, now: Time) -> f64 {
-        self.senders.proven(now).map(|sender| sender.rate).fold(self.rate.rate(), f64::max)
+        self.senders.rates(now).fold(self.rate.rate(), f64::max)
     }
 
     /// The ticks that senders may have on their way, around one that they have.
