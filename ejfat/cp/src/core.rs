@@ -611,9 +611,11 @@ impl Core {
             Report::Replaced { .. } => inner.replaced = true,
             _ => {}
         }
-        let name = |plane: PlaneId| inner.planes.get(&plane).map_or("?", |of| &of.name);
-        crate::reports::log(&report, name);
-        inner.reports.add(wall(), self.now(), &report);
+        let is_news = inner.reports.add(wall(), self.now(), &report);
+        if is_news {
+            let name = |plane: PlaneId| inner.planes.get(&plane).map_or("?", |of| &of.name);
+            crate::reports::log(&report, name);
+        }
     }
 }
 

@@ -97,31 +97,33 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// Keeps a report, if it is of something that is wrong.
-    pub(crate) fn add(&mut self, wall: WallTime, now: Time, report: &Report) {
+    /// Keeps a report, if it is of something that is wrong. Returns whether it belongs in the log: senders whose syncs do not fit cause
+    /// reports of ticks that the log has already.
+    pub(crate) fn add(&mut self, wall: WallTime, now: Time, report: &Report) -> bool {
         match *report {
             Report::Alarm { lb, alarm } => self.add_alarm(wall, now, lb, alarm),
-            Report::MaySplit { lb, from, to } => {
-                self.add_split(wall, now, lb, (from, to));
-            }
+            Report::MaySplit { lb, from, to } => return self.add_split(wall, now, lb, (from, to)),
             _ => {}
         }
+        true
     }
 
-    /// Keeps ticks that may be split, together with those of the last report of the load balancer if there are none between.
-    fn add_split(&mut self, wall: WallTime, now: Time, lb: LbId, (from, to): (u64, u64)) {
+    /// Keeps ticks that may be split, together with those of the last report of the load balancer if there are none between. Returns
+    /// whether it is a range of its own.
+    fn add_split(&mut self, wall: WallTime, now: Time, lb: LbId, (from, to): (u64, u64)) -> bool {
         let last = self.splits.iter_mut().rfind(|issue| issue.lb == lb && now < issue.last + SPLIT_HOLDS);
         if let Some(Issue { what: What::MaySplit { from: first, to: end }, last, .. }) = last
             && from <= *end
             && *first <= to
         {
             (*first, *end, *last) = (from.min(*first), to.max(*end), now);
-            return;
+            return false;
         }
         if self.splits.len() == MOST_SPLITS {
             self.splits.pop_front();
         }
         self.splits.push_back(Issue { lb, what: What::MaySplit { from, to }, since: wall, last: now });
+        true
     }
 
     fn add_alarm(&mut self, wall: WallTime, now: Time, lb: LbId, alarm: Alarm) {

@@ -122,7 +122,7 @@ fn a_store_whose_newest_term_cannot_be_read_is_replaced_only_if_it_is_damaged() 
     for damaged in [&whole[..whole.len() / 2], b"something else"] {
         fs::write(folder.store(), damaged).unwrap();
         let restored = restore(&backup, &folder.store(), &Settings::default()).unwrap();
-        assert_eq!(restored.term, Term(newest.0 + (1 << 16)), "the lock has the newest one");
+        assert_eq!(restored.term, Term(newest.0 + (1 << 24)), "the lock has the newest one");
         newest = restored.term;
     }
 }

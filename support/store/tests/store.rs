@@ -217,7 +217,7 @@ fn a_backup_is_made_while_writing_goes_on_and_restored_whole() {
 
     let settings = naa_store::Settings::default();
     let restored = restore(&backup, &folder.store(), &settings).unwrap();
-    assert_eq!((restored.revision, restored.term), (revision, Term(5 + (1 << 16))), "above the newest term");
+    assert_eq!((restored.revision, restored.term), (revision, Term(5 + (1 << 24))), "above the newest term");
     let store = open(&folder.store()).unwrap();
     let snapshot = store.load().unwrap();
     assert_eq!(snapshot.entries.len() as u64, restored.keys);

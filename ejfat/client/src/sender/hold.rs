@@ -13,8 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The most time that a sender waits while another one takes the address off. That takes one call of the control plane.
-const MOST: Duration = Duration::from_secs(6);
+/// The most time that a sender waits while another one takes the address off. That takes one call of the control plane, and a second
+/// one if the token is refused; each has five seconds.
+const MOST: Duration = Duration::from_secs(11);
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// Returns the folder of this user's locks, or `None` if the environment names no folder of the user.

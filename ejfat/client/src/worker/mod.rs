@@ -158,7 +158,12 @@ enum Wish {
 
 impl Shared {
     fn wish(&self, wish: Wish) {
-        *self.wish.lock().unwrap_or_else(PoisonError::into_inner) = wish;
+        let mut wanted = self.wish.lock().unwrap_or_else(PoisonError::into_inner);
+        // A worker that is to leave at once does not drain any more.
+        if !matches!(*wanted, Wish::Leave) {
+            *wanted = wish;
+        }
+        drop(wanted);
         self.wished.notify_one();
     }
 

@@ -30,8 +30,9 @@ const WITH_LOG: [u8; 2] = [2, 2];
 const WITHOUT_LOG: [u8; 2] = [1, 1];
 
 /// By how much a restored store's term is above the newest one that is known. Terms that were claimed after the backup was written
-/// are not known, if the store that they were claimed in is lost. There are fewer of them than this: each start claims one.
-const RAISE: u64 = 1 << 16;
+/// are not known, if the store that they were claimed in is lost. There are fewer of them than this: each start claims one, and so does
+/// each try to write again after the disk failed, of which there are two a second.
+const RAISE: u64 = 1 << 24;
 
 /// What a store has that was made of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
