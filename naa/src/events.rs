@@ -30,11 +30,11 @@ use crate::{
 /// back. What is written is the copy, which the bridge cannot change. A bridge that ends is looked for.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
-  naa events 10.9.0.2 --sums                                a line for each event: its SHA-256 and name
-  naa events unix:/run/naa.sock --out events --name disk1   of this machine; an event is a file: events/DATA_ID-EVENT
-  naa events 10.9.0.2 --data-ids 0-7 --exec './analyse'     the event is its input; EJFAT_EVENT, EJFAT_DATA_ID name it
-  naa events 10.9.0.2 --list                                and: naa bridge trace TICK|EVENT --server 10.9.0.2
-  naa events 10.9.0.2 --list --again                        also events that another worker had when it was killed
+  naa events 10.9.0.2 --sums --name disk1       a line for each event: its SHA-256 and name
+  naa events unix:/run/naa.sock --out events    an event is a file: events/DATA_ID-EVENT
+  naa events 10.9.0.2 --exec './analyse'        the event is its input, and EJFAT_EVENT names it
+  naa events 10.9.0.2 --data-ids 0-7 --list     and: naa bridge trace TICK|EVENT --server 10.9.0.2
+  naa events 10.9.0.2 --list --again            also events that another worker had when it ended
   naa events 10.9.0.2 --slots 16 --slot-bytes 8M -n 100 > /dev/null --stdout
 
 Programs take events in their own memory: crate naa-events, naa_events.h, naa.events for Python.")]

@@ -35,7 +35,8 @@ const PATH_MTUS: [&str; 5] = ["256", "512", "1024", "2048", "4096"];
     naa serve --bind 10.9.0.2 --allow 10.9.0.0/24\n  \
     naa serve --bind 10.9.0.2 --provider verbs  on the RDMA device with that address, or not at all\n  \
     naa serve --kernels ./libscale.so           own functions, in C: naa_kernel.h says how\n\nRoCE has no authentication: whoever reaches the address and is \
-    allowed may call every function."
+    allowed may call every function.\n\nIf the reservation of --reassemble or --bridge ended or its token was revoked, an error line \
+    says so, and the server goes on."
 )]
 pub(crate) struct Args {
     /// Local address to serve on; a concrete one of this machine
@@ -155,7 +156,7 @@ impl Args {
 fn wait(
     told: &mpsc::Receiver<()>,
     server: &Server,
-    services: &services::Services,
+    services: &mut services::Services,
 ) -> anyhow::Result<Option<String>> {
     while told.recv_timeout(Duration::from_millis(200)) == Err(mpsc::RecvTimeoutError::Timeout) {
         if let Some(why) = server.ended() {
@@ -165,6 +166,7 @@ fn wait(
         if failed.is_some() {
             return Ok(failed);
         }
+        services.tell_of_ended_reservations();
     }
     Ok(None)
 }
@@ -180,11 +182,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     config.stream_sends = crate::bridge::STREAM_SENDS;
     let resident = bridge.map(|bridge| Box::new(bridge) as Box<dyn Resident>);
     let server = Server::start_with(config, registry, resident)?;
-    services.join(&args.services)?;
     let stats = server.stats().clone();
     let metrics = args.metrics.map(|at| metrics::serve(at, exposed::text(stats))).transpose()?;
     let (told, ended) = mpsc::channel();
-    // It reads no files again, so the signal has no effect.
     crate::signals::on_hang_up()?;
     if args.until_eof {
         let told = told.clone();
@@ -195,6 +195,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     crate::signals::on_terminate(move || {
         let _ = told.send(());
     })?;
+    services.join(&args.services)?;
     if args.json {
         let ready = serde_json::json!({"event": "ready", "address": server.address().to_string(),
             "device": server.device(), "provider": server.provider(), "why": server.why(),
@@ -207,7 +208,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         metrics.iter().try_for_each(|at| show::line(&format!("metrics at {at}")))?;
         show::line(&format!("`naa functions --server {}` lists them; Ctrl-C ends", server.address()))?;
     }
-    let why = wait(&ended, &server, &services)?;
+    let why = wait(&ended, &server, &mut services)?;
     if why.is_none() {
         services.leave();
     }

@@ -62,7 +62,7 @@ pub(crate) fn waiting(what: String) -> Waiting {
     Waiting(end)
 }
 
-/// A number of things, whose name in the plural has an s.
+/// Returns a number with the name of its things, which has an s in the plural.
 pub(crate) fn count(n: u64, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! What tells a process to end: Ctrl-C, SIGTERM, or the end of its standard input. What tells a service to read its files again: SIGHUP.
+//! Ctrl-C, SIGTERM, or the end of its standard input tells a process to end, and SIGHUP tells a service to read its files again.
 
 use std::{
     io::IsTerminal as _,
@@ -64,8 +64,8 @@ pub(crate) fn on_terminate(goodbye: impl FnOnce() + Send + 'static) -> anyhow::R
     Ok(())
 }
 
-/// Has SIGHUP set the flag that is returned, and no longer end the process, which is a service. In a terminal SIGHUP means that the
-/// terminal is gone, so there it still ends the process.
+/// Has SIGHUP set the flag that is returned, and no longer end the process, which is a service. A service that does not need the
+/// signal ignores the flag. In a terminal SIGHUP means that the terminal is gone, so there it still ends the process.
 pub(crate) fn on_hang_up() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::default();
     let in_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();

@@ -149,7 +149,7 @@ typedef struct naa_event {
      */
     uint64_t event;
     /**
-     * Of its segments, if they came with an LB header, as directly from a sender. A load balancer takes the header away.
+     * The tick of its segments, if they came with an LB header, as directly from a sender. A load balancer takes the header away.
      */
     uint64_t tick;
     /**

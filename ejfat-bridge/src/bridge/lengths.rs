@@ -96,8 +96,9 @@ impl Bridge {
                 tracing::warn!(
                     worker = its.id.number(),
                     name = its.name,
-                    "events are lost because this worker's ring is too short for them: it has {ring} bytes ({} slots of {}), and the \
-                     longest such event has {longest}; subscribe with more or larger slots (`naa events --slots --slot-bytes`)",
+                    "events are lost that are too long for rings, and this worker's ring may be one of these: it has {ring} bytes ({} \
+                     slots of {}), and the longest such event has {longest}; if this worker is to get such events, subscribe with more \
+                     or larger slots (`naa events --slots --slot-bytes`)",
                     its.slots,
                     its.slot_bytes
                 );

@@ -28,14 +28,14 @@ pub(crate) use settings::build;
   naa bridge --listen 10.9.0.2 --bind 10.9.0.2          workers connect to 10.9.0.2
   naa bridge --listen 10.9.0.2 --local /run/naa.sock    workers of this machine, without a wire
   naa bridge --listen 10.9.0.2 --bind 10.9.0.2 --route data-id --pressure drop-oldest --metrics 9100
-  naa bridge trace 1717171717171717 --server 10.9.0.2   the way of the event with this tick or number
+  naa bridge trace 1717171717171717 --server 10.9.0.2   the way of one event, by tick or number
   naa bridge status --server 10.9.0.2                   its workers, and what became of events
   EJFAT_URI=ejfat://TOKEN@cp:19523/lb/1 naa bridge --bind 10.9.0.2 --behind-lb
                                                         the load balancer sees the bridge as one worker
 
 With an EJFAT URI the bridge registers at the control plane, and reports ten times a second how full its rings are. While no
 worker is subscribed, the bridge says that it takes no events. When the bridge is ended, it takes events until none is sent to
-it any more, and then deregisters.
+it any more, and then deregisters. If the reservation ended or its token was revoked, the bridge ends with status 1.
 
 --metrics serves naa_bridge_events_total{end=...}, naa_bridge_latency_seconds (first segment to delivered),
 naa_bridge_held_seconds (delivered to given back), fill levels of workers, and what reassembly counts.

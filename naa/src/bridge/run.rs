@@ -34,7 +34,7 @@ use crate::{
 #[group(id = "bridge_run")]
 pub(super) struct Args {
     /// Where segments come; ports 19522 and 16384 unless told, 0: any; repeat for more. With an EJFAT URI the option may be left out:
-    /// then it is any port of the address from which this machine sends to the load balancer
+    /// then it is any port of the address from which this machine sends to the load balancer, and with --ports N any N consecutive ones
     #[arg(long, value_name = "ADDR[:PORT]")]
     listen: Vec<String>,
     /// Local address where workers connect; a concrete one of this machine. It serves RDMA at the UDP port 4791 of this address, so
@@ -96,12 +96,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let server = serve(args, bridge, plane.as_ref())?;
     let of = handle.clone();
     let metrics = args.metrics.map(|at| metrics::serve(at, exposed::text(of))).transpose()?;
-    let of = handle.clone();
-    let join =
-        |wanted| args.site.join(wanted, &OfIni::default(), &addresses, move || bridge_state(&of.load()));
-    let mut joined = wanted.map(join).transpose()?;
     let (told, ended) = mpsc::channel();
-    // It reads no files again, so the signal has no effect.
     signals::on_hang_up()?;
     if args.until_eof {
         let told = told.clone();
@@ -112,6 +107,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     signals::on_terminate(move || {
         let _ = told.send(());
     })?;
+    let of = handle.clone();
+    let join =
+        |wanted| args.site.join(wanted, &OfIni::default(), &addresses, move || bridge_state(&of.load()));
+    let mut joined = wanted.map(join).transpose()?;
     if args.json {
         let ready = json!({"event": "ready", "segments": addresses, "skipped": skipped, "workers": server.address(),
             "local": local, "device": server.device(), "provider": server.provider(), "why": server.why(),
@@ -125,31 +124,39 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         metrics.iter().try_for_each(|at| show::line(&format!("metrics at http://{at}/metrics")))?;
         show::line("Ctrl-C ends it")?;
     }
-    watch(args, (&server, &handle, joined.is_some()), &ended, end)?;
+    let over = watch(args, (&server, &handle), joined.as_mut(), &ended, end)?;
     if let Some(joined) = &mut joined {
         // Returns when nothing is sent to the bridge any more; until then workers still get events.
         joined.leave();
     }
+    // The reservation may also have ended while the bridge drained.
+    let over = over.or_else(|| joined.as_ref().and_then(Joined::ended));
     server.shutdown(Duration::from_secs(1));
     let snapshot = handle.snapshot();
-    Ok(show::line(&if args.json { report::end_json(&snapshot).to_string() } else { report::end(&snapshot) })?)
+    show::line(&if args.json { report::end_json(&snapshot).to_string() } else { report::end(&snapshot) })?;
+    over.map_or(Ok(()), |why| Err(anyhow::anyhow!("{why}")))
 }
 
-/// A line each second, for people or programs, until it is over.
+/// Prints a line each second, for people or programs, until the bridge is to end. Returns the reason if the reservation ended.
 fn watch(
     args: &Args,
-    (server, handle, is_registered): (&Server, &Handle, bool),
+    (server, handle): (&Server, &Handle),
+    mut joined: Option<&mut Joined>,
     ended: &mpsc::Receiver<()>,
     end: Option<Duration>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<String>> {
     let (begin, mut line) = (Instant::now(), Line::new(args.json));
     let mut next = begin + Duration::from_secs(1);
     let mut before = handle.snapshot();
-    let mut told_of_none = !is_registered;
+    let mut told_of_none = joined.is_none();
     while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
         let now = Instant::now();
         if end.is_some_and(|end| begin.elapsed() >= end) {
             break;
+        }
+        let over = joined.as_deref_mut().and_then(Joined::is_over);
+        if over.is_some() {
+            return Ok(over);
         }
         if now < next {
             continue;
@@ -174,7 +181,7 @@ fn watch(
         }
         before = snapshot;
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Where segments come.

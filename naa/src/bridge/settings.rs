@@ -153,11 +153,7 @@ impl Settings {
         listen: &[String],
         plane: Option<&Arc<Plane>>,
     ) -> anyhow::Result<BridgeConfig> {
-        if u64::from(self.max_event) > self.memory {
-            return Err(Usage::error(
-                "--max-event is more than --memory: such an event could never be complete",
-            ));
-        }
+        values::check_max_event(self.max_event, self.memory)?;
         let reassembly = reassembly::Config {
             max_open: 1024,
             max_open_per_source: 512,

@@ -4,6 +4,8 @@ use ejfat::reassembly::{Cause, Eviction};
 use proto::events::v1::{BridgeStatus, ReassemblyCounters};
 use serde_json::{Map, Value};
 
+use crate::show;
+
 /// Valid datagrams that were lost before they became part of an event, by cause. The kernel dropped them, or there was no
 /// memory or slot for their event.
 pub(crate) fn datagrams(of: &ReassemblyCounters, kernel_drops: u64) -> [(&'static str, u64); 3] {
@@ -63,11 +65,11 @@ pub(crate) fn words(of: &BridgeStatus) -> String {
     let remedy = if of.kernel_drops > 0 { "; a larger --buffer holds longer bursts" } else { "" };
     let lost = match (sum(events.clone()), sum(datagrams.clone())) {
         (0, 0) => "none lost".into(),
-        (lost, 0) => format!("lost: {lost} events: {}", some(events)),
-        (0, lost) => format!("lost: {lost} datagrams: {}{remedy}", some(datagrams)),
+        (lost, 0) => format!("lost: {}: {}", show::count(lost, "event"), some(events)),
+        (0, lost) => format!("lost: {}: {}{remedy}", show::count(lost, "datagram"), some(datagrams)),
         (lost, before) => {
-            let (events, datagrams) = (some(events), some(datagrams));
-            format!("lost: {lost} events: {events}; {before} datagrams: {datagrams}{remedy}")
+            let (lost, before) = (show::count(lost, "event"), show::count(before, "datagram"));
+            format!("lost: {lost}: {}; {before}: {}{remedy}", some(events), some(datagrams))
         }
     };
     let dropped: Vec<_> = dropped(reassembly).into_iter().filter(|(_, count)| *count > 0).collect();
@@ -75,7 +77,7 @@ pub(crate) fn words(of: &BridgeStatus) -> String {
         0 => lost,
         all => {
             let by_cause: Vec<_> = dropped.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
-            format!("{lost}; {all} segments dropped: {}", by_cause.join(", "))
+            format!("{lost}; {} dropped: {}", show::count(all, "segment"), by_cause.join(", "))
         }
     }
 }

@@ -180,6 +180,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         }
         line.tell(|| told(receiver.reassembler().counters(), begin.elapsed()));
     }
+    if over.is_none() && !done(delivered) {
+        // The drain may be over first.
+        over = joined.as_ref().and_then(Joined::ended);
+    }
     drop(line);
     // Also those before a failure are brought to disk.
     let finished = sink.finish();

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use ejfat::{segment::LbVersion, uri::VARIABLE};
 use ejfat_udp::{Sender, SenderConfig};
 
@@ -149,8 +149,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut line = Line::new(args.json);
     let begin = Instant::now();
     let mut next = settings.first;
+    let mut is_cut = false;
     let mut send = |bytes: &[u8]| -> anyhow::Result<()> {
-        ensure!(let_in.ended().is_none(), "the reservation ended");
+        if let_in.ended().is_some() {
+            is_cut = true;
+            bail!("the reservation ended");
+        }
         out.send(next, entropy(next), bytes).with_context(|| format!("event {next}"))?;
         next = next.wrapping_add(1);
         let sent = out.sent();
@@ -167,9 +171,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         }
         None => args.files.iter().try_for_each(|file| send(&read(file)?)),
     };
+    let problem = result.err().filter(|_| !is_cut);
     // What was sent until the reservation ended is told before the error.
-    if let_in.ended().is_none() {
-        result?;
+    if let_in.ended().is_none()
+        && let Some(problem) = problem
+    {
+        return Err(problem);
     }
     let (sent, time) = (out.sent(), begin.elapsed());
     drop(line);
@@ -180,9 +187,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let_in.look();
     }
     let_in.end();
-    let judge = || match let_in.ended() {
-        Some(why) => Err(anyhow!("{why}")),
-        None => check_taken(to, refused),
+    let judge = || match (let_in.ended(), &problem) {
+        (Some(why), Some(problem)) => Err(anyhow!("{why}; besides, there was another error: {problem:#}")),
+        (Some(why), None) => Err(anyhow!("{why}")),
+        (None, _) => check_taken(to, refused),
     };
     let seconds = time.as_secs_f64();
     if args.json {

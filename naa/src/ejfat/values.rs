@@ -45,6 +45,21 @@ pub(crate) fn listen(addresses: &[String], ports: Option<PortChoice>) -> anyhow:
     Ok(listen)
 }
 
+/// Checks that the memory for events has room for the longest one.
+///
+/// # Errors
+/// If the longest event is longer than the memory for all events.
+pub(crate) fn check_max_event(max_event: u32, memory: u64) -> anyhow::Result<()> {
+    if u64::from(max_event) > memory {
+        let [event, memory] = [u64::from(max_event), memory].map(show::bytes);
+        return Err(Usage::error(format!(
+            "--max-event, {event} (64 MiB unless told), is more than --memory, {memory} (1 GiB unless told): such an event could never \
+             be complete; lower --max-event or raise --memory"
+        )));
+    }
+    Ok(())
+}
+
 /// Warns of ports of a range that another process holds: segments to them are not received.
 pub(crate) fn tell_skipped(skipped: &[SocketAddr]) {
     if !skipped.is_empty() {

@@ -153,7 +153,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let metrics = args.metrics.map(|at| metrics::serve(at, text)).transpose()?;
 
     let (told, ended) = mpsc::channel();
-    // It reads no files again, so the signal has no effect.
     signals::on_hang_up()?;
     if args.until_eof {
         let told = told.clone();

@@ -25,7 +25,7 @@ use clap::Subcommand;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   naa lb serve                                  a control plane with a data plane, on loopback
-  eval $(naa lb reserve run12)
+  eval \"$(naa lb reserve run12)\"
   naa lb status --watch
 
   naa lb forward --listen 10.9.0.1 --tables lb.yaml --grpc 127.0.0.1:18010

@@ -78,7 +78,7 @@ impl Of {
                 format!("{VARIABLE} is not set, so no reservation is named")
             };
             Usage::error(format!(
-                "{why}; `eval $(naa lb reserve NAME)` sets a URI that names one, or name a reservation by --lb ID"
+                "{why}; `eval \"$(naa lb reserve NAME)\"` sets a URI that names one, or name a reservation by --lb ID"
             ))
         })?;
         Ok((lb, connection))

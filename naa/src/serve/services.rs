@@ -1,6 +1,6 @@
 //! Services of EJFAT beside the functions: reassembly, and the load balancer.
 
-use std::{os::unix::fs::FileTypeExt as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, os::unix::fs::FileTypeExt as _, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::ArgGroup;
 use ejfat::lb::Rules;
@@ -78,6 +78,8 @@ pub(super) struct Services {
     /// The reservation of which to be a worker, until the services have registered.
     wanted: Option<Wanted>,
     joined: Vec<Joined>,
+    /// The reasons that the log was told why reservations ended.
+    told: BTreeSet<String>,
 }
 
 /// What the server is to have.
@@ -162,6 +164,18 @@ impl Services {
         while !self.joined.is_empty() {
             self.joined.retain_mut(|joined| !joined.has_left());
             std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Tells in the log, once for each reason, that services get no events any more for good. The server goes on.
+    pub(super) fn tell_of_ended_reservations(&mut self) {
+        for why in self.joined.iter_mut().filter_map(Joined::is_over) {
+            if self.told.insert(why.clone()) {
+                tracing::error!(
+                    "{why}; this server goes on, and gets no events from the load balancer until it is started again with another \
+                     EJFAT URI"
+                );
+            }
         }
     }
 

@@ -28,7 +28,7 @@ pub struct naa_event {
     pub length: u64,
     /// The event's number, of those who sent it.
     pub event: u64,
-    /// Of its segments, if they came with an LB header, as directly from a sender. A load balancer takes the header away.
+    /// The tick of its segments, if they came with an LB header, as directly from a sender. A load balancer takes the header away.
     pub tick: u64,
     /// When its first segment came to the bridge, in nanoseconds since 1970 by the bridge's clock.
     pub first_segment_ns: u64,

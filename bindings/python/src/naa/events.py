@@ -63,8 +63,8 @@ class Event:
         self.data_id = int(c.data_id)
         """Of the source, of those who sent it."""
         self.tick = int(c.tick) if c.has_tick else None
-        """Of its segments, if they came with an LB header, as directly from a sender; None behind a load balancer, which takes the header
-        away."""
+        """The tick of its segments, if they came with an LB header, as directly from a sender; None behind a load balancer, which takes
+        the header away."""
         self.sequence = int(c.sequence)
         """Counts the events of a subscription from 1 on; a bridge that came back begins again."""
         self.first_segment_ns = int(c.first_segment_ns)

@@ -9,14 +9,10 @@ use ejfat::{
 use ejfat_udp::ReceiverConfig;
 
 use super::Args;
-use crate::{
-    Usage,
-    ejfat::{
-        ini::{Ini, Role, flag, number},
-        site::OfIni,
-        values::{listen, seed},
-    },
-    show,
+use crate::ejfat::{
+    ini::{Ini, Role, flag, number},
+    site::OfIni,
+    values::{check_max_event, listen, seed},
 };
 
 const DATA: &str = "data-plane";
@@ -39,13 +35,7 @@ fn site(ini: &Ini) -> anyhow::Result<OfIni> {
 /// # Errors
 /// If an option, the INI file or the URI is wrong.
 pub(super) fn config(args: &Args) -> anyhow::Result<(ReceiverConfig, OfIni)> {
-    if u64::from(args.max_event) > args.memory {
-        let [event, memory] = [u64::from(args.max_event), args.memory].map(show::bytes);
-        return Err(Usage::error(format!(
-            "--max-event, {event} (64 MiB unless told), is more than --memory, {memory} (1 GiB unless told): such an event could never \
-             be complete; lower --max-event or raise --memory"
-        )));
-    }
+    check_max_event(args.max_event, args.memory)?;
     let ini = Ini::read(args.ini.as_deref(), Role::Worker)?;
     let of_ini = site(&ini)?;
     // All of the file is looked at, whatever the command line says.

@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket},
-    sync::Arc,
+    sync::{Arc, Once},
     time::{Duration, Instant},
 };
 
@@ -19,7 +19,7 @@ use ejfat_udp::Gauge;
 use serde_json::json;
 
 use super::{ControlPlane, ports, reservation, told};
-use crate::{Usage, show, signals};
+use crate::{Usage, kernel_process::raise_file_limit, show, signals};
 
 /// The options of a program that is a worker of a reservation.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -47,8 +47,9 @@ pub(crate) struct Worker {
     /// Milliseconds from one state that this worker reports to the next [default: 100]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=1000))]
     state_period: Option<u64>,
-    /// The most seconds that this worker waits at its end until the load balancer sends nothing to it any more. A second Ctrl-C or
-    /// SIGTERM ends it at once: it deregisters if the control plane answers within half a second, and may lose events
+    /// The most seconds that this worker waits at its end until the load balancer sends nothing to it any more. Another Ctrl-C or
+    /// SIGTERM, if it comes a second or more after the first one, ends it at once: it deregisters if the control plane answers within
+    /// half a second, and may lose events
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     drain: f64,
     /// Seconds for which this worker tries again at its start while the control plane cannot be reached; 0: it tries once
@@ -69,7 +70,12 @@ const TRIES: u32 = 64;
 
 /// Returns the first of consecutive ports that are free now. A worker registers such ports, and those that the system chooses one by one
 /// are not consecutive.
+///
+/// # Errors
+/// If no such ports are found, or a port cannot be bound for another reason than that it is not free.
 fn first_free(ip: IpAddr, ports: PortRange) -> anyhow::Result<u16> {
+    // Each port is an open file.
+    raise_file_limit();
     let more = ports.ports() - 1;
     for _ in 0..TRIES {
         let port = UdpSocket::bind((ip, 0)).and_then(|socket| socket.local_addr());
@@ -78,8 +84,17 @@ fn first_free(ip: IpAddr, ports: PortRange) -> anyhow::Result<u16> {
         let first = port.min(u16::MAX - more);
         let all: std::io::Result<Vec<_>> =
             (first..=first + more).map(|port| UdpSocket::bind((ip, port))).collect();
-        if all.is_ok() {
-            return Ok(first);
+        match all {
+            Ok(_) => return Ok(first),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
+            Err(error) => {
+                let ports = ports.ports();
+                return Err(error).with_context(|| {
+                    format!(
+                        "cannot listen to {ports} consecutive ports of {ip}, each of which takes an open file"
+                    )
+                });
+            }
         }
     }
     anyhow::bail!(
@@ -180,7 +195,8 @@ impl Worker {
     /// Registers this program. `bound` are the addresses at which it receives segments; `state` is called for each report.
     ///
     /// # Errors
-    /// If none of the addresses can be registered, or the control plane cannot be reached or refuses.
+    /// If none of the addresses can be registered, the control plane cannot be reached or refuses, or a signal comes before it is
+    /// reached.
     pub(crate) fn join(
         &self,
         wanted: Wanted,
@@ -230,8 +246,14 @@ impl Worker {
             let state = state.clone();
             let state = move || state();
             match ejfat_client::Worker::register(&connection, &lb, registration.clone(), period, state) {
+                Err(ClientError::Unreachable { .. } | ClientError::TooLate { .. }) if signals::is_told() => {
+                    anyhow::bail!(
+                        "this worker was interrupted before it reached the control plane at {}",
+                        connection.address()
+                    );
+                }
                 Err(ClientError::Unreachable { .. } | ClientError::TooLate { .. })
-                    if begin.elapsed() < wait && !signals::is_told() =>
+                    if begin.elapsed() < wait =>
                 {
                     std::thread::sleep(RETRY);
                 }
@@ -351,12 +373,16 @@ impl Joined {
     /// goes on receiving.
     pub(crate) fn has_left(&mut self) -> bool {
         if !std::mem::replace(&mut self.begun, true) {
+            // Several workers of one process drain at the same time.
+            static TOLD: Once = Once::new();
             if !self.drain.is_zero() && self.worker.gone().is_none() {
-                show::note(&format!(
-                    "draining: the load balancer sends no new events in a moment; this takes {:?} at most; Ctrl-C again ends it at once \
-                     and may lose events",
-                    self.drain
-                ));
+                TOLD.call_once(|| {
+                    show::note(&format!(
+                        "draining: the load balancer sends no new events in a moment; this takes {:?} at most; Ctrl-C again, a second \
+                         or more after the first one, ends it at once and may lose events",
+                        self.drain
+                    ));
+                });
             }
             self.worker.begin_drain(self.drain);
         }
@@ -372,6 +398,11 @@ impl Joined {
         let why = self.worker.gone()?;
         let since = *self.gone.get_or_insert_with(Instant::now);
         (since.elapsed() >= LATE).then(|| why.to_owned())
+    }
+
+    /// Returns why this worker gets no events any more for good, although some may still be on their way.
+    pub(crate) fn ended(&self) -> Option<String> {
+        self.worker.gone().map(str::to_owned)
     }
 
     /// Warns of a departure that was not complete.

@@ -18,7 +18,7 @@ use crate::show;
 
 pub(super) const EXAMPLES: &str = "Examples:
   naa lb reserve run12 --for 8h                             prints a line for the shell
-  eval $(naa lb reserve run12)                              sets EJFAT_URI
+  eval \"$(naa lb reserve run12)\"                            sets EJFAT_URI
   naa lb reserve run12 --sender 10.9.0.5 --strategy static
 
 The token in the URI that is printed is the reservation's: whoever has it may register workers and \

@@ -26,7 +26,7 @@ enum Command {
     /// itself by Ctrl-C or SIGTERM. The command is for sessions whose workers are gone.
     #[command(after_help = "Examples:\n  naa lb workers remove 7 8")]
     Remove {
-        /// The ids of sessions
+        /// The numbers of sessions
         #[arg(value_name = "SESSION", required = true)]
         sessions: Vec<String>,
         #[command(flatten)]

@@ -22,7 +22,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 The column `session` has the number by which `naa lb workers` and `naa lb timeseries` name a worker. \
 The slots of a worker are its share of all events: 128 of 512 are a quarter. They follow from the \
-states that it reports, before the first state from its weight, and stay within its --min-factor and --max-factor.";
+states that it reports, and stay within its --min-factor and --max-factor; its first share follows its weight.";
 
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::lb) struct Args {

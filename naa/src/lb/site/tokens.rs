@@ -121,8 +121,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             let (_, connection) = at.connect()?;
             let created = connection.create_token(name, permissions.clone())?;
             // The reply has no number.
-            let own = connection.with_token(&created.token)?.list_token_permissions(selector(0));
-            let id = own.ok().and_then(|own| own.token).map(|own| own.id);
+            let own = connection.with_token(&created.token).ok();
+            let own = own.and_then(|own| own.list_token_permissions(selector(0)).ok());
+            let id = own.and_then(|own| own.token).map(|own| own.id);
             if let Some(id) = id.filter(|_| !at.json) {
                 show::note(&format!("the token has the number {id}; `naa lb tokens revoke {id}` revokes it"));
             }
