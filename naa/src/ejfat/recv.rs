@@ -146,6 +146,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let mut joined = wanted.zip(gauge).map(join).transpose()?;
     ready(args, &receiver, joined.as_ref(), exposed.as_ref().map(|(_, at)| *at))?;
+    if args.out.is_none() && args.pipe.is_none() && args.exec.is_none() && !args.stdout {
+        say("events are counted and thrown away; give --out, --pipe, --exec or --stdout to keep them");
+    }
     let begin = Instant::now();
     let mut line = Line::new(args.json || args.stdout);
     let (mut delivered, mut problem, mut over) = (0, None, None);
@@ -211,10 +214,7 @@ fn sink(args: &Args) -> anyhow::Result<Box<dyn Sink>> {
         }
         (_, _, Some(command)) => Box::new(Shell(command.clone())),
         _ if args.stdout => Box::new(StandardOutput),
-        _ => {
-            say("events are counted and thrown away; give --out, --pipe, --exec or --stdout to keep them");
-            Box::new(Nowhere)
-        }
+        _ => Box::new(Nowhere),
     })
 }
 
