@@ -277,9 +277,8 @@ impl Control {
         let reservation = reset.lb_id.parse().ok().and_then(|id| self.registry.durable().reservation(id));
         let Some(of) = reservation.and_then(|reservation| self.lbs.get_mut(&reservation.lb)) else { return };
         if reset.sync {
-            let split = by_syncs.then(|| of.doubted(now, |_| true, &self.options.margins)).flatten();
+            let split = of.forget_senders(now, |_| false, by_syncs, &self.options.margins);
             self.out.extend(split.and_then(|ticks| split_report(of.lb, ticks)));
-            of.senders.forget(now);
         }
         if reset.epochs {
             of.begin_anew(now, &self.options.margins);
@@ -305,18 +304,21 @@ impl Control {
         }
         let is_sender = self.registry.durable().senders_of(lb).any(|sender| sender.address == from);
         let Some(of) = self.lbs.get_mut(&lb) else { return };
-        if let Some(verdict) = of.hear_past(now, (from, sync.source), sync.tick, &self.options.margins) {
-            let split = of.judged(now, sync.tick, Some(verdict), by_syncs, &self.options.margins);
+        let (key, known_rate) = ((from, sync.source), of.fastest(now));
+        let margins = &self.options.margins;
+        let past = of.senders.hear_past(now, key, sync.tick, known_rate, margins);
+        if past.is_some() {
+            let split = of.judged(now, sync.tick, past, by_syncs, margins);
             self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
         }
         if !is_sender {
             return;
         }
-        let verdict = of.hear(now, (from, sync.source), sync.tick, &self.options.margins);
-        let split = of.judged(now, sync.tick, verdict, by_syncs, &self.options.margins);
+        let verdict = of.hear(now, key, sync.tick, margins);
+        let split = of.judged(now, sync.tick, verdict, by_syncs, margins);
         self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
         if verdict == Some(Verdict::Followed) {
-            let split = of.followed(now, sync.tick, by_syncs, &self.options.margins).into_iter();
+            let split = of.followed(now, sync.tick, by_syncs, margins).into_iter();
             self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
             self.out.push(Action::Report(Report::Followed { lb, sender: from, tick: sync.tick }));
         }
@@ -416,11 +418,8 @@ impl Control {
                     let durable = self.registry.durable();
                     let is_sender = |address| durable.senders_of(sender.lb).any(|is| is.address == address);
                     let by_syncs = self.planes.has(PlaneKind::RuleByRule);
-                    let split = by_syncs
-                        .then(|| of.doubted(now, |address| !is_sender(address), &self.options.margins))
-                        .flatten();
+                    let split = of.forget_senders(now, is_sender, by_syncs, &self.options.margins);
                     self.out.extend(split.and_then(|ticks| split_report(of.lb, ticks)));
-                    of.senders.keep(now, is_sender);
                     let senders = durable.senders_of(sender.lb).map(|sender| sender.address).collect();
                     self.planes.set_senders(now, sender.lb, senders, &mut self.out);
                     of.want(Need::Urgent);

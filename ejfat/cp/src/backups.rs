@@ -26,8 +26,6 @@ pub enum BackupError {
     Store(#[from] naa_store::Error),
     #[error("{} and {} are both of another store than this one; move one of them away", .file.display(), .kept.display())]
     Others { file: PathBuf, kept: PathBuf },
-    #[error("{} belongs to the store itself, or would; name a backup in another folder, or one whose name does not begin as the store's", .file.display())]
-    Own { file: PathBuf },
     #[error("the former backup {} cannot be renamed: {source}; give a folder that can be written", .file.display())]
     Rename { file: PathBuf, source: io::Error },
 }
@@ -35,8 +33,6 @@ pub enum BackupError {
 /// Writes backups of one store.
 #[derive(Debug)]
 pub(crate) struct Backups {
-    /// The store's file.
-    store_file: PathBuf,
     /// Whether the store was made when this process opened it.
     is_new: bool,
     /// Whether the backup that was there at the start has been judged.
@@ -44,16 +40,18 @@ pub(crate) struct Backups {
 }
 
 impl Backups {
-    pub(crate) fn new(store_file: &Path, is_new: bool) -> Self {
-        Self { store_file: store_file.to_owned(), is_new, is_judged: AtomicBool::new(false) }
+    pub(crate) fn new(is_new: bool) -> Self {
+        Self { is_new, is_judged: AtomicBool::new(false) }
     }
 
     /// Writes a backup to `to`. The one before stays in a file whose name ends with `.1`. If the first one that is found is of a
     /// store that this one does not go on from, it is kept in a file whose name ends with `.kept`.
     pub(crate) fn write(&self, store: &SqliteStore, to: &Path) -> Result<(), BackupError> {
         let failed = |source| BackupError::Rename { file: to.to_owned(), source };
-        if self.is_own(to) {
-            return Err(BackupError::Own { file: to.to_owned() });
+        // Before anything is renamed.
+        store.check_backup(to)?;
+        for ending in [BEFORE, FORMER, KEPT] {
+            store.check_backup(&beside(to, ending))?;
         }
         let mut former = None;
         if !self.is_judged.load(Relaxed) && to.exists() && self.is_of_another(store.load()?.revision, to) {
@@ -85,21 +83,6 @@ impl Backups {
         written?;
         self.is_judged.store(true, Relaxed);
         Ok(())
-    }
-
-    /// Whether a backup would be one of the store's files, or stand where one of them may be made.
-    fn is_own(&self, to: &Path) -> bool {
-        let folder = |path: &Path| {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()
-        };
-        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let own = name(&self.store_file).unwrap_or_default();
-        let begins_alike = |path: &Path| {
-            folder(path) == folder(&self.store_file) && name(path).is_some_and(|name| name.starts_with(&own))
-        };
-        let target = fs::canonicalize(to).unwrap_or_else(|_| to.to_owned());
-        [to, &target, &beside(to, BEFORE), &beside(to, KEPT)].into_iter().any(begins_alike)
     }
 
     /// A backup that cannot be read may be one of a newer version of this program, so it counts as another store's.

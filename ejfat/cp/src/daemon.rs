@@ -128,7 +128,7 @@ impl Daemon {
         let local = forwarder.map(|forwarder| (plane, forwarder));
         let watch = |tls| Arc::new(Mutex::new(Watch::new(tls, public.host.clone())));
         let certificate = settings.server_tls().map(watch);
-        let backups = Backups::new(&store_file, is_new);
+        let backups = Backups::new(is_new);
         Ok(Self { core, servers, syncs, local, public, token_file, store_file, store, backups, certificate })
     }
 

@@ -99,6 +99,14 @@ impl SqliteStore {
         copies::backup(&self.path, &self.ask(Request::Copy)?, &to)
     }
 
+    /// Checks that a file is none of the store's own, for one that stands or will stand beside a backup.
+    ///
+    /// # Errors
+    /// [`Error::CannotCopy`] if it is, or if its folder cannot be looked at.
+    pub fn check_backup(&self, to: &Path) -> Result<(), Error> {
+        copies::backup_destination(&self.path, to).map(drop)
+    }
+
     /// Sends a request and waits for its result.
     fn ask<T: Send + 'static>(&self, request: impl FnOnce(Waiter<T>) -> Request) -> Result<T, Error> {
         let (sender, receiver) = mpsc::sync_channel(1);

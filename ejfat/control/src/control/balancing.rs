@@ -236,16 +236,17 @@ impl Balancing {
         self.senders.hear(now, source, tick, known_rate, margins)
     }
 
-    /// Judges a sync by what was known of its source before it was forgotten, a short time ago.
-    pub(crate) fn hear_past(
+    /// Forgets the senders that are not to be kept. Returns ticks that may be split by what their newest syncs say.
+    pub(crate) fn forget_senders(
         &mut self,
         now: Time,
-        source: (IpAddr, u32),
-        tick: u64,
+        is_kept: impl Fn(IpAddr) -> bool,
+        by_syncs: bool,
         margins: &Margins,
-    ) -> Option<Verdict> {
-        let known_rate = self.fastest(now);
-        self.senders.hear_past(now, source, tick, known_rate, margins)
+    ) -> Option<(u64, u64)> {
+        let split = if by_syncs { self.doubted(now, |address| !is_kept(address), margins) } else { None };
+        self.senders.keep(now, is_kept);
+        split
     }
 
     /// Follows a sender that counts from another tick now. Returns ranges of ticks that may be split: the first tick, and the

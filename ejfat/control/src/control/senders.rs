@@ -133,10 +133,6 @@ impl Senders {
         self.sources.range((address, 0)..=(address, u32::MAX)).next().is_some()
     }
 
-    pub(crate) fn forget(&mut self, now: Time) {
-        self.keep(now, |_| false);
-    }
-
     fn that_count(&self) -> impl Iterator<Item = &Source> {
         self.sources.values().filter(|source| source.fitting >= PROVEN)
     }

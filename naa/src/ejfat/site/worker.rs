@@ -72,7 +72,7 @@ const TRIES: u32 = 64;
 /// are not consecutive.
 ///
 /// # Errors
-/// If no such ports are found, or a port cannot be bound for another reason than that it is not free.
+/// If no such ports are found in all tries, or if the system refuses a port although it is free.
 fn first_free(ip: IpAddr, ports: PortRange) -> anyhow::Result<u16> {
     // Each port is an open file.
     raise_file_limit();

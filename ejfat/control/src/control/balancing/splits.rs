@@ -45,7 +45,7 @@ impl Balancing {
     }
 
     /// The highest known rate, by planes and by syncs.
-    pub(super) fn fastest(&self, now: Time) -> f64 {
+    pub(crate) fn fastest(&self, now: Time) -> f64 {
         self.senders.rates(now).fold(self.rate.rate(), f64::max)
     }
 
