@@ -65,6 +65,27 @@ fn the_backup_of_a_store_that_was_lost_is_kept() {
 }
 
 #[test]
+fn a_backup_leaves_the_stores_own_files_alone() {
+    let (folder, ip) = (Folder::new(), "127.0.80.34");
+    let first = at(&folder, ip, "site");
+    let state = folder.0.join("site");
+    let store = state.join("control.db");
+    // A second name of the store's file is the file itself.
+    let named = state.join("control.db.former");
+    fs::hard_link(&store, &named).unwrap();
+    for own in ["control.db", "control.db-wal", "control.db.lock", "control.db.former"] {
+        let refused = first.backup(&state.join(own)).unwrap_err().to_string();
+        assert!(refused.contains("name another file for its backup"), "{own}: {refused}");
+    }
+    fs::remove_file(named).unwrap();
+    let [kept, former] = [".kept", ".former"].map(|ending| state.join(format!("control.db{ending}")));
+    assert!(store.exists() && !kept.exists() && !former.exists());
+    Client::admin(&first).reserve(&[]);
+    first.backup(&folder.0.join("lb.backup")).unwrap();
+    assert!(revision(&folder.0.join("lb.backup")) > 0);
+}
+
+#[test]
 fn the_audit_log_is_opened_again_after_its_file_was_renamed() {
     let (folder, ip) = (Folder::new(), "127.0.80.32");
     let [audit, renamed] = ["audit.json", "audit.json.1"].map(|name| folder.0.join(name));
