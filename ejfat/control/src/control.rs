@@ -295,6 +295,15 @@ impl Control {
         }
     }
 
+    /// The addresses whose syncs say something of a load balancer: those of its senders, and for some seconds those of senders that were
+    /// removed, or whose reservation ended.
+    pub fn sync_sources(&self, now: Time, lb: LbId) -> BTreeSet<IpAddr> {
+        let registered = self.registry.durable().senders_of(lb).map(|sender| sender.address);
+        let known = self.lbs.get(&lb).into_iter().flat_map(|of| of.senders.addresses(now));
+        let ended = self.ended.get(&lb).into_iter().flat_map(|ended| ended.senders(now));
+        registered.chain(known).chain(ended).collect()
+    }
+
     /// Takes a sync datagram that came to a load balancer's sync address.
     pub fn sync(&mut self, now: Time, lb: LbId, from: IpAddr, sync: &SyncHeader) {
         let by_syncs = self.planes.has(PlaneKind::RuleByRule);
@@ -314,7 +323,7 @@ impl Control {
         if !is_sender {
             return;
         }
-        let verdict = of.hear(now, key, sync.tick, margins);
+        let verdict = of.senders.hear(now, key, sync.tick, known_rate, margins);
         let split = of.judged(now, sync.tick, verdict, by_syncs, margins);
         self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
         if verdict == Some(Verdict::Followed) {

@@ -1,7 +1,7 @@
 //! Receives the sync datagrams of senders.
 //!
-//! Anybody can send such datagrams. A datagram is therefore first looked up in a table of registered senders. Only a limited
-//! number per second of each registered sender takes the control plane's lock.
+//! Anybody can send such datagrams. A datagram is therefore first looked up in a table of senders. Only a limited
+//! number per second of each sender takes the control plane's lock.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +38,7 @@ pub struct SyncAddress {
 pub struct SyncCounters {
     /// Datagrams that are not valid sync datagrams.
     pub malformed: AtomicU64,
-    /// Sync datagrams from addresses that are not registered as senders.
+    /// Sync datagrams from addresses that are no senders', and were none a few seconds ago.
     pub strangers: AtomicU64,
     /// Sync datagrams of senders that sent too many of them within a second.
     pub too_many: AtomicU64,
@@ -109,10 +109,11 @@ impl Drop for Syncs {
     }
 }
 
-/// The registered senders of a load balancer.
+/// The senders of a load balancer.
 #[derive(Debug, Default)]
 struct Senders {
-    registered: BTreeSet<IpAddr>,
+    /// The addresses whose syncs are used.
+    known: BTreeSet<IpAddr>,
     /// How many sync datagrams each has sent in the present second.
     sent: BTreeMap<IpAddr, u32>,
 }
@@ -125,9 +126,7 @@ fn receive(core: &Core, lb: LbId, socket: &UdpSocket, stop: &AtomicBool, counter
         let received = socket.recv_from(&mut buffer).ok();
         let now = Instant::now();
         if looked.is_none_or(|looked| now >= looked + LOOK) {
-            senders.registered = core.look(|control, _| {
-                control.registry().durable().senders_of(lb).map(|sender| sender.address).collect()
-            });
+            senders.known = core.look(|control, now| control.sync_sources(now, lb));
             looked = Some(now);
         }
         if now >= second + Duration::from_secs(1) {
@@ -139,7 +138,7 @@ fn receive(core: &Core, lb: LbId, socket: &UdpSocket, stop: &AtomicBool, counter
             continue;
         };
         let from = from.ip().to_canonical();
-        if !senders.registered.contains(&from) {
+        if !senders.known.contains(&from) {
             counters.strangers.fetch_add(1, Relaxed);
             continue;
         }

@@ -388,7 +388,10 @@ impl World {
             Happening::SyncSent { stream, sender } => self.send_sync(stream, sender),
             Happening::Sync { lb, from, sync } => {
                 self.say(|| format!("sync of {from} for {lb:?}: tick {}", sync.tick));
-                self.control.sync(Time(self.now), lb, from, &sync);
+                // A daemon takes no others.
+                if self.control.sync_sources(Time(self.now), lb).contains(&from) {
+                    self.control.sync(Time(self.now), lb, from, &sync);
+                }
                 self.pump();
             }
             Happening::Called { plane, connection, call, begin } => {

@@ -34,7 +34,6 @@ use crate::{
         SessionId, Worker, WorkerSession,
         liveness::{Readiness, WorkerState},
     },
-    sync::Verdict,
 };
 
 /// Ticks rose this short a time ago: senders send.
@@ -222,18 +221,6 @@ impl Balancing {
     pub(crate) fn is_untouched(&self) -> bool {
         let leads_nowhere = |epoch: &Epoch| epoch.calendar.slots().iter().all(Option::is_none);
         self.routed.is_none() && self.publisher.history.iter().all(leads_nowhere)
-    }
-
-    /// Judges a sync of a registered sender. All senders number the same events, so each may be as fast as the fastest.
-    pub(crate) fn hear(
-        &mut self,
-        now: Time,
-        source: (IpAddr, u32),
-        tick: u64,
-        margins: &Margins,
-    ) -> Option<Verdict> {
-        let known_rate = self.fastest(now);
-        self.senders.hear(now, source, tick, known_rate, margins)
     }
 
     /// Forgets the senders that are not to be kept. Returns ticks that may be split by what their newest syncs say.

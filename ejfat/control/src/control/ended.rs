@@ -40,6 +40,11 @@ impl Ended {
         now >= self.until
     }
 
+    /// The addresses from which [`Self::hear`] takes syncs.
+    pub(super) fn senders(&self, now: Time) -> impl Iterator<Item = IpAddr> {
+        self.of.senders.addresses(now)
+    }
+
     /// Takes a sync. Returns the ticks that may be split because of it: none if its sender was not known before the end.
     pub(super) fn hear(
         &mut self,
@@ -52,7 +57,8 @@ impl Ended {
         if !self.of.senders.knows(from) {
             return Vec::new();
         }
-        let verdict = self.of.hear(now, (from, sync.source), sync.tick, margins);
+        let known_rate = self.of.fastest(now);
+        let verdict = self.of.senders.hear(now, (from, sync.source), sync.tick, known_rate, margins);
         self.of.judged(now, sync.tick, verdict, by_syncs, margins).collect()
     }
 

@@ -121,6 +121,12 @@ impl Senders {
         Some(source.gate.hear(now, tick, known_rate, margins))
     }
 
+    /// The addresses of the sources that are known, and of those that were forgotten a short time ago.
+    pub(crate) fn addresses(&self, now: Time) -> impl Iterator<Item = IpAddr> {
+        let past = self.past.iter().filter(move |(_, (until, _))| now < *until).map(|(key, _)| key);
+        self.sources.keys().chain(past).map(|(address, _)| *address)
+    }
+
     /// The rates of the sources that count, and of those that were forgotten a short time ago.
     pub(crate) fn rates(&self, now: Time) -> impl Iterator<Item = f64> {
         let past = self.past.values().filter(move |(until, _)| now < *until);

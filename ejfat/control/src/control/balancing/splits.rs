@@ -44,7 +44,7 @@ impl Balancing {
         }
     }
 
-    /// The highest known rate, by planes and by syncs.
+    /// The highest known rate, by planes and by syncs. All senders number the same events, so each may be as fast as the fastest.
     pub(crate) fn fastest(&self, now: Time) -> f64 {
         self.senders.rates(now).fold(self.rate.rate(), f64::max)
     }
