@@ -99,6 +99,10 @@ fn control_planes_of_seeds_that_found_faults() {
             88_230,
             "a sender ten times too fast was removed before a sync showed it, and what it had split was not told",
         ),
+        (
+            91_464,
+            "after a reset all ticks were above the horizon, and epochs began at tick 0 again and again",
+        ),
     ];
     for (seed, fault) in faults {
         if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {

@@ -572,12 +572,13 @@ impl Balancing {
         }
     }
 
-    /// Ticks above it are not remembered by planes. `None` as long as no rate is known.
+    /// Ticks above it are not remembered by planes. `None` as long as no rate or no tick of the senders is known.
     pub(crate) fn horizon(&self, now: Time, from: u64, margins: &Margins, times: &PlaneTimes) -> Option<u64> {
         let by_syncs = margins.beyond_syncs(self.senders.expected(now), Duration::ZERO);
         let fastest = self.fastest(now);
         let anchor = from.max(by_syncs.unwrap_or(0));
-        (fastest > 0.0).then(|| margins.beyond_routed(anchor, fastest, times.horizon))
+        // An epoch from tick 0 on says nothing of where the senders are.
+        (fastest > 0.0 && anchor > 0).then(|| margins.beyond_routed(anchor, fastest, times.horizon))
     }
 
     /// The tables of the next epoch.
