@@ -103,6 +103,10 @@ fn control_planes_of_seeds_that_found_faults() {
             91_464,
             "after a reset all ticks were above the horizon, and epochs began at tick 0 again and again",
         ),
+        (
+            94_664,
+            "after a restart a plane had tables of the reservation before, and what they split was not told",
+        ),
     ];
     for (seed, fault) in faults {
         if let Err(failure) = sim::run(Kind::Control, seed, &Options::default()) {
