@@ -58,9 +58,7 @@ impl Load {
             packets: segments.segments,
         }
     }
-}
 
-impl Load {
     /// Adds the events that are longer than the bridge takes.
     pub(crate) fn with_too_long(self, too_long: u64) -> Self {
         let (events, reassembly_errors) = (self.events + too_long, self.reassembly_errors + too_long);

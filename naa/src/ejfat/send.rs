@@ -31,8 +31,8 @@ use settings::Settings;
 /// addresses again if somebody removed them, warns if no worker is ready, and ends with status 1 if the reservation ended. What
 /// arrives is in no count of this command: the workers tell it.
 ///
-/// What the command line leaves open comes from E2SAR's INI file (--ini), if there is one: general: useCP; control-plane: warmUpMS, syncPeriodMS; data-plane: dpV6,
-/// lbHdrVersion, mtu, numSendSockets, rateGbps, sndSocketBufSize, ticksAsREEventNum. What else E2SAR knows is ignored,
+/// What the command line leaves open comes from E2SAR's INI file (--ini), if there is one: general: useCP; control-plane:
+/// warmUpMS, syncPeriodMS; data-plane: dpV6, lbHdrVersion, mtu, numSendSockets, rateGbps, sndSocketBufSize, ticksAsREEventNum. What else E2SAR knows is ignored,
 /// with a warning where that makes a difference.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -44,8 +44,8 @@ A configuration, of which every field may be left out:
 
 Reservations, tokens and sessions are in a file of the state folder: systemd's for a service, else $XDG_STATE_HOME/naa/lb \
 or ~/.local/state/naa/lb. The admin token is beside it, in a file that only its owner can read. After a restart everything \
-is as it was, and no worker session ends for 10 seconds. Certificate files are read again when they change. The audit file is opened again on SIGHUP, \
-for log rotation; only in a terminal SIGHUP ends the program.")]
+is as it was, and no worker session ends for 10 seconds. Certificate files are read again when they change. The audit \
+file is opened again on SIGHUP, for log rotation; only in a terminal SIGHUP ends the program.")]
 pub(super) struct Args {
     /// The site's configuration, as YAML
     #[arg(short, long, value_name = "FILE")]
