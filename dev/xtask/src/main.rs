@@ -6,6 +6,7 @@ mod check_icrc;
 mod compat;
 mod deny;
 mod docs;
+mod fpga;
 mod fuzz;
 mod header;
 mod hostile;
@@ -38,6 +39,7 @@ Examples:
   cargo xtask hostile --only half-open   a part of the table of hostile peers
   cargo xtask compat --only subscribe    replays of recordings, where a wire may have changed
   cargo xtask fuzz --target mrsp_message --seconds 600
+  cargo xtask fpga --only sim            the RTL beside the Rust that it equals
   cargo xtask rxe-vm -- ibv_devinfo      a program of rdma-core on a kernel soft-RoCE device
   cargo xtask rxe-vm -p x.pcap -- 'rping -s -a 10.9.0.1 & ip netns exec peer ./my-client 10.9.0.1'
   cargo xtask interop --only 'verbs -> embedded, IPv6'
@@ -77,6 +79,8 @@ enum Command {
     Loom,
     /// Build and run the fuzz targets with libFuzzer
     Fuzz(fuzz::Options),
+    /// Lint, simulate, synthesise and time the RTL of fpga/rtl
+    Fpga(fpga::Options),
     /// Run a command on a kernel soft-RoCE device in a small virtual machine, or in one of two on a wire
     RxeVm(rxe_vm::Options),
     /// Run `naa rping` against rdma-core's rping on kernel soft-RoCE: IPv4 and IPv6, path MTUs, sizes, both roles
@@ -116,6 +120,7 @@ fn main() -> ExitCode {
         Command::Compat(options) => compat::run(options),
         Command::Loom => loom::run(),
         Command::Fuzz(options) => fuzz::run(options),
+        Command::Fpga(options) => fpga::run(options),
         Command::RxeVm(options) => rxe_vm::run(options),
         Command::RpingMatrix(options) => rping_matrix::run(options),
         Command::Interop(options) => interop::run(options),

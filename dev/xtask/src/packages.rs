@@ -9,6 +9,7 @@ use std::{
 /// Who needs a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum User {
+    Fpga,
     Fuzz,
     RxeVm,
     RpingMatrix,
@@ -37,10 +38,18 @@ const BUILDS: &[User] = &[User::Install, User::Docs];
 
 const C_PROGRAMS: &[User] = &[User::Install, User::Capi, User::Docs];
 
-const PYTHON: &[User] = &[User::Python, User::Docs];
+const PYTHON: &[User] = &[User::Python, User::Docs, User::Fpga];
 
 const PACKAGES: &[Needed] = &[
     Needed { probe: "c++", package: "g++", why: "compiles libFuzzer", users: &[User::Fuzz] },
+    Needed { probe: "c++", package: "g++", why: "compiles models of RTL", users: &[User::Fpga] },
+    Needed { probe: "perl", package: "perl", why: "starts Verilator", users: &[User::Fpga] },
+    Needed {
+        probe: "/usr/include/zlib.h",
+        package: "zlib1g-dev",
+        why: "compresses waveforms of RTL",
+        users: &[User::Fpga],
+    },
     Needed { probe: "qemu-system-x86_64", package: "qemu-system-x86", why: "the machine", users: VM },
     Needed { probe: "busybox", package: "busybox-static", why: "its first program", users: VM },
     Needed { probe: "cpio", package: "cpio", why: "packs its first file system", users: VM },
@@ -70,7 +79,7 @@ const PACKAGES: &[Needed] = &[
         users: &[User::Fortran],
     },
     Needed { probe: "make", package: "make", why: "builds its example", users: &[User::Fortran] },
-    Needed { probe: "python3", package: "python3-venv", why: "the package of Python", users: PYTHON },
+    Needed { probe: "python3", package: "python3-venv", why: "Python with packages", users: PYTHON },
     Needed { probe: "cc", package: "gcc", why: "programs in C, and sanitizers", users: C_PROGRAMS },
     Needed { probe: "c++", package: "g++", why: "programs in C++", users: C_PROGRAMS },
     Needed { probe: "make", package: "make", why: "a project of make", users: INSTALL },

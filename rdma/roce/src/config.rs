@@ -4,11 +4,23 @@ use std::time::Duration;
 
 use crate::window::{Aimd, Window};
 
+/// How RKeys are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RKeys {
+    /// Of 32 random bits.
+    #[default]
+    Random,
+    /// As hardware looks them up: the low `bits` are the region's slot, and only the others are random. There are no more regions
+    /// than slots.
+    WithSlot { bits: u8 },
+}
+
 /// Bounds of one device, each with the reason for its default.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub max_qp: u32,
     pub max_mr: u32,
+    pub rkeys: RKeys,
     pub max_cq: u32,
     pub max_cq_depth: u32,
     /// Work requests per queue of a queue pair.
@@ -39,6 +51,7 @@ impl Default for Config {
         Self {
             max_qp: 16_384,
             max_mr: 1 << 20,
+            rkeys: RKeys::Random,
             max_cq: 65_536,
             max_cq_depth: 1 << 20,
             max_wr: 16_384,

@@ -80,8 +80,8 @@ impl Endpoint {
         let cm = CmConfig::new(embedded_guid(entropy.next_u32()), max_path_mtu);
         Self {
             shared: Shared {
+                mrs: MrTable::new(config.rkeys),
                 config,
-                mrs: MrTable::default(),
                 cqs: IdMap::default(),
                 counters: Counters::default(),
                 done: Vec::new(),

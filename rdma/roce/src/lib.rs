@@ -26,10 +26,11 @@ mod transmit;
 pub mod window;
 pub mod wire;
 
-pub use config::Config;
+pub use config::{Config, RKeys};
 pub use counters::Counters;
 pub use endpoint::{Endpoint, QpAttr, Received};
 pub use entropy::Entropy;
 pub use memory::{Memory, Piece, RegionId};
+pub use qp::model;
 pub use time::Time;
 pub use transmit::Transmit;

@@ -2,7 +2,7 @@
 
 use verbs::{Access, Error, MrKeys, PdId};
 
-use crate::{entropy::Entropy, id_map::IdMap, memory::RegionId};
+use crate::{config::RKeys, entropy::Entropy, id_map::IdMap, memory::RegionId};
 
 #[derive(Clone, Copy, Debug)]
 struct Mr {
@@ -19,8 +19,8 @@ struct Mr {
 /// A checked reference to a region that notices when the region went away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MrRef {
-    slot: u32,
-    generation: u32,
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
 }
 
 /// What an access wants to do.
@@ -39,9 +39,14 @@ pub(crate) struct MrTable {
     by_lkey: IdMap<u32>,
     by_rkey: IdMap<u32>,
     generation: u32,
+    rkeys: RKeys,
 }
 
 impl MrTable {
+    pub(crate) fn new(rkeys: RKeys) -> Self {
+        Self { rkeys, ..Self::default() }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -50,6 +55,8 @@ impl MrTable {
         self.slots.iter().flatten().any(|mr| mr.pd == pd)
     }
 
+    /// # Errors
+    /// If RKeys hold the slot and there is no slot left.
     pub(crate) fn insert(
         &mut self,
         pd: PdId,
@@ -57,18 +64,30 @@ impl MrTable {
         len: u64,
         access: Access,
         entropy: &mut dyn Entropy,
-    ) -> (MrKeys, RegionId) {
-        let keys = MrKeys { lkey: fresh(&self.by_lkey, entropy), rkey: fresh(&self.by_rkey, entropy) };
+    ) -> Result<(MrKeys, RegionId), Error> {
+        let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
+        let lkey = fresh(&self.by_lkey, entropy, |key| key);
+        let rkey = match self.rkeys {
+            RKeys::Random => fresh(&self.by_rkey, entropy, |key| key),
+            RKeys::WithSlot { bits } => {
+                let slots = 1_u64 << bits.min(31);
+                if u64::from(slot) >= slots {
+                    let remedy = "release regions first, or give RKeys more bits for the slot";
+                    return Err(Error::Exhausted { what: "memory regions", limit: slots, remedy });
+                }
+                fresh(&self.by_rkey, entropy, |key| key & !(slots as u32 - 1) | slot)
+            }
+        };
+        let keys = MrKeys { lkey, rkey };
         self.generation = self.generation.wrapping_add(1);
         let mr = Mr { generation: self.generation, keys, pd, va, len, access, most: access };
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            (self.slots.len() - 1) as u32
-        });
-        self.slots[slot as usize] = Some(mr);
+        match self.free.pop() {
+            Some(_) => self.slots[slot as usize] = Some(mr),
+            None => self.slots.push(Some(mr)),
+        }
         self.by_lkey.insert(keys.lkey, slot);
         self.by_rkey.insert(keys.rkey, slot);
-        (keys, RegionId(slot))
+        Ok((keys, RegionId(slot)))
     }
 
     pub(crate) fn remove(&mut self, lkey: u32) -> Option<RegionId> {
@@ -122,6 +141,11 @@ impl MrTable {
         inside.then_some((MrRef { slot, generation: mr.generation }, offset))
     }
 
+    /// The generation of a region that exists, else 0.
+    pub(crate) fn generation(&self, region: RegionId) -> u32 {
+        self.slots[region.0 as usize].as_ref().map_or(0, |mr| mr.generation)
+    }
+
     /// The region, if it still exists and still permits `want`.
     pub(crate) fn still(&self, mr: MrRef, want: Want) -> Option<RegionId> {
         let found = self.slots[mr.slot as usize].as_ref()?;
@@ -140,9 +164,9 @@ impl Mr {
     }
 }
 
-fn fresh(taken: &IdMap<u32>, entropy: &mut dyn Entropy) -> u32 {
+fn fresh(taken: &IdMap<u32>, entropy: &mut dyn Entropy, of: impl Fn(u32) -> u32) -> u32 {
     loop {
-        let key = entropy.next_u32();
+        let key = of(entropy.next_u32());
         // 0 reads as "no key" to people and programs.
         if key != 0 && !taken.contains_key(&key) {
             return key;
@@ -167,7 +191,7 @@ mod tests {
     #[test]
     fn access_changes_within_what_was_registered() {
         let (mut table, pd) = (MrTable::default(), PdId(1));
-        let (keys, _) = table.insert(pd, 0x1000, 64, Access::REMOTE_WRITE, &mut Counting(0));
+        let (keys, _) = table.insert(pd, 0x1000, 64, Access::REMOTE_WRITE, &mut Counting(0)).unwrap();
         let permits = |table: &MrTable, want| table.remote(keys.rkey, pd, 0x1000, 64, want).is_some();
         // In force at once.
         assert!(permits(&table, Want::RemoteWrite) && !permits(&table, Want::RemoteRead));
@@ -178,5 +202,21 @@ mod tests {
         table.set_access(keys.lkey, Access::REMOTE_WRITE).unwrap();
         assert!(permits(&table, Want::RemoteWrite));
         assert!(matches!(table.set_access(0, Access::LOCAL), Err(Error::NotFound { .. })));
+    }
+
+    #[test]
+    fn keys_with_slots_are_as_many_as_slots() {
+        let (mut table, pd) = (MrTable::new(RKeys::WithSlot { bits: 2 }), PdId(1));
+        let mut entropy = Counting(1000);
+        let mut insert = |table: &mut MrTable| table.insert(pd, 0, 64, Access::REMOTE_WRITE, &mut entropy);
+        let keys: Vec<_> = (0..4).map(|_| insert(&mut table).unwrap().0).collect();
+        let slots: Vec<_> = keys.iter().map(|keys| keys.rkey & 3).collect();
+        assert_eq!(slots, [0, 1, 2, 3]);
+        assert!(matches!(insert(&mut table), Err(Error::Exhausted { limit: 4, .. })));
+        table.remove(keys[2].lkey);
+        let (again, _) = insert(&mut table).unwrap();
+        assert_eq!(again.rkey & 3, 2);
+        assert_ne!(again.rkey, keys[2].rkey);
+        assert!(table.remote(keys[2].rkey, pd, 0, 1, Want::RemoteWrite).is_none());
     }
 }

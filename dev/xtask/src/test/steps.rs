@@ -220,6 +220,14 @@ pub(super) const LONG: &[Step] = &[
         "the package of Python; requests to SmartNICs and answers of control planes, compared with Python's gRPC",
     )
     .needs(User::Python),
+    step(
+        "fpga",
+        300,
+        Xtask,
+        &["fpga", "--packets", "1000000"],
+        "RTL beside the Rust that it equals; its format, area and frequency",
+    )
+    .needs(User::Fpga),
     step("fuzz", 700, Xtask, &["fuzz", "--seconds", "60"], "decoders against random bytes").needs(User::Fuzz),
     step("rping-matrix", 600, Xtask, &["rping-matrix"], "rdma-core's rping, both ways")
         .needs(User::RpingMatrix),

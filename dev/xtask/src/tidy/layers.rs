@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ejfat", &[]),
     ("ejfat-control", &["ejfat"]),
     ("simnet", &[]),
+    ("naa-fpga", &["naa-verbs", "roce", "ejfat"]),
     ("naa-files", &[]),
     ("naa-measure", &["naa-files"]),
     ("naa-store", &["naa-files"]),

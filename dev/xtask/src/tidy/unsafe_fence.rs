@@ -21,6 +21,7 @@ const ALLOWED: &[&str] = &[
     "ejfat/lb/src/forward/pass.rs",
     "ejfat/udp/src/drops.rs",
     "ejfat/udp/src/refusals.rs",
+    "fpga/sim/src/model.rs",
     "kernels/src/child/",
     "bindings/capi/src/",
     "benches/src/sides/capi.rs",

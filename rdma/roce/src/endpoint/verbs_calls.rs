@@ -47,7 +47,7 @@ impl Endpoint {
         if va.checked_add(len).is_none() {
             return Err(Error::Invalid("the memory region wraps around the address space"));
         }
-        Ok(self.shared.mrs.insert(pd, va, len, access, &mut *self.entropy))
+        self.shared.mrs.insert(pd, va, len, access, &mut *self.entropy)
     }
 
     /// Changes what peers may do, within what the region was registered for.

@@ -10,6 +10,7 @@
 //! Work requests posted in Failed or Dead complete as flushed at once.
 
 mod completer;
+pub mod model;
 mod reply;
 mod requester;
 mod responder;

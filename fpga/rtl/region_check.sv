@@ -1,0 +1,138 @@
+// Whether a peer may access a memory region: key, protection domain, permission, bounds. The low bits of an RKey are the region's slot,
+// the others are its secret.
+//
+// table_*: what a slot holds, written in one cycle. A region that is not valid permits nothing. After a reset none is valid.
+// request_*: one per cycle. answer_*: 6 cycles later, of which only those count in which `enable` is high; while it is low nothing moves.
+//   There is no other back-pressure.
+//
+// Equal to: roce's table of memory regions with slots in its RKeys. A request of no bytes is not for here: nobody looks at its key.
+module region_check #(
+    parameter int Slots = 256,
+    localparam int SlotBits = $clog2(Slots)
+) (
+    input logic clk,
+    input logic rst,
+    input logic enable,
+
+    input logic table_write,
+    input logic [SlotBits-1:0] table_slot,
+    input logic table_valid,
+    input logic [31:SlotBits] table_secret,
+    input logic [15:0] table_pd,
+    input logic table_remote_read,
+    input logic table_remote_write,
+    input logic [31:0] table_generation,
+    input logic [63:0] table_address,
+    input logic [63:0] table_length,
+
+    input logic request_valid,
+    input logic [31:0] request_rkey,
+    input logic [15:0] request_pd,
+    input logic request_write,
+    input logic [63:0] request_address,
+    input logic [31:0] request_length,
+
+    output logic answer_valid,
+    // The access is permitted. What follows means nothing if it is not.
+    output logic answer_ok,
+    output logic [SlotBits-1:0] answer_slot,
+    output logic [31:0] answer_generation,
+    // From the begin of the region.
+    output logic [63:0] answer_offset
+);
+
+  typedef struct packed {
+    logic [31:SlotBits] secret;
+    logic [15:0] pd;
+    logic remote_read;
+    logic remote_write;
+    logic [31:0] generation;
+    logic [63:0] address;
+    logic [63:0] length;
+  } region_t;
+
+  region_t regions[Slots];
+  logic [Slots-1:0] valid;
+
+  always_ff @(posedge clk) begin
+    if (table_write) begin
+      regions[table_slot] <= '{
+          secret: table_secret,
+          pd: table_pd,
+          remote_read: table_remote_read,
+          remote_write: table_remote_write,
+          generation: table_generation,
+          address: table_address,
+          length: table_length
+      };
+      valid[table_slot] <= table_valid;
+    end
+    if (rst) valid <= '0;
+  end
+
+  // 1: the region.
+  region_t region1;
+  logic pending1, valid1, write1;
+  logic [31:0] rkey1, length1;
+  logic [15:0] pd1;
+  logic [63:0] address1;
+
+  // 2: key, domain, permission; the low half of the offset.
+  logic pending2, ok2, borrow2;
+  logic [SlotBits-1:0] slot2;
+  logic [31:0] generation2, length2, offset2, address2, region2;
+  logic [63:0] size2;
+
+  // 3: the offset; negative if the address is below the region.
+  logic pending3, ok3, borrow3;
+  logic [SlotBits-1:0] slot3;
+  logic [31:0] generation3, length3;
+  logic [63:0] offset3, size3;
+
+  // 4: the low half of what is left behind the offset.
+  logic pending4, ok4, borrow4;
+  logic [SlotBits-1:0] slot4;
+  logic [31:0] generation4, length4, left4, size4;
+  logic [63:0] offset4;
+
+  // 5: what is left; negative if the offset is behind the region.
+  logic pending5, ok5, borrow5;
+  logic [SlotBits-1:0] slot5;
+  logic [31:0] generation5, length5;
+  logic [63:0] offset5, left5;
+
+  always_ff @(posedge clk) begin
+    if (enable) begin
+      region1 <= regions[request_rkey[SlotBits-1:0]];
+      valid1 <= valid[request_rkey[SlotBits-1:0]];
+      pending1 <= request_valid;
+      {rkey1, pd1, write1, address1, length1} <= {request_rkey, request_pd, request_write, request_address, request_length};
+
+      ok2 <= valid1 && region1.secret == rkey1[31:SlotBits] && region1.pd == pd1
+          && (write1 ? region1.remote_write : region1.remote_read);
+      {borrow2, offset2} <= {1'b0, address1[31:0]} - {1'b0, region1.address[31:0]};
+      {address2, region2} <= {address1[63:32], region1.address[63:32]};
+      {pending2, slot2, generation2, length2, size2} <= {
+        pending1, rkey1[SlotBits-1:0], region1.generation, length1, region1.length
+      };
+
+      {borrow3, offset3[63:32]} <= {1'b0, address2} - {1'b0, region2} - 33'(borrow2);
+      offset3[31:0] <= offset2;
+      {pending3, ok3, slot3, generation3, length3, size3} <= {pending2, ok2, slot2, generation2, length2, size2};
+
+      {borrow4, left4} <= {1'b0, size3[31:0]} - {1'b0, offset3[31:0]};
+      size4 <= size3[63:32];
+      {pending4, ok4, slot4, generation4, length4, offset4} <= {pending3, ok3 && !borrow3, slot3, generation3, length3, offset3};
+
+      {borrow5, left5[63:32]} <= {1'b0, size4} - {1'b0, offset4[63:32]} - 33'(borrow4);
+      left5[31:0] <= left4;
+      {pending5, ok5, slot5, generation5, length5, offset5} <= {pending4, ok4, slot4, generation4, length4, offset4};
+
+      answer_valid <= pending5;
+      answer_ok <= ok5 && !borrow5 && (left5[63:32] != '0 || left5[31:0] >= length5);
+      {answer_slot, answer_generation, answer_offset} <= {slot5, generation5, offset5};
+    end
+    if (rst) {pending1, pending2, pending3, pending4, pending5, answer_valid} <= '0;
+  end
+
+endmodule

@@ -1,0 +1,21 @@
+//! The RTL of `fpga/rtl` as libraries that Verilator makes, driven cycle by cycle.
+//!
+//! ```text
+//! fpga/rtl/*.sv ─► Verilator ─► C++ ─► a shared library ─► Model: ports, one edge of the clock at a time
+//!                                                            └ Bench: streams with gaps and back-pressure
+//! ```
+//!
+//! Verilator and a C++ compiler are needed when a model is built, and by nothing else in the project.
+
+mod bench;
+mod model;
+mod rtl;
+mod shim;
+mod tools;
+mod verilate;
+
+pub use bench::{Bench, Device, Packet, Rates, Sink, Source};
+pub use model::{Model, OpenError, Port};
+pub use rtl::sources;
+pub use tools::Tools;
+pub use verilate::{BuildError, Module};

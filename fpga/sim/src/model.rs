@@ -1,0 +1,159 @@
+//! A module's library, loaded.
+#![allow(unsafe_code, reason = "loads a library and calls it")]
+
+use std::{
+    ffi::{CStr, CString, c_char, c_uint, c_ulonglong, c_void},
+    fmt,
+    path::{Path, PathBuf},
+    ptr::NonNull,
+};
+
+use libloading::Library;
+
+/// Why a library is no model.
+#[derive(Debug, thiserror::Error)]
+#[error("{path} is no model of a module; delete it, so that it is made again")]
+pub struct OpenError {
+    path: PathBuf,
+    source: libloading::Error,
+}
+
+/// A port of a [`Model`]. It means nothing to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port(usize);
+
+/// Where a port's value lies, the lowest byte first. Bytes beyond its width are 0.
+struct Place {
+    name: String,
+    at: NonNull<u8>,
+    bytes: usize,
+}
+
+type Raw = *mut c_void;
+
+/// A module that is simulated. Nothing happens in it but by [`Model::eval`].
+pub struct Model {
+    raw: NonNull<c_void>,
+    ports: Vec<Place>,
+    eval: unsafe extern "C" fn(Raw),
+    free: unsafe extern "C" fn(Raw),
+    dump: Option<unsafe extern "C" fn(Raw, c_ulonglong)>,
+    traced: bool,
+    library: Library,
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model").field("library", &self.library).finish_non_exhaustive()
+    }
+}
+
+impl Model {
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        let failed = |source| OpenError { path: path.to_owned(), source };
+        // SAFETY: the library was made by Verilator and our shim: loading it runs no code of anybody else, and the types of
+        // the functions are those of the shim.
+        unsafe {
+            let library = Library::new(path).map_err(failed)?;
+            let new = *library.get::<unsafe extern "C" fn() -> Raw>(b"naa_new\0").map_err(failed)?;
+            let eval = *library.get(b"naa_eval\0").map_err(failed)?;
+            let free = *library.get(b"naa_free\0").map_err(failed)?;
+            let dump = library.get(b"naa_dump\0").ok().map(|dump| *dump);
+            type PortOf = unsafe extern "C" fn(Raw, c_uint, *mut *const c_char, *mut c_uint) -> *mut u8;
+            let port = *library.get::<PortOf>(b"naa_port\0").map_err(failed)?;
+            let raw = NonNull::new(new()).expect("C++'s new returns an object, or ends the program");
+            let mut ports = Vec::new();
+            let (mut name, mut bytes) = (std::ptr::null(), 0);
+            while let Some(at) =
+                NonNull::new(port(raw.as_ptr(), ports.len() as c_uint, &raw mut name, &raw mut bytes))
+            {
+                let name = CStr::from_ptr(name).to_string_lossy().into_owned();
+                ports.push(Place { name, at, bytes: bytes as usize });
+            }
+            Ok(Self { raw, ports, eval, free, dump, traced: false, library })
+        }
+    }
+
+    /// # Panics
+    /// If there is no port of this name.
+    pub fn port(&self, name: &str) -> Port {
+        let at = self.ports.iter().position(|place| place.name == name);
+        Port(at.unwrap_or_else(|| panic!("the module has no port {name}")))
+    }
+
+    /// The bytes that hold a port's value.
+    pub fn len(&self, port: Port) -> usize {
+        self.ports[port.0].bytes
+    }
+
+    /// Lets what follows from the values of the inputs happen.
+    pub fn eval(&mut self) {
+        // SAFETY: the model is alive, and nothing else uses it.
+        unsafe { (self.eval)(self.raw.as_ptr()) }
+    }
+
+    /// The value of a port of at most 64 bits.
+    pub fn get(&self, port: Port) -> u64 {
+        let mut bytes = [0; 8];
+        let len = self.len(port);
+        self.read(port, &mut bytes[..len]);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Sets an input of at most 64 bits, which must not have bits beyond its width.
+    pub fn set(&mut self, port: Port, value: u64) {
+        let len = self.len(port);
+        self.write(port, &value.to_le_bytes()[..len]);
+    }
+
+    /// The value of a port from its lowest byte on.
+    ///
+    /// # Panics
+    /// If the port is narrower.
+    pub fn read(&self, port: Port, into: &mut [u8]) {
+        let place = &self.ports[port.0];
+        assert!(into.len() <= place.bytes, "{} has {} bytes", place.name, place.bytes);
+        // SAFETY: the variable has that many bytes and lives as long as the model; only `eval` changes it, which needs `&mut`.
+        unsafe { std::ptr::copy_nonoverlapping(place.at.as_ptr(), into.as_mut_ptr(), into.len()) }
+    }
+
+    /// Sets an input's lowest bytes.
+    ///
+    /// # Panics
+    /// If the port is narrower.
+    pub fn write(&mut self, port: Port, from: &[u8]) {
+        let place = &self.ports[port.0];
+        assert!(from.len() <= place.bytes, "{} has {} bytes", place.name, place.bytes);
+        // SAFETY: as for `read`; `&mut self` excludes every other access.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), place.at.as_ptr(), from.len()) }
+    }
+
+    /// Writes the waveforms of all signals into a file of GTKWave's format FST, from now on. Does nothing in a model that was not
+    /// made with [`Module::traced`](crate::Module::traced).
+    pub fn trace(&mut self, path: &Path) {
+        let Ok(path) = CString::new(path.to_string_lossy().as_bytes()) else { return };
+        type Trace = unsafe extern "C" fn(Raw, *const c_char);
+        // SAFETY: the type is the shim's; the model is alive, and the text ends with 0.
+        unsafe {
+            if let Ok(trace) = self.library.get::<Trace>(b"naa_trace\0") {
+                trace(self.raw.as_ptr(), path.as_ptr());
+                self.traced = true;
+            }
+        }
+    }
+
+    /// Notes the values of all signals at a time.
+    pub(crate) fn dump(&mut self, time: u64) {
+        if let Some(dump) = self.dump.filter(|_| self.traced) {
+            // SAFETY: the model is alive, and its trace is open.
+            unsafe { dump(self.raw.as_ptr(), time) }
+        }
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        // SAFETY: the model is freed once, and its ports are not looked at any more.
+        unsafe { (self.free)(self.raw.as_ptr()) }
+    }
+}

@@ -1,0 +1,104 @@
+//! The C functions around the class that Verilator makes of a module.
+
+use std::fmt::Write;
+
+/// A port of a module, as the header of its class declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Declared {
+    pub(crate) name: String,
+    /// Bytes of the variable that holds it. Unused bits are 0.
+    pub(crate) bytes: usize,
+}
+
+/// The ports that a header declares.
+///
+/// # Source
+/// Verilator's macros: `VL_IN8(&name,msb,lsb)`, also of 16 and 64 bits, without a number for 32, and
+/// `VL_INW(&name,msb,lsb,words)`; `VL_OUT` likewise.
+pub(crate) fn ports(header: &str) -> Vec<Declared> {
+    header.lines().filter_map(|line| port(line.trim())).collect()
+}
+
+fn port(line: &str) -> Option<Declared> {
+    let rest = line.strip_prefix("VL_IN").or_else(|| line.strip_prefix("VL_OUT"))?;
+    let (kind, rest) = rest.split_once("(&")?;
+    let mut fields = rest.strip_suffix(");")?.split(',');
+    let name = fields.next()?.to_owned();
+    let bytes = match kind {
+        "8" => 1,
+        "16" => 2,
+        "" => 4,
+        "64" => 8,
+        "W" => 4 * fields.nth(2)?.parse::<usize>().ok()?,
+        _ => return None,
+    };
+    Some(Declared { name, bytes })
+}
+
+/// C++ that makes a model, evaluates it and says where its ports are. With the macro `TRACE`, it writes waveforms.
+pub(crate) fn source(ports: &[Declared]) -> String {
+    let mut text = String::from(HEAD);
+    for (at, Declared { name, bytes }) in ports.iter().enumerate() {
+        let _ =
+            writeln!(text, "    case {at}: *name = \"{name}\"; *bytes = {bytes}; return &model.top.{name};");
+    }
+    text.push_str(TAIL);
+    text
+}
+
+const HEAD: &str = r#"#include "Vtop.h"
+#include "verilated.h"
+#ifdef TRACE
+#include "verilated_fst_c.h"
+#endif
+
+struct Model {
+    VerilatedContext context;
+    Vtop top{&context};
+#ifdef TRACE
+    VerilatedFstC trace;
+#endif
+};
+
+extern "C" {
+Model* naa_new() { return new Model; }
+void naa_free(Model* model) {
+    model->top.final();
+#ifdef TRACE
+    model->trace.close();
+#endif
+    delete model;
+}
+void naa_eval(Model* model) { model->top.eval(); }
+#ifdef TRACE
+void naa_trace(Model* model, const char* path) {
+    model->context.traceEverOn(true);
+    model->top.trace(&model->trace, 99);
+    model->trace.open(path);
+}
+void naa_dump(Model* model, unsigned long long time) { model->trace.dump(time); }
+#endif
+void* naa_port(Model* held, unsigned at, const char** name, unsigned* bytes) {
+    Model& model = *held;
+    switch (at) {
+"#;
+
+const TAIL: &str = "    default: return nullptr;
+    }
+}
+}
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_of_every_width_are_found() {
+        let header = "    // PORTS\n    VL_IN8(&clk,0,0);\n    VL_OUT16(&half,15,0);\n    VL_IN(&word,31,0);\n    \
+                      VL_OUT64(&keep,63,0);\n    VL_INW(&data,511,0,16);\n    VL_INOUT8(&pad,0,0);\n    int x;\n";
+        let declared: Vec<_> = ports(header).into_iter().map(|port| (port.name, port.bytes)).collect();
+        let expected = [("clk", 1), ("half", 2), ("word", 4), ("keep", 8), ("data", 64)];
+        assert_eq!(declared, expected.map(|(name, bytes)| (name.to_owned(), bytes)));
+    }
+}

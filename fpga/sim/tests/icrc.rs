@@ -1,0 +1,166 @@
+//! `icrc512` against `roce::icrc`: every packet of the captures, and random ones of every length.
+
+mod common;
+
+use common::{CAPTURES, Random, be16, datagram, frames, number};
+use naa_fpga::{Bench, Module, Packet, Rates, Sink, Source, Tools};
+use roce::icrc::{Flow, IdRule, Solver, compute};
+
+/// `tuser` of a packet whose CRC is to be put in.
+const INSERT: u64 = 2;
+
+/// A packet for the module, and what is to come out.
+struct Case {
+    packet: Packet,
+    bytes: Vec<u8>,
+    bad: bool,
+}
+
+fn ip_id(ip: &[u8]) -> u16 {
+    if ip[0] >> 4 == 4 { be16(ip, 4) } else { 0 }
+}
+
+/// Whether the models find the CRC of a packet wrong.
+fn is_bad(ip: &[u8]) -> bool {
+    let (from, to, datagram) = datagram(ip);
+    let flow = Flow::new(from, to).unwrap();
+    Solver::new().verify(&flow, datagram, IdRule::Exact(ip_id(ip)), 0).is_err()
+}
+
+impl Case {
+    fn to_check(ip: Vec<u8>) -> Self {
+        let bad = is_bad(&ip);
+        Self { packet: Packet { bytes: ip.clone(), ..Packet::default() }, bytes: ip, bad }
+    }
+
+    /// The last four bytes of `ip` are the gap.
+    fn to_fill(ip: Vec<u8>) -> Self {
+        let mut bytes = ip.clone();
+        let end = bytes.len() - 4;
+        bytes[end..].copy_from_slice(&right(&ip));
+        Self { packet: Packet { bytes: ip, first: INSERT, ..Packet::default() }, bytes, bad: false }
+    }
+}
+
+/// The CRC that the models give a packet.
+fn right(ip: &[u8]) -> [u8; 4] {
+    let (from, to, datagram) = datagram(ip);
+    let body = &datagram[..datagram.len() - 4];
+    let flow = Flow::new(from, to).unwrap();
+    compute(&flow, ip_id(ip), &body[..12], std::iter::once(&body[12..]))
+}
+
+/// A packet of random contents, but for its lengths, with a CRC at random; its UDP payload has `len` bytes.
+fn random_packet(random: &mut Random, len: usize) -> Vec<u8> {
+    let v6 = random.is_one_in(2);
+    let headers = if v6 { 40 } else { 20 };
+    let mut ip = random.bytes(headers + 8 + len);
+    if v6 {
+        ip[0] = 0x60 | ip[0] & 0xf;
+        ip[4..6].copy_from_slice(&((8 + len) as u16).to_be_bytes());
+        ip[6] = 17;
+    } else {
+        ip[0] = 0x45;
+        ip[2..4].copy_from_slice(&((28 + len) as u16).to_be_bytes());
+        ip[6..8].copy_from_slice(&[0x40, 0]);
+        ip[9] = 17;
+    }
+    ip[headers + 4..headers + 6].copy_from_slice(&((8 + len) as u16).to_be_bytes());
+    ip
+}
+
+fn random_case(random: &mut Random) -> Case {
+    // Short ones mostly: their ends lie everywhere in a beat.
+    let most = if random.is_one_in(16) { 4200 } else { 200 };
+    let len = 16 + random.below(most) as usize;
+    if random.is_one_in(2) {
+        return Case::to_fill(random_packet(random, len & !3));
+    }
+    let mut ip = random_packet(random, len);
+    let end = ip.len() - 4;
+    let crc = right(&ip);
+    ip[end..].copy_from_slice(&crc);
+    if random.is_one_in(2) {
+        // A bit that neither says how long the packet is nor is of a header that the models take for granted.
+        let fixed = if ip[0] >> 4 == 4 { 28 } else { 48 };
+        let bit = 8 * fixed + random.below(8 * (ip.len() - fixed) as u64) as usize;
+        ip[bit / 8] ^= 1 << (bit % 8);
+    }
+    Case::to_check(ip)
+}
+
+/// Runs packets through the module. Returns the cycles.
+fn run(bench: &mut Bench, cases: &[Case], rates: [Rates; 2]) -> u64 {
+    let mut source = Source::new(&bench.model, "s", rates[0]);
+    let mut sink = Sink::new(&bench.model, "m", rates[1]);
+    let begun = bench.cycles();
+    let (mut given, mut taken) = (cases.iter(), cases.iter().enumerate());
+    while taken.len() > 0 {
+        if source.is_empty()
+            && let Some(case) = given.next()
+        {
+            source.push(case.packet.clone());
+        }
+        bench.cycle(&mut [&mut source, &mut sink]);
+        while let Some(packet) = sink.pop() {
+            let (at, case) = taken.next().expect("no more packets come than were sent");
+            assert_eq!(packet.bytes, case.bytes, "packet {at} of {} bytes", case.bytes.len());
+            assert_eq!(packet.last == 1, case.bad, "packet {at} of {} bytes", case.bytes.len());
+        }
+    }
+    bench.cycles() - begun
+}
+
+fn bench() -> Option<Bench> {
+    let tools = Tools::for_test()?;
+    Some(Bench::new(Module::new("icrc512").model(&tools).unwrap_or_else(|error| panic!("{error}"))))
+}
+
+#[test]
+fn packets_of_captures_are_found_right_and_are_made_again() {
+    let Some(mut bench) = bench() else { return };
+    let mut cases = Vec::new();
+    for frame in CAPTURES.into_iter().flat_map(frames) {
+        let ip = &frame[14..];
+        let len = if ip[0] >> 4 == 4 { be16(ip, 2).into() } else { 40 + usize::from(be16(ip, 4)) };
+        let ip = ip[..len].to_vec();
+        assert!(!is_bad(&ip));
+        cases.push(Case::to_check(ip.clone()));
+        cases.push(Case { bytes: ip.clone(), ..Case::to_fill(ip) });
+    }
+    assert!(cases.len() > 1000);
+    run(&mut bench, &cases, [Rates::full(); 2]);
+}
+
+#[test]
+fn random_packets_are_judged_and_made_as_the_models_do() {
+    let Some(mut bench) = bench() else { return };
+    let count = number("NAA_FPGA_PACKETS", 100_000);
+    let seed = number("NAA_FPGA_SEED", 1);
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    for (at, idle) in [(0, [0, 0]), (1, [40, 0]), (2, [0, 100]), (3, [100, 40])] {
+        let cases: Vec<_> = (0..count / 4).map(|_| random_case(&mut random)).collect();
+        assert!(cases.iter().any(|case| case.bad));
+        let rates = idle.map(|idle| Rates::idle(idle, seed ^ at));
+        bench.reset();
+        run(&mut bench, &cases, rates);
+    }
+}
+
+#[test]
+fn no_tail_costs_a_cycle() {
+    let Some(mut bench) = bench() else { return };
+    let mut random = Random::new(2);
+    let mut beats = 0;
+    let cases: Vec<_> = (0..1000)
+        .map(|at| {
+            let case = Case::to_fill(random_packet(&mut random, 16 + at % 67 * 4));
+            beats += case.bytes.len().div_ceil(64) as u64;
+            case
+        })
+        .collect();
+    let cycles = run(&mut bench, &cases, [Rates::full(); 2]);
+    let latency = 12;
+    assert!(cycles <= beats + latency, "{cycles} cycles for {beats} beats");
+}

@@ -1,0 +1,586 @@
+//! `responder_check` against `roce::model`: random requests of several queue pairs, regions that come and go.
+
+mod common;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use common::{Random, number};
+use naa_fpga::{Bench, Device, Model, Module, Port, Rates, Tools};
+use roce::{
+    Entropy,
+    model::{self, Answer, Decision, Placed, Receive, Settings},
+    opcode,
+    psn::Psn,
+    wire::{Aeth, Bth, Packet, Reth},
+};
+use verbs::{Access, MrKeys, PdId};
+
+impl Entropy for Random {
+    fn next_u32(&mut self) -> u32 {
+        self.word() as u32
+    }
+}
+
+const SLOT_BITS: u8 = 8;
+const QUEUE_PAIRS: u64 = 6;
+
+/// A request as the module gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Request {
+    qp: u32,
+    opcode: u8,
+    ack_req: bool,
+    psn: Psn,
+    payload: u16,
+    reth: Reth,
+}
+
+/// What the module is to say; `None` where it says nothing about a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Expected {
+    request: Request,
+    decision: Decision,
+    duplicate: bool,
+    gap: bool,
+}
+
+/// The ports of a module by their names, in the order of their use.
+struct Ports(Vec<(&'static str, Port)>);
+
+impl Ports {
+    fn new(model: &Model, names: &[&'static str]) -> Self {
+        Self(names.iter().map(|&name| (name, model.port(name))).collect())
+    }
+
+    fn at(&self, name: &str) -> Port {
+        self.0.iter().find(|(of, _)| *of == name).unwrap_or_else(|| panic!("no {name}")).1
+    }
+}
+
+/// Gives requests, takes decisions.
+struct Ends {
+    ports: Ports,
+    rates: [Rates; 2],
+    requests: VecDeque<Request>,
+    is_offering: bool,
+    decisions: Vec<Seen>,
+}
+
+/// What the module said.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    qp: u32,
+    decision: Decision,
+    duplicate: bool,
+    gap: bool,
+}
+
+const PORTS: &[&str] = &[
+    "packet_valid",
+    "packet_ready",
+    "packet_qp",
+    "packet_opcode",
+    "packet_ack_req",
+    "packet_psn",
+    "packet_payload",
+    "packet_address",
+    "packet_rkey",
+    "packet_length",
+    "decision_valid",
+    "decision_ready",
+    "decision_qp",
+    "decision_reply",
+    "decision_syndrome",
+    "decision_psn",
+    "decision_msn",
+    "decision_packets",
+    "decision_place",
+    "decision_slot",
+    "decision_generation",
+    "decision_offset",
+    "decision_completion",
+    "decision_length",
+    "decision_failed",
+    "decision_duplicate",
+    "decision_gap",
+];
+
+impl Ends {
+    fn new(model: &Model, rates: [Rates; 2]) -> Self {
+        let ports = Ports::new(model, PORTS);
+        Self { ports, rates, requests: VecDeque::new(), is_offering: false, decisions: Vec::new() }
+    }
+
+    fn seen(&self, model: &Model) -> Seen {
+        let get = |name: &str| model.get(self.ports.at(name));
+        let place = model::Place {
+            slot: get("decision_slot") as u32,
+            generation: get("decision_generation") as u32,
+            offset: get("decision_offset"),
+        };
+        let (psn, msn) = (Psn::new(get("decision_psn") as u32), get("decision_msn") as u32);
+        let length = get("decision_length") as u32;
+        let answer = match get("decision_reply") {
+            0 => None,
+            1 => Some(Answer::Ack { psn, syndrome: syndrome(get("decision_syndrome") as u8), msn }),
+            reply => Some(Answer::Read {
+                psn,
+                packets: get("decision_packets") as u32,
+                msn,
+                source: (length > 0).then_some(place),
+                length,
+                again: reply == 3,
+            }),
+        };
+        let placed = match get("decision_place") {
+            0 => None,
+            1 => Some(Placed::Region(place)),
+            _ => Some(Placed::Receive(place.offset)),
+        };
+        let receive = match get("decision_completion") {
+            0 => None,
+            1 => Some(Receive::Done(length)),
+            2 => Some(Receive::DoneByWrite(length)),
+            _ => Some(Receive::Failed),
+        };
+        let failed = get("decision_failed") == 1;
+        Seen {
+            qp: get("decision_qp") as u32,
+            decision: Decision { answer, placed, receive, failed, reads_dropped: 0 },
+            duplicate: get("decision_duplicate") == 1,
+            gap: get("decision_gap") == 1,
+        }
+    }
+}
+
+fn syndrome(byte: u8) -> roce::wire::Syndrome {
+    Aeth::decode(&[byte, 0, 0, 0]).syndrome
+}
+
+impl Device for Ends {
+    fn drive(&mut self, model: &mut Model) {
+        let ready = !self.rates[1].is_idle();
+        model.set(self.ports.at("decision_ready"), ready.into());
+        if self.is_offering {
+            return;
+        }
+        let request = self.requests.front().filter(|_| !self.rates[0].is_idle());
+        model.set(self.ports.at("packet_valid"), request.is_some().into());
+        let Some(request) = request else { return };
+        self.is_offering = true;
+        for (name, value) in [
+            ("packet_qp", request.qp.into()),
+            ("packet_opcode", request.opcode.into()),
+            ("packet_ack_req", request.ack_req.into()),
+            ("packet_psn", request.psn.value().into()),
+            ("packet_payload", request.payload.into()),
+            ("packet_address", request.reth.addr),
+            ("packet_rkey", request.reth.rkey.into()),
+            ("packet_length", request.reth.length.into()),
+        ] {
+            model.set(self.ports.at(name), value);
+        }
+    }
+
+    fn sample(&mut self, model: &Model) {
+        let is_handed =
+            |valid, ready| model.get(self.ports.at(valid)) == 1 && model.get(self.ports.at(ready)) == 1;
+        if self.is_offering && is_handed("packet_valid", "packet_ready") {
+            self.is_offering = false;
+            self.requests.pop_front();
+        }
+        if is_handed("decision_valid", "decision_ready") {
+            self.decisions.push(self.seen(model));
+        }
+    }
+}
+
+/// A queue pair as its requester sees it.
+#[derive(Clone, Copy, Debug)]
+struct Requester {
+    settings: Settings,
+    next: Psn,
+    /// The rest of a message.
+    left: Option<(bool, u32)>,
+    is_open: bool,
+}
+
+struct Rig {
+    random: Random,
+    bench: Bench,
+    model: model::Model,
+    ends: Ends,
+    regions: Vec<(MrKeys, PdId, u64, u64)>,
+    requesters: Vec<Requester>,
+    /// How often the module decided what.
+    kinds: BTreeMap<String, u64>,
+}
+
+impl Rig {
+    fn new(bench: Bench, seed: u64, idle: [u8; 2]) -> Self {
+        let mut random = Random::new(seed);
+        let rates = [Rates::idle(idle[0], seed), Rates::idle(idle[1], !seed)];
+        let ends = Ends::new(&bench.model, rates);
+        let model = model::Model::new(SLOT_BITS, &mut random).unwrap();
+        let mut rig = Self {
+            random,
+            bench,
+            model,
+            ends,
+            regions: Vec::new(),
+            requesters: Vec::new(),
+            kinds: BTreeMap::new(),
+        };
+        let timer = rig.model.rnr_timer();
+        rig.set(&[("rnr_timer", timer.into())]);
+        for _ in 0..12 {
+            rig.register();
+        }
+        for qp in 0..QUEUE_PAIRS {
+            let settings = rig.settings();
+            rig.requesters.push(Requester { settings, next: settings.psn, left: None, is_open: true });
+            rig.connect(qp as usize);
+        }
+        rig
+    }
+
+    fn set(&mut self, values: &[(&str, u64)]) {
+        for (name, value) in values {
+            let port = self.bench.model.port(name);
+            self.bench.model.set(port, *value);
+        }
+    }
+
+    /// Sets inputs for one cycle, in which `valid` is high.
+    fn pulse(&mut self, valid: &str, values: &[(&str, u64)]) {
+        self.set(values);
+        self.set(&[(valid, 1)]);
+        self.bench.cycle(&mut [&mut self.ends]);
+        self.set(&[(valid, 0)]);
+    }
+
+    fn settings(&mut self) -> Settings {
+        Settings {
+            psn: Psn::new(self.random.word() as u32),
+            pd: PdId(self.random.below(2) as u32),
+            mtu: 256 << self.random.below(5),
+            reads: [0, 3, 16, 100][self.random.below(4) as usize],
+            receive: [100, 5000, 20_000, 1 << 20][self.random.below(4) as usize],
+        }
+    }
+
+    fn connect(&mut self, qp: usize) {
+        let settings = self.settings();
+        self.requesters[qp] = Requester { settings, next: settings.psn, left: None, is_open: true };
+        self.model.connect(qp as u32, settings);
+        let values = [
+            ("setup_qp", qp as u64),
+            ("setup_connected", 1),
+            ("setup_psn", settings.psn.value().into()),
+            ("setup_pd", settings.pd.0.into()),
+            ("setup_mtu", u64::from(settings.mtu.ilog2() - 8)),
+            ("setup_reads", settings.reads.into()),
+            ("setup_receive", settings.receive.into()),
+        ];
+        self.pulse("setup_valid", &values);
+    }
+
+    fn register(&mut self) {
+        let address = if self.random.is_one_in(4) {
+            0_u64.wrapping_sub(self.random.below(100_000))
+        } else {
+            self.random.below(1 << 20)
+        };
+        let length = [1, 100_000, 1 << 20, 1 << 31][self.random.below(4) as usize].min(u64::MAX - address);
+        let access = Access {
+            local_write: true,
+            remote_read: !self.random.is_one_in(8),
+            remote_write: !self.random.is_one_in(8),
+        };
+        let pd = PdId(self.random.below(2) as u32);
+        let (keys, place) = self.model.register(pd, address, length, access, &mut self.random).unwrap();
+        self.regions.push((keys, pd, address, length));
+        self.table(keys, place.generation, Some(access), (pd, address, length));
+    }
+
+    fn table(
+        &mut self,
+        keys: MrKeys,
+        generation: u32,
+        access: Option<Access>,
+        (pd, address, length): (PdId, u64, u64),
+    ) {
+        let permits = access.unwrap_or_default();
+        let values = [
+            ("table_slot", u64::from(keys.rkey & 0xff)),
+            ("table_valid", access.is_some().into()),
+            ("table_secret", u64::from(keys.rkey >> SLOT_BITS)),
+            ("table_pd", pd.0.into()),
+            ("table_remote_read", permits.remote_read.into()),
+            ("table_remote_write", permits.remote_write.into()),
+            ("table_generation", generation.into()),
+            ("table_address", address),
+            ("table_length", length),
+        ];
+        self.pulse("table_write", &values);
+    }
+
+    /// Changes what only the driver changes. No packet is inside.
+    fn drive(&mut self) {
+        let qp = self.random.below(QUEUE_PAIRS) as usize;
+        if !self.requesters[qp].is_open {
+            return self.connect(qp);
+        }
+        match self.random.below(16) {
+            0 if self.regions.len() > 4 => {
+                let at = self.random.below(self.regions.len() as u64) as usize;
+                let (keys, pd, address, length) = self.regions.swap_remove(at);
+                self.model.release(keys);
+                self.table(keys, 0, None, (pd, address, length));
+            }
+            0 | 1 if self.regions.len() < 40 => self.register(),
+            2..=8 => {
+                self.model.post(qp as u32);
+                self.pulse("post_valid", &[("post_qp", qp as u64)]);
+            }
+            _ => {
+                if self.model.read_done(qp as u32) {
+                    self.pulse("read_done_valid", &[("read_done_qp", qp as u64)]);
+                }
+            }
+        }
+    }
+
+    fn reth(&mut self, requester: Requester, opcode: u8) -> Reth {
+        let random = &mut self.random;
+        let mut region = self.regions[random.below(self.regions.len() as u64) as usize];
+        if !random.is_one_in(60) {
+            let mut own =
+                self.regions.iter().filter(|(_, pd, _, length)| *pd == requester.settings.pd && *length > 1);
+            let count = own.clone().count() as u64;
+            region = own.nth(random.below(count.max(1)) as usize).copied().unwrap_or(region);
+        }
+        let (keys, _, address, length) = region;
+        let mut rkey = keys.rkey;
+        if random.is_one_in(100) {
+            rkey ^= 1 << random.below(32);
+        }
+        let mtu = u64::from(requester.settings.mtu);
+        let offset =
+            if random.is_one_in(50) { length - random.below(2) } else { random.below(length / 2 + 1) };
+        let most =
+            if opcode == opcode::WRITE_ONLY || opcode == opcode::WRITE_ONLY_WITH_IMM { mtu } else { 5 * mtu };
+        let least = if opcode == opcode::WRITE_FIRST { mtu + 1 } else { 1 };
+        let length = match random.below(60) {
+            0 => random.word() & 0xffff_ffff,
+            1 => [0x7fff_ffff, 0x8000_0000, 0x8000_0001][random.below(3) as usize],
+            2 => length - offset.min(length),
+            3..6 => 0,
+            _ => random.below(most - least + 1) + least,
+        };
+        Reth { addr: address.wrapping_add(offset), rkey, length: length as u32 }
+    }
+
+    /// A request that mostly goes on where the queue pair is.
+    fn request(&mut self, qp: usize) -> Request {
+        let requester = self.requesters[qp];
+        let mtu = requester.settings.mtu;
+        let (opcode, reth, payload, left) = match requester.left {
+            Some((is_send, left)) if !self.random.is_one_in(100) => {
+                let ends = left <= mtu;
+                let imm = self.random.is_one_in(2);
+                let opcode = match (is_send, ends, imm) {
+                    (true, false, _) => opcode::SEND_MIDDLE,
+                    (true, true, false) => opcode::SEND_LAST,
+                    (true, true, true) => opcode::SEND_LAST_WITH_IMM,
+                    (false, false, _) => opcode::WRITE_MIDDLE,
+                    (false, true, false) => opcode::WRITE_LAST,
+                    (false, true, true) => opcode::WRITE_LAST_WITH_IMM,
+                };
+                let payload = left.min(mtu);
+                (opcode, Reth::default(), payload, (!ends).then_some((is_send, left - payload)))
+            }
+            _ => self.begin(requester),
+        };
+        let payload = if self.random.is_one_in(200) { self.random.below(5000) as u32 } else { payload };
+        let psn = match self.random.below(16) {
+            0 => requester.next.plus(self.random.below(8) as u32 + 1),
+            1 => requester.next.minus(self.random.below(8) as u32 + 1),
+            2 if self.random.is_one_in(4) => Psn::new(self.random.word() as u32),
+            _ => requester.next,
+        };
+        if psn == requester.next {
+            self.requesters[qp].left = left;
+        }
+        let ack_req = self.random.is_one_in(2);
+        Request { qp: qp as u32, opcode, ack_req, psn, payload: payload as u16, reth }
+    }
+
+    fn begin(&mut self, requester: Requester) -> (u8, Reth, u32, Option<(bool, u32)>) {
+        let mtu = requester.settings.mtu;
+        const BEGIN: [u8; 7] = [
+            opcode::SEND_FIRST,
+            opcode::SEND_ONLY,
+            opcode::SEND_ONLY_WITH_IMM,
+            opcode::WRITE_FIRST,
+            opcode::WRITE_ONLY,
+            opcode::WRITE_ONLY_WITH_IMM,
+            opcode::READ_REQUEST,
+        ];
+        let opcode = match self.random.below(100) {
+            0 => self.random.below(256) as u8,
+            1 => self.random.below(13) as u8,
+            n => BEGIN[n as usize % BEGIN.len()],
+        };
+        let reth = self.reth(requester, opcode);
+        let some = self.random.below(4 * u64::from(mtu)) as u32 + 1;
+        match opcode {
+            opcode::SEND_FIRST => (opcode, reth, mtu, Some((true, some))),
+            opcode::WRITE_FIRST => {
+                (opcode, reth, mtu, Some((false, reth.length.saturating_sub(mtu).min(1 << 20))))
+            }
+            opcode::WRITE_ONLY | opcode::WRITE_ONLY_WITH_IMM => (opcode, reth, reth.length.min(mtu), None),
+            opcode::READ_REQUEST => (opcode, reth, 0, None),
+            _ => (opcode, reth, some.min(mtu), None),
+        }
+    }
+
+    /// What the model decides; `None` if it says nothing.
+    fn expect(&mut self, request: Request) -> Option<Expected> {
+        let info = opcode::info(request.opcode)?;
+        let payload = vec![0; request.payload.into()];
+        let packet = Packet {
+            bth: Bth { opcode: request.opcode, ack_req: request.ack_req, psn: request.psn, ..Bth::default() },
+            reth: info.reth.then_some(request.reth),
+            imm: info.immdt.then_some(0),
+            payload: if info.payload { &payload } else { &[] },
+            ..Packet::default()
+        };
+        let before = *self.model.counters();
+        let decision = self.model.packet(request.qp, &packet)?;
+        let after = self.model.counters();
+        let duplicate = after.duplicate_request > before.duplicate_request;
+        let gap = after.out_of_seq_request > before.out_of_seq_request;
+        Some(Expected { request, decision, duplicate, gap })
+    }
+
+    /// A burst of requests, and what came of them.
+    fn burst(&mut self) -> u64 {
+        let qps = 1 + self.random.below(QUEUE_PAIRS);
+        let mut expected = VecDeque::new();
+        let count = 1 + self.random.below(24);
+        for _ in 0..count {
+            let qp = self.random.below(qps) as usize;
+            let request = self.request(qp);
+            let Some(info) = opcode::info(request.opcode) else { continue };
+            // Answers go to the requester, and what a packet without payload has is refused when it is decoded.
+            let is_answer = matches!(
+                info.operation,
+                opcode::Operation::Acknowledge | opcode::Operation::ReadResponse | opcode::Operation::Cnp
+            );
+            if is_answer || !info.payload && request.payload > 0 {
+                continue;
+            }
+            self.ends.requests.push_back(request);
+            if let Some(expect) = self.expect(request) {
+                let requester = &mut self.requesters[qp];
+                requester.is_open &= !expect.decision.failed;
+                let is_next = request.psn == requester.next && !expect.gap && !expect.duplicate;
+                let is_nak = matches!(
+                    expect.decision.answer,
+                    Some(Answer::Ack { syndrome, .. }) if !matches!(syndrome, roce::wire::Syndrome::Ack(_))
+                );
+                if is_next && !is_nak {
+                    let packets = match expect.decision.answer {
+                        Some(Answer::Read { packets, .. }) => packets,
+                        _ => 1,
+                    };
+                    requester.next = requester.next.plus(packets);
+                }
+                let dropped = expect.decision.reads_dropped;
+                expected.push_back(expect);
+                // What the reply engine would say of READs that a repeated one replaces must be said before the next packet.
+                if dropped > 0 {
+                    self.settle(&mut expected);
+                    for _ in 0..dropped {
+                        self.pulse("read_done_valid", &[("read_done_qp", qp as u64)]);
+                    }
+                }
+            }
+        }
+        self.settle(&mut expected);
+        count
+    }
+
+    /// Lets everything that was given come out, and compares.
+    fn settle(&mut self, expected: &mut VecDeque<Expected>) {
+        let mut idle = 0;
+        while idle < 60 {
+            let before = (self.ends.requests.len(), self.ends.decisions.len());
+            self.bench.cycle(&mut [&mut self.ends]);
+            let after = (self.ends.requests.len(), self.ends.decisions.len());
+            idle = if before == after && after.0 == 0 { idle + 1 } else { 0 };
+        }
+        let mut of_qp: Vec<VecDeque<Expected>> = vec![VecDeque::new(); QUEUE_PAIRS as usize];
+        for expect in expected.drain(..) {
+            of_qp[expect.request.qp as usize].push_back(expect);
+        }
+        for seen in std::mem::take(&mut self.ends.decisions) {
+            let expect = of_qp[seen.qp as usize].pop_front();
+            let expect = expect.unwrap_or_else(|| panic!("not expected: {seen:?}"));
+            let decision = Decision { reads_dropped: 0, ..expect.decision };
+            let context = (expect.request, self.requesters[seen.qp as usize]);
+            assert_eq!(seen.decision, decision, "{context:?}");
+            assert_eq!((seen.duplicate, seen.gap), (expect.duplicate, expect.gap), "{context:?}");
+            for kind in kinds(&seen) {
+                *self.kinds.entry(kind).or_default() += 1;
+            }
+        }
+        assert!(of_qp.iter().all(VecDeque::is_empty), "no decision on {of_qp:?}");
+    }
+}
+
+/// The kinds of what a decision says.
+fn kinds(seen: &Seen) -> Vec<String> {
+    let Decision { answer, placed, receive, failed, .. } = seen.decision;
+    let answer = match answer {
+        None => "no answer".to_owned(),
+        Some(Answer::Ack { syndrome, .. }) => format!("{syndrome:?}"),
+        Some(Answer::Read { source, again, .. }) => {
+            format!("read, again {again}, of any bytes {}", source.is_some())
+        }
+    };
+    let placed = placed.map(|placed| format!("placed {}", matches!(placed, Placed::Region(_))));
+    let receive = receive.map(|receive| match receive {
+        Receive::Done(_) => "received".to_owned(),
+        Receive::DoneByWrite(_) => "received by a WRITE".to_owned(),
+        Receive::Failed => "a receive failed".to_owned(),
+    });
+    let other = [("failed", failed), ("duplicate", seen.duplicate), ("gap", seen.gap)];
+    let other = other.into_iter().filter(|(_, is)| *is).map(|(name, _)| name.to_owned());
+    [Some(answer), placed, receive].into_iter().flatten().chain(other).collect()
+}
+
+#[test]
+fn random_requests_are_decided_as_the_model_does() {
+    let Some(tools) = Tools::for_test() else { return };
+    let count = number("NAA_FPGA_PACKETS", 100_000);
+    let first = number("NAA_FPGA_SEED", 1);
+    let mut kinds = BTreeMap::<String, u64>::new();
+    for (at, idle) in [[0, 0], [60, 0], [0, 120], [100, 60]].into_iter().enumerate() {
+        let seed = first + at as u64;
+        println!("seed {seed}");
+        let model = Module::new("responder_check").model(&tools).unwrap_or_else(|error| panic!("{error}"));
+        let mut rig = Rig::new(Bench::new(model), seed, idle);
+        let mut packets = 0;
+        while packets < count / 4 {
+            for _ in 0..rig.random.below(6) {
+                rig.drive();
+            }
+            packets += rig.burst();
+        }
+        rig.kinds.into_iter().for_each(|(kind, times)| *kinds.entry(kind).or_default() += times);
+    }
+    println!("{kinds:#?}");
+    assert!(kinds.len() == 18 && kinds.values().all(|&times| times >= count / 50_000), "{kinds:#?}");
+}
