@@ -1,6 +1,6 @@
 //! Addresses to look up for every packet.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What is known of some addresses.
 #[derive(Clone, Debug)]
@@ -21,6 +21,15 @@ impl<T: Copy> Addresses<T> {
             IpAddr::V6(address) => Some((address.to_bits(), value)),
         });
         Self { v4: Table::new(v4.collect()), v6: Table::new(v6.collect()) }
+    }
+
+    /// In no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (IpAddr, T)> + '_ {
+        let v4 =
+            self.v4.places.iter().flatten().map(|&(key, value)| (Ipv4Addr::from_bits(key).into(), value));
+        let v6 =
+            self.v6.places.iter().flatten().map(|&(key, value)| (Ipv6Addr::from_bits(key).into(), value));
+        v4.chain(v6)
     }
 
     #[inline]
@@ -100,8 +109,6 @@ impl<K: Key, T: Copy> Table<K, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
-
     use super::*;
 
     #[test]

@@ -44,6 +44,15 @@ impl Balancer {
         &self.lbs[lb.index()]
     }
 
+    /// The addresses that packets are sent to.
+    pub(super) fn destinations(&self) -> impl Iterator<Item = (IpAddr, LbId)> + '_ {
+        self.destinations.iter()
+    }
+
+    pub(super) fn load_balancers(&self) -> impl Iterator<Item = (LbId, &Sets)> {
+        LbId::all().zip(&self.lbs)
+    }
+
     fn of_mut(&mut self, lb: LbId) -> &mut Sets {
         &mut self.lbs[lb.index()]
     }

@@ -41,7 +41,20 @@ impl Calendar {
     }
 }
 
-#[derive(Clone, Debug)]
+impl Calendar {
+    /// Each slot that has a member, in order, with the index of the member.
+    pub(super) fn each<'a>(&self, slots: &'a [u16]) -> impl Iterator<Item = (u16, u16)> + 'a {
+        let SlotsAt { first, len, sorted } = self.slots;
+        let (first, len) = (first as usize, usize::from(len));
+        let (numbers, members) =
+            slots[first..][..len * (1 + usize::from(sorted))].split_at(if sorted { len } else { 0 });
+        let number = move |at: usize| numbers.get(at).map_or(at as u16, |number| *number);
+        let each = members.iter().enumerate().map(move |(at, &member)| (number(at), member));
+        each.filter(|(_, member)| *member != NONE)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct MemberEntry {
     pub(super) id: u16,
     pub(super) v4: Option<Member>,

@@ -98,10 +98,10 @@ impl Sets {
         self.sets.iter().rposition(|set| set.from <= tick).unwrap_or(0)
     }
 
-    /// Of a packet with such a header.
+    /// Of a packet with such a header. One without a tick is judged by all sets.
     #[inline]
     pub(super) fn at_of(&self, header: &Result<LbHeader, DropCause>) -> usize {
-        self.at(header.as_ref().map_or(self.newest.unwrap_or(0), |header| header.tick))
+        header.as_ref().map_or(0, |header| self.at(header.tick))
     }
 
     /// Whether a packet that meets a set may come from an address: if that set allows it, or one that is staged for later ticks. So a

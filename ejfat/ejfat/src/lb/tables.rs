@@ -135,6 +135,27 @@ impl LbTables {
         self.members.iter().map(move |entry| described(entry).then_some((self.lb, entry.id)))
     }
 
+    /// Whether any rule is the load balancer's.
+    pub(super) fn has_rules(&self) -> bool {
+        let has_epochs = self.calendars.iter().any(Option::is_some);
+        has_epochs || !self.described.is_empty() || self.sources().next().is_some()
+    }
+
+    /// The addresses that the load balancer takes packets from.
+    pub(super) fn sources(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.sources.iter().map(|(address, ())| address)
+    }
+
+    /// Where ticks begin to lead to another calendar, or to none.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (u64, Option<&Calendar>)> {
+        self.begins.iter().zip(&self.calendars).map(|(&begin, calendar)| (begin, calendar.as_ref()))
+    }
+
+    /// The slots of a calendar that lead to a member, in order.
+    pub(super) fn slots_of(&self, calendar: &Calendar) -> impl Iterator<Item = (u16, &MemberEntry)> {
+        calendar.each(&self.slots).map(|(slot, at)| (slot, &self.members[usize::from(at)]))
+    }
+
     /// Whether the load balancer takes packets from an address.
     #[inline]
     pub fn allows(&self, from: IpAddr) -> bool {

@@ -1,0 +1,422 @@
+//! All tables of all load balancers as hardware holds them: one image of memories.
+//!
+//! ```text
+//! addresses ─► load balancer; source ─► the last set that allows it
+//! load balancer, tick ─► range: set, epoch ─► calendar ─► slot ─► member, for its IP version
+//! ```
+//!
+//! The sets of a load balancer become ranges of ticks, so that a look-up meets the right set by its tick alone. Calendars that are alike
+//! are there once, and so are members.
+//!
+//! # Source
+//! `fpga/rtl/lb_pkg.sv`: the fields of entries, the lowest bit first here; the hash of addresses.
+
+use std::{collections::HashMap, net::IpAddr};
+
+use foldhash::quality::FixedState;
+
+use super::{
+    Balancer, Epoch, LbId, Member,
+    compile::{Calendar, MemberEntry},
+    sets::Sets,
+};
+
+/// A table of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ImageTable {
+    Destinations,
+    Sources,
+    Begins,
+    Ranges,
+    Epochs,
+    Slots,
+    Members,
+}
+
+impl ImageTable {
+    pub const ALL: [Self; 7] = [
+        Self::Destinations,
+        Self::Sources,
+        Self::Begins,
+        Self::Ranges,
+        Self::Epochs,
+        Self::Slots,
+        Self::Members,
+    ];
+
+    /// Entries, whether they are used or not.
+    pub const fn len(self) -> usize {
+        match self {
+            Self::Destinations | Self::Sources => ADDRESS_ENTRIES,
+            Self::Begins | Self::Ranges => RANGES,
+            Self::Epochs => EPOCHS,
+            Self::Slots => SLOTS,
+            Self::Members => 2 * MEMBERS,
+        }
+    }
+
+    pub const fn is_empty(self) -> bool {
+        false
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Destinations => "destination addresses",
+            Self::Sources => "source addresses",
+            Self::Begins | Self::Ranges => "ranges of ticks",
+            Self::Epochs => "epochs",
+            Self::Slots => "calendar slots",
+            Self::Members => "members",
+        }
+    }
+}
+
+const WAYS: usize = 4;
+/// Rows of a way that entries of either table of addresses have.
+const ROWS: usize = 256;
+const ADDRESS_ENTRIES: usize = WAYS * ROWS;
+const DESTINATION_ROWS: usize = 32;
+const RANGES: usize = 4096;
+const EPOCHS: usize = 1024;
+const SLOTS: usize = 16_384;
+const MEMBERS: usize = 1024;
+
+/// Why tables do not fit into an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    #[error("all load balancers together have {count} {what}, and hardware takes {limit}; remove some, or wait until old tables are out of use", what = table.name())]
+    Full { table: ImageTable, count: usize, limit: usize },
+    #[error("hardware has {limit} load balancers, and rules name load balancer {lb}; use a lower id")]
+    LoadBalancer { lb: u8, limit: usize },
+    #[error(
+        "there is no place left for {0} in hardware, whose table of addresses hashes them; use another address, or remove some"
+    )]
+    Address(IpAddr),
+}
+
+/// The bits of an entry.
+pub type ImageEntry = [u64; 4];
+
+/// All tables, entry by entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    tables: [Vec<ImageEntry>; ImageTable::ALL.len()],
+    /// The member of each place of [`ImageTable::Members`].
+    members: Vec<(LbId, u16)>,
+    /// The epoch of each place of [`ImageTable::Epochs`].
+    epochs: Vec<u32>,
+}
+
+impl Default for Image {
+    /// Nothing is anybody's.
+    fn default() -> Self {
+        let mut tables = ImageTable::ALL.map(|table| vec![ImageEntry::default(); table.len()]);
+        tables[ImageTable::Begins as usize].fill(NO_BEGIN);
+        Self { tables, members: Vec::new(), epochs: Vec::new() }
+    }
+}
+
+impl Image {
+    pub fn table(&self, table: ImageTable) -> &[ImageEntry] {
+        &self.tables[table as usize]
+    }
+
+    /// The entries that differ from those of another image.
+    pub fn changes<'a>(
+        &'a self,
+        from: &'a Self,
+    ) -> impl Iterator<Item = (ImageTable, usize, &'a ImageEntry)> + 'a {
+        ImageTable::ALL.into_iter().flat_map(move |table| {
+            let both = self.table(table).iter().zip(from.table(table));
+            let differ = both.enumerate().filter(|(_, (new, old))| new != old);
+            differ.map(move |(at, (new, _))| (table, at, new))
+        })
+    }
+
+    /// Which member a place of [`ImageTable::Members`] has, without its IP version.
+    pub fn member(&self, place: usize) -> Option<(LbId, u16)> {
+        self.members.get(place).copied()
+    }
+
+    pub fn members(&self) -> impl Iterator<Item = (LbId, u16)> + '_ {
+        self.members.iter().copied()
+    }
+
+    /// Which epoch a place of [`ImageTable::Epochs`] has.
+    pub fn epoch(&self, place: usize) -> Option<u32> {
+        self.epochs.get(place).copied()
+    }
+
+    fn put(&mut self, table: ImageTable, at: usize, entry: ImageEntry) {
+        self.tables[table as usize][at] = entry;
+    }
+}
+
+/// Bits from the lowest on.
+#[derive(Default)]
+struct Bits {
+    entry: ImageEntry,
+    at: u32,
+}
+
+impl Bits {
+    fn add(mut self, value: u128, bits: u32) -> Self {
+        for bit in 0..bits {
+            let at = self.at + bit;
+            self.entry[at as usize / 64] |= ((value >> bit) as u64 & 1) << (at % 64);
+        }
+        self.at += bits;
+        self
+    }
+}
+
+const NO_BEGIN: ImageEntry = [u64::MAX, 7, 0, 0];
+
+fn address_bits(address: IpAddr) -> (u128, bool) {
+    match address {
+        IpAddr::V4(v4) => (v4.to_bits().into(), false),
+        IpAddr::V6(v6) => (v6.to_bits(), true),
+    }
+}
+
+/// The one's complement sum of an address.
+fn sum(address: u128) -> u16 {
+    let mut sum: u64 = (0..8).map(|word| (address >> (16 * word)) as u64 & 0xffff).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// Makes an image.
+#[derive(Debug, Default)]
+struct Builder {
+    image: Image,
+    begins: Vec<(LbId, u64)>,
+    slots: Vec<u16>,
+    calendars: HashMap<Vec<u16>, usize, FixedState>,
+    members: HashMap<(LbId, MemberEntry), u16, FixedState>,
+    epochs: HashMap<(Epoch, usize, usize), usize, FixedState>,
+}
+
+/// A slot without member.
+const NONE: u16 = u16::MAX;
+
+impl Balancer {
+    /// All sets of all load balancers in one image.
+    ///
+    /// # Errors
+    /// If it has no place for them.
+    pub fn image(&self) -> Result<Image, ImageError> {
+        let mut builder = Builder::default();
+        let destinations: Vec<_> =
+            self.destinations().map(|(address, lb)| (None, address, lb.get())).collect();
+        builder.addresses(ImageTable::Destinations, DESTINATION_ROWS, &destinations)?;
+        let mut sources = Vec::new();
+        for (lb, sets) in self.load_balancers() {
+            if usize::from(lb.get()) < LbId::P4_COUNT {
+                builder.load_balancer(lb, sets)?;
+                sources.extend(last_sets(lb, sets));
+            } else if sets.sets.iter().any(|set| set.tables.has_rules()) {
+                return Err(ImageError::LoadBalancer { lb: lb.get(), limit: LbId::P4_COUNT });
+            }
+        }
+        builder.addresses(ImageTable::Sources, ROWS, &sources)?;
+        builder.finish()
+    }
+}
+
+/// The last set that allows each source.
+fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
+    let mut last = std::collections::BTreeMap::new();
+    for (at, set) in sets.sets.iter().enumerate() {
+        last.extend(set.tables.sources().map(|address| (address, at as u8)));
+    }
+    last.into_iter().map(|(address, at)| (Some(lb), address, at)).collect()
+}
+
+fn full(table: ImageTable, count: usize, limit: usize) -> Result<(), ImageError> {
+    if count > limit { Err(ImageError::Full { table, count, limit }) } else { Ok(()) }
+}
+
+impl Builder {
+    /// Places addresses in rows that their hashes name: each time that there is none free, one that is there has to go elsewhere.
+    fn addresses(
+        &mut self,
+        table: ImageTable,
+        rows: usize,
+        all: &[(Option<LbId>, IpAddr, u8)],
+    ) -> Result<(), ImageError> {
+        full(table, all.len(), rows * WAYS)?;
+        let mut places: Vec<Option<usize>> = vec![None; WAYS * rows];
+        for first in 0..all.len() {
+            let mut homeless = first;
+            let mut turn = 0;
+            loop {
+                let (lb, address, _) = all[homeless];
+                let hash = hash(lb, address);
+                let place = |way: usize| way * rows + usize::from(hash[way]) % rows;
+                if let Some(free) = (0..WAYS).map(place).find(|&at| places[at].is_none()) {
+                    places[free] = Some(homeless);
+                    break;
+                }
+                // The way goes round, so that two addresses do not push each other out for ever.
+                turn += 1;
+                if turn > 64 * WAYS {
+                    return Err(ImageError::Address(all[first].1));
+                }
+                homeless = places[place(turn % WAYS)].replace(homeless).unwrap_or(homeless);
+            }
+        }
+        for (at, place) in places.into_iter().enumerate() {
+            let Some((lb, address, value)) = place.map(|place| all[place]) else { continue };
+            let (bits, is_v6) = address_bits(address);
+            let lb = lb.map_or(0, LbId::get);
+            let entry = Bits::default().add(bits, 128).add(is_v6.into(), 1).add(lb.into(), 3);
+            let entry = entry.add(value.into(), 5).add(1, 1).entry;
+            self.image.put(table, at / rows * ROWS + at % rows, entry);
+        }
+        Ok(())
+    }
+
+    fn load_balancer(&mut self, lb: LbId, sets: &Sets) -> Result<(), ImageError> {
+        for (at, set) in sets.sets.iter().enumerate() {
+            // The first set has all ticks before the second, too.
+            let from = if at == 0 { 0 } else { set.from };
+            let end = sets.sets.get(at + 1).map(|next| next.from);
+            if end.is_some_and(|end| end <= from) {
+                continue;
+            }
+            let ranges: Vec<_> = set.tables.ranges().collect();
+            let begun = ranges.iter().rposition(|(begin, _)| *begin <= from);
+            let first = begun.and_then(|begun| ranges[begun].1);
+            self.range(lb, at, from, first.map(|calendar| (calendar, &*set.tables)))?;
+            let within = |begin: u64| begin > from && end.is_none_or(|end| begin < end);
+            for &(begin, calendar) in ranges.iter().filter(|(begin, _)| within(*begin)) {
+                self.range(lb, at, begin, calendar.map(|calendar| (calendar, &*set.tables)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A range of ticks that leads to a calendar of some tables, or nowhere.
+    fn range(
+        &mut self,
+        lb: LbId,
+        set: usize,
+        begin: u64,
+        calendar: Option<(&Calendar, &super::LbTables)>,
+    ) -> Result<(), ImageError> {
+        let epoch = calendar.map(|(calendar, tables)| self.epoch(calendar, tables)).transpose()?;
+        self.begins.push((lb, begin));
+        // Place 0 is of ticks before all begins.
+        full(ImageTable::Ranges, self.begins.len(), RANGES - 1)?;
+        let entry = Bits::default().add(epoch.unwrap_or(0) as u128, 10);
+        let entry = entry.add(epoch.is_some().into(), 1).add(set as u128, 5).entry;
+        self.image.put(ImageTable::Ranges, self.begins.len(), entry);
+        Ok(())
+    }
+
+    fn epoch(&mut self, calendar: &Calendar, tables: &super::LbTables) -> Result<usize, ImageError> {
+        let mut slots = Vec::new();
+        for (slot, entry) in tables.slots_of(calendar) {
+            slots.resize(usize::from(slot), NONE);
+            slots.push(self.member(tables.lb(), entry)?);
+        }
+        let len = slots.len();
+        let first = match self.calendars.get(&slots) {
+            Some(first) => *first,
+            None => {
+                let first = self.slots.len();
+                full(ImageTable::Slots, first + len, SLOTS)?;
+                self.slots.extend(&slots);
+                self.calendars.insert(slots, first);
+                first
+            }
+        };
+        let epoch = calendar.epoch;
+        if let Some(place) = self.epochs.get(&(epoch, first, len)) {
+            return Ok(*place);
+        }
+        let place = self.image.epochs.len();
+        full(ImageTable::Epochs, place + 1, EPOCHS)?;
+        self.epochs.insert((epoch, first, len), place);
+        self.image.epochs.push(epoch.id);
+        let entry = Bits::default().add(epoch.xor.into(), 16).add(epoch.slot_bits.into(), 4);
+        // A calendar of no slots begins anywhere.
+        let entry = entry.add(len as u128, 15).add((first % SLOTS) as u128, 14).entry;
+        self.image.put(ImageTable::Epochs, place, entry);
+        Ok(place)
+    }
+
+    fn member(&mut self, lb: LbId, entry: &MemberEntry) -> Result<u16, ImageError> {
+        if let Some(place) = self.members.get(&(lb, *entry)) {
+            return Ok(*place);
+        }
+        let place = self.image.members.len();
+        full(ImageTable::Members, place + 1, MEMBERS)?;
+        self.members.insert((lb, *entry), place as u16);
+        self.image.members.push((lb, entry.id));
+        for (is_v6, member) in [(0, entry.v4), (1, entry.v6)] {
+            self.image.put(ImageTable::Members, 2 * place + is_v6, member_entry(member));
+        }
+        Ok(place as u16)
+    }
+
+    fn finish(mut self) -> Result<Image, ImageError> {
+        for (at, member) in self.slots.iter().enumerate().filter(|(_, member)| **member != NONE) {
+            let entry = Bits::default().add((*member).into(), 10).add(1, 1).entry;
+            self.image.put(ImageTable::Slots, at, entry);
+        }
+        // In order, of which place 1 is in the middle.
+        let mut sorted = self.begins.iter();
+        in_order(1, &mut |place| {
+            if let Some((lb, tick)) = sorted.next() {
+                let entry = Bits::default().add((*tick).into(), 64).add(lb.get().into(), 3).entry;
+                self.image.tables[ImageTable::Begins as usize][place] = entry;
+            }
+        });
+        Ok(self.image)
+    }
+}
+
+/// The places of a search tree below one, from the lowest value on.
+fn in_order(place: usize, each: &mut impl FnMut(usize)) {
+    if place < RANGES {
+        in_order(2 * place, each);
+        each(place);
+        in_order(2 * place + 1, each);
+    }
+}
+
+fn member_entry(member: Option<Member>) -> ImageEntry {
+    let kind = match member {
+        None => 0,
+        Some(Member::Forward(_)) => 1,
+        Some(Member::SoftEvicted) => 2,
+        Some(Member::Deregistered) => 3,
+    };
+    let Some(Member::Forward(forward)) = member else {
+        return Bits { at: 213, ..Bits::default() }.add(kind, 2).entry;
+    };
+    let (address, _) = address_bits(forward.address);
+    let mac = forward.mac.unwrap_or_default().into_iter().fold(0, |mac, byte| mac << 8 | u128::from(byte));
+    let entry = Bits::default().add(address, 128).add(mac, 48).add(sum(address).into(), 16);
+    let entry = entry.add(forward.port_bits.into(), 4).add(forward.port.into(), 16);
+    entry.add(forward.keep_lb_header.into(), 1).add(kind, 2).entry
+}
+
+/// The row of an address in each way.
+fn hash(lb: Option<LbId>, address: IpAddr) -> [u8; WAYS] {
+    let (bits, is_v6) = address_bits(address);
+    let upper = u32::from(is_v6) | u32::from(lb.map_or(0, LbId::get)) << 1;
+    let (mut word, mut hash) = (1_u32, 0);
+    for bit in 0..132 {
+        word ^= word << 13;
+        word ^= word >> 17;
+        word ^= word << 5;
+        let is_set = if bit < 128 { bits >> bit & 1 == 1 } else { upper >> (bit - 128) & 1 == 1 };
+        hash ^= if is_set { word } else { 0 };
+    }
+    hash.to_le_bytes()
+}

@@ -1,0 +1,246 @@
+//! Images of tables, read as hardware reads them, beside the balancer that they were made of.
+
+mod lb_common;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ejfat::{
+    lb::{
+        Balancer, DropCause, Epoch, Image, ImageEntry, ImageError, ImageTable, LbId, LbTables, Route, Rule,
+        Rules, Tables,
+    },
+    segment::IpVersion::{V4, V6},
+    wire::LbHeader,
+};
+use lb_common::{address, all_ticks, lb, member, random_header, random_rules, random_tick, rules, seeds};
+use simnet::Random;
+
+/// Fields of an entry from its lowest bit on.
+struct Fields(ImageEntry, usize);
+
+impl Fields {
+    fn of(image: &Image, table: ImageTable, at: usize) -> Self {
+        Self(image.table(table)[at], 0)
+    }
+
+    fn next(&mut self, bits: usize) -> u128 {
+        let bit = |at: usize| u128::from(self.0[at / 64] >> (at % 64) & 1);
+        let value = (0..bits).fold(0, |value, at| value | bit(self.1 + at) << at);
+        self.1 += bits;
+        value
+    }
+}
+
+fn bits(address: IpAddr) -> (u128, u128) {
+    match address {
+        IpAddr::V4(v4) => (v4.to_bits().into(), 0),
+        IpAddr::V6(v6) => (v6.to_bits(), 1),
+    }
+}
+
+/// What belongs to an address. Hardware knows where to look; this looks everywhere.
+fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u128> {
+    let (low, is_v6) = bits(address);
+    let mut found = (0..table.len()).filter_map(|at| {
+        let mut entry = Fields::of(image, table, at);
+        let key = (entry.next(128), entry.next(1), entry.next(3));
+        let (value, is_valid) = (entry.next(5), entry.next(1));
+        (is_valid == 1 && key == (low, is_v6, of)).then_some(value)
+    });
+    let first = found.next();
+    assert_eq!(found.next(), None, "an address is there twice");
+    first
+}
+
+/// Down the tree of begins.
+fn range(image: &Image, key: (u128, u128)) -> usize {
+    let mut place = 1;
+    while place < ImageTable::Begins.len() {
+        let mut begin = Fields::of(image, ImageTable::Begins, place);
+        let tick = begin.next(64);
+        place = 2 * place + usize::from(key >= (begin.next(3), tick));
+    }
+    place - ImageTable::Begins.len()
+}
+
+fn look_up(image: &Image, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
+    let of = find(image, ImageTable::Destinations, 0, to).ok_or(DropCause::BadIp)?;
+    let last = find(image, ImageTable::Sources, of, from).ok_or(DropCause::BlockedSrc)?;
+    let (header, _) = LbHeader::decode(datagram)?;
+    let mut range = Fields::of(image, ImageTable::Ranges, range(image, (of, header.tick.into())));
+    let (place, has_epoch, set) = (range.next(10) as usize, range.next(1), range.next(5));
+    if set > last {
+        return Err(DropCause::BlockedSrc);
+    }
+    if has_epoch == 0 {
+        return Err(DropCause::EpochAssignMiss);
+    }
+    let mut epoch = Fields::of(image, ImageTable::Epochs, place);
+    let (flips, mask) = (epoch.next(16), (1 << epoch.next(4)) - 1);
+    let (length, first) = (epoch.next(15), epoch.next(14));
+    let slot = (u128::from(header.slot_select()) ^ flips) & mask;
+    if slot >= length {
+        return Err(DropCause::LbCalendarMiss);
+    }
+    let mut at = Fields::of(image, ImageTable::Slots, (first + slot) as usize);
+    let (number, is_there) = (at.next(10) as usize, at.next(1));
+    if is_there == 0 {
+        return Err(DropCause::LbCalendarMiss);
+    }
+    let mut entry = Fields::of(image, ImageTable::Members, 2 * number + usize::from(from.is_ipv6()));
+    let (address, mac, sum) = (entry.next(128), entry.next(48), entry.next(16));
+    let (port_bits, port, keeps, kind) = (entry.next(4), entry.next(16), entry.next(1), entry.next(2));
+    match kind {
+        0 => return Err(DropCause::MbrInfoMiss),
+        2 => return Err(DropCause::MbrDropSoftEvicted),
+        3 => return Err(DropCause::MbrDropDeregistered),
+        _ => {}
+    }
+    let words = (0..8).map(|word| address >> (16 * word) & 0xffff).sum::<u128>();
+    assert_eq!(words % 0xffff, sum % 0xffff);
+    let ip: IpAddr = if from.is_ipv4() {
+        Ipv4Addr::from_bits(address as u32).into()
+    } else {
+        Ipv6Addr::from_bits(address).into()
+    };
+    let port = (port + (u128::from(header.port_select()) & ((1 << port_bits) - 1))) as u16;
+    let (lb, member) = image.member(number).unwrap();
+    assert_eq!(u128::from(lb.get()), of);
+    Ok(Route {
+        lb,
+        epoch: image.epoch(place).unwrap(),
+        slot: slot as u16,
+        member,
+        mac: (mac != 0).then(|| mac.to_be_bytes()[10..].try_into().unwrap()),
+        to: SocketAddr::new(ip, port),
+        keep_lb_header: keeps == 1,
+    })
+}
+
+/// Rules of one load balancer that apply from some tick on, if that can be.
+fn stage(random: &mut Random, balancer: &mut Balancer, all: &mut Vec<Rule>) {
+    let (of, new) = (lb(random.below(3) as u8), random_rules(random));
+    let from = random_tick(random, all);
+    if balancer.stage(LbTables::new(of, &new).into(), from).is_ok() {
+        all.extend(new.of(of).iter());
+    }
+}
+
+#[test]
+fn an_image_leads_where_the_sets_lead() {
+    let mut routed = 0;
+    for seed in 0..seeds().div_ceil(30) {
+        let mut random = Random::new(seed, 0);
+        let first = random_rules(&mut random);
+        let mut balancer = Balancer::new(&Tables::new(&first), seed);
+        let mut all: Vec<_> = first.iter().collect();
+        for _ in 0..random.below(6) {
+            stage(&mut random, &mut balancer, &mut all);
+        }
+        let image = balancer.image().unwrap();
+        for _ in 0..200 {
+            let ip = random.pick(&[V4, V6]);
+            let mut datagram = random_header(&mut random, &all).encode();
+            if random.chance(30_000) {
+                datagram[random.below(3) as usize] ^= 1 << random.below(8);
+            }
+            let to = address(ip, random.range(50..=53) as u8);
+            let from = address(ip, random.range(1..=5) as u8);
+            let expected = balancer.route(to, from, &datagram);
+            assert_eq!(look_up(&image, to, from, &datagram), expected, "seed {seed}");
+            routed += u64::from(expected.is_ok());
+        }
+    }
+    assert!(routed > 0);
+}
+
+/// One epoch of all ticks, whose slots lead to members with these ids.
+fn one_epoch(of: LbId, id: u32, members: &[u16]) -> Vec<Rule> {
+    let mut rules: Vec<_> = (0..512_u16)
+        .zip(members.iter().cycle())
+        .map(|(slot, &member)| Rule::Slot { lb: of, epoch: id, slot, member })
+        .collect();
+    rules.push(all_ticks(of, Epoch::new(id)));
+    rules
+}
+
+fn image(rules: &Rules) -> Result<Image, ImageError> {
+    Balancer::new(&Tables::new(rules), 1).image()
+}
+
+#[test]
+fn calendars_and_members_that_are_alike_are_there_once() {
+    let mut all = rules(one_epoch(lb(0), 1, &[7, 8]));
+    all.insert(member(lb(0), 7, (address(V4, 100), 10_000).into(), 0, false), false).unwrap();
+    let mut balancer = Balancer::new(&Tables::new(&all), 1);
+    let used = |balancer: &Balancer| {
+        let slots = balancer.image().unwrap();
+        slots.table(ImageTable::Slots).iter().filter(|entry| **entry != ImageEntry::default()).count()
+    };
+    assert_eq!(used(&balancer), 512);
+    for from in 1..=10 {
+        balancer.stage(LbTables::new(lb(0), &all).into(), from).unwrap();
+    }
+    assert_eq!(used(&balancer), 512);
+    assert_eq!(balancer.image().unwrap().members().count(), 2);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_reason() {
+    // Sixteen calendars of 1024 slots fit, each with an order of its own.
+    let calendars = |count: u16| {
+        let mut balancer = Balancer::new(&Tables::new(&Rules::default()), 1);
+        for set in 0..count {
+            let slot = |slot| Rule::Slot { lb: lb(0), epoch: 0, slot, member: (slot + set) % 1000 };
+            let mut all: Vec<_> = (0..1024).map(slot).collect();
+            all.push(all_ticks(lb(0), Epoch { slot_bits: 10, ..Epoch::new(0) }));
+            balancer.stage(LbTables::new(lb(0), &rules(all)).into(), u64::from(set) + 1).unwrap();
+        }
+        balancer.image().map(drop)
+    };
+    assert_eq!(calendars(16), Ok(()));
+    let mut balancer = Balancer::new(&Tables::new(&Rules::default()), 1);
+    let far = Rule::Slot { lb: lb(1), epoch: 0, slot: Rule::MOST_SLOT, member: 1 };
+    let near = Rule::Slot { lb: lb(1), epoch: 0, slot: 0, member: 1 };
+    let wide = Epoch { slot_bits: 14, ..Epoch::new(0) };
+    for (from, slots) in [(1, vec![far]), (2, vec![far, near])] {
+        let all = rules(slots.into_iter().chain([all_ticks(lb(1), wide)]));
+        balancer.stage(LbTables::new(lb(1), &all).into(), from).unwrap();
+    }
+    let full = |table, count, limit| Err(ImageError::Full { table, count, limit });
+    assert_eq!(balancer.image().map(drop), full(ImageTable::Slots, 32_768, 16_384));
+
+    let members: Vec<_> = (0..512).collect();
+    let mut all = rules(one_epoch(lb(0), 0, &members));
+    let more: Vec<_> = (512..1024).collect();
+    one_epoch(lb(1), 0, &more).into_iter().for_each(|rule| all.insert(rule, false).unwrap());
+    assert_eq!(image(&all).map(drop), Ok(()));
+    one_epoch(lb(2), 0, &[1]).into_iter().for_each(|rule| all.insert(rule, false).unwrap());
+    assert_eq!(image(&all).map(drop), full(ImageTable::Members, 1025, 1024));
+
+    let high = rules([Rule::Source { lb: lb(8), address: address(V4, 1) }]);
+    assert_eq!(image(&high).map(drop), Err(ImageError::LoadBalancer { lb: 8, limit: 8 }));
+}
+
+#[test]
+fn as_many_addresses_as_rules_may_have_find_a_place() {
+    for seed in 0..20 {
+        let mut random = Random::new(seed, 1);
+        let mut all = Rules::default();
+        for n in 0..256_u32 {
+            let of = lb(random.below(8) as u8);
+            let v4 =
+                Ipv4Addr::from_bits(0x0a00_0000 | if seed % 2 == 0 { n } else { random.next_u32() >> 8 });
+            let v6 = Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(n) << (seed * 4));
+            for address in [IpAddr::from(v4), v6.into()] {
+                all.insert(Rule::Source { lb: of, address }, true).unwrap();
+            }
+            if n < 32 {
+                for address in [IpAddr::from(v4), v6.into()] {
+                    all.insert(Rule::Destination { address, lb: of }, true).unwrap();
+                }
+            }
+        }
+        image(&all).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
