@@ -1,8 +1,9 @@
 // Whether a peer may access a memory region: key, protection domain, permission, bounds. The low bits of an RKey are the region's slot,
 // the others are its secret.
 //
-// table_*: what a slot holds, written in one cycle. A region that is not valid permits nothing. After a reset none is valid.
-// request_*: one per cycle. answer_*: 6 cycles later, of which only those count in which `enable` is high; while it is low nothing moves.
+// table_*: what a slot holds, written in one cycle in which table_ready is high. A region that is not valid permits nothing. After a reset
+//   none is valid: table_ready is low until each slot is cleared.
+// request_*: one per cycle. answer_*: 7 cycles later, of which only those count in which `enable` is high; while it is low nothing moves.
 //   There is no other back-pressure.
 //
 // Equal to: roce's table of memory regions with slots in its RKeys. A request of no bytes is not for here: nobody looks at its key.
@@ -15,6 +16,7 @@ module region_check #(
     input logic enable,
 
     input logic table_write,
+    output logic table_ready,
     input logic [SlotBits-1:0] table_slot,
     input logic table_valid,
     input logic [31:SlotBits] table_secret,
@@ -42,6 +44,7 @@ module region_check #(
 );
 
   typedef struct packed {
+    logic valid;
     logic [31:SlotBits] secret;
     logic [15:0] pd;
     logic remote_read;
@@ -51,12 +54,21 @@ module region_check #(
     logic [63:0] length;
   } region_t;
 
-  region_t regions[Slots];
-  logic [Slots-1:0] valid;
-
+  // Slots that are cleared after a reset; the highest bit: all are.
+  logic [SlotBits:0] cleared;
+  assign table_ready = cleared[SlotBits];
   always_ff @(posedge clk) begin
-    if (table_write) begin
-      regions[table_slot] <= '{
+    if (rst) cleared <= '0;
+    else if (!table_ready) cleared <= cleared + 1'b1;
+  end
+
+  region_t regions[Slots];
+  region_t written;
+  always_comb begin
+    written = '0;
+    if (table_ready) begin
+      written = '{
+          valid: table_valid,
           secret: table_secret,
           pd: table_pd,
           remote_read: table_remote_read,
@@ -65,20 +77,21 @@ module region_check #(
           address: table_address,
           length: table_length
       };
-      valid[table_slot] <= table_valid;
     end
-    if (rst) valid <= '0;
+  end
+  always_ff @(posedge clk) begin
+    if (table_write || !table_ready) regions[table_ready?table_slot : cleared[SlotBits-1:0]] <= written;
   end
 
   // 1: the region.
   region_t region1;
-  logic pending1, valid1, write1;
+  logic pending1, ready1, write1;
   logic [31:0] rkey1, length1;
   logic [15:0] pd1;
   logic [63:0] address1;
 
   // 2: key, domain, permission; the low half of the offset.
-  logic pending2, ok2, borrow2;
+  logic pending2, has_secret2, is_domain2, permits2, borrow2;
   logic [SlotBits-1:0] slot2;
   logic [31:0] generation2, length2, offset2, address2, region2;
   logic [63:0] size2;
@@ -101,15 +114,22 @@ module region_check #(
   logic [31:0] generation5, length5;
   logic [63:0] offset5, left5;
 
+  // 6: whether enough is left.
+  logic pending6, ok6, is_far6, is_enough6;
+  logic [SlotBits-1:0] slot6;
+  logic [31:0] generation6;
+  logic [63:0] offset6;
+
   always_ff @(posedge clk) begin
     if (enable) begin
       region1 <= regions[request_rkey[SlotBits-1:0]];
-      valid1 <= valid[request_rkey[SlotBits-1:0]];
+      ready1 <= table_ready;
       pending1 <= request_valid;
       {rkey1, pd1, write1, address1, length1} <= {request_rkey, request_pd, request_write, request_address, request_length};
 
-      ok2 <= valid1 && region1.secret == rkey1[31:SlotBits] && region1.pd == pd1
-          && (write1 ? region1.remote_write : region1.remote_read);
+      has_secret2 <= region1.secret == rkey1[31:SlotBits];
+      is_domain2 <= region1.pd == pd1;
+      permits2 <= ready1 && region1.valid && (write1 ? region1.remote_write : region1.remote_read);
       {borrow2, offset2} <= {1'b0, address1[31:0]} - {1'b0, region1.address[31:0]};
       {address2, region2} <= {address1[63:32], region1.address[63:32]};
       {pending2, slot2, generation2, length2, size2} <= {
@@ -118,7 +138,9 @@ module region_check #(
 
       {borrow3, offset3[63:32]} <= {1'b0, address2} - {1'b0, region2} - 33'(borrow2);
       offset3[31:0] <= offset2;
-      {pending3, ok3, slot3, generation3, length3, size3} <= {pending2, ok2, slot2, generation2, length2, size2};
+      {pending3, ok3, slot3, generation3, length3, size3} <= {
+        pending2, has_secret2 && is_domain2 && permits2, slot2, generation2, length2, size2
+      };
 
       {borrow4, left4} <= {1'b0, size3[31:0]} - {1'b0, offset3[31:0]};
       size4 <= size3[63:32];
@@ -128,11 +150,14 @@ module region_check #(
       left5[31:0] <= left4;
       {pending5, ok5, slot5, generation5, length5, offset5} <= {pending4, ok4, slot4, generation4, length4, offset4};
 
-      answer_valid <= pending5;
-      answer_ok <= ok5 && !borrow5 && (left5[63:32] != '0 || left5[31:0] >= length5);
-      {answer_slot, answer_generation, answer_offset} <= {slot5, generation5, offset5};
+      {pending6, ok6, slot6, generation6, offset6} <= {pending5, ok5 && !borrow5, slot5, generation5, offset5};
+      is_far6 <= left5[63:32] != '0;
+      is_enough6 <= left5[31:0] >= length5;
+
+      answer_ok <= ok6 && (is_far6 || is_enough6);
+      {answer_valid, answer_slot, answer_generation, answer_offset} <= {pending6, slot6, generation6, offset6};
     end
-    if (rst) {pending1, pending2, pending3, pending4, pending5, answer_valid} <= '0;
+    if (rst) {pending1, pending2, pending3, pending4, pending5, pending6, answer_valid} <= '0;
   end
 
 endmodule

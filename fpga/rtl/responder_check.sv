@@ -1,16 +1,18 @@
 // What a responder does with a request: sequence, order, access, and the acknowledgement that follows.
 //
-//   packet -> queue pair's settings -> region_check (6) -> state -> differences -> verdicts -> decision, new state
-//                                                           ^------- 4 cycles for each queue pair -------'
+//   packet -> queue pair's settings -> region_check (7) -> state -> differences -> comparisons -> verdict -> decision, new state
+//                                                           ^------------ 5 cycles for each queue pair ------------'
 //
-// Packets of different queue pairs pass at one per cycle; those of one queue pair at one in 4 cycles: a packet waits until the state of
+// Packets of different queue pairs pass at one per cycle; those of one queue pair at one in 5 cycles: a packet waits until the state of
 // the one before is written. Retransmits, gaps and reordering are judged as the software does.
+//
+// After a reset there are no queue pairs and no regions: table_ready and setup_ready are low until all are cleared.
 //
 // table_*: memory regions, as in region_check.
 // setup_*: makes a queue pair, or takes it away (setup_connected = 0), when setup_ready is high and no packet of it is inside.
 // post_*: one more receive of the queue pair was posted. read_done_*: a READ that was answered once is over. One of each per cycle.
 // packet_*: valid and ready. Only requests; the invariant CRC is right and the peer is the connection's.
-// decision_*: 12 cycles after its packet, or later; valid and ready.
+// decision_*: 14 cycles after its packet, or later; valid and ready.
 //
 // Equal to: roce's responder with receives of one length per queue pair. SEND, WRITE and READ only: all else is an invalid request.
 module responder_check
@@ -27,6 +29,7 @@ module responder_check
     input logic [4:0] rnr_timer,
 
     input logic table_write,
+    output logic table_ready,
     input logic [SlotBits-1:0] table_slot,
     input logic table_valid,
     input logic [31:SlotBits] table_secret,
@@ -142,7 +145,6 @@ module responder_check
     logic ack_req;
     logic [23:0] psn;
     logic [15:0] payload;
-    logic [31:0] length;
   } packet_t;
 
   // What follows from the settings, too.
@@ -150,9 +152,6 @@ module responder_check
     logic fits;  // the length of the payload is right for its place in the message
     logic too_long;  // the message is longer than any may be
     logic one_packet;  // the message fits into one
-    logic [23:0] packets;
-    logic too_many;  // packets
-    logic [31:0] receive;
   } bounds_t;
 
   // ------------------------------------------------------------------ memories
@@ -162,27 +161,34 @@ module responder_check
   logic [15:0] posted[QueuePairs];
   logic [7:0] read_done[QueuePairs];
 
-  // The regions as they are when a packet is judged: access may have been withdrawn since the message began.
+  // The regions as they are when a packet is judged: access may have been withdrawn since the message began. A slot that was not written since
+  // the reset is not looked at.
   typedef struct packed {
     logic remote_read;
     logic remote_write;
     logic [31:0] generation;
   } alive_t;
   alive_t alive[Slots];
-  logic [Slots-1:0] is_alive;
 
   always_ff @(posedge clk) begin
     if (table_write) begin
-      alive[table_slot] <= '{table_remote_read, table_remote_write, table_generation};
-      is_alive[table_slot] <= table_valid;
+      alive[table_slot] <= '{table_valid && table_remote_read, table_valid && table_remote_write, table_generation};
     end
-    if (rst) is_alive <= '0;
+  end
+
+  // Queue pairs that are cleared after a reset; the highest bit: all are.
+  logic [QpBits:0] cleared;
+  logic is_cleared;
+  assign is_cleared = cleared[QpBits];
+  always_ff @(posedge clk) begin
+    if (rst) cleared <= '0;
+    else if (!is_cleared) cleared <= cleared + 1'b1;
   end
 
   logic writes;
   logic [QpBits-1:0] written_qp;
   state_t written;
-  assign setup_ready = !writes;
+  assign setup_ready = is_cleared && !writes;
 
   logic setup;
   assign setup = setup_valid && setup_ready;
@@ -190,13 +196,16 @@ module responder_check
   state_t begun;
   always_comb begin
     begun = '0;
-    begun.connected = setup_connected;
+    begun.connected = setup_connected && is_cleared;
     begun.psn = setup_psn;
   end
 
+  logic [QpBits-1:0] begun_qp;
+  assign begun_qp = is_cleared ? setup_qp : cleared[QpBits-1:0];
+
   always_ff @(posedge clk) begin
     if (setup) settings[setup_qp] <= '{setup_pd, setup_mtu, setup_reads, setup_receive};
-    if (writes || setup) states[writes?written_qp : setup_qp] <= writes ? written : begun;
+    if (writes || setup || !is_cleared) states[writes?written_qp : begun_qp] <= writes ? written : begun;
   end
 
   // A queue pair starts with what was posted before: the driver sets it up first.
@@ -209,22 +218,24 @@ module responder_check
 
   // ------------------------------------------------------------------ front: what the packet and the settings say
 
-  localparam int Front = 7;
+  localparam int Front = 8;
 
   logic run, waits, enable;
   // Nothing moves while a decision waits; the front also waits for a state.
   assign run = decision_ready || !decision_valid;
-  assign enable = run && !waits;
+  assign enable = run && !waits && is_cleared && table_ready;
   assign packet_ready = enable;
 
   packet_t front[1:Front];
+  logic [31:0] lengths[1:Front];
   settings_t settings1;
   logic [63:0] address1;
   logic [31:0] rkey1;
   always_ff @(posedge clk) begin
     if (enable) begin
-      front[1] <= '{packet_valid, packet_qp, decode(packet_opcode), packet_ack_req, packet_psn, packet_payload, packet_length};
-      for (int i = 2; i <= Front; i++) front[i] <= front[i-1];
+      front[1] <= '{packet_valid, packet_qp, decode(packet_opcode), packet_ack_req, packet_psn, packet_payload};
+      lengths[1] <= packet_length;
+      for (int i = 2; i <= Front; i++) {front[i], lengths[i]} <= {front[i-1], lengths[i-1]};
       settings1 <= settings[packet_qp];
       {address1, rkey1} <= {packet_address, packet_rkey};
     end
@@ -243,6 +254,7 @@ module responder_check
       .rst(rst),
       .enable(enable),
       .table_write(table_write),
+      .table_ready(table_ready),
       .table_slot(table_slot),
       .table_valid(table_valid),
       .table_secret(table_secret),
@@ -257,7 +269,7 @@ module responder_check
       .request_pd(settings1.pd),
       .request_write(front[1].opcode.operation == Write),
       .request_address(address1),
-      .request_length(front[1].length),
+      .request_length(lengths[1]),
       .answer_valid(answer_valid),
       .answer_ok(answer_ok),
       .answer_slot(answer_slot),
@@ -265,60 +277,73 @@ module responder_check
       .answer_offset(answer_offset)
   );
 
-  // 2 to 3: the bounds, then delayed until the region is known.
+  // 2 to 4: the bounds, then delayed until the region is known.
   logic [12:0] mtu1;
   assign mtu1 = 13'd256 << settings1.mtu;
 
   logic full2, within2;
   logic [32:0] rounded2;
   logic [2:0] shift2;
-  logic too_long2, one_packet2;
+  logic too_long2, one_packet2, is_empty2, has_payload2;
   bounds_t bounds[3:Front];
-  logic [31:0] receive2;
+  logic [31:0] receives[2:Front];
   logic [7:0] reads[2:Front];
+  // PSNs that the answer to a READ takes, up to 2^24. No requester may have 2^23 outstanding.
+  logic [24:0] packets3;
+  logic [23:0] packets[4:Front];
+  logic too_many[4:Front];
   always_ff @(posedge clk) begin
     if (enable) begin
       full2 <= front[1].payload == 16'(mtu1);
       within2 <= front[1].payload <= 16'(mtu1);
-      rounded2 <= 33'(front[1].length) + 33'(mtu1) - 33'd1;
+      has_payload2 <= front[1].payload != '0;
+      rounded2 <= 33'(lengths[1]) + 33'(mtu1) - 33'd1;
       shift2 <= settings1.mtu;
-      too_long2 <= front[1].length > LongestMessage;
-      one_packet2 <= front[1].length <= 32'(mtu1);
-      {receive2, reads[2]} <= {settings1.receive, settings1.reads};
+      too_long2 <= lengths[1] > LongestMessage;
+      one_packet2 <= lengths[1] <= 32'(mtu1);
+      is_empty2 <= lengths[1] == '0;
+      {receives[2], reads[2]} <= {settings1.receive, settings1.reads};
 
-      bounds[3].fits <= front[2].opcode.ends ? within2 && (front[2].opcode.starts || front[2].payload != '0) : full2;
+      bounds[3].fits <= front[2].opcode.ends ? within2 && (front[2].opcode.starts || has_payload2) : full2;
       bounds[3].too_long <= too_long2;
       bounds[3].one_packet <= one_packet2;
-      bounds[3].packets <= front[2].length == '0 ? 24'd1 : 24'(rounded2 >> (4'd8 + 4'(shift2)));
-      bounds[3].too_many <= rounded2 >> (4'd8 + 4'(shift2)) >= 33'h80_0000;
-      bounds[3].receive <= receive2;
-      reads[3] <= reads[2];
-      for (int i = 4; i <= Front; i++) {bounds[i], reads[i]} <= {bounds[i-1], reads[i-1]};
+      packets3 <= is_empty2 ? 25'd1 : 25'(rounded2 >> (4'd8 + 4'(shift2)));
+
+      packets[4] <= packets3[23:0];
+      too_many[4] <= |packets3[24:23];
+
+      for (int i = 3; i <= Front; i++) {receives[i], reads[i]} <= {receives[i-1], reads[i-1]};
+      for (int i = 4; i <= Front; i++) bounds[i] <= bounds[i-1];
+      for (int i = 5; i <= Front; i++) {packets[i], too_many[i]} <= {packets[i-1], too_many[i-1]};
     end
   end
 
   // ------------------------------------------------------------------ 1: the state
 
-  packet_t packet1, packet2, packet3;
+  packet_t packet1, packet2, packet3, packet4;
   bounds_t bounds1;
-  logic [7:0] reads1;
   state_t state1;
-  logic ok1;
+  logic [7:0] reads1;
+  logic [23:0] packets1;
+  logic ok1, too_many1;
   logic [SlotBits-1:0] slot1;
   logic [31:0] generation1;
   logic [63:0] offset1;
+  logic [31:0] length1, receive1;
 
   assign waits = front[Front].valid && (
       packet1.valid && packet1.qp == front[Front].qp ||
       packet2.valid && packet2.qp == front[Front].qp ||
-      packet3.valid && packet3.qp == front[Front].qp);
+      packet3.valid && packet3.qp == front[Front].qp ||
+      packet4.valid && packet4.qp == front[Front].qp);
 
   always_ff @(posedge clk) begin
     if (run) begin
       packet1 <= front[Front];
       packet1.valid <= front[Front].valid && !waits;
-      {bounds1, reads1} <= {bounds[Front], reads[Front]};
+      {bounds1, reads1, packets1, too_many1} <= {bounds[Front], reads[Front], packets[Front], too_many[Front]};
       state1 <= states[front[Front].qp];
+      {length1, receive1} <= {lengths[Front], receives[Front]};
       ok1 <= answer_ok && answer_valid;
       {slot1, generation1, offset1} <= {answer_slot, answer_generation, answer_offset};
     end
@@ -329,62 +354,83 @@ module responder_check
 
   state_t state2;
   bounds_t bounds2;
-  logic in_order2, ahead2, back2, covers_read2, has_receive2, may_read2;
+  logic [23:0] ahead2, to_first2, to_furthest2, to_latest2, to_read2, end2, packets2;
+  logic [15:0] posted2;
+  logic [7:0] unanswered2, reads2;
   logic [SlotBits-1:0] slot2;
-  logic [31:0] generation2, after2, total2, filled2;
-  logic [63:0] place2, source2;
-  logic [23:0] end2;
-  logic ok2, target2, gap_lower2, gap_further2;
+  logic [31:0] generation2, filled2, after2, total2, receive2;
+  logic [63:0] place2;
+  logic ok2, too_many2, target2;
+  alive_t alive2;
 
+  // The region of the message: of this packet if it begins one.
   logic [SlotBits-1:0] looked1;
-  logic [31:0] expected1;
-  alive_t alive1;
-  logic is_alive1, still1;
-  always_comb begin
-    // The region of the message: of this packet if it begins one.
-    looked1 = packet1.opcode.starts ? slot1 : state1.slot;
-    expected1 = packet1.opcode.starts ? generation1 : state1.generation;
-    alive1 = alive[looked1];
-    is_alive1 = is_alive[looked1];
-    still1 = is_alive1 && alive1.generation == expected1
-        && (packet1.opcode.operation == Read ? alive1.remote_read : alive1.remote_write);
-  end
-
-  logic [23:0] ahead1, to_first1, to_furthest1, to_latest1, to_read1;
-  assign ahead1 = packet1.psn - state1.psn;
-  assign to_first1 = packet1.psn - state1.gap_first;
-  assign to_furthest1 = packet1.psn - state1.gap_furthest;
-  assign to_latest1 = state1.gap_latest - packet1.psn;
-  assign to_read1 = state1.last_read - packet1.psn;
+  assign looked1 = packet1.opcode.starts ? slot1 : state1.slot;
 
   always_ff @(posedge clk) begin
     if (run) begin
       packet2 <= packet1;
-      {state2, bounds2} <= {state1, bounds1};
-      in_order2 <= ahead1 == '0;
-      ahead2 <= is_after(ahead1);
-      // The requester has gone back, or repeats its last packet.
-      back2 <= !is_after(to_first1) || to_furthest1 == '0 || is_after(to_latest1 - 24'd3) && !to_latest1[23];
-      gap_lower2 <= to_first1[23];
-      gap_further2 <= is_after(to_furthest1);
-      covers_read2 <= state1.has_read && is_after(to_read1);
-      has_receive2 <= posted[packet1.qp] != state1.receives;
-      may_read2 <= 8'(state1.reads - read_done[packet1.qp]) < reads1;
+      {state2, bounds2, reads2, packets2, too_many2} <= {state1, bounds1, reads1, packets1, too_many1};
+      ahead2 <= packet1.psn - state1.psn;
+      to_first2 <= packet1.psn - state1.gap_first;
+      to_furthest2 <= packet1.psn - state1.gap_furthest;
+      to_latest2 <= state1.gap_latest - packet1.psn;
+      to_read2 <= state1.last_read - packet1.psn;
+      end2 <= packet1.psn + packets1;
+      receive2 <= receive1;
+      posted2 <= posted[packet1.qp];
+      unanswered2 <= state1.reads - read_done[packet1.qp];
       slot2 <= looked1;
-      generation2 <= expected1;
-      ok2 <= packet1.opcode.starts ? ok1 && still1 : still1;
-      target2 <= packet1.opcode.starts ? packet1.length != '0 : state1.has_target;
+      alive2 <= alive[looked1];
+      ok2 <= ok1 || !packet1.opcode.starts;
+      generation2 <= packet1.opcode.starts ? generation1 : state1.generation;
+      target2 <= packet1.opcode.starts ? length1 != '0 : state1.has_target;
       filled2 <= packet1.opcode.starts ? '0 : state1.filled;
       after2 <= (packet1.opcode.starts ? '0 : state1.filled) + 32'(packet1.payload);
-      total2 <= packet1.opcode.starts ? packet1.length : state1.length;
+      total2 <= packet1.opcode.starts ? length1 : state1.length;
       place2 <= packet1.opcode.starts ? offset1 : state1.offset;
-      source2 <= offset1;
-      end2 <= packet1.psn + bounds1.packets;
     end
     if (rst) packet2.valid <= 1'b0;
   end
 
-  // ------------------------------------------------------------------ 3: verdicts
+  // ------------------------------------------------------------------ 3: comparisons
+
+  state_t state3;
+  bounds_t bounds3;
+  logic in_order3, ahead3, back3, gap_lower3, gap_further3, covers_read3, has_receive3, may_read3;
+  logic [23:0] beyond3, count3;
+  logic [SlotBits-1:0] slot3;
+  logic [31:0] generation3, filled3, after3, total3;
+  logic [63:0] place3;
+  logic too_many3, target3, same3, permits3, is_more3, is_all3, overflows3;
+
+  always_ff @(posedge clk) begin
+    if (run) begin
+      packet3 <= packet2;
+      {state3, bounds3, count3, too_many3} <= {state2, bounds2, packets2, too_many2};
+      in_order3 <= ahead2 == '0;
+      ahead3 <= is_after(ahead2);
+      // The requester has gone back, or repeats its last packet.
+      back3 <= !is_after(to_first2) || to_furthest2 == '0 || !to_latest2[23] && to_latest2 > 24'd3;
+      gap_lower3 <= to_first2[23];
+      gap_further3 <= is_after(to_furthest2);
+      covers_read3 <= state2.has_read && is_after(to_read2);
+      has_receive3 <= posted2 != state2.receives;
+      may_read3 <= unanswered2 < reads2;
+      beyond3 <= end2 - state2.psn;
+      same3 <= alive2.generation == generation2;
+      permits3 <= ok2 && (packet2.opcode.operation == Read ? alive2.remote_read : alive2.remote_write);
+      is_more3 <= after2 > total2;
+      is_all3 <= after2 == total2;
+      overflows3 <= after2 > receive2;
+      {slot3, generation3, filled3, after3, total3, place3, target3} <= {
+        slot2, generation2, filled2, after2, total2, place2, target2
+      };
+    end
+    if (rst) packet3.valid <= 1'b0;
+  end
+
+  // ------------------------------------------------------------------ 4: the verdict
 
   typedef enum logic [2:0] {
     Passes,
@@ -394,66 +440,67 @@ module responder_check
     TooLong
   } verdict_e;
 
-  state_t state3;
-  logic [23:0] packets3;
+  state_t state4;
+  verdict_e verdict4;
+  logic in_order4, ahead4, back4, gap_lower4, gap_further4, covers_read4, again4, target4;
+  logic [23:0] packets4, psn_next4, psn_last4;
+  logic [SlotBits-1:0] slot4;
+  logic [31:0] generation4, filled4, after4, total4;
+  logic [63:0] place4;
+
+  logic in_sequence3, ok3;
   verdict_e verdict3;
-  logic in_order3, ahead3, back3, covers_read3, again3, target3, gap_lower3, gap_further3;
-  logic [SlotBits-1:0] slot3;
-  logic [31:0] generation3, after3, total3, filled3;
-  logic [63:0] place3, source3;
-
-  logic in_sequence2, may_again2;
-  logic [23:0] beyond2;
-  verdict_e verdict2;
-  assign beyond2 = end2 - state2.psn;
+  assign ok3 = same3 && permits3;
   always_comb begin
-    case (state2.message)
-      Sending: in_sequence2 = packet2.opcode.operation == Send && !packet2.opcode.starts;
-      Writing: in_sequence2 = packet2.opcode.operation == Write && !packet2.opcode.starts;
-      default: in_sequence2 = packet2.opcode.starts;
+    case (state3.message)
+      Sending: in_sequence3 = packet3.opcode.operation == Send && !packet3.opcode.starts;
+      Writing: in_sequence3 = packet3.opcode.operation == Write && !packet3.opcode.starts;
+      default: in_sequence3 = packet3.opcode.starts;
     endcase
-    may_again2 = !bounds2.too_long && !bounds2.too_many && (!target2 || ok2) && !is_after(beyond2);
 
-    verdict2 = Passes;
-    if (!in_sequence2 || !bounds2.fits) verdict2 = Invalid;
+    verdict3 = Passes;
+    if (!in_sequence3 || !bounds3.fits) verdict3 = Invalid;
     else begin
-      unique case (packet2.opcode.operation)
+      unique case (packet3.opcode.operation)
         Send: begin
-          if (packet2.opcode.starts && !has_receive2) verdict2 = NotReady;
-          else if (after2 > bounds2.receive) verdict2 = TooLong;
+          if (packet3.opcode.starts && !has_receive3) verdict3 = NotReady;
+          else if (overflows3) verdict3 = TooLong;
         end
         Write: begin
-          if (packet2.opcode.imm && !has_receive2) verdict2 = NotReady;
-          else if (packet2.opcode.starts && (bounds2.too_long || !packet2.opcode.ends && bounds2.one_packet)) begin
-            verdict2 = Invalid;
-          end else if (packet2.opcode.starts && target2 && !ok2) verdict2 = NoAccess;
-          else if (after2 > total2 || packet2.opcode.ends != (after2 == total2)) verdict2 = Invalid;
-          else if (target2 && !ok2) verdict2 = NoAccess;
+          if (packet3.opcode.imm && !has_receive3) verdict3 = NotReady;
+          else if (packet3.opcode.starts && (bounds3.too_long || !packet3.opcode.ends && bounds3.one_packet)) begin
+            verdict3 = Invalid;
+          end else if (packet3.opcode.starts && target3 && !ok3) verdict3 = NoAccess;
+          else if (is_more3 || packet3.opcode.ends != is_all3) verdict3 = Invalid;
+          else if (target3 && !ok3) verdict3 = NoAccess;
         end
         Read: begin
-          if (!may_read2 || bounds2.too_long || bounds2.too_many) verdict2 = Invalid;
-          else if (target2 && !ok2) verdict2 = NoAccess;
+          if (!may_read3 || bounds3.too_long || too_many3) verdict3 = Invalid;
+          else if (target3 && !ok3) verdict3 = NoAccess;
         end
-        Other: verdict2 = Invalid;
+        Other: verdict3 = Invalid;
       endcase
     end
   end
 
   always_ff @(posedge clk) begin
     if (run) begin
-      packet3 <= packet2;
-      packet3.valid <= packet2.valid && state2.connected;
-      {state3, packets3, verdict3} <= {state2, bounds2.packets, verdict2};
-      {in_order3, ahead3, back3, covers_read3, target3} <= {in_order2, ahead2, back2, covers_read2, target2};
-      {gap_lower3, gap_further3, again3} <= {gap_lower2, gap_further2, may_again2};
-      {slot3, generation3, after3, total3, filled3, place3, source3} <= {
-        slot2, generation2, after2, total2, filled2, place2, source2
-      };
+      packet4 <= packet3;
+      packet4.valid <= packet3.valid && state3.connected;
+      {state4, verdict4} <= {state3, verdict3};
+      {in_order4, ahead4, back4, covers_read4, target4} <= {in_order3, ahead3, back3, covers_read3, target3};
+      {gap_lower4, gap_further4} <= {gap_lower3, gap_further3};
+      // A READ that may be answered again was asked for before, as a whole.
+      again4 <= !bounds3.too_long && !too_many3 && (!target3 || ok3) && !is_after(beyond3);
+      packets4 <= count3;
+      psn_next4 <= state3.psn + (packet3.opcode.operation == Read ? count3 : 24'd1);
+      psn_last4 <= state3.psn - 24'd1;
+      {slot4, generation4, filled4, after4, total4, place4} <= {slot3, generation3, filled3, after3, total3, place3};
     end
-    if (rst) packet3.valid <= 1'b0;
+    if (rst) packet4.valid <= 1'b0;
   end
 
-  // ------------------------------------------------------------------ 4: the decision and the new state
+  // ------------------------------------------------------------------ 5: the decision and the new state
 
   typedef struct packed {
     reply_e reply;
@@ -469,115 +516,114 @@ module responder_check
     logic gap;
   } decision_t;
 
-  state_t next3;
-  decision_t decision3;
-  logic is_read3, passes3;
-  logic [23:0] next_psn3, next_msn3;
-  assign is_read3 = packet3.opcode.operation == Read;
-  assign passes3 = in_order3 && verdict3 == Passes;
-  assign next_psn3 = state3.psn + (is_read3 ? packets3 : 24'd1);
-  assign next_msn3 = state3.msn + 24'(packet3.opcode.ends);
+  state_t next;
+  decision_t decision;
+  logic is_read, passes;
+  logic [23:0] next_msn;
+  assign is_read = packet4.opcode.operation == Read;
+  assign passes = in_order4 && verdict4 == Passes;
+  assign next_msn = state4.msn + 24'(packet4.opcode.ends);
 
   always_comb begin
-    next3 = state3;
-    decision3 = '0;
-    decision3.msn = state3.msn;
-    decision3.length = is_read3 ? packet3.length : total3;
-    decision3.offset = is_read3 ? source3 : place3;
-    if (ahead3) begin
-      decision3.gap = 1'b1;
-      if (!state3.has_gap || back3) begin
-        decision3.reply = Acknowledge;
-        decision3.syndrome = NakSequence;
-        decision3.psn = state3.psn;
+    next = state4;
+    decision = '0;
+    decision.msn = state4.msn;
+    decision.length = total4;
+    decision.offset = place4;
+    if (ahead4) begin
+      decision.gap = 1'b1;
+      if (!state4.has_gap || back4) begin
+        decision.reply = Acknowledge;
+        decision.syndrome = NakSequence;
+        decision.psn = state4.psn;
       end
-      next3.has_gap = 1'b1;
-      if (!state3.has_gap || gap_lower3) next3.gap_first = packet3.psn;
-      if (!state3.has_gap || back3 || gap_further3) next3.gap_furthest = packet3.psn;
-      next3.gap_latest = packet3.psn;
-    end else if (!in_order3) begin
-      decision3.duplicate = 1'b1;
-      decision3.syndrome = Ack;
-      if (!is_read3) begin
-        decision3.reply = Acknowledge;
-        decision3.psn = covers_read3 ? packet3.psn : state3.psn - 24'd1;
-      end else if (again3) begin
-        decision3.reply = ReadAgain;
-        decision3.psn = packet3.psn;
+      next.has_gap = 1'b1;
+      if (!state4.has_gap || gap_lower4) next.gap_first = packet4.psn;
+      if (!state4.has_gap || back4 || gap_further4) next.gap_furthest = packet4.psn;
+      next.gap_latest = packet4.psn;
+    end else if (!in_order4) begin
+      decision.duplicate = 1'b1;
+      decision.syndrome = Ack;
+      if (!is_read) begin
+        decision.reply = Acknowledge;
+        decision.psn = covers_read4 ? packet4.psn : psn_last4;
+      end else if (again4) begin
+        decision.reply = ReadAgain;
+        decision.psn = packet4.psn;
       end
-    end else if (passes3) begin
-      next3.has_gap = 1'b0;
-      next3.psn = next_psn3;
-      next3.msn = next_msn3;
-      decision3.msn = next_msn3;
-      decision3.syndrome = Ack;
-      decision3.psn = packet3.psn;
-      if (is_read3) begin
-        decision3.reply = ReadOnce;
-        next3.has_read = 1'b1;
-        next3.last_read = packet3.psn;
-        next3.reads = state3.reads + 8'd1;
+    end else if (passes) begin
+      next.has_gap = 1'b0;
+      next.psn = psn_next4;
+      next.msn = next_msn;
+      decision.msn = next_msn;
+      decision.syndrome = Ack;
+      decision.psn = packet4.psn;
+      if (is_read) begin
+        decision.reply = ReadOnce;
+        next.has_read = 1'b1;
+        next.last_read = packet4.psn;
+        next.reads = state4.reads + 8'd1;
       end else begin
-        if (packet3.ack_req) decision3.reply = Acknowledge;
-        next3.filled = after3;
-        if (packet3.opcode.operation == Send) begin
-          next3.message = packet3.opcode.ends ? Idle : Sending;
-          if (packet3.opcode.starts) next3.receives = state3.receives + 16'd1;
-          if (packet3.opcode.ends) decision3.completion = Received;
-          if (packet3.payload != '0) decision3.place = ToReceive;
-          decision3.offset = 64'(filled3);
-          decision3.length = after3;
+        if (packet4.ack_req) decision.reply = Acknowledge;
+        next.filled = after4;
+        if (packet4.opcode.operation == Send) begin
+          next.message = packet4.opcode.ends ? Idle : Sending;
+          if (packet4.opcode.starts) next.receives = state4.receives + 16'd1;
+          if (packet4.opcode.ends) decision.completion = Received;
+          if (packet4.payload != '0) decision.place = ToReceive;
+          decision.offset = 64'(filled4);
+          decision.length = after4;
         end else begin
-          next3.message = packet3.opcode.ends ? Idle : Writing;
-          {next3.has_target, next3.slot, next3.generation, next3.length} = {target3, slot3, generation3, total3};
-          next3.offset = place3 + 64'(packet3.payload);
-          if (target3) decision3.place = ToRegion;
-          if (packet3.opcode.imm) begin
-            decision3.completion = ReceivedWrite;
-            next3.receives = state3.receives + 16'd1;
+          next.message = packet4.opcode.ends ? Idle : Writing;
+          {next.has_target, next.slot, next.generation, next.length} = {target4, slot4, generation4, total4};
+          next.offset = place4 + 64'(packet4.payload);
+          if (target4) decision.place = ToRegion;
+          if (packet4.opcode.imm) begin
+            decision.completion = ReceivedWrite;
+            next.receives = state4.receives + 16'd1;
           end
         end
       end
     end else begin
-      decision3.reply = Acknowledge;
-      decision3.psn = packet3.psn;
-      if (verdict3 == NotReady) begin
-        decision3.syndrome = RnrNak | 8'(rnr_timer);
-        next3.has_gap = 1'b1;
-        {next3.gap_first, next3.gap_furthest, next3.gap_latest} = {3{packet3.psn}};
+      decision.reply = Acknowledge;
+      decision.psn = packet4.psn;
+      if (verdict4 == NotReady) begin
+        decision.syndrome = RnrNak | 8'(rnr_timer);
+        next.has_gap = 1'b1;
+        {next.gap_first, next.gap_furthest, next.gap_latest} = {3{packet4.psn}};
       end else begin
-        decision3.syndrome = verdict3 == NoAccess ? NakAccess : NakInvalid;
-        decision3.failed = 1'b1;
-        next3.connected = 1'b0;
-        next3.has_gap = 1'b0;
+        decision.syndrome = verdict4 == NoAccess ? NakAccess : NakInvalid;
+        decision.failed = 1'b1;
+        next.connected = 1'b0;
+        next.has_gap = 1'b0;
         // A receive that a SEND has taken fails with it.
-        if (state3.message == Sending || verdict3 == TooLong) decision3.completion = Failed;
+        if (state4.message == Sending || verdict4 == TooLong) decision.completion = Failed;
       end
     end
   end
 
-  assign writes = run && packet3.valid;
-  assign written_qp = packet3.qp;
-  assign written = next3;
+  assign writes = run && packet4.valid;
+  assign written_qp = packet4.qp;
+  assign written = next;
 
   always_ff @(posedge clk) begin
     if (run) begin
-      decision_valid <= packet3.valid;
-      decision_qp <= packet3.qp;
-      decision_reply <= decision3.reply;
-      decision_syndrome <= decision3.syndrome;
-      decision_psn <= decision3.psn;
-      decision_msn <= decision3.msn;
-      decision_packets <= packets3;
-      decision_place <= decision3.place;
-      decision_slot <= slot3;
-      decision_generation <= generation3;
-      decision_offset <= decision3.offset;
-      decision_completion <= decision3.completion;
-      decision_length <= decision3.length;
-      decision_failed <= decision3.failed;
-      decision_duplicate <= decision3.duplicate;
-      decision_gap <= decision3.gap;
+      decision_valid <= packet4.valid;
+      decision_qp <= packet4.qp;
+      decision_reply <= decision.reply;
+      decision_syndrome <= decision.syndrome;
+      decision_psn <= decision.psn;
+      decision_msn <= decision.msn;
+      decision_packets <= packets4;
+      decision_place <= decision.place;
+      decision_slot <= slot4;
+      decision_generation <= generation4;
+      decision_offset <= decision.offset;
+      decision_completion <= decision.completion;
+      decision_length <= decision.length;
+      decision_failed <= decision.failed;
+      decision_duplicate <= decision.duplicate;
+      decision_gap <= decision.gap;
     end
     if (rst) decision_valid <= 1'b0;
   end

@@ -8,6 +8,7 @@
 //! Verilator and a C++ compiler are needed when a model is built, and by nothing else in the project.
 
 mod bench;
+mod bits;
 mod model;
 mod rtl;
 mod shim;
@@ -15,6 +16,7 @@ mod tools;
 mod verilate;
 
 pub use bench::{Bench, Device, Packet, Rates, Sink, Source};
+pub use bits::{Reader, Writer};
 pub use model::{Model, OpenError, Port};
 pub use rtl::sources;
 pub use tools::Tools;

@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{CAPTURES, Random, be16, datagram, frames, number};
+use common::{CAPTURES, be16, bytes, datagram, frames, number};
 use naa_fpga::{Bench, Module, Packet, Rates, Sink, Source, Tools};
 use roce::icrc::{Flow, IdRule, Solver, compute};
+use simnet::Random;
 
 /// `tuser` of a packet whose CRC is to be put in.
 const INSERT: u64 = 2;
@@ -52,9 +53,9 @@ fn right(ip: &[u8]) -> [u8; 4] {
 
 /// A packet of random contents, but for its lengths, with a CRC at random; its UDP payload has `len` bytes.
 fn random_packet(random: &mut Random, len: usize) -> Vec<u8> {
-    let v6 = random.is_one_in(2);
+    let v6 = random.below(2) == 0;
     let headers = if v6 { 40 } else { 20 };
-    let mut ip = random.bytes(headers + 8 + len);
+    let mut ip = bytes(random, headers + 8 + len);
     if v6 {
         ip[0] = 0x60 | ip[0] & 0xf;
         ip[4..6].copy_from_slice(&((8 + len) as u16).to_be_bytes());
@@ -71,16 +72,16 @@ fn random_packet(random: &mut Random, len: usize) -> Vec<u8> {
 
 fn random_case(random: &mut Random) -> Case {
     // Short ones mostly: their ends lie everywhere in a beat.
-    let most = if random.is_one_in(16) { 4200 } else { 200 };
+    let most = if random.below(16) == 0 { 4200 } else { 200 };
     let len = 16 + random.below(most) as usize;
-    if random.is_one_in(2) {
+    if random.below(2) == 0 {
         return Case::to_fill(random_packet(random, len & !3));
     }
     let mut ip = random_packet(random, len);
     let end = ip.len() - 4;
     let crc = right(&ip);
     ip[end..].copy_from_slice(&crc);
-    if random.is_one_in(2) {
+    if random.below(2) == 0 {
         // A bit that neither says how long the packet is nor is of a header that the models take for granted.
         let fixed = if ip[0] >> 4 == 4 { 28 } else { 48 };
         let bit = 8 * fixed + random.below(8 * (ip.len() - fixed) as u64) as usize;
@@ -138,7 +139,7 @@ fn random_packets_are_judged_and_made_as_the_models_do() {
     let count = number("NAA_FPGA_PACKETS", 100_000);
     let seed = number("NAA_FPGA_SEED", 1);
     println!("seed {seed}");
-    let mut random = Random::new(seed);
+    let mut random = Random::new(seed, 0);
     for (at, idle) in [(0, [0, 0]), (1, [40, 0]), (2, [0, 100]), (3, [100, 40])] {
         let cases: Vec<_> = (0..count / 4).map(|_| random_case(&mut random)).collect();
         assert!(cases.iter().any(|case| case.bad));
@@ -151,7 +152,7 @@ fn random_packets_are_judged_and_made_as_the_models_do() {
 #[test]
 fn no_tail_costs_a_cycle() {
     let Some(mut bench) = bench() else { return };
-    let mut random = Random::new(2);
+    let mut random = Random::new(2, 0);
     let mut beats = 0;
     let cases: Vec<_> = (0..1000)
         .map(|at| {

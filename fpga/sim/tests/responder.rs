@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use common::{Random, number};
+use common::number;
 use naa_fpga::{Bench, Device, Model, Module, Port, Rates, Tools};
 use roce::{
     Entropy,
@@ -13,11 +13,15 @@ use roce::{
     psn::Psn,
     wire::{Aeth, Bth, Packet, Reth},
 };
+use simnet::Random;
 use verbs::{Access, MrKeys, PdId};
 
-impl Entropy for Random {
+/// Where RKeys come from.
+struct Secrets<'a>(&'a mut Random);
+
+impl Entropy for Secrets<'_> {
     fn next_u32(&mut self) -> u32 {
-        self.word() as u32
+        self.0.next_u32()
     }
 }
 
@@ -218,10 +222,10 @@ struct Rig {
 
 impl Rig {
     fn new(bench: Bench, seed: u64, idle: [u8; 2]) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = Random::new(seed, 0);
         let rates = [Rates::idle(idle[0], seed), Rates::idle(idle[1], !seed)];
         let ends = Ends::new(&bench.model, rates);
-        let model = model::Model::new(SLOT_BITS, &mut random).unwrap();
+        let model = model::Model::new(SLOT_BITS, &mut Secrets(&mut random)).unwrap();
         let mut rig = Self {
             random,
             bench,
@@ -233,6 +237,12 @@ impl Rig {
         };
         let timer = rig.model.rnr_timer();
         rig.set(&[("rnr_timer", timer.into())]);
+        // Until all is cleared, nothing is taken.
+        while rig.bench.model.get(rig.bench.model.port("table_ready")) == 0
+            || rig.bench.model.get(rig.bench.model.port("setup_ready")) == 0
+        {
+            rig.bench.cycle(&mut []);
+        }
         for _ in 0..12 {
             rig.register();
         }
@@ -261,7 +271,7 @@ impl Rig {
 
     fn settings(&mut self) -> Settings {
         Settings {
-            psn: Psn::new(self.random.word() as u32),
+            psn: Psn::new(self.random.next_u64() as u32),
             pd: PdId(self.random.below(2) as u32),
             mtu: 256 << self.random.below(5),
             reads: [0, 3, 16, 100][self.random.below(4) as usize],
@@ -286,7 +296,7 @@ impl Rig {
     }
 
     fn register(&mut self) {
-        let address = if self.random.is_one_in(4) {
+        let address = if self.random.below(4) == 0 {
             0_u64.wrapping_sub(self.random.below(100_000))
         } else {
             self.random.below(1 << 20)
@@ -294,11 +304,12 @@ impl Rig {
         let length = [1, 100_000, 1 << 20, 1 << 31][self.random.below(4) as usize].min(u64::MAX - address);
         let access = Access {
             local_write: true,
-            remote_read: !self.random.is_one_in(8),
-            remote_write: !self.random.is_one_in(8),
+            remote_read: (self.random.below(8) != 0),
+            remote_write: (self.random.below(8) != 0),
         };
         let pd = PdId(self.random.below(2) as u32);
-        let (keys, place) = self.model.register(pd, address, length, access, &mut self.random).unwrap();
+        let (keys, place) =
+            self.model.register(pd, address, length, access, &mut Secrets(&mut self.random)).unwrap();
         self.regions.push((keys, pd, address, length));
         self.table(keys, place.generation, Some(access), (pd, address, length));
     }
@@ -354,7 +365,7 @@ impl Rig {
     fn reth(&mut self, requester: Requester, opcode: u8) -> Reth {
         let random = &mut self.random;
         let mut region = self.regions[random.below(self.regions.len() as u64) as usize];
-        if !random.is_one_in(60) {
+        if random.below(60) != 0 {
             let mut own =
                 self.regions.iter().filter(|(_, pd, _, length)| *pd == requester.settings.pd && *length > 1);
             let count = own.clone().count() as u64;
@@ -362,17 +373,17 @@ impl Rig {
         }
         let (keys, _, address, length) = region;
         let mut rkey = keys.rkey;
-        if random.is_one_in(100) {
+        if random.below(100) == 0 {
             rkey ^= 1 << random.below(32);
         }
         let mtu = u64::from(requester.settings.mtu);
         let offset =
-            if random.is_one_in(50) { length - random.below(2) } else { random.below(length / 2 + 1) };
+            if random.below(50) == 0 { length - random.below(2) } else { random.below(length / 2 + 1) };
         let most =
             if opcode == opcode::WRITE_ONLY || opcode == opcode::WRITE_ONLY_WITH_IMM { mtu } else { 5 * mtu };
         let least = if opcode == opcode::WRITE_FIRST { mtu + 1 } else { 1 };
         let length = match random.below(60) {
-            0 => random.word() & 0xffff_ffff,
+            0 => random.next_u64() & 0xffff_ffff,
             1 => [0x7fff_ffff, 0x8000_0000, 0x8000_0001][random.below(3) as usize],
             2 => length - offset.min(length),
             3..6 => 0,
@@ -386,9 +397,9 @@ impl Rig {
         let requester = self.requesters[qp];
         let mtu = requester.settings.mtu;
         let (opcode, reth, payload, left) = match requester.left {
-            Some((is_send, left)) if !self.random.is_one_in(100) => {
+            Some((is_send, left)) if (self.random.below(100) != 0) => {
                 let ends = left <= mtu;
-                let imm = self.random.is_one_in(2);
+                let imm = self.random.below(2) == 0;
                 let opcode = match (is_send, ends, imm) {
                     (true, false, _) => opcode::SEND_MIDDLE,
                     (true, true, false) => opcode::SEND_LAST,
@@ -402,17 +413,17 @@ impl Rig {
             }
             _ => self.begin(requester),
         };
-        let payload = if self.random.is_one_in(200) { self.random.below(5000) as u32 } else { payload };
+        let payload = if self.random.below(200) == 0 { self.random.below(5000) as u32 } else { payload };
         let psn = match self.random.below(16) {
             0 => requester.next.plus(self.random.below(8) as u32 + 1),
             1 => requester.next.minus(self.random.below(8) as u32 + 1),
-            2 if self.random.is_one_in(4) => Psn::new(self.random.word() as u32),
+            2 if (self.random.below(4) == 0) => Psn::new(self.random.next_u64() as u32),
             _ => requester.next,
         };
         if psn == requester.next {
             self.requesters[qp].left = left;
         }
-        let ack_req = self.random.is_one_in(2);
+        let ack_req = self.random.below(2) == 0;
         Request { qp: qp as u32, opcode, ack_req, psn, payload: payload as u16, reth }
     }
 

@@ -8,12 +8,13 @@ pub(super) struct Module {
     pub(super) luts: u64,
     /// Block memories of 36 kbit.
     pub(super) brams: f64,
-    /// MHz on an ECP5, at least.
-    pub(super) fmax: f64,
+    /// MHz on an ECP5, at least. `None`: it is too large for one, or not looked at.
+    pub(super) fmax: Option<f64>,
 }
 
 pub(super) const MODULES: &[Module] = &[
-    Module { name: "icrc512", luts: 5000, brams: 0.0, fmax: 150.0 },
-    Module { name: "region_check", luts: 1000, brams: 4.0, fmax: 125.0 },
-    Module { name: "responder_check", luts: 4000, brams: 12.0, fmax: 125.0 },
+    Module { name: "icrc512", luts: 5000, brams: 0.0, fmax: Some(150.0) },
+    Module { name: "region_check", luts: 1000, brams: 4.0, fmax: Some(125.0) },
+    Module { name: "responder_check", luts: 4000, brams: 12.0, fmax: Some(125.0) },
+    Module { name: "lb_lookup", luts: 5000, brams: 70.0, fmax: None },
 ];

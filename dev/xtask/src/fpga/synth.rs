@@ -48,6 +48,7 @@ pub(super) fn area(tools: &Tools, module: &Module, rows: &mut Rows) -> Result<()
 
 /// How fast a module is on an ECP5, of 85k and of the fastest grade.
 pub(super) fn fmax(tools: &Tools, module: &Module, rows: &mut Rows) -> Result<()> {
+    let Some(limit) = module.fmax else { return Ok(()) };
     let folder = folder()?;
     let netlist = format!("{}-ecp5.json", module.name);
     let report = format!("{}-ecp5-report.json", module.name);
@@ -61,7 +62,7 @@ pub(super) fn fmax(tools: &Tools, module: &Module, rows: &mut Rows) -> Result<()
     let clocks = report["fmax"].as_object().context("nextpnr tells no frequency")?;
     let clocks = clocks.values().filter_map(|clock| clock["achieved"].as_f64());
     let fmax = clocks.reduce(f64::min).context("nextpnr tells no frequency")?;
-    rows.push(row(module, "MHz on ECP5", format!("{fmax:.0}"), module.fmax, fmax >= module.fmax));
+    rows.push(row(module, "MHz on ECP5", format!("{fmax:.0}"), limit, fmax >= limit));
     Ok(())
 }
 

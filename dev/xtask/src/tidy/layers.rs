@@ -10,7 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ejfat", &[]),
     ("ejfat-control", &["ejfat"]),
     ("simnet", &[]),
-    ("naa-fpga", &["naa-verbs", "roce", "ejfat"]),
+    ("naa-fpga", &["naa-verbs", "roce", "ejfat", "simnet"]),
     ("naa-files", &[]),
     ("naa-measure", &["naa-files"]),
     ("naa-store", &["naa-files"]),

@@ -3,40 +3,18 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use simnet::Random;
 
 /// A number from the environment, for longer runs.
 pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
 }
 
-/// Random values of a seed, which a failure prints.
-pub(crate) struct Random(ChaCha8Rng);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(ChaCha8Rng::seed_from_u64(seed))
-    }
-
-    /// From 0 to `end` - 1.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.0.next_u64()) * u128::from(end)) >> 64) as u64
-    }
-
-    pub(crate) fn is_one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    pub(crate) fn word(&mut self) -> u64 {
-        self.0.next_u64()
-    }
-
-    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes = vec![0; len];
-        self.0.fill_bytes(&mut bytes);
-        bytes
-    }
+/// Random bytes.
+pub(crate) fn bytes(random: &mut Random, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    random.fill(&mut bytes);
+    bytes
 }
 
 /// The Ethernet frames of a capture of `tests/captures`, which are classic pcap files with little-endian numbers.

@@ -1,0 +1,54 @@
+// How many of the sorted begins of an image are not behind a tick of a load balancer: a search tree of 12 levels, each in a memory of its
+// own, of which the root is place 1 and the children of place n are 2n and 2n + 1.
+//
+// One question per cycle; the answer comes 25 cycles later. No back-pressure. Places that no begin has hold the highest value there is.
+module lb_begins
+  import lb_pkg::*;
+(
+    input logic clk,
+    input logic write,
+    input logic write_image,
+    input logic [RangeBits-1:0] write_place,
+    input begin_t write_begin,
+    input logic image,
+    input begin_t key,
+    output logic [RangeBits-1:0] count
+);
+
+  // Before level i: which way was taken on the levels above, the highest first.
+  logic [RangeBits-1:0] path[RangeBits+1];
+  logic images[RangeBits+1];
+  begin_t keys[RangeBits+1];
+
+  always_ff @(posedge clk) begin
+    path[0] <= '0;
+    images[0] <= image;
+    keys[0] <= key;
+  end
+
+  for (genvar level = 0; level < RangeBits; level++) begin : gen_level
+    localparam int Bits = level == 0 ? 1 : level;
+    begin_t begins[2 << Bits];
+    begin_t begin1, key1;
+    logic [RangeBits-2:0] path1;
+    logic image1;
+
+    logic is_here;
+    assign is_here = write && write_place >> level == RangeBits'(1);
+    logic [Bits-1:0] place, below;
+    assign place = level == 0 ? '0 : path[level][Bits-1:0];
+    assign below = level == 0 ? '0 : write_place[Bits-1:0];
+
+    always_ff @(posedge clk) begin
+      if (is_here) begins[{write_image, below}] <= write_begin;
+      begin1 <= begins[{images[level], place}];
+      {path1, image1, key1} <= {path[level][RangeBits-2:0], images[level], keys[level]};
+
+      path[level+1] <= {path1, key1 >= begin1};
+      {images[level+1], keys[level+1]} <= {image1, key1};
+    end
+  end
+
+  assign count = path[RangeBits];
+
+endmodule
