@@ -4,6 +4,7 @@
 // sees an entry whole, as it was or as it is.
 module lb_addresses
   import lb_pkg::*;
+  import lb_tables_pkg::*;
 #(
     parameter int RowBits = 8
 ) (

@@ -4,6 +4,7 @@
 // One question per cycle; the answer comes 25 cycles later. No back-pressure. Places that no begin has hold the highest value there is.
 module lb_begins
   import lb_pkg::*;
+  import lb_tables_pkg::*;
 (
     input logic clk,
     input logic write,

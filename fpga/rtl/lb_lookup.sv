@@ -8,6 +8,7 @@
 // Equal to: ejfat's Balancer, with its sets of tables compiled into one image. The first cause of a drop counts, in the order of cause_e.
 module lb_lookup
   import lb_pkg::*;
+  import lb_tables_pkg::*;
 (
     input logic clk,
     input logic rst,

@@ -1,9 +1,8 @@
-// What the modules of the load balancer share: packets' keys, routes, causes of drops, and how tables are written.
+// What the modules of the load balancer share: packets' keys, routes, causes of drops.
 package lb_pkg;
 
   localparam int LbBits = 3;
   localparam int SetBits = 5;
-  localparam int RangeBits = 12;
   localparam int EpochBits = 10;
   localparam int SlotBits = 14;
   localparam int MemberBits = 10;
@@ -40,6 +39,27 @@ package lb_pkg;
     logic [15:0] port_select;
   } key_t;
 
+  // What the rewrite needs to know of a packet's headers. All sums are of one's complement.
+  typedef struct packed {
+    logic is_v6;
+    // Where the UDP header begins, in words of 32 bits.
+    logic [3:0] udp;
+    logic [127:0] destination;
+    // Of what goes, inverted: the source address, the UDP port, the LB header.
+    logic [15:0] source;
+    logic [15:0] port;
+    logic [15:0] header;
+    // Of the IP packet.
+    logic [15:0] length;
+  } head_t;
+
+  // The end-around carry.
+  function automatic logic [15:0] fold(logic [19:0] sum);
+    logic [16:0] once;
+    once = {1'b0, sum[15:0]} + 17'(sum[19:16]);
+    return once[15:0] + 16'(once[16]);
+  endfunction
+
   // What becomes of a packet. What no table was asked for means nothing.
   typedef struct packed {
     cause_e cause;
@@ -59,107 +79,5 @@ package lb_pkg;
     logic [15:0] address_sum;
     logic [47:0] mac;
   } route_t;
-
-  // A member for packets of one IP version.
-  typedef enum logic [1:0] {
-    Absent,
-    Forward,
-    SoftEvicted,
-    Deregistered
-  } member_e;
-
-  typedef struct packed {
-    member_e kind;
-    logic keeps_header;
-    logic [15:0] port;
-    logic [3:0] port_bits;
-    logic [15:0] address_sum;
-    logic [47:0] mac;
-    logic [127:0] address;
-  } member_t;
-
-  // The calendar that a range of ticks leads to. Slots at `length` and above have no member.
-  typedef struct packed {
-    logic [SlotBits-1:0] first;
-    logic [SlotBits:0] length;
-    logic [3:0] bits;
-    logic [15:0] flips;
-  } epoch_t;
-
-  // A range of ticks: the tables that they meet, and the epoch, if there is one.
-  typedef struct packed {
-    logic [SetBits-1:0] set;
-    logic has_epoch;
-    logic [EpochBits-1:0] epoch;
-  } range_t;
-
-  typedef struct packed {
-    logic valid;
-    logic [MemberBits-1:0] member;
-  } slot_t;
-
-  // Where ticks of a load balancer begin to lead elsewhere, in order of both.
-  typedef struct packed {
-    logic [LbBits-1:0] lb;
-    logic [63:0] tick;
-  } begin_t;
-
-  // An address with what belongs to it: the load balancer of a destination, or the last tables that allow a source.
-  typedef struct packed {
-    logic valid;
-    logic [4:0] value;
-    logic [LbBits-1:0] lb;
-    logic is_v6;
-    logic [127:0] address;
-  } address_t;
-
-  localparam int AddressKeyBits = LbBits + 1 + 128;
-  localparam int Ways = 4;
-
-  // The tables of an image.
-  typedef enum logic [2:0] {
-    Destinations,
-    Sources,
-    Begins,
-    Ranges,
-    Epochs,
-    Slots,
-    Members,
-    NoTable
-  } table_e;
-
-  // One entry of one table is written. Of an address table, the index is the way, then the row; of `Begins`, it is the place in the
-  // search tree, 1 for its root; of `Members`, it is the member, then 1 for IPv6.
-  typedef struct packed {
-    table_e which;
-    logic image;
-    logic [SlotBits-1:0] index;
-    logic [255:0] data;
-  } write_t;
-
-  // Where an address may be: a row for each way, of 8 bits.
-  //
-  // Each bit of the key flips a word of Marsaglia's xorshift32 that starts from 1: a hash that is linear over GF(2).
-  function automatic logic [AddressKeyBits-1:0][31:0] hash_words();
-    logic [AddressKeyBits-1:0][31:0] words;
-    logic [31:0] word;
-    word = 32'd1;
-    for (int i = 0; i < AddressKeyBits; i++) begin
-      word ^= word << 13;
-      word ^= word >> 17;
-      word ^= word << 5;
-      words[i] = word;
-    end
-    return words;
-  endfunction
-
-  localparam logic [AddressKeyBits-1:0][31:0] HashWords = hash_words();
-
-  function automatic logic [Ways-1:0][7:0] hash(logic [AddressKeyBits-1:0] key);
-    logic [31:0] result;
-    result = '0;
-    for (int i = 0; i < AddressKeyBits; i++) result ^= HashWords[i] & {32{key[i]}};
-    return result;
-  endfunction
 
 endpackage

@@ -9,9 +9,12 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use common::number;
+use common::{
+    number,
+    tables::{Images, cause},
+};
 use ejfat::{
-    lb::{Balancer, DropCause, Image, ImageTable, LbId, LbTables, Route, Rule, Rules, Tables},
+    lb::{Balancer, DropCause, Image, LbId, LbTables, Route, Rule, Rules, Tables},
     segment::IpVersion,
     wire::LbHeader,
 };
@@ -19,22 +22,14 @@ use lb_common::{address, random_header, random_rules};
 use naa_fpga::{Bench, Module, Port, Reader, Tools, Writer};
 use simnet::Random;
 
-/// Causes by their numbers in the RTL; the one behind them is none.
-fn cause(number: u128) -> Option<DropCause> {
-    DropCause::ALL.get(number as usize).copied()
-}
-
 /// The module with its two images.
 struct Rig {
     bench: Bench,
-    write: Port,
+    images: Images,
     key: Port,
     key_valid: Port,
-    image: Port,
     route: Port,
     route_valid: Port,
-    images: [Image; 2],
-    chosen: usize,
     expected: VecDeque<(usize, Result<Route, DropCause>)>,
     causes: BTreeMap<String, u64>,
 }
@@ -42,59 +37,18 @@ struct Rig {
 impl Rig {
     fn new(tools: &Tools) -> Self {
         let model = Module::new("lb_lookup").model(tools).unwrap_or_else(|error| panic!("{error}"));
-        let port = |name| model.port(name);
-        let [write, key, key_valid, image] = ["write", "key", "key_valid", "image"].map(port);
-        let [route, route_valid] = ["route", "route_valid"].map(port);
-        let mut rig = Self {
-            bench: Bench::new(model),
-            write,
-            key,
-            key_valid,
-            image,
-            route,
-            route_valid,
-            images: Default::default(),
-            chosen: 0,
-            expected: VecDeque::new(),
-            causes: BTreeMap::new(),
-        };
-        // Memories hold anything when they are switched on.
-        for image in [0, 1] {
-            for table in ImageTable::ALL {
-                for (at, entry) in Image::default().table(table).iter().enumerate() {
-                    rig.put(image, table, at, entry);
-                }
-            }
-        }
-        rig
+        let [key, key_valid, route, route_valid] =
+            ["key", "key_valid", "route", "route_valid"].map(|name| model.port(name));
+        let mut bench = Bench::new(model);
+        let images = Images::new(&mut bench);
+        let (expected, causes) = (VecDeque::new(), BTreeMap::new());
+        Self { bench, images, key, key_valid, route, route_valid, expected, causes }
     }
 
-    fn put(&mut self, image: usize, table: ImageTable, at: usize, entry: &[u64; 4]) {
-        let mut write = Writer::default();
-        for word in entry {
-            write = write.field((*word).into(), 64);
-        }
-        let write = write.field(at as u128, 14).field(image as u128, 1).field(table as u128, 3);
-        write.give(&mut self.bench.model, self.write);
-        self.cycle();
-        // No table.
-        Writer::default()
-            .field(0, 128)
-            .field(0, 128)
-            .field(0, 15)
-            .field(7, 3)
-            .give(&mut self.bench.model, self.write);
-    }
-
-    /// Loads the image that is not in use, and uses it.
+    /// Uses another image.
     fn load(&mut self, image: Image) {
-        let free = 1 - self.chosen;
-        let before = std::mem::replace(&mut self.images[free], image.clone());
-        for (table, at, entry) in image.changes(&before) {
-            self.put(free, table, at, entry);
-        }
-        self.chosen = free;
-        self.bench.model.set(self.image, free as u64);
+        self.drain();
+        self.images.load(&mut self.bench, image);
     }
 
     fn cycle(&mut self) {
@@ -115,7 +69,7 @@ impl Rig {
         let address = fields.field(128);
         let port = fields.field(16) as u16;
         let keep_lb_header = fields.field(1) == 1;
-        let image = &self.images[image];
+        let image = self.images.get(image);
         let member = image.member(fields.field(10) as usize);
         let epoch = image.epoch(fields.field(10) as usize);
         let slot = fields.field(14) as u16;
@@ -156,7 +110,7 @@ impl Rig {
             .field((from.is_ipv6()).into(), 1)
             .field(cause as u128, 4);
         key.give(&mut self.bench.model, self.key);
-        self.expected.push_back((self.chosen, expected));
+        self.expected.push_back((self.images.chosen(), expected));
         self.bench.model.set(self.key_valid, 1);
         self.cycle();
         self.bench.model.set(self.key_valid, 0);
@@ -202,7 +156,6 @@ fn random_tables_are_looked_up_as_the_balancer_does() {
             staged(&mut random, &mut balancer, &mut all);
         }
         let image = balancer.image().unwrap();
-        // Routes of the image before are still on their way.
         rig.load(image);
         for _ in 0..per_image {
             let ip = random.pick(&[IpVersion::V4, IpVersion::V6]);

@@ -1,6 +1,9 @@
 //! What Verilator warns of, and the format.
 
-use super::tools::Tools;
+use super::{
+    limits::{MODULES, Module},
+    tools::Tools,
+};
 use crate::repo;
 use anyhow::{Context, Result, ensure};
 use std::{
@@ -30,13 +33,11 @@ pub(super) fn run(tools: &Tools) -> Result<()> {
         format.args(FORMAT).arg("--verify").arg(&file);
         let remedy = format!("{} is not formatted; format it with: {}", file.display(), remedy(&file));
         ensure!(succeeds(&mut format)?, remedy);
-        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if name.ends_with("_pkg") {
-            continue;
-        }
+    }
+    for Module { name, .. } in MODULES {
         let mut verilator = tools.program("verilator-cli");
-        verilator.args(["--lint-only", "-Wall", "-Wpedantic", "--quiet", "--top-module", &name]);
-        verilator.args(naa_fpga::sources(&rtl, &name)?);
+        verilator.args(["--lint-only", "-Wall", "-Wpedantic", "--quiet", "--top-module", name]);
+        verilator.args(naa_fpga::sources(&rtl, name)?);
         ensure!(succeeds(&mut verilator)?, "Verilator warns of {name}, see above");
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! What the tests of several modules share.
 #![allow(dead_code, reason = "no test uses all of it")]
 
+pub(crate) mod tables;
+
 use std::{net::SocketAddr, path::Path};
 
 use simnet::Random;

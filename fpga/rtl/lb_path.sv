@@ -1,0 +1,178 @@
+// The path of packets through the load balancer, from IP header to IP header.
+//
+//   packets ─► lb_parse ─┬─ beats ──────────────────────► fifo ─► lb_rewrite ─► packets
+//                        ├─ key ─► lb_lookup ─► route ─► fifo ──────┘
+//                        └─ head ──────────────────────► fifo ──────┘
+//
+// s_*, m_*: packets that begin at the IP header, valid and ready. A packet that goes on comes out 46 cycles after it came, at the earliest.
+// image: the tables that packets meet whose first beat comes now. `write` changes entries of either image.
+// done_*: once for each packet, when it has left: what became of it.
+module lb_path
+  import lb_pkg::*;
+  import lb_tables_pkg::*;
+#(
+    parameter int Width = 512,
+    localparam int Bytes = Width / 8
+) (
+    input logic clk,
+    input logic rst,
+    input write_t write,
+    input logic image,
+    input logic [Width-1:0] s_tdata,
+    input logic [Bytes-1:0] s_tkeep,
+    input logic s_tlast,
+    input logic s_tuser,
+    input logic s_tvalid,
+    output logic s_tready,
+    output logic [Width-1:0] m_tdata,
+    output logic [Bytes-1:0] m_tkeep,
+    output logic m_tlast,
+    output logic m_tuser,
+    output logic m_tvalid,
+    input logic m_tready,
+    output logic done_valid,
+    output route_t done_route,
+    output logic done_image,
+    output logic [15:0] done_length,
+    output logic done_bad
+);
+
+  localparam int PacketBits = 7;
+  localparam int BeatBits = 9;
+  // Beats and packets that may be on their way into a queue when it is found full.
+  localparam int Slack = 8;
+
+  // ------------------------------------------------------------------ room
+
+  logic [BeatBits:0] beats;
+  // Packets that came and have not left.
+  logic [PacketBits:0] packets;
+  logic comes;
+  assign s_tready = beats < (BeatBits + 1)'((1 << BeatBits) - Slack) && packets < (PacketBits + 1)'((1 << PacketBits) - Slack);
+  assign comes = s_tvalid && s_tready;
+  always_ff @(posedge clk) begin
+    packets <= packets + (PacketBits + 1)'(comes && s_tlast) - (PacketBits + 1)'(done_valid);
+    if (rst) packets <= '0;
+  end
+
+  // ------------------------------------------------------------------ headers and beats
+
+  logic [Width-1:0] cut_data;
+  logic [Bytes-1:0] cut_keep;
+  logic cut_last, cut_user, cut_valid, key_valid;
+  key_t key;
+  head_t head;
+  lb_parse #(
+      .Width(Width)
+  ) parse (
+      .clk(clk),
+      .rst(rst),
+      .s_tdata(s_tdata),
+      .s_tkeep(s_tkeep),
+      .s_tlast(s_tlast),
+      .s_tuser(s_tuser),
+      .s_tvalid(comes),
+      .m_tdata(cut_data),
+      .m_tkeep(cut_keep),
+      .m_tlast(cut_last),
+      .m_tuser(cut_user),
+      .m_tvalid(cut_valid),
+      .key_valid(key_valid),
+      .key(key),
+      .head(head)
+  );
+
+  logic [Width-1:0] late_data;
+  logic [Bytes-1:0] late_keep;
+  logic late_last, late_user, late_valid, late_ready;
+  fifo #(
+      .Width(Width + Bytes + 2),
+      .Bits(BeatBits)
+  ) beat_queue (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(cut_valid),
+      .in_data({cut_data, cut_keep, cut_last, cut_user}),
+      .out_valid(late_valid),
+      .out_ready(late_ready),
+      .out_data({late_data, late_keep, late_last, late_user}),
+      .count(beats)
+  );
+
+  // ------------------------------------------------------------------ routes
+
+  route_t found, route;
+  logic found_valid, found_image, route_valid, route_ready, route_image;
+  lb_lookup lookup (
+      .clk(clk),
+      .rst(rst),
+      .write(write),
+      .image(image),
+      .key_valid(key_valid),
+      .key(key),
+      .route_valid(found_valid),
+      .route_image(found_image),
+      .route(found)
+  );
+
+  logic [PacketBits:0] unused_routes, unused_heads;
+  fifo #(
+      .Width($bits(route_t) + 1),
+      .Bits(PacketBits)
+  ) route_queue (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(found_valid),
+      .in_data({found, found_image}),
+      .out_valid(route_valid),
+      .out_ready(route_ready),
+      .out_data({route, route_image}),
+      .count(unused_routes)
+  );
+
+  head_t late_head;
+  logic unused_head_valid;
+  fifo #(
+      .Width($bits(head_t)),
+      .Bits(PacketBits)
+  ) head_queue (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(key_valid),
+      .in_data(head),
+      .out_valid(unused_head_valid),
+      .out_ready(route_ready && route_valid),
+      .out_data(late_head),
+      .count(unused_heads)
+  );
+
+  lb_rewrite #(
+      .Width(Width)
+  ) rewrite (
+      .clk(clk),
+      .rst(rst),
+      .route_valid(route_valid),
+      .route_ready(route_ready),
+      .route(route),
+      .route_image(route_image),
+      .head(late_head),
+      .s_tdata(late_data),
+      .s_tkeep(late_keep),
+      .s_tlast(late_last),
+      .s_tuser(late_user),
+      .s_tvalid(late_valid),
+      .s_tready(late_ready),
+      .m_tdata(m_tdata),
+      .m_tkeep(m_tkeep),
+      .m_tlast(m_tlast),
+      .m_tuser(m_tuser),
+      .m_tvalid(m_tvalid),
+      .m_tready(m_tready),
+      .done_valid(done_valid),
+      .done_route(done_route),
+      .done_image(done_image),
+      .done_length(done_length),
+      .done_bad(done_bad)
+  );
+
+endmodule
