@@ -269,3 +269,16 @@ fn a_run_of_layouts_goes_on_where_it_was_broken_off() {
     layouts.measure("out", &["--wait", "block", "--params", "1"]);
     assert!(layouts.file("layouts.old.json").contains("\"points\""));
 }
+
+#[test]
+fn a_control_plane_is_measured_beside_bare_grpc() {
+    let rows = rows_of(&["lb"], "SendState");
+    let compared = rows.iter().filter(|row| row["unit"] == "per s");
+    let names: Vec<_> = compared.clone().map(|row| row["measure"].as_str().expect("a name")).collect();
+    let name = |clients| format!("SendState per second, {clients}, vs bare gRPC (tonic) echo");
+    assert_eq!(names, [name("1 client"), name("64 clients")]);
+    assert!(
+        compared.into_iter().all(|row| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)),
+        "{rows:?}"
+    );
+}

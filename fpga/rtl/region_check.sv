@@ -3,7 +3,7 @@
 //
 // table_*: what a slot holds, written in one cycle in which table_ready is high. A region that is not valid permits nothing. After a reset
 //   none is valid: table_ready is low until each slot is cleared.
-// request_*: one per cycle. answer_*: 7 cycles later, of which only those count in which `enable` is high; while it is low nothing moves.
+// request_*: one per cycle. answer_*: 8 cycles later, of which only those count in which `enable` is high; while it is low nothing moves.
 //   There is no other back-pressure.
 //
 // Equal to: roce's table of memory regions with slots in its RKeys. A request of no bytes is not for here: nobody looks at its key.
@@ -83,6 +83,13 @@ module region_check #(
     if (table_write || !table_ready) regions[table_ready?table_slot : cleared[SlotBits-1:0]] <= written;
   end
 
+  // 0: the memory's output.
+  region_t region0;
+  logic pending0, ready0, write0;
+  logic [31:0] rkey0, length0;
+  logic [15:0] pd0;
+  logic [63:0] address0;
+
   // 1: the region.
   region_t region1;
   logic pending1, ready1, write1;
@@ -122,10 +129,13 @@ module region_check #(
 
   always_ff @(posedge clk) begin
     if (enable) begin
-      region1 <= regions[request_rkey[SlotBits-1:0]];
-      ready1 <= table_ready;
-      pending1 <= request_valid;
-      {rkey1, pd1, write1, address1, length1} <= {request_rkey, request_pd, request_write, request_address, request_length};
+      region0 <= regions[request_rkey[SlotBits-1:0]];
+      {pending0, ready0, rkey0, pd0, write0, address0, length0} <= {
+        request_valid, table_ready, request_rkey, request_pd, request_write, request_address, request_length
+      };
+
+      region1 <= region0;
+      {pending1, ready1, rkey1, pd1, write1, address1, length1} <= {pending0, ready0, rkey0, pd0, write0, address0, length0};
 
       has_secret2 <= region1.secret == rkey1[31:SlotBits];
       is_domain2 <= region1.pd == pd1;
@@ -157,7 +167,7 @@ module region_check #(
       answer_ok <= ok6 && (is_far6 || is_enough6);
       {answer_valid, answer_slot, answer_generation, answer_offset} <= {pending6, slot6, generation6, offset6};
     end
-    if (rst) {pending1, pending2, pending3, pending4, pending5, pending6, answer_valid} <= '0;
+    if (rst) {pending0, pending1, pending2, pending3, pending4, pending5, pending6, answer_valid} <= '0;
   end
 
 endmodule

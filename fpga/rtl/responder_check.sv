@@ -1,18 +1,19 @@
 // What a responder does with a request: sequence, order, access, and the acknowledgement that follows.
 //
-//   packet -> queue pair's settings -> region_check (7) -> state -> differences -> comparisons -> verdict -> decision, new state
-//                                                           ^------------ 5 cycles for each queue pair ------------'
+//   packet -> queue pair's settings -> region_check (8) -> state -> differences -> comparisons -> verdict -> decision, new state
+//                                                           ^------------ 6 cycles for each queue pair ------------'
 //
-// Packets of different queue pairs pass at one per cycle; those of one queue pair at one in 5 cycles: a packet waits until the state of
+// Packets of different queue pairs pass at one per cycle; those of one queue pair at one in 6 cycles: a packet waits until the state of
 // the one before is written. Retransmits, gaps and reordering are judged as the software does.
 //
 // After a reset there are no queue pairs and no regions: table_ready and setup_ready are low until all are cleared.
 //
 // table_*: memory regions, as in region_check.
 // setup_*: makes a queue pair, or takes it away (setup_connected = 0), when setup_ready is high and no packet of it is inside.
-// post_*: one more receive of the queue pair was posted. read_done_*: a READ that was answered once is over. One of each per cycle.
+// post_*: one more receive of the queue pair was posted. read_done_*: a READ that was answered once is over. One of each per cycle, but
+//   none in the cycle behind a setup.
 // packet_*: valid and ready. Only requests; the invariant CRC is right and the peer is the connection's.
-// decision_*: 14 cycles after its packet, or later; valid and ready.
+// decision_*: 17 cycles after its packet, or later; valid and ready.
 //
 // Equal to: roce's responder with receives of one length per queue pair. SEND, WRITE and READ only: all else is an invalid request.
 module responder_check
@@ -208,17 +209,20 @@ module responder_check
     if (writes || setup || !is_cleared) states[writes?written_qp : begun_qp] <= writes ? written : begun;
   end
 
-  // A queue pair starts with what was posted before: the driver sets it up first.
+  // A cycle after the setup, so that nothing waits for these two.
+  logic fresh;
+  logic [QpBits-1:0] fresh_qp;
   always_ff @(posedge clk) begin
-    if (setup) posted[setup_qp] <= '0;
+    {fresh, fresh_qp} <= {setup, setup_qp};
+    if (fresh) posted[fresh_qp] <= '0;
     else if (post_valid) posted[post_qp] <= posted[post_qp] + 16'd1;
-    if (setup) read_done[setup_qp] <= '0;
+    if (fresh) read_done[fresh_qp] <= '0;
     else if (read_done_valid) read_done[read_done_qp] <= read_done[read_done_qp] + 8'd1;
   end
 
   // ------------------------------------------------------------------ front: what the packet and the settings say
 
-  localparam int Front = 8;
+  localparam int Front = 10;
 
   logic run, waits, enable;
   // Nothing moves while a decision waits; the front also waits for a state.
@@ -228,9 +232,9 @@ module responder_check
 
   packet_t front[1:Front];
   logic [31:0] lengths[1:Front];
-  settings_t settings1;
-  logic [63:0] address1;
-  logic [31:0] rkey1;
+  settings_t settings1, settings2;
+  logic [63:0] address1, address2;
+  logic [31:0] rkey1, rkey2;
   always_ff @(posedge clk) begin
     if (enable) begin
       front[1] <= '{packet_valid, packet_qp, decode(packet_opcode), packet_ack_req, packet_psn, packet_payload};
@@ -238,6 +242,7 @@ module responder_check
       for (int i = 2; i <= Front; i++) {front[i], lengths[i]} <= {front[i-1], lengths[i-1]};
       settings1 <= settings[packet_qp];
       {address1, rkey1} <= {packet_address, packet_rkey};
+      {settings2, address2, rkey2} <= {settings1, address1, rkey1};
     end
     if (rst) for (int i = 1; i <= Front; i++) front[i].valid <= 1'b0;
   end
@@ -264,12 +269,12 @@ module responder_check
       .table_generation(table_generation),
       .table_address(table_address),
       .table_length(table_length),
-      .request_valid(front[1].valid),
-      .request_rkey(rkey1),
-      .request_pd(settings1.pd),
-      .request_write(front[1].opcode.operation == Write),
-      .request_address(address1),
-      .request_length(lengths[1]),
+      .request_valid(front[2].valid),
+      .request_rkey(rkey2),
+      .request_pd(settings2.pd),
+      .request_write(front[2].opcode.operation == Write),
+      .request_address(address2),
+      .request_length(lengths[2]),
       .answer_valid(answer_valid),
       .answer_ok(answer_ok),
       .answer_slot(answer_slot),
@@ -277,77 +282,89 @@ module responder_check
       .answer_offset(answer_offset)
   );
 
-  // 2 to 4: the bounds, then delayed until the region is known.
-  logic [12:0] mtu1;
-  assign mtu1 = 13'd256 << settings1.mtu;
+  // 3 to 5: the bounds, then delayed until the region is known.
+  logic [12:0] mtu2;
+  assign mtu2 = 13'd256 << settings2.mtu;
 
-  logic full2, within2;
-  logic [32:0] rounded2;
-  logic [2:0] shift2;
-  logic too_long2, one_packet2, is_empty2, has_payload2;
-  bounds_t bounds[3:Front];
-  logic [31:0] receives[2:Front];
-  logic [7:0] reads[2:Front];
+  logic full3, within3;
+  logic [32:0] rounded3;
+  logic [2:0] shift3;
+  logic too_long3, one_packet3, is_empty3, has_payload3;
+  bounds_t bounds[4:Front];
+  logic [31:0] receives[3:Front];
+  logic [7:0] reads[3:Front];
   // PSNs that the answer to a READ takes, up to 2^24. No requester may have 2^23 outstanding.
-  logic [24:0] packets3;
-  logic [23:0] packets[4:Front];
-  logic too_many[4:Front];
+  logic [24:0] needed4;
+  logic [23:0] packets[5:Front];
+  logic too_many[5:Front];
   always_ff @(posedge clk) begin
     if (enable) begin
-      full2 <= front[1].payload == 16'(mtu1);
-      within2 <= front[1].payload <= 16'(mtu1);
-      has_payload2 <= front[1].payload != '0;
-      rounded2 <= 33'(lengths[1]) + 33'(mtu1) - 33'd1;
-      shift2 <= settings1.mtu;
-      too_long2 <= lengths[1] > LongestMessage;
-      one_packet2 <= lengths[1] <= 32'(mtu1);
-      is_empty2 <= lengths[1] == '0;
-      {receives[2], reads[2]} <= {settings1.receive, settings1.reads};
+      full3 <= front[2].payload == 16'(mtu2);
+      within3 <= front[2].payload <= 16'(mtu2);
+      has_payload3 <= front[2].payload != '0;
+      rounded3 <= 33'(lengths[2]) + 33'(mtu2) - 33'd1;
+      shift3 <= settings2.mtu;
+      too_long3 <= lengths[2] > LongestMessage;
+      one_packet3 <= lengths[2] <= 32'(mtu2);
+      is_empty3 <= lengths[2] == '0;
+      {receives[3], reads[3]} <= {settings2.receive, settings2.reads};
 
-      bounds[3].fits <= front[2].opcode.ends ? within2 && (front[2].opcode.starts || has_payload2) : full2;
-      bounds[3].too_long <= too_long2;
-      bounds[3].one_packet <= one_packet2;
-      packets3 <= is_empty2 ? 25'd1 : 25'(rounded2 >> (4'd8 + 4'(shift2)));
+      bounds[4].fits <= front[3].opcode.ends ? within3 && (front[3].opcode.starts || has_payload3) : full3;
+      bounds[4].too_long <= too_long3;
+      bounds[4].one_packet <= one_packet3;
+      needed4 <= is_empty3 ? 25'd1 : 25'(rounded3 >> (4'd8 + 4'(shift3)));
 
-      packets[4] <= packets3[23:0];
-      too_many[4] <= |packets3[24:23];
+      packets[5] <= needed4[23:0];
+      too_many[5] <= |needed4[24:23];
 
-      for (int i = 3; i <= Front; i++) {receives[i], reads[i]} <= {receives[i-1], reads[i-1]};
-      for (int i = 4; i <= Front; i++) bounds[i] <= bounds[i-1];
-      for (int i = 5; i <= Front; i++) {packets[i], too_many[i]} <= {packets[i-1], too_many[i-1]};
+      for (int i = 4; i <= Front; i++) {receives[i], reads[i]} <= {receives[i-1], reads[i-1]};
+      for (int i = 5; i <= Front; i++) bounds[i] <= bounds[i-1];
+      for (int i = 6; i <= Front; i++) {packets[i], too_many[i]} <= {packets[i-1], too_many[i-1]};
     end
   end
 
   // ------------------------------------------------------------------ 1: the state
 
-  packet_t packet1, packet2, packet3, packet4;
-  bounds_t bounds1;
-  state_t state1;
-  logic [7:0] reads1;
-  logic [23:0] packets1;
-  logic ok1, too_many1;
-  logic [SlotBits-1:0] slot1;
-  logic [31:0] generation1;
-  logic [63:0] offset1;
-  logic [31:0] length1, receive1;
+  packet_t packet0, packet1, packet2, packet3, packet4;
+  bounds_t bounds0, bounds1;
+  state_t state0, state1;
+  logic [7:0] reads0, reads1;
+  logic [23:0] packets0, packets1;
+  logic ok0, ok1, too_many0, too_many1;
+  logic [SlotBits-1:0] slot0, slot1;
+  logic [31:0] generation0, generation1;
+  logic [63:0] offset0, offset1;
+  logic [31:0] length0, length1, receive0, receive1;
 
-  assign waits = front[Front].valid && (
-      packet1.valid && packet1.qp == front[Front].qp ||
-      packet2.valid && packet2.qp == front[Front].qp ||
-      packet3.valid && packet3.qp == front[Front].qp ||
-      packet4.valid && packet4.qp == front[Front].qp);
+  // Which of the packets behind the front are of the queue pair of the one that is last in the front. It is known before that one is there.
+  logic [4:0] same;
+  assign waits = front[Front].valid && same != '0;
+  always_ff @(posedge clk) begin
+    if (enable) begin
+      same[0] <= front[Front].valid && front[Front].qp == front[Front-1].qp;
+      same[1] <= packet0.valid && packet0.qp == front[Front-1].qp;
+      same[2] <= packet1.valid && packet1.qp == front[Front-1].qp;
+      same[3] <= packet2.valid && packet2.qp == front[Front-1].qp;
+      same[4] <= packet3.valid && packet3.qp == front[Front-1].qp;
+    end else if (run) same <= {same[3:0], 1'b0};
+    if (rst) same <= '0;
+  end
 
   always_ff @(posedge clk) begin
     if (run) begin
-      packet1 <= front[Front];
-      packet1.valid <= front[Front].valid && !waits;
-      {bounds1, reads1, packets1, too_many1} <= {bounds[Front], reads[Front], packets[Front], too_many[Front]};
-      state1 <= states[front[Front].qp];
-      {length1, receive1} <= {lengths[Front], receives[Front]};
-      ok1 <= answer_ok && answer_valid;
-      {slot1, generation1, offset1} <= {answer_slot, answer_generation, answer_offset};
+      // The memory's output.
+      packet0 <= front[Front];
+      packet0.valid <= front[Front].valid && !waits;
+      {bounds0, reads0, packets0, too_many0} <= {bounds[Front], reads[Front], packets[Front], too_many[Front]};
+      state0 <= states[front[Front].qp];
+      {length0, receive0} <= {lengths[Front], receives[Front]};
+      ok0 <= answer_ok && answer_valid;
+      {slot0, generation0, offset0} <= {answer_slot, answer_generation, answer_offset};
+
+      {packet1, bounds1, reads1, packets1, too_many1, state1} <= {packet0, bounds0, reads0, packets0, too_many0, state0};
+      {length1, receive1, ok1, slot1, generation1, offset1} <= {length0, receive0, ok0, slot0, generation0, offset0};
     end
-    if (rst) packet1.valid <= 1'b0;
+    if (rst) {packet0.valid, packet1.valid} <= '0;
   end
 
   // ------------------------------------------------------------------ 2: differences
@@ -402,7 +419,7 @@ module responder_check
   logic [SlotBits-1:0] slot3;
   logic [31:0] generation3, filled3, after3, total3;
   logic [63:0] place3;
-  logic too_many3, target3, same3, permits3, is_more3, is_all3, overflows3;
+  logic too_many3, target3, same_low3, same_high3, permits3, is_more3, is_all3, overflows3;
 
   always_ff @(posedge clk) begin
     if (run) begin
@@ -418,7 +435,8 @@ module responder_check
       has_receive3 <= posted2 != state2.receives;
       may_read3 <= unanswered2 < reads2;
       beyond3 <= end2 - state2.psn;
-      same3 <= alive2.generation == generation2;
+      same_low3 <= alive2.generation[15:0] == generation2[15:0];
+      same_high3 <= alive2.generation[31:16] == generation2[31:16];
       permits3 <= ok2 && (packet2.opcode.operation == Read ? alive2.remote_read : alive2.remote_write);
       is_more3 <= after2 > total2;
       is_all3 <= after2 == total2;
@@ -450,7 +468,7 @@ module responder_check
 
   logic in_sequence3, ok3;
   verdict_e verdict3;
-  assign ok3 = same3 && permits3;
+  assign ok3 = same_low3 && same_high3 && permits3;
   always_comb begin
     case (state3.message)
       Sending: in_sequence3 = packet3.opcode.operation == Send && !packet3.opcode.starts;

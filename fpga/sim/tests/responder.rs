@@ -293,6 +293,7 @@ impl Rig {
             ("setup_receive", settings.receive.into()),
         ];
         self.pulse("setup_valid", &values);
+        self.bench.cycle(&mut [&mut self.ends]);
     }
 
     fn register(&mut self) {
@@ -526,7 +527,7 @@ impl Rig {
     /// Lets everything that was given come out, and compares.
     fn settle(&mut self, expected: &mut VecDeque<Expected>) {
         let mut idle = 0;
-        while idle < 60 {
+        while idle < 150 {
             let before = (self.ends.requests.len(), self.ends.decisions.len());
             self.bench.cycle(&mut [&mut self.ends]);
             let after = (self.ends.requests.len(), self.ends.decisions.len());

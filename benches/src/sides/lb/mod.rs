@@ -19,7 +19,7 @@ pub(super) use states::Clients;
 pub(super) use worker::Times;
 
 /// The admin token of the control plane.
-const TOKEN: &str = "bench";
+const TOKEN: &str = "the-admin-token-of-a-bench";
 /// The UDP ports on which its data plane takes segments, and on which it takes syncs itself.
 const DATA_PORT: u16 = 19_522;
 const SYNC_PORT: u16 = 19_531;
