@@ -9,11 +9,12 @@ use crate::{
     bindings::SKIPPED,
     packages::{self, User},
     repo, table,
+    venv::Venv,
 };
 use anyhow::{Result, ensure};
 use limits::MODULES;
 use std::{process::ExitCode, time::Instant};
-use tools::{Group, Tools};
+use tools::Group;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,7 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     packages::ensure(User::Fpga).map_err(anyhow::Error::msg)?;
     let parts = if options.only.is_empty() { &Part::ALL[..] } else { &options.only };
     let group = if parts == [Part::Sim] { Group::Sim } else { Group::All };
-    let tools = match Tools::install(group)? {
+    let tools = match tools::install(group)? {
         Ok(tools) => tools,
         Err(why) => {
             println!("skipped: {why}");
@@ -96,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn simulate(tools: &Tools, packets: u64) -> Result<()> {
+fn simulate(tools: &Venv, packets: u64) -> Result<()> {
     let mut tests = repo::cargo();
     tests.args(["test", "--release", "-p", "naa-fpga"]);
     tests.env("NAA_FPGA_TOOLS", tools.folder()).env("NAA_FPGA_STRICT", "1");

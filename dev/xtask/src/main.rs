@@ -26,6 +26,7 @@ mod source;
 mod table;
 mod test;
 mod tidy;
+mod venv;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

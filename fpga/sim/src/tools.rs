@@ -1,11 +1,12 @@
-//! Where the tools are that make models.
+//! The places of the tools that make models, and of the models.
 
 use std::{
     env,
     path::{Path, PathBuf},
+    process::Command,
 };
 
-/// A folder with the tools that `cargo xtask fpga` installs, and one for what they make.
+/// The folder of the tools that `cargo xtask fpga` installs, and the folder of the models that they make.
 #[derive(Clone, Debug)]
 pub struct Tools {
     bin: PathBuf,
@@ -13,24 +14,25 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// The folder of the tools, `target/fpga/tools` if it is not set.
+    /// The environment variable with the folder of the tools. Without it, the folder is `target/fpga/tools`.
     const FOLDER: &str = "NAA_FPGA_TOOLS";
-    /// Tests fail where they would be skipped, if it is set.
+    /// The environment variable that makes tests fail where they would be skipped.
     const STRICT: &str = "NAA_FPGA_STRICT";
 
-    /// `None` if they are not installed.
+    /// Finds the tools. Returns `None` if they are not installed.
     pub fn find() -> Option<Self> {
         let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
         let target = target.unwrap_or_else(|| Self::repository().join("target")).join("fpga");
         let folder = env::var_os(Self::FOLDER).map_or_else(|| target.join("tools"), PathBuf::from);
         let tools = Self { bin: folder.join("bin"), models: target.join("models") };
-        tools.verilator().exists().then_some(tools)
+        tools.script().exists().then_some(tools)
     }
 
-    /// For tests: `None`, with the reason on standard error, if they are not installed.
+    /// Finds the tools for a test. If they are not installed, the reason is written to standard error, and `None` says that the test is
+    /// skipped.
     ///
     /// # Panics
-    /// If they are not, and `NAA_FPGA_STRICT` is set.
+    /// If they are not installed and `NAA_FPGA_STRICT` is set.
     pub fn for_test() -> Option<Self> {
         let tools = Self::find();
         if tools.is_none() {
@@ -41,22 +43,35 @@ impl Tools {
         tools
     }
 
-    pub(crate) fn verilator(&self) -> PathBuf {
+    /// Runs Verilator. Its script names the Python of the folder where it was installed, so that it is given to the one that is here.
+    pub(crate) fn verilator(&self) -> Command {
+        let mut command = Command::new(self.bin.join("python"));
+        command.arg(self.script());
+        command
+    }
+
+    fn script(&self) -> PathBuf {
         self.bin.join("verilator-cli")
     }
 
-    /// Where the headers and sources are that models are compiled with.
+    /// The folder of Verilator's headers and sources, with which models are compiled.
     pub(crate) fn include(&self) -> PathBuf {
         self.bin.join("../include/verilator")
     }
 
+    /// The folder of the models.
     pub(crate) fn models(&self) -> &Path {
         &self.models
     }
 
-    /// Where the RTL is.
+    /// The folder of the RTL.
     pub fn rtl() -> PathBuf {
         Self::repository().join("fpga/rtl")
+    }
+
+    /// The list of the tools with their versions.
+    pub(crate) fn versions() -> PathBuf {
+        Self::repository().join("fpga/tools/sim.txt")
     }
 
     fn repository() -> PathBuf {

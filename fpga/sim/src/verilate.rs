@@ -22,9 +22,9 @@ pub enum BuildError {
     #[error("cannot read or write {path}")]
     File { path: PathBuf, source: io::Error },
     #[error("cannot run {program}; install it")]
-    Run { program: String, source: io::Error },
+    Run { program: &'static str, source: io::Error },
     #[error("{program} refused the module {module}:\n{said}")]
-    Refused { program: String, module: String, said: String },
+    Refused { program: &'static str, module: &'static str, said: String },
     #[error(transparent)]
     Open(#[from] OpenError),
 }
@@ -37,7 +37,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// The module in the file of its name.
+    /// The module of this name, which is in the file of the same name.
     pub fn new(name: &'static str) -> Self {
         Self { name, parameters: Vec::new() }
     }
@@ -48,85 +48,62 @@ impl Module {
         self
     }
 
-    /// Makes the model, or opens the one that was made of the same files before.
+    /// Opens the model of the module. It is made first, unless it was made of the same files and by the
+    /// same tools before.
     pub fn model(&self, tools: &Tools) -> Result<Model, BuildError> {
-        Ok(Model::open(&self.library(tools, false)?)?)
+        Ok(Model::open(&self.library(tools)?)?)
     }
 
-    /// The same with [`Model::trace`], which makes it slower.
-    pub fn traced(&self, tools: &Tools) -> Result<Model, BuildError> {
-        Ok(Model::open(&self.library(tools, true)?)?)
-    }
-
-    /// The file of the library.
-    fn library(&self, tools: &Tools, traced: bool) -> Result<PathBuf, BuildError> {
+    /// Makes the library of the model, unless it is there. Returns its file.
+    fn library(&self, tools: &Tools) -> Result<PathBuf, BuildError> {
         let files = sources(&Tools::rtl(), self.name).map_err(failed(&Tools::rtl()))?;
         let mut hasher = DefaultHasher::new();
-        (self.name, &self.parameters, traced, source(&[]), WARNINGS).hash(&mut hasher);
+        let versions = read(&Tools::versions())?;
+        (self.name, &self.parameters, source(&[]), WARNINGS, versions).hash(&mut hasher);
         for file in &files {
             (file, read(file)?).hash(&mut hasher);
         }
-        let kind = if traced { "-traced" } else { "" };
-        let name = format!("{}{kind}-{:016x}", self.name, hasher.finish());
+        let name = format!("{}-{:016x}", self.name, hasher.finish());
         let library = tools.models().join(format!("{name}.so"));
         let folder = tools.models().join(&name);
         fs::create_dir_all(&folder).map_err(failed(&folder))?;
-        // Tests run beside each other: the first one makes the model.
+        // Several tests may want the same model at a time. The first one makes it, and the others wait.
         let lock = folder.join("lock");
         let lock =
             fs::File::create(&lock).and_then(|file| file.lock().map(|()| file)).map_err(failed(&lock))?;
         if !library.exists() {
-            self.verilate(tools, &folder, &files, traced)?;
+            self.verilate(tools, &folder, &files)?;
             let header = read(&folder.join("Vtop.h"))?;
             write(&folder.join("shim.cpp"), &source(&ports(&header)))?;
             let made = folder.join("model.so");
-            self.compile(tools, &folder, &made, traced)?;
+            self.compile(tools, &folder, &made)?;
             fs::rename(&made, &library).map_err(failed(&library))?;
         }
         drop(lock);
         Ok(library)
     }
 
-    fn verilate(
-        &self,
-        tools: &Tools,
-        folder: &Path,
-        files: &[PathBuf],
-        traced: bool,
-    ) -> Result<(), BuildError> {
-        let mut verilator = Command::new(tools.verilator());
+    fn verilate(&self, tools: &Tools, folder: &Path, files: &[PathBuf]) -> Result<(), BuildError> {
+        let mut verilator = tools.verilator();
         verilator.args(["--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--no-assert"]);
         verilator.args(WARNINGS).args(["--prefix", "Vtop", "--top-module", self.name]);
         verilator.arg("--Mdir").arg(folder);
-        if traced {
-            verilator.args(["--trace-fst", "--trace-structs"]);
-        }
         verilator.args(self.parameters.iter().map(|(name, value)| format!("-G{name}={value}")));
-        self.run(verilator.args(files))
+        self.run("Verilator", verilator.args(files))
     }
 
-    fn compile(&self, tools: &Tools, folder: &Path, library: &Path, traced: bool) -> Result<(), BuildError> {
+    fn compile(&self, tools: &Tools, folder: &Path, library: &Path) -> Result<(), BuildError> {
+        let include = tools.include();
         let mut compiler = Command::new("c++");
-        compiler.args(["-std=c++20", "-O2", "-fPIC", "-shared", "-w", "-DVL_TIME_CONTEXT"]);
-        compiler.arg("-I").arg(folder).arg("-I").arg(tools.include()).arg("-I");
-        compiler.arg(tools.include().join("vltstd")).arg("-o").arg(library);
-        let mut support = vec!["verilated.cpp", "verilated_threads.cpp"];
-        if traced {
-            support.push("verilated_fst_c.cpp");
-            compiler.arg("-DTRACE");
-        }
+        compiler.args(["-std=c++20", "-O2", "-fPIC", "-shared", "-w", "-DVL_TIME_CONTEXT", "-pthread"]);
+        compiler.arg("-I").arg(folder).arg("-I").arg(&include).arg("-I").arg(include.join("vltstd"));
         compiler.args(files_in(folder, "cpp")?);
-        compiler.args(support.iter().map(|name| tools.include().join(name)));
-        if traced {
-            compiler.arg("-lz");
-        }
-        self.run(compiler.arg("-pthread"))
+        compiler.args(["verilated.cpp", "verilated_threads.cpp"].map(|name| include.join(name)));
+        self.run("c++", compiler.arg("-o").arg(library))
     }
 
-    fn run(&self, command: &mut Command) -> Result<(), BuildError> {
-        let program = command.get_program().to_string_lossy().into_owned();
-        let output = command.output();
-        let output = output.map_err(|source| BuildError::Run { program: program.clone(), source })?;
+    fn run(&self, program: &'static str, command: &mut Command) -> Result<(), BuildError> {
+        let output = command.output().map_err(|source| BuildError::Run { program, source })?;
         if output.status.success() {
             return Ok(());
         }
@@ -134,11 +111,11 @@ impl Module {
         for text in [&output.stdout, &output.stderr] {
             let _ = writeln!(said, "{}", String::from_utf8_lossy(text));
         }
-        Err(BuildError::Refused { program, module: self.name.to_owned(), said })
+        Err(BuildError::Refused { program, module: self.name, said })
     }
 }
 
-/// All that Verilator warns of is an error.
+/// The warnings of Verilator. Each of them is an error.
 const WARNINGS: &[&str] = &["-Wall", "-Wpedantic"];
 
 fn files_in(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, BuildError> {

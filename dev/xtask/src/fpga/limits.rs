@@ -1,14 +1,14 @@
-//! What each module may take.
+//! The limits of each module: how much of a device it may take, and how fast it must be.
 
 /// A module that is synthesised by itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Module {
     pub(super) name: &'static str,
-    /// Look-up tables of UltraScale+, also those that are memories.
+    /// The most look-up tables of UltraScale+, with those that are used as memories.
     pub(super) luts: u64,
-    /// Block memories of 36 kbit.
+    /// The most block memories of 36 kbit.
     pub(super) brams: f64,
-    /// MHz on an ECP5, at least. `None`: it is too large for one, or not looked at.
+    /// The least frequency on an ECP5 in MHz. `None` for modules that are not placed there.
     pub(super) fmax: Option<f64>,
 }
 

@@ -1,10 +1,7 @@
-//! What Verilator warns of, and the format.
+//! Checks the RTL for warnings of Verilator, and its format with verible.
 
-use super::{
-    limits::{MODULES, Module},
-    tools::Tools,
-};
-use crate::repo;
+use super::limits::{MODULES, Module};
+use crate::{repo, venv::Venv};
 use anyhow::{Context, Result, ensure};
 use std::{
     fs,
@@ -12,7 +9,7 @@ use std::{
     process::Command,
 };
 
-/// Of verible: as little alignment as it knows.
+/// Options of verible's formatter: as little alignment as it can do.
 const FORMAT: &[&str] = &[
     "--column_limit=130",
     "--assignment_statement_alignment=flush-left",
@@ -26,16 +23,16 @@ const FORMAT: &[&str] = &[
     "--struct_union_members_alignment=flush-left",
 ];
 
-pub(super) fn run(tools: &Tools) -> Result<()> {
+pub(super) fn run(tools: &Venv) -> Result<()> {
     let rtl = repo::root().join("fpga/rtl");
     for file in files(&rtl)? {
-        let mut format = tools.program("verible-verilog-format");
+        let mut format = Command::new(tools.program("verible-verilog-format"));
         format.args(FORMAT).arg("--verify").arg(&file);
         let remedy = format!("{} is not formatted; format it with: {}", file.display(), remedy(&file));
         ensure!(succeeds(&mut format)?, remedy);
     }
     for Module { name, .. } in MODULES {
-        let mut verilator = tools.program("verilator-cli");
+        let mut verilator = tools.script("verilator-cli");
         verilator.args(["--lint-only", "-Wall", "-Wpedantic", "--quiet", "--top-module", name]);
         verilator.args(naa_fpga::sources(&rtl, name)?);
         ensure!(succeeds(&mut verilator)?, "Verilator warns of {name}, see above");
@@ -55,7 +52,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Whether a tool finds nothing. What it says is printed if it does.
+/// Whether a tool ends well. If not, its output is printed.
 fn succeeds(command: &mut Command) -> Result<bool> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
     if !output.status.success() {

