@@ -1,28 +1,28 @@
-// CRC-32 of IEEE 802.3, bit-reflected, as linear maps of its register over GF(2).
+// The CRC-32 of IEEE 802.3, bit-reflected, as linear maps of its register over GF(2).
 //
-// The register is kept as it is, not inverted: it starts with ones, and the inverted register is what a packet carries. Bit 0 of a
-// byte goes first.
+// The register starts with ones. A packet carries the inverted register; here the register is not inverted. Bit 0 of a byte enters the
+// register first.
 package crc_pkg;
 
   typedef logic [31:0] register_t;
-  // A 32 x 32 matrix: element i is the column of bit i.
+  // A matrix of 32 x 32 bits. Element i is the column that bit i is multiplied by.
   typedef logic [31:0][31:0] matrix_t;
 
   localparam register_t Polynomial = 32'hedb8_8320;
-  // The register after a packet and its own CRC.
+  // The value of the register after a packet whose CRC is right, with the CRC itself.
   localparam register_t Residue = 32'hdebb_20e3;
 
-  // One more bit, which is 0.
+  // The register after one more bit of value 0 has entered.
   function automatic register_t advance_bit(register_t register);
     return {1'b0, register[31:1]} ^ (register[0] ? Polynomial : '0);
   endfunction
 
-  // Undoes advance_bit.
+  // The register before advance_bit.
   function automatic register_t retreat_bit(register_t register);
     return register[31] ? {register[30:0] ^ Polynomial[30:0], 1'b1} : {register[30:0], 1'b0};
   endfunction
 
-  // `bytes` more bytes of zeros.
+  // The register after this number of zero bytes has entered.
   function automatic register_t advance(register_t register, int bytes);
     register_t result;
     result = register;
@@ -30,14 +30,14 @@ package crc_pkg;
     return result;
   endfunction
 
-  // The matrix of `advance`.
+  // The matrix that does the same as `advance` when a register is multiplied by it.
   function automatic matrix_t advance_matrix(int bytes);
     matrix_t result;
     for (int i = 0; i < 32; i++) result[i] = advance(32'h1 << i, bytes);
     return result;
   endfunction
 
-  // The matrix that undoes `advance`.
+  // The inverse of advance_matrix.
   function automatic matrix_t retreat_matrix(int bytes);
     matrix_t result;
     for (int i = 0; i < 32; i++) begin

@@ -1,7 +1,7 @@
-// A queue of 2^Bits entries and one.
+// A queue. It holds 2^Bits entries in a memory, and one more at its output.
 //
-// An entry that is put in comes out 2 cycles later at the earliest, one per cycle. What is put in while `count` is 2^Bits is lost: whoever
-// fills the queue looks at `count` first.
+// An entry comes out 2 cycles after it was put in, or later; one entry comes out per cycle. The queue does not check whether it is full: the
+// module that fills it must stop before `count` is 2^Bits.
 module fifo #(
     parameter int Width = 32,
     parameter int Bits = 6
@@ -13,7 +13,7 @@ module fifo #(
     output logic out_valid,
     input logic out_ready,
     output logic [Width-1:0] out_data,
-    // Entries, but for the one that is at the output.
+    // The number of entries in the memory. The entry at the output is not counted.
     output logic [Bits:0] count
 );
 

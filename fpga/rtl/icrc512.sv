@@ -1,20 +1,21 @@
-// The invariant CRC at the end of a RoCEv2 packet: checks it, or puts it in. One beat per cycle, whatever the length of a packet is.
+// Checks the invariant CRC at the end of RoCEv2 packets, or writes it there. The module takes one beat per cycle, whatever the length of a
+// packet is.
 //
 // Packets begin at their IP header: IPv4 without options or IPv6, then UDP. The CRC covers eight bytes of ones and the packet, in which
 // the fields that routers may change count as ones. All of these lie in the first beat.
 //
-// A beat is taken in as if it were full, with zeros behind its last byte. What these zeros did to the register is undone afterwards by
-// inverse powers of the shift matrix, one stage for each bit of their number.
+// The last beat of a packet is treated as a full one that ends with zeros. The effect of these zeros on the register is undone afterwards: the
+// register is multiplied by inverse powers of the matrix that one zero byte stands for, in one stage for each bit of the number of zeros.
 //
-//   beat -> mask -> 8 x (64 -> 32) -> 32 -> register -> undo 1, 2, 4, 8, 16, 32, 64 bytes -> compare, or put in
+//   beat -> mask -> 8 x (64 -> 32) -> 32 -> register -> undo 1, 2, 4, 8, 16, 32, 64 bytes -> compare or write
 //
-// s_*: AXI4-Stream, 512 bits; byte 0 is tdata[7:0], tkeep is contiguous. tuser[0] of the last beat: the packet is bad. tuser[1] of the
-//   first beat: the last four bytes are a gap for the CRC, which is put in; the packet has a multiple of four bytes, as all packets of
-//   RoCEv2 have. Back-pressure: tready is low while m_tready is low and m_tvalid is high.
-// m_*: the same packets, 12 cycles later. tuser of the last beat: the packet was bad, its CRC is wrong, it is shorter than its headers,
-//   or it is neither IPv4 without options nor IPv6.
+// s_*: AXI4-Stream of 512 bits. Byte 0 is tdata[7:0], and tkeep is contiguous. tuser[0] of the last beat says that the packet is bad. tuser[1]
+//   of the first beat says that the last four bytes are a gap, into which the module writes the CRC; the length of such a packet must be a
+//   multiple of four bytes, as it is for all packets of RoCEv2. Back-pressure: tready is low while m_tready is low and m_tvalid is high.
+// m_*: the same packets, 12 cycles later. tuser of the last beat is high if the packet was bad before, if its CRC is wrong, if it is shorter
+//   than its headers, or if it is neither IPv4 without options nor IPv6.
 //
-// Equal to: roce::icrc. Source: IBTA volume 1, annex A17.5.
+// The module does the same as the Rust module roce::icrc. Source: IBTA volume 1, annex A17.5.
 module icrc512
   import crc_pkg::*;
 (
@@ -34,11 +35,11 @@ module icrc512
     input logic m_tready
 );
 
-  // Stages between the beat that was taken and the beat that is given.
+  // The number of stages between the input and the output register.
   localparam int Stages = 11;
   localparam int Groups = 8;
 
-  // The columns of the 512 bits of a beat.
+  // What each bit of a full beat adds to the register after that beat.
   function automatic logic [511:0][31:0] data_columns();
     logic [511:0][31:0] columns;
     register_t column;
@@ -52,10 +53,10 @@ module icrc512
 
   localparam logic [511:0][31:0] Data = data_columns();
   localparam matrix_t Beat = advance_matrix(64);
-  // The register after eight bytes of ones and 64 bytes of zeros.
+  // The register after the eight bytes of ones and one beat of zeros. The bits of the first beat are added to it.
   localparam register_t Begun = advance(advance('1, 8) ^ ones_of(8), 64);
 
-  // What bytes of ones add to the register.
+  // What this number of bytes of ones adds to the register.
   function automatic register_t ones_of(int bytes);
     register_t result;
     result = '0;
@@ -63,14 +64,14 @@ module icrc512
     return result;
   endfunction
 
-  // What a stage knows of its beat.
+  // What each stage knows of the beat that is in it.
   typedef struct packed {
     logic valid;
     logic first;
     logic last;
     logic insert;
     logic bad;
-    // Bytes behind the last one, which count as zeros; also those of the gap.
+    // The number of zero bytes whose effect has to be undone: those behind the packet, and those of the gap.
     logic [6:0] zeros;
   } beat_t;
 
@@ -110,7 +111,7 @@ module icrc512
     end
   end
 
-  // Without the gap for the CRC, which is the last word.
+  // The bytes that the CRC covers: all bytes of the packet but those of the gap.
   logic [63:0] covered;
   always_comb begin
     covered = s_tkeep;
@@ -176,7 +177,7 @@ module icrc512
 
   // ------------------------------------------------------------------ without the zeros behind the packet
 
-  // After stage i, bits 0 to i - 1 of the number of zeros are undone.
+  // Element i is the register without the zeros that bits 0 to i - 1 of their number stand for.
   register_t undone[8];
   assign undone[0] = register;
   for (genvar i = 0; i < 7; i++) begin : gen_undo

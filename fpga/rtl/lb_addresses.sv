@@ -1,7 +1,7 @@
-// A table of addresses: each is in one row of one of four ways, which its hash names.
+// A table of addresses. It has four ways; the hash of an address names one row in each way, and the address is in one of these four rows.
 //
-// One question per cycle; the answer comes 3 cycles later. No back-pressure. Entries are written at any time, one per cycle: an answer
-// sees an entry whole, as it was or as it is.
+// The module takes one key per cycle, and the answer comes 3 cycles later. There is no back-pressure. One entry per cycle may be written
+// at any time; an answer sees either the old entry or the new one, never a part of each.
 module lb_addresses
   import lb_pkg::*;
   import lb_tables_pkg::*;

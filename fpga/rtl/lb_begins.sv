@@ -1,7 +1,7 @@
-// How many of the sorted begins of an image are not behind a tick of a load balancer: a search tree of 12 levels, each in a memory of its
-// own, of which the root is place 1 and the children of place n are 2n and 2n + 1.
+// Counts the begins of an image that are at or before a tick of a load balancer. The begins are in a search tree of 12 levels, and each level
+// has a memory of its own. The root is place 1; the children of place n are the places 2n and 2n + 1. Unused places hold the highest value.
 //
-// One question per cycle; the answer comes 25 cycles later. No back-pressure. Places that no begin has hold the highest value there is.
+// The module takes one key per cycle, and the count comes 25 cycles later. There is no back-pressure.
 module lb_begins
   import lb_pkg::*;
   import lb_tables_pkg::*;
@@ -16,7 +16,7 @@ module lb_begins
     output logic [RangeBits-1:0] count
 );
 
-  // Before level i: which way was taken on the levels above, the highest first.
+  // Element i has one bit for each level above level i, that of the root first: 1 if the search went to the right there.
   logic [RangeBits-1:0] path[RangeBits+1];
   logic images[RangeBits+1];
   begin_t keys[RangeBits+1];

@@ -1,11 +1,14 @@
-// What becomes of a packet: whose it is, whether its source is allowed, and which member its tick and slot lead to.
+// Decides what happens to a packet: which load balancer it belongs to, whether its source is allowed, and which member its tick and its slot
+// lead to.
 //
 //   destination (3) -> source (3)
 //                   -> begins (25) -> range (2) -> epoch (2) -> slot (3) -> member (2) -> route (1)
 //
-// One key per cycle; the route comes 38 cycles later. No back-pressure. A key meets the image that `image` names when it comes.
+// The module takes one key per cycle, and the route comes 38 cycles later. There is no back-pressure. A key is looked up in the image that the
+// port `image` names in the cycle in which the key comes.
 //
-// Equal to: ejfat's Balancer, with its sets of tables compiled into one image. The first cause of a drop counts, in the order of cause_e.
+// The module does the same as the Rust type ejfat::lb::Balancer, whose sets of tables are compiled into one image. If there are several causes
+// to drop a packet, the first one in the order of cause_e counts.
 module lb_lookup
   import lb_pkg::*;
   import lb_tables_pkg::*;
@@ -21,7 +24,7 @@ module lb_lookup
     output route_t route
 );
 
-  // Cycles after the key when each answer is there.
+  // The number of cycles after the key in which each answer is there.
   localparam int Destination = 3;
   localparam int Source = Destination + 3;
   localparam int Begin = Destination + 25;
@@ -127,7 +130,7 @@ module lb_lookup
 
   // ------------------------------------------------------------------ slots to members
 
-  // The slot, and whether the calendar has it.
+  // The number of the slot, and whether the calendar is that long.
   logic [SlotBits-1:0] slot_of, slot1, slot_at[Epoch+1:Member];
   logic has_slot_at[Epoch+1:Slot];
   assign slot_of = SlotBits'(keys[Epoch].slot_select ^ epoch_at.flips) & SlotBits'((15'd1 << epoch_at.bits) - 15'd1);
@@ -171,7 +174,7 @@ module lb_lookup
   always_comb begin
     if (keys[Member].cause == NotIp) cause = NotIp;
     else if (!is_ours_at[Member]) cause = BadIp;
-    // A packet without a tick is judged by all tables.
+    // A packet without a readable tick may come from any source that some tables allow.
     else if (!is_known_at[Member] || keys[Member].cause == Pass && range_of.set > last_set_at[Member]) cause = BlockedSrc;
     else if (keys[Member].cause != Pass) cause = keys[Member].cause;
     else if (keys[Member].is_expired) cause = TtlExpired;

@@ -1,14 +1,16 @@
-// Reads the headers of IP packets: what the look-up asks for, and what the rewrite needs.
+// Reads the headers of IP packets. It finds the key that lb_lookup needs, and the fields and sums that lb_rewrite needs.
 //
 //   beat -> cut to the IP packet's length -> 96 bytes of headers -> UDP and LB header where the IP header ends -> checks, sums
 //
-// s_*: packets that begin at the IP header, WIDTH bits per cycle, tkeep contiguous. Behind the IP packet there may be padding. No
-//   back-pressure: what reads the packets behind this module has room for them.
-// m_*: the same packets without padding, 1 cycle later. tuser of the last beat: the packet is shorter than it says, or s_tuser was high.
-// key_*: once for each packet, 4 cycles after its 96th byte or its last one. A packet that is known to be too short then has the cause
-//   NotIp; whether a longer one is whole is known at its last beat.
+// s_*: packets that begin at the IP header, Width bits per cycle, with contiguous tkeep. Padding may follow the IP packet. There is no
+//   back-pressure: the module that reads m_* must have room for every packet.
+// m_*: the same packets without padding, 1 cycle later. tuser of the last beat is high if the packet is shorter than its IP header says, or if
+//   s_tuser was high.
+// key_*, head: they come once for each packet, 4 cycles after its 96th byte, or after its last byte if it is shorter. If the packet has ended
+//   by then and is too short, the cause is NotIp. If a longer packet is too short, only m_tuser says so.
 //
-// Equal to: ejfat::lb::packet and the decoder of LB headers. IPv4 with options, and IPv6 that UDP follows at once.
+// The module does the same as the Rust module ejfat::lb::packet and the decoder of LB headers. It reads IPv4 with options, and IPv6 if UDP
+// follows the IPv6 header at once.
 module lb_parse
   import lb_pkg::*;
 #(
@@ -38,7 +40,7 @@ module lb_parse
 
   // ------------------------------------------------------------------ 0: the length
 
-  // The packet's length, while it is beside the beat; 0 if it says none.
+  // The bytes of the packet from this beat on; 0 if the packet has no valid length.
   logic first;
   logic [15:0] left, total, length;
   logic is_v4, is_v6;
@@ -47,7 +49,7 @@ module lb_parse
   always_comb begin
     total = '0;
     if (is_v4) total = {s_tdata[23:16], s_tdata[31:24]};
-    // A length of more than 16 bits is one that no frame has.
+    // The sum may need more than 16 bits. No frame is that long, so that any length above all frames does as well.
     if (is_v6) total = {s_tdata[39:32], s_tdata[47:40]} > 16'hffd7 ? 16'hffff : {s_tdata[39:32], s_tdata[47:40]} + 16'd40;
     length = first ? total : left;
   end
@@ -58,7 +60,7 @@ module lb_parse
     for (int i = 0; i < Bytes; i++) bytes += 16'(s_tkeep[i]);
   end
 
-  // The packet ends in this beat. A packet without a length ends with its frame.
+  // Whether the packet ends in this beat. A packet without a valid length ends with its frame.
   logic ends, skips, is_whole;
   assign ends = s_tlast || length != '0 && length <= 16'(Bytes);
   assign is_whole = length != '0 && length <= bytes;
@@ -66,7 +68,7 @@ module lb_parse
   always_ff @(posedge clk) begin
     if (s_tvalid) begin
       first <= s_tlast;
-      // What is behind the packet is left out, to the end of the frame.
+      // Beats behind the packet are padding, and are left out.
       skips <= !s_tlast && (skips || ends);
       left <= length == '0 ? '0 : length - 16'(Bytes);
     end
@@ -94,7 +96,7 @@ module lb_parse
   logic [BeatBits-1:0] at;
   logic is_done, done1, short1, v4_1, v6_1;
   logic [15:0] length1, first_length;
-  // Since the window of this packet is full.
+  // All beats of the window came for this packet; further beats are not kept.
   logic is_full;
   assign is_done = takes && !is_full && (ends || at == BeatBits'(Beats - 1));
   always_ff @(posedge clk) begin
@@ -113,7 +115,7 @@ module lb_parse
     end
   end
 
-  // Words as the network has them: the first byte is the highest.
+  // The headers as words of 32 bits in network order: the first byte is the highest.
   logic [HeadBytes/4-1:0][31:0] words1;
   always_comb begin
     for (int i = 0; i < HeadBytes / 4; i++) begin
@@ -161,7 +163,7 @@ module lb_parse
   always_ff @(posedge clk) begin
     {done3, is_ip3, v6_3, expired3, udp3, length3} <= {done2 && !rst, is_ip2, v6_2, expired2, udp2, length2};
     {source3, destination3} <= {source2, destination2};
-    // A port of data, a length that fits, and the magic of a header that is there.
+    // The UDP port is one of data, the UDP length is that of the packet, and an LB header follows and has its magic number.
     has_header3 <= is_udp2 && words2[0][15:14] == 2'b01 && words2[1][31:16] == data2 && data2 >= 16'd24
         && words2[2][31:16] == 16'h4c42;
     version3 <= words2[2][15:8];

@@ -1,12 +1,13 @@
-// The path of packets through the load balancer, from IP header to IP header.
+// Sends packets through the load balancer. Packets begin at the IP header, both where they come and where they leave.
 //
 //   packets ─► lb_parse ─┬─ beats ──────────────────────► fifo ─► lb_rewrite ─► packets
 //                        ├─ key ─► lb_lookup ─► route ─► fifo ──────┘
 //                        └─ head ──────────────────────► fifo ──────┘
 //
-// s_*, m_*: packets that begin at the IP header, valid and ready. A packet that goes on comes out 46 cycles after it came, at the earliest.
-// image: the tables that packets meet whose first beat comes now. `write` changes entries of either image.
-// done_*: once for each packet, when it has left: what became of it.
+// s_*, m_*: streams of packets with valid and ready. With 512 bits, the first beat of a forwarded packet of more than 64 bytes leaves 49 or
+//   50 cycles after it came if nothing stops it.
+// write: changes one entry of either image per cycle. image: the image in which the packets are looked up whose keys are found from now on.
+// done_*: what happened to a packet. They come once for each packet, with its last beat.
 module lb_path
   import lb_pkg::*;
   import lb_tables_pkg::*;
@@ -39,13 +40,13 @@ module lb_path
 
   localparam int PacketBits = 7;
   localparam int BeatBits = 9;
-  // Beats and packets that may be on their way into a queue when it is found full.
+  // The most beats or packets that can still enter a queue after s_tready fell.
   localparam int Slack = 8;
 
   // ------------------------------------------------------------------ room
 
   logic [BeatBits:0] beats;
-  // Packets that came and have not left.
+  // The number of packets that came and have not left.
   logic [PacketBits:0] packets;
   logic comes;
   assign s_tready = beats < (BeatBits + 1)'((1 << BeatBits) - Slack) && packets < (PacketBits + 1)'((1 << PacketBits) - Slack);

@@ -1,16 +1,18 @@
-// Sends packets to their members, or nowhere: addresses, ports, lengths, hops and checksums, and the LB header cut out.
+// Changes the headers of packets so that they go to their members, and drops those that go nowhere. It changes addresses, ports, lengths, the
+// TTL or hop limit, and checksums, and cuts the LB header out where the member does not want it.
 //
-//   route -> sums (2) -> beside the packet's beats: words of headers changed, bytes behind them moved by 16
+//   route -> sums (2) -> beats with changed headers -> beats with all bytes behind the headers moved by 16 -> output
 //
-// Lengths and hops change by constants, so checksums need only the addresses, the port and the LB header (RFC 1624). A checksum that was
-// wrong stays wrong; UDP's 0 for none stays 0, and a sum of 0 becomes ffff.
+// Checksums are updated by what changes (RFC 1624). Lengths and hops change by constants, so that only the addresses, the port and the LB header
+// have to be summed. A wrong checksum stays wrong. A UDP checksum of 0 means that there is none, and stays 0; a computed 0 is written as ffff.
 //
-// head_*, route_*: one for each packet, in their order; taken together, before its first beat.
-// s_*: packets without padding, valid and ready; a packet waits for its route.
-// m_*: the packets that go on, 3 cycles later; tuser as it came. Back-pressure: m_tready low stops s_tready at once.
-// done_*: once for each packet, at its last beat: what became of it.
+// route, route_image, head: one of each per packet, in the order of the packets. They are taken together when route_valid and route_ready are high.
+// s_*: packets without padding, with valid and ready. A packet waits until its route was taken.
+// m_*: the packets that are forwarded, 3 cycles later. tuser is passed on. Back-pressure: while m_tready is low, s_tready falls as soon as the
+//   stages are full.
+// done_*: what happened to a packet. They come once for each packet, with its last beat.
 //
-// Equal to: ejfat::lb::rewrite, byte for byte.
+// The module does the same as the Rust function ejfat::lb::rewrite, byte for byte.
 module lb_rewrite
   import lb_pkg::*;
 #(
@@ -22,7 +24,7 @@ module lb_rewrite
     input logic route_valid,
     output logic route_ready,
     input route_t route,
-    // The image that the packet met.
+    // The image in which the packet was looked up.
     input logic route_image,
     input head_t head,
     input logic [Width-1:0] s_tdata,
@@ -41,15 +43,15 @@ module lb_rewrite
     output route_t done_route,
     output logic done_image,
     output logic [15:0] done_length,
-    // The packet was shorter than it said.
+    // The packet was shorter than its IP header says.
     output logic done_bad
 );
 
   localparam int Words = Width / 32;
-  // The most words of headers; behind them, a place is not counted further.
+  // Places from this one on are behind all headers, and are not told apart.
   localparam logic [5:0] BehindHeads = 6'd32;
 
-  // What the headers of a packet are changed by.
+  // What is written into the headers of a packet, and what its two checksums change by.
   typedef struct packed {
     route_t route;
     head_t head;
@@ -59,9 +61,10 @@ module lb_rewrite
 
   // ------------------------------------------------------------------ sums
 
-  // Bytes of an LB header.
+  // The length of an LB header in bytes.
   localparam int Moved = 16;
-  // The difference that one hop less makes to its word of a header, and 16 bytes less to a length.
+  // What a checksum changes by when the TTL becomes one less, and when a length becomes 16 less: ~old + new, which is the same for every old
+  // value.
   localparam logic [15:0] LessHop = 16'hfeff;
   localparam logic [15:0] LessLength = 16'hffef;
 
@@ -93,7 +96,7 @@ module lb_rewrite
 
   // ------------------------------------------------------------------ words of headers
 
-  // A checksum that follows a change.
+  // The checksum after a change of the bytes that it covers.
   function automatic logic [15:0] follow(logic [15:0] checksum, logic [15:0] change);
     return ~fold(20'(16'(~checksum)) + 20'(change));
   endfunction
@@ -102,7 +105,7 @@ module lb_rewrite
     return is_cut ? length - 16'(Moved) : length;
   endfunction
 
-  // A word of the packet, as the network has it, at a place from its begin.
+  // The new value of a word of the packet. `place` is the number of the word, from 0 at the begin of the IP header. Words are in network order.
   function automatic logic [31:0] rewrite(logic [31:0] old, logic [5:0] place, change_t change);
     logic [31:0] result;
     logic is_cut;
@@ -146,7 +149,7 @@ module lb_rewrite
     return {word[7:0], word[15:8], word[23:16], word[31:24]};
   endfunction
 
-  // A beat with its words of headers changed; where its first word is; until which word headers go.
+  // A beat whose header words are changed, the place of its first word, and the place where the headers end.
   logic valid3, last3, user3, is_cut3, is_dropped3, leaves3;
   logic [Width-1:0] data3;
   logic [Bytes-1:0] keep3;
@@ -183,12 +186,12 @@ module lb_rewrite
 
   // ------------------------------------------------------------------ bytes behind the headers
 
-  // A beat that waits for the next one of its packet, if 16 bytes of that belong to it.
+  // The beat before it. If the LB header is cut out, it waits for the next beat of its packet, whose first 16 bytes move into it.
   logic valid4, last4, user4, is_cut4, leaves4, runs;
   logic [Width-1:0] data4;
   logic [Bytes-1:0] keep4;
   logic [5:0] place4, headers4;
-  // The next beat has no bytes of its own.
+  // needs4: the beat must wait for the next one. is_rest3: the next one is the last and has no bytes but those that move.
   logic needs4, is_rest3;
   assign runs = m_tready || !m_tvalid;
   assign needs4 = is_cut4 && !last4;
@@ -196,7 +199,7 @@ module lb_rewrite
   assign leaves4 = valid4 && runs && (!needs4 || valid3);
   assign leaves3 = valid3 && (is_dropped3 || !valid4 || leaves4);
 
-  // Beats one behind the other, 16 bytes on.
+  // The bytes of both beats, moved by 16.
   logic [Width-1:0] both;
   logic [Bytes-1:0] kept;
   assign both = Width'({data3, data4} >> (8 * Moved));

@@ -1,10 +1,10 @@
-// The tables of the load balancer: their entries, and how they are written.
+// The entries of the load balancer's tables, and how they are written. The Rust module ejfat::lb::image makes them.
 package lb_tables_pkg;
   import lb_pkg::*;
 
   localparam int RangeBits = 12;
 
-  // A member for packets of one IP version.
+  // What happens to a member's packets of one IP version.
   typedef enum logic [1:0] {
     Absent,
     Forward,
@@ -30,7 +30,7 @@ package lb_tables_pkg;
     logic [15:0] flips;
   } epoch_t;
 
-  // A range of ticks: the tables that they meet, and the epoch, if there is one.
+  // A range of ticks: the number of its set of tables, and its epoch, if it has one.
   typedef struct packed {
     logic [SetBits-1:0] set;
     logic has_epoch;
@@ -42,13 +42,13 @@ package lb_tables_pkg;
     logic [MemberBits-1:0] member;
   } slot_t;
 
-  // Where ticks of a load balancer begin to lead elsewhere, in order of both.
+  // The first tick of a range. Begins are sorted by load balancer, then by tick.
   typedef struct packed {
     logic [LbBits-1:0] lb;
     logic [63:0] tick;
   } begin_t;
 
-  // An address with what belongs to it: the load balancer of a destination, or the last tables that allow a source.
+  // An address with its value: of a destination the load balancer, of a source the last set of tables that allows it.
   typedef struct packed {
     logic valid;
     logic [4:0] value;
@@ -72,8 +72,9 @@ package lb_tables_pkg;
     NoTable
   } table_e;
 
-  // One entry of one table is written. Of an address table, the index is the way, then the row; of `Begins`, it is the place in the
-  // search tree, 1 for its root; of `Members`, it is the member, then 1 for IPv6.
+  // A new value for one entry of one table. The upper bits of an index of an address table are the way, the lower ones the row. The index of
+  // `Begins` is the place in the search tree, with the root at 1. The lowest bit of an index of `Members` is 1 for IPv6; the others are the
+  // member.
   typedef struct packed {
     table_e which;
     logic image;
@@ -81,9 +82,10 @@ package lb_tables_pkg;
     logic [255:0] data;
   } write_t;
 
-  // Where an address may be: a row for each way, of 8 bits.
+  // The row of an address in each way: four numbers of 8 bits.
   //
-  // Each bit of the key flips a word of Marsaglia's xorshift32 that starts from 1: a hash that is linear over GF(2).
+  // The hash is linear over GF(2). Each bit of the key that is 1 adds one word to it by XOR. The words are the numbers of Marsaglia's xorshift32
+  // that starts from 1.
   function automatic logic [AddressKeyBits-1:0][31:0] hash_words();
     logic [AddressKeyBits-1:0][31:0] words;
     logic [31:0] word;

@@ -1,12 +1,13 @@
-// Whether a peer may access a memory region: key, protection domain, permission, bounds. The low bits of an RKey are the region's slot,
-// the others are its secret.
+// Decides whether a peer may access a memory region. It checks the key, the protection domain, the permission and the bounds. The low bits of an
+// RKey are the region's slot; the other bits are the region's secret.
 //
-// table_*: what a slot holds, written in one cycle in which table_ready is high. A region that is not valid permits nothing. After a reset
-//   none is valid: table_ready is low until each slot is cleared.
-// request_*: one per cycle. answer_*: 8 cycles later, of which only those count in which `enable` is high; while it is low nothing moves.
-//   There is no other back-pressure.
+// table_*: the new region of a slot. It is written in a cycle in which table_write and table_ready are high. A region that is not valid permits
+//   nothing. After a reset no region is valid, and table_ready stays low until all slots are cleared.
+// request_*: one request per cycle. answer_*: the answer to it, 8 cycles later. Only cycles in which `enable` is high count: while it is low, the
+//   pipeline stands still. There is no other back-pressure.
 //
-// Equal to: roce's table of memory regions with slots in its RKeys. A request of no bytes is not for here: nobody looks at its key.
+// The module does the same as the Rust type MrTable of roce, with RKeys that hold the slot. A request of no bytes needs no check: its key is not
+// looked at.
 module region_check #(
     parameter int Slots = 256,
     localparam int SlotBits = $clog2(Slots)
@@ -35,11 +36,11 @@ module region_check #(
     input logic [31:0] request_length,
 
     output logic answer_valid,
-    // The access is permitted. What follows means nothing if it is not.
+    // The access is permitted. If it is not, the next outputs have no meaning.
     output logic answer_ok,
     output logic [SlotBits-1:0] answer_slot,
     output logic [31:0] answer_generation,
-    // From the begin of the region.
+    // The first byte of the access, counted from the begin of the region.
     output logic [63:0] answer_offset
 );
 
@@ -54,7 +55,7 @@ module region_check #(
     logic [63:0] length;
   } region_t;
 
-  // Slots that are cleared after a reset; the highest bit: all are.
+  // The number of slots that were cleared since the reset. Its highest bit is 1 when all are.
   logic [SlotBits:0] cleared;
   assign table_ready = cleared[SlotBits];
   always_ff @(posedge clk) begin
@@ -83,45 +84,45 @@ module region_check #(
     if (table_write || !table_ready) regions[table_ready?table_slot : cleared[SlotBits-1:0]] <= written;
   end
 
-  // 0: the memory's output.
+  // Stage 0: the output of the memory.
   region_t region0;
   logic pending0, ready0, write0;
   logic [31:0] rkey0, length0;
   logic [15:0] pd0;
   logic [63:0] address0;
 
-  // 1: the region.
+  // Stage 1: the region.
   region_t region1;
   logic pending1, ready1, write1;
   logic [31:0] rkey1, length1;
   logic [15:0] pd1;
   logic [63:0] address1;
 
-  // 2: key, domain, permission; the low half of the offset.
+  // Stage 2: key, protection domain and permission are compared; the low half of the offset is computed.
   logic pending2, has_secret2, is_domain2, permits2, borrow2;
   logic [SlotBits-1:0] slot2;
   logic [31:0] generation2, length2, offset2, address2, region2;
   logic [63:0] size2;
 
-  // 3: the offset; negative if the address is below the region.
+  // Stage 3: the offset. borrow3 is 1 if the address is below the region.
   logic pending3, ok3, borrow3;
   logic [SlotBits-1:0] slot3;
   logic [31:0] generation3, length3;
   logic [63:0] offset3, size3;
 
-  // 4: the low half of what is left behind the offset.
+  // Stage 4: the low half of the number of bytes from the offset to the end of the region.
   logic pending4, ok4, borrow4;
   logic [SlotBits-1:0] slot4;
   logic [31:0] generation4, length4, left4, size4;
   logic [63:0] offset4;
 
-  // 5: what is left; negative if the offset is behind the region.
+  // Stage 5: that number. borrow5 is 1 if the offset is behind the region.
   logic pending5, ok5, borrow5;
   logic [SlotBits-1:0] slot5;
   logic [31:0] generation5, length5;
   logic [63:0] offset5, left5;
 
-  // 6: whether enough is left.
+  // Stage 6: whether that many bytes are enough.
   logic pending6, ok6, is_far6, is_enough6;
   logic [SlotBits-1:0] slot6;
   logic [31:0] generation6;

@@ -1,21 +1,24 @@
-// What a responder does with a request: sequence, order, access, and the acknowledgement that follows.
+// Decides what a responder does with a request. It checks the PSN, the order of the packets of a message, lengths and access, and chooses the
+// acknowledgement.
 //
 //   packet -> queue pair's settings -> region_check (8) -> state -> differences -> comparisons -> verdict -> decision, new state
 //                                                           ^------------ 6 cycles for each queue pair ------------'
 //
-// Packets of different queue pairs pass at one per cycle; those of one queue pair at one in 6 cycles: a packet waits until the state of
-// the one before is written. Retransmits, gaps and reordering are judged as the software does.
+// Packets of different queue pairs pass at one per cycle, and packets of the same queue pair at one in 6 cycles: a packet waits until the packet
+// before it has written the state.
 //
-// After a reset there are no queue pairs and no regions: table_ready and setup_ready are low until all are cleared.
+// After a reset there are no queue pairs and no regions. table_ready and setup_ready stay low until all of them are cleared.
 //
-// table_*: memory regions, as in region_check.
-// setup_*: makes a queue pair, or takes it away (setup_connected = 0), when setup_ready is high and no packet of it is inside.
-// post_*: one more receive of the queue pair was posted. read_done_*: a READ that was answered once is over. One of each per cycle, but
-//   none in the cycle behind a setup.
-// packet_*: valid and ready. Only requests; the invariant CRC is right and the peer is the connection's.
-// decision_*: 17 cycles after its packet, or later; valid and ready.
+// table_*: the new region of a slot, as in region_check.
+// setup_*: the new settings of a queue pair; setup_connected = 0 removes it. It is written in a cycle in which setup_valid and setup_ready are
+//   high. No packet of the queue pair may be inside the module then.
+// post_*: one more receive was posted to the queue pair. read_done_*: one READ of the queue pair is answered, and counts no more among those that
+//   are unanswered. Each may be high in every cycle but the one after a setup.
+// packet_*: requests, with valid and ready. Their invariant CRC was checked, and they come from the peer of the connection.
+// decision_*: one decision for each packet of a connected queue pair, with valid and ready, 16 cycles after the packet or later.
 //
-// Equal to: roce's responder with receives of one length per queue pair. SEND, WRITE and READ only: all else is an invalid request.
+// The module does the same as the Rust type Responder of roce, if all receives of a queue pair have the same length. Everything but SEND, WRITE
+// and READ is an invalid request.
 module responder_check
   import roce_pkg::*;
 #(
@@ -49,9 +52,9 @@ module responder_check
     input logic [15:0] setup_pd,
     // The path MTU is 256 bytes shifted left by this, 0 to 4.
     input logic [2:0] setup_mtu,
-    // READs that may be unanswered at a time.
+    // The most READs that may be unanswered at a time.
     input logic [7:0] setup_reads,
-    // Bytes of each receive.
+    // The length of each receive in bytes.
     input logic [31:0] setup_receive,
 
     input logic post_valid,
@@ -65,7 +68,7 @@ module responder_check
     input logic [7:0] packet_opcode,
     input logic packet_ack_req,
     input logic [23:0] packet_psn,
-    // Without the pad.
+    // The length of the payload in bytes, without the pad.
     input logic [15:0] packet_payload,
     input logic [63:0] packet_address,
     input logic [31:0] packet_rkey,
@@ -78,25 +81,25 @@ module responder_check
     output logic [7:0] decision_syndrome,
     output logic [23:0] decision_psn,
     output logic [23:0] decision_msn,
-    // PSNs that the answer to a READ takes.
+    // The number of PSNs that the answer to a READ takes.
     output logic [23:0] decision_packets,
     output place_e decision_place,
-    // Of the region, for a WRITE or a READ of more than no bytes.
+    // The region of a WRITE or of a READ, if it has any bytes.
     output logic [SlotBits-1:0] decision_slot,
     output logic [31:0] decision_generation,
-    // Where the payload goes in the region or in the receive, or where a READ begins.
+    // The place in the region or in the receive where the payload goes, or where a READ begins.
     output logic [63:0] decision_offset,
     output completion_e decision_completion,
-    // Bytes of the message that is complete, or of a READ.
+    // The length in bytes of a message that is complete, or of a READ.
     output logic [31:0] decision_length,
     // The connection is lost.
     output logic decision_failed,
-    // For counters: the request is a duplicate, or comes from behind a gap.
+    // The request is a duplicate, or it comes from behind a gap. These two are for counters.
     output logic decision_duplicate,
     output logic decision_gap
 );
 
-  // Bit 23 of a difference of two PSNs is its sign.
+  // Whether a difference of two PSNs is positive. Its bit 23 is the sign.
   function automatic logic is_after(logic [23:0] difference);
     return !difference[23] && difference != '0;
   endfunction
@@ -119,26 +122,26 @@ module responder_check
     logic [23:0] psn;
     logic [23:0] msn;
     message_e message;
-    // Of a WRITE: it has a region; where its next byte goes; its length.
+    // The WRITE that is going on: whether it has a region, the region, the place of its next byte, its length, and its bytes so far.
     logic has_target;
     logic [SlotBits-1:0] slot;
     logic [31:0] generation;
     logic [63:0] offset;
     logic [31:0] length;
     logic [31:0] filled;
-    // A NAK was sent for a gap.
+    // Packets came from behind a gap, and a NAK was sent for it.
     logic has_gap;
     logic [23:0] gap_first;
     logic [23:0] gap_furthest;
     logic [23:0] gap_latest;
     logic has_read;
     logic [23:0] last_read;
-    // READs begun, and receives taken.
+    // The number of READs that were begun, and of receives that were taken.
     logic [7:0] reads;
     logic [15:0] receives;
   } state_t;
 
-  // What is known of a packet by itself.
+  // What a packet says by itself.
   typedef struct packed {
     logic valid;
     logic [QpBits-1:0] qp;
@@ -148,11 +151,14 @@ module responder_check
     logic [15:0] payload;
   } packet_t;
 
-  // What follows from the settings, too.
+  // What follows from a packet and the settings of its queue pair.
   typedef struct packed {
-    logic fits;  // the length of the payload is right for its place in the message
-    logic too_long;  // the message is longer than any may be
-    logic one_packet;  // the message fits into one
+    // The length of the payload is right for the packet's position in its message.
+    logic fits;
+    // The message is longer than any message may be.
+    logic too_long;
+    // The message fits into one packet.
+    logic one_packet;
   } bounds_t;
 
   // ------------------------------------------------------------------ memories
@@ -162,8 +168,8 @@ module responder_check
   logic [15:0] posted[QueuePairs];
   logic [7:0] read_done[QueuePairs];
 
-  // The regions as they are when a packet is judged: access may have been withdrawn since the message began. A slot that was not written since
-  // the reset is not looked at.
+  // What each region permits at the moment. It is read when a packet is judged, because access may have been withdrawn since the message began. A
+  // slot that was not written since the reset is never read.
   typedef struct packed {
     logic remote_read;
     logic remote_write;
@@ -177,7 +183,7 @@ module responder_check
     end
   end
 
-  // Queue pairs that are cleared after a reset; the highest bit: all are.
+  // The number of queue pairs that were cleared since the reset. Its highest bit is 1 when all are.
   logic [QpBits:0] cleared;
   logic is_cleared;
   assign is_cleared = cleared[QpBits];
@@ -209,7 +215,7 @@ module responder_check
     if (writes || setup || !is_cleared) states[writes?written_qp : begun_qp] <= writes ? written : begun;
   end
 
-  // A cycle after the setup, so that nothing waits for these two.
+  // The two counters of a new queue pair are cleared one cycle after its setup, which makes the path from setup_valid shorter.
   logic fresh;
   logic [QpBits-1:0] fresh_qp;
   always_ff @(posedge clk) begin
@@ -225,7 +231,7 @@ module responder_check
   localparam int Front = 10;
 
   logic run, waits, enable;
-  // Nothing moves while a decision waits; the front also waits for a state.
+  // No stage moves while a decision waits. The stages in front of the state also stand still while a packet waits for the state.
   assign run = decision_ready || !decision_valid;
   assign enable = run && !waits && is_cleared && table_ready;
   assign packet_ready = enable;
@@ -282,7 +288,7 @@ module responder_check
       .answer_offset(answer_offset)
   );
 
-  // 3 to 5: the bounds, then delayed until the region is known.
+  // Stages 3 to 5 compute the bounds. Then these are delayed until the region is known.
   logic [12:0] mtu2;
   assign mtu2 = 13'd256 << settings2.mtu;
 
@@ -293,7 +299,7 @@ module responder_check
   bounds_t bounds[4:Front];
   logic [31:0] receives[3:Front];
   logic [7:0] reads[3:Front];
-  // PSNs that the answer to a READ takes, up to 2^24. No requester may have 2^23 outstanding.
+  // The number of PSNs that the answer to a READ takes, up to 2^24. A requester may have less than 2^23 of them outstanding.
   logic [24:0] needed4;
   logic [23:0] packets[5:Front];
   logic too_many[5:Front];
@@ -336,7 +342,7 @@ module responder_check
   logic [63:0] offset0, offset1;
   logic [31:0] length0, length1, receive0, receive1;
 
-  // Which of the packets behind the front are of the queue pair of the one that is last in the front. It is known before that one is there.
+  // Bit i: packet i is of the same queue pair as the last packet of the front. The bits are computed one cycle ahead.
   logic [4:0] same;
   assign waits = front[Front].valid && same != '0;
   always_ff @(posedge clk) begin
@@ -352,7 +358,7 @@ module responder_check
 
   always_ff @(posedge clk) begin
     if (run) begin
-      // The memory's output.
+      // The output of the memory.
       packet0 <= front[Front];
       packet0.valid <= front[Front].valid && !waits;
       {bounds0, reads0, packets0, too_many0} <= {bounds[Front], reads[Front], packets[Front], too_many[Front]};
@@ -380,7 +386,7 @@ module responder_check
   logic ok2, too_many2, target2;
   alive_t alive2;
 
-  // The region of the message: of this packet if it begins one.
+  // The slot of the message's region. The first packet of a message has it from its RKey, later packets from the state.
   logic [SlotBits-1:0] looked1;
   assign looked1 = packet1.opcode.starts ? slot1 : state1.slot;
 
@@ -427,7 +433,7 @@ module responder_check
       {state3, bounds3, count3, too_many3} <= {state2, bounds2, packets2, too_many2};
       in_order3 <= ahead2 == '0;
       ahead3 <= is_after(ahead2);
-      // The requester has gone back, or repeats its last packet.
+      // The requester has gone back, or it repeats its last packet.
       back3 <= !is_after(to_first2) || to_furthest2 == '0 || !to_latest2[23] && to_latest2 > 24'd3;
       gap_lower3 <= to_first2[23];
       gap_further3 <= is_after(to_furthest2);
@@ -508,7 +514,7 @@ module responder_check
       {state4, verdict4} <= {state3, verdict3};
       {in_order4, ahead4, back4, covers_read4, target4} <= {in_order3, ahead3, back3, covers_read3, target3};
       {gap_lower4, gap_further4} <= {gap_lower3, gap_further3};
-      // A READ that may be answered again was asked for before, as a whole.
+      // A READ may be answered again if all of it was asked for before.
       again4 <= !bounds3.too_long && !too_many3 && (!target3 || ok3) && !is_after(beyond3);
       packets4 <= count3;
       psn_next4 <= state3.psn + (packet3.opcode.operation == Read ? count3 : 24'd1);
@@ -614,7 +620,7 @@ module responder_check
         decision.failed = 1'b1;
         next.connected = 1'b0;
         next.has_gap = 1'b0;
-        // A receive that a SEND has taken fails with it.
+        // The receive that a SEND has taken fails with the SEND.
         if (state4.message == Sending || verdict4 == TooLong) decision.completion = Failed;
       end
     end

@@ -1,7 +1,7 @@
 // What the modules of RoCEv2 share: opcodes of reliable connections, and what a responder decides.
 package roce_pkg;
 
-  // IBTA volume 1, 9.2.1: what a request is. Everything that is none of these is `Other`.
+  // The operation of a request (IBTA volume 1, 9.2.1). `Other` stands for all that are not supported.
   typedef enum logic [1:0] {
     Send,
     Write,
@@ -36,7 +36,7 @@ package roce_pkg;
     endcase
   endfunction
 
-  // What is sent back. `ReadAgain` answers a request that was executed before.
+  // What is sent back. `ReadAgain` is the answer to a READ that was executed before.
   typedef enum logic [1:0] {
     Silence,
     Acknowledge,
@@ -51,7 +51,7 @@ package roce_pkg;
     ToReceive
   } place_e;
 
-  // What becomes of a posted receive.
+  // What happens to a posted receive.
   typedef enum logic [1:0] {
     None,
     Received,
@@ -59,14 +59,14 @@ package roce_pkg;
     Failed
   } completion_e;
 
-  // IBTA volume 1, 9.7.5.2.
+  // Syndromes of acknowledgements (IBTA volume 1, 9.7.5.2).
   localparam logic [7:0] Ack = 8'h1f;
   localparam logic [7:0] RnrNak = 8'h20;
   localparam logic [7:0] NakSequence = 8'h60;
   localparam logic [7:0] NakInvalid = 8'h61;
   localparam logic [7:0] NakAccess = 8'h62;
 
-  // The longest message, IBTA C9-9.
+  // The length of the longest message in bytes (IBTA C9-9).
   localparam logic [31:0] LongestMessage = 32'h8000_0000;
 
 endpackage

@@ -724,7 +724,7 @@ impl Control {
         let doubts = of.senders.doubts().map(|(_, tick)| of.around(now, tick, margins));
         let below = of.below(now, self.planes.first_tick_by_rules(lb), margins);
         let doubts: Vec<_> = doubts.chain(below).filter(|_| by_syncs).collect();
-        // An epoch of all ticks does not end what is open: then it goes as far as the senders may be.
+        // An epoch of all ticks ends no open range. Such a range then ends where the senders may be.
         let end = if reset { of.behind(now, margins) } else { from };
         let split = may_split.map(|open| (open, end)).into_iter().chain(doubts).chain(of.to_tell.drain(..));
         self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));

@@ -1,4 +1,4 @@
-//! Images of tables, read as hardware reads them, beside the balancer that they were made of.
+//! Images of tables. They are read as hardware reads them, and compared with the balancer that they were made of.
 
 mod lb_common;
 
@@ -12,7 +12,7 @@ use ejfat::{
     segment::IpVersion::{V4, V6},
     wire::LbHeader,
 };
-use lb_common::{address, all_ticks, lb, member, random_header, random_rules, random_tick, rules, seeds};
+use lb_common::{address, all_ticks, lb, member, random_header, random_rules, rules, seeds, stage_random};
 use simnet::Random;
 
 /// Fields of an entry from its lowest bit on.
@@ -38,10 +38,10 @@ fn bits(address: IpAddr) -> (u128, u128) {
     }
 }
 
-/// What belongs to an address. Hardware knows where to look; this looks everywhere.
+/// The value of an address. Hardware looks into four rows; this looks into all.
 fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u128> {
     let (low, is_v6) = bits(address);
-    let mut found = (0..table.len()).filter_map(|at| {
+    let mut found = (0..table.entries()).filter_map(|at| {
         let mut entry = Fields::of(image, table, at);
         let key = (entry.next(128), entry.next(1), entry.next(3));
         let (value, is_valid) = (entry.next(5), entry.next(1));
@@ -52,15 +52,15 @@ fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u
     first
 }
 
-/// Down the tree of begins.
+/// The number of the range of a load balancer and a tick, found in the tree of begins.
 fn range(image: &Image, key: (u128, u128)) -> usize {
     let mut place = 1;
-    while place < ImageTable::Begins.len() {
+    while place < ImageTable::Begins.entries() {
         let mut begin = Fields::of(image, ImageTable::Begins, place);
         let tick = begin.next(64);
         place = 2 * place + usize::from(key >= (begin.next(3), tick));
     }
-    place - ImageTable::Begins.len()
+    place - ImageTable::Begins.entries()
 }
 
 fn look_up(image: &Image, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
@@ -117,15 +117,6 @@ fn look_up(image: &Image, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<R
     })
 }
 
-/// Rules of one load balancer that apply from some tick on, if that can be.
-fn stage(random: &mut Random, balancer: &mut Balancer, all: &mut Vec<Rule>) {
-    let (of, new) = (lb(random.below(3) as u8), random_rules(random));
-    let from = random_tick(random, all);
-    if balancer.stage(LbTables::new(of, &new).into(), from).is_ok() {
-        all.extend(new.of(of).iter());
-    }
-}
-
 #[test]
 fn an_image_leads_where_the_sets_lead() {
     let mut routed = 0;
@@ -135,7 +126,7 @@ fn an_image_leads_where_the_sets_lead() {
         let mut balancer = Balancer::new(&Tables::new(&first), seed);
         let mut all: Vec<_> = first.iter().collect();
         for _ in 0..random.below(6) {
-            stage(&mut random, &mut balancer, &mut all);
+            stage_random(&mut random, &mut balancer, &mut all);
         }
         let image = balancer.image().unwrap();
         for _ in 0..200 {
@@ -187,7 +178,7 @@ fn calendars_and_members_that_are_alike_are_there_once() {
 
 #[test]
 fn what_does_not_fit_is_refused_with_the_reason() {
-    // Sixteen calendars of 1024 slots fit, each with an order of its own.
+    // Sixteen different calendars of 1024 slots fit.
     let calendars = |count: u16| {
         let mut balancer = Balancer::new(&Tables::new(&Rules::default()), 1);
         for set in 0..count {

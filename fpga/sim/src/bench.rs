@@ -2,18 +2,16 @@
 
 mod stream;
 
-use std::path::Path;
-
 use crate::{Model, Port};
 
 pub use stream::{Packet, Rates, Sink, Source};
 
-/// What is connected to a module's ports. Cycle for cycle it sets inputs, then sees which outputs follow from all of them, and then
-/// the clock rises.
+/// Something that is connected to a module's ports. In each cycle all devices set inputs, then all of them look at the outputs, and then the
+/// clock rises.
 pub trait Device {
-    /// Sets inputs. Outputs that follow from inputs at once are not yet known.
+    /// Sets inputs. Outputs that depend on inputs of the same cycle are not yet known.
     fn drive(&mut self, model: &mut Model);
-    /// Looks at the outputs that are there when the clock rises.
+    /// Looks at the outputs of the cycle, just before the clock rises.
     fn sample(&mut self, model: &Model);
 }
 
@@ -27,17 +25,12 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Resets the module.
+    /// A bench with a module that was reset.
     pub fn new(model: Model) -> Self {
         let (clk, rst) = (model.port("clk"), model.port("rst"));
         let mut bench = Self { model, clk, rst, cycles: 0 };
         bench.reset();
         bench
-    }
-
-    /// Writes waveforms of all signals from now on, if the model was made for that.
-    pub fn trace(&mut self, path: &Path) {
-        self.model.trace(path);
     }
 
     /// Holds the reset for two cycles.
@@ -48,25 +41,23 @@ impl Bench {
         self.model.set(self.rst, 0);
     }
 
-    /// Cycles since the module was made.
+    /// The number of cycles since the module was made.
     pub fn cycles(&self) -> u64 {
         self.cycles
     }
 
-    /// One cycle of the clock.
+    /// Runs one cycle of the clock.
     pub fn cycle(&mut self, devices: &mut [&mut dyn Device]) {
         for device in &mut *devices {
             device.drive(&mut self.model);
         }
         self.model.set(self.clk, 0);
         self.model.eval();
-        self.model.dump(2 * self.cycles);
         for device in devices {
             device.sample(&self.model);
         }
         self.model.set(self.clk, 1);
         self.model.eval();
-        self.model.dump(2 * self.cycles + 1);
         self.cycles += 1;
     }
 }

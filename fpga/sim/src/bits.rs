@@ -1,8 +1,8 @@
-//! Packed structs at ports, field by field.
+//! Writes and reads packed structs at ports, field by field.
 
 use crate::{Model, Port};
 
-/// A value to be given to a port, filled from its lowest bit on. A packed struct of SystemVerilog has its last field lowest.
+/// A value for a port. It is filled from its lowest bit on; the last field of a packed struct of SystemVerilog is the lowest.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ impl Writer {
     }
 }
 
-/// A value that was read from a port.
+/// A value that was read from a port. Its fields are taken from the lowest bit on.
 #[derive(Clone, Debug)]
 pub struct Reader {
     bytes: Vec<u8>,
@@ -40,7 +40,7 @@ impl Reader {
         Self { bytes, at: 0 }
     }
 
-    /// The next `bits`, at most 128.
+    /// The next field. It has at most 128 bits.
     pub fn field(&mut self, bits: usize) -> u128 {
         let bit = |at: usize| u128::from(self.bytes[at / 8] >> (at % 8) & 1);
         let value = (0..bits).fold(0, |value, i| value | bit(self.at + i) << i);

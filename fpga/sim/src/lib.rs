@@ -5,7 +5,7 @@
 //!                                                            └ Bench: streams with gaps and back-pressure
 //! ```
 //!
-//! Verilator and a C++ compiler are needed when a model is built, and by nothing else in the project.
+//! Verilator, which needs a C++ compiler and Perl, is used only when a model is built. The rest of the project does without.
 
 mod bench;
 mod bits;

@@ -1,8 +1,9 @@
-//! A module's library, loaded.
+//! The simulation of a module, which is a library that is loaded.
 #![allow(unsafe_code, reason = "loads a library and calls it")]
 
 use std::{
-    ffi::{CStr, CString, c_char, c_uint, c_ulonglong, c_void},
+    collections::HashMap,
+    ffi::{CStr, c_char, c_uint, c_void},
     fmt,
     path::{Path, PathBuf},
     ptr::NonNull,
@@ -18,11 +19,11 @@ pub struct OpenError {
     source: libloading::Error,
 }
 
-/// A port of a [`Model`]. It means nothing to another one.
+/// A port of a [`Model`]. It must not be used with another model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port(usize);
 
-/// Where a port's value lies, the lowest byte first. Bytes beyond its width are 0.
+/// The variable with a port's value, whose lowest byte is first. Bits beyond the port's width are 0.
 struct Place {
     name: String,
     at: NonNull<u8>,
@@ -31,14 +32,14 @@ struct Place {
 
 type Raw = *mut c_void;
 
-/// A module that is simulated. Nothing happens in it but by [`Model::eval`].
+/// A module that is simulated. Outputs and registers change only in [`Model::eval`].
 pub struct Model {
     raw: NonNull<c_void>,
     ports: Vec<Place>,
+    /// The index of each port in `ports`.
+    names: HashMap<String, usize>,
     eval: unsafe extern "C" fn(Raw),
     free: unsafe extern "C" fn(Raw),
-    dump: Option<unsafe extern "C" fn(Raw, c_ulonglong)>,
-    traced: bool,
     library: Library,
 }
 
@@ -58,7 +59,6 @@ impl Model {
             let new = *library.get::<unsafe extern "C" fn() -> Raw>(b"naa_new\0").map_err(failed)?;
             let eval = *library.get(b"naa_eval\0").map_err(failed)?;
             let free = *library.get(b"naa_free\0").map_err(failed)?;
-            let dump = library.get(b"naa_dump\0").ok().map(|dump| *dump);
             type PortOf = unsafe extern "C" fn(Raw, c_uint, *mut *const c_char, *mut c_uint) -> *mut u8;
             let port = *library.get::<PortOf>(b"naa_port\0").map_err(failed)?;
             let raw = NonNull::new(new()).expect("C++'s new returns an object, or ends the program");
@@ -70,23 +70,23 @@ impl Model {
                 let name = CStr::from_ptr(name).to_string_lossy().into_owned();
                 ports.push(Place { name, at, bytes: bytes as usize });
             }
-            Ok(Self { raw, ports, eval, free, dump, traced: false, library })
+            let names = ports.iter().enumerate().map(|(at, place)| (place.name.clone(), at)).collect();
+            Ok(Self { raw, ports, names, eval, free, library })
         }
     }
 
     /// # Panics
     /// If there is no port of this name.
     pub fn port(&self, name: &str) -> Port {
-        let at = self.ports.iter().position(|place| place.name == name);
-        Port(at.unwrap_or_else(|| panic!("the module has no port {name}")))
+        Port(*self.names.get(name).unwrap_or_else(|| panic!("the module has no port {name}")))
     }
 
-    /// The bytes that hold a port's value.
+    /// The number of bytes of the variable that holds a port's value.
     pub fn len(&self, port: Port) -> usize {
         self.ports[port.0].bytes
     }
 
-    /// Lets what follows from the values of the inputs happen.
+    /// Computes outputs and registers from the inputs.
     pub fn eval(&mut self) {
         // SAFETY: the model is alive, and nothing else uses it.
         unsafe { (self.eval)(self.raw.as_ptr()) }
@@ -100,13 +100,13 @@ impl Model {
         u64::from_le_bytes(bytes)
     }
 
-    /// Sets an input of at most 64 bits, which must not have bits beyond its width.
+    /// Sets an input of at most 64 bits. The value must fit into the input's width.
     pub fn set(&mut self, port: Port, value: u64) {
         let len = self.len(port);
         self.write(port, &value.to_le_bytes()[..len]);
     }
 
-    /// The value of a port from its lowest byte on.
+    /// Copies the lowest bytes of a port's value.
     ///
     /// # Panics
     /// If the port is narrower.
@@ -126,28 +126,6 @@ impl Model {
         assert!(from.len() <= place.bytes, "{} has {} bytes", place.name, place.bytes);
         // SAFETY: as for `read`; `&mut self` excludes every other access.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), place.at.as_ptr(), from.len()) }
-    }
-
-    /// Writes the waveforms of all signals into a file of GTKWave's format FST, from now on. Does nothing in a model that was not
-    /// made with [`Module::traced`](crate::Module::traced).
-    pub fn trace(&mut self, path: &Path) {
-        let Ok(path) = CString::new(path.to_string_lossy().as_bytes()) else { return };
-        type Trace = unsafe extern "C" fn(Raw, *const c_char);
-        // SAFETY: the type is the shim's; the model is alive, and the text ends with 0.
-        unsafe {
-            if let Ok(trace) = self.library.get::<Trace>(b"naa_trace\0") {
-                trace(self.raw.as_ptr(), path.as_ptr());
-                self.traced = true;
-            }
-        }
-    }
-
-    /// Notes the values of all signals at a time.
-    pub(crate) fn dump(&mut self, time: u64) {
-        if let Some(dump) = self.dump.filter(|_| self.traced) {
-            // SAFETY: the model is alive, and its trace is open.
-            unsafe { dump(self.raw.as_ptr(), time) }
-        }
     }
 }
 

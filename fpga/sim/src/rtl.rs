@@ -1,4 +1,4 @@
-//! Which files a module consists of.
+//! The files that a module consists of.
 
 use std::{
     collections::BTreeMap,
@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The file of a module and of all that it uses, each behind what it uses itself. `folder` holds one file for each module or package,
-/// with its name.
+/// The files of a module and of all modules and packages that it uses. Each file comes behind those that it uses itself. `folder` has one file
+/// for each module or package, with the same name.
 pub fn sources(folder: &Path, module: &str) -> io::Result<Vec<PathBuf>> {
     let mut texts = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
@@ -36,7 +36,7 @@ fn add<'a>(name: &'a str, texts: &'a BTreeMap<String, String>, names: &mut Vec<&
     names.push(name);
 }
 
-/// The words of a text, without those of comments.
+/// The words of a text that are not in comments.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let code = text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
     code.flat_map(|code| code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))

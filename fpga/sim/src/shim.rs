@@ -1,4 +1,4 @@
-//! The C functions around the class that Verilator makes of a module.
+//! C functions for the C++ class that Verilator makes of a module.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use std::fmt::Write;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Declared {
     pub(crate) name: String,
-    /// Bytes of the variable that holds it. Unused bits are 0.
+    /// The number of bytes of the variable that holds its value.
     pub(crate) bytes: usize,
 }
 
@@ -35,7 +35,7 @@ fn port(line: &str) -> Option<Declared> {
     Some(Declared { name, bytes })
 }
 
-/// C++ that makes a model, evaluates it and says where its ports are. With the macro `TRACE`, it writes waveforms.
+/// The C++ of functions that make a model, evaluate it and say where its ports are.
 pub(crate) fn source(ports: &[Declared]) -> String {
     let mut text = String::from(HEAD);
     for (at, Declared { name, bytes }) in ports.iter().enumerate() {
@@ -48,36 +48,19 @@ pub(crate) fn source(ports: &[Declared]) -> String {
 
 const HEAD: &str = r#"#include "Vtop.h"
 #include "verilated.h"
-#ifdef TRACE
-#include "verilated_fst_c.h"
-#endif
 
 struct Model {
     VerilatedContext context;
     Vtop top{&context};
-#ifdef TRACE
-    VerilatedFstC trace;
-#endif
 };
 
 extern "C" {
 Model* naa_new() { return new Model; }
 void naa_free(Model* model) {
     model->top.final();
-#ifdef TRACE
-    model->trace.close();
-#endif
     delete model;
 }
 void naa_eval(Model* model) { model->top.eval(); }
-#ifdef TRACE
-void naa_trace(Model* model, const char* path) {
-    model->context.traceEverOn(true);
-    model->top.trace(&model->trace, 99);
-    model->trace.open(path);
-}
-void naa_dump(Model* model, unsigned long long time) { model->trace.dump(time); }
-#endif
 void* naa_port(Model* held, unsigned at, const char** name, unsigned* bytes) {
     Model& model = *held;
     switch (at) {

@@ -14,11 +14,11 @@ use common::{
     tables::{Images, cause},
 };
 use ejfat::{
-    lb::{Balancer, DropCause, Image, LbId, LbTables, Route, Rule, Rules, Tables},
+    lb::{Balancer, DropCause, Image, LbId, Route, Rules, Tables},
     segment::IpVersion,
     wire::LbHeader,
 };
-use lb_common::{address, random_header, random_rules};
+use lb_common::{address, random_header, random_rules, stage_random};
 use naa_fpga::{Bench, Module, Port, Reader, Tools, Writer};
 use simnet::Random;
 
@@ -116,7 +116,7 @@ impl Rig {
         self.bench.model.set(self.key_valid, 0);
     }
 
-    /// Lets all routes come out.
+    /// Waits until all routes came out. Returns the number of cycles.
     fn drain(&mut self) -> u32 {
         let mut cycles = 0;
         while !self.expected.is_empty() {
@@ -125,17 +125,6 @@ impl Rig {
             assert!(cycles < 100, "{} routes are missing", self.expected.len());
         }
         cycles
-    }
-}
-
-/// Rules of one load balancer, whose sets begin at ticks that rules are around.
-fn staged(random: &mut Random, balancer: &mut Balancer, rules: &mut Vec<Rule>) {
-    let lb = LbId::new(random.below(3) as u8).unwrap();
-    let new = random_rules(random);
-    let from = lb_common::random_tick(random, rules);
-    let kept: Vec<_> = new.of(lb).iter().collect();
-    if balancer.stage(LbTables::new(lb, &new).into(), from).is_ok() {
-        rules.extend(kept);
     }
 }
 
@@ -153,7 +142,7 @@ fn random_tables_are_looked_up_as_the_balancer_does() {
         let mut balancer = Balancer::new(&Tables::new(&rules), seed);
         let mut all: Vec<_> = rules.iter().collect();
         for _ in 0..random.below(6) {
-            staged(&mut random, &mut balancer, &mut all);
+            stage_random(&mut random, &mut balancer, &mut all);
         }
         let image = balancer.image().unwrap();
         rig.load(image);

@@ -1,35 +1,38 @@
-//! `lb_path` against `ejfat::lb::Balancer`: whole packets, byte for byte, also damaged ones, over both widths.
+//! `lb_path` against `ejfat::lb::Balancer`: packets byte for byte, some of them damaged, at both widths.
 
 mod common;
 #[path = "../../../ejfat/ejfat/tests/lb_common/mod.rs"]
 mod lb_common;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::RangeInclusive,
+};
 
 use common::{
     number,
     tables::{Images, cause},
 };
 use ejfat::{
-    lb::{Balancer, DropCause, Epoch, LbTables, Route, Rule, Tables},
+    lb::{Balancer, DropCause, Epoch, Route, Rule, Tables},
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
-use lb_common::{address, lb, random_packet, random_rules, random_tick};
+use lb_common::{address, lb, random_packet, random_rules, stage_random};
 use naa_fpga::{Bench, Device, Model, Module, Packet, Port, Rates, Reader, Sink, Source, Tools};
 use simnet::Random;
 
-/// What became of a packet.
+/// What happened to a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Outcome {
     cause: Option<DropCause>,
-    /// The member that it was sent to, with the load balancer, the slot and the epoch.
+    /// The load balancer, the epoch, the slot and the member, if the packet was forwarded.
     route: Option<(u8, u32, u16, u16)>,
-    /// Whose it is, if it is anybody's.
+    /// The load balancer that the packet belongs to, if there is one.
     lb: Option<u8>,
 }
 
-/// Sees what the module says of each packet.
+/// Collects what the module says of each packet.
 struct Outcomes {
     valid: Port,
     route: Port,
@@ -70,7 +73,7 @@ fn outcome(images: &Images, image: usize, is_bad: bool, mut fields: Reader) -> O
     Outcome { cause, route, lb }
 }
 
-/// What the balancer makes of a frame, of which the IP packet may be a part.
+/// What the balancer does with a frame. Padding may follow the IP packet in it.
 fn model(
     balancer: &mut Balancer,
     frame: &[u8],
@@ -96,7 +99,7 @@ fn model(
     (Outcome { cause, route, lb }, result.ok().map(|forwarded| packet[forwarded.start..].to_vec()))
 }
 
-/// Packets as they are, padded, cut off, or with bits of their headers flipped.
+/// Damages some packets: pads them, cuts them off, or flips bits of their headers.
 fn damage(random: &mut Random, packet: &mut Vec<u8>) {
     match random.below(12) {
         0 => packet.extend(vec![0; random.range(1..=80) as usize]),
@@ -130,11 +133,7 @@ fn whole_packets(width: u64) {
         let mut balancer = Balancer::new(&Tables::new(&rules), seed);
         let mut all: Vec<_> = rules.iter().collect();
         for _ in 0..random.below(4) {
-            let (of, new) = (lb(random.below(3) as u8), random_rules(&mut random));
-            let from = random_tick(&mut random, &all);
-            if balancer.stage(LbTables::new(of, &new).into(), from).is_ok() {
-                all.extend(new.of(of).iter());
-            }
+            stage_random(&mut random, &mut balancer, &mut all);
         }
         let lb_of = |frame: &[u8]| {
             let v4 = |at: usize| Some(<[u8; 4]>::try_from(frame.get(at..at + 4)?).unwrap().into());
@@ -169,7 +168,7 @@ fn whole_packets(width: u64) {
                 assert_eq!(outcome(&images, image, is_bad, fields), outcome_expected, "{frame:02x?}");
             }
             while let Some(packet) = sink.pop() {
-                // The next hop drops what is marked as bad.
+                // The next hop drops packets that are marked as bad.
                 if packet.last == 0 {
                     assert_eq!(Some(packet.bytes), sent.pop_front());
                 }
@@ -211,7 +210,8 @@ fn one_member() -> Balancer {
     Balancer::new(&Tables::new(&all), 1)
 }
 
-/// `count` packets with so many bytes behind the LB header. Returns the cycles, those of the first packet, and the beats.
+/// Sends `count` packets with `data` bytes behind the LB header. Returns the number of cycles, the cycle of the first output beat, and the number
+/// of input beats.
 fn at_full_speed(width: u64, count: usize, data: usize) -> Option<(u64, u64, u64)> {
     let tools = Tools::for_test()?;
     let module = Module::new("lb_path").with("Width", width);
@@ -245,6 +245,9 @@ fn at_full_speed(width: u64, count: usize, data: usize) -> Option<(u64, u64, u64
     Some((cycles, first, beats as u64))
 }
 
+/// The cycles between the first beat of a packet and the same beat behind the module, if nothing is in its way.
+const LATENCY: RangeInclusive<u64> = 49..=50;
+
 #[test]
 fn every_packet_of_79_bytes_on_the_wire_and_more_passes_without_a_stall() {
     // Ethernet's header and check sequence are 18 of them; IP, UDP and LB header 44.
@@ -252,6 +255,6 @@ fn every_packet_of_79_bytes_on_the_wire_and_more_passes_without_a_stall() {
         let Some((cycles, first, beats)) = at_full_speed(512, 500, data) else { return };
         let last = 1 + (data as u64 + 28).div_ceil(64);
         assert!(cycles <= beats + first + last, "{data} bytes: {cycles} cycles for {beats} beats");
-        assert!(first < 60, "{first}");
+        assert!(LATENCY.contains(&(first - 1)), "{first}");
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::collections::{BTreeMap, VecDeque};
 
 use common::number;
-use naa_fpga::{Bench, Device, Model, Module, Port, Rates, Tools};
+use naa_fpga::{Bench, Device, Model, Module, Rates, Tools};
 use roce::{
     Entropy,
     model::{self, Answer, Decision, Placed, Receive, Settings},
@@ -39,7 +39,7 @@ struct Request {
     reth: Reth,
 }
 
-/// What the module is to say; `None` where it says nothing about a field.
+/// What the module has to decide on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Expected {
     request: Request,
@@ -48,22 +48,8 @@ struct Expected {
     gap: bool,
 }
 
-/// The ports of a module by their names, in the order of their use.
-struct Ports(Vec<(&'static str, Port)>);
-
-impl Ports {
-    fn new(model: &Model, names: &[&'static str]) -> Self {
-        Self(names.iter().map(|&name| (name, model.port(name))).collect())
-    }
-
-    fn at(&self, name: &str) -> Port {
-        self.0.iter().find(|(of, _)| *of == name).unwrap_or_else(|| panic!("no {name}")).1
-    }
-}
-
-/// Gives requests, takes decisions.
+/// Gives requests to the module, and takes its decisions.
 struct Ends {
-    ports: Ports,
     rates: [Rates; 2],
     requests: VecDeque<Request>,
     is_offering: bool,
@@ -79,44 +65,13 @@ struct Seen {
     gap: bool,
 }
 
-const PORTS: &[&str] = &[
-    "packet_valid",
-    "packet_ready",
-    "packet_qp",
-    "packet_opcode",
-    "packet_ack_req",
-    "packet_psn",
-    "packet_payload",
-    "packet_address",
-    "packet_rkey",
-    "packet_length",
-    "decision_valid",
-    "decision_ready",
-    "decision_qp",
-    "decision_reply",
-    "decision_syndrome",
-    "decision_psn",
-    "decision_msn",
-    "decision_packets",
-    "decision_place",
-    "decision_slot",
-    "decision_generation",
-    "decision_offset",
-    "decision_completion",
-    "decision_length",
-    "decision_failed",
-    "decision_duplicate",
-    "decision_gap",
-];
-
 impl Ends {
-    fn new(model: &Model, rates: [Rates; 2]) -> Self {
-        let ports = Ports::new(model, PORTS);
-        Self { ports, rates, requests: VecDeque::new(), is_offering: false, decisions: Vec::new() }
+    fn new(rates: [Rates; 2]) -> Self {
+        Self { rates, requests: VecDeque::new(), is_offering: false, decisions: Vec::new() }
     }
 
-    fn seen(&self, model: &Model) -> Seen {
-        let get = |name: &str| model.get(self.ports.at(name));
+    fn seen(model: &Model) -> Seen {
+        let get = |name: &str| model.get(model.port(name));
         let place = model::Place {
             slot: get("decision_slot") as u32,
             generation: get("decision_generation") as u32,
@@ -164,12 +119,12 @@ fn syndrome(byte: u8) -> roce::wire::Syndrome {
 impl Device for Ends {
     fn drive(&mut self, model: &mut Model) {
         let ready = !self.rates[1].is_idle();
-        model.set(self.ports.at("decision_ready"), ready.into());
+        model.set(model.port("decision_ready"), ready.into());
         if self.is_offering {
             return;
         }
         let request = self.requests.front().filter(|_| !self.rates[0].is_idle());
-        model.set(self.ports.at("packet_valid"), request.is_some().into());
+        model.set(model.port("packet_valid"), request.is_some().into());
         let Some(request) = request else { return };
         self.is_offering = true;
         for (name, value) in [
@@ -182,19 +137,18 @@ impl Device for Ends {
             ("packet_rkey", request.reth.rkey.into()),
             ("packet_length", request.reth.length.into()),
         ] {
-            model.set(self.ports.at(name), value);
+            model.set(model.port(name), value);
         }
     }
 
     fn sample(&mut self, model: &Model) {
-        let is_handed =
-            |valid, ready| model.get(self.ports.at(valid)) == 1 && model.get(self.ports.at(ready)) == 1;
+        let is_handed = |valid, ready| model.get(model.port(valid)) == 1 && model.get(model.port(ready)) == 1;
         if self.is_offering && is_handed("packet_valid", "packet_ready") {
             self.is_offering = false;
             self.requests.pop_front();
         }
         if is_handed("decision_valid", "decision_ready") {
-            self.decisions.push(self.seen(model));
+            self.decisions.push(Self::seen(model));
         }
     }
 }
@@ -204,7 +158,7 @@ impl Device for Ends {
 struct Requester {
     settings: Settings,
     next: Psn,
-    /// The rest of a message.
+    /// The message that is going on: whether it is a SEND, and its bytes that are left.
     left: Option<(bool, u32)>,
     is_open: bool,
 }
@@ -216,7 +170,7 @@ struct Rig {
     ends: Ends,
     regions: Vec<(MrKeys, PdId, u64, u64)>,
     requesters: Vec<Requester>,
-    /// How often the module decided what.
+    /// How often the module took each kind of decision.
     kinds: BTreeMap<String, u64>,
 }
 
@@ -224,7 +178,7 @@ impl Rig {
     fn new(bench: Bench, seed: u64, idle: [u8; 2]) -> Self {
         let mut random = Random::new(seed, 0);
         let rates = [Rates::idle(idle[0], seed), Rates::idle(idle[1], !seed)];
-        let ends = Ends::new(&bench.model, rates);
+        let ends = Ends::new(rates);
         let model = model::Model::new(SLOT_BITS, &mut Secrets(&mut random)).unwrap();
         let mut rig = Self {
             random,
@@ -237,7 +191,7 @@ impl Rig {
         };
         let timer = rig.model.rnr_timer();
         rig.set(&[("rnr_timer", timer.into())]);
-        // Until all is cleared, nothing is taken.
+        // The module takes nothing until all is cleared.
         while rig.bench.model.get(rig.bench.model.port("table_ready")) == 0
             || rig.bench.model.get(rig.bench.model.port("setup_ready")) == 0
         {
@@ -337,7 +291,8 @@ impl Rig {
         self.pulse("table_write", &values);
     }
 
-    /// Changes what only the driver changes. No packet is inside.
+    /// Does one thing that a driver does: registers or releases a region, makes a queue pair, posts a receive, or finishes a READ. No packet is
+    /// inside the module.
     fn drive(&mut self) {
         let qp = self.random.below(QUEUE_PAIRS) as usize;
         if !self.requesters[qp].is_open {
@@ -393,7 +348,7 @@ impl Rig {
         Reth { addr: address.wrapping_add(offset), rkey, length: length as u32 }
     }
 
-    /// A request that mostly goes on where the queue pair is.
+    /// A random request. Most of the time it is the one that the queue pair expects next.
     fn request(&mut self, qp: usize) -> Request {
         let requester = self.requesters[qp];
         let mtu = requester.settings.mtu;
@@ -457,7 +412,7 @@ impl Rig {
         }
     }
 
-    /// What the model decides; `None` if it says nothing.
+    /// What the model decides on a request. `None` if it is silent.
     fn expect(&mut self, request: Request) -> Option<Expected> {
         let info = opcode::info(request.opcode)?;
         let payload = vec![0; request.payload.into()];
@@ -476,7 +431,7 @@ impl Rig {
         Some(Expected { request, decision, duplicate, gap })
     }
 
-    /// A burst of requests, and what came of them.
+    /// Sends a burst of requests and compares the decisions. Returns the number of requests.
     fn burst(&mut self) -> u64 {
         let qps = 1 + self.random.below(QUEUE_PAIRS);
         let mut expected = VecDeque::new();
@@ -485,7 +440,7 @@ impl Rig {
             let qp = self.random.below(qps) as usize;
             let request = self.request(qp);
             let Some(info) = opcode::info(request.opcode) else { continue };
-            // Answers go to the requester, and what a packet without payload has is refused when it is decoded.
+            // The responder never gets answers, nor packets that have a payload where their opcode has none.
             let is_answer = matches!(
                 info.operation,
                 opcode::Operation::Acknowledge | opcode::Operation::ReadResponse | opcode::Operation::Cnp
@@ -511,7 +466,7 @@ impl Rig {
                 }
                 let dropped = expect.decision.reads_dropped;
                 expected.push_back(expect);
-                // What the reply engine would say of READs that a repeated one replaces must be said before the next packet.
+                // READs that were dropped count no more for the next packet, so that the module has to know of them before that.
                 if dropped > 0 {
                     self.settle(&mut expected);
                     for _ in 0..dropped {
@@ -524,7 +479,7 @@ impl Rig {
         count
     }
 
-    /// Lets everything that was given come out, and compares.
+    /// Waits until all decisions came out, and compares them.
     fn settle(&mut self, expected: &mut VecDeque<Expected>) {
         let mut idle = 0;
         while idle < 150 {
@@ -552,7 +507,7 @@ impl Rig {
     }
 }
 
-/// The kinds of what a decision says.
+/// The names of what a decision contains, to count them.
 fn kinds(seen: &Seen) -> Vec<String> {
     let Decision { answer, placed, receive, failed, .. } = seen.decision;
     let answer = match answer {
@@ -595,4 +550,29 @@ fn random_requests_are_decided_as_the_model_does() {
     }
     println!("{kinds:#?}");
     assert!(kinds.len() == 18 && kinds.values().all(|&times| times >= count / 50_000), "{kinds:#?}");
+}
+
+#[test]
+fn a_decision_takes_16_cycles() {
+    let Some(tools) = Tools::for_test() else { return };
+    let model = Module::new("responder_check").model(&tools).unwrap_or_else(|error| panic!("{error}"));
+    let mut rig = Rig::new(Bench::new(model), 1, [0, 0]);
+    let psn = rig.requesters[0].next;
+    // A duplicate is always answered.
+    let request = Request {
+        qp: 0,
+        opcode: opcode::SEND_ONLY,
+        ack_req: true,
+        psn: psn.minus(1),
+        payload: 0,
+        reth: Reth::default(),
+    };
+    rig.ends.requests.push_back(request);
+    let begun = rig.bench.cycles();
+    while rig.ends.decisions.is_empty() {
+        rig.bench.cycle(&mut [&mut rig.ends]);
+        assert!(rig.bench.cycles() - begun < 100);
+    }
+    // The decision is taken in the cycle in which it is there.
+    assert_eq!(rig.bench.cycles() - begun - 1, 16);
 }

@@ -7,11 +7,11 @@ use crate::window::{Aimd, Window};
 /// How RKeys are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RKeys {
-    /// Of 32 random bits.
+    /// All 32 bits are random.
     #[default]
     Random,
-    /// As hardware looks them up: the low `bits` are the region's slot, and only the others are random. There are no more regions
-    /// than slots.
+    /// The low `bits`, at most 31, are the region's slot, and the other bits are random. Hardware looks a region up by its slot. There
+    /// can be 2^`bits` regions.
     WithSlot { bits: u8 },
 }
 

@@ -55,8 +55,10 @@ impl MrTable {
         self.slots.iter().flatten().any(|mr| mr.pd == pd)
     }
 
+    /// Registers a region with new keys.
+    ///
     /// # Errors
-    /// If RKeys hold the slot and there is no slot left.
+    /// If RKeys hold the slot and all slots are taken.
     pub(crate) fn insert(
         &mut self,
         pd: PdId,
@@ -141,7 +143,7 @@ impl MrTable {
         inside.then_some((MrRef { slot, generation: mr.generation }, offset))
     }
 
-    /// The generation of a region that exists, else 0.
+    /// The generation of a region, or 0 if there is none in its slot.
     pub(crate) fn generation(&self, region: RegionId) -> u32 {
         self.slots[region.0 as usize].as_ref().map_or(0, |mr| mr.generation)
     }

@@ -1,10 +1,8 @@
 //! Captures of kernel peers (rxe, rdma_cm) decode, check and re-encode to the same bytes.
 
-use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
-};
+mod captures;
 
+use captures::{CAPTURES, Datagram, datagram, packets};
 use roce::{
     Entropy, Time,
     cm::{Cm, CmConfig, CmOutput, embedded_guid},
@@ -15,50 +13,8 @@ use roce::{
     },
 };
 
-const CAPTURES: [&str; 2] = ["rxe-rping-v4-v6-perftest-write.pcap", "naaice-library-calls.pcap"];
-
-struct Datagram {
-    src: SocketAddr,
-    dst: SocketAddr,
-    /// `None` on IPv6.
-    ip_id: Option<u16>,
-    payload: Vec<u8>,
-}
-
-/// Reads an Ethernet pcap of UDP packets, little-endian with microseconds.
-fn datagrams(name: &str) -> Vec<Datagram> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures").join(name);
-    let file = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    assert_eq!(file[..4], [0xd4, 0xc3, 0xb2, 0xa1], "pcap, little-endian");
-    let mut rest = &file[24..];
-    let mut all = Vec::new();
-    while !rest.is_empty() {
-        let len = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
-        all.push(datagram(&rest[16 + 14..16 + len]));
-        rest = &rest[16 + len..];
-    }
-    all
-}
-
-fn datagram(ip: &[u8]) -> Datagram {
-    let be16 = |b: &[u8]| u16::from_be_bytes([b[0], b[1]]);
-    let (src, dst, ip_id, udp): (IpAddr, IpAddr, _, _) = if ip[0] >> 4 == 4 {
-        let v4 = |at: usize| Ipv4Addr::from(<[u8; 4]>::try_from(&ip[at..at + 4]).unwrap()).into();
-        (v4(12), v4(16), Some(be16(&ip[4..])), &ip[20..be16(&ip[2..]).into()])
-    } else {
-        let v6 = |at: usize| Ipv6Addr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap()).into();
-        (v6(8), v6(24), None, &ip[40..40 + usize::from(be16(&ip[4..]))])
-    };
-    Datagram {
-        src: (src, be16(udp)).into(),
-        dst: (dst, be16(&udp[2..])).into(),
-        ip_id,
-        payload: udp[8..].to_vec(),
-    }
-}
-
 fn all() -> Vec<Datagram> {
-    CAPTURES.iter().flat_map(|name| datagrams(name)).collect()
+    CAPTURES.into_iter().flat_map(packets).map(|ip| datagram(&ip)).collect()
 }
 
 #[test]

@@ -577,7 +577,7 @@ impl Balancing {
         let by_syncs = margins.beyond_syncs(self.senders.expected(now), Duration::ZERO);
         let fastest = self.fastest(now);
         let anchor = from.max(by_syncs.unwrap_or(0));
-        // An epoch from tick 0 on says nothing of where the senders are.
+        // An epoch that begins at tick 0 does not tell which ticks the senders have.
         (fastest > 0.0 && anchor > 0).then(|| margins.beyond_routed(anchor, fastest, times.horizon))
     }
 

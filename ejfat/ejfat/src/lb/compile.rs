@@ -42,7 +42,7 @@ impl Calendar {
 }
 
 impl Calendar {
-    /// Each slot that has a member, in order, with the index of the member.
+    /// The slots that have a member, in order, each with the index of its member.
     pub(super) fn each<'a>(&self, slots: &'a [u16]) -> impl Iterator<Item = (u16, u16)> + 'a {
         let SlotsAt { first, len, sorted } = self.slots;
         let (first, len) = (first as usize, usize::from(len));

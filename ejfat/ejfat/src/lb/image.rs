@@ -1,15 +1,15 @@
-//! All tables of all load balancers as hardware holds them: one image of memories.
+//! All tables of all load balancers in the form in which hardware holds them: one image of several memories.
 //!
 //! ```text
 //! addresses ─► load balancer; source ─► the last set that allows it
 //! load balancer, tick ─► range: set, epoch ─► calendar ─► slot ─► member, for its IP version
 //! ```
 //!
-//! The sets of a load balancer become ranges of ticks, so that a look-up meets the right set by its tick alone. Calendars that are alike
-//! are there once, and so are members.
+//! The sets of a load balancer become ranges of ticks, so that the tick alone leads a look-up to the right set. Calendars that are equal are
+//! stored once, and so are equal members.
 //!
 //! # Source
-//! `fpga/rtl/lb_pkg.sv`: the fields of entries, the lowest bit first here; the hash of addresses.
+//! `fpga/rtl/lb_tables_pkg.sv` has the fields of entries, the highest first, and the hash of addresses.
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -44,8 +44,8 @@ impl ImageTable {
         Self::Members,
     ];
 
-    /// Entries, whether they are used or not.
-    pub const fn len(self) -> usize {
+    /// The number of entries in hardware, used or not.
+    pub const fn entries(self) -> usize {
         match self {
             Self::Destinations | Self::Sources => ADDRESS_ENTRIES,
             Self::Begins | Self::Ranges => RANGES,
@@ -53,10 +53,6 @@ impl ImageTable {
             Self::Slots => SLOTS,
             Self::Members => 2 * MEMBERS,
         }
-    }
-
-    pub const fn is_empty(self) -> bool {
-        false
     }
 
     fn name(self) -> &'static str {
@@ -72,7 +68,7 @@ impl ImageTable {
 }
 
 const WAYS: usize = 4;
-/// Rows of a way that entries of either table of addresses have.
+/// The number of rows of a way. Of the table of destinations, hardware has only the first ones.
 const ROWS: usize = 256;
 const ADDRESS_ENTRIES: usize = WAYS * ROWS;
 const DESTINATION_ROWS: usize = 32;
@@ -94,23 +90,23 @@ pub enum ImageError {
     Address(IpAddr),
 }
 
-/// The bits of an entry.
+/// An entry of a table: its bits, the lowest first.
 pub type ImageEntry = [u64; 4];
 
-/// All tables, entry by entry.
+/// All tables, with every entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     tables: [Vec<ImageEntry>; ImageTable::ALL.len()],
-    /// The member of each place of [`ImageTable::Members`].
+    /// The member of each pair of entries of [`ImageTable::Members`].
     members: Vec<(LbId, u16)>,
-    /// The epoch of each place of [`ImageTable::Epochs`].
+    /// The epoch of each entry of [`ImageTable::Epochs`].
     epochs: Vec<u32>,
 }
 
 impl Default for Image {
-    /// Nothing is anybody's.
+    /// Tables of no load balancer.
     fn default() -> Self {
-        let mut tables = ImageTable::ALL.map(|table| vec![ImageEntry::default(); table.len()]);
+        let mut tables = ImageTable::ALL.map(|table| vec![ImageEntry::default(); table.entries()]);
         tables[ImageTable::Begins as usize].fill(NO_BEGIN);
         Self { tables, members: Vec::new(), epochs: Vec::new() }
     }
@@ -133,7 +129,7 @@ impl Image {
         })
     }
 
-    /// Which member a place of [`ImageTable::Members`] has, without its IP version.
+    /// The member with this number, which is the index of its entries in [`ImageTable::Members`] without the lowest bit.
     pub fn member(&self, place: usize) -> Option<(LbId, u16)> {
         self.members.get(place).copied()
     }
@@ -142,7 +138,7 @@ impl Image {
         self.members.iter().copied()
     }
 
-    /// Which epoch a place of [`ImageTable::Epochs`] has.
+    /// The epoch with this index in [`ImageTable::Epochs`].
     pub fn epoch(&self, place: usize) -> Option<u32> {
         self.epochs.get(place).copied()
     }
@@ -152,7 +148,7 @@ impl Image {
     }
 }
 
-/// Bits from the lowest on.
+/// Makes an entry field by field, from its lowest bit on.
 #[derive(Default)]
 struct Bits {
     entry: ImageEntry,
@@ -179,7 +175,7 @@ fn address_bits(address: IpAddr) -> (u128, bool) {
     }
 }
 
-/// The one's complement sum of an address.
+/// The one's complement sum of the 16-bit words of an address.
 fn sum(address: u128) -> u16 {
     let mut sum: u64 = (0..8).map(|word| (address >> (16 * word)) as u64 & 0xffff).sum();
     while sum > 0xffff {
@@ -199,14 +195,14 @@ struct Builder {
     epochs: HashMap<(Epoch, usize, usize), usize, FixedState>,
 }
 
-/// A slot without member.
+/// Stands for a member in a slot that has none.
 const NONE: u16 = u16::MAX;
 
 impl Balancer {
-    /// All sets of all load balancers in one image.
+    /// Compiles all sets of all load balancers into one image.
     ///
     /// # Errors
-    /// If it has no place for them.
+    /// If they do not fit into an image.
     pub fn image(&self) -> Result<Image, ImageError> {
         let mut builder = Builder::default();
         let destinations: Vec<_> =
@@ -226,7 +222,7 @@ impl Balancer {
     }
 }
 
-/// The last set that allows each source.
+/// The sources of a load balancer, each with the last set that allows it.
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
     let mut last = std::collections::BTreeMap::new();
     for (at, set) in sets.sets.iter().enumerate() {
@@ -240,7 +236,8 @@ fn full(table: ImageTable, count: usize, limit: usize) -> Result<(), ImageError>
 }
 
 impl Builder {
-    /// Places addresses in rows that their hashes name: each time that there is none free, one that is there has to go elsewhere.
+    /// Puts each address into one of the four rows that its hash names. If none of them is free, the address takes the place of another one,
+    /// which then needs a new place.
     fn addresses(
         &mut self,
         table: ImageTable,
@@ -260,7 +257,7 @@ impl Builder {
                     places[free] = Some(homeless);
                     break;
                 }
-                // The way goes round, so that two addresses do not push each other out for ever.
+                // Each turn takes the next way, so that two addresses do not replace each other for ever.
                 turn += 1;
                 if turn > 64 * WAYS {
                     return Err(ImageError::Address(all[first].1));
@@ -299,7 +296,7 @@ impl Builder {
         Ok(())
     }
 
-    /// A range of ticks that leads to a calendar of some tables, or nowhere.
+    /// Adds a range of ticks, with its calendar and the tables that this is of, if it has a calendar.
     fn range(
         &mut self,
         lb: LbId,
@@ -309,7 +306,7 @@ impl Builder {
     ) -> Result<(), ImageError> {
         let epoch = calendar.map(|(calendar, tables)| self.epoch(calendar, tables)).transpose()?;
         self.begins.push((lb, begin));
-        // Place 0 is of ticks before all begins.
+        // Range 0 has the ticks before all begins.
         full(ImageTable::Ranges, self.begins.len(), RANGES - 1)?;
         let entry = Bits::default().add(epoch.unwrap_or(0) as u128, 10);
         let entry = entry.add(epoch.is_some().into(), 1).add(set as u128, 5).entry;
@@ -343,7 +340,7 @@ impl Builder {
         self.epochs.insert((epoch, first, len), place);
         self.image.epochs.push(epoch.id);
         let entry = Bits::default().add(epoch.xor.into(), 16).add(epoch.slot_bits.into(), 4);
-        // A calendar of no slots begins anywhere.
+        // The remainder matters only to a calendar without slots, which may begin behind the last slot.
         let entry = entry.add(len as u128, 15).add((first % SLOTS) as u128, 14).entry;
         self.image.put(ImageTable::Epochs, place, entry);
         Ok(place)
@@ -368,7 +365,7 @@ impl Builder {
             let entry = Bits::default().add((*member).into(), 10).add(1, 1).entry;
             self.image.put(ImageTable::Slots, at, entry);
         }
-        // In order, of which place 1 is in the middle.
+        // The begins in ascending order, at the places that make a search tree of them.
         let mut sorted = self.begins.iter();
         in_order(1, &mut |place| {
             if let Some((lb, tick)) = sorted.next() {
@@ -380,7 +377,7 @@ impl Builder {
     }
 }
 
-/// The places of a search tree below one, from the lowest value on.
+/// Calls `each` with the places of the search tree at and below one, in the order of the values that belong there.
 fn in_order(place: usize, each: &mut impl FnMut(usize)) {
     if place < RANGES {
         in_order(2 * place, each);

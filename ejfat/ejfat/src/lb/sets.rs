@@ -98,7 +98,8 @@ impl Sets {
         self.sets.iter().rposition(|set| set.from <= tick).unwrap_or(0)
     }
 
-    /// Of a packet with such a header. One without a tick is judged by all sets.
+    /// The index of the set that a packet with this header meets. Without a readable tick it is the first set, whose sources are those of
+    /// all sets.
     #[inline]
     pub(super) fn at_of(&self, header: &Result<LbHeader, DropCause>) -> usize {
         header.as_ref().map_or(0, |header| self.at(header.tick))

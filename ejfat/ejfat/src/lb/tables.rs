@@ -135,7 +135,7 @@ impl LbTables {
         self.members.iter().map(move |entry| described(entry).then_some((self.lb, entry.id)))
     }
 
-    /// Whether any rule is the load balancer's.
+    /// Whether there are any rules for the load balancer.
     pub(super) fn has_rules(&self) -> bool {
         let has_epochs = self.calendars.iter().any(Option::is_some);
         has_epochs || !self.described.is_empty() || self.sources().next().is_some()
@@ -146,7 +146,7 @@ impl LbTables {
         self.sources.iter().map(|(address, ())| address)
     }
 
-    /// Where ticks begin to lead to another calendar, or to none.
+    /// The ranges of ticks: the first tick of each, and its calendar, if it has one.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (u64, Option<&Calendar>)> {
         self.begins.iter().zip(&self.calendars).map(|(&begin, calendar)| (begin, calendar.as_ref()))
     }

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ejfat::{
-    lb::{DropCause, Epoch, Forward, LbId, Member, Route, Rule, Rules, TickPrefix},
+    lb::{Balancer, DropCause, Epoch, Forward, LbId, LbTables, Member, Route, Rule, Rules, TickPrefix},
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
@@ -321,6 +321,15 @@ pub(crate) fn random_rules(random: &mut Random) -> Rules {
         }
     }
     rules
+}
+
+/// Stages random rules of one load balancer from a random tick on, if the balancer permits it. They are added to `all` then.
+pub(crate) fn stage_random(random: &mut Random, balancer: &mut Balancer, all: &mut Vec<Rule>) {
+    let (of, new) = (lb(random.below(3) as u8), random_rules(random));
+    let from = random_tick(random, all);
+    if balancer.stage(LbTables::new(of, &new).into(), from).is_ok() {
+        all.extend(new.of(of).iter());
+    }
 }
 
 pub(crate) fn random_header(random: &mut Random, rules: &[Rule]) -> LbHeader {

@@ -1,4 +1,4 @@
-//! The other ends of AXI4-Stream ports.
+//! Devices for AXI4-Stream ports: one that gives packets, and one that takes them.
 
 use std::collections::VecDeque;
 
@@ -9,34 +9,34 @@ use crate::{Model, Port};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
     pub bytes: Vec<u8>,
-    /// `tuser` of the first beat of a packet to send, and of each beat if there is one only.
+    /// `tuser` of the first beat. If the packet has only one beat, `last` is added to it.
     pub first: u64,
     /// `tuser` of the last beat.
     pub last: u64,
-    /// The cycle, counted by the stream's end, in which the first beat was handed over.
+    /// The cycle in which a [`Sink`] took the first beat, counted from 1 since the sink was made.
     pub begun: u64,
 }
 
-/// How often an end of a stream lets a cycle pass, in 1/256.
+/// How often a device does nothing for a cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     pub idle: u8,
-    /// Where idle cycles come from: a seed, never 0.
+    /// The state of the random numbers. It is never 0.
     state: u64,
 }
 
 impl Rates {
-    /// As fast as possible.
+    /// The device is never idle.
     pub fn full() -> Self {
         Self::idle(0, 1)
     }
 
-    /// Idle in `idle` of 256 cycles, at random.
+    /// The device is idle in about `idle` of 256 cycles, at random.
     pub fn idle(idle: u8, seed: u64) -> Self {
         Self { idle, state: seed | 1 }
     }
 
-    /// Whether to let the next cycle pass.
+    /// Whether the device is idle in the next cycle.
     ///
     /// # Source
     /// Marsaglia, Xorshift RNGs, 2003.
@@ -57,7 +57,7 @@ struct Signals {
     user: Port,
     valid: Port,
     ready: Port,
-    /// Bytes of a beat.
+    /// The number of bytes of a beat.
     width: usize,
 }
 
@@ -87,14 +87,14 @@ pub struct Source {
     signals: Signals,
     rates: Rates,
     packets: VecDeque<Packet>,
-    /// Bytes of the first packet that were handed over.
+    /// The number of bytes of the first packet that the module has taken.
     at: usize,
     is_offering: bool,
     cycles: u64,
 }
 
 impl Source {
-    /// `prefix` is what the names of the signals begin with.
+    /// A source for the stream whose signals begin with `prefix`.
     pub fn new(model: &Model, prefix: &str, rates: Rates) -> Self {
         let signals = Signals::new(model, prefix);
         Self { signals, rates, packets: VecDeque::new(), at: 0, is_offering: false, cycles: 0 }
@@ -104,7 +104,7 @@ impl Source {
         self.packets.push_back(packet);
     }
 
-    /// Whether all was handed over.
+    /// Whether the module has taken all packets.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
@@ -149,14 +149,14 @@ impl Device for Source {
     }
 }
 
-/// Takes packets from a module, and sees that it keeps the rules of AXI4-Stream.
+/// Takes packets from a module, and panics if the module breaks a rule of AXI4-Stream.
 #[derive(Debug)]
 pub struct Sink {
     signals: Signals,
     rates: Rates,
     packets: VecDeque<Packet>,
     current: Packet,
-    /// The beat that was offered and not taken.
+    /// The beat that the module offered in the cycle before and that was not taken.
     offered: Option<Beat>,
     cycles: u64,
 }
@@ -187,7 +187,7 @@ impl Sink {
         self.packets.pop_front()
     }
 
-    /// Whether no part of a packet came that is not whole.
+    /// Whether the last beat that came was the end of a packet.
     pub fn is_between_packets(&self) -> bool {
         self.current.bytes.is_empty()
     }

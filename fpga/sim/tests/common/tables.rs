@@ -1,9 +1,9 @@
-//! The load balancer's tables at a module's ports `write` and `image`.
+//! Writes the load balancer's tables through a module's ports `write` and `image`.
 
 use ejfat::lb::{DropCause, Image, ImageTable};
 use naa_fpga::{Bench, Port, Writer};
 
-/// Two images, of which one is in use.
+/// The two images of a module. One of them is in use.
 pub(crate) struct Images {
     write: Port,
     image: Port,
@@ -12,7 +12,7 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Both are empty: memories hold anything when they are switched on.
+    /// Writes every entry of both images, because memories hold anything when they are switched on.
     pub(crate) fn new(bench: &mut Bench) -> Self {
         let [write, image] = ["write", "image"].map(|name| bench.model.port(name));
         let images = Self { write, image, images: Default::default(), chosen: 0 };
@@ -31,12 +31,12 @@ impl Images {
         let write = entry.field(at as u128, 14).field(image as u128, 1).field(table as u128, 3);
         write.give(&mut bench.model, self.write);
         bench.cycle(&mut []);
-        // No table.
+        // Nothing is written in the next cycles.
         let none = Writer::default().field(0, 128).field(0, 128).field(0, 15).field(7, 3);
         none.give(&mut bench.model, self.write);
     }
 
-    /// Fills the image that is not in use, and uses it. Nobody else may drive the module meanwhile.
+    /// Fills the image that is not in use, and then uses it. No packet may be inside the module.
     pub(crate) fn load(&mut self, bench: &mut Bench, image: Image) {
         let free = 1 - self.chosen;
         let before = std::mem::replace(&mut self.images[free], image.clone());
@@ -56,7 +56,7 @@ impl Images {
     }
 }
 
-/// A cause by its number in the RTL; the one behind them all is none.
+/// The cause that has this number in the RTL. `None` for the number that means that the packet is forwarded.
 pub(crate) fn cause(number: u128) -> Option<DropCause> {
     DropCause::ALL.get(number as usize).copied()
 }

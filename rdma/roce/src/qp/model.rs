@@ -1,7 +1,7 @@
-//! The responder packet by packet, as hardware has it: what is decided on each request, without sending and without memory.
+//! What the responder decides on each request, one packet at a time, without sending anything and without memory.
 //!
-//! RTL of a responder is compared with this. It is the responder of every queue pair, with receives of one length for each queue
-//! pair, and with RKeys whose low bits are the region's slot. Packets that answer requests are not for it.
+//! A responder in hardware is compared with this. It is the responder that every queue pair has. All receives of a queue pair have the same
+//! length here, and the low bits of an RKey are the region's slot. Packets that answer requests are not handled.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,11 +25,11 @@ use crate::{
     wire::{Packet, Syndrome},
 };
 
-/// Where bytes are in a memory region.
+/// A place in a memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub slot: u32,
-    /// Another one each time that a slot is used again.
+    /// Tells the regions apart that had this slot one after another.
     pub generation: u32,
     pub offset: u64,
 }
@@ -42,10 +42,10 @@ pub enum Answer {
         syndrome: Syndrome,
         msn: u32,
     },
-    /// The bytes of a READ, or of one that was executed before and is asked for `again`.
+    /// The answer to a READ. `again`: it was executed before.
     Read {
         psn: Psn,
-        /// PSNs that the answer takes.
+        /// The number of PSNs that the answer takes.
         packets: u32,
         msn: u32,
         /// `None` for a READ of no bytes.
@@ -59,16 +59,16 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     Region(Place),
-    /// Into the receive that the message took, from this byte on.
+    /// The receive that the message took, from this byte on.
     Receive(u64),
 }
 
-/// What becomes of a posted receive.
+/// What happens to a posted receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
-    /// A SEND of so many bytes is in it.
+    /// A SEND of this number of bytes is complete in it.
     Done(u32),
-    /// A WRITE of so many bytes with immediate data took it.
+    /// A WRITE of this number of bytes with immediate data is complete, and took it.
     DoneByWrite(u32),
     /// The SEND that took it failed.
     Failed,
@@ -82,31 +82,31 @@ pub struct Decision {
     pub receive: Option<Receive>,
     /// The connection is lost.
     pub failed: bool,
-    /// READs that nobody waits for any more, because an earlier one was asked for again.
+    /// The number of unanswered READs that were dropped because an earlier READ was asked for again.
     pub reads_dropped: usize,
 }
 
-/// A queue pair's settings.
+/// The settings of a queue pair when it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     pub psn: Psn,
     pub pd: PdId,
     pub mtu: u32,
-    /// READs that may be unanswered at a time.
+    /// The most READs that may be unanswered at a time.
     pub reads: u8,
-    /// Bytes of each receive.
+    /// The length of each receive in bytes.
     pub receive: u32,
 }
 
 #[derive(Debug)]
 struct ModelQp {
     settings: Settings,
-    /// `None` since the connection was lost.
+    /// `None` after the connection was lost.
     responder: Option<Responder>,
     receives: VecDeque<RecvWqe>,
 }
 
-/// Notes where a payload went.
+/// A memory that only notes where a payload would go.
 #[derive(Debug, Default)]
 struct Places(Option<(RegionId, u64)>);
 
@@ -120,13 +120,13 @@ impl Memory for Places {
 #[derive(Debug)]
 pub struct Model {
     shared: Shared,
-    /// All receives are in this region, which no peer may access.
+    /// The region of all receives. No peer may access it.
     receives: MrRef,
     qps: BTreeMap<u32, ModelQp>,
 }
 
 impl Model {
-    /// `slot_bits` of an RKey are the region's slot. Slot 0 is taken.
+    /// The low `slot_bits` of an RKey are the region's slot. Slot 0 is used for receives.
     pub fn new(slot_bits: u8, entropy: &mut dyn Entropy) -> Result<Self, Error> {
         let config = Config { rkeys: RKeys::WithSlot { bits: slot_bits }, ..Config::default() };
         let mut mrs = MrTable::new(config.rkeys);
@@ -149,7 +149,7 @@ impl Model {
         &self.shared.counters
     }
 
-    /// Registers a memory region. Returns its keys and where it begins.
+    /// Registers a memory region. Returns its keys and the place of its first byte.
     pub fn register(
         &mut self,
         pd: PdId,
@@ -173,7 +173,7 @@ impl Model {
         self.shared.mrs.set_access(keys.lkey, access)
     }
 
-    /// Makes a queue pair, in the place of one with the same number.
+    /// Makes a queue pair. It replaces the queue pair that had the same number.
     pub fn connect(&mut self, qp: u32, settings: Settings) {
         let responder = Some(Responder::new(settings.psn, settings.reads));
         self.qps.insert(qp, ModelQp { settings, responder, receives: VecDeque::new() });
@@ -187,13 +187,13 @@ impl Model {
         qp.receives.push_back(RecvWqe { wr_id: 0, sges, len: len.into() });
     }
 
-    /// The oldest READ is answered. True if it counts among those that a queue pair may have unanswered.
+    /// Notes that the oldest READ is answered. Returns whether it counted among the unanswered READs; one that was asked for again does not.
     pub fn read_done(&mut self, qp: u32) -> bool {
         let responder = self.qps.get_mut(&qp).and_then(|qp| qp.responder.as_mut());
         responder.is_some_and(|responder| responder.replies.finish_oldest())
     }
 
-    /// Decides on a request. `None` if the queue pair is not connected, or the opcode is none that this stack knows.
+    /// Decides on a request. Returns `None` if the queue pair is not connected, or if this stack does not know the opcode.
     pub fn packet(&mut self, qp: u32, packet: &Packet<'_>) -> Option<Decision> {
         let info = opcode::info(packet.bth.opcode)?;
         let ModelQp { settings, responder, receives } = self.qps.get_mut(&qp)?;

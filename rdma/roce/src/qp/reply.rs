@@ -95,7 +95,8 @@ impl Replies {
         self.queue.push_back(reply);
     }
 
-    /// The answer that was pushed last, if it was not taken before. READs stay until they are finished.
+    /// The answer that was pushed last, if it was not taken before. An acknowledgement leaves the queue with this; an answer to a READ stays
+    /// until [`Replies::finish_oldest`].
     pub(super) fn take_newest(&mut self) -> Option<Reply> {
         match self.queue.back_mut()? {
             Reply::Ack { .. } => self.queue.pop_back(),
@@ -108,7 +109,7 @@ impl Replies {
         }
     }
 
-    /// The oldest answer is sent. True if it took a responder resource.
+    /// Removes the oldest answer, which was sent. Returns whether it took a responder resource.
     pub(super) fn finish_oldest(&mut self) -> bool {
         let took = self.queue.pop_front().is_some_and(|reply| reply.takes_resource());
         self.reads -= usize::from(took);
