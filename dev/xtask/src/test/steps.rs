@@ -222,7 +222,7 @@ pub(super) const LONG: &[Step] = &[
     .needs(User::Python),
     step(
         "fpga",
-        300,
+        480,
         Xtask,
         &["fpga", "--packets", "1000000"],
         "RTL beside the Rust that it equals; its format, area and frequency",
