@@ -299,8 +299,12 @@ impl Session {
     /// Allocates the regions, and charges the files of the session's process.
     fn allocate_all(&self, asked: &[RegionRequest]) -> Result<(Vec<Region>, Option<Reservation>), End> {
         let process_files = self.quota.reserve_process()?;
-        let regions = asked.iter().map(|region| self.allocate(region.flags, region.host.size));
-        Ok((regions.collect::<Result<_, _>>()?, process_files))
+        // Room for these and no more: most sessions have one or two regions, and live long.
+        let mut regions = Vec::with_capacity(asked.len());
+        for region in asked {
+            regions.push(self.allocate(region.flags, region.host.size)?);
+        }
+        Ok((regions, process_files))
     }
 
     fn allocate(&self, flags: RegionFlags, size: u32) -> Result<Region, End> {

@@ -54,7 +54,8 @@ pub(super) struct Serving {
     stats: Arc<Stats>,
     arena: Arena,
     pool: Pool,
-    sessions: HashMap<CmId, Session>,
+    /// Boxed, so that an empty place of the map costs a pointer and not the size of a session.
+    sessions: HashMap<CmId, Box<Session>>,
     by_serial: HashMap<u64, CmId>,
     next_serial: u64,
     /// Sessions whose work requests were flushed, and when they end for it.
@@ -483,7 +484,7 @@ impl Serving {
         let param = ConnParam { private_data: abilities.encode().into(), ..ConnParam::default() };
         self.channel.accept(id, &session.qp, &param)?;
         self.by_serial.insert(serial, id);
-        self.sessions.insert(id, session);
+        self.sessions.insert(id, Box::new(session));
         self.peers.session_began(peer.ip().into());
         self.stats.sessions_accepted.add(1);
         self.stats.sessions.set(self.sessions.len() as u64);
