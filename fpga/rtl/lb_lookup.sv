@@ -174,6 +174,7 @@ module lb_lookup
   always_comb begin
     if (keys[Member].cause == NotIp) cause = NotIp;
     else if (!is_ours_at[Member]) cause = BadIp;
+    else if (keys[Member].cause == Answered) cause = Answered;
     // A packet without a readable tick may come from any source that some tables allow.
     else if (!is_known_at[Member] || keys[Member].cause == Pass && range_of.set > last_set_at[Member]) cause = BlockedSrc;
     else if (keys[Member].cause != Pass) cause = keys[Member].cause;
@@ -192,6 +193,10 @@ module lb_lookup
 
   always_ff @(posedge clk) begin
     route <= '{
+        is_v6: keys[Member].is_v6,
+        has_header: keys[Member].cause == Pass,
+        is_v3: keys[Member].is_v3,
+        tick: keys[Member].tick,
         cause: cause,
         lb: lb_at[Member],
         is_known: is_known_at[Member],

@@ -15,6 +15,8 @@ module lb_parse
   import lb_pkg::*;
 #(
     parameter int Width = 512,
+    // Whether requests of ICMP have the cause Answered. Else they have the cause NoUdplbHdr.
+    parameter bit Answers = 0,
     localparam int Bytes = Width / 8
 ) (
     input logic clk,
@@ -129,7 +131,7 @@ module lb_parse
 
   // ------------------------------------------------------------------ 2: where the IP header ends
 
-  logic done2, is_ip2, v6_2, is_udp2, expired2;
+  logic done2, is_ip2, v6_2, is_udp2, is_icmp2, expired2;
   logic [3:0] udp2;
   logic [15:0] length2, data2;
   logic [127:0] source2, destination2;
@@ -141,6 +143,7 @@ module lb_parse
     v6_2 <= v6_1;
     is_ip2 <= !short1 && (v6_1 || v4_1 && words1[0][27:24] >= 4'd5 && length1 >= 16'({words1[0][27:24], 2'b0}));
     is_udp2 <= v6_1 ? words1[1][15:8] == 8'd17 : words1[2][23:16] == 8'd17 && words1[1][13:0] == '0;
+    is_icmp2 <= Answers && (v6_1 ? words1[1][15:8] == 8'd58 : words1[2][23:16] == 8'd1 && words1[1][13:0] == '0);
     expired2 <= (v6_1 ? words1[1][7:1] : words1[2][31:25]) == '0;
     udp2 <= udp1;
     length2 <= length1;
@@ -152,7 +155,7 @@ module lb_parse
 
   // ------------------------------------------------------------------ 3: checks and sums
 
-  logic done3, is_ip3, has_header3, v6_3, expired3;
+  logic done3, is_ip3, has_header3, is_request3, v6_3, expired3;
   logic [7:0] version3;
   logic [3:0] udp3;
   logic [15:0] length3, upper3, lower3;
@@ -166,6 +169,8 @@ module lb_parse
     // The UDP port is one of data, the UDP length is that of the packet, and an LB header follows and has its magic number.
     has_header3 <= is_udp2 && words2[0][15:14] == 2'b01 && words2[1][31:16] == data2 && data2 >= 16'd24
         && words2[2][31:16] == 16'h4c42;
+    // An echo request of IPv4 or IPv6, or a neighbour solicitation.
+    is_request3 <= is_icmp2 && data2 >= 16'd8 && (v6_2 ? words2[0][31:16] inside {16'h8000, 16'h8700} : words2[0][31:16] == 16'h0800);
     version3 <= words2[2][15:8];
     {upper3, lower3} <= words2[3];
     tick3 <= {words2[4], words2[5]};
@@ -194,6 +199,7 @@ module lb_parse
     key.slot_select <= version3 == 8'd3 ? upper3 : tick3[15:0];
     key.port_select <= lower3;
     if (!is_ip3) key.cause <= NotIp;
+    else if (is_request3) key.cause <= Answered;
     else if (!has_header3) key.cause <= NoUdplbHdr;
     else if (version3 != 8'd2 && version3 != 8'd3) key.cause <= BadUdplbVersion;
     else key.cause <= Pass;

@@ -7,18 +7,25 @@
 // s_*, m_*: streams of packets with valid and ready. With 512 bits, the first beat of a forwarded packet of more than 64 bytes leaves 49 or
 //   50 cycles after it came if nothing stops it.
 // write: changes one entry of either image per cycle. image: the image in which the packets are looked up whose keys are found from now on.
-// done_*: what happened to a packet. They come once for each packet, with its last beat.
+// m_mac: the MAC address of the member that a packet goes to, with every beat.
+// is_empty: no packet is inside whose done_* is still to come.
+// hold: no further packet may begin.
+// done_valid: once for each packet, with its last beat. done, done_route: what happened to the packet. A packet that was shorter than its IP header
+//   says has the cause NotIp in `done`.
 module lb_path
   import lb_pkg::*;
   import lb_tables_pkg::*;
 #(
     parameter int Width = 512,
+    // Whether requests of ICMP leave the path with the cause Answered, and not as drops.
+    parameter bit Answers = 0,
     localparam int Bytes = Width / 8
 ) (
     input logic clk,
     input logic rst,
     input write_t write,
     input logic image,
+    input logic hold,
     input logic [Width-1:0] s_tdata,
     input logic [Bytes-1:0] s_tkeep,
     input logic s_tlast,
@@ -30,12 +37,12 @@ module lb_path
     output logic m_tlast,
     output logic m_tuser,
     output logic m_tvalid,
+    output logic [47:0] m_mac,
     input logic m_tready,
+    output logic is_empty,
     output logic done_valid,
     output route_t done_route,
-    output logic done_image,
-    output logic [15:0] done_length,
-    output logic done_bad
+    output done_t done
 );
 
   localparam int PacketBits = 7;
@@ -46,15 +53,22 @@ module lb_path
   // ------------------------------------------------------------------ room
 
   logic [BeatBits:0] beats;
-  // The number of packets that came and have not left.
+  // The number of packets whose first beat came and that are not done. A packet may be done before its padding has come.
   logic [PacketBits:0] packets;
+  // The next beat is the first one of a packet.
+  logic is_first;
   logic comes;
-  assign s_tready = beats < (BeatBits + 1)'((1 << BeatBits) - Slack) && packets < (PacketBits + 1)'((1 << PacketBits) - Slack);
+  assign s_tready = !(hold && is_first) && beats < (BeatBits + 1)'((1 << BeatBits) - Slack) && packets < (PacketBits + 1)'((1 << PacketBits) - Slack);
   assign comes = s_tvalid && s_tready;
   always_ff @(posedge clk) begin
-    packets <= packets + (PacketBits + 1)'(comes && s_tlast) - (PacketBits + 1)'(done_valid);
-    if (rst) packets <= '0;
+    packets <= packets + (PacketBits + 1)'(comes && is_first) - (PacketBits + 1)'(done_valid);
+    if (comes) is_first <= s_tlast;
+    if (rst) begin
+      packets <= '0;
+      is_first <= 1'b1;
+    end
   end
+  assign is_empty = packets == '0 && is_first;
 
   // ------------------------------------------------------------------ headers and beats
 
@@ -64,7 +78,8 @@ module lb_path
   key_t key;
   head_t head;
   lb_parse #(
-      .Width(Width)
+      .Width(Width),
+      .Answers(Answers)
   ) parse (
       .clk(clk),
       .rst(rst),
@@ -147,6 +162,8 @@ module lb_path
       .count(unused_heads)
   );
 
+  logic done_image, done_bad;
+  logic [15:0] done_length;
   lb_rewrite #(
       .Width(Width)
   ) rewrite (
@@ -168,6 +185,7 @@ module lb_path
       .m_tlast(m_tlast),
       .m_tuser(m_tuser),
       .m_tvalid(m_tvalid),
+      .m_mac(m_mac),
       .m_tready(m_tready),
       .done_valid(done_valid),
       .done_route(done_route),
@@ -175,5 +193,22 @@ module lb_path
       .done_length(done_length),
       .done_bad(done_bad)
   );
+
+  always_comb begin
+    done = '{
+        is_v6: done_route.is_v6,
+        has_header: done_route.has_header,
+        is_v3: done_route.is_v3,
+        tick: done_route.tick,
+        cause: done_bad ? NotIp : done_route.cause,
+        lb: done_route.lb,
+        is_known: done_route.is_known,
+        set: done_route.set,
+        member: done_route.member,
+        keeps_header: done_route.keeps_header,
+        image: done_image,
+        length: done_length
+    };
+  end
 
 endmodule

@@ -7,7 +7,8 @@ package lb_pkg;
   localparam int SlotBits = 14;
   localparam int MemberBits = 10;
 
-  // Why a packet is dropped, in the order of the Rust enum DropCause. `Pass` means that it is not dropped.
+  // Why a packet is dropped, in the order of the Rust enum DropCause. `Pass` means that it is not dropped. `Answered` means that it leaves this
+  // path and is not counted.
   typedef enum logic [3:0] {
     NotIp,
     BadIp,
@@ -20,12 +21,14 @@ package lb_pkg;
     MbrInfoMiss,
     MbrDropSoftEvicted,
     MbrDropDeregistered,
-    Pass
+    Pass,
+    // An echo request or a neighbour solicitation. Only lb_answers looks at it further.
+    Answered
   } cause_e;
 
   // What is looked up for a packet: fields of its headers. An IPv4 address is in the low 32 bits.
   typedef struct packed {
-    // What the headers alone say: NotIp, NoUdplbHdr, BadUdplbVersion or Pass.
+    // What the headers alone say: NotIp, NoUdplbHdr, BadUdplbVersion, Answered or Pass.
     cause_e cause;
     logic is_v6;
     logic [127:0] source;
@@ -62,6 +65,11 @@ package lb_pkg;
 
   // What happens to a packet. If it is dropped, the fields that were not looked up by then have no meaning.
   typedef struct packed {
+    // Fields of the packet's headers that are counted by. The last two have a meaning if it has a readable LB header.
+    logic is_v6;
+    logic has_header;
+    logic is_v3;
+    logic [63:0] tick;
     cause_e cause;
     // The load balancer that the packet belongs to. It has no meaning if the cause is NotIp or BadIp.
     logic [LbBits-1:0] lb;
@@ -79,5 +87,29 @@ package lb_pkg;
     logic [15:0] address_sum;
     logic [47:0] mac;
   } route_t;
+
+  // What is counted of a packet.
+  typedef struct packed {
+    logic is_v6;
+    logic has_header;
+    logic is_v3;
+    logic [63:0] tick;
+    cause_e cause;
+    logic [LbBits-1:0] lb;
+    logic is_known;
+    logic [SetBits-1:0] set;
+    logic [MemberBits-1:0] member;
+    logic keeps_header;
+    // The image in which the packet was looked up.
+    logic image;
+    // The length of the IP packet when it came.
+    logic [15:0] length;
+  } done_t;
+
+  // Packets and their bytes.
+  typedef struct packed {
+    logic [47:0] bytes;
+    logic [39:0] packets;
+  } traffic_t;
 
 endpackage

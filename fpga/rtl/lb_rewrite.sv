@@ -8,7 +8,7 @@
 //
 // route, route_image, head: one of each per packet, in the order of the packets. They are taken together when route_valid and route_ready are high.
 // s_*: packets without padding, with valid and ready. A packet waits until its route was taken.
-// m_*: the packets that are forwarded, 3 cycles later. tuser is passed on. Back-pressure: while m_tready is low, s_tready falls as soon as the
+// m_*: the packets that are forwarded, 3 cycles later. tuser is passed on. m_mac is the member's MAC address, with every beat. Back-pressure: while m_tready is low, s_tready falls as soon as the
 //   stages are full.
 // done_*: what happened to a packet. They come once for each packet, with its last beat.
 //
@@ -38,6 +38,7 @@ module lb_rewrite
     output logic m_tlast,
     output logic m_tuser,
     output logic m_tvalid,
+    output logic [47:0] m_mac,
     input logic m_tready,
     output logic done_valid,
     output route_t done_route,
@@ -190,6 +191,7 @@ module lb_rewrite
   logic valid4, last4, user4, is_cut4, leaves4, runs;
   logic [Width-1:0] data4;
   logic [Bytes-1:0] keep4;
+  logic [47:0] mac4;
   logic [5:0] place4, headers4;
   // needs4: the beat must wait for the next one. is_rest3: the next one is the last and has no bytes but those that move.
   logic needs4, is_rest3;
@@ -209,9 +211,11 @@ module lb_rewrite
     if (!valid4 || leaves4) begin
       valid4 <= valid3 && !is_dropped3 && !(valid4 && needs4 && is_rest3);
       {data4, keep4, last4, user4, is_cut4, place4, headers4} <= {data3, keep3, last3, user3, is_cut3, place3, headers3};
+      mac4 <= route3.mac;
     end
     if (runs) begin
       m_tvalid <= leaves4;
+      m_mac <= mac4;
       m_tkeep <= is_cut4 ? kept : keep4;
       m_tlast <= last4 || needs4 && is_rest3;
       m_tuser <= last4 ? user4 : needs4 && is_rest3 && user3;

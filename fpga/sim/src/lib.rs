@@ -9,6 +9,8 @@
 
 mod bench;
 mod bits;
+mod driver;
+mod lb_top;
 mod model;
 mod rtl;
 mod shim;
@@ -17,6 +19,8 @@ mod verilate;
 
 pub use bench::{Bench, Device, Packet, Rates, Sink, Source};
 pub use bits::{Reader, Writer};
+pub use driver::{Driver, Lengths, Macs, Registers, VersionError};
+pub use lb_top::LbTop;
 pub use model::{Model, OpenError, Port};
 pub use rtl::sources;
 pub use tools::Tools;

@@ -11,6 +11,7 @@ use std::{
 
 use common::{
     number,
+    packets::{damage, without_padding},
     tables::{Images, cause},
 };
 use ejfat::{
@@ -36,16 +37,15 @@ struct Outcome {
 struct Outcomes {
     valid: Port,
     route: Port,
-    image: Port,
-    bad: Port,
-    seen: Vec<(usize, bool, Reader)>,
+    done: Port,
+    /// The image, the cause and the route of each packet.
+    seen: Vec<(usize, u128, Reader)>,
 }
 
 impl Outcomes {
     fn new(model: &Model) -> Self {
-        let [valid, route, image, bad] =
-            ["done_valid", "done_route", "done_image", "done_bad"].map(|name| model.port(name));
-        Self { valid, route, image, bad, seen: Vec::new() }
+        let [valid, route, done] = ["done_valid", "done_route", "done"].map(|name| model.port(name));
+        Self { valid, route, done, seen: Vec::new() }
     }
 }
 
@@ -54,20 +54,24 @@ impl Device for Outcomes {
 
     fn sample(&mut self, model: &Model) {
         if model.get(self.valid) == 1 {
-            let image = model.get(self.image) as usize;
-            self.seen.push((image, model.get(self.bad) == 1, Reader::new(model, self.route)));
+            let mut done = Reader::new(model, self.done);
+            let (_length, image) = (done.field(16), done.field(1) as usize);
+            // The member, the set, and what was known of the packet's source are those of the route.
+            let _route = done.field(1 + 10 + 5 + 1);
+            let (_lb, cause) = (done.field(3), done.field(4));
+            self.seen.push((image, cause, Reader::new(model, self.route)));
         }
     }
 }
 
-fn outcome(images: &Images, image: usize, is_bad: bool, mut fields: Reader) -> Outcome {
+fn outcome(images: &Images, image: usize, number: u128, mut fields: Reader) -> Outcome {
     let _to = (fields.field(48), fields.field(16), fields.field(128), fields.field(16), fields.field(1));
     let image = images.get(image);
     let member = image.member(fields.field(10) as usize);
     let epoch = image.epoch(fields.field(10) as usize);
     let slot = fields.field(14) as u16;
     let (_set, _is_known, lb) = (fields.field(5), fields.field(1), fields.field(3) as u8);
-    let cause = if is_bad { Some(DropCause::NotIp) } else { cause(fields.field(4)) };
+    let cause = cause(number);
     let route = cause.is_none().then(|| (lb, epoch.unwrap(), slot, member.unwrap().1));
     let lb = (!matches!(cause, Some(DropCause::NotIp | DropCause::BadIp))).then_some(lb);
     Outcome { cause, route, lb }
@@ -79,15 +83,7 @@ fn model(
     frame: &[u8],
     lb_of: impl Fn(&[u8]) -> Option<u8>,
 ) -> (Outcome, Option<Vec<u8>>) {
-    let be16 = |at: usize| {
-        frame.get(at..at + 2).map_or(0, |bytes| usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
-    };
-    let length = match frame[0] >> 4 {
-        4 => be16(2),
-        6 => be16(4) + 40,
-        _ => 0,
-    };
-    let mut packet = frame.get(..length).filter(|packet| !packet.is_empty()).unwrap_or(frame).to_vec();
+    let mut packet = without_padding(frame).to_vec();
     let result = balancer.forward(&mut packet);
     let cause = result.err();
     let route = result.ok().map(|forwarded| {
@@ -97,23 +93,6 @@ fn model(
     let is_ours = !matches!(cause, Some(DropCause::NotIp | DropCause::BadIp));
     let lb = is_ours.then(|| lb_of(frame)).flatten();
     (Outcome { cause, route, lb }, result.ok().map(|forwarded| packet[forwarded.start..].to_vec()))
-}
-
-/// Damages some packets: pads them, cuts them off, or flips bits of their headers.
-fn damage(random: &mut Random, packet: &mut Vec<u8>) {
-    match random.below(12) {
-        0 => packet.extend(vec![0; random.range(1..=80) as usize]),
-        1 => packet.truncate(random.range(1..=packet.len() as u64) as usize),
-        2 => {
-            let most = packet.len().min(90) as u64;
-            packet[random.below(most) as usize] ^= 1 << random.below(8);
-        }
-        3 => {
-            let at = random.below(packet.len().min(12) as u64) as usize;
-            packet[at] = random.next_u32() as u8;
-        }
-        _ => {}
-    }
 }
 
 fn whole_packets(width: u64) {
@@ -163,9 +142,9 @@ fn whole_packets(width: u64) {
         let mut cycles = 0;
         while !expected.is_empty() || !sent.is_empty() {
             bench.cycle(&mut [&mut source, &mut sink, &mut outcomes]);
-            for (image, is_bad, fields) in outcomes.seen.drain(..) {
+            for (image, cause, fields) in outcomes.seen.drain(..) {
                 let (outcome_expected, frame) = expected.pop_front().unwrap();
-                assert_eq!(outcome(&images, image, is_bad, fields), outcome_expected, "{frame:02x?}");
+                assert_eq!(outcome(&images, image, cause, fields), outcome_expected, "{frame:02x?}");
             }
             while let Some(packet) = sink.pop() {
                 // The next hop drops packets that are marked as bad.

@@ -17,5 +17,6 @@ pub(super) const MODULES: &[Module] = &[
     Module { name: "region_check", luts: 1000, brams: 4.0, fmax: Some(125.0) },
     Module { name: "responder_check", luts: 4000, brams: 12.0, fmax: Some(125.0) },
     Module { name: "lb_lookup", luts: 5000, brams: 70.0, fmax: None },
+    Module { name: "lb_top", luts: 25_000, brams: 120.0, fmax: None },
     Module { name: "lb_path", luts: 10_000, brams: 90.0, fmax: None },
 ];

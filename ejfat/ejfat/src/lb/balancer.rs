@@ -20,7 +20,7 @@ use crate::{Time, segment::IpVersion, wire::LbHeader};
 /// from ticks on that no packet had yet, so that an update splits no event. Each load balancer has ticks of its own, since
 /// different experiments count differently. The addresses that packets are sent to are the data plane's: they change at
 /// once, whatever the tick. A source is let in as soon as any tables allow it that packets of its tick or of later ones meet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Balancer {
     destinations: Arc<Addresses<LbId>>,
     lbs: Box<[Sets]>,
@@ -40,7 +40,7 @@ impl Balancer {
         balancer
     }
 
-    fn of(&self, lb: LbId) -> &Sets {
+    pub(super) fn of(&self, lb: LbId) -> &Sets {
         &self.lbs[lb.index()]
     }
 
@@ -53,7 +53,7 @@ impl Balancer {
         LbId::all().zip(&self.lbs)
     }
 
-    fn of_mut(&mut self, lb: LbId) -> &mut Sets {
+    pub(super) fn of_mut(&mut self, lb: LbId) -> &mut Sets {
         &mut self.lbs[lb.index()]
     }
 
@@ -315,6 +315,15 @@ impl Balancer {
                 Err(cause) => of.dropped(at, cause, from()),
             }
         }
+    }
+
+    pub(super) fn absorb_traffic(
+        &mut self,
+        unaddressed: &Drops,
+        lbs: &BTreeMap<LbId, LbCounters>,
+        members: &BTreeMap<(LbId, u16), Traffic>,
+    ) {
+        self.tally.absorb(unaddressed, lbs, members);
     }
 
     pub fn counters(&self, lb: LbId) -> &LbCounters {

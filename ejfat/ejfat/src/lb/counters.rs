@@ -37,6 +37,10 @@ impl Drops {
     pub(super) fn add(&mut self, cause: DropCause) {
         self.0[cause as usize] += 1;
     }
+
+    pub(super) fn absorb(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(own, more)| *own += more);
+    }
 }
 
 /// What was counted elsewhere. Of several numbers for one cause the last counts.
@@ -61,6 +65,14 @@ pub struct LbCounters {
 }
 
 impl LbCounters {
+    pub(super) fn absorb(&mut self, other: &Self) {
+        self.received.absorb(other.received);
+        self.v2 += other.v2;
+        self.v3 += other.v3;
+        self.sent.absorb(other.sent);
+        self.dropped.absorb(&other.dropped);
+    }
+
     /// Counts a packet. `version`: of its LB header, if it has one. `sent`: its bytes as they were sent, or why it was not.
     pub(super) fn add(&mut self, bytes: usize, version: Option<u8>, sent: Result<usize, DropCause>) {
         self.received.add(bytes);

@@ -11,7 +11,10 @@
 //! # Source
 //! `fpga/rtl/lb_tables_pkg.sv` has the fields of entries, the highest first, and the hash of addresses.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+};
 
 use foldhash::quality::FixedState;
 
@@ -101,6 +104,8 @@ pub struct Image {
     members: Vec<(LbId, u16)>,
     /// The epoch of each entry of [`ImageTable::Epochs`].
     epochs: Vec<u32>,
+    /// The first tick of each set of the load balancers to which an address leads.
+    sets: BTreeMap<LbId, Vec<u64>>,
 }
 
 impl Default for Image {
@@ -108,7 +113,7 @@ impl Default for Image {
     fn default() -> Self {
         let mut tables = ImageTable::ALL.map(|table| vec![ImageEntry::default(); table.entries()]);
         tables[ImageTable::Begins as usize].fill(NO_BEGIN);
-        Self { tables, members: Vec::new(), epochs: Vec::new() }
+        Self { tables, members: Vec::new(), epochs: Vec::new(), sets: BTreeMap::new() }
     }
 }
 
@@ -136,6 +141,11 @@ impl Image {
 
     pub fn members(&self) -> impl Iterator<Item = (LbId, u16)> + '_ {
         self.members.iter().copied()
+    }
+
+    /// The load balancers to which an address leads, each with the first ticks of its sets by their number.
+    pub fn sets(&self) -> impl Iterator<Item = (LbId, &[u64])> {
+        self.sets.iter().map(|(&lb, froms)| (lb, &froms[..]))
     }
 
     /// The epoch with this index in [`ImageTable::Epochs`].
@@ -211,6 +221,10 @@ impl Balancer {
         let mut sources = Vec::new();
         for (lb, sets) in self.load_balancers() {
             if usize::from(lb.get()) < LbId::P4_COUNT {
+                if destinations.iter().any(|(_, _, of)| *of == lb.get()) {
+                    let froms = sets.sets.iter().map(|set| set.from).collect();
+                    builder.image.sets.insert(lb, froms);
+                }
                 builder.load_balancer(lb, sets)?;
                 sources.extend(last_sets(lb, sets));
             } else if sets.sets.iter().any(|set| set.tables.has_rules()) {
@@ -224,7 +238,7 @@ impl Balancer {
 
 /// The sources of a load balancer, each with the last set that allows it.
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
-    let mut last = std::collections::BTreeMap::new();
+    let mut last = BTreeMap::new();
     for (at, set) in sets.sets.iter().enumerate() {
         last.extend(set.tables.sources().map(|address| (address, at as u8)));
     }

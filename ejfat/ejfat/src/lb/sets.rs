@@ -69,7 +69,7 @@ pub struct BeyondHorizon {
 pub(super) const NO_HORIZON: u64 = u64::MAX;
 
 /// The sets of tables of one load balancer, and which of its ticks were routed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Sets {
     /// The current one, then those staged, with ascending ticks.
     pub(super) sets: ArrayVec<Set, { 1 + Balancer::MOST_STAGED }>,
@@ -174,6 +174,16 @@ impl Sets {
         let beyond = self.beyond.get_or_insert(BeyondHorizon { packets: 0, lowest: tick, highest: tick });
         beyond.packets += 1;
         (beyond.lowest, beyond.highest) = (beyond.lowest.min(tick), beyond.highest.max(tick));
+    }
+
+    /// Takes over what an engine routed above the horizon that it had.
+    pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
+        let beyond = self.beyond.get_or_insert(BeyondHorizon { packets: 0, ..more });
+        beyond.packets += more.packets;
+        beyond.lowest = beyond.lowest.min(more.lowest);
+        beyond.highest = beyond.highest.max(more.highest);
+        // The engine may have had a lower horizon than this one.
+        self.set_horizon(self.horizon);
     }
 
     /// Counts a packet that the tables dropped. A stranger, whom no earlier tables would have let in, makes no difference.

@@ -17,7 +17,7 @@ pub(super) type Places = Vec<u32>;
 /// The place of a member that no rule describes. Nothing is sent to such a member.
 const UNCOUNTED: u32 = u32::MAX;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tally {
     lbs: Box<[LbCounters]>,
     members: HashMap<(LbId, u16), u32, FixedState>,
@@ -155,6 +155,23 @@ impl Tally {
             self.leaving.remove(&key);
             self.vacant.push(place);
             self.forget(key, self.traffic[place as usize]);
+        }
+    }
+
+    /// Adds what an engine counted.
+    pub(super) fn absorb(
+        &mut self,
+        unaddressed: &Drops,
+        lbs: &BTreeMap<LbId, LbCounters>,
+        members: &BTreeMap<(LbId, u16), Traffic>,
+    ) {
+        self.unaddressed.absorb(unaddressed);
+        lbs.iter().for_each(|(lb, counters)| self.lbs[lb.index()].absorb(counters));
+        for (&key, &traffic) in members {
+            match self.members.get(&key) {
+                Some(&place) => self.traffic[place as usize].absorb(traffic),
+                None => self.forget(key, traffic),
+            }
         }
     }
 

@@ -112,6 +112,10 @@ impl Source {
     pub fn cycles(&self) -> u64 {
         self.cycles
     }
+
+    pub fn set_rates(&mut self, rates: Rates) {
+        self.rates = rates;
+    }
 }
 
 impl Device for Source {
@@ -185,6 +189,10 @@ impl Sink {
     /// The next whole packet that came.
     pub fn pop(&mut self) -> Option<Packet> {
         self.packets.pop_front()
+    }
+
+    pub fn set_rates(&mut self, rates: Rates) {
+        self.rates = rates;
     }
 
     /// Whether the last beat that came was the end of a packet.

@@ -1,6 +1,7 @@
 //! What the tests of several modules share.
 #![allow(dead_code, reason = "no test uses all of it")]
 
+pub(crate) mod packets;
 pub(crate) mod tables;
 
 use simnet::Random;
