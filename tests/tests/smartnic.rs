@@ -25,7 +25,7 @@ const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
 fn routed(plane: &Plane, tick: u64) -> Option<MemberId> {
     let header = LbHeader { select: Select::V2 { entropy: 5 }, protocol: 1, tick };
     let datagram = [&header.encode()[..], &[0; 100]].concat();
-    plane.balancer().route(LB, SENDER, &datagram).ok().map(|route| route.member)
+    plane.path().route(LB, SENDER, &datagram).ok().map(|route| route.member)
 }
 
 fn rules(plane: &Plane) -> Rules {

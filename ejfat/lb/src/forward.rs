@@ -1,7 +1,7 @@
 //! Forwards UDP by the tables.
 //!
 //! ```text
-//! recvmmsg, GRO ─► Balancer::route ─► sendmmsg, GSO, from the same socket: the source is the load balancer's address
+//! recvmmsg, GRO ─► DataPath::route ─► sendmmsg, GSO, from the same socket: the source is the load balancer's address
 //! ```
 //!
 //! Payload is not copied: what is sent is gathered from the buffers that were received into, without the LB header where
@@ -306,13 +306,13 @@ impl Lane {
         let LanePort { port, .. } = &self.ports[number];
         let (at, own, mut looped) = (port.local_addr().ip(), &self.own, 0);
         let (mut packets, mut bytes) = (0, 0);
-        let (mut balancer, count) = (self.plane.balancer(), &mut looped);
+        let (mut path, count) = (self.plane.path(), &mut looped);
         let (packets_of, bytes_of) = (&mut packets, &mut bytes);
         // It holds the lock until the batch is routed.
         let route = move |from: SocketAddr, datagram: &[u8]| {
             *packets_of += 1;
             *bytes_of += datagram.len() as u64;
-            let route = balancer.route(at, from.ip(), datagram).ok()?;
+            let route = path.route(at, from.ip(), datagram).ok()?;
             // A member that keeps the LB header would send it round for ever.
             if own.binary_search(&route.to).is_ok() {
                 *count += 1;

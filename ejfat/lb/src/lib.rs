@@ -14,4 +14,4 @@ mod plane;
 pub mod requests;
 
 pub use forward::{ForwardError, Forwarder, ForwarderConfig, PortCounters, PortsInUse};
-pub use plane::{Counters, LbStage, Plane, TableSet, Ticks, When, Write, WriteError};
+pub use plane::{Counters, DataPath, LbStage, Plane, TableSet, Ticks, When, Write, WriteError};

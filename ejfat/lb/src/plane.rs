@@ -1,6 +1,7 @@
 //! The tables and counters that a forwarder and those who program it share.
 
 mod control;
+mod path;
 mod write;
 
 use std::{
@@ -15,11 +16,12 @@ use std::{
 
 use ejfat::{
     Time,
-    lb::{Balancer, BeyondHorizon, Drops, LbCounters, LbId, Rules, Tables, Traffic},
+    lb::{Balancer, BeyondHorizon, Drops, Engine, EngineError, LbCounters, LbId, Rules, Tables, Traffic},
 };
 
 use control::{Control, STRAGGLERS, Staged};
 
+pub use path::DataPath;
 pub use write::{LbStage, Write, WriteError};
 
 /// The tick from which on tables apply.
@@ -79,7 +81,7 @@ pub struct Counters {
 /// A data plane. Forwarders lock it for a batch of packets; who programs it compiles tables beside them.
 #[derive(Debug)]
 pub struct Plane {
-    balancer: Mutex<Balancer>,
+    path: Mutex<DataPath>,
     /// What the balancer's sets were compiled from, locked before it.
     control: Mutex<Control>,
     overflows: AtomicU64,
@@ -106,7 +108,7 @@ impl Plane {
             aged: Instant::now(),
         };
         Self {
-            balancer: Mutex::new(balancer),
+            path: Mutex::new(DataPath::new(balancer)),
             control: Mutex::new(control),
             overflows: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -129,6 +131,15 @@ impl Plane {
     pub fn with_least_term(mut self, least: NonZeroU64) -> Self {
         self.control.get_mut().unwrap_or_else(PoisonError::into_inner).least = Some(least);
         self
+    }
+
+    /// Has an engine decide where packets go.
+    ///
+    /// # Errors
+    /// If the tables there are do not fit into the engine.
+    pub fn with_engine(mut self, engine: Box<dyn Engine>) -> Result<Self, EngineError> {
+        self.path.get_mut().unwrap_or_else(PoisonError::into_inner).attach(engine)?;
+        Ok(self)
     }
 
     /// Begins a write of a control plane with a term, or of one without; others wait until it is dropped. The term is the
@@ -175,7 +186,8 @@ impl Plane {
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        let mut balancer = lock(&self.balancer);
+        let mut path = lock(&self.path);
+        let balancer = path.balancer();
         for (lb, sets) in LbId::all().zip(&mut control.lbs) {
             for (staged, (_, hits)) in sets.iter_mut().zip(balancer.sets(lb)) {
                 if hits != staged.hits {
@@ -238,23 +250,26 @@ impl Plane {
     pub fn ticks(&self) -> Ticks {
         let control = lock(&self.control);
         let of = |lb: LbId| control.lbs[usize::from(lb.get())].iter().map(move |staged| (lb, staged.from));
-        let balancer = lock(&self.balancer);
+        let mut path = lock(&self.path);
+        let balancer = path.balancer();
         Ticks {
             term: control.term,
-            routed: routed(&balancer),
+            routed: routed(balancer),
             beyond: by_lb(|lb| balancer.beyond(lb)),
             sets: LbId::all().take(self.lbs).flat_map(of).collect(),
         }
     }
 
     pub fn counters(&self) -> Counters {
-        let mut balancer = lock(&self.balancer);
+        let mut path = lock(&self.path);
+        let differences = path.differences();
+        let balancer = path.balancer();
         // Only forwarders call `tidy`, and there may be none.
         balancer.look_at_members(self.time(Instant::now()));
         let mut lbs: Vec<_> = LbId::all().map(|lb| *balancer.counters(lb)).collect();
         let last = lbs.iter().rposition(|lb| *lb != LbCounters::default());
         lbs.truncate(last.map_or(0, |last| last + 1).max(LbId::P4_COUNT));
-        let routed = routed(&balancer);
+        let routed = routed(balancer);
         Counters {
             lbs,
             members: balancer.members(),
@@ -263,7 +278,7 @@ impl Plane {
             newest_tick: routed.values().copied().max(),
             routed,
             overflows: self.overflows.load(Relaxed),
-            refused: self.refused.load(Relaxed),
+            refused: self.refused.load(Relaxed) + differences,
         }
     }
 
@@ -271,9 +286,9 @@ impl Plane {
         Time::default() + now.saturating_duration_since(self.started)
     }
 
-    /// For a batch of packets.
-    pub fn balancer(&self) -> MutexGuard<'_, Balancer> {
-        lock(&self.balancer)
+    /// What decides where packets go, for a batch of them.
+    pub fn path(&self) -> MutexGuard<'_, DataPath> {
+        lock(&self.path)
     }
 }
 

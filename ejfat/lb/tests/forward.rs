@@ -1,5 +1,8 @@
 //! Forwarding over loopback.
 
+mod engine_common;
+
+use engine_common::new_plane;
 use std::{
     collections::BTreeMap,
     net::{SocketAddr, UdpSocket},
@@ -57,7 +60,7 @@ struct Stand {
 
 impl Stand {
     fn new(ip: &str, sender: &str, members: usize, keep: bool) -> Self {
-        let plane = Arc::new(Plane::new(Rules::default(), 1));
+        let plane = Arc::new(new_plane(Rules::default(), 1));
         let listen = vec![vec![Listen::Port(SocketAddr::new(ip.parse().unwrap(), 0))]];
         let forwarder = Forwarder::start(&ForwarderConfig { listen, buffer: 1 << 20 }, &plane).unwrap();
         let members: Vec<_> = (0..members).map(|_| socket(ip)).collect();
@@ -116,7 +119,7 @@ impl Drop for StopsWhenDropped<'_> {
 /// A port that always has something must not keep the others of its thread waiting.
 #[test]
 fn a_flooded_port_leaves_the_others_their_turns() {
-    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let plane = Arc::new(new_plane(Rules::default(), 1));
     let at = Listen::Port("127.0.0.1:0".parse().unwrap());
     let config = ForwarderConfig { listen: vec![vec![at, at]], buffer: 1 << 20 };
     let forwarder = Forwarder::start(&config, &plane).unwrap();

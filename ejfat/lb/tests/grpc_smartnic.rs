@@ -467,7 +467,7 @@ fn counters_have_the_names_that_udplbd2_reads_and_are_cleared() {
     control.insert(vec![source(SENDER), member(1), member(2), epoch(0, 0, 0)]);
     control.insert((0..512).map(|at| slot(0, at, 1 + at % 2)).collect());
     (0..10).for_each(|tick| assert_eq!(routed(&control.plane, tick), Ok(1 + (tick % 2) as u16)));
-    assert_eq!(control.plane.balancer().route(LB, LB, &[0; 50]), Err(DropCause::BlockedSrc));
+    assert_eq!(control.plane.path().route(LB, LB, &[0; 50]), Err(DropCause::BlockedSrc));
 
     assert_eq!(control.stat("lb_ctx_rx_pkt_counter", 3), 11);
     assert_eq!(control.stat("lb_ctx_rx_byte_counter", 3), 10 * 116 + 50);

@@ -27,7 +27,7 @@ use ejfat_lb::{
     Plane,
     grpc::{RuleChange, Server, SmartNicClient, SmartNicError},
 };
-use grpc_common::{LB, LB_V6, SENDER, lb, member, routed, start};
+use grpc_common::{LB, LB_V6, SENDER, lb, member, new_plane, routed, start};
 use proto::sn_p4::v2::{ErrorCode, Stats, StatsMetric, StatsMetricValue};
 
 fn connect(server: &Server) -> SmartNicClient {
@@ -319,7 +319,7 @@ fn a_data_plane_that_was_started_again_is_reached_again() {
     drop(server);
     let error = smartnic.insert(&[member(2)]).unwrap_err();
     assert_eq!(error.done(), 0);
-    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let plane = Arc::new(new_plane(Rules::default(), 1));
     let _server = ejfat_lb::grpc::serve(address, plane.clone(), None).unwrap();
     smartnic.insert(&[member(2)]).unwrap();
     assert_eq!(rules(&plane).count(Table::Member), 1);

@@ -10,10 +10,10 @@ use std::{
 
 use ejfat::lb::{Balancer, BeyondHorizon, DropCause, LbId, Rule, RuleKey, Rules, calendar};
 use ejfat_lb::{
-    LbStage, Plane, When,
+    LbStage, When,
     grpc::{BadToken, Callers, Client, ClientError, ServeError, Server, serve, serve_to},
 };
-use grpc_common::{LB, SENDER, channel, member, routed, rules_to, runtime, start};
+use grpc_common::{LB, SENDER, channel, member, new_plane, routed, rules_to, runtime, start};
 use proto::lb::v1::{self, tables_client::TablesClient};
 use tonic::{Code, transport::Endpoint};
 
@@ -46,8 +46,8 @@ fn loaded_rules_route_and_are_counted() {
     assert_eq!(sets, plane.sets().unwrap());
     assert_eq!(*sets[1].rules, rules_to(8));
 
-    assert_eq!(plane.balancer().route(LB, LB, &[0; 20]), Err(DropCause::BlockedSrc));
-    assert_eq!(plane.balancer().route(SENDER, SENDER, &[0; 20]), Err(DropCause::BadIp));
+    assert_eq!(plane.path().route(LB, LB, &[0; 20]), Err(DropCause::BlockedSrc));
+    assert_eq!(plane.path().route(SENDER, SENDER, &[0; 20]), Err(DropCause::BadIp));
     let counters = client.counters().unwrap();
     let lb = &counters.lbs[3];
     assert_eq!((lb.lb, lb.lb_rx_pkt, lb.lb_rx_v2, lb.lb_rx_v3), (3, 5, 4, 0));
@@ -187,7 +187,7 @@ fn a_token_that_is_none_is_refused_at_both_ends() {
     ] {
         let connected = Client::connect(&address, Some(token));
         assert!(matches!(connected, Err(ClientError::Token(bad)) if bad == expected), "{token:?}");
-        let plane = Arc::new(Plane::new(Rules::default(), 1));
+        let plane = Arc::new(new_plane(Rules::default(), 1));
         let served = serve((Ipv4Addr::LOCALHOST, 0).into(), plane, Some(token.into()));
         assert!(matches!(served, Err(ServeError::Token(bad)) if bad == expected), "{token:?}");
     }
@@ -195,7 +195,7 @@ fn a_token_that_is_none_is_refused_at_both_ends() {
 
 #[test]
 fn only_networks_that_are_permitted_get_in() {
-    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let plane = Arc::new(new_plane(Rules::default(), 1));
     let far = IpAddr::from([127, 0, 0, 9]);
     let callers = Callers { permits: Some(Box::new(move |from| from == far)), ..Callers::default() };
     let server = serve_to(callers, (Ipv4Addr::LOCALHOST, 0).into(), plane.clone()).unwrap();
@@ -213,7 +213,7 @@ fn only_networks_that_are_permitted_get_in() {
 
 #[test]
 fn it_serves_ipv6() {
-    let plane = Arc::new(Plane::new(rules_to(1), 1));
+    let plane = Arc::new(new_plane(rules_to(1), 1));
     let server = match serve((Ipv6Addr::LOCALHOST, 0).into(), plane.clone(), None) {
         Ok(server) => server,
         Err(error) if !std::path::Path::new("/proc/net/if_inet6").exists() => {
@@ -227,7 +227,7 @@ fn it_serves_ipv6() {
 #[test]
 fn an_address_in_use_is_named_with_a_remedy() {
     let (_, server) = start(None);
-    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let plane = Arc::new(new_plane(Rules::default(), 1));
     let error = serve(server.address(), plane.clone(), None).unwrap_err().to_string();
     assert!(error.contains(&server.address().to_string()), "{error}");
     assert!(error.ends_with("end the program that listens there, or give another port"), "{error}");

@@ -13,13 +13,13 @@ use std::{
 
 use ejfat::lb::Rules;
 use ejfat_lb::{
-    Plane, When,
+    When,
     grpc::{
         Callers, Client, ClientError, ClientTls, Credentials, CredentialsError, ServeError, Server,
         ServerTls, SmartNicClient, TlsError, TlsFailure, serve_to,
     },
 };
-use grpc_common::{rules_to, runtime, start};
+use grpc_common::{new_plane, rules_to, runtime, start};
 use hyper_util::rt::TokioIo;
 use proto::sn_p4::v2::{self, smartnic_p4_client::SmartnicP4Client};
 use rcgen::SanType;
@@ -31,7 +31,7 @@ use tls_common::{Ca, Files, at_loopback, expired, named};
 use tonic::transport::{Channel, Endpoint};
 
 fn serve(tls: ServerTls, token: Option<&str>) -> Result<Server, ServeError> {
-    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let plane = Arc::new(new_plane(Rules::default(), 1));
     let callers = Callers { token: token.map(str::to_owned), tls: Some(tls), ..Callers::default() };
     serve_to(callers, (Ipv4Addr::LOCALHOST, 0).into(), plane)
 }
@@ -327,7 +327,7 @@ fn names_are_those_of_the_address() {
     both.subject_alt_names.push(SanType::IpAddress(std::net::Ipv6Addr::LOCALHOST.into()));
     let server = {
         let callers = Callers { tls: Some(of(&files, &ca.sign(&both))), ..Callers::default() };
-        let plane = Arc::new(Plane::new(Rules::default(), 1));
+        let plane = Arc::new(new_plane(Rules::default(), 1));
         serve_to(callers, (std::net::Ipv6Addr::LOCALHOST, 0).into(), plane).unwrap()
     };
     Client::connect_by(&access, &server.address().to_string()).unwrap().get(None, true).unwrap();

@@ -1,13 +1,15 @@
 //! Messages stand for rules exactly, and hostile ones are refused by their field.
 
+mod engine_common;
 #[path = "../../ejfat/tests/lb_common/mod.rs"]
 mod lb_common;
 
 use ejfat::lb::{DropCause, RuleError, Rules};
 use ejfat_lb::{
-    Plane, When,
+    When,
     message::{self, Cause, FrameError, MessageError},
 };
+use engine_common::new_plane;
 use lb_common::{random_rules, seeds};
 use prost::Message;
 use proto::lb::v1::{self, key::Key as KeyKind, member::Action, rule::Rule as Kind};
@@ -30,7 +32,7 @@ fn random_rules_survive_the_wire() {
 
 #[test]
 fn tables_and_ticks_survive_the_wire() {
-    let plane = Plane::new(random_rules(&mut Random::new(1, 0)), 1);
+    let plane = new_plane(random_rules(&mut Random::new(1, 0)), 1);
     plane.load(&random_rules(&mut Random::new(2, 0)), When::Tick(u64::MAX)).unwrap();
     let reply = message::of_sets(&plane.sets().unwrap()).encode_to_vec();
     let reply = v1::GetReply::decode(reply.as_slice()).unwrap();
@@ -44,7 +46,7 @@ fn tables_and_ticks_survive_the_wire() {
 
 #[test]
 fn counters_have_the_names_of_the_p4() {
-    let plane = Plane::new(Rules::default(), 1);
+    let plane = new_plane(Rules::default(), 1);
     let counters = message::of_counters(&plane.counters());
     assert_eq!(counters.lbs.len(), 8);
     for cause in DropCause::ALL {

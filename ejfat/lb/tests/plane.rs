@@ -1,8 +1,10 @@
 //! Tables that are loaded and edited while packets meet them.
 
+mod engine_common;
 #[path = "../../ejfat/tests/lb_common/mod.rs"]
 mod lb_common;
 
+use engine_common::new_plane;
 use std::{
     collections::BTreeMap,
     num::NonZeroU64,
@@ -38,7 +40,7 @@ fn to(id: u16) -> Rules {
 
 fn route(plane: &Plane, tick: u64) -> u16 {
     let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
-    plane.balancer().route(address(V4, 50), address(V4, 1), &header.encode()).unwrap().member
+    plane.path().route(address(V4, 50), address(V4, 1), &header.encode()).unwrap().member
 }
 
 fn sets(plane: &Plane) -> Vec<TableSet> {
@@ -51,7 +53,7 @@ fn froms(plane: &Plane) -> Vec<u64> {
 
 #[test]
 fn the_next_tables_do_not_wait_for_those_staged_ahead() {
-    let plane = Plane::new(to(0), 1);
+    let plane = new_plane(to(0), 1);
     route(&plane, 100);
     assert_eq!(plane.load(&to(1), When::Tick(1_000_000)), Ok(1_000_000));
     assert_eq!(plane.load(&to(2), When::Next), Ok(101));
@@ -65,7 +67,7 @@ fn the_next_tables_do_not_wait_for_those_staged_ahead() {
 
 #[test]
 fn an_edit_begins_with_the_rules_it_will_replace() {
-    let plane = Plane::new(to(0), 1);
+    let plane = new_plane(to(0), 1);
     route(&plane, 100);
     plane.load(&to(1), When::Tick(1000)).unwrap();
     let add = |rules: &mut Rules| -> Result<(), Problem> {
@@ -103,7 +105,7 @@ impl From<WriteError> for Problem {
 
 #[test]
 fn one_wrong_tick_neither_retires_tables_nor_stands_in_the_way() {
-    let plane = Plane::new(to(0), 1);
+    let plane = new_plane(to(0), 1);
     plane.load(&to(1), When::Tick(1 << 40)).unwrap();
     let mut now = Instant::now();
     route(&plane, 1 << 62);
@@ -126,7 +128,7 @@ fn told(plane: &Plane) -> BTreeMap<u16, u64> {
 fn members_that_are_long_gone_are_not_told_any_more() {
     let minute = Duration::from_secs(61);
     for when in [When::Now, When::Next] {
-        let plane = Plane::new(to(1), 1);
+        let plane = new_plane(to(1), 1);
         let mut now = Instant::now();
         let mut later = |by| {
             now += by;
@@ -160,12 +162,12 @@ fn members_that_are_long_gone_are_not_told_any_more() {
 fn a_member_of_the_tables_is_told_though_no_slot_leads_to_it() {
     let mut rules = to(1);
     rules.insert(member(lb(0), 2, (address(V4, 101), 10_000).into(), 0, false), false).unwrap();
-    assert_eq!(told(&Plane::new(rules, 1)), [(1, 0), (2, 0)].into());
+    assert_eq!(told(&new_plane(rules, 1)), [(1, 0), (2, 0)].into());
 }
 
 #[test]
 fn tables_out_of_use_make_room_and_those_in_use_do_not() {
-    let plane = Plane::new(to(0), 1);
+    let plane = new_plane(to(0), 1);
     let full = |plane: &Plane| {
         for set in 0..40u16 {
             route(plane, u64::from(set) * 10);
@@ -192,7 +194,7 @@ fn tables_out_of_use_make_room_and_those_in_use_do_not() {
 
 #[test]
 fn tables_of_a_load_balancer_whose_packets_pass_other_data_planes_make_room() {
-    let plane = Plane::new(to(0), 1);
+    let plane = new_plane(to(0), 1);
     let stage = |from, horizon| {
         let stage = LbStage { lb: lb(0), rules: to(1), from, horizon, in_place: false, reset: false };
         plane.write(None).unwrap().stage(&stage)
@@ -215,7 +217,7 @@ fn tables_of_a_load_balancer_whose_packets_pass_other_data_planes_make_room() {
 fn tables_are_refused_together_with_the_look_at_what_was_routed() {
     let mut staged = 0;
     for round in 0..20 {
-        let plane = &Plane::new(to(0), round);
+        let plane = &new_plane(to(0), round);
         let stop = &AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -262,13 +264,13 @@ fn two() -> Plane {
     for of in [lb(0), lb(1)] {
         all.insert(Rule::Destination { address: address(V4, 60 + of.get()), lb: of }, false).unwrap();
     }
-    Plane::new(all, 1)
+    new_plane(all, 1)
 }
 
 fn try_of(plane: &Plane, of: LbId, from: u8, tick: u64) -> Result<u16, DropCause> {
     let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
     let to = address(V4, 60 + of.get());
-    plane.balancer().route(to, address(V4, from), &header.encode()).map(|route| route.member)
+    plane.path().route(to, address(V4, from), &header.encode()).map(|route| route.member)
 }
 
 fn route_of(plane: &Plane, of: LbId, tick: u64) -> u16 {
@@ -362,7 +364,7 @@ fn a_destination_changes_at_once_though_another_load_balancer_is_full() {
     {
         assert_eq!(plane.edit(when, add(host)), Ok(from), "{when:?}");
         let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 5 };
-        let routed = plane.balancer().route(address(V4, host), address(V4, 1), &header.encode());
+        let routed = plane.path().route(address(V4, host), address(V4, 1), &header.encode());
         assert_eq!(routed.map(|route| route.lb), Ok(lb(0)), "{when:?}");
         assert_eq!((plane.sets_of(lb(0)).len(), plane.sets_of(lb(1)).len()), (1, 17), "{when:?}");
     }
@@ -372,7 +374,7 @@ fn a_destination_changes_at_once_though_another_load_balancer_is_full() {
     assert_eq!(plane.load(&whole, When::Tick(5000)), Ok(5000));
     assert_eq!((plane.sets_of(lb(0)).len(), plane.sets_of(lb(1)).len()), before);
     let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 6 };
-    let gone = plane.balancer().route(address(V4, 70), address(V4, 1), &header.encode());
+    let gone = plane.path().route(address(V4, 70), address(V4, 1), &header.encode());
     assert_eq!(gone, Err(DropCause::BadIp));
 }
 
@@ -517,7 +519,7 @@ fn a_change_that_is_refused_raises_the_term() {
 
 #[test]
 fn a_data_plane_that_was_started_again_refuses_terms_below_its_least() {
-    let plane = Plane::new(to(0), 1).with_least_term(term(5).unwrap());
+    let plane = new_plane(to(0), 1).with_least_term(term(5).unwrap());
     let refused = WriteError::LeastTerm { least: 5 };
     assert_eq!(plane.write(None).err(), Some(refused));
     assert_eq!(plane.write(term(4)).err(), Some(refused));
@@ -559,7 +561,7 @@ fn ticks_beyond_the_horizon_survive_the_wire() {
 
 #[test]
 fn a_data_plane_has_as_many_load_balancers_as_it_was_started_with() {
-    let plane = Plane::new(Rules::default(), 1);
+    let plane = new_plane(Rules::default(), 1);
     let staged = |plane: &Plane, of| plane.write(None).unwrap().stage(&stage(lb(of), own(lb(of), 0), 10));
     staged(&plane, 7).unwrap();
     let refused = WriteError::LbId { lb: 8, lbs: 8 };
@@ -573,7 +575,7 @@ fn a_data_plane_has_as_many_load_balancers_as_it_was_started_with() {
     assert_eq!(added, Err(refused));
     assert_eq!((plane.sets_of(lb(8)).len(), plane.counters().lbs.len()), (1, 8));
 
-    let plane = Plane::new(Rules::default(), 1).with_load_balancers(64);
+    let plane = new_plane(Rules::default(), 1).with_load_balancers(64);
     (0..64).for_each(|of| staged(&plane, of).unwrap());
     assert_eq!(plane.ticks().sets.len(), 128);
     assert_eq!(message::ticks(&message::of_ticks(&plane.ticks())), Ok(plane.ticks()));

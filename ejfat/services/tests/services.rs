@@ -50,7 +50,7 @@ fn rules(members: &[u16]) -> Rules {
 
 fn member(plane: &Plane, tick: u64) -> u16 {
     let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
-    plane.balancer().route(ip(1), ip(2), &header.encode()).unwrap().member
+    plane.path().route(ip(1), ip(2), &header.encode()).unwrap().member
 }
 
 #[test]

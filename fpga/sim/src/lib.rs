@@ -10,6 +10,7 @@
 mod bench;
 mod bits;
 mod driver;
+mod engine;
 mod lb_top;
 mod model;
 mod rtl;
@@ -20,6 +21,7 @@ mod verilate;
 pub use bench::{Bench, Device, Packet, Rates, Sink, Source};
 pub use bits::{Reader, Writer};
 pub use driver::{Driver, Lengths, Macs, Registers, VersionError};
+pub use engine::{Simulated, SimulatedError};
 pub use lb_top::LbTop;
 pub use model::{Model, OpenError, Port};
 pub use rtl::sources;

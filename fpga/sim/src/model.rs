@@ -43,6 +43,9 @@ pub struct Model {
     library: Library,
 }
 
+// SAFETY: a model has no threads of its own, and nothing in it belongs to the thread that made it. Only whoever owns it uses it.
+unsafe impl Send for Model {}
+
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Model").field("library", &self.library).finish_non_exhaustive()

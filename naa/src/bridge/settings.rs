@@ -114,7 +114,7 @@ struct Members {
 
 impl Steering for Members {
     fn member(&self, header: &LbHeader) -> Option<u16> {
-        self.plane.balancer().member(self.lb, header)
+        self.plane.path().member(self.lb, header)
     }
 }
 

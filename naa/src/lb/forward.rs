@@ -24,7 +24,7 @@ use naa_server::{
 };
 use serde_json::{Value, json};
 
-use super::{callers, counts, place};
+use super::{callers, counts, engine::Engine, place};
 use crate::{
     ejfat::{tell::Line, values},
     metrics, provider, show, signals,
@@ -86,6 +86,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = LbId::P4_COUNT as u8,
         value_parser = clap::value_parser!(u8).range(1..=LbId::COUNT as i64))]
     load_balancers: u8,
+    /// What decides where packets go
+    #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
+    engine: Engine,
     /// Be programmed over MRSP at this address: an accelerator with functions 64 to 67; port 12345 unless told
     #[arg(long, value_name = "ADDR[:PORT]")]
     serve: Option<String>,
@@ -130,6 +133,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     let plane = Plane::new(rules, values::seed()).with_load_balancers(args.load_balancers.into());
+    let plane = args.engine.put_into(plane)?;
     let plane = Arc::new(match args.least_term {
         Some(least) => plane.with_least_term(least),
         None => plane,

@@ -4,6 +4,7 @@ mod callers;
 mod counters;
 mod counts;
 mod differences;
+pub(crate) mod engine;
 mod figures;
 mod forward;
 mod local;

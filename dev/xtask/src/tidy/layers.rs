@@ -117,6 +117,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "naa-events",
             "naa-kernels",
             "naa-server",
+            "naa-fpga",
         ],
     ),
 ];
@@ -127,9 +128,13 @@ const DEVELOPERS: &[&str] = &["naa-tests", "naa-fuzz", "xtask"];
 const TESTS_MAY_USE: &[&str] = &["simnet"];
 
 /// What the tests of a crate may use besides. Only the programs above see both the control plane, which makes batches of changes,
-/// and the store, which takes them, so a test says that they agree on the largest.
-const TESTS_OF_MAY_USE: &[(&str, &str)] =
-    &[("ejfat-control", "naa-store"), ("ejfat-cp", "ejfat-udp"), ("ejfat-cp", "ejfat-client")];
+/// and the store, which takes them, so a test says that they agree on the largest. The tests of the load balancer run on its RTL, too.
+const TESTS_OF_MAY_USE: &[(&str, &str)] = &[
+    ("ejfat-control", "naa-store"),
+    ("ejfat-cp", "ejfat-udp"),
+    ("ejfat-cp", "ejfat-client"),
+    ("ejfat-lb", "naa-fpga"),
+];
 
 pub(crate) fn check(package: &Package, workspace: &[Package]) -> Vec<Finding> {
     if DEVELOPERS.contains(&package.name.as_str()) {

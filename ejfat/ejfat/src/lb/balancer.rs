@@ -254,19 +254,38 @@ impl Balancer {
             return Err(DropCause::BadIp);
         };
         let header = LbHeader::decode(datagram).map(|(header, _)| header).map_err(DropCause::from);
-        let sets = &self.lbs[lb.index()];
-        let at = sets.at_of(&header);
-        let Set { tables, places, .. } = &sets.sets[at];
-        let found = match header {
-            _ if !sets.allows(at, from) => Err(DropCause::BlockedSrc),
-            Err(cause) => Err(cause),
-            Ok(header) => tables.find(version(from), &header),
-        };
+        let (at, found) = self.find_for(lb, from, &header);
         let cut = |keeps| if keeps { 0 } else { LbHeader::LEN };
+        let places = &self.lbs[lb.index()].sets[at].places;
         let sent = found.map(|found| (places[found.at], datagram.len() - cut(found.forward.keep_lb_header)));
         let route = found.map(Found::route);
         self.count(at, lb, || from, &header, datagram.len(), sent);
         route
+    }
+
+    /// The same as [`Balancer::route`], but nothing is counted.
+    pub fn find(&self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
+        let lb = self.destinations.get(to).ok_or(DropCause::BadIp)?;
+        let header = LbHeader::decode(datagram).map(|(header, _)| header).map_err(DropCause::from);
+        self.find_for(lb, from, &header).1.map(Found::route)
+    }
+
+    /// The index of the set that a datagram meets, and what its tables say.
+    #[inline]
+    fn find_for(
+        &self,
+        lb: LbId,
+        from: IpAddr,
+        header: &Result<LbHeader, DropCause>,
+    ) -> (usize, Result<Found<'_>, DropCause>) {
+        let sets = &self.lbs[lb.index()];
+        let at = sets.at_of(header);
+        let found = match header {
+            _ if !sets.allows(at, from) => Err(DropCause::BlockedSrc),
+            Err(cause) => Err(*cause),
+            Ok(header) => sets.sets[at].tables.find(version(from), header),
+        };
+        (at, found)
     }
 
     /// The member that the tables of a tick name, whatever its addresses. Nothing is counted.

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use ejfat::lb::{Balancer, LbId, LbTables, Rules, StageError, Table, Tables, WithdrawError};
+use ejfat::lb::{Balancer, EngineError, LbId, LbTables, Rules, StageError, Table, Tables, WithdrawError};
 
 use super::{
-    Plane, When,
+    DataPath, Plane, When,
     control::{Control, Staged},
     lock,
 };
@@ -20,6 +20,8 @@ pub enum WriteError {
     Stage(#[from] StageError),
     #[error(transparent)]
     Withdraw(#[from] WithdrawError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     #[error(
         "term {term} is over: a control plane with term {newest} programs this data plane; a control plane that reads this was replaced by another one and must stop"
     )]
@@ -79,10 +81,11 @@ impl Write<'_> {
     pub fn load(&mut self, rules: &Rules, when: When) -> Result<u64, WriteError> {
         self.check_ids(rules.highest_lb())?;
         if when == When::Now {
-            return self.replace(rules, &Tables::new(rules), &mut lock(&self.plane.balancer));
+            return self.replace(rules, &Tables::new(rules), &mut lock(&self.plane.path));
         }
         let compiled: Vec<_> = LbId::all().map(|lb| Compiled::new(lb, rules)).collect();
-        let mut balancer = lock(&self.plane.balancer);
+        let mut path = lock(&self.plane.path);
+        let balancer = path.balancer();
         // Packets are kept waiting, so what is compared here does not change before it is staged.
         let differs = |of: &Compiled| {
             let base = when.tick().unwrap_or_else(|| balancer.next_set(of.lb));
@@ -95,7 +98,7 @@ impl Write<'_> {
         if changed.is_empty() && rules.destinations() == self.control.destinations {
             changed = same.into_iter().filter(|of| *of.rules != Rules::default()).collect();
         }
-        self.put(changed, rules, when, &mut balancer)
+        self.put(changed, rules, when, &mut path)
     }
 
     /// Changes the rules that ticks from there on would meet, all or nothing. Returns the first tick they then apply to, as
@@ -107,7 +110,7 @@ impl Write<'_> {
         mut edit: impl FnMut(&mut Rules) -> Result<(), E>,
     ) -> Result<u64, E> {
         for _ in 0..EDIT_ATTEMPTS {
-            let next = next_sets(&lock(&self.plane.balancer));
+            let next = next_sets(lock(&self.plane.path).balancer());
             let before = self.control.whole(|lb| when.tick().unwrap_or(next[usize::from(lb.get())]));
             let mut rules = before.clone();
             edit(&mut rules)?;
@@ -115,19 +118,20 @@ impl Write<'_> {
             // Nobody else changes the sets meanwhile, but packets may meet other ones.
             if when == When::Now {
                 let tables = Tables::new(&rules);
-                let mut balancer = lock(&self.plane.balancer);
-                if next_sets(&balancer) == next {
-                    return Ok(self.replace(&rules, &tables, &mut balancer)?);
+                let mut path = lock(&self.plane.path);
+                if next_sets(path.balancer()) == next {
+                    return Ok(self.replace(&rules, &tables, &mut path)?);
                 }
                 continue;
             }
             let is_changed = |lb: &LbId| rules.of(*lb) != before.of(*lb);
             let changed: Vec<_> =
                 LbId::all().filter(is_changed).map(|lb| Compiled::new(lb, &rules)).collect();
-            let mut balancer = lock(&self.plane.balancer);
+            let mut path = lock(&self.plane.path);
+            let balancer = path.balancer();
             let is_as_before = |of: &Compiled| balancer.next_set(of.lb) == next[usize::from(of.lb.get())];
             if when.tick().is_some() || changed.iter().all(is_as_before) {
-                return Ok(self.put(changed, &rules, when, &mut balancer)?);
+                return Ok(self.put(changed, &rules, when, &mut path)?);
             }
         }
         Err(WriteError::Moved.into())
@@ -142,16 +146,14 @@ impl Write<'_> {
     }
 
     /// Puts rules in the place of all sets. Returns the first tick they apply to.
-    fn replace(
-        &mut self,
-        rules: &Rules,
-        tables: &Tables,
-        balancer: &mut Balancer,
-    ) -> Result<u64, WriteError> {
+    fn replace(&mut self, rules: &Rules, tables: &Tables, path: &mut DataPath) -> Result<u64, WriteError> {
         let of_lbs: Vec<_> = LbId::all().map(|lb| (lb, rules.of(lb))).collect();
         let newest: Vec<_> = of_lbs.iter().map(|(lb, rules)| (*lb, rules)).collect();
         self.control.check_limits(&newest)?;
-        balancer.replace(tables);
+        path.change(false, |balancer| {
+            balancer.replace(tables);
+            Ok::<_, WriteError>(())
+        })?;
         for ((_, rules), sets) in of_lbs.into_iter().zip(&mut self.control.lbs) {
             *sets = vec![Staged::new(0, rules.into())];
         }
@@ -166,11 +168,12 @@ impl Write<'_> {
         changed: Vec<Compiled>,
         rules: &Rules,
         when: When,
-        balancer: &mut Balancer,
+        path: &mut DataPath,
     ) -> Result<u64, WriteError> {
-        changed.iter().for_each(|of| self.control.make_room(of.lb, false, balancer));
+        changed.iter().for_each(|of| self.control.make_room(of.lb, false, path.balancer()));
         let mut newest = Vec::new();
         for Compiled { lb, rules, .. } in &changed {
+            let balancer = path.balancer();
             let from = match when {
                 When::Next | When::Now => balancer.check_next(*lb)?,
                 When::Tick(tick) => balancer.check(*lb, tick).map(|()| tick)?,
@@ -181,21 +184,25 @@ impl Write<'_> {
             }
         }
         self.control.check_limits(&newest)?;
-        let mut newest = None;
-        for Compiled { lb, rules, tables } in changed {
-            let from = match when {
-                When::Next | When::Now => balancer.stage_next(tables)?,
-                When::Tick(tick) => balancer.stage(tables, tick).map(|()| tick)?,
-                When::Force(tick) => balancer.force(tables, tick).map(|_| tick)?,
+        let is_guarded = !matches!(when, When::Force(_));
+        let staged = path.change(is_guarded, |balancer| {
+            let stage = |Compiled { tables, .. }: &Compiled| match when {
+                When::Next | When::Now => balancer.stage_next(tables.clone()),
+                When::Tick(tick) => balancer.stage(tables.clone(), tick).map(|()| tick),
+                When::Force(tick) => balancer.force(tables.clone(), tick).map(|_| tick),
             };
-            self.control.follow(lb, balancer, from, &rules);
-            newest = newest.max(Some(from));
+            let staged = changed.iter().map(stage).collect::<Result<Vec<_>, _>>()?;
+            balancer.set_destinations(rules);
+            Ok::<_, WriteError>(staged)
+        })?;
+        let balancer = path.balancer();
+        for (Compiled { lb, rules, .. }, from) in changed.iter().zip(&staged) {
+            self.control.follow(*lb, balancer, *from, rules);
         }
-        balancer.set_destinations(rules);
         self.control.destinations = rules.destinations();
         // No tables were staged: those that are there apply to that tick already, or to the next one of each load balancer.
         let next = || next_sets(balancer).into_iter().max().unwrap_or(0);
-        Ok(newest.or(when.tick()).unwrap_or_else(next))
+        Ok(staged.into_iter().max().or(when.tick()).unwrap_or_else(next))
     }
 
     /// Stages tables of one load balancer.
@@ -204,30 +211,34 @@ impl Write<'_> {
         self.check_ids(Some(lb))?;
         let rules = Arc::new(stage.rules.of(lb));
         let tables = Arc::new(LbTables::new(lb, &rules));
-        let mut balancer = lock(&self.plane.balancer);
-        self.control.make_room(lb, horizon.is_some(), &mut balancer);
+        let mut path = lock(&self.plane.path);
+        self.control.make_room(lb, horizon.is_some(), path.balancer());
         if reset || self.control.is_newest(lb, from) {
             self.control.check_limits(&[(lb, &rules)])?;
         }
-        if reset {
-            balancer.reset(tables);
-        } else if in_place {
-            balancer.stage_in_place(tables, from)?;
-        } else {
-            balancer.stage(tables, from)?;
-        }
-        if let Some(horizon) = horizon {
-            balancer.set_horizon(lb, horizon);
-        }
+        path.change(!reset, |balancer| {
+            let tables = tables.clone();
+            if reset {
+                balancer.reset(tables);
+            } else if in_place {
+                balancer.stage_in_place(tables, from)?;
+            } else {
+                balancer.stage(tables, from)?;
+            }
+            if let Some(horizon) = horizon {
+                balancer.set_horizon(lb, horizon);
+            }
+            Ok::<_, WriteError>(())
+        })?;
         let from = if reset { 0 } else { from };
-        self.control.follow(lb, &balancer, from, &rules);
+        self.control.follow(lb, path.balancer(), from, &rules);
         Ok(())
     }
 
     /// Takes back tables of a load balancer that were staged from a tick on, and that no packet has met, as
     /// [`Balancer::withdraw`] does.
     pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WriteError> {
-        lock(&self.plane.balancer).withdraw(lb, from)?;
+        lock(&self.plane.path).change(true, |balancer| Ok::<_, WriteError>(balancer.withdraw(lb, from)?))?;
         self.control.lbs[usize::from(lb.get())].retain(|staged| staged.from != from);
         Ok(())
     }

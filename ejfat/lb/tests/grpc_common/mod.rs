@@ -1,6 +1,10 @@
 //! Data planes that are served, and what they are asked to route.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+#[path = "../engine_common/mod.rs"]
+mod engine_common;
+
+pub(crate) use engine_common::new_plane;
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
@@ -27,7 +31,7 @@ pub(crate) fn lb() -> LbId {
 }
 
 pub(crate) fn start(token: Option<&str>) -> (Arc<Plane>, Server) {
-    let plane = Arc::new(Plane::new(Rules::default(), 1));
+    let plane = Arc::new(new_plane(Rules::default(), 1));
     let loopback: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
     let server = serve(loopback, plane.clone(), token.map(str::to_owned)).unwrap();
     assert_ne!(server.address().port(), 0);
@@ -63,7 +67,7 @@ pub(crate) fn rules_to(id: u16) -> Rules {
 pub(crate) fn route(plane: &Plane, tick: u64) -> Result<Route, DropCause> {
     let header = LbHeader { select: Select::V2 { entropy: 5 }, protocol: 1, tick };
     let datagram = [&header.encode()[..], &[0; 100]].concat();
-    plane.balancer().route(LB, SENDER, &datagram)
+    plane.path().route(LB, SENDER, &datagram)
 }
 
 /// Which member an event's segments go to.

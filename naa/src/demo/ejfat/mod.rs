@@ -21,7 +21,8 @@ use anyhow::ensure;
 use naa_measure::Json;
 
 use super::Table;
-use nodes::{Balancer, Sender, Worker};
+use crate::lb::engine::Engine;
+use nodes::{Balancer, CROWD, CROWD_GIGABITS, Crowd, Sender, Worker};
 use report::Report;
 use stage::Stage;
 
@@ -37,17 +38,21 @@ use stage::Stage;
 #[command(after_help = "Examples:
   naa demo ejfat                    100 000 events of 1 byte to 1 MiB
   naa demo ejfat --events 3000      within seconds
+  naa demo ejfat --engine rtl       900 events through the load balancer's RTL, in simulation
   naa demo ejfat --json rows.json   the table for programs; - is standard output")]
 pub(crate) struct Args {
-    /// Events of the three senders together
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(3..))]
-    events: u64,
-    /// Gbit/s of each sender; lower it where packets are lost
-    #[arg(long, value_name = "GBPS", default_value_t = 0.4)]
-    rate: f64,
-    /// Changes of tables in a second
-    #[arg(long, value_name = "N", default_value_t = 4.0, value_parser = often)]
-    changes: f64,
+    /// Events of the three senders together [default: 100000, 900 with --engine rtl]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(3..))]
+    events: Option<u64>,
+    /// Gbit/s of each sender; lower it where packets are lost [default: 0.4, 0.006 with --engine rtl]
+    #[arg(long, value_name = "GBPS")]
+    rate: Option<f64>,
+    /// Changes of tables in a second [default: 4, 1 with --engine rtl]
+    #[arg(long, value_name = "N", value_parser = often)]
+    changes: Option<f64>,
+    /// What decides in the load balancer where packets go
+    #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
+    engine: Engine,
     /// Of contents, sizes and tables
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -62,6 +67,30 @@ pub(crate) struct Args {
     inside: bool,
     #[command(subcommand)]
     role: Option<Role>,
+}
+
+impl Args {
+    fn of_engine<T>(&self, given: Option<T>, software: T, rtl: T) -> T {
+        given.unwrap_or(if self.engine == Engine::Rtl { rtl } else { software })
+    }
+
+    fn events(&self) -> u64 {
+        self.of_engine(self.events, 100_000, 900)
+    }
+
+    fn rate(&self) -> f64 {
+        self.of_engine(self.rate, 0.4, 0.006)
+    }
+
+    fn changes(&self) -> f64 {
+        self.of_engine(self.changes, 4.0, 1.0)
+    }
+
+    /// The streams that send an event each at the same time, and their rate in Gbit/s.
+    fn crowd(&self) -> (Crowd, f64) {
+        let software = (CROWD, self.rate().max(CROWD_GIGABITS));
+        self.of_engine(None, software, (CROWD.of(100), 0.01))
+    }
 }
 
 fn often(text: &str) -> Result<f64, String> {
@@ -108,7 +137,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 /// Everything, from the first process to the last counter.
 fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Result<Report> {
     let workers = (0..stage::WORKERS).map(|n| Worker::start(stage, n)).collect::<anyhow::Result<Vec<_>>>()?;
-    let balancer = Balancer::start(stage)?;
+    if args.engine == Engine::Rtl {
+        table.line("making the model of the load balancer's RTL, unless it is there")?;
+    }
+    args.engine.prepare()?;
+    let balancer = Balancer::start(stage, args.engine)?;
     let mut steer = steer::Steer::new(args.seed, stage, &balancer, &workers)?;
     steer.change()?;
     table.line(&format!(
@@ -119,12 +152,12 @@ fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Result<Report>
         stage::SENDERS
     ))?;
     let begin = Instant::now();
-    let per_sender = |n: u64| args.events / 3 + u64::from(n < args.events % 3);
+    let per_sender = |n: u64| args.events() / 3 + u64::from(n < args.events() % 3);
     let senders = (0..stage::SENDERS)
         .map(|n| Sender::start(stage, &balancer, n, per_sender(n as u64), args))
         .chain([Sender::crowd(stage, &balancer, args)])
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let pause = Duration::from_secs_f64(1.0 / args.changes);
+    let pause = Duration::from_secs_f64(1.0 / args.changes());
     while senders.iter().any(Sender::is_busy) {
         thread::sleep(pause);
         steer.change()?;

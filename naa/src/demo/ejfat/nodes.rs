@@ -6,7 +6,7 @@ mod sender;
 mod worker;
 
 pub(super) use child::{Balancer, Sender, Worker};
-pub(in crate::demo) use crowd::{CROWD, CROWD_GIGABITS};
+pub(in crate::demo) use crowd::{CROWD, CROWD_GIGABITS, Crowd};
 pub(super) use sender::{Args as SenderArgs, run as send};
 pub(super) use worker::{Args as WorkerArgs, run as work};
 

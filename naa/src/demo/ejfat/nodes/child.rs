@@ -14,11 +14,12 @@ use std::{
 use anyhow::{Context as _, anyhow, ensure};
 use serde_json::Value;
 
-use super::{CROWD, CROWD_GIGABITS, Line, Sums, Ticked};
+use super::{Line, Sums, Ticked};
 use crate::demo::ejfat::{
     Args,
     stage::{Node, Stage},
 };
+use crate::lb::engine::Engine;
 
 type Out = Lines<BufReader<ChildStdout>>;
 
@@ -157,7 +158,7 @@ impl Sender {
             events.to_string(),
             mtu.to_string(),
             version.to_string(),
-            args.rate.to_string(),
+            args.rate().to_string(),
             args.seed.to_string(),
         ];
         Self::spawn(stage, Node::Sender(n), &words)
@@ -170,8 +171,8 @@ impl Sender {
         args: &Args,
     ) -> anyhow::Result<Self> {
         let to = balancer.at[0].to_string();
-        let (rate, seed) = (args.rate.max(CROWD_GIGABITS).to_string(), args.seed.to_string());
-        let words = CROWD.words(&to, &rate, &seed);
+        let (crowd, rate) = args.crowd();
+        let words = crowd.words(&to, &rate.to_string(), &args.seed.to_string());
         Self::spawn(stage, Node::Sender(0), &words)
     }
 
@@ -202,10 +203,10 @@ pub(in crate::demo::ejfat) struct Balancer {
 }
 
 impl Balancer {
-    pub(in crate::demo::ejfat) fn start(stage: &Stage) -> anyhow::Result<Self> {
+    pub(in crate::demo::ejfat) fn start(stage: &Stage, engine: Engine) -> anyhow::Result<Self> {
         let at = stage.at(Node::Balancer);
         let words = ["lb", "forward", "--json", "--until-eof", "--buffer", "4M", "--grpc", "127.0.0.1:0"];
-        let mut arguments = texts(&words);
+        let mut arguments = texts(&[&words[..], &["--engine", engine.name()]].concat());
         let listen = at.iter().flat_map(|at| ["--listen".into(), at.to_string()]);
         arguments.extend(listen);
         let mrsp = SocketAddr::new(at[0].ip(), 0).to_string();

@@ -32,6 +32,11 @@ pub(in crate::demo) struct Crowd {
 pub(in crate::demo) const CROWD: Crowd = Crowd { first: 1000, streams: 1000 };
 
 impl Crowd {
+    /// The same with so many streams.
+    pub(in crate::demo) fn of(self, streams: u16) -> Self {
+        Self { streams, ..self }
+    }
+
     /// The arguments of the process, after `naa demo ejfat sender`.
     pub(in crate::demo) fn words(self, to: &str, rate: &str, seed: &str) -> Vec<String> {
         let (first, streams) = (self.first.to_string(), self.streams.to_string());

@@ -1,0 +1,117 @@
+//! The balancer of a data plane, and the engine that decides in its place if there is one.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
+
+use ejfat::{
+    lb::{Balancer, DropCause, Engine, EngineError, LbId, Route},
+    wire::LbHeader,
+};
+
+/// How often a change is made again, if packets of its ticks were forwarded while the engine loaded its tables.
+const LOAD_ATTEMPTS: u32 = 4;
+
+/// Decides where packets go. Without an engine the balancer does. With one, the balancer has the same tables, follows what the engine
+/// counts, and checks each decision of the engine.
+#[derive(Debug)]
+pub struct DataPath {
+    balancer: Balancer,
+    engine: Option<Box<dyn Engine>>,
+    /// Packets that the engine did not treat as the balancer would have.
+    differences: u64,
+}
+
+impl DataPath {
+    pub(super) fn new(balancer: Balancer) -> Self {
+        Self { balancer, engine: None, differences: 0 }
+    }
+
+    pub(super) fn attach(&mut self, mut engine: Box<dyn Engine>) -> Result<(), EngineError> {
+        engine.load(self.balancer.image()?, &BTreeMap::new())?;
+        self.engine = Some(engine);
+        Ok(())
+    }
+
+    /// The balancer, with everything that was counted by now.
+    pub(super) fn balancer(&mut self) -> &mut Balancer {
+        if let Some(engine) = &mut self.engine {
+            self.balancer.absorb(&engine.take());
+        }
+        &mut self.balancer
+    }
+
+    /// Changes the balancer, and has the engine do the same. `is_guarded`: no event may be split, so that the change is made again if
+    /// packets that it concerns were forwarded meanwhile.
+    ///
+    /// # Errors
+    /// Those of the change, and of the engine. Nothing has changed then if there is an engine; without one it is as the change left it.
+    pub(super) fn change<T, E: From<EngineError>>(
+        &mut self,
+        is_guarded: bool,
+        mut change: impl FnMut(&mut Balancer) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let Some(engine) = &mut self.engine else { return change(&mut self.balancer) };
+        let mut attempt = 1;
+        loop {
+            self.balancer.absorb(&engine.take());
+            let mut next = self.balancer.clone();
+            let result = change(&mut next)?;
+            let guard = |lb| Some((lb, next.first_difference(&self.balancer, lb)?));
+            let guards: BTreeMap<_, _> = LbId::all().filter(|_| is_guarded).filter_map(guard).collect();
+            match engine.load(next.image().map_err(EngineError::from)?, &guards) {
+                Err(EngineError::Late { .. }) if attempt < LOAD_ATTEMPTS => attempt += 1,
+                Err(why) => return Err(why.into()),
+                Ok(()) => {
+                    for lb in LbId::all().filter(|&lb| next.horizon(lb) != self.balancer.horizon(lb)) {
+                        engine.set_horizon(lb, next.horizon(lb).unwrap_or(u64::MAX));
+                    }
+                    self.balancer = next;
+                    return Ok(result);
+                }
+            }
+        }
+    }
+
+    /// Where a UDP datagram with LB header goes that came to an address from another. Its bytes are counted.
+    pub fn route(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
+        let Some(engine) = &mut self.engine else { return self.balancer.route(to, from, datagram) };
+        let expected = self.balancer.find(to, from, datagram);
+        let sent = engine.forward(to, from, datagram);
+        if !is_as_expected(&expected, sent.as_ref(), datagram) {
+            self.differences += 1;
+            tracing::error!(
+                "the engine does not forward a datagram of {from} to {to} as its tables say: {expected:?}, but {sent:?}"
+            );
+            // What the engine made of it goes nowhere.
+            return Err(DropCause::MbrInfoMiss);
+        }
+        expected
+    }
+
+    /// The member that the tables of a tick name, whatever its addresses. Nothing is counted.
+    pub fn member(&self, lb: LbId, header: &LbHeader) -> Option<u16> {
+        self.balancer.member(lb, header)
+    }
+
+    /// Packets that the engine did not treat as its tables say.
+    pub(super) fn differences(&self) -> u64 {
+        self.differences
+    }
+}
+
+fn is_as_expected(
+    expected: &Result<Route, DropCause>,
+    sent: Option<&(SocketAddr, Vec<u8>)>,
+    datagram: &[u8],
+) -> bool {
+    match (expected, sent) {
+        (Ok(route), Some((to, bytes))) => {
+            let cut = if route.keep_lb_header { 0 } else { LbHeader::LEN };
+            *to == route.to && datagram.get(cut..) == Some(bytes)
+        }
+        (Err(_), None) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,17 @@
+//! Data planes for tests, on the engine that a variable names.
+
+use ejfat::lb::Rules;
+use ejfat_lb::Plane;
+
+/// A data plane on the engine that `NAA_LB_ENGINE` names: `software`, which is also that without the variable, or `rtl`.
+pub(crate) fn new_plane(rules: Rules, seed: u64) -> Plane {
+    let plane = Plane::new(rules, seed);
+    match std::env::var("NAA_LB_ENGINE").as_deref() {
+        Err(_) | Ok("software") => plane,
+        Ok("rtl") => {
+            let engine = naa_fpga::Simulated::start().unwrap_or_else(|why| panic!("{why}: {why:?}"));
+            plane.with_engine(Box::new(engine)).unwrap()
+        }
+        Ok(other) => panic!("there is no engine {other}; NAA_LB_ENGINE takes software and rtl"),
+    }
+}
