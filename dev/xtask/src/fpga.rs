@@ -2,6 +2,7 @@
 
 mod limits;
 mod lint;
+mod pcap;
 mod synth;
 mod tools;
 
@@ -13,7 +14,7 @@ use crate::{
 };
 use anyhow::{Result, ensure};
 use limits::MODULES;
-use std::{process::ExitCode, time::Instant};
+use std::{path::PathBuf, process::ExitCode, time::Instant};
 use tools::Group;
 
 const EXAMPLES: &str = "\
@@ -22,6 +23,8 @@ Examples:
   cargo xtask fpga --only sim      the RTL beside the Rust that it equals; tools: Verilator and a C++ compiler
   cargo xtask fpga --only area     LUTs, flip-flops and memories, as yosys estimates them for UltraScale+
   cargo xtask fpga --only sim --packets 1000000
+  cargo xtask fpga --pcap segments.pcap forwarded.pcap
+                                   a capture through the simulated load balancer, compared with the Rust
 
 The tools come from PyPI, pinned in fpga/tools, into target/fpga/tools. A test by itself, when they are there:
   cargo test --release -p naa-fpga --test icrc";
@@ -35,6 +38,10 @@ pub(crate) struct Options {
     /// Random packets for each module
     #[arg(long, value_name = "NUMBER", default_value_t = 100_000)]
     packets: u64,
+    /// Send the frames of a capture through the simulated load balancer, write those that leave into another capture, and compare them
+    /// with those that the Rust makes. The tables forward all segments of the capture to four members
+    #[arg(long, num_args = 2, value_names = ["IN", "OUT"], conflicts_with = "only")]
+    pcap: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -43,6 +50,8 @@ enum Part {
     Lint,
     /// Every module beside the Rust that it equals
     Sim,
+    /// A capture of senders through the simulated load balancer, as with --pcap
+    Pcap,
     /// What each module takes of an UltraScale+ device, as yosys estimates it
     Area,
     /// How fast each module is on an ECP5, as nextpnr estimates it: a gate against regressions, no promise for other devices
@@ -50,12 +59,13 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 4] = [Self::Lint, Self::Sim, Self::Area, Self::Fmax];
+    const ALL: [Self; 5] = [Self::Lint, Self::Sim, Self::Pcap, Self::Area, Self::Fmax];
 
     fn name(self) -> &'static str {
         match self {
             Self::Lint => "lint",
             Self::Sim => "sim",
+            Self::Pcap => "pcap",
             Self::Area => "area",
             Self::Fmax => "fmax",
         }
@@ -64,8 +74,18 @@ impl Part {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     packages::ensure(User::Fpga).map_err(anyhow::Error::msg)?;
+    if let [input, output] = &options.pcap[..] {
+        return match tools::install(Group::Sim)? {
+            Ok(_) => pcap::run(input, output).map(|()| ExitCode::SUCCESS),
+            Err(why) => {
+                println!("skipped: {why}");
+                Ok(ExitCode::from(SKIPPED))
+            }
+        };
+    }
     let parts = if options.only.is_empty() { &Part::ALL[..] } else { &options.only };
-    let group = if parts == [Part::Sim] { Group::Sim } else { Group::All };
+    let group =
+        if parts.iter().all(|part| matches!(part, Part::Sim | Part::Pcap)) { Group::Sim } else { Group::All };
     let tools = match tools::install(group)? {
         Ok(tools) => tools,
         Err(why) => {
@@ -80,6 +100,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         match part {
             Part::Lint => lint::run(&tools)?,
             Part::Sim => simulate(&tools, options.packets)?,
+            Part::Pcap => pcap::senders()?,
             Part::Area => MODULES.iter().try_for_each(|module| synth::area(&tools, module, &mut rows))?,
             Part::Fmax => MODULES.iter().try_for_each(|module| synth::fmax(&tools, module, &mut rows))?,
         }

@@ -61,6 +61,20 @@ impl<'a> Iterator for Capture<'a> {
     }
 }
 
+/// A capture of these frames, each captured at time 0.
+pub(crate) fn file(frames: &[Vec<u8>]) -> Vec<u8> {
+    const MAGIC: u32 = 0xa1b2_c3d4;
+    const VERSION: u32 = 2 | 4 << 16;
+    const LONGEST: u32 = 262_144;
+    let mut file = [MAGIC, VERSION, 0, 0, LONGEST, LINKTYPE_ETHERNET].map(u32::to_le_bytes).concat();
+    for frame in frames {
+        let len = frame.len() as u32;
+        file.extend([0, 0, len, len].map(u32::to_le_bytes).concat());
+        file.extend(frame);
+    }
+    file
+}
+
 /// An IP packet with UDP in it: `ip` are its header bytes, `udp` the UDP header and payload, without padding of
 /// the link.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The module `lb_top` on a bench: its streams of frames and its registers.
 
-use crate::{Bench, Device, Model, Port, Rates, Registers, Sink, Source};
+use crate::{Bench, Device, Model, Packet, Port, Rates, Registers, Sink, Source};
 
 /// The signals of AXI-Lite, as a driver's side sees them.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +115,31 @@ impl LbTop {
     pub fn cycle(&mut self) {
         self.bench.cycle(&mut [&mut self.source, &mut self.sink]);
     }
+
+    /// Passes frames through, behind those that the source has already. Returns those that leave.
+    ///
+    /// # Panics
+    /// If the module takes no more frames.
+    pub fn pass(&mut self, frames: impl IntoIterator<Item = Packet>) -> Vec<Packet> {
+        frames.into_iter().for_each(|frame| self.source.push(frame));
+        let mut left = Vec::new();
+        let (mut waiting, mut begin) = (self.source.len(), self.bench.cycles());
+        while !self.source.is_empty() {
+            self.cycle();
+            left.extend(self.sink.pop());
+            if self.source.len() < waiting {
+                (waiting, begin) = (self.source.len(), self.bench.cycles());
+            }
+            let waited = self.bench.cycles() - begin;
+            assert!(waited < Self::MOST_CYCLES, "the load balancer takes no more frames");
+        }
+        (0..Self::MOST_CYCLES / 8).for_each(|_| self.cycle());
+        left.extend(std::iter::from_fn(|| self.sink.pop()));
+        left
+    }
+
+    /// The most cycles for which a frame waits or passes, however slow its source and its sink are.
+    const MOST_CYCLES: u64 = 10_000;
 
     /// Sets how often the source and the sink are idle.
     pub fn set_rates(&mut self, [source, sink]: [Rates; 2]) {

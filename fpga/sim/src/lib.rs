@@ -11,6 +11,7 @@ mod bench;
 mod bits;
 mod driver;
 mod engine;
+pub mod frames;
 mod lb_top;
 mod model;
 mod rtl;

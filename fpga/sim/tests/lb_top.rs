@@ -6,23 +6,21 @@ mod lb_common;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use common::{
-    number,
-    packets::{damage, without_padding},
-};
+use common::{number, packets::damage};
 use ejfat::{
     lb::{Balancer, EngineError, Epoch, LbId, LbTables, Rule, Rules, Tables},
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
 use lb_common::{address, lb, random_packet, random_rules, stage_random};
-use naa_fpga::{Driver, LbTop, Lengths, Macs, Module, Packet, Rates, Tools};
+use naa_fpga::{
+    Driver, LbTop, Lengths, Macs, Module, Packet, Rates, Tools,
+    frames::{self, TYPE_V4, TYPE_V6, type_of},
+};
 use simnet::Random;
 
 const MACS: Macs = Macs { own: [2, 0x4e, 0x41, 0x41, 0, 1], hop: [2, 0x4e, 0x41, 0x41, 0, 2] };
 const SENDER: [u8; 6] = [2, 0, 0, 0, 0, 9];
-const TYPE_V4: [u8; 2] = [8, 0];
-const TYPE_V6: [u8; 2] = [0x86, 0xdd];
 
 fn top(width: u64, rates: [Rates; 2]) -> Option<Driver<LbTop>> {
     let tools = Tools::for_test()?;
@@ -31,37 +29,8 @@ fn top(width: u64, rates: [Rates; 2]) -> Option<Driver<LbTop>> {
     Some(Driver::new(LbTop::new(model, rates), MACS).unwrap())
 }
 
-/// The type of frames that carry a packet.
-fn ether(packet: &[u8]) -> [u8; 2] {
-    if packet[0] >> 4 == 6 { TYPE_V6 } else { TYPE_V4 }
-}
-
 fn frame(to: [u8; 6], ether: [u8; 2], packet: &[u8]) -> Packet {
     Packet { bytes: [&to[..], &SENDER, &ether, packet].concat(), ..Packet::default() }
-}
-
-/// The frame that the load balancer makes of what the balancer forwards.
-fn forwarded(balancer: &mut Balancer, packet: &[u8]) -> Option<Vec<u8>> {
-    let mut packet = packet.to_vec();
-    let forwarded = balancer.forward(&mut packet).ok()?;
-    let to = forwarded.route.mac.unwrap_or(MACS.hop);
-    Some([&to[..], &MACS.own, &ether(&packet), &packet[forwarded.start..]].concat())
-}
-
-/// What the balancer does with a frame, and what is counted.
-fn model(balancer: &mut Balancer, frame: &Packet) -> Option<Vec<u8>> {
-    let bytes = &frame.bytes;
-    if bytes.len() <= 14 || bytes[..6] != MACS.own || bytes[12..14] == [8, 6] {
-        return None;
-    }
-    let packet = &bytes[14..];
-    let is_alien = (bytes[12..14] != TYPE_V4 || packet[0] >> 4 != 4)
-        && (bytes[12..14] != TYPE_V6 || packet[0] >> 4 != 6);
-    if is_alien || frame.last == 1 {
-        let _not_ip = balancer.forward(&mut [0]);
-        return None;
-    }
-    forwarded(balancer, without_padding(packet))
 }
 
 fn random_frame(random: &mut Random, rules: &[Rule]) -> Packet {
@@ -72,7 +41,7 @@ fn random_frame(random: &mut Random, rules: &[Rule]) -> Packet {
         0 => TYPE_V4,
         1 => TYPE_V6,
         2 => [0x81, 0],
-        _ => ether(&packet),
+        _ => type_of(&packet),
     };
     let mut frame = frame(to, ether, &packet);
     if random.chance(20_000) {
@@ -126,7 +95,8 @@ fn whole_frames(width: u64) {
         let mut expected = VecDeque::new();
         for _ in 0..per_image {
             let frame = random_frame(&mut random, &all);
-            expected.extend(model(&mut balancer, &frame).map(|sent| (sent, frame.bytes.clone())));
+            let sent = frames::forward(&mut balancer, MACS, &frame.bytes, frame.last == 1);
+            expected.extend(sent.map(|sent| (sent, frame.bytes.clone())));
             driver.registers.source.push(frame);
         }
         let mut cycles = 0;
@@ -188,15 +158,6 @@ fn packet_of(ip: IpVersion, tick: u64, data: usize) -> Vec<u8> {
     packet.bytes()
 }
 
-/// Runs until all frames have passed. Returns those that left.
-fn pass(driver: &mut Driver<LbTop>) -> Vec<Packet> {
-    while !driver.registers.source.is_empty() {
-        driver.registers.cycle();
-    }
-    (0..300).for_each(|_| driver.registers.cycle());
-    std::iter::from_fn(|| driver.registers.sink.pop()).collect()
-}
-
 #[test]
 fn images_are_swapped_between_two_packets_and_no_event_is_split() {
     let Some(mut driver) = top(512, [Rates::idle(200, 1), Rates::idle(100, 2)]) else { return };
@@ -217,7 +178,7 @@ fn images_are_swapped_between_two_packets_and_no_event_is_split() {
             let tick = if place < first { random.below(from) } else { from + random.below(1000) };
             let ip = random.pick(&[IpVersion::V4, IpVersion::V6]);
             let packet = packet_of(ip, tick, random.below(150) as usize);
-            driver.registers.source.push(frame(MACS.own, ether(&packet), &packet));
+            driver.registers.source.push(frame(MACS.own, type_of(&packet), &packet));
         }
         (0..random.below(6000)).for_each(|_| driver.registers.cycle());
         let (image, guards) = (new.image().unwrap(), [(lb(0), from)].into());
@@ -227,7 +188,7 @@ fn images_are_swapped_between_two_packets_and_no_event_is_split() {
         (swapped, late) = if is_swapped { (swapped + 1, late) } else { (swapped, late + 1) };
 
         // Whatever the time of the swap: the tick alone says which tables a packet met.
-        let sent = pass(&mut driver);
+        let sent = driver.registers.pass([]);
         assert_eq!(sent.len(), 1000, "round {round}");
         let mut met = [0; 2];
         for frame in sent {
@@ -275,8 +236,9 @@ fn a_reset_in_the_middle_leaves_no_packet_behind() {
         driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap();
         let packet = packet_of(IpVersion::V6, 2, 100);
         (0..10).for_each(|_| driver.registers.source.push(frame(MACS.own, TYPE_V6, &packet)));
-        let sent = pass(&mut driver);
-        let expected = forwarded(&mut balancer.clone(), &packet).unwrap();
+        let sent = driver.registers.pass([]);
+        let whole = frame(MACS.own, TYPE_V6, &packet);
+        let expected = frames::forward(&mut balancer.clone(), MACS, &whole.bytes, false).unwrap();
         assert_eq!(sent.len(), 10);
         assert!(sent.iter().all(|frame| frame.bytes == expected && frame.last == 0));
         let counted = driver.take(Lengths::Packets);
@@ -307,7 +269,7 @@ fn a_beat_of_512_bits_passes_in_each_cycle_for_all_frames_of_79_bytes_on_the_wir
         }
         let taken = driver.registers.bench.cycles() - begin;
         assert_eq!(taken, beats, "frames of {length} bytes stall");
-        let sent = pass(&mut driver);
+        let sent = driver.registers.pass([]);
         assert_eq!(sent.len(), count);
         let first = sent[0].begun - begin;
         assert!(first < LATENCY, "the first beat of a frame of {length} bytes leaves after {first} cycles");

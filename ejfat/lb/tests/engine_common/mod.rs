@@ -15,3 +15,9 @@ pub(crate) fn new_plane(rules: Rules, seed: u64) -> Plane {
         Ok(other) => panic!("there is no engine {other}; NAA_LB_ENGINE takes software and rtl"),
     }
 }
+
+/// Whether the engine is the RTL, which has 8 load balancers.
+#[allow(dead_code, reason = "one test program asks")]
+pub(crate) fn is_rtl() -> bool {
+    std::env::var("NAA_LB_ENGINE").is_ok_and(|engine| engine == "rtl")
+}

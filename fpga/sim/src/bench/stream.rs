@@ -104,6 +104,11 @@ impl Source {
         self.packets.push_back(packet);
     }
 
+    /// The number of packets that the module has not taken.
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
     /// Whether the module has taken all packets.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
