@@ -3,6 +3,7 @@
 mod limits;
 mod lint;
 mod pcap;
+mod speed;
 mod synth;
 mod tools;
 
@@ -52,6 +53,8 @@ enum Part {
     Sim,
     /// A capture of senders through the simulated load balancer, as with --pcap
     Pcap,
+    /// Cycles of simulation in a second
+    Speed,
     /// What each module takes of an UltraScale+ device, as yosys estimates it
     Area,
     /// How fast each module is on an ECP5, as nextpnr estimates it: a gate against regressions, no promise for other devices
@@ -59,13 +62,14 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 5] = [Self::Lint, Self::Sim, Self::Pcap, Self::Area, Self::Fmax];
+    const ALL: [Self; 6] = [Self::Lint, Self::Sim, Self::Pcap, Self::Speed, Self::Area, Self::Fmax];
 
     fn name(self) -> &'static str {
         match self {
             Self::Lint => "lint",
             Self::Sim => "sim",
             Self::Pcap => "pcap",
+            Self::Speed => "speed",
             Self::Area => "area",
             Self::Fmax => "fmax",
         }
@@ -84,8 +88,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         };
     }
     let parts = if options.only.is_empty() { &Part::ALL[..] } else { &options.only };
-    let group =
-        if parts.iter().all(|part| matches!(part, Part::Sim | Part::Pcap)) { Group::Sim } else { Group::All };
+    let group = if parts.iter().all(|part| matches!(part, Part::Sim | Part::Pcap | Part::Speed)) {
+        Group::Sim
+    } else {
+        Group::All
+    };
     let tools = match tools::install(group)? {
         Ok(tools) => tools,
         Err(why) => {
@@ -101,6 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             Part::Lint => lint::run(&tools)?,
             Part::Sim => simulate(&tools, options.packets)?,
             Part::Pcap => pcap::senders()?,
+            Part::Speed => speed::run(&mut rows)?,
             Part::Area => MODULES.iter().try_for_each(|module| synth::area(&tools, module, &mut rows))?,
             Part::Fmax => MODULES.iter().try_for_each(|module| synth::fmax(&tools, module, &mut rows))?,
         }
