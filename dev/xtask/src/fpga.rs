@@ -51,6 +51,8 @@ enum Part {
     Lint,
     /// Every module beside the Rust that it equals
     Sim,
+    /// The load balancer in software with its decisions made by the RTL: the tests of its sockets, tables and gRPC, and naa demo ejfat
+    Engine,
     /// A capture of senders through the simulated load balancer, as with --pcap
     Pcap,
     /// Cycles of simulation in a second
@@ -62,12 +64,14 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 6] = [Self::Lint, Self::Sim, Self::Pcap, Self::Speed, Self::Area, Self::Fmax];
+    const ALL: [Self; 7] =
+        [Self::Lint, Self::Sim, Self::Engine, Self::Pcap, Self::Speed, Self::Area, Self::Fmax];
 
     fn name(self) -> &'static str {
         match self {
             Self::Lint => "lint",
             Self::Sim => "sim",
+            Self::Engine => "engine",
             Self::Pcap => "pcap",
             Self::Speed => "speed",
             Self::Area => "area",
@@ -88,11 +92,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         };
     }
     let parts = if options.only.is_empty() { &Part::ALL[..] } else { &options.only };
-    let group = if parts.iter().all(|part| matches!(part, Part::Sim | Part::Pcap | Part::Speed)) {
-        Group::Sim
-    } else {
-        Group::All
-    };
+    let is_simulated = |part: &Part| matches!(part, Part::Sim | Part::Engine | Part::Pcap | Part::Speed);
+    let group = if parts.iter().all(is_simulated) { Group::Sim } else { Group::All };
     let tools = match tools::install(group)? {
         Ok(tools) => tools,
         Err(why) => {
@@ -107,6 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         match part {
             Part::Lint => lint::run(&tools)?,
             Part::Sim => simulate(&tools, options.packets)?,
+            Part::Engine => engine(&tools)?,
             Part::Pcap => pcap::senders()?,
             Part::Speed => speed::run(&mut rows)?,
             Part::Area => MODULES.iter().try_for_each(|module| synth::area(&tools, module, &mut rows))?,
@@ -132,5 +134,20 @@ fn simulate(tools: &Venv, packets: u64) -> Result<()> {
     tests.env("NAA_FPGA_TOOLS", tools.folder()).env("NAA_FPGA_STRICT", "1");
     tests.env("NAA_FPGA_PACKETS", packets.to_string());
     ensure!(tests.status()?.success(), "the RTL does not do what the Rust does, see above");
+    Ok(())
+}
+
+fn engine(tools: &Venv) -> Result<()> {
+    let mut tests = repo::cargo();
+    tests.args(["test", "--release", "-p", "ejfat-lb"]).env("NAA_LB_ENGINE", "rtl");
+    let mut demo = repo::cargo();
+    demo.args(["run", "--release", "-p", "naa", "--", "demo", "ejfat", "--engine", "rtl"]);
+    for command in [&mut tests, &mut demo] {
+        command.env("NAA_FPGA_TOOLS", tools.folder());
+        ensure!(
+            command.status()?.success(),
+            "the RTL does not serve as the load balancer's engine, see above"
+        );
+    }
     Ok(())
 }

@@ -225,7 +225,7 @@ pub(super) const LONG: &[Step] = &[
         480,
         Xtask,
         &["fpga", "--packets", "1000000"],
-        "RTL beside the Rust that it equals; its format, area and frequency",
+        "RTL beside the Rust that it equals, and as its engine; its format, area and frequency",
     )
     .needs(User::Fpga),
     step("fuzz", 700, Xtask, &["fuzz", "--seconds", "60"], "decoders against random bytes").needs(User::Fuzz),
