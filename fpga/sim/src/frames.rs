@@ -17,7 +17,7 @@ pub fn type_of(packet: &[u8]) -> [u8; 2] {
 }
 
 /// The IP packet at the begin of these bytes, without padding behind it. Bytes that are not as long as their header says are left alone.
-fn without_padding(bytes: &[u8]) -> &[u8] {
+pub fn without_padding(bytes: &[u8]) -> &[u8] {
     let be16 = |at: usize| {
         bytes.get(at..at + 2).map_or(0, |bytes| usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
     };

@@ -94,6 +94,7 @@ fn run(bench: &mut Bench, cases: &[Case], rates: [Rates; 2]) -> u64 {
     let mut source = Source::new(&bench.model, "s", rates[0]);
     let mut sink = Sink::new(&bench.model, "m", rates[1]);
     let begun = bench.cycles();
+    let beats: usize = cases.iter().map(|case| case.bytes.len().div_ceil(64)).sum();
     let (mut given, mut taken) = (cases.iter(), cases.iter().enumerate());
     while taken.len() > 0 {
         if source.is_empty()
@@ -102,6 +103,7 @@ fn run(bench: &mut Bench, cases: &[Case], rates: [Rates; 2]) -> u64 {
             source.push(case.packet.clone());
         }
         bench.cycle(&mut [&mut source, &mut sink]);
+        assert!(bench.cycles() - begun < 4 * beats as u64 + 100, "{} packets are missing", taken.len());
         while let Some(packet) = sink.pop() {
             let (at, case) = taken.next().expect("no more packets come than were sent");
             assert_eq!(packet.bytes, case.bytes, "packet {at} of {} bytes", case.bytes.len());

@@ -6,13 +6,13 @@ mod lb_common;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use common::{number, packets::damage};
+use common::number;
 use ejfat::{
     lb::{Balancer, EngineError, Epoch, LbId, LbTables, Rule, Rules, Tables},
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
-use lb_common::{address, lb, random_packet, random_rules, stage_random};
+use lb_common::{address, damage, lb, random_packet, random_rules, stage_random};
 use naa_fpga::{
     Driver, LbTop, Lengths, Macs, Module, Packet, Rates, Tools,
     frames::{self, TYPE_V4, TYPE_V6, type_of},

@@ -6,19 +6,16 @@ mod lb_common;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use common::{
-    number,
-    tables::{Images, cause},
-};
+use common::{all_came, number, tables::Images};
 use ejfat::{
-    lb::{Balancer, DropCause, Image, LbId, Route, Rules, Tables},
+    lb::{Balancer, DropCause, Epoch, Image, Route, Rule, Rules, Tables, TickPrefix},
     segment::IpVersion,
     wire::LbHeader,
 };
-use lb_common::{address, random_header, random_rules, stage_random};
+use lb_common::{address, lb, random_header, random_rules, stage_random, version};
 use naa_fpga::{Bench, Module, Port, Reader, Tools, Writer};
 use simnet::Random;
 
@@ -55,37 +52,11 @@ impl Rig {
         self.bench.cycle(&mut []);
         if self.bench.model.get(self.route_valid) == 1 {
             let (image, expected) = self.expected.pop_front().expect("a key for each route");
-            let route = self.route(image);
+            let (_, route) = self.images.route(image, Reader::new(&self.bench.model, self.route));
             assert_eq!(route, expected);
             let kind = route.map_or_else(|cause| cause.name().to_owned(), |_| "routed".to_owned());
             *self.causes.entry(kind).or_default() += 1;
         }
-    }
-
-    fn route(&self, image: usize) -> Result<Route, DropCause> {
-        let mut fields = Reader::new(&self.bench.model, self.route);
-        let mac = fields.field(48);
-        let _sum = fields.field(16);
-        let address = fields.field(128);
-        let port = fields.field(16) as u16;
-        let keep_lb_header = fields.field(1) == 1;
-        let image = self.images.get(image);
-        let member = image.member(fields.field(10) as usize);
-        let epoch = image.epoch(fields.field(10) as usize);
-        let slot = fields.field(14) as u16;
-        let (_set, _is_known, lb) = (fields.field(5), fields.field(1), fields.field(3) as u8);
-        if let Some(cause) = cause(fields.field(4)) {
-            return Err(cause);
-        }
-        let lb = LbId::new(lb).unwrap();
-        let (of, member) = member.unwrap();
-        assert_eq!(of, lb);
-        let is_v4 = address >> 32 == 0;
-        let ip: IpAddr =
-            if is_v4 { Ipv4Addr::from(address as u32).into() } else { Ipv6Addr::from(address).into() };
-        let mac = (mac != 0).then(|| mac.to_be_bytes()[10..].try_into().unwrap());
-        let to = SocketAddr::new(ip, port);
-        Ok(Route { lb, epoch: epoch.unwrap(), slot, member, mac, to, keep_lb_header })
     }
 
     /// Asks for a packet's route, one key per cycle.
@@ -128,6 +99,46 @@ impl Rig {
     }
 }
 
+/// Unicast addresses that are as random as possible.
+fn random_addresses(random: &mut Random, count: usize) -> Vec<IpAddr> {
+    let address = |_| {
+        if random.chance(500_000) {
+            Ipv4Addr::from_bits(0x8000_0000 | random.next_u32() >> 3).into()
+        } else {
+            let bits = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+            Ipv6Addr::from_bits(0x2 << 124 | bits >> 4).into()
+        }
+    };
+    (0..count).map(address).collect()
+}
+
+/// Fills tables: adds many sources and some destinations to each load balancer, and a calendar that needs all bits of a slot to one of them. Returns
+/// the sources and the destinations.
+fn fill(random: &mut Random, rules: &mut Rules) -> [Vec<IpAddr>; 2] {
+    let sources = random_addresses(random, 150);
+    let destinations = random_addresses(random, 60);
+    let mut put = |rule| rules.insert(rule, true).unwrap();
+    for (at, &address) in destinations.iter().enumerate() {
+        put(Rule::Destination { address, lb: lb(at as u8 % 3) });
+    }
+    for &address in &sources {
+        for id in 0..3 {
+            if random.chance(900_000) {
+                put(Rule::Source { lb: lb(id), address });
+            }
+        }
+    }
+    let (lb, id) = (lb(random.below(3) as u8), 9);
+    for ticks in 0..4 {
+        let ticks = TickPrefix::new(ticks << 62, 2).unwrap();
+        put(Rule::Epoch { lb, ticks, epoch: Epoch { id, slot_bits: 14, xor: random.next_u32() as u16 } });
+    }
+    for slot in 0..random.below(9000) as u16 {
+        put(Rule::Slot { lb, epoch: id, slot, member: random.below(3) as u16 });
+    }
+    [sources, destinations]
+}
+
 #[test]
 fn random_tables_are_looked_up_as_the_balancer_does() {
     let Some(tools) = Tools::for_test() else { return };
@@ -138,10 +149,11 @@ fn random_tables_are_looked_up_as_the_balancer_does() {
     let mut rig = Rig::new(&tools);
     let per_image = 2000;
     for _ in 0..count.div_ceil(per_image) {
-        let rules = random_rules(&mut random);
+        let mut rules = random_rules(&mut random);
+        let [sources, destinations] = fill(&mut random, &mut rules);
         let mut balancer = Balancer::new(&Tables::new(&rules), seed);
         let mut all: Vec<_> = rules.iter().collect();
-        for _ in 0..random.below(6) {
+        for _ in 0..random.pick(&[0, 1, 5, 25]) {
             stage_random(&mut random, &mut balancer, &mut all);
         }
         let image = balancer.image().unwrap();
@@ -154,13 +166,16 @@ fn random_tables_are_looked_up_as_the_balancer_does() {
             }
             let to = address(ip, random.range(50..=52) as u8 + 3 * u8::from(random.chance(20_000)));
             let from = address(ip, random.range(1..=4) as u8 + u8::from(random.chance(50_000)));
+            let is_other = random.chance(500_000);
+            let (to, from) =
+                if is_other { (random.pick(&destinations), random.pick(&sources)) } else { (to, from) };
+            let from = if from.is_ipv4() == to.is_ipv4() { from } else { address(version(to), 1) };
             let expected = balancer.route(to, from, &header);
             rig.ask(to, from, &header, expected);
         }
     }
     rig.drain();
-    println!("{:?}", rig.causes);
-    assert!(rig.causes.len() == 10 && rig.causes.values().all(|&times| times > count / 2000));
+    all_came(&rig.causes, 10, count, 2000);
 }
 
 #[test]

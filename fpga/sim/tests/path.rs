@@ -9,28 +9,26 @@ use std::{
     ops::RangeInclusive,
 };
 
-use common::{
-    number,
-    packets::{damage, without_padding},
-    tables::{Images, cause},
-};
+use common::{all_came, number, tables::Images};
 use ejfat::{
     lb::{Balancer, DropCause, Epoch, Route, Rule, Tables},
     segment::IpVersion,
     wire::{LbHeader, Select},
 };
-use lb_common::{address, lb, random_packet, random_rules, stage_random};
-use naa_fpga::{Bench, Device, Model, Module, Packet, Port, Rates, Reader, Sink, Source, Tools};
+use lb_common::{address, damage, lb, random_packet, random_rules, stage_random};
+use naa_fpga::{
+    Bench, Device, Model, Module, Packet, Port, Rates, Reader, Sink, Source, Tools, frames::without_padding,
+};
 use simnet::Random;
 
 /// What happened to a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Outcome {
-    cause: Option<DropCause>,
-    /// The load balancer, the epoch, the slot and the member, if the packet was forwarded.
-    route: Option<(u8, u32, u16, u16)>,
+    route: Result<Route, DropCause>,
     /// The load balancer that the packet belongs to, if there is one.
     lb: Option<u8>,
+    /// The length of the IP packet, if it is one.
+    length: Option<usize>,
 }
 
 /// Collects what the module says of each packet.
@@ -38,8 +36,8 @@ struct Outcomes {
     valid: Port,
     route: Port,
     done: Port,
-    /// The image, the cause and the route of each packet.
-    seen: Vec<(usize, u128, Reader)>,
+    /// The image, whether the packet is none of IP, its length, and its route.
+    seen: Vec<(usize, bool, usize, Reader)>,
 }
 
 impl Outcomes {
@@ -55,26 +53,20 @@ impl Device for Outcomes {
     fn sample(&mut self, model: &Model) {
         if model.get(self.valid) == 1 {
             let mut done = Reader::new(model, self.done);
-            let (_length, image) = (done.field(16), done.field(1) as usize);
-            // The member, the set, and what was known of the packet's source are those of the route.
-            let _route = done.field(1 + 10 + 5 + 1);
-            let (_lb, cause) = (done.field(3), done.field(4));
-            self.seen.push((image, cause, Reader::new(model, self.route)));
+            let (length, image) = (done.field(16) as usize, done.field(1) as usize);
+            // These fields are those of the route.
+            let _route = done.field(1 + 10 + 5 + 1 + 3);
+            let is_bad = done.field(4) == DropCause::NotIp as u128;
+            self.seen.push((image, is_bad, length, Reader::new(model, self.route)));
         }
     }
 }
 
-fn outcome(images: &Images, image: usize, number: u128, mut fields: Reader) -> Outcome {
-    let _to = (fields.field(48), fields.field(16), fields.field(128), fields.field(16), fields.field(1));
-    let image = images.get(image);
-    let member = image.member(fields.field(10) as usize);
-    let epoch = image.epoch(fields.field(10) as usize);
-    let slot = fields.field(14) as u16;
-    let (_set, _is_known, lb) = (fields.field(5), fields.field(1), fields.field(3) as u8);
-    let cause = cause(number);
-    let route = cause.is_none().then(|| (lb, epoch.unwrap(), slot, member.unwrap().1));
-    let lb = (!matches!(cause, Some(DropCause::NotIp | DropCause::BadIp))).then_some(lb);
-    Outcome { cause, route, lb }
+fn outcome(images: &Images, image: usize, is_bad: bool, length: usize, fields: Reader) -> Outcome {
+    let (lb, route) = images.route(image, fields);
+    let route = if is_bad { Err(DropCause::NotIp) } else { route };
+    let lb = (!matches!(route, Err(DropCause::NotIp | DropCause::BadIp))).then_some(lb);
+    Outcome { route, lb, length: (route != Err(DropCause::NotIp)).then_some(length) }
 }
 
 /// What the balancer does with a frame. Padding may follow the IP packet in it.
@@ -84,15 +76,13 @@ fn model(
     lb_of: impl Fn(&[u8]) -> Option<u8>,
 ) -> (Outcome, Option<Vec<u8>>) {
     let mut packet = without_padding(frame).to_vec();
+    let length = packet.len();
     let result = balancer.forward(&mut packet);
-    let cause = result.err();
-    let route = result.ok().map(|forwarded| {
-        let Route { lb, epoch, slot, member, .. } = forwarded.route;
-        (lb.get(), epoch, slot, member)
-    });
-    let is_ours = !matches!(cause, Some(DropCause::NotIp | DropCause::BadIp));
+    let route = result.map(|forwarded| forwarded.route);
+    let is_ours = !matches!(route, Err(DropCause::NotIp | DropCause::BadIp));
     let lb = is_ours.then(|| lb_of(frame)).flatten();
-    (Outcome { cause, route, lb }, result.ok().map(|forwarded| packet[forwarded.start..].to_vec()))
+    let length = (route != Err(DropCause::NotIp)).then_some(length);
+    (Outcome { route, lb, length }, result.ok().map(|forwarded| packet[forwarded.start..].to_vec()))
 }
 
 fn whole_packets(width: u64) {
@@ -134,7 +124,7 @@ fn whole_packets(width: u64) {
             let mut frame = random_packet(&mut random, &all);
             damage(&mut random, &mut frame);
             let (outcome, packet) = model(&mut balancer, &frame, lb_of);
-            *causes.entry(outcome.cause.map_or("forwarded", DropCause::name)).or_default() += 1;
+            *causes.entry(outcome.route.map_or_else(DropCause::name, |_| "forwarded")).or_default() += 1;
             expected.push_back((outcome, frame.clone()));
             sent.extend(packet);
             source.push(Packet { bytes: frame, ..Packet::default() });
@@ -142,9 +132,10 @@ fn whole_packets(width: u64) {
         let mut cycles = 0;
         while !expected.is_empty() || !sent.is_empty() {
             bench.cycle(&mut [&mut source, &mut sink, &mut outcomes]);
-            for (image, cause, fields) in outcomes.seen.drain(..) {
+            for (image, is_bad, length, fields) in outcomes.seen.drain(..) {
                 let (outcome_expected, frame) = expected.pop_front().unwrap();
-                assert_eq!(outcome(&images, image, cause, fields), outcome_expected, "{frame:02x?}");
+                let seen = outcome(&images, image, is_bad, length, fields);
+                assert_eq!(seen, outcome_expected, "{frame:02x?}");
             }
             while let Some(packet) = sink.pop() {
                 // The next hop drops packets that are marked as bad.
@@ -160,8 +151,7 @@ fn whole_packets(width: u64) {
         }
         assert!(sink.is_between_packets() && outcomes.seen.is_empty());
     }
-    println!("{causes:?}");
-    assert!(causes.len() == 12 && causes.values().all(|&times| times > count / 5000), "{causes:?}");
+    all_came(&causes, 12, count, 5000);
 }
 
 #[test]
@@ -189,14 +179,8 @@ fn one_member() -> Balancer {
     Balancer::new(&Tables::new(&all), 1)
 }
 
-/// Sends `count` packets with `data` bytes behind the LB header. Returns the number of cycles, the cycle of the first output beat, and the number
-/// of input beats.
-fn at_full_speed(width: u64, count: usize, data: usize) -> Option<(u64, u64, u64)> {
-    let tools = Tools::for_test()?;
-    let module = Module::new("lb_path").with("Width", width);
-    let mut bench = Bench::new(module.model(&tools).unwrap_or_else(|error| panic!("{error}")));
-    let mut images = Images::new(&mut bench);
-    images.load(&mut bench, one_member().image().unwrap());
+/// A packet for that one member, with `data` bytes behind the LB header.
+fn one_packet(data: usize) -> Packet {
     let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 5 };
     let packet = lb_common::Udp {
         from: (address(IpVersion::V4, 1), 1).into(),
@@ -206,11 +190,26 @@ fn at_full_speed(width: u64, count: usize, data: usize) -> Option<(u64, u64, u64
         payload: [&header.encode()[..], &vec![0; data]].concat(),
         checksum: true,
     };
-    let bytes = packet.bytes();
-    let beats = count * bytes.len().div_ceil(width as usize / 8);
+    Packet { bytes: packet.bytes(), ..Packet::default() }
+}
+
+/// The module with 512 bits per cycle and tables of one member.
+fn bench_of_one_member() -> Option<Bench> {
+    let tools = Tools::for_test()?;
+    let module = Module::new("lb_path").with("Width", 512);
+    let mut bench = Bench::new(module.model(&tools).unwrap_or_else(|error| panic!("{error}")));
+    Images::new(&mut bench).load(&mut bench, one_member().image().unwrap());
+    Some(bench)
+}
+
+/// Sends `count` packets with `data` bytes behind the LB header. Returns the number of cycles, the cycle of the first output beat, and the number
+/// of input beats.
+fn at_full_speed(bench: &mut Bench, count: usize, data: usize) -> (u64, u64, u64) {
+    let packet = one_packet(data);
+    let beats = count * packet.bytes.len().div_ceil(64);
     let mut source = Source::new(&bench.model, "s", Rates::full());
     let mut sink = Sink::new(&bench.model, "m", Rates::full());
-    (0..count).for_each(|_| source.push(Packet { bytes: bytes.clone(), ..Packet::default() }));
+    (0..count).for_each(|_| source.push(packet.clone()));
     let (mut cycles, mut first, mut came) = (0, 0, 0);
     while came < count {
         bench.cycle(&mut [&mut source, &mut sink]);
@@ -221,7 +220,7 @@ fn at_full_speed(width: u64, count: usize, data: usize) -> Option<(u64, u64, u64
         }
         assert!(cycles < 100_000);
     }
-    Some((cycles, first, beats as u64))
+    (cycles, first, beats as u64)
 }
 
 /// The cycles between the first beat of a packet and the same beat behind the module, if nothing is in its way.
@@ -229,11 +228,36 @@ const LATENCY: RangeInclusive<u64> = 49..=50;
 
 #[test]
 fn every_packet_of_79_bytes_on_the_wire_and_more_passes_without_a_stall() {
+    let Some(mut bench) = bench_of_one_member() else { return };
     // Ethernet's header and check sequence are 18 of them; IP, UDP and LB header 44.
     for data in (17..300).step_by(7).chain([1400, 8900]) {
-        let Some((cycles, first, beats)) = at_full_speed(512, 500, data) else { return };
+        let (cycles, first, beats) = at_full_speed(&mut bench, 500, data);
         let last = 1 + (data as u64 + 28).div_ceil(64);
         assert!(cycles <= beats + first + last, "{data} bytes: {cycles} cycles for {beats} beats");
         assert!(LATENCY.contains(&(first - 1)), "{first}");
+    }
+}
+
+#[test]
+fn while_nothing_leaves_the_queues_fill_and_nothing_is_lost() {
+    let Some(mut bench) = bench_of_one_member() else { return };
+    // Packets of two beats fill the queue of packets first, and packets of 16 beats the queue of beats.
+    for (data, least, most) in [(17, 120, 130), (1000 - 44, 31, 34)] {
+        let mut source = Source::new(&bench.model, "s", Rates::full());
+        let mut sinks =
+            [Rates::idle(u8::MAX, 1), Rates::full()].map(|rates| Sink::new(&bench.model, "m", rates));
+        let count = 200;
+        (0..count).for_each(|_| source.push(one_packet(data)));
+        for _ in 0..1000 {
+            bench.cycle(&mut [&mut source, &mut sinks[0]]);
+        }
+        let inside = count - source.len();
+        assert!((least..=most).contains(&inside), "{inside} packets of {data} bytes are inside");
+        let mut came = 0;
+        for _ in 0..10_000 {
+            bench.cycle(&mut [&mut source, &mut sinks[1]]);
+            came += std::iter::from_fn(|| sinks[1].pop()).count();
+        }
+        assert_eq!(came, count);
     }
 }

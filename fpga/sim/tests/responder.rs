@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use common::number;
+use common::{all_came, number};
 use naa_fpga::{Bench, Device, Model, Module, Rates, Tools};
 use roce::{
     Entropy,
@@ -23,6 +23,17 @@ impl Entropy for Secrets<'_> {
     fn next_u32(&mut self) -> u32 {
         self.0.next_u32()
     }
+}
+
+/// The generation that the module gets for a generation of the model, which counts from 0. The module only compares generations, so that it may
+/// get any number for each, and all bits are used.
+fn tag(generation: u32) -> u32 {
+    generation.wrapping_mul(0x9e37_79b9)
+}
+
+/// The inverse of [`tag`].
+fn untag(tag: u32) -> u32 {
+    tag.wrapping_mul(0x144c_bc89)
 }
 
 const SLOT_BITS: u8 = 8;
@@ -74,7 +85,7 @@ impl Ends {
         let get = |name: &str| model.get(model.port(name));
         let place = model::Place {
             slot: get("decision_slot") as u32,
-            generation: get("decision_generation") as u32,
+            generation: untag(get("decision_generation") as u32),
             offset: get("decision_offset"),
         };
         let (psn, msn) = (Psn::new(get("decision_psn") as u32), get("decision_msn") as u32);
@@ -168,6 +179,8 @@ struct Rig {
     bench: Bench,
     model: model::Model,
     ends: Ends,
+    /// Two protection domains, whose numbers differ in one bit.
+    pds: [PdId; 2],
     regions: Vec<(MrKeys, PdId, u64, u64)>,
     requesters: Vec<Requester>,
     /// How often the module took each kind of decision.
@@ -180,11 +193,14 @@ impl Rig {
         let rates = [Rates::idle(idle[0], seed), Rates::idle(idle[1], !seed)];
         let ends = Ends::new(rates);
         let model = model::Model::new(SLOT_BITS, &mut Secrets(&mut random)).unwrap();
+        let pd = random.next_u32() & 0xffff;
+        let pds = [pd, pd ^ 1 << random.below(16)].map(PdId);
         let mut rig = Self {
             random,
             bench,
             model,
             ends,
+            pds,
             regions: Vec::new(),
             requesters: Vec::new(),
             kinds: BTreeMap::new(),
@@ -196,6 +212,7 @@ impl Rig {
             || rig.bench.model.get(rig.bench.model.port("setup_ready")) == 0
         {
             rig.bench.cycle(&mut []);
+            assert!(rig.bench.cycles() < 1000, "the module is not ready");
         }
         for _ in 0..12 {
             rig.register();
@@ -226,15 +243,19 @@ impl Rig {
     fn settings(&mut self) -> Settings {
         Settings {
             psn: Psn::new(self.random.next_u64() as u32),
-            pd: PdId(self.random.below(2) as u32),
+            pd: self.random.pick(&self.pds),
             mtu: 256 << self.random.below(5),
-            reads: [0, 3, 16, 100][self.random.below(4) as usize],
+            reads: [0, 3, 1 + self.random.below(16) as u8, 100][self.random.below(4) as usize],
             receive: [100, 5000, 20_000, 1 << 20][self.random.below(4) as usize],
         }
     }
 
     fn connect(&mut self, qp: usize) {
         let settings = self.settings();
+        self.connect_as(qp, settings);
+    }
+
+    fn connect_as(&mut self, qp: usize, settings: Settings) {
         self.requesters[qp] = Requester { settings, next: settings.psn, left: None, is_open: true };
         self.model.connect(qp as u32, settings);
         let values = [
@@ -262,7 +283,7 @@ impl Rig {
             remote_read: (self.random.below(8) != 0),
             remote_write: (self.random.below(8) != 0),
         };
-        let pd = PdId(self.random.below(2) as u32);
+        let pd = self.random.pick(&self.pds);
         let (keys, place) =
             self.model.register(pd, address, length, access, &mut Secrets(&mut self.random)).unwrap();
         self.regions.push((keys, pd, address, length));
@@ -284,7 +305,7 @@ impl Rig {
             ("table_pd", pd.0.into()),
             ("table_remote_read", permits.remote_read.into()),
             ("table_remote_write", permits.remote_write.into()),
-            ("table_generation", generation.into()),
+            ("table_generation", tag(generation).into()),
             ("table_address", address),
             ("table_length", length),
         ];
@@ -482,7 +503,9 @@ impl Rig {
     /// Waits until all decisions came out, and compares them.
     fn settle(&mut self, expected: &mut VecDeque<Expected>) {
         let mut idle = 0;
+        let begun = self.bench.cycles();
         while idle < 150 {
+            assert!(self.bench.cycles() - begun < 5000, "{} requests wait", self.ends.requests.len());
             let before = (self.ends.requests.len(), self.ends.decisions.len());
             self.bench.cycle(&mut [&mut self.ends]);
             let after = (self.ends.requests.len(), self.ends.decisions.len());
@@ -548,15 +571,71 @@ fn random_requests_are_decided_as_the_model_does() {
         }
         rig.kinds.into_iter().for_each(|(kind, times)| *kinds.entry(kind).or_default() += times);
     }
-    println!("{kinds:#?}");
-    assert!(kinds.len() == 18 && kinds.values().all(|&times| times >= count / 50_000), "{kinds:#?}");
+    all_came(&kinds, 18, count, 50_000);
+}
+
+/// A rig that is never idle.
+fn rig() -> Option<Rig> {
+    let tools = Tools::for_test()?;
+    let model = Module::new("responder_check").model(&tools).unwrap_or_else(|error| panic!("{error}"));
+    Some(Rig::new(Bench::new(model), 1, [0, 0]))
+}
+
+#[test]
+fn reads_are_taken_up_to_the_limit() {
+    let Some(mut rig) = rig() else { return };
+    for reads in (0..8).map(|bit| 1 << bit).chain([u8::MAX]) {
+        let settings = Settings { reads, ..rig.settings() };
+        rig.connect_as(0, settings);
+        let mut expected = VecDeque::new();
+        for at in 0..=u32::from(reads) {
+            // A READ of no bytes needs no region.
+            let (psn, reth) = (settings.psn.plus(at), Reth::default());
+            let request =
+                Request { qp: 0, opcode: opcode::READ_REQUEST, ack_req: false, psn, payload: 0, reth };
+            rig.ends.requests.push_back(request);
+            expected.extend(rig.expect(request));
+        }
+        assert_eq!(expected.len(), usize::from(reads) + 1);
+        assert!(
+            expected
+                .iter()
+                .all(|expect| expect.decision.failed
+                    == (expect.request.psn == settings.psn.plus(reads.into())))
+        );
+        rig.settle(&mut expected);
+    }
+}
+
+#[test]
+fn receives_are_counted_for_a_long_time() {
+    let Some(mut rig) = rig() else { return };
+    let settings = Settings { mtu: 256, receive: 100, ..rig.settings() };
+    rig.connect_as(0, settings);
+    let mut psn = settings.psn;
+    // The counter has 16 bits, and begins again at 0 in a long run.
+    for _ in 0..(number("NAA_FPGA_PACKETS", 100_000) / 20).min(3000) {
+        let (mut expected, posts) = (VecDeque::new(), 24);
+        for _ in 0..posts {
+            rig.model.post(0);
+            rig.pulse("post_valid", &[("post_qp", 0)]);
+        }
+        // There is no receive for the last SEND, which comes again in the next round.
+        for at in 0..=posts {
+            let (psn, reth) = (psn.plus(at), Reth::default());
+            let request = Request { qp: 0, opcode: opcode::SEND_ONLY, ack_req: true, psn, payload: 1, reth };
+            rig.ends.requests.push_back(request);
+            expected.extend(rig.expect(request));
+        }
+        assert_eq!(expected.iter().filter(|expect| expect.decision.receive.is_some()).count(), 24);
+        rig.settle(&mut expected);
+        psn = psn.plus(posts);
+    }
 }
 
 #[test]
 fn a_decision_takes_16_cycles() {
-    let Some(tools) = Tools::for_test() else { return };
-    let model = Module::new("responder_check").model(&tools).unwrap_or_else(|error| panic!("{error}"));
-    let mut rig = Rig::new(Bench::new(model), 1, [0, 0]);
+    let Some(mut rig) = rig() else { return };
     let psn = rig.requesters[0].next;
     // A duplicate is always answered.
     let request = Request {

@@ -18,10 +18,18 @@ pub(crate) fn lb(id: u8) -> LbId {
     LbId::new(id).unwrap()
 }
 
+/// The address of a host. The addresses of several hosts differ in nearly all bits.
 pub(crate) fn address(ip: IpVersion, host: u8) -> IpAddr {
+    // Multiplication by an odd number gives each host an address of its own. The highest bits make it unicast.
     match ip {
-        IpVersion::V4 => Ipv4Addr::new(10, 1, 2, host).into(),
-        IpVersion::V6 => Ipv6Addr::new(0xfd00, 0, 0, 0xabcd, 0, 0x1234, 0, host.into()).into(),
+        IpVersion::V4 => {
+            let bits = u32::from(host).wrapping_mul(0x9e37_79b1);
+            Ipv4Addr::from_bits(0x8000_0000 | bits & 0x1fff_ffff).into()
+        }
+        IpVersion::V6 => {
+            let bits = u128::from(host).wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645);
+            Ipv6Addr::from_bits(0x2 << 124 | bits & u128::MAX >> 4).into()
+        }
     }
 }
 
@@ -269,11 +277,19 @@ fn random_ip(random: &mut Random) -> IpVersion {
     random.pick(&[IpVersion::V4, IpVersion::V6])
 }
 
+fn random_mac(random: &mut Random) -> [u8; 6] {
+    let mut mac = [0; 6];
+    random.fill(&mut mac);
+    // Not a group's.
+    mac[0] &= !1;
+    mac
+}
+
 fn random_member(random: &mut Random, ip: IpVersion) -> Member {
     let forward = Forward {
-        mac: random.chance(500_000).then_some([2, 0, 0, 0, 0, 1]),
+        mac: random.chance(500_000).then(|| random_mac(random)),
         address: address(ip, random.range(100..=200) as u8),
-        port: random.pick(&[1, 10_000, 19_522, 65_535]),
+        port: if random.chance(500_000) { random.next_u32() as u16 | 1 } else { 65_535 },
         port_bits: random.below(15) as u8,
         keep_lb_header: random.chance(400_000),
     };
@@ -293,7 +309,9 @@ pub(crate) fn random_rules(random: &mut Random) -> Rules {
         for ip in [IpVersion::V4, IpVersion::V6] {
             put(Rule::Destination { address: address(ip, 50 + id), lb });
             for host in 1..=4 {
-                put(Rule::Source { lb, address: address(ip, host) });
+                if random.chance(930_000) {
+                    put(Rule::Source { lb, address: address(ip, host) });
+                }
             }
         }
         for _ in 0..random.below(12) {
@@ -348,10 +366,46 @@ pub(crate) fn random_packet(random: &mut Random, rules: &[Rule]) -> Vec<u8> {
     let udp = Udp {
         from: (address(ip, random.range(1..=4) as u8 + u8::from(random.chance(50_000))), 1234).into(),
         to: (address(ip, random.range(50..=52) as u8 + u8::from(random.chance(20_000)) * 3), 19_522).into(),
-        hops: random.pick(&[0, 1, 2, 64, 64, 64, 64, 64, 64, 255]),
+        hops: if random.chance(200_000) { random.below(3) as u8 } else { random.next_u32() as u8 },
         options: if random.chance(300_000) { vec![1; 4 * random.below(11) as usize] } else { Vec::new() },
         payload,
         checksum: random.chance(800_000),
     };
     udp.bytes()
+}
+
+/// Cuts off the end of a packet, so that `left` bytes of the UDP payload are left. The lengths say so.
+fn shorten(packet: &mut Vec<u8>, left: usize) {
+    let udp = udp_at(packet);
+    packet.truncate(udp + 8 + left);
+    let length = ((packet.len() - udp) as u16).to_be_bytes();
+    packet[udp + 4..udp + 6].copy_from_slice(&length);
+    if packet[0] >> 4 == 4 {
+        let total = (packet.len() as u16).to_be_bytes();
+        packet[2..4].copy_from_slice(&total);
+    } else {
+        packet[4..6].copy_from_slice(&length);
+    }
+    fill_checksums(packet);
+}
+
+/// Damages some packets: pads them, cuts them off, shortens them, or flips bits of their headers. Returns whether it did.
+pub(crate) fn damage(random: &mut Random, packet: &mut Vec<u8>) -> bool {
+    match random.below(12) {
+        // Long padding comes when the packet itself has long left.
+        0 if random.chance(50_000) => packet.extend(vec![0; 5000]),
+        0 => packet.extend(vec![0; random.range(1..=80) as usize]),
+        1 => packet.truncate(random.range(1..=packet.len() as u64) as usize),
+        2 => {
+            let most = packet.len().min(90) as u64;
+            packet[random.below(most) as usize] ^= 1 << random.below(8);
+        }
+        3 => {
+            let at = random.below(packet.len().min(12) as u64) as usize;
+            packet[at] = random.next_u32() as u8;
+        }
+        4 => shorten(packet, random.below(24) as usize),
+        _ => return false,
+    }
+    true
 }

@@ -104,7 +104,7 @@ impl Source {
         self.packets.push_back(packet);
     }
 
-    /// The number of packets that the module has not taken.
+    /// The number of packets that the module has not taken, the one that it is taking included.
     pub fn len(&self) -> usize {
         self.packets.len()
     }

@@ -1,7 +1,9 @@
 //! Writes the load balancer's tables through a module's ports `write` and `image`.
 
-use ejfat::lb::{DropCause, Image, ImageTable};
-use naa_fpga::{Bench, Port, Writer};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ejfat::lb::{DropCause, Image, ImageTable, LbId, Route};
+use naa_fpga::{Bench, Port, Reader, Writer};
 
 /// The two images of a module. One of them is in use.
 pub(crate) struct Images {
@@ -51,12 +53,30 @@ impl Images {
         self.chosen
     }
 
-    pub(crate) fn get(&self, image: usize) -> &Image {
-        &self.images[image]
+    /// What a `route_t` of the RTL says of a packet that was looked up in this image: the number of its load balancer, which means nothing if the
+    /// packet belongs to none, and its route.
+    pub(crate) fn route(&self, image: usize, mut fields: Reader) -> (u8, Result<Route, DropCause>) {
+        let mac = fields.field(48);
+        let _sum = fields.field(16);
+        let address = fields.field(128);
+        let port = fields.field(16) as u16;
+        let keep_lb_header = fields.field(1) == 1;
+        let image = &self.images[image];
+        let member = image.member(fields.field(10) as usize);
+        let epoch = image.epoch(fields.field(10) as usize);
+        let slot = fields.field(14) as u16;
+        let (_set, _is_known, lb) = (fields.field(5), fields.field(1), fields.field(3) as u8);
+        if let Some(&cause) = DropCause::ALL.get(fields.field(4) as usize) {
+            return (lb, Err(cause));
+        }
+        let (of, member) = member.unwrap();
+        assert_eq!(of.get(), lb);
+        let is_v4 = address >> 32 == 0;
+        let ip: IpAddr =
+            if is_v4 { Ipv4Addr::from(address as u32).into() } else { Ipv6Addr::from(address).into() };
+        let mac = (mac != 0).then(|| mac.to_be_bytes()[10..].try_into().unwrap());
+        let to = SocketAddr::new(ip, port);
+        let lb_id = LbId::new(lb).unwrap();
+        (lb, Ok(Route { lb: lb_id, epoch: epoch.unwrap(), slot, member, mac, to, keep_lb_header }))
     }
-}
-
-/// The cause that has this number in the RTL. `None` for the number that means that the packet is forwarded.
-pub(crate) fn cause(number: u128) -> Option<DropCause> {
-    DropCause::ALL.get(number as usize).copied()
 }
