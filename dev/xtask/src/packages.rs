@@ -43,6 +43,18 @@ const PYTHON: &[User] = &[User::Python, User::Docs, User::Fpga];
 const PACKAGES: &[Needed] = &[
     Needed { probe: "c++", package: "g++", why: "compiles libFuzzer", users: &[User::Fuzz] },
     Needed { probe: "c++", package: "g++", why: "compiles models of RTL", users: &[User::Fpga] },
+    Needed {
+        probe: "/usr/include/lz4.h",
+        package: "liblz4-dev",
+        why: "packs waveforms",
+        users: &[User::Fpga],
+    },
+    Needed {
+        probe: "/usr/include/zlib.h",
+        package: "zlib1g-dev",
+        why: "packs waveforms",
+        users: &[User::Fpga],
+    },
     Needed { probe: "perl", package: "perl", why: "starts Verilator", users: &[User::Fpga] },
     Needed { probe: "qemu-system-x86_64", package: "qemu-system-x86", why: "the machine", users: VM },
     Needed { probe: "busybox", package: "busybox-static", why: "its first program", users: VM },

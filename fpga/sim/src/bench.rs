@@ -2,7 +2,9 @@
 
 mod stream;
 
-use crate::{Model, Port};
+use std::thread;
+
+use crate::{Model, Port, again};
 
 pub use stream::{Packet, Rates, Sink, Source};
 
@@ -53,11 +55,22 @@ impl Bench {
         }
         self.model.set(self.clk, 0);
         self.model.eval();
+        self.model.record(self.cycles, false);
         for device in devices {
             device.sample(&self.model);
         }
         self.model.set(self.clk, 1);
         self.model.eval();
+        self.model.record(self.cycles, true);
         self.cycles += 1;
+    }
+}
+
+impl Drop for Bench {
+    /// When a test fails, says how to get a waveform of it.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", again::waveform(self.cycles));
+        }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Verilator, which needs a C++ compiler and Perl, is used only when a model is built. The rest of the project does without.
 
+mod again;
 mod bench;
 mod bits;
 mod driver;
@@ -14,6 +15,7 @@ mod engine;
 pub mod frames;
 mod lb_top;
 mod model;
+mod purpose;
 mod rtl;
 mod shim;
 mod tools;

@@ -3,13 +3,18 @@
 
 use std::{
     collections::HashMap,
-    ffi::{CStr, c_char, c_uint, c_void},
+    ffi::{CStr, CString, c_char, c_uint, c_void},
     fmt,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    process,
     ptr::NonNull,
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use libloading::Library;
+
+use crate::purpose::Purpose;
 
 /// Why a library is no model.
 #[derive(Debug, thiserror::Error)]
@@ -40,8 +45,19 @@ pub struct Model {
     names: HashMap<String, usize>,
     eval: unsafe extern "C" fn(Raw),
     free: unsafe extern "C" fn(Raw),
+    recorder: Option<Recorder>,
     library: Library,
 }
+
+/// What a model writes beside what its ports say.
+enum Recorder {
+    /// A waveform from a cycle on.
+    Waveform { dump: unsafe extern "C" fn(Raw, u64), from: u64 },
+    /// The file of coverage that is written when the model is dropped.
+    Coverage { write: WriteFile, file: CString },
+}
+
+type WriteFile = unsafe extern "C" fn(Raw, *const c_char);
 
 // SAFETY: a model has no threads of its own, and nothing in it belongs to the thread that made it. Only whoever owns it uses it.
 unsafe impl Send for Model {}
@@ -53,7 +69,8 @@ impl fmt::Debug for Model {
 }
 
 impl Model {
-    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+    /// Opens a library that was made for `purpose`.
+    pub(crate) fn open(path: &Path, purpose: Purpose) -> Result<Self, OpenError> {
         let failed = |source| OpenError { path: path.to_owned(), source };
         // SAFETY: the library was made by Verilator and our shim: loading it runs no code of anybody else, and the types of
         // the functions are those of the shim.
@@ -74,7 +91,36 @@ impl Model {
                 ports.push(Place { name, at, bytes: bytes as usize });
             }
             let names = ports.iter().enumerate().map(|(at, place)| (place.name.clone(), at)).collect();
-            Ok(Self { raw, ports, names, eval, free, library })
+            let recorder = match &purpose {
+                Purpose::Plain | Purpose::Mutant(_) => None,
+                Purpose::Waveform { file, from } => {
+                    let trace = *library.get::<WriteFile>(b"naa_trace\0").map_err(failed)?;
+                    trace(raw.as_ptr(), c_path(file).as_ptr());
+                    let dump = *library.get(b"naa_dump\0").map_err(failed)?;
+                    Some(Recorder::Waveform { dump, from: *from })
+                }
+                Purpose::Coverage(folder) => {
+                    let write = *library.get(b"naa_coverage\0").map_err(failed)?;
+                    Some(Recorder::Coverage { write, file: c_path(&coverage_file(folder)) })
+                }
+            };
+            let mut model = Self { raw, ports, names, eval, free, recorder, library };
+            if let Purpose::Mutant(number) = purpose {
+                model.set(model.port("mutsel"), number.into());
+            }
+            Ok(model)
+        }
+    }
+
+    /// Adds the values of all signals to the waveform, if the model writes one.
+    ///
+    /// The time in the waveform is the cycle of the clock, with the falling and the rising edge as its two halves.
+    pub(crate) fn record(&mut self, cycle: u64, is_rising: bool) {
+        if let Some(Recorder::Waveform { dump, from }) = self.recorder
+            && cycle >= from
+        {
+            // SAFETY: as for `eval`.
+            unsafe { dump(self.raw.as_ptr(), 2 * cycle + u64::from(is_rising)) }
         }
     }
 
@@ -135,6 +181,23 @@ impl Model {
 impl Drop for Model {
     fn drop(&mut self) {
         // SAFETY: the model is freed once, and its ports are not looked at any more.
-        unsafe { (self.free)(self.raw.as_ptr()) }
+        unsafe {
+            if let Some(Recorder::Coverage { write, file }) = &self.recorder {
+                write(self.raw.as_ptr(), file.as_ptr());
+            }
+            (self.free)(self.raw.as_ptr());
+        }
     }
+}
+
+/// A file in a folder of coverage that no other model writes.
+fn coverage_file(folder: &Path) -> PathBuf {
+    static MODELS: AtomicUsize = AtomicUsize::new(0);
+    folder.join(format!("{}-{}.dat", process::id(), MODELS.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// # Panics
+/// If the path has a byte 0, which no file has.
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("a path has no byte 0")
 }

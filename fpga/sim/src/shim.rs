@@ -48,19 +48,42 @@ pub(crate) fn source(ports: &[Declared]) -> String {
 
 const HEAD: &str = r#"#include "Vtop.h"
 #include "verilated.h"
+#if VM_TRACE_FST
+#include "verilated_fst_c.h"
+#endif
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 
 struct Model {
     VerilatedContext context;
     Vtop top{&context};
+#if VM_TRACE_FST
+    VerilatedFstC waveform;
+#endif
 };
 
 extern "C" {
 Model* naa_new() { return new Model; }
 void naa_free(Model* model) {
     model->top.final();
+#if VM_TRACE_FST
+    model->waveform.close();
+#endif
     delete model;
 }
 void naa_eval(Model* model) { model->top.eval(); }
+#if VM_TRACE_FST
+void naa_trace(Model* model, const char* file) {
+    model->context.traceEverOn(true);
+    model->top.trace(&model->waveform, 99);
+    model->waveform.open(file);
+}
+void naa_dump(Model* model, uint64_t time) { model->waveform.dump(time); }
+#endif
+#if VM_COVERAGE
+void naa_coverage(Model* model, const char* file) { model->context.coveragep()->write(file); }
+#endif
 void* naa_port(Model* held, unsigned at, const char** name, unsigned* bytes) {
     Model& model = *held;
     switch (at) {

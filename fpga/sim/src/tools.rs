@@ -11,6 +11,7 @@ use std::{
 pub struct Tools {
     bin: PathBuf,
     models: PathBuf,
+    mutants: PathBuf,
 }
 
 impl Tools {
@@ -24,7 +25,8 @@ impl Tools {
         let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
         let target = target.unwrap_or_else(|| Self::repository().join("target")).join("fpga");
         let folder = env::var_os(Self::FOLDER).map_or_else(|| target.join("tools"), PathBuf::from);
-        let tools = Self { bin: folder.join("bin"), models: target.join("models") };
+        let (models, mutants) = (target.join("models"), target.join("mutants"));
+        let tools = Self { bin: folder.join("bin"), models, mutants };
         tools.script().exists().then_some(tools)
     }
 
@@ -64,6 +66,11 @@ impl Tools {
         &self.models
     }
 
+    /// The folder of the designs with mutants.
+    pub(crate) fn mutants(&self) -> &Path {
+        &self.mutants
+    }
+
     /// The folder of the RTL.
     pub fn rtl() -> PathBuf {
         Self::repository().join("fpga/rtl")
@@ -74,7 +81,8 @@ impl Tools {
         Self::repository().join("fpga/tools/sim.txt")
     }
 
-    fn repository() -> PathBuf {
+    /// The root of the checkout.
+    pub(crate) fn repository() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
     }
 }

@@ -12,6 +12,7 @@ use std::{
 
 use crate::{
     Model, OpenError, Tools,
+    purpose::Purpose,
     rtl::sources,
     shim::{ports, source},
 };
@@ -49,17 +50,34 @@ impl Module {
     }
 
     /// Opens the model of the module. It is made first, unless it was made of the same files and by the
-    /// same tools before.
+    /// same tools before. It is what the environment asks for: see [`Purpose`].
     pub fn model(&self, tools: &Tools) -> Result<Model, BuildError> {
-        Ok(Model::open(&self.library(tools)?)?)
+        let purpose = match Purpose::of_environment() {
+            Purpose::Mutant(_) if !self.mutants(tools).exists() => Purpose::Plain,
+            purpose => purpose,
+        };
+        Ok(Model::open(&self.library(tools, &purpose)?, purpose)?)
+    }
+
+    /// The file of the design with mutants of this module. `cargo xtask fpga --mutate` makes it: Verilog without parameters, with one more input,
+    /// `mutsel`, which is the number of the mutant. 0 is the module as it is, and so are the numbers of other modules' mutants.
+    pub fn mutants(&self, tools: &Tools) -> PathBuf {
+        let parameters = self.parameters.iter().map(|(name, value)| format!("-{name}{value}"));
+        tools.mutants().join(format!("{}{}.v", self.name, parameters.collect::<String>()))
     }
 
     /// Makes the library of the model, unless it is there. Returns its file.
-    fn library(&self, tools: &Tools) -> Result<PathBuf, BuildError> {
-        let files = sources(&Tools::rtl(), self.name).map_err(failed(&Tools::rtl()))?;
+    fn library(&self, tools: &Tools, purpose: &Purpose) -> Result<PathBuf, BuildError> {
+        let (files, parameters) = if matches!(purpose, Purpose::Mutant(_)) {
+            (vec![self.mutants(tools)], Vec::new())
+        } else {
+            let files = sources(&Tools::rtl(), self.name).map_err(failed(&Tools::rtl()))?;
+            (files, self.parameters.iter().map(|(name, value)| format!("-G{name}={value}")).collect())
+        };
         let mut hasher = DefaultHasher::new();
         let versions = read(&Tools::versions())?;
-        (self.name, &self.parameters, source(&[]), WARNINGS, versions).hash(&mut hasher);
+        (self.name, &parameters, source(&[]), OPTIONS, COMPILER, versions).hash(&mut hasher);
+        (purpose.verilator(), purpose.compiler(), purpose.sources()).hash(&mut hasher);
         for file in &files {
             (file, read(file)?).hash(&mut hasher);
         }
@@ -72,33 +90,34 @@ impl Module {
         let lock =
             fs::File::create(&lock).and_then(|file| file.lock().map(|()| file)).map_err(failed(&lock))?;
         if !library.exists() {
-            self.verilate(tools, &folder, &files)?;
+            let mut verilator = tools.verilator();
+            verilator.args(OPTIONS).args(purpose.verilator()).args(parameters);
+            verilator.args(["--prefix", "Vtop", "--top-module", self.name]).arg("--Mdir").arg(&folder);
+            self.run("Verilator", verilator.args(&files))?;
             let header = read(&folder.join("Vtop.h"))?;
             write(&folder.join("shim.cpp"), &source(&ports(&header)))?;
             let made = folder.join("model.so");
-            self.compile(tools, &folder, &made)?;
+            self.compile(tools, &folder, purpose, &made)?;
             fs::rename(&made, &library).map_err(failed(&library))?;
         }
         drop(lock);
         Ok(library)
     }
 
-    fn verilate(&self, tools: &Tools, folder: &Path, files: &[PathBuf]) -> Result<(), BuildError> {
-        let mut verilator = tools.verilator();
-        verilator.args(["--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--no-assert"]);
-        verilator.args(WARNINGS).args(["--prefix", "Vtop", "--top-module", self.name]);
-        verilator.arg("--Mdir").arg(folder);
-        verilator.args(self.parameters.iter().map(|(name, value)| format!("-G{name}={value}")));
-        self.run("Verilator", verilator.args(files))
-    }
-
-    fn compile(&self, tools: &Tools, folder: &Path, library: &Path) -> Result<(), BuildError> {
+    fn compile(
+        &self,
+        tools: &Tools,
+        folder: &Path,
+        purpose: &Purpose,
+        library: &Path,
+    ) -> Result<(), BuildError> {
         let include = tools.include();
         let mut compiler = Command::new("c++");
-        compiler.args(["-std=c++20", "-O2", "-fPIC", "-shared", "-w", "-DVL_TIME_CONTEXT", "-pthread"]);
-        compiler.arg("-I").arg(folder).arg("-I").arg(&include).arg("-I").arg(include.join("vltstd"));
+        compiler.args(COMPILER).arg("-I").arg(folder);
+        compiler.arg("-I").arg(&include).arg("-I").arg(include.join("vltstd"));
         compiler.args(files_in(folder, "cpp")?);
-        compiler.args(["verilated.cpp", "verilated_threads.cpp"].map(|name| include.join(name)));
+        let sources = ["verilated.cpp", "verilated_threads.cpp"].iter().chain(purpose.sources());
+        compiler.args(sources.map(|name| include.join(name))).args(purpose.compiler());
         self.run("c++", compiler.arg("-o").arg(library))
     }
 
@@ -115,8 +134,12 @@ impl Module {
     }
 }
 
-/// The warnings of Verilator. Each of them is an error.
-const WARNINGS: &[&str] = &["-Wall", "-Wpedantic"];
+/// Options of Verilator for every model. Each of its warnings is an error.
+const OPTIONS: &[&str] =
+    &["--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--no-assert", "-Wall", "-Wpedantic"];
+
+/// Options of the C++ compiler for every model.
+const COMPILER: &[&str] = &["-std=c++20", "-O2", "-fPIC", "-shared", "-w", "-DVL_TIME_CONTEXT", "-pthread"];
 
 fn files_in(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, BuildError> {
     let entries =

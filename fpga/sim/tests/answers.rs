@@ -109,9 +109,10 @@ impl Neighbour {
         let mut cable = Cable::default();
         let config = Config::new(HardwareAddress::Ethernet(EthernetAddress(NEIGHBOUR)));
         let mut iface = Interface::new(config, &mut cable, Instant::ZERO);
+        // All addresses are neighbours.
         iface.update_ip_addrs(|own| {
-            own.push(IpCidr::new(address(IpVersion::V4, 1).into(), 24)).unwrap();
-            own.push(IpCidr::new(address(IpVersion::V6, 1).into(), 64)).unwrap();
+            own.push(IpCidr::new(address(IpVersion::V4, 1).into(), 0)).unwrap();
+            own.push(IpCidr::new(address(IpVersion::V6, 1).into(), 0)).unwrap();
         });
         let mut sockets = SocketSet::new(Vec::new());
         let [v4, v6] = IDENTS.map(|ident| {

@@ -4,7 +4,10 @@ mod common;
 #[path = "../../../ejfat/ejfat/tests/lb_common/mod.rs"]
 mod lb_common;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+};
 
 use common::number;
 use ejfat::{
@@ -192,9 +195,13 @@ fn images_are_swapped_between_two_packets_and_no_event_is_split() {
         assert_eq!(sent.len(), 1000, "round {round}");
         let mut met = [0; 2];
         for frame in sent {
-            let bytes = &frame.bytes[14..];
-            let host = if bytes[0] >> 4 == 4 { bytes[19] } else { bytes[39] };
-            met[usize::from(host) - 100] += 1;
+            let packet = &frame.bytes[14..];
+            let to: IpAddr = match packet[0] >> 4 {
+                4 => <[u8; 4]>::try_from(&packet[16..20]).unwrap().into(),
+                _ => <[u8; 16]>::try_from(&packet[24..40]).unwrap().into(),
+            };
+            let is_new = [IpVersion::V4, IpVersion::V6].map(|ip| address(ip, 101)).contains(&to);
+            met[usize::from(is_new)] += 1;
         }
         let (early, later) = (first.min(1000), 1000 - first.min(1000));
         assert_eq!(met, if is_swapped { [early, later] } else { [1000, 0] }, "round {round}");

@@ -1,0 +1,80 @@
+//! What models are made for: plain simulation, or what an environment variable asks for.
+
+use std::{env, path::PathBuf, str::FromStr};
+
+use crate::Tools;
+
+/// What a model is made for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Plain,
+    /// The module has the fault with this number, or none if it is 0.
+    Mutant(u16),
+    /// The values of all signals go to this file from a cycle on.
+    Waveform {
+        file: PathBuf,
+        from: u64,
+    },
+    /// A file in this folder says which lines were reached and which signals changed.
+    Coverage(PathBuf),
+}
+
+impl Purpose {
+    /// The environment variable with the number of a mutant.
+    const MUTANT: &str = "NAA_FPGA_MUTANT";
+    /// The environment variable with the file of a waveform.
+    pub(crate) const WAVEFORM: &str = "NAA_FPGA_TRACE";
+    /// The environment variable with the first cycle of a waveform. Without it, a waveform begins at cycle 0.
+    pub(crate) const FROM: &str = "NAA_FPGA_TRACE_FROM";
+    /// The environment variable with the folder of files of coverage.
+    const COVERAGE: &str = "NAA_FPGA_COVERAGE";
+
+    /// What the environment asks for. Relative paths begin at the root of the checkout, because Cargo runs tests in the folder of their crate.
+    ///
+    /// # Panics
+    /// If a variable that is a number has none.
+    pub(crate) fn of_environment() -> Self {
+        let path = |variable| env::var_os(variable).map(|path| Tools::repository().join(path));
+        if let Some(number) = number(Self::MUTANT) {
+            Self::Mutant(number)
+        } else if let Some(file) = path(Self::WAVEFORM) {
+            Self::Waveform { file, from: number(Self::FROM).unwrap_or(0) }
+        } else {
+            path(Self::COVERAGE).map_or(Self::Plain, Self::Coverage)
+        }
+    }
+
+    /// Options of Verilator.
+    pub(crate) fn verilator(&self) -> &'static [&'static str] {
+        match self {
+            Self::Plain => &[],
+            // Verilog that yosys wrote is correct, but nobody wrote it to be read, so that there is nothing to warn of.
+            Self::Mutant(_) => &["-Wno-lint", "-Wno-style", "-Wno-UNOPTFLAT"],
+            Self::Waveform { .. } => &["--trace-fst", "--trace-structs"],
+            Self::Coverage(_) => &["--coverage-line", "--coverage-toggle"],
+        }
+    }
+
+    /// The sources of Verilator that are compiled with a model, beside those of every model.
+    pub(crate) fn sources(&self) -> &'static [&'static str] {
+        match self {
+            Self::Plain | Self::Mutant(_) => &[],
+            Self::Waveform { .. } => &["verilated_fst_c.cpp"],
+            Self::Coverage(_) => &["verilated_cov.cpp"],
+        }
+    }
+
+    /// Options of the C++ compiler.
+    pub(crate) fn compiler(&self) -> &'static [&'static str] {
+        match self {
+            Self::Plain | Self::Mutant(_) => &[],
+            Self::Waveform { .. } => &["-DVM_TRACE=1", "-DVM_TRACE_FST=1", "-llz4", "-lz"],
+            Self::Coverage(_) => &["-DVM_COVERAGE=1"],
+        }
+    }
+}
+
+fn number<T: FromStr>(variable: &str) -> Option<T> {
+    let text = env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number that it can have")))
+}
