@@ -2,6 +2,7 @@
 
 mod limits;
 mod lint;
+mod mutants;
 mod pcap;
 mod speed;
 mod synth;
@@ -26,6 +27,8 @@ Examples:
   cargo xtask fpga --only sim --packets 1000000
   cargo xtask fpga --pcap segments.pcap forwarded.pcap
                                    a capture through the simulated load balancer, compared with the Rust
+  cargo xtask fpga --mutate        small faults in the RTL, one at a time: the tests must find them
+  cargo xtask fpga --mutate --mutants 1000 --seed 7
 
 The tools come from PyPI, pinned in fpga/tools, into target/fpga/tools. A test by itself, when they are there:
   cargo test --release -p naa-fpga --test icrc";
@@ -43,6 +46,15 @@ pub(crate) struct Options {
     /// with those that the Rust makes. The tables forward all segments of the capture to four members
     #[arg(long, num_args = 2, value_names = ["IN", "OUT"], conflicts_with = "only")]
     pcap: Vec<PathBuf>,
+    /// Put small faults into the RTL, and see whether the tests find them; nothing else is done
+    #[arg(long, conflicts_with_all = ["only", "packets"])]
+    mutate: bool,
+    /// Faults of all modules together
+    #[arg(long, value_name = "NUMBER", default_value_t = 200, requires = "mutate")]
+    mutants: usize,
+    /// The seed of the choice of faults
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "mutate")]
+    seed: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -80,6 +92,9 @@ impl Part {
     }
 }
 
+/// The rows of the table: module, what, value, limit, result.
+type Rows = Vec<[String; 5]>;
+
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     packages::ensure(User::Fpga).map_err(anyhow::Error::msg)?;
     if let [input, output] = &options.pcap[..] {
@@ -93,7 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let parts = if options.only.is_empty() { &Part::ALL[..] } else { &options.only };
     let is_simulated = |part: &Part| matches!(part, Part::Sim | Part::Engine | Part::Pcap | Part::Speed);
-    let group = if parts.iter().all(is_simulated) { Group::Sim } else { Group::All };
+    let group = if parts.iter().all(is_simulated) && !options.mutate { Group::Sim } else { Group::All };
     let tools = match tools::install(group)? {
         Ok(tools) => tools,
         Err(why) => {
@@ -101,7 +116,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             return Ok(ExitCode::from(SKIPPED));
         }
     };
-    let mut rows = vec![["module", "what", "is", "limit", "result"].map(str::to_owned)];
+    if options.mutate {
+        return mutants::run(&tools, options.mutants, options.seed);
+    }
+    let mut rows: Rows = vec![["module", "what", "is", "limit", "result"].map(str::to_owned)];
     for part in parts {
         println!("== {}", part.name());
         let begun = Instant::now();

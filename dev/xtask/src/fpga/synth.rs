@@ -1,6 +1,6 @@
 //! Estimates the area and the frequency of a module with open tools.
 
-use super::limits::Module;
+use super::{Rows, limits::Module};
 use crate::{repo, venv::Venv};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -9,8 +9,6 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-
-type Rows = Vec<[String; 5]>;
 
 /// The cells of UltraScale+ that use look-up tables as memories, each with the number of look-up tables.
 ///
@@ -83,7 +81,8 @@ fn synthesise(tools: &Venv, module: &Module, family: &str, out: &Path) -> Result
     run(yosys.args(naa_fpga::sources(&repo::root().join("fpga/rtl"), module.name)?))
 }
 
-fn run(command: &mut Command) -> Result<()> {
+/// Runs a tool. If it fails, the error has the last lines of what it printed.
+pub(super) fn run(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
     if !output.status.success() {
         let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said));

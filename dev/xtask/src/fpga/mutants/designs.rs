@@ -1,0 +1,115 @@
+//! The designs with mutants: what they consist of, and how they are made.
+
+use crate::{fpga::synth, repo, venv::Venv};
+use anyhow::{Context, Result};
+use naa_fpga::{Module, Tools};
+use std::{fmt, fs};
+
+/// A module with values for its parameters, whose mutants are tried.
+#[derive(Debug)]
+pub(super) struct Design {
+    module: &'static str,
+    parameters: &'static [(&'static str, u64)],
+    /// The test of `naa-fpga` that runs the module.
+    pub(super) test: &'static str,
+    /// The arguments with which the test runs nothing but this design.
+    pub(super) arguments: &'static [&'static str],
+    /// The modules inside, the one itself included, in which mutants are made.
+    pub(super) parts: &'static [&'static str],
+}
+
+pub(super) const DESIGNS: &[Design] = &[
+    Design { module: "icrc512", parameters: &[], test: "icrc", arguments: &[], parts: &["icrc512"] },
+    Design {
+        module: "responder_check",
+        parameters: &[],
+        test: "responder",
+        arguments: &[],
+        parts: &["region_check", "responder_check"],
+    },
+    Design {
+        module: "lb_lookup",
+        parameters: &[],
+        test: "lookup",
+        arguments: &[],
+        parts: &["lb_addresses", "lb_begins", "lb_lookup"],
+    },
+    Design {
+        module: "lb_path",
+        parameters: &[("Width", 512)],
+        test: "path",
+        arguments: &["--skip", "128_bits"],
+        parts: &["fifo", "lb_parse", "lb_path", "lb_rewrite"],
+    },
+    Design {
+        module: "lb_path",
+        parameters: &[("Width", 128)],
+        test: "path",
+        arguments: &["128_bits"],
+        parts: &["lb_parse", "lb_rewrite"],
+    },
+];
+
+impl Design {
+    pub(super) fn name(&self) -> String {
+        let parameters = self.parameters.iter().map(|(name, value)| format!(" {name}={value}"));
+        format!("{}{}", self.module, parameters.collect::<String>())
+    }
+}
+
+/// A small fault in a part of a design.
+#[derive(Debug)]
+pub(super) struct Mutant {
+    pub(super) design: &'static Design,
+    pub(super) part: &'static str,
+    /// Its number among the mutants of all designs, from 1.
+    pub(super) number: usize,
+    /// The fault, as yosys prints it, without the number.
+    pub(super) mutation: String,
+}
+
+impl Mutant {
+    /// The mutant of a line that yosys printed: `mutate -ctrl mutsel WIDTH NUMBER`, and then the mutation.
+    fn new(design: &'static Design, part: &'static str, line: &str) -> Option<Self> {
+        let rest = line.strip_prefix("mutate -ctrl mutsel 16 ")?;
+        let (number, mutation) = rest.split_once(' ')?;
+        Some(Self { design, part, number: number.parse().ok()?, mutation: mutation.to_owned() })
+    }
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.design.name(), self.mutation)
+    }
+}
+
+/// Makes all designs, with about `count` mutants together: the same number in each part.
+pub(super) fn make(venv: &Venv, tools: &Tools, count: usize, seed: u64) -> Result<Vec<Mutant>> {
+    let parts: usize = DESIGNS.iter().map(|design| design.parts.len()).sum();
+    let each = count.div_ceil(parts);
+    let mut mutants = Vec::new();
+    for design in DESIGNS {
+        let with = |module: Module, (name, value): &(&'static str, u64)| module.with(name, *value);
+        let module = design.parameters.iter().fold(Module::new(design.module), with);
+        let out = module.mutants(tools);
+        fs::create_dir_all(out.parent().context("the design has no folder")?)?;
+        let mut yosys = venv.python();
+        yosys.current_dir(repo::root()).args(["fpga/tools/mutate.py", "--top", design.module]);
+        yosys.args(["--seed", &seed.to_string()]).arg("--out").arg(&out);
+        yosys.args(design.parameters.iter().map(|(name, value)| format!("--parameter={name}={value}")));
+        let first = |part: usize| mutants.len() + part * each + 1;
+        let parts = design.parts.iter().enumerate();
+        yosys.args(parts.map(|(at, part)| format!("--part={}:{each}:{part}", first(at))));
+        for file in naa_fpga::sources(&repo::root().join("fpga/rtl"), design.module)? {
+            yosys.arg(file.strip_prefix(repo::root())?);
+        }
+        synth::run(&mut yosys)?;
+        for part in design.parts {
+            let list = fs::read_to_string(format!("{}.{part}", out.display()))?;
+            for line in list.lines() {
+                mutants.push(Mutant::new(design, part, line).with_context(|| format!("a mutant: {line}"))?);
+            }
+        }
+    }
+    Ok(mutants)
+}

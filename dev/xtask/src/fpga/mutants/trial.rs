@@ -1,0 +1,89 @@
+//! Runs the tests of a design with one of its mutants.
+
+use super::designs::{Design, Mutant};
+use crate::{repo, venv::Venv};
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+/// The numbers of random packets with which a mutant is tried, one after the other until a test fails.
+const PACKETS: &[u64] = &[500, 5000, 20_000];
+/// A test that needs more seconds of a processor than this counts as failed. It takes a few with the most packets.
+const LIMIT: u64 = 120;
+
+/// The programs of the tests.
+#[derive(Debug)]
+pub(super) struct Tests {
+    /// The program of each test, by the test's name.
+    programs: BTreeMap<String, PathBuf>,
+    /// The folder of the tools.
+    tools: PathBuf,
+}
+
+impl Tests {
+    /// Builds the tests of `naa-fpga`.
+    pub(super) fn build(venv: &Venv) -> Result<Self> {
+        let mut build = repo::cargo();
+        build.args(["test", "--release", "-p", "naa-fpga", "--no-run", "--message-format", "json"]);
+        let output = build.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+        ensure!(output.status.success(), "the tests of naa-fpga do not build");
+        let programs = String::from_utf8_lossy(&output.stdout).lines().filter_map(program).collect();
+        Ok(Self { programs, tools: venv.folder().to_owned() })
+    }
+
+    /// Runs the tests of a design without a fault. The first run makes the model.
+    ///
+    /// # Errors
+    /// If a test fails.
+    pub(super) fn pass(&self, design: &Design) -> Result<()> {
+        for &packets in PACKETS {
+            let passes = ends_well(self.command(design, 0, packets)?.stderr(Stdio::inherit()))?;
+            ensure!(passes, "{} fails without a fault, with {packets} packets", design.name());
+        }
+        Ok(())
+    }
+
+    /// Whether the tests of a mutant's design find the fault.
+    pub(super) fn catch(&self, mutant: &Mutant) -> Result<bool> {
+        for &packets in PACKETS {
+            let mut test = self.command(mutant.design, mutant.number, packets)?;
+            if !ends_well(test.stderr(Stdio::null()))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn command(&self, design: &Design, mutant: usize, packets: u64) -> Result<Command> {
+        let program = self.programs.get(design.test);
+        let program = program.with_context(|| format!("naa-fpga has no test {}", design.test))?;
+        let mut command = Command::new(program);
+        command.args(design.arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        command.current_dir(repo::root().join("fpga/sim")).env("CARGO_TARGET_DIR", repo::target_dir());
+        command.env("NAA_FPGA_TOOLS", &self.tools).env("NAA_FPGA_STRICT", "1");
+        command.env("NAA_FPGA_PACKETS", packets.to_string()).env("NAA_FPGA_MUTANT", mutant.to_string());
+        Ok(command)
+    }
+}
+
+/// The name and the program of a test, if a line of cargo's messages says them.
+fn program(line: &str) -> Option<(String, PathBuf)> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let is_test = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "test");
+    let name = message["target"]["name"].as_str().filter(|_| is_test)?;
+    Some((name.to_owned(), message["executable"].as_str()?.into()))
+}
+
+/// Whether a test passes within its limit. If it needs more time of a processor, the kernel ends it.
+fn ends_well(command: &mut Command) -> Result<bool> {
+    let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
+    let limit = Rlimit { current: Some(LIMIT), maximum: Some(LIMIT) };
+    prlimit(Some(Pid::from_child(&child)), Resource::Cpu, limit)
+        .context("cannot limit the time of a test")?;
+    Ok(child.wait()?.success())
+}
