@@ -50,7 +50,13 @@ impl Module {
     }
 
     /// Opens the model of the module. It is made first, unless it was made of the same files and by the
-    /// same tools before. It is what the environment asks for: see [`Purpose`].
+    /// same tools before.
+    ///
+    /// The environment may ask for more: `NAA_FPGA_MUTANT` for the fault with that number, `NAA_FPGA_TRACE` for a waveform in that file, and
+    /// `NAA_FPGA_COVERAGE` for a file of coverage in that folder.
+    ///
+    /// # Panics
+    /// If a variable that is a number has none.
     pub fn model(&self, tools: &Tools) -> Result<Model, BuildError> {
         let purpose = match Purpose::of_environment() {
             Purpose::Mutant(_) if !self.mutants(tools).exists() => Purpose::Plain,
