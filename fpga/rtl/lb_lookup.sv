@@ -210,7 +210,7 @@ module lb_lookup
         address_sum: member_at.address_sum,
         mac: member_at.mac
     };
-    route_valid <= valid[Member];
+    route_valid <= valid[Member] && !rst;
     route_image <= images[Member];
   end
 

@@ -1,9 +1,13 @@
-//! `fpga`: lints, simulates, synthesises and times the RTL of `fpga/rtl`.
+//! `fpga`: lints, simulates, proves, synthesises and times the RTL of `fpga/rtl`.
 
+mod command;
 mod limits;
 mod lint;
 mod mutants;
 mod pcap;
+mod proofs;
+mod prove;
+mod smtbmc;
 mod speed;
 mod synth;
 mod tools;
@@ -23,6 +27,7 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask fpga                 all parts, and a table of what each module takes and may take
   cargo xtask fpga --only sim      the RTL beside the Rust that it equals; tools: Verilator and a C++ compiler
+  cargo xtask fpga --only prove    what fpga/formal asserts, for all inputs; tools: yosys and yices; traces in target/fpga/prove
   cargo xtask fpga --only area     LUTs, flip-flops and memories, as yosys estimates them for UltraScale+
   cargo xtask fpga --only sim --packets 1000000
   cargo xtask fpga --pcap segments.pcap forwarded.pcap
@@ -69,6 +74,8 @@ enum Part {
     Pcap,
     /// Cycles of simulation in a second
     Speed,
+    /// Assertions about modules, for all inputs; each proof must also find mistakes that are made on purpose
+    Prove,
     /// What each module takes of an UltraScale+ device, as yosys estimates it
     Area,
     /// How fast each module is on an ECP5, as nextpnr estimates it: a gate against regressions, no promise for other devices
@@ -76,8 +83,8 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 7] =
-        [Self::Lint, Self::Sim, Self::Engine, Self::Pcap, Self::Speed, Self::Area, Self::Fmax];
+    const ALL: [Self; 8] =
+        [Self::Lint, Self::Sim, Self::Engine, Self::Pcap, Self::Speed, Self::Prove, Self::Area, Self::Fmax];
 
     fn name(self) -> &'static str {
         match self {
@@ -86,6 +93,7 @@ impl Part {
             Self::Engine => "engine",
             Self::Pcap => "pcap",
             Self::Speed => "speed",
+            Self::Prove => "prove",
             Self::Area => "area",
             Self::Fmax => "fmax",
         }
@@ -129,6 +137,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             Part::Engine => engine(&tools)?,
             Part::Pcap => pcap::senders()?,
             Part::Speed => speed::run(&mut rows)?,
+            Part::Prove => prove::run(&tools, &mut rows)?,
             Part::Area => MODULES.iter().try_for_each(|module| synth::area(&tools, module, &mut rows))?,
             Part::Fmax => MODULES.iter().try_for_each(|module| synth::fmax(&tools, module, &mut rows))?,
         }

@@ -77,7 +77,7 @@ impl Module {
         let (files, parameters) = if matches!(purpose, Purpose::Mutant(_)) {
             (vec![self.mutants(tools)], Vec::new())
         } else {
-            let files = sources(&Tools::rtl(), self.name).map_err(failed(&Tools::rtl()))?;
+            let files = sources(&[&Tools::rtl()], self.name).map_err(failed(&Tools::rtl()))?;
             (files, self.parameters.iter().map(|(name, value)| format!("-G{name}={value}")).collect())
         };
         let mut hasher = DefaultHasher::new();

@@ -1,9 +1,13 @@
 //! Checks the RTL for warnings of Verilator, and its format with verible.
 
-use super::limits::{MODULES, Module};
+use super::{
+    limits::{MODULES, Module},
+    proofs::PROOFS,
+};
 use crate::{repo, venv::Venv};
 use anyhow::{Context, Result, ensure};
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -23,20 +27,30 @@ const FORMAT: &[&str] = &[
     "--struct_union_members_alignment=flush-left",
 ];
 
+/// Warnings of Verilator that harnesses have: their first cycle is known by an initial value, and they look at a part of each output.
+const OF_HARNESSES: &[&str] = &["-Wno-PROCASSINIT", "-Wno-UNUSEDSIGNAL"];
+
 pub(super) fn run(tools: &Venv) -> Result<()> {
-    let rtl = repo::root().join("fpga/rtl");
-    for file in files(&rtl)? {
+    let [rtl, formal] = ["fpga/rtl", "fpga/formal"].map(|folder| repo::root().join(folder));
+    for file in files(&rtl)?.into_iter().chain(files(&formal)?) {
         let mut format = Command::new(tools.program("verible-verilog-format"));
         format.args(FORMAT).arg("--verify").arg(&file);
         let remedy = format!("{} is not formatted; format it with: {}", file.display(), remedy(&file));
         ensure!(succeeds(&mut format)?, remedy);
     }
     for Module { name, .. } in MODULES {
-        let mut verilator = tools.script("verilator-cli");
-        verilator.args(["--lint-only", "-Wall", "-Wpedantic", "--quiet", "--top-module", name]);
-        verilator.args(naa_fpga::sources(&rtl, name)?);
-        ensure!(succeeds(&mut verilator)?, "Verilator warns of {name}, see above");
+        verilate(tools, &[&rtl], name, &[])?;
     }
+    let harnesses: BTreeSet<_> = PROOFS.iter().map(|proof| proof.harness).collect();
+    harnesses.iter().try_for_each(|name| verilate(tools, &[&rtl, &formal], name, OF_HARNESSES))
+}
+
+/// Fails if Verilator warns of a module.
+fn verilate(tools: &Venv, folders: &[&Path], name: &str, options: &[&str]) -> Result<()> {
+    let mut verilator = tools.script("verilator-cli");
+    verilator.args(["--lint-only", "-Wall", "-Wpedantic", "--quiet", "--top-module", name]).args(options);
+    verilator.args(naa_fpga::sources(folders, name)?);
+    ensure!(succeeds(&mut verilator)?, "Verilator warns of {name}, see above");
     Ok(())
 }
 

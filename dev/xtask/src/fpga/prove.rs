@@ -1,0 +1,115 @@
+//! Proves of the RTL what simulation can only try.
+//!
+//! Each harness is shown to have teeth, too: its cover statements are reached, and it refuses modules in which a mistake was made.
+
+use super::{
+    proofs::{Mutant, PROOFS, Proof},
+    smtbmc::{Model, Question},
+};
+use crate::{repo, table, venv::Venv};
+use anyhow::{Context, Result, ensure};
+use std::{
+    fs,
+    num::NonZero,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Instant,
+};
+
+/// Adds a row for each proof. As many are tried at a time as there are processors.
+pub(super) fn run(tools: &Venv, rows: &mut Vec<[String; 5]>) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(proof) = PROOFS.get(index) else { return done };
+            done.push((index, row(tools, proof)));
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, NonZero::get);
+    let mut done = thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().expect("a worker does not panic"))
+            .collect::<Vec<_>>()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    for (_, row) in done {
+        rows.push(row);
+    }
+    Ok(())
+}
+
+fn row(tools: &Venv, proof: &Proof) -> [String; 5] {
+    let begun = Instant::now();
+    let result = match attempt(tools, proof) {
+        Ok(Ok(())) => "ok".to_owned(),
+        Ok(Err(why)) => format!("FAILED: {why}"),
+        Err(error) => {
+            println!("{}: {error:#}", proof.name());
+            "FAILED: see above".to_owned()
+        }
+    };
+    let seconds = format!("{} s", table::seconds(begun.elapsed()));
+    [proof.name(), proof.shows.to_owned(), seconds, String::new(), result]
+}
+
+/// Tries a proof, its cover statements, and the mutants that must be refused. The inner error says what fails.
+fn attempt(tools: &Venv, proof: &Proof) -> Result<Result<(), String>> {
+    let folder = repo::target_dir().join("fpga/prove").join(proof.name().replace(' ', "-"));
+    let files = sources(proof)?;
+    let model = |folder: &Path, files: &[PathBuf]| {
+        fs::create_dir_all(folder)?;
+        Model::make(tools, folder, proof, files)
+    };
+    let whole = model(&folder, &files)?;
+    // The reset is in the first cycle, and the induction begins behind it.
+    if let Err(why) = whole.ask(Question::Holds(proof.depth + 2))? {
+        return Ok(Err(why));
+    }
+    if let Err(why) = whole.ask(Question::Inductive(proof.depth))? {
+        return Ok(Err(format!("the induction fails, maybe from a state that is never reached: {why}")));
+    }
+    if let Err(why) = whole.ask(Question::Reaches(proof.reach))? {
+        return Ok(Err(why));
+    }
+    for (number, mutant) in proof.mutants.iter().enumerate() {
+        let folder = folder.join(format!("mutant-{number}"));
+        fs::create_dir_all(&folder)?;
+        let files = with_mistake(&folder, &files, mutant)?;
+        // The proof must fail: mostly the induction does, which is found quickly.
+        let mutated = model(&folder, &files)?;
+        let is_proved = mutated.ask(Question::Inductive(proof.depth))?.is_ok()
+            && mutated.ask(Question::Holds(proof.reach))?.is_ok();
+        if is_proved {
+            return Ok(Err(format!("a mistake in {} is not found: {}", mutant.module, mutant.to)));
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn sources(proof: &Proof) -> Result<Vec<PathBuf>> {
+    let folders = ["fpga/rtl", "fpga/formal"].map(|folder| repo::root().join(folder));
+    Ok(naa_fpga::sources(&folders.each_ref().map(PathBuf::as_path), proof.harness)?)
+}
+
+/// Writes the module of a mutant into a folder. Returns the files with this one in its place.
+fn with_mistake(folder: &Path, files: &[PathBuf], mutant: &Mutant) -> Result<Vec<PathBuf>> {
+    let name = format!("{}.sv", mutant.module);
+    let mut files = files.to_owned();
+    let file = files.iter_mut().find(|file| file.ends_with(&name));
+    let file = file.with_context(|| format!("the proof does not use the module {}", mutant.module))?;
+    let text = fs::read_to_string(&*file)?;
+    let times = text.matches(mutant.from).count();
+    ensure!(
+        times == 1,
+        "{name} must have this text once, for a mutant, and has it {times} times: {}",
+        mutant.from
+    );
+    *file = folder.join(name);
+    fs::write(&*file, text.replace(mutant.from, mutant.to))?;
+    Ok(files)
+}
