@@ -1,6 +1,7 @@
 //! `fpga`: lints, simulates, proves, synthesises and times the RTL of `fpga/rtl`.
 
 mod command;
+mod coverage;
 mod limits;
 mod lint;
 mod mutants;
@@ -20,7 +21,11 @@ use crate::{
 };
 use anyhow::{Result, ensure};
 use limits::MODULES;
-use std::{path::PathBuf, process::ExitCode, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
 use tools::Group;
 
 const EXAMPLES: &str = "\
@@ -28,6 +33,7 @@ Examples:
   cargo xtask fpga                 all parts, and a table of what each module takes and may take
   cargo xtask fpga --only sim      the RTL beside the Rust that it equals; tools: Verilator and a C++ compiler
   cargo xtask fpga --only prove    what fpga/formal asserts, for all inputs; tools: yosys and yices; traces in target/fpga/prove
+  cargo xtask fpga --only coverage which lines and signals the tests reach, and the lines that they do not reach
   cargo xtask fpga --only area     LUTs, flip-flops and memories, as yosys estimates them for UltraScale+
   cargo xtask fpga --only sim --packets 1000000
   cargo xtask fpga --pcap segments.pcap forwarded.pcap
@@ -68,6 +74,8 @@ enum Part {
     Lint,
     /// Every module beside the Rust that it equals
     Sim,
+    /// Which lines the tests reach, and which signals they change
+    Coverage,
     /// The load balancer in software with its decisions made by the RTL: the tests of its sockets, tables and gRPC, and naa demo ejfat
     Engine,
     /// A capture of senders through the simulated load balancer, as with --pcap
@@ -83,13 +91,23 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 8] =
-        [Self::Lint, Self::Sim, Self::Engine, Self::Pcap, Self::Speed, Self::Prove, Self::Area, Self::Fmax];
+    const ALL: [Self; 9] = [
+        Self::Lint,
+        Self::Sim,
+        Self::Coverage,
+        Self::Engine,
+        Self::Pcap,
+        Self::Speed,
+        Self::Prove,
+        Self::Area,
+        Self::Fmax,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Lint => "lint",
             Self::Sim => "sim",
+            Self::Coverage => "coverage",
             Self::Engine => "engine",
             Self::Pcap => "pcap",
             Self::Speed => "speed",
@@ -115,7 +133,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         };
     }
     let parts = if options.only.is_empty() { &Part::ALL[..] } else { &options.only };
-    let is_simulated = |part: &Part| matches!(part, Part::Sim | Part::Engine | Part::Pcap | Part::Speed);
+    let is_simulated =
+        |part: &Part| matches!(part, Part::Sim | Part::Coverage | Part::Engine | Part::Pcap | Part::Speed);
     let group = if parts.iter().all(is_simulated) && !options.mutate { Group::Sim } else { Group::All };
     let tools = match tools::install(group)? {
         Ok(tools) => tools,
@@ -133,7 +152,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let begun = Instant::now();
         match part {
             Part::Lint => lint::run(&tools)?,
-            Part::Sim => simulate(&tools, options.packets)?,
+            Part::Sim => simulate(&tools, options.packets, None)?,
+            Part::Coverage => {
+                let folder = coverage::folder()?;
+                simulate(&tools, coverage::PACKETS, Some(&folder))?;
+                coverage::judge(&folder, &mut rows)?;
+            }
             Part::Engine => engine(&tools)?,
             Part::Pcap => pcap::senders()?,
             Part::Speed => speed::run(&mut rows)?,
@@ -155,11 +179,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn simulate(tools: &Venv, packets: u64) -> Result<()> {
+/// Runs the tests of all modules. If there is a folder, what the models counted is written into it.
+fn simulate(tools: &Venv, packets: u64, coverage: Option<&Path>) -> Result<()> {
     let mut tests = repo::cargo();
     tests.args(["test", "--release", "-p", "naa-fpga"]);
     tests.env("NAA_FPGA_TOOLS", tools.folder()).env("NAA_FPGA_STRICT", "1");
     tests.env("NAA_FPGA_PACKETS", packets.to_string());
+    tests.envs(coverage.map(|folder| ("NAA_FPGA_COVERAGE", folder)));
     ensure!(tests.status()?.success(), "the RTL does not do what the Rust does, see above");
     Ok(())
 }

@@ -49,7 +49,7 @@ impl Purpose {
         match self {
             Self::Plain => &[],
             // Verilog that yosys wrote is correct, but nobody wrote it to be read, so that there is nothing to warn of.
-            Self::Mutant(_) => &["-Wno-lint", "-Wno-style", "-Wno-UNOPTFLAT"],
+            Self::Mutant(_) => &["-Wno-lint", "-Wno-style", "-Wno-UNOPTFLAT", "-Wno-MULTIDRIVEN"],
             Self::Waveform { .. } => &["--trace-fst", "--trace-structs"],
             Self::Coverage(_) => &["--coverage-line", "--coverage-toggle"],
         }

@@ -115,7 +115,7 @@ fn random_addresses(random: &mut Random, count: usize) -> Vec<IpAddr> {
 /// Fills tables: adds many sources and some destinations to each load balancer, and a calendar that needs all bits of a slot to one of them. Returns
 /// the sources and the destinations.
 fn fill(random: &mut Random, rules: &mut Rules) -> [Vec<IpAddr>; 2] {
-    let sources = random_addresses(random, 150);
+    let sources = random_addresses(random, 120);
     let destinations = random_addresses(random, 60);
     let mut put = |rule| rules.insert(rule, true).unwrap();
     for (at, &address) in destinations.iter().enumerate() {
