@@ -1,6 +1,6 @@
 // Proves of `fifo` that the n-th entry that leaves is the n-th that was put in, for every n.
 //
-// The harness follows one entry; `chosen` may choose any. It counts the entries in front of it until the entry leaves.
+// The harness follows one entry, which may be any (`chosen`). It counts the entries before it until the entry leaves.
 //
 // Assumed: nothing is put in while the memory is full.
 module fifo_order #(
@@ -37,13 +37,13 @@ module fifo_order #(
   logic leaves;
   assign leaves = out_valid && out_ready;
 
-  // The number of entries that were put in and have not left, as the ports show it.
+  // The number of entries that were put in and have not left. It is counted at the ports.
   logic [Bits+1:0] held;
   always_ff @(posedge clk) begin
     held <= begun ? held + (Bits + 2)'(in_valid) - (Bits + 2)'(leaves) : '0;
   end
 
-  // The entry that is followed, and the number of entries in front of it.
+  // The entry that is followed, and the number of entries before it.
   logic follows;
   logic [Width-1:0] followed;
   logic [Bits+1:0] ahead;
@@ -59,7 +59,7 @@ module fifo_order #(
     if (!begun) follows <= 1'b0;
   end
 
-  // The last cycle.
+  // Values of the cycle before.
   logic waited, had_entry;
   logic [Width-1:0] waited_data;
   always_ff @(posedge clk) begin

@@ -54,14 +54,14 @@ module path_room
   number_t searched;
   assign searched = up_to[Latency-1] + number_t'(dut.found_valid);
 
-  // Packets whose key is being read from their headers, whose key is looked up, and whose route waits.
+  // The numbers of packets whose key is being read from their headers, of those whose key is looked up, and of those whose route waits.
   number_t parsed, routes, heads, known;
   assign parsed = number_t'(dut.parse.done1) + number_t'(dut.parse.done2) + number_t'(dut.parse.done3) + number_t'(dut.key_valid);
   assign routes = number_t'(dut.unused_routes) + number_t'(dut.route_valid);
   assign heads = number_t'(dut.unused_heads) + number_t'(dut.unused_head_valid);
   assign known = parsed + searched + routes + number_t'(dut.rewrite.has1) + number_t'(dut.rewrite.has2);
 
-  // The packet that comes at the moment is not known yet. The last beat of a packet waits to be done.
+  // is_coming: beats of a packet come whose key has not been read. is_leaving: the last beat of a packet waits in lb_rewrite.
   logic is_coming, is_leaving;
   assign is_coming = !dut.is_first && !dut.parse.is_full && !dut.parse.skips;
   assign is_leaving = dut.rewrite.valid3 && dut.rewrite.last3;

@@ -144,7 +144,7 @@ module region_bounds #(
     if (!begun) for (int i = 0; i <= Answer; i++) at[i].valid <= 1'b0;
   end
 
-  // Whether all but the bounds is right.
+  // Whether everything is right except the bounds.
   function automatic logic is_allowed(request_t request);
     return request.ready && request.region.valid && request.region.secret == request.rkey[31:SlotBits]
         && request.region.pd == request.pd && (request.write ? request.region.remote_write : request.region.remote_read);
@@ -163,7 +163,7 @@ module region_bounds #(
   assign offset2 = {high2, dut.offset2};
   assign left4 = {high4, dut.left4};
 
-  // Whether the slot was cleared since the reset. `follows[i]`: the request in stage i is for the slot. Nothing is known of other slots.
+  // Whether the slot was cleared since the reset. `follows[i]`: the request in stage i is for the slot that is followed.
   logic is_cleared;
   assign is_cleared = table_ready || dut.cleared > (SlotBits + 1)'(slot);
 
@@ -171,12 +171,12 @@ module region_bounds #(
 
   always_comb begin
     if (begun) begin
-      // The memory.
+      // What the memory holds.
       region_starts_empty : assert (table_ready || region == '0);
       clearing_ends : assert (dut.cleared <= (SlotBits + 1)'(Slots));
       memory_holds_region : assert (!is_cleared || dut.regions[slot] == region);
 
-      // The stages.
+      // What the stages hold.
       pending :
       assert (
         {dut.pending0, dut.pending1, dut.pending2, dut.pending3, dut.pending4, dut.pending5, dut.pending6, answer_valid}
@@ -229,7 +229,7 @@ module region_bounds #(
         assert (!follows[6] || !at[6].ready || {dut.offset6, dut.generation6} == {at[6].offset[63:0], at[6].region.generation});
       end
 
-      // The answer.
+      // What the answer says.
       if (answer_valid && follows[Answer]) begin
         answer_is_right : assert (answer_ok == (is_allowed(at[Answer]) && at[Answer].is_within));
         if (answer_ok) begin

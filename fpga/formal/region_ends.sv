@@ -1,5 +1,5 @@
-// Proves of the numbers with which `region_bounds` says that an access lies in a region that they mean so: the access begins at the begin of the
-// region or behind it, and ends at its end or before it. No sum here can wrap.
+// `region_bounds` computes from two numbers whether an access lies in a region. This harness proves that the result is right: the access does not
+// begin before the region, and does not end after it. The sums here are wide enough, so that they cannot wrap.
 module region_ends (
     input logic clk,
     input logic [63:0] access,

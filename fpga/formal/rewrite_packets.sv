@@ -133,8 +133,8 @@ module rewrite_packets
     return '{tag.packet, tag.beat == '1 ? tag.beat : tag.beat + 1'b1};
   endfunction
 
-  // The next beat that enters, the beats in stages 3 and 4 and at the output, and the next beat that leaves as the ports show it. Beats of packets
-  // that are dropped have no tags of their own.
+  // The tags of the next beat that enters, of the beats in stages 3 and 4 and at the output, and of the next beat that leaves, which is counted
+  // at the ports. Beats of packets that are dropped get no new tag.
   tag_t tag_in, tag3, tag4, tag_m, tag_out;
   always_ff @(posedge clk) begin
     if (enters) begin
@@ -159,7 +159,7 @@ module rewrite_packets
     return beat >= number_t'(1024 / Width) ? 6'd32 : 6'(beat * (Width / 32));
   endfunction
 
-  // The packets that came and are not done, and the routes that came and whose packets did not end.
+  // The number of packets that came and are not done, and the number of routes that came and whose packets have not ended.
   logic [1:0] undone, routes;
   always_ff @(posedge clk) begin
     undone <= undone + 2'(enters && s_tlast) - 2'(done_valid);
@@ -169,12 +169,12 @@ module rewrite_packets
 
   // ------------------------------------------------------------------ the byte that is followed
 
-  // Its place in its packet, and where it leaves.
+  // The place of the byte in its packet, and its place when it leaves.
   number_t beat, beat_out;
   logic [LaneBits-1:0] lane, lane_out;
   always_ff @(posedge clk) if (!begun) {beat, lane} <= {any_beat, any_lane};
 
-  // The packet that is followed, what is done with it, and the byte, if the packet has it.
+  // The packet that is followed, its route, and the byte, if the packet is long enough to have it.
   logic follows, follows_cut, has_byte;
   logic [2:0] packet;
   logic [5:0] follows_headers;
@@ -212,7 +212,7 @@ module rewrite_packets
       legal_input : assume (s_is_legal);
       header_is_there : assume (!enters || !first || !s_tlast || !is_forwarded || !is_cut || has_rest);
 
-      // The input.
+      // What is at the input.
       route_stays : assert (first || dut.has2);
       place_is_kept : assert (first ? dut.place == '0 : !is_forwarded || dut.place == place_of(tag_in.beat));
       route_per_packet : assert (routes == 2'(dut.has1) + 2'(dut.has2));
@@ -256,7 +256,7 @@ module rewrite_packets
       in_order_in : assert (tag_in.packet == behind3.packet && tag_in.beat == behind3.beat);
       in_packet : assert ((first || !is_forwarded) == (tag_in.beat == '0));
 
-      // The packet that is followed is inside.
+      // While the packet that is followed is inside, the stages hold its byte.
       beat_has_number : assert (beat != '1);
       followed_is_inside : assert (!follows || packet - tag_out.packet <= tag_in.packet - tag_out.packet);
       followed_is_open : assert (!follows || packet != tag_in.packet || !first && is_forwarded);
@@ -264,7 +264,7 @@ module rewrite_packets
       assert (
         !follows || packet != tag_in.packet || {is_cut, headers} == {follows_cut, follows_headers} && (tag_in.beat > beat || !has_byte));
 
-      // The output.
+      // What is at the output.
       output_is_stable : assert (m_is_stable);
       output_is_legal : assert (m_is_legal);
       if (m_tvalid) begin

@@ -1,7 +1,7 @@
 // The rules of AXI4-Stream. A harness assumes them of what goes into a module, and proves them of what comes out.
 //
-// is_stable: a beat that was not taken in the last cycle is still there, unchanged. is_legal: the bytes of the beat are contiguous from byte 0,
-// there is at least one, and only the last beat of a packet has fewer than all. It is high while there is no beat.
+// is_stable: a beat that was offered and not taken in the cycle before is offered again, unchanged. is_legal: there is no beat, or its bytes are
+// contiguous from byte 0, there is at least one, and all are there unless the beat is the last one of its packet.
 module stream_rules #(
     parameter int Width = 512,
     localparam int Bytes = Width / 8

@@ -3,8 +3,8 @@
 // s_*: frames from the destination address on, without preamble and check sequence. Back-pressure: s_tready falls when m_tready is low.
 // m_*: IP packets, 1 cycle later or more. tuser is passed on.
 //
-// A frame whose destination is not own_mac leaves nothing. A frame to own_mac that carries neither IPv4 nor IPv6 leaves one beat without a valid
-// header and with tuser, so that it is counted; so does one whose type is not that of its packet. A frame of an ARP packet leaves nothing.
+// Frames to other stations are dropped, and so are frames of ARP. A frame to own_mac that carries neither IPv4 nor IPv6, or whose type is not that of
+// its packet, becomes one beat without a valid IP header and with tuser, so that it is counted.
 module eth_strip
   import eth_pkg::*;
 #(
@@ -42,7 +42,7 @@ module eth_strip
   always_ff @(posedge clk) begin
     if (takes) begin
       is_first <= s_tlast;
-      // The rest of a frame of which nothing leaves, or nothing more.
+      // High behind the first beat of a frame of which nothing more leaves.
       skips <= !s_tlast && (is_first ? !is_ours || is_alien : skips);
     end
     if (rst) begin
@@ -53,7 +53,7 @@ module eth_strip
 
   // ------------------------------------------------------------------ the packet
 
-  // The beat before it, which waits for the first 14 bytes of the next one.
+  // The beat before the one at the input. It waits for the first 14 bytes of the next beat.
   logic valid1, last1, user1, alien1, leaves1, needs1, is_rest, runs;
   logic [Width-1:0] data1;
   logic [Bytes-1:0] keep1;
@@ -61,7 +61,7 @@ module eth_strip
   assign goes_in = s_tvalid && (is_first ? is_ours : !skips);
   assign runs = m_tready || !m_tvalid;
   assign needs1 = !last1;
-  // The next beat is the last one and has no bytes but those that move.
+  // The next beat is the last one, and all of its bytes move into this one.
   assign is_rest = s_tlast && !s_tkeep[HeaderBytes];
   assign leaves1 = valid1 && runs && (!needs1 || s_tvalid);
   assign s_tready = !valid1 || leaves1;

@@ -2,8 +2,8 @@
 //
 //   frame ─► memory, window of its first 128 bytes ─► is it a request? ─► is the address ours? (3) ─► changed window, memory ─► frame
 //
-// s_*: all frames that come, with s_tvalid only when they are taken. There is no back-pressure: frames that come while one is answered are not looked
-//   at. So no request slows the load balancer down; a host asks again.
+// s_*: all frames that come; s_tvalid is high only when a beat is taken. There is no back-pressure. Frames that come while a request is being
+//   answered are ignored, so that requests never slow the load balancer down; a host asks again.
 // m_*: answers, with valid and ready. Half of the cycles carry a beat.
 // write, image: those of lb_lookup, of which only the destinations are kept here.
 //
@@ -180,17 +180,6 @@ module lb_answers
 
   // ------------------------------------------------------------------ the answer
 
-  function automatic logic [15:0] sum8(logic [127:0] words);
-    logic [19:0] sum;
-    sum = '0;
-    for (int i = 0; i < 8; i++) sum += 20'(words[i*16+:16]);
-    return fold(sum);
-  endfunction
-
-  function automatic logic [15:0] follow(logic [15:0] checksum, logic [15:0] change);
-    return ~fold(20'(16'(~checksum)) + 20'(change));
-  endfunction
-
   function automatic window_t put(window_t bytes, int from, int count, logic [127:0] value);
     window_t result;
     result = bytes;
@@ -203,13 +192,13 @@ module lb_answers
   localparam int AdvertisementFrame = HeaderBytes + 40 + AdvertisementBytes;
   localparam logic [7:0] Hops = 8'd64;
 
-  // The sums of a solicitation's target and source, and of this station's MAC address; then the checksum of the advertisement: of addresses, length,
-  // protocol, type, flags and option.
+  // The sums of a solicitation's target and source and of own_mac, and the checksum of the advertisement. It covers the addresses, the length, the
+  // protocol, the type, the flags, the target and the option.
   logic [15:0] target_sum, source_sum, mac_sum, checksum;
   always_ff @(posedge clk) begin
-    target_sum <= sum8(v6(window, 62));
-    source_sum <= sum8(v6(window, 22));
-    mac_sum <= sum8(128'(own_mac));
+    target_sum <= fold(sum8(v6(window, 62)));
+    source_sum <= fold(sum8(v6(window, 22)));
+    mac_sum <= fold(sum8(128'(own_mac)));
     checksum <= ~fold(
         20'(target_sum) + 20'(target_sum) + 20'(source_sum) + 20'(mac_sum)
             + 20'(AdvertisementBytes) + 20'd58 + 20'h8800 + 20'h6000 + 20'h0201

@@ -2,8 +2,8 @@
 //
 // done_valid, done: what happened to a packet, as lb_path tells it. One packet per cycle; there is no back-pressure.
 // horizons: ticks above the horizon of a load balancer are counted apart.
-// take_*: reads a counter and sets it to 0. A request is taken when take_valid and take_ready are high, which happens only between packets. Its
-//   answer comes some cycles later, with taken_valid. The next request must wait for it.
+// take_*: reads a counter and sets it to 0. A request is taken when take_valid and take_ready are high; no packet is counted in that cycle. Its
+//   answer comes 2 to 4 cycles later, with taken_valid. The next request must wait for it.
 // newest, has_newest: the newest tick of each load balancer that was forwarded since it was read, 2 cycles after the packet was done.
 //
 // The counters are those of the Rust types ejfat::lb::LbCounters and Balancer; lb_csr_pkg tells how they are numbered.
@@ -50,13 +50,13 @@ module lb_counters
     sent1 <= done.length - (done.keeps_header ? 16'd0 : 16'd16);
     outcome1 <= done.cause == Pass && done.keeps_header ? KeptHeader : done.cause;
     class1 <= !done.has_header || done.cause == BlockedSrc ? NoHeader : done.is_v3 ? HeaderV3 : HeaderV2;
-    // A packet of a stranger, whom no set allows, says nothing about the set of its tick.
+    // A packet from an address that no set allows does not count for the set of its tick.
     counts_set1 <= done.has_header && (done.cause != BlockedSrc || done.is_known);
   end
 
   // ------------------------------------------------------------------ memories
 
-  // A request waits here until all three memories take it, so that they agree about which packets came before.
+  // A request is taken when no packet is being counted. So all memories have counted the same packets before it.
   logic takes;
   assign take_ready = !valid1 && !done_valid;
   assign takes = take_valid && take_ready;

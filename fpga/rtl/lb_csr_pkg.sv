@@ -26,7 +26,7 @@ package lb_csr_pkg;
     Data = 12'h040,
     // Read only: the 6 words of the counter that was read.
     Taken = 12'h060,
-    // 64 bits for each load balancer: its guard, and its horizon.
+    // Two tables with 64 bits for each load balancer: the guards, and the horizons.
     Guards = 12'h100,
     Horizons = 12'h140
   } register_e;
@@ -51,7 +51,7 @@ package lb_csr_pkg;
 
   localparam logic [3:0] KeptHeader = 4'd12;
 
-  // The version of the LB header, of packets that may pass the source filter.
+  // The version of the LB header, for packets that the source filter lets pass.
   typedef enum logic [1:0] {
     NoHeader,
     HeaderV2,

@@ -179,13 +179,6 @@ module lb_parse
     header3 <= sum8(~{words2[2], words2[3], words2[4], words2[5]});
   end
 
-  function automatic logic [19:0] sum8(logic [127:0] words);
-    logic [19:0] sum;
-    sum = '0;
-    for (int i = 0; i < 8; i++) sum += 20'(words[i*16+:16]);
-    return sum;
-  endfunction
-
   // ------------------------------------------------------------------ 4: the key
 
   always_ff @(posedge clk) begin

@@ -8,7 +8,7 @@
 //   50 cycles after it came if nothing stops it.
 // write: changes one entry of either image per cycle. image: the image in which the packets are looked up whose keys are found from now on.
 // m_mac: the MAC address of the member that a packet goes to, with every beat.
-// is_empty: no packet is inside whose done_* is still to come.
+// is_empty: every packet that came is done.
 // hold: no further packet may begin.
 // done_valid: once for each packet, with its last beat. done, done_route: what happened to the packet. A packet that was shorter than its IP header
 //   says has the cause NotIp in `done`.

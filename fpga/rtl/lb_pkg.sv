@@ -63,9 +63,22 @@ package lb_pkg;
     return once[15:0] + 16'(once[16]);
   endfunction
 
+  // The one's complement sum of eight words of 16 bits, without its carries added.
+  function automatic logic [19:0] sum8(logic [127:0] words);
+    logic [19:0] sum;
+    sum = '0;
+    for (int i = 0; i < 8; i++) sum += 20'(words[i*16+:16]);
+    return sum;
+  endfunction
+
+  // The checksum after a change of the bytes that it covers (RFC 1624). `change` is the sum of the new words and of the inverted old ones.
+  function automatic logic [15:0] follow(logic [15:0] checksum, logic [15:0] change);
+    return ~fold(20'(16'(~checksum)) + 20'(change));
+  endfunction
+
   // What happens to a packet. If it is dropped, the fields that were not looked up by then have no meaning.
   typedef struct packed {
-    // Fields of the packet's headers that are counted by. The last two have a meaning if it has a readable LB header.
+    // Fields of the packet's headers that the counters need. The next two have a meaning only if has_header is high.
     logic is_v6;
     logic has_header;
     logic is_v3;

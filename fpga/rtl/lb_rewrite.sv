@@ -8,8 +8,8 @@
 //
 // route, route_image, head: one of each per packet, in the order of the packets. They are taken together when route_valid and route_ready are high.
 // s_*: packets without padding, with valid and ready. A packet waits until its route was taken.
-// m_*: the packets that are forwarded, 3 cycles later. tuser is passed on. m_mac is the member's MAC address, with every beat. Back-pressure: while m_tready is low, s_tready falls as soon as the
-//   stages are full.
+// m_*: the packets that are forwarded, 3 cycles later. tuser is passed on. m_mac is the member's MAC address, with every beat. Back-pressure:
+//   while m_tready is low, s_tready falls as soon as the stages are full.
 // done_*: what happened to a packet. They come once for each packet, with its last beat.
 //
 // The module does the same as the Rust function ejfat::lb::rewrite, byte for byte.
@@ -96,11 +96,6 @@ module lb_rewrite
   end
 
   // ------------------------------------------------------------------ words of headers
-
-  // The checksum after a change of the bytes that it covers.
-  function automatic logic [15:0] follow(logic [15:0] checksum, logic [15:0] change);
-    return ~fold(20'(16'(~checksum)) + 20'(change));
-  endfunction
 
   function automatic logic [15:0] shorter(logic [15:0] length, logic is_cut);
     return is_cut ? length - 16'(Moved) : length;

@@ -6,11 +6,12 @@
 //
 // A swap stops packets in front of lb_path, waits until the path is empty, and then either changes `image` or refuses. It refuses if a load
 // balancer's newest tick is at or above its guard: packets of that tick met the old image, and packets that follow must not meet another one. So no
-// packet is routed by a mixture of two images, and no event is split between them. A swap holds packets for less than 100 cycles.
+// packet is routed by a mixture of two images, and no event is split between them. A swap holds packets until those inside have left, and
+// 20 cycles more.
 //
-// s_axil_*: AXI-Lite with addresses in bytes and data of 32 bits; lb_csr_pkg has the registers. wstrb is not looked at. Accesses never wait for packets:
-//   while a swap or a reading of counters goes on, writes of Swap, Take and Entry do nothing and are answered with SLVERR, and so are writes of entries
-//   of the image in use.
+// s_axil_*: AXI-Lite with addresses in bytes and data of 32 bits; lb_csr_pkg has the registers. wstrb is not looked at. Accesses never
+//   wait for packets: while a swap or a reading of counters goes on, writes of Swap, Take and Entry do nothing and are answered with SLVERR, and
+//   so are writes of entries of the image in use.
 // hold: no packet may enter lb_path. A packet whose first beat has entered is completed.
 // is_empty, done_valid, done: those of lb_path.
 module lb_sets
@@ -131,14 +132,14 @@ module lb_sets
     Settles,
     // Compares the newest tick of one load balancer after the other.
     Checks,
-    // Waits until a counter can be read.
+    // Waits for a cycle in which no packet is counted.
     Asks,
     // Waits for the counter.
     Waits
   } state_e;
 
   state_e state;
-  // The cycle of this state.
+  // The number of cycles that this state has lasted.
   logic [3:0] at;
   logic [Lbs-1:0] guarded;
   kind_e kind;

@@ -21,7 +21,7 @@ for command in [
     "memory_collect",
     f"memory_map r:SIZE<={FEW}",
     *(["cutpoint t:$mem_v2"] if memories == "any" else []),
-    # What nothing drives may have any value.
+    # A signal that nothing drives may have any value.
     "setundef -undriven -anyseq",
     "opt_clean",
     "check -assert",

@@ -27,12 +27,12 @@ def run(command):
 parameters = " ".join(f"-G {parameter}" for parameter in options.parameter)
 run(f"read_slang --top {options.top} {parameters} {' '.join(options.files)}")
 run("proc; flatten; memory_collect")
-# Arrays whose indices are constants are stages of pipelines, which read_slang takes for memories.
+# read_slang makes memories of arrays. Those whose indices are constants are stages of pipelines, and become registers here.
 for cell in design.top_module().selected_cells():
     ports = ["\\RD_ADDR", "\\WR_ADDR"]
     if cell.type.str() == "$mem_v2" and all(cell.getPort(yosys.IdString(port)).is_fully_const() for port in ports):
         run(f"memory_map c:{cell.name.str()}")
-# Logic without an effect would only bring mutants that nobody can see.
+# Faults in logic that has no effect could not be seen, so that this logic is removed first.
 run("opt -full; wreduce; opt_clean")
 lists = []
 for part in options.part:

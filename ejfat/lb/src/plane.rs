@@ -286,7 +286,7 @@ impl Plane {
         Time::default() + now.saturating_duration_since(self.started)
     }
 
-    /// What decides where packets go, for a batch of them.
+    /// Locks the data path. A forwarder holds the lock for a batch of packets.
     pub fn path(&self) -> MutexGuard<'_, DataPath> {
         lock(&self.path)
     }

@@ -7,8 +7,13 @@ use crate::purpose::Purpose;
 /// The number of cycles of a waveform.
 const CYCLES: u64 = 1000;
 
-/// What to do for a waveform of the running test, which failed in this cycle: a command that runs the test again, and writes the last cycles.
-pub(crate) fn waveform(cycle: u64) -> String {
+/// The command that runs this test again and writes a waveform of the cycles before this one, in which the test failed. Returns `None` if no
+/// test of this crate is running.
+pub(crate) fn waveform(cycle: u64) -> Option<String> {
+    // Cargo says of which package the tests are that it runs.
+    if env::var("CARGO_PKG_NAME").as_deref() != Ok(env!("CARGO_PKG_NAME")) {
+        return None;
+    }
     let mut variables = vec![
         (Purpose::WAVEFORM, "target/failed.fst".to_owned()),
         (Purpose::FROM, cycle.saturating_sub(CYCLES).to_string()),
@@ -24,8 +29,8 @@ pub(crate) fn waveform(cycle: u64) -> String {
     let target = program.rsplit_once('-').map_or(&*program, |(target, _)| target);
     let thread = thread::current();
     let test = thread.name().unwrap_or_default();
-    format!(
+    Some(format!(
         "the waveform of the last cycles before cycle {cycle}:\n    \
          {variables}cargo test --release -p naa-fpga --test {target} -- --exact {test}"
-    )
+    ))
 }

@@ -69,8 +69,10 @@ impl Bench {
 impl Drop for Bench {
     /// When a test fails, says how to get a waveform of it.
     fn drop(&mut self) {
-        if thread::panicking() {
-            eprintln!("{}", again::waveform(self.cycles));
+        if thread::panicking()
+            && let Some(again) = again::waveform(self.cycles)
+        {
+            eprintln!("{again}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A driver of the load balancer's registers: it writes images of tables, swaps them, and reads counters.
 //!
-//! It needs nothing but [`Registers`], which are those of a simulated module here. On a board they would be a window of a PCIe device.
+//! It reaches the device only through [`Registers`]. Here these belong to a simulated module; on a board they would be a window of a PCIe device.
 //!
 //! # Source
 //! `fpga/rtl/lb_csr_pkg.sv` has the registers and the kinds of counters, `fpga/rtl/lb_tables_pkg.sv` the entries.
@@ -47,7 +47,7 @@ mod kind {
     pub(super) const BEYOND: u32 = 4;
 }
 
-/// The outcome of packets that are forwarded without and with their LB header.
+/// The outcomes of packets that are forwarded: without their LB header, and with it.
 const PASS: u32 = DropCause::ALL.len() as u32;
 const KEPT_HEADER: u32 = PASS + 1;
 /// The classes of packets: those without an LB header that is counted, and those with one of version 2 and 3.
@@ -103,7 +103,7 @@ pub struct Driver<R> {
 }
 
 impl<R: Registers> Driver<R> {
-    /// Takes over a device: sets its MAC addresses, clears its tables and its counters. Packets that come meanwhile are dropped.
+    /// Takes over a device: sets its MAC addresses, and clears its horizons, tables and counters. Packets that come meanwhile are dropped.
     pub fn new(registers: R, macs: Macs) -> Result<Self, VersionError> {
         let mut driver = Self { registers, images: Default::default(), used: 0, data: [0; 4] };
         let found = driver.registers.read(at::VERSION);
@@ -114,6 +114,7 @@ impl<R: Registers> Driver<R> {
         for (register, mac) in [(at::OWN_MAC, macs.own), (at::HOP_MAC, macs.hop)] {
             driver.write_wide(register, &[mac.into_iter().fold(0, |mac, byte| mac << 8 | u64::from(byte))]);
         }
+        LbId::all().take(LbId::P4_COUNT).for_each(|lb| driver.set_horizon(lb, u64::MAX));
         driver.write_wide(at::DATA, &[0; 4]);
         for _ in 0..2 {
             let empty = Image::default();
@@ -164,7 +165,7 @@ impl<R: Registers> Driver<R> {
         self.write(at::ENTRY, place as u32 | image << 14 | (table as u32) << 15);
     }
 
-    /// Waits until the device has done what it was told. Returns its status.
+    /// Waits until the device has finished a swap or the reading of a counter. Returns its status.
     fn finish(&mut self) -> u32 {
         loop {
             let status = self.registers.read(at::STATUS);
@@ -192,7 +193,7 @@ impl<R: Registers> Driver<R> {
         Ok(())
     }
 
-    /// Puts an image in the place of the one in use, between two packets. What was counted for the image before must have been taken.
+    /// Puts an image in the place of the one in use, between two packets. Call [`Driver::take`] before: the counters of the older image are lost.
     ///
     /// # Errors
     /// [`EngineError::Late`] if a load balancer forwarded the tick of its guard or a higher one since its newest tick was taken.
@@ -239,7 +240,7 @@ impl<R: Registers> Driver<R> {
     /// Takes what was counted since the last call.
     pub fn take(&mut self, lengths: Lengths) -> Counted {
         let mut counted = Counted::default();
-        // The ticks come first, so that each packet that is counted has no tick that is unknown.
+        // The ticks come last. So if a packet is counted, its tick is known.
         let mut lbs: Vec<_> = self.images.iter().flat_map(|image| image.sets().map(|(lb, _)| lb)).collect();
         lbs.sort_unstable();
         lbs.dedup();
@@ -247,16 +248,18 @@ impl<R: Registers> Driver<R> {
             .map(|cause| (cause, self.take_traffic(kind::PACKETS, cause as u32).packets))
             .into_iter()
             .collect::<Drops>();
-        for lb in lbs {
-            self.take_lb(lb, lengths, &mut counted);
-        }
         for image in 0..2 {
             self.take_image(image, lengths, &mut counted);
+        }
+        for lb in lbs {
+            self.take_packets(lb, lengths, &mut counted);
+            self.take_ticks(lb, &mut counted);
         }
         counted
     }
 
-    fn take_lb(&mut self, lb: LbId, lengths: Lengths, counted: &mut Counted) {
+    /// Takes which ticks of a load balancer were forwarded.
+    fn take_ticks(&mut self, lb: LbId, counted: &mut Counted) {
         let index = u32::from(lb.get());
         self.begin_take(kind::NEWEST, index);
         let [newest, has_newest] = self.taken();
@@ -271,13 +274,17 @@ impl<R: Registers> Driver<R> {
             let (lowest, highest) = (tick(words[0], words[1]), tick(words[1], words[2]));
             counted.beyond.insert(lb, BeyondHorizon { packets, lowest, highest });
         }
+    }
+
+    /// Takes what was counted for a load balancer.
+    fn take_packets(&mut self, lb: LbId, lengths: Lengths, counted: &mut Counted) {
         let mut counters = LbCounters::default();
         let mut dropped = BTreeMap::new();
         for is_v6 in [false, true] {
             for class in 0..CLASSES {
                 // NotIp and BadIp are no load balancer's.
                 for outcome in DropCause::BlockedSrc as u32..=KEPT_HEADER {
-                    let index = outcome | class << 4 | index << 6 | u32::from(is_v6) << 9;
+                    let index = outcome | class << 4 | u32::from(lb.get()) << 6 | u32::from(is_v6) << 9;
                     let traffic = lengths.of(self.take_traffic(kind::PACKETS, index), is_v6);
                     let Traffic { packets, bytes } = traffic;
                     counters.received.packets += packets;

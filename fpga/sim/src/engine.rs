@@ -7,15 +7,15 @@ use std::{
 };
 
 use ejfat::lb::{Counted, Engine, EngineError, Image, LbId};
-use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
-use crate::{BuildError, Driver, LbTop, Lengths, Macs, Model, Module, Packet, Rates, Tools, VersionError};
+use crate::{
+    BuildError, Driver, LbTop, Lengths, Macs, Model, Module, Packet, Rates, Tools, VersionError, frames,
+};
 
 const MACS: Macs = Macs { own: [2, 0x4e, 0x41, 0x41, 0, 1], hop: [2, 0x4e, 0x41, 0x41, 0, 2] };
-/// The MAC address that datagrams seem to come from.
+/// The source MAC address of all frames.
 const SENDER: [u8; 6] = [2, 0x4e, 0x41, 0x41, 0, 3];
-/// The ports that datagrams seem to have. The load balancer takes ports from 16384 to 32767, and a host other ones, too.
-const PORTS: (u16, u16) = (49_152, 19_522);
 /// A frame leaves less than so many cycles after its last beat came, if it is forwarded.
 const MOST_CYCLES: u32 = 80;
 
@@ -75,7 +75,10 @@ impl Engine for Simulated {
 
     fn forward(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
         let top = &mut self.driver.registers;
-        top.source.push(Packet { bytes: frame(to, from, datagram)?, ..Packet::default() });
+        top.source.push(Packet {
+            bytes: frames::of_datagram([SENDER, MACS.own], [from, to], datagram)?,
+            ..Packet::default()
+        });
         while !top.source.is_empty() {
             top.cycle();
         }
@@ -95,20 +98,6 @@ impl Engine for Simulated {
     }
 }
 
-/// A frame with a datagram. Returns `None` if the datagram is too long for one, or its addresses are not of one IP version.
-fn frame(to: IpAddr, from: IpAddr, datagram: &[u8]) -> Option<Vec<u8>> {
-    let builder = PacketBuilder::ethernet2(SENDER, MACS.own);
-    let builder = match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), 64),
-        (IpAddr::V6(from), IpAddr::V6(to)) => builder.ipv6(from.octets(), to.octets(), 64),
-        _ => return None,
-    };
-    let builder = builder.udp(PORTS.0, PORTS.1);
-    let mut bytes = Vec::with_capacity(builder.size(datagram.len()));
-    builder.write(&mut bytes, datagram).ok()?;
-    Some(bytes)
-}
-
 /// Where the datagram in a frame goes, and its bytes. Returns `None` if the frame is not one that the load balancer at this address
 /// should send: each field that it changes is checked, and both checksums.
 fn datagram_of(frame: &[u8], own: IpAddr) -> Option<(SocketAddr, Vec<u8>)> {
@@ -119,13 +108,13 @@ fn datagram_of(frame: &[u8], own: IpAddr) -> Option<(SocketAddr, Vec<u8>)> {
         NetSlice::Ipv4(ip) => {
             let ip = ip.header();
             let is_sound = ip.header_checksum() == ip.to_header().calc_header_checksum();
-            let is_ours = IpAddr::from(ip.source_addr()) == own && ip.ttl() == 63;
+            let is_ours = IpAddr::from(ip.source_addr()) == own && ip.ttl() == frames::HOPS - 1;
             let checksum = header.calc_checksum_ipv4(&ip.to_header(), udp.payload()).ok()?;
             (is_sound && is_ours).then_some((ip.destination_addr().into(), checksum))?
         }
         NetSlice::Ipv6(ip) => {
             let ip = ip.header();
-            let is_ours = IpAddr::from(ip.source_addr()) == own && ip.hop_limit() == 63;
+            let is_ours = IpAddr::from(ip.source_addr()) == own && ip.hop_limit() == frames::HOPS - 1;
             let checksum = header.calc_checksum_ipv6(&ip.to_header(), udp.payload()).ok()?;
             is_ours.then_some((ip.destination_addr().into(), checksum))?
         }

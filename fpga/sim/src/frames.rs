@@ -1,6 +1,9 @@
-//! What `lb_top` does with frames, in Rust.
+//! Frames, and what `lb_top` does with them, in Rust.
+
+use std::net::IpAddr;
 
 use ejfat::lb::Balancer;
+use etherparse::PacketBuilder;
 
 use crate::Macs;
 
@@ -10,10 +13,33 @@ pub const TYPE_ARP: [u8; 2] = [0x08, 0x06];
 pub const TYPE_V6: [u8; 2] = [0x86, 0xdd];
 
 const HEADER: usize = 14;
+/// The TTL or hop limit of frames that [`of_datagram`] makes.
+pub const HOPS: u8 = 64;
+/// The source and the destination port of their datagrams. Hosts may send to any port, but the hardware takes only ports from 16384 to 32767.
+const PORTS: (u16, u16) = (49_152, 19_522);
 
 /// The type of frames that carry an IP packet.
 pub fn type_of(packet: &[u8]) -> [u8; 2] {
     if packet.first().is_some_and(|first| first >> 4 == 6) { TYPE_V6 } else { TYPE_V4 }
+}
+
+/// A frame from one station to another with a UDP datagram, all headers of which are sound. The ports are a sender's: one of its own, and one that
+/// load balancers take. Returns `None` if the datagram is too long, or the addresses are not of one IP version.
+pub fn of_datagram(
+    [source, destination]: [[u8; 6]; 2],
+    [from, to]: [IpAddr; 2],
+    datagram: &[u8],
+) -> Option<Vec<u8>> {
+    let builder = PacketBuilder::ethernet2(source, destination);
+    let builder = match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), HOPS),
+        (IpAddr::V6(from), IpAddr::V6(to)) => builder.ipv6(from.octets(), to.octets(), HOPS),
+        _ => return None,
+    };
+    let builder = builder.udp(PORTS.0, PORTS.1);
+    let mut bytes = Vec::with_capacity(builder.size(datagram.len()));
+    builder.write(&mut bytes, datagram).ok()?;
+    Some(bytes)
 }
 
 /// The IP packet at the begin of these bytes, without padding behind it. Bytes that are not as long as their header says are left alone.

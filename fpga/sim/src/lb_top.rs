@@ -103,7 +103,7 @@ impl LbTop {
         Self::on(Bench::new(model), rates)
     }
 
-    /// The same on a bench that there is.
+    /// Connects the streams and the registers to a module that is on a bench already.
     pub fn on(bench: Bench, [source, sink]: [Rates; 2]) -> Self {
         let source = Source::new(&bench.model, "s", source);
         let sink = Sink::new(&bench.model, "m", sink);

@@ -49,7 +49,7 @@ pub struct Model {
     library: Library,
 }
 
-/// What a model writes beside what its ports say.
+/// A file that a model writes while it runs or when it ends.
 enum Recorder {
     /// A waveform from a cycle on.
     Waveform { dump: unsafe extern "C" fn(Raw, u64), from: u64 },

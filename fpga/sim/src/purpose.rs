@@ -48,7 +48,7 @@ impl Purpose {
     pub(crate) fn verilator(&self) -> &'static [&'static str] {
         match self {
             Self::Plain => &[],
-            // Verilog that yosys wrote is correct, but nobody wrote it to be read, so that there is nothing to warn of.
+            // Yosys wrote this Verilog for programs. Warnings about its style would help nobody.
             Self::Mutant(_) => &["-Wno-lint", "-Wno-style", "-Wno-UNOPTFLAT", "-Wno-MULTIDRIVEN"],
             Self::Waveform { .. } => &["--trace-fst", "--trace-structs"],
             Self::Coverage(_) => &["--coverage-line", "--coverage-toggle"],

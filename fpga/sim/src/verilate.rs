@@ -66,7 +66,7 @@ impl Module {
     }
 
     /// The file of the design with mutants of this module. `cargo xtask fpga --mutate` makes it: Verilog without parameters, with one more input,
-    /// `mutsel`, which is the number of the mutant. 0 is the module as it is, and so are the numbers of other modules' mutants.
+    /// `mutsel`, which is the number of the mutant. With 0, and with the number of another module's mutant, the module has no fault.
     pub fn mutants(&self, tools: &Tools) -> PathBuf {
         let parameters = self.parameters.iter().map(|(name, value)| format!("-{name}{value}"));
         tools.mutants().join(format!("{}{}.v", self.name, parameters.collect::<String>()))

@@ -1,4 +1,4 @@
-//! `lb_top` beside a neighbour with a network stack of its own, which resolves the load balancer's addresses and pings them.
+//! `lb_top` and a neighbour with another network stack, which resolves the load balancer's addresses and pings them.
 
 mod common;
 #[path = "../../../ejfat/ejfat/tests/lb_common/mod.rs"]
@@ -200,10 +200,10 @@ fn faults(driver: &mut Driver<LbTop>, sent: &[Vec<u8>]) {
         is([0x86, 0xdd], 54, &[128, 0]),
         is([0x86, 0xdd], 54, &[135, 0]),
     ];
-    // As they were sent, they are answered.
+    // Without faults they are answered.
     assert_eq!(pass(driver, [&arp, &v4, &v6, &solicitation].map(Clone::clone)).len(), 4);
     let faults = [
-        // To another station, and ARP of other hardware, protocol, lengths and operation.
+        // Requests to another station, and ARP with another hardware type, protocol, length, operation or address, or cut off.
         with(&arp, 0, 0x02),
         with(&arp, 15, 6),
         with(&arp, 17, 1),
@@ -212,7 +212,7 @@ fn faults(driver: &mut Driver<LbTop>, sent: &[Vec<u8>]) {
         with(&arp, 21, 2),
         with(&arp, 41, 99),
         arp[..41].to_vec(),
-        // To another station or a group, another version, with options, a fragment, another protocol, type, code, address or length.
+        // Pings to another station or a group, with another version, options, a fragment, another protocol, type, code, address or length.
         with(&v4, 5, 2),
         with(&v4, 0, 3),
         with(&v4, 14, 0x65),
@@ -234,7 +234,7 @@ fn faults(driver: &mut Driver<LbTop>, sent: &[Vec<u8>]) {
         with(&v6, 54, 129),
         with(&v6, 55, 1),
         with(&v6, 53, 99),
-        // Also of solicitations: another number of hops, and no source.
+        // Solicitations with the same faults, with another number of hops, and without a source address.
         with(&solicitation, 0, 2),
         with(&solicitation, 21, 254),
         with(&solicitation, 19, 23),
@@ -242,7 +242,7 @@ fn faults(driver: &mut Driver<LbTop>, sent: &[Vec<u8>]) {
         with(&solicitation, 55, 1),
         with(&solicitation, 77, 99),
         [&solicitation[..22], &[0; 16], &solicitation[38..]].concat(),
-        // Longer than what is answered.
+        // A request that is longer than those that are answered.
         [&v4[..], &vec![0; 2048]].concat(),
     ];
     for (at, fault) in faults.into_iter().enumerate() {
@@ -251,7 +251,7 @@ fn faults(driver: &mut Driver<LbTop>, sent: &[Vec<u8>]) {
     let mut bad = Packet { bytes: arp.clone(), ..Packet::default() };
     bad.last = 1;
     assert_eq!(driver.registers.pass([bad]), []);
-    // The next request is.
+    // The next request is answered.
     assert_eq!(pass(driver, [arp]).len(), 1);
 }
 

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The random packets of each test. Models that count are slow.
+/// The number of random packets of each test. It is small, because models that count are slow.
 pub(super) const PACKETS: u64 = 20_000;
 
 /// What the tests did in a file.
@@ -21,7 +21,7 @@ struct Reached {
     toggles: BTreeMap<(u64, String), u64>,
 }
 
-/// An empty folder for what the models count.
+/// Makes an empty folder for the files in which the models write what they counted.
 pub(super) fn folder() -> Result<PathBuf> {
     let folder = repo::target_dir().join("fpga/coverage");
     if folder.exists() {

@@ -27,7 +27,8 @@ const FORMAT: &[&str] = &[
     "--struct_union_members_alignment=flush-left",
 ];
 
-/// Warnings of Verilator that harnesses have: their first cycle is known by an initial value, and they look at a part of each output.
+/// Warnings of Verilator that are switched off for harnesses: a register with an initial value tells them which cycle is the first, and they
+/// look at only a part of each output.
 const OF_HARNESSES: &[&str] = &["-Wno-PROCASSINIT", "-Wno-UNUSEDSIGNAL"];
 
 pub(super) fn run(tools: &Venv) -> Result<()> {

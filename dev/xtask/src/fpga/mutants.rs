@@ -67,7 +67,7 @@ pub(super) fn run(venv: &Venv, count: usize, seed: u64) -> Result<ExitCode> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the tests said of a mutant.
+/// What became of a mutant.
 struct Outcome<'a> {
     mutant: &'a Mutant,
     is_caught: bool,

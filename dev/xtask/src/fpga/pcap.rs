@@ -1,4 +1,4 @@
-//! `--pcap`: a capture through the simulated load balancer, beside the Rust that it equals.
+//! `--pcap`: sends a capture through the simulated load balancer, and compares the result with that of the Rust.
 
 use crate::{
     pcap::{self, Capture},
@@ -9,7 +9,6 @@ use ejfat::{
     lb::{Balancer, Epoch, Forward, LbId, Member, Rule, Rules, Tables, TickPrefix, calendar},
     segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments},
 };
-use etherparse::PacketBuilder;
 use naa_fpga::{Driver, LbTop, Macs, Module, Packet, Rates, Tools, frames};
 use std::{
     collections::BTreeMap,
@@ -74,7 +73,7 @@ pub(super) fn run(input: &Path, output: &Path) -> Result<()> {
 pub(super) fn senders() -> Result<()> {
     let folder = repo::target_dir().join("fpga");
     let [input, output] = ["segments.pcap", "forwarded.pcap"].map(|name| folder.join(name));
-    let mut frames = vec![who_has(Ipv4Addr::new(10, 0, 0, 9))];
+    let mut all_frames = vec![who_has(Ipv4Addr::new(10, 0, 0, 9))];
     let versions = [LbVersion::V2, LbVersion::V3].into_iter().cycle();
     let lengths = [1, 900, 1437, 5000, 20_000, 100_000];
     let ips = [IpVersion::V4, IpVersion::V6];
@@ -85,31 +84,21 @@ pub(super) fn senders() -> Result<()> {
         let event: Vec<_> = (0..length).map(|at| (at * 7 + tick as usize) as u8).collect();
         for segment in Segments::new(version, SegmentSize::of_mtu(mtu, ip)?, name, length as u64)? {
             let datagram = [&segment.headers[..], &event[segment.payload]].concat();
-            frames.push(frame(ip, &datagram)?);
+            let addresses: [IpAddr; 2] = match ip {
+                IpVersion::V4 => [1, 9].map(|host| Ipv4Addr::new(10, 0, 0, host).into()),
+                IpVersion::V6 => [1, 9].map(|host| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host).into()),
+            };
+            let frame = frames::of_datagram([SENDER, OWN], addresses, &datagram);
+            all_frames.push(frame.context("a segment fits into a frame")?);
         }
     }
     fs::create_dir_all(&folder)?;
-    fs::write(&input, pcap::file(&frames))?;
+    fs::write(&input, pcap::file(&all_frames))?;
     run(&input, &output)
 }
 
 const OWN: [u8; 6] = [2, 0x4e, 0x41, 0x41, 0, 1];
 const SENDER: [u8; 6] = [2, 0x4e, 0x41, 0x41, 0, 3];
-
-/// The frame of a sender's datagram.
-fn frame(ip: IpVersion, datagram: &[u8]) -> Result<Vec<u8>> {
-    let builder = PacketBuilder::ethernet2(SENDER, OWN);
-    let builder = match ip {
-        IpVersion::V4 => builder.ipv4([10, 0, 0, 1], [10, 0, 0, 9], 64),
-        IpVersion::V6 => {
-            let [from, to] = [1, 9].map(|host| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host).octets());
-            builder.ipv6(from, to, 64)
-        }
-    };
-    let mut bytes = Vec::new();
-    builder.udp(50_000, 19_522).write(&mut bytes, datagram)?;
-    Ok(bytes)
-}
 
 /// The frame of a sender that asks for the MAC address of a host.
 fn who_has(host: Ipv4Addr) -> Vec<u8> {

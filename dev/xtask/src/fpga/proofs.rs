@@ -1,34 +1,34 @@
 //! The proofs of the RTL. A new one needs a harness in `fpga/formal` and an entry here.
 
-/// A harness, what it shows, and the mistakes that it must find.
+/// A proof: its harness, what it shows, and the mistakes with which it must fail.
 #[derive(Debug)]
 pub(super) struct Proof {
     /// The module with the assertions, in `fpga/formal`, in the file of the same name.
     pub(super) harness: &'static str,
     /// Values for its parameters.
     pub(super) parameters: &'static [(&'static str, u64)],
-    /// What memories give when they are read.
+    /// Which values memories give when they are read.
     pub(super) memories: Memories,
     /// What is proved, in a few words.
     pub(super) shows: &'static str,
-    /// It is proved for all cycles behind a reset by induction over this number of cycles. The reset may come in any state.
+    /// The number of cycles over which the induction goes. The proof is about all cycles after a reset, which may come in any state.
     pub(super) depth: u32,
-    /// The number of cycles in which all cover statements are reached. So many are searched, too, if the induction does not fail with a
-    /// mutant.
+    /// The number of cycles in which all cover statements are reached. If the induction also succeeds with a mutant, a counterexample is
+    /// searched in this number of cycles.
     pub(super) reach: u32,
     pub(super) mutants: &'static [Mutant],
 }
 
-/// What the larger memories of a module give in a proof. Those with few entries are always exact.
+/// Which values the larger memories of a module give in a proof. Memories with few entries always give what was written to them.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Memories {
-    /// What was written to them.
+    /// The values that were written.
     Exact,
-    /// Any value. What is proved then holds the more for exact memories, and solvers are much faster.
+    /// Any value at each read. What is proved for any value is also true for the values that were written, and the solver is much faster.
     Any,
 }
 
-/// A mistake in a module: a text that occurs once, and what stands there instead.
+/// A mistake in a module: a text that occurs once in its file, and the text that takes its place.
 #[derive(Debug)]
 pub(super) struct Mutant {
     pub(super) module: &'static str,

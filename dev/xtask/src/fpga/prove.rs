@@ -1,6 +1,7 @@
-//! Proves of the RTL what simulation can only try.
+//! Proves statements about the RTL for all inputs.
 //!
-//! Each harness is shown to have teeth, too: its cover statements are reached, and it refuses modules in which a mistake was made.
+//! A proof could succeed because its harness looks at nothing. So its cover statements must be reached, and it must fail for modules in which a
+//! mistake was made.
 
 use super::{
     proofs::{Mutant, PROOFS, Proof},
@@ -17,7 +18,7 @@ use std::{
     time::Instant,
 };
 
-/// Adds a row for each proof. As many are tried at a time as there are processors.
+/// Tries all proofs, as many at a time as there are processors, and adds a row for each.
 pub(super) fn run(tools: &Venv, rows: &mut Vec<[String; 5]>) -> Result<()> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -57,7 +58,7 @@ fn row(tools: &Venv, proof: &Proof) -> [String; 5] {
     [proof.name(), proof.shows.to_owned(), seconds, String::new(), result]
 }
 
-/// Tries a proof, its cover statements, and the mutants that must be refused. The inner error says what fails.
+/// Tries a proof, its cover statements, and its mutants, with which the proof must fail. The inner error says which of these went wrong.
 fn attempt(tools: &Venv, proof: &Proof) -> Result<Result<(), String>> {
     let folder = repo::target_dir().join("fpga/prove").join(proof.name().replace(' ', "-"));
     let files = sources(proof)?;
@@ -66,7 +67,7 @@ fn attempt(tools: &Venv, proof: &Proof) -> Result<Result<(), String>> {
         Model::make(tools, folder, proof, files)
     };
     let whole = model(&folder, &files)?;
-    // The reset is in the first cycle, and the induction begins behind it.
+    // The reset is in the first cycle, and the induction begins after it.
     if let Err(why) = whole.ask(Question::Holds(proof.depth + 2))? {
         return Ok(Err(why));
     }
@@ -80,7 +81,7 @@ fn attempt(tools: &Venv, proof: &Proof) -> Result<Result<(), String>> {
         let folder = folder.join(format!("mutant-{number}"));
         fs::create_dir_all(&folder)?;
         let files = with_mistake(&folder, &files, mutant)?;
-        // The proof must fail: mostly the induction does, which is found quickly.
+        // The induction is tried first, because it usually fails, and fails quickly.
         let mutated = model(&folder, &files)?;
         let is_proved = mutated.ask(Question::Inductive(proof.depth))?.is_ok()
             && mutated.ask(Question::Holds(proof.reach))?.is_ok();

@@ -14,12 +14,12 @@ use std::{
 /// The longest time in seconds that the solver may think about one question.
 const PATIENCE: &str = "600";
 
-/// What is asked of a model. The numbers are cycles; the reset is in the first one.
+/// A question about a model. The numbers are cycles; the reset is in the first one.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Question {
     /// Whether all assertions hold in the first cycles.
     Holds(u32),
-    /// Whether all assertions hold in a cycle if they held in this number of cycles in front of it, from whatever state.
+    /// Whether all assertions hold in a cycle if they held in this number of cycles before it. These cycles may begin in any state.
     Inductive(u32),
     /// Whether all cover statements can be reached.
     Reaches(u32),
@@ -87,7 +87,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// The search path of programs with one more folder in front.
+/// The variable PATH with this folder before the others.
 fn path_with(folder: &Path) -> Result<std::ffi::OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
     Ok(env::join_paths([folder.to_owned()].into_iter().chain(env::split_paths(&path)))?)

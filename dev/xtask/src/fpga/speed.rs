@@ -4,16 +4,16 @@ use anyhow::Result;
 use naa_fpga::{Bench, Module, Tools};
 use std::time::Instant;
 
-/// Cycles that are timed.
+/// The number of cycles whose time is measured.
 const CYCLES: u64 = 1_000_000;
 
-/// A module, an input that is driven anew in each cycle, and inputs that stay as they are.
+/// A measurement: a module, one input that gets a new value in each cycle, and inputs that keep their values.
 struct Measure {
     module: &'static str,
     what: &'static str,
     changing: &'static str,
     fixed: &'static [(&'static str, u64)],
-    /// The least number of cycles in a second.
+    /// The least rate, in million cycles per second.
     least: f64,
 }
 

@@ -24,7 +24,7 @@ use crate::{Time, segment::IpVersion, wire::LbHeader};
 pub struct Balancer {
     destinations: Arc<Addresses<LbId>>,
     lbs: Box<[Sets]>,
-    tally: Tally,
+    pub(super) tally: Tally,
 }
 
 impl Balancer {
@@ -334,15 +334,6 @@ impl Balancer {
                 Err(cause) => of.dropped(at, cause, from()),
             }
         }
-    }
-
-    pub(super) fn absorb_traffic(
-        &mut self,
-        unaddressed: &Drops,
-        lbs: &BTreeMap<LbId, LbCounters>,
-        members: &BTreeMap<(LbId, u16), Traffic>,
-    ) {
-        self.tally.absorb(unaddressed, lbs, members);
     }
 
     pub fn counters(&self, lb: LbId) -> &LbCounters {

@@ -24,7 +24,7 @@ pub trait Engine: std::fmt::Debug + Send {
     /// [`EngineError::Late`] if it refuses the image. The image before stays in use.
     fn load(&mut self, image: Image, guards: &BTreeMap<LbId, u64>) -> Result<(), EngineError>;
 
-    /// Counts forwarded packets with ticks above this one apart.
+    /// Sets a load balancer's horizon. Forwarded packets with higher ticks are counted in [`Counted::beyond`].
     fn set_horizon(&mut self, lb: LbId, horizon: u64);
 
     /// Forwards a UDP datagram that came to an address from another. Returns where it goes and the bytes of the new datagram, or `None`
@@ -54,7 +54,7 @@ pub struct Counted {
     pub unaddressed: Drops,
     pub lbs: BTreeMap<LbId, LbCounters>,
     pub members: BTreeMap<(LbId, u16), Traffic>,
-    /// What met a set of tables, by the first tick of the set.
+    /// The packets that met each set of tables, by the first tick of the set.
     pub sets: BTreeMap<(LbId, u64), Met>,
     /// The newest tick at or below the horizon that was forwarded.
     pub newest: BTreeMap<LbId, u64>,
@@ -65,17 +65,17 @@ pub struct Counted {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
     pub routed: u64,
-    /// Without those of strangers, whom no tables allow.
+    /// Packets from addresses that no tables allow are not counted here.
     pub dropped: u64,
 }
 
 impl Balancer {
     /// Takes over what an engine counted. Afterwards the balancer is as if it had routed the same packets.
     pub fn absorb(&mut self, counted: &Counted) {
-        self.absorb_traffic(&counted.unaddressed, &counted.lbs, &counted.members);
+        self.tally.absorb(&counted.unaddressed, &counted.lbs, &counted.members);
         for (&(lb, from), met) in &counted.sets {
             let of = self.of_mut(lb);
-            // The set may have been removed after the engine got its image. Then those before it have its ticks.
+            // The set may have been removed after the engine got its image. Then its ticks belong to the set before it.
             let at = of.sets.iter().position(|set| set.from == from).unwrap_or_else(|| of.at(from));
             of.sets[at].hits += met.routed;
             of.sets[at].dropped += met.dropped;
@@ -105,7 +105,8 @@ impl Balancer {
             });
             !Arc::ptr_eq(a, b)
         };
-        let begins = ours.iter().chain(theirs.iter()).skip(1).map(|set| set.from);
+        // The first set has all ticks before the second.
+        let begins = ours.iter().chain(theirs.iter()).map(|set| set.from);
         std::iter::once(0).chain(begins).filter(|&from| differ(from)).min()
     }
 }

@@ -143,7 +143,7 @@ impl Image {
         self.members.iter().copied()
     }
 
-    /// The load balancers to which an address leads, each with the first ticks of its sets by their number.
+    /// The load balancers to which an address leads, each with the first tick of each of its sets. The index is the number of the set.
     pub fn sets(&self) -> impl Iterator<Item = (LbId, &[u64])> {
         self.sets.iter().map(|(&lb, froms)| (lb, &froms[..]))
     }

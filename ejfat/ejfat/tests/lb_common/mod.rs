@@ -280,7 +280,7 @@ fn random_ip(random: &mut Random) -> IpVersion {
 fn random_mac(random: &mut Random) -> [u8; 6] {
     let mut mac = [0; 6];
     random.fill(&mut mac);
-    // Not a group's.
+    // The address is not that of a group.
     mac[0] &= !1;
     mac
 }
@@ -392,7 +392,7 @@ fn shorten(packet: &mut Vec<u8>, left: usize) {
 /// Damages some packets: pads them, cuts them off, shortens them, or flips bits of their headers. Returns whether it did.
 pub(crate) fn damage(random: &mut Random, packet: &mut Vec<u8>) -> bool {
     match random.below(12) {
-        // Long padding comes when the packet itself has long left.
+        // The end of a long padding comes after the packet itself has left.
         0 if random.chance(50_000) => packet.extend(vec![0; 5000]),
         0 => packet.extend(vec![0; random.range(1..=80) as usize]),
         1 => packet.truncate(random.range(1..=packet.len() as u64) as usize),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ejfat::lb::{RuleError, StageError};
+use ejfat::lb::{EngineError, RuleError, StageError};
 use proto::lb::v1::{self, tables_server};
 use tonic::{Request, Response, Status};
 
@@ -64,10 +64,14 @@ fn refused(error: RequestError) -> Status {
             Cause::Rule(RuleError::Full { .. }) => Status::resource_exhausted(why),
             _ => Status::invalid_argument(why),
         },
-        RequestError::Write(WriteError::Stage(StageError::Full) | WriteError::Limit { .. }) => {
-            Status::resource_exhausted(why)
+        RequestError::Write(
+            WriteError::Stage(StageError::Full)
+            | WriteError::Limit { .. }
+            | WriteError::Engine(EngineError::Image(_)),
+        ) => Status::resource_exhausted(why),
+        RequestError::Write(WriteError::Moved | WriteError::Engine(EngineError::Late { .. })) => {
+            Status::aborted(why)
         }
-        RequestError::Write(WriteError::Moved) => Status::aborted(why),
         RequestError::Write(WriteError::LbId { .. }) => Status::invalid_argument(why),
         RequestError::Write(_) => Status::failed_precondition(why),
         RequestError::ManySets => Status::resource_exhausted(why),

@@ -10,7 +10,7 @@ use ejfat::{
     wire::LbHeader,
 };
 
-/// How often a change is made again, if packets of its ticks were forwarded while the engine loaded its tables.
+/// The number of times that a change is tried, if the engine forwards packets of its ticks while it loads the tables.
 const LOAD_ATTEMPTS: u32 = 4;
 
 /// Decides where packets go. Without an engine the balancer does. With one, the balancer has the same tables, follows what the engine
@@ -34,7 +34,7 @@ impl DataPath {
         Ok(())
     }
 
-    /// The balancer, with everything that was counted by now.
+    /// The balancer, after it has absorbed what the engine counted.
     pub(super) fn balancer(&mut self) -> &mut Balancer {
         if let Some(engine) = &mut self.engine {
             self.balancer.absorb(&engine.take());
@@ -42,11 +42,12 @@ impl DataPath {
         &mut self.balancer
     }
 
-    /// Changes the balancer, and has the engine do the same. `is_guarded`: no event may be split, so that the change is made again if
-    /// packets that it concerns were forwarded meanwhile.
+    /// Changes the tables of the balancer and of the engine. `is_guarded`: no event may be split. The change is then tried again if the
+    /// engine forwarded packets meanwhile that the new tables are for.
     ///
     /// # Errors
-    /// Those of the change, and of the engine. Nothing has changed then if there is an engine; without one it is as the change left it.
+    /// Those of the change, and of the engine. If there is an engine, nothing has changed after an error. Without an engine, the balancer may
+    /// have changed in part.
     pub(super) fn change<T, E: From<EngineError>>(
         &mut self,
         is_guarded: bool,
@@ -80,12 +81,17 @@ impl DataPath {
         let expected = self.balancer.find(to, from, datagram);
         let sent = engine.forward(to, from, datagram);
         if !is_as_expected(&expected, sent.as_ref(), datagram) {
+            // Whoever sends such datagrams must not fill the log.
+            if self.differences == 0 {
+                let sent = sent.map(|(to, bytes)| format!("{} bytes to {to}", bytes.len()));
+                tracing::error!(
+                    "the engine does not forward a datagram of {from} to {to} as its tables say: {expected:?}, but {sent:?}; \
+                     all such datagrams are counted as refused and are not sent; this is a defect of the engine, please report it"
+                );
+            }
             self.differences += 1;
-            tracing::error!(
-                "the engine does not forward a datagram of {from} to {to} as its tables say: {expected:?}, but {sent:?}"
-            );
-            // What the engine made of it goes nowhere.
-            return Err(DropCause::MbrInfoMiss);
+            // No cause says this. The counter does.
+            return expected.and(Err(DropCause::MbrInfoMiss));
         }
         expected
     }

@@ -170,10 +170,10 @@ impl Write<'_> {
         when: When,
         path: &mut DataPath,
     ) -> Result<u64, WriteError> {
-        changed.iter().for_each(|of| self.control.make_room(of.lb, false, path.balancer()));
+        let balancer = path.balancer();
+        changed.iter().for_each(|of| self.control.make_room(of.lb, false, balancer));
         let mut newest = Vec::new();
         for Compiled { lb, rules, .. } in &changed {
-            let balancer = path.balancer();
             let from = match when {
                 When::Next | When::Now => balancer.check_next(*lb)?,
                 When::Tick(tick) => balancer.check(*lb, tick).map(|()| tick)?,

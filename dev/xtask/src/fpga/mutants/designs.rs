@@ -12,9 +12,9 @@ pub(super) struct Design {
     parameters: &'static [(&'static str, u64)],
     /// The test of `naa-fpga` that runs the module.
     pub(super) test: &'static str,
-    /// The arguments with which the test runs nothing but this design.
+    /// The arguments of the test with which it runs this design only.
     pub(super) arguments: &'static [&'static str],
-    /// The modules inside, the one itself included, in which mutants are made.
+    /// The modules in which mutants are made: the module itself, or modules that it uses.
     pub(super) parts: &'static [&'static str],
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Mutant {
     }
 }
 
-/// Makes all designs, with about `count` mutants together: the same number in each part.
+/// Makes all designs. Together they have about `count` mutants, and each part has the same number of them.
 pub(super) fn make(venv: &Venv, tools: &Tools, count: usize, seed: u64) -> Result<Vec<Mutant>> {
     let parts: usize = DESIGNS.iter().map(|design| design.parts.len()).sum();
     let each = count.div_ceil(parts);

@@ -13,7 +13,7 @@ use std::{
 
 /// The numbers of random packets with which a mutant is tried, one after the other until a test fails.
 const PACKETS: &[u64] = &[500, 5000, 20_000];
-/// A test that needs more seconds of a processor than this counts as failed. It takes a few with the most packets.
+/// A test that takes more seconds of processor time than this counts as failed. A test with the most packets takes a few seconds.
 const LIMIT: u64 = 120;
 
 /// The programs of the tests.
@@ -71,7 +71,7 @@ impl Tests {
     }
 }
 
-/// The name and the program of a test, if a line of cargo's messages says them.
+/// The name and the program of a test, if this line of cargo's messages is about one.
 fn program(line: &str) -> Option<(String, PathBuf)> {
     let message: Value = serde_json::from_str(line).ok()?;
     let is_test = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "test");
@@ -79,7 +79,7 @@ fn program(line: &str) -> Option<(String, PathBuf)> {
     Some((name.to_owned(), message["executable"].as_str()?.into()))
 }
 
-/// Whether a test passes within its limit. If it needs more time of a processor, the kernel ends it.
+/// Whether a test passes. The kernel ends a test that takes more processor time than its limit.
 fn ends_well(command: &mut Command) -> Result<bool> {
     let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
     let limit = Rlimit { current: Some(LIMIT), maximum: Some(LIMIT) };
