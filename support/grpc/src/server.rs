@@ -28,6 +28,10 @@ const FIRST_REQUEST: Duration = Duration::from_secs(5);
 /// How often the server pings a connection that sends nothing.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
+/// After how many steps of tasks a thread looks at its sockets. One client may have a hundred requests in progress; a thread that
+/// looked only after all of them, as it does by tokio's default of 61, would let every other client wait for them.
+const SOCKETS_EACH: u32 = 1;
+
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -105,7 +109,7 @@ where
     listener.set_nonblocking(true).map_err(bind)?;
     let bound = listener.local_addr().map_err(bind)?;
     let mut builder = if threads > 1 { Builder::new_multi_thread() } else { Builder::new_current_thread() };
-    builder.enable_all().thread_name("grpc");
+    builder.enable_all().thread_name("grpc").event_interval(SOCKETS_EACH);
     if threads > 1 {
         builder.worker_threads(threads);
     }
