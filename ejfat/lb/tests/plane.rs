@@ -216,7 +216,9 @@ fn tables_of_a_load_balancer_whose_packets_pass_other_data_planes_make_room() {
 #[test]
 fn tables_are_refused_together_with_the_look_at_what_was_routed() {
     let mut staged = 0;
-    for round in 0..20 {
+    // In simulation an attempt takes a hundred times as long.
+    let rounds = if engine_common::is_rtl() { 2 } else { 20 };
+    for round in 0..rounds {
         let plane = &new_plane(to(0), round);
         let stop = &AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -16,7 +16,7 @@ pub(crate) fn new_plane(rules: Rules, seed: u64) -> Plane {
     }
 }
 
-/// Whether the engine is the RTL, which has 8 load balancers.
+/// Whether the engine is the RTL. It has 8 load balancers and is slow.
 #[allow(dead_code, reason = "one test program asks")]
 pub(crate) fn is_rtl() -> bool {
     std::env::var("NAA_LB_ENGINE").is_ok_and(|engine| engine == "rtl")
