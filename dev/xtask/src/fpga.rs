@@ -2,6 +2,7 @@
 
 mod command;
 mod coverage;
+mod jobs;
 mod limits;
 mod lint;
 mod mutants;
@@ -19,8 +20,8 @@ use crate::{
     repo, table,
     venv::Venv,
 };
-use anyhow::{Result, ensure};
-use limits::MODULES;
+use anyhow::{Context, Result, ensure};
+use naa_fpga::{Module, Tools};
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -30,7 +31,7 @@ use tools::Group;
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo xtask fpga                 all parts, and a table of what each module takes and may take
+  cargo xtask fpga                 all parts but coverage and engine, and a table of what each module takes and may take
   cargo xtask fpga --only sim      the RTL beside the Rust that it equals; tools: Verilator and a C++ compiler
   cargo xtask fpga --only prove    what fpga/formal asserts, for all inputs; tools: yosys and yices; traces in target/fpga/prove
   cargo xtask fpga --only coverage which lines and signals the tests reach, and the lines that they do not reach
@@ -47,7 +48,7 @@ The tools come from PyPI, pinned in fpga/tools, into target/fpga/tools. A test b
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Run this part only; may be repeated
+    /// Run this part only; may be repeated [default: all but coverage and engine]
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
     /// Random packets for each module
@@ -57,6 +58,9 @@ pub(crate) struct Options {
     /// with those that the Rust makes. The tables forward all segments of the capture to four members
     #[arg(long, num_args = 2, value_names = ["IN", "OUT"], conflicts_with = "only")]
     pcap: Vec<PathBuf>,
+    /// Make the models that the tests run, and stop
+    #[arg(long, conflicts_with_all = ["only", "packets", "pcap", "mutate"])]
+    models: bool,
     /// Put small faults into the RTL, and see whether the tests find them; nothing else is done
     #[arg(long, conflicts_with_all = ["only", "packets"])]
     mutate: bool,
@@ -91,17 +95,9 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 9] = [
-        Self::Lint,
-        Self::Sim,
-        Self::Coverage,
-        Self::Engine,
-        Self::Pcap,
-        Self::Speed,
-        Self::Prove,
-        Self::Area,
-        Self::Fmax,
-    ];
+    /// The parts that run unless others are named.
+    const USUAL: [Self; 7] =
+        [Self::Lint, Self::Sim, Self::Pcap, Self::Speed, Self::Area, Self::Prove, Self::Fmax];
 
     fn name(self) -> &'static str {
         match self {
@@ -132,10 +128,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             }
         };
     }
-    let parts = if options.only.is_empty() { &Part::ALL[..] } else { &options.only };
+    let parts = if options.only.is_empty() { &Part::USUAL[..] } else { &options.only };
     let is_simulated =
         |part: &Part| matches!(part, Part::Sim | Part::Coverage | Part::Engine | Part::Pcap | Part::Speed);
-    let group = if parts.iter().all(is_simulated) && !options.mutate { Group::Sim } else { Group::All };
+    let group = if options.models || (parts.iter().all(is_simulated) && !options.mutate) {
+        Group::Sim
+    } else {
+        Group::All
+    };
     let tools = match tools::install(group)? {
         Ok(tools) => tools,
         Err(why) => {
@@ -143,40 +143,70 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             return Ok(ExitCode::from(SKIPPED));
         }
     };
+    if options.models {
+        return models().map(|()| ExitCode::SUCCESS);
+    }
     if options.mutate {
         return mutants::run(&tools, options.mutants, options.seed);
     }
     let mut rows: Rows = vec![["module", "what", "is", "limit", "result"].map(str::to_owned)];
+    let mut took = Vec::new();
+    let mut jobs = Vec::new();
     for part in parts {
-        println!("== {}", part.name());
         let begun = Instant::now();
         match part {
-            Part::Lint => lint::run(&tools)?,
-            Part::Sim => simulate(&tools, options.packets, None)?,
-            Part::Coverage => {
-                let folder = coverage::folder()?;
-                simulate(&tools, coverage::PACKETS, Some(&folder))?;
-                coverage::judge(&folder, &mut rows)?;
+            Part::Area => jobs.extend(synth::area_jobs(&tools)),
+            Part::Prove => jobs.extend(prove::jobs(&tools)),
+            Part::Fmax => jobs.extend(synth::fmax_jobs(&tools)),
+            _ => {
+                println!("== {}", part.name());
+                run_part(*part, &tools, options.packets, &mut rows)?;
+                took.push((part.name(), begun.elapsed()));
             }
-            Part::Engine => engine(&tools)?,
-            Part::Pcap => pcap::senders()?,
-            Part::Speed => speed::run(&mut rows)?,
-            Part::Prove => prove::run(&tools, &mut rows)?,
-            Part::Area => MODULES.iter().try_for_each(|module| synth::area(&tools, module, &mut rows))?,
-            Part::Fmax => MODULES.iter().try_for_each(|module| synth::fmax(&tools, module, &mut rows))?,
         }
-        rows.push([
-            "all".to_owned(),
-            format!("{}, seconds", part.name()),
-            table::seconds(begun.elapsed()),
-            String::new(),
-            "ok".to_owned(),
-        ]);
     }
+    if !jobs.is_empty() {
+        println!("== jobs side by side");
+        let begun = Instant::now();
+        jobs::run(&jobs, &mut rows);
+        took.push(("area, prove, fmax", begun.elapsed()));
+    }
+    rows.extend(took.into_iter().map(|(part, time)| {
+        ["all", &format!("{part}: seconds"), &table::seconds(time), "", "ok"].map(str::to_owned)
+    }));
     println!();
     table::print(&rows);
     let failed = rows.iter().any(|row| row[4].starts_with("FAILED"));
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Makes the models that the tests run.
+fn models() -> Result<()> {
+    let tools = Tools::find().context("the tools were installed before")?;
+    let of_width = |name, width| Module::new(name).with("Width", width);
+    let narrow = ["icrc512", "responder_check", "lb_lookup"].map(Module::new);
+    let wide = [("lb_path", 128), ("lb_path", 512), ("lb_top", 128), ("lb_top", 512)];
+    for module in narrow.into_iter().chain(wide.map(|(name, width)| of_width(name, width))) {
+        module.model(&tools)?;
+    }
+    Ok(())
+}
+
+/// Runs a part that has no jobs.
+fn run_part(part: Part, tools: &Venv, packets: u64, rows: &mut Rows) -> Result<()> {
+    match part {
+        Part::Lint => lint::run(tools),
+        Part::Sim => simulate(tools, packets, None),
+        Part::Coverage => {
+            let folder = coverage::folder()?;
+            simulate(tools, coverage::PACKETS, Some(&folder))?;
+            coverage::judge(&folder, rows)
+        }
+        Part::Engine => engine(tools),
+        Part::Pcap => pcap::senders(),
+        Part::Speed => speed::run(rows),
+        Part::Area | Part::Prove | Part::Fmax => Ok(()),
+    }
 }
 
 /// Runs the tests of all modules. If there is a folder, what the models counted is written into it.

@@ -1,7 +1,7 @@
 //! Checks the RTL for warnings of Verilator, and its format with verible.
 
 use super::{
-    limits::{MODULES, Module},
+    limits::{DESIGNS, Design},
     proofs::PROOFS,
 };
 use crate::{repo, venv::Venv};
@@ -39,8 +39,8 @@ pub(super) fn run(tools: &Venv) -> Result<()> {
         let remedy = format!("{} is not formatted; format it with: {}", file.display(), remedy(&file));
         ensure!(succeeds(&mut format)?, remedy);
     }
-    for Module { name, .. } in MODULES {
-        verilate(tools, &[&rtl], name, &[])?;
+    for Design { top, .. } in DESIGNS {
+        verilate(tools, &[&rtl], top, &[])?;
     }
     let harnesses: BTreeSet<_> = PROOFS.iter().map(|proof| proof.harness).collect();
     harnesses.iter().try_for_each(|name| verilate(tools, &[&rtl, &formal], name, OF_HARNESSES))

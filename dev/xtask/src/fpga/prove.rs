@@ -4,6 +4,7 @@
 //! mistake was made.
 
 use super::{
+    jobs::Job,
     proofs::{Mutant, PROOFS, Proof},
     smtbmc::{Model, Question},
 };
@@ -11,37 +12,15 @@ use crate::{repo, table, venv::Venv};
 use anyhow::{Context, Result, ensure};
 use std::{
     fs,
-    num::NonZero,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
     time::Instant,
 };
 
-/// Tries all proofs, as many at a time as there are processors, and adds a row for each.
-pub(super) fn run(tools: &Venv, rows: &mut Vec<[String; 5]>) -> Result<()> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(proof) = PROOFS.get(index) else { return done };
-            done.push((index, row(tools, proof)));
-        }
-    };
-    let workers = thread::available_parallelism().map_or(1, NonZero::get);
-    let mut done = thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| worker.join().expect("a worker does not panic"))
-            .collect::<Vec<_>>()
-    });
-    done.sort_by_key(|(index, _)| *index);
-    for (_, row) in done {
-        rows.push(row);
-    }
-    Ok(())
+/// A job for each proof.
+pub(super) fn jobs(tools: &Venv) -> impl Iterator<Item = Job<'_>> {
+    PROOFS
+        .iter()
+        .map(move |proof| Job::new(format!("prove {}", proof.name()), move || Ok(vec![row(tools, proof)])))
 }
 
 fn row(tools: &Venv, proof: &Proof) -> [String; 5] {
