@@ -39,6 +39,9 @@ pub(crate) struct Options {
     /// Name the targets and stop
     #[arg(long)]
     list: bool,
+    /// Build the targets and stop
+    #[arg(long)]
+    build: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -52,6 +55,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     ensure!(!chosen.is_empty(), "no such target; there are: {}", all.join(", "));
     packages::ensure(User::Fuzz).map_err(anyhow::Error::msg)?;
     let programs = build()?;
+    if options.build {
+        return Ok(ExitCode::SUCCESS);
+    }
     let jobs = thread::available_parallelism().map_or(1, NonZero::get).min(chosen.len());
     println!("fuzzing {} targets for {} s each, {jobs} at a time", chosen.len(), options.seconds);
     let mut outcomes = side_by_side(&chosen, jobs, |target| fuzz(&programs, target, options.seconds))?;

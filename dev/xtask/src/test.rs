@@ -1,10 +1,12 @@
 //! `test`: checks and tests in order, each with a limit, and a table at the end.
 
+mod companion;
 mod processes;
 mod steps;
 
 use crate::{bindings, packages, repo, table};
 use anyhow::{Context, Result, bail, ensure};
+use companion::Companion;
 use processes::{Ended, Processes};
 use std::{
     env,
@@ -169,6 +171,7 @@ fn perform(step: &Step, xtask: &Path, processes: &Processes) -> Result<Outcome> 
         // Of use to the next build only, and half as large again as all the rest.
         .env("CARGO_INCREMENTAL", "0")
         .envs(step.environment.iter().copied());
+    let _ahead = Companion::start(step, xtask)?;
     Ok(match processes.run(&mut command, step.limit())? {
         Ended::By(status) => match status.code() {
             Some(0) => Outcome::Passed,

@@ -16,6 +16,16 @@ pub(super) struct Step {
     /// The user, in the table of Debian packages, whose packages the step needs.
     pub(super) user: Option<User>,
     pub(super) environment: &'static [(&'static str, &'static str)],
+    /// What is built for later steps while this one runs, in its order.
+    pub(super) meanwhile: &'static [Ahead],
+}
+
+/// What a later step needs to be built: a command of xtask. It runs when the processors have nothing else to do, and ends with the step beside
+/// which it runs. Then the later step builds what is missing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ahead {
+    pub(super) user: User,
+    pub(super) arguments: &'static [&'static str],
 }
 
 const fn step(
@@ -25,7 +35,7 @@ const fn step(
     arguments: &'static [&'static str],
     protects: &'static str,
 ) -> Step {
-    Step { name, protects, seconds, program, arguments, user: None, environment: &[] }
+    Step { name, protects, seconds, program, arguments, user: None, environment: &[], meanwhile: &[] }
 }
 
 /// A part of the whole matrix. How many there are is in the arguments of each.
@@ -40,6 +50,10 @@ pub(crate) const INTEROP_PART: u32 = 800;
 impl Step {
     const fn needs(self, user: User) -> Self {
         Self { user: Some(user), ..self }
+    }
+
+    const fn meanwhile(self, meanwhile: &'static [Ahead]) -> Self {
+        Self { meanwhile, ..self }
     }
 
     const fn with(self, environment: &'static [(&'static str, &'static str)]) -> Self {
@@ -72,7 +86,13 @@ pub(super) const CHECKS: &[Step] = &[
     step("doc", 10, Cargo, &["doc", "--workspace", "--no-deps", "--release"], "links in the documentation")
         .with(&[("RUSTDOCFLAGS", "-D warnings")]),
     step("test", 225, Cargo, &["test", "--workspace", "--release"], "the behaviour of every crate")
-        .needs(User::Capi),
+        .needs(User::Capi)
+        // The tests of RTL are skipped here, because the step `fpga` runs them.
+        .with(&[("NAA_FPGA_TOOLS", "none")])
+        .meanwhile(&[
+            Ahead { user: User::Fpga, arguments: &["fpga", "--models"] },
+            Ahead { user: User::Fuzz, arguments: &["fuzz", "--build"] },
+        ]),
     step("build", 2, Cargo, &["build", "--workspace", "--release"], "the programs that the next steps run"),
 ];
 
@@ -110,6 +130,14 @@ pub(super) const SHORT: &[Step] = &[
         "the package of Python; requests to SmartNICs and answers of control planes, compared with Python's gRPC",
     )
     .needs(User::Python),
+    step(
+        "fpga",
+        20,
+        Xtask,
+        &["fpga", "--only", "sim", "--only", "pcap", "--packets", "10000"],
+        "RTL beside the Rust that it equals",
+    )
+    .needs(User::Fpga),
     step("fuzz", 30, Xtask, &["fuzz", "--seconds", "2"], "decoders against random bytes").needs(User::Fuzz),
     step("interop", 150, Xtask, &["interop", "--quick"], "each provider against the kernel's soft-RoCE")
         .needs(User::Interop),
@@ -225,7 +253,15 @@ pub(super) const LONG: &[Step] = &[
         600,
         Xtask,
         &["fpga"],
-        "RTL: its format, what is proved of it, what it does beside the Rust and as the load balancer's engine, its area and frequency",
+        "RTL: its format, what is proved of it, what it does beside the Rust, its area and frequency",
+    )
+    .needs(User::Fpga),
+    step(
+        "fpga engine",
+        300,
+        Xtask,
+        &["fpga", "--only", "engine", "--only", "coverage"],
+        "RTL as the load balancer's engine; what the tests reach of it",
     )
     .needs(User::Fpga),
     step(

@@ -1,0 +1,49 @@
+//! What is built for later steps while a step runs.
+
+use super::steps::{Ahead, Step};
+use crate::{packages, repo};
+use anyhow::{Context, Result};
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+/// The commands that build ahead of later steps, one after the other, with the lowest priority. They end when this is dropped, if they have not
+/// ended before. Their output is in `target/ahead.log`: a later step builds what is missing, and shows why it cannot.
+#[derive(Debug)]
+pub(super) struct Companion(Option<Child>);
+
+impl Companion {
+    /// # Errors
+    /// If the commands cannot be started.
+    pub(super) fn start(step: &Step, xtask: &Path) -> Result<Self> {
+        // Packages are installed before, because their installation must not be cut off.
+        let possible = step.meanwhile.iter().filter(|ahead| packages::ensure(ahead.user).is_ok());
+        let command = |ahead: &Ahead| format!("\"$0\" {}", ahead.arguments.join(" "));
+        let commands: Vec<_> = possible.map(command).collect();
+        if commands.is_empty() {
+            return Ok(Self(None));
+        }
+        let log = repo::target_dir().join("ahead.log");
+        fs::create_dir_all(repo::target_dir())?;
+        let log = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut shell = Command::new("chrt");
+        shell.args(["--idle", "0", "sh", "-c", &commands.join("; ")]).arg(xtask);
+        shell
+            .current_dir(repo::root())
+            .env("CARGO_TARGET_DIR", repo::target_dir())
+            .env("CARGO_INCREMENTAL", "0");
+        shell.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        Ok(Self(Some(shell.spawn().context("cannot run chrt; install util-linux")?)))
+    }
+}
+
+impl Drop for Companion {
+    fn drop(&mut self) {
+        // Its processes were ended with those of the step.
+        if let Some(child) = &mut self.0 {
+            let _ = child.wait();
+        }
+    }
+}
