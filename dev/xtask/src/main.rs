@@ -21,12 +21,14 @@ mod repo;
 mod rping_matrix;
 mod rxe_bench;
 mod rxe_vm;
+mod sentences;
 mod sim;
 mod source;
 mod table;
 mod test;
 mod tidy;
 mod venv;
+mod words;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -60,6 +62,8 @@ struct Cli {
 enum Command {
     /// Check the rules of the code base: layers, purity, the fence around unsafe, leftovers, format
     Tidy,
+    /// Draw sentences of comments at random, for a reader who did not write them
+    Words(words::Options),
     /// Run what a change must pass, in order, and sum up
     Test(test::Options),
     /// Run the simulation suite
@@ -111,6 +115,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match &Cli::parse().command {
         Command::Tidy => tidy::run(),
+        Command::Words(options) => words::run(options),
         Command::Test(options) => test::run(options),
         Command::Sim(options) => sim::run(options),
         Command::Header(options) => header::run(options),

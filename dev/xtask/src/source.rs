@@ -20,6 +20,21 @@ pub(crate) fn strip(source: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// The comments that begin with `//`, each with its offset. One that goes over several lines is several comments.
+pub(crate) fn line_comments(source: &str) -> Vec<(usize, &str)> {
+    let bytes = source.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = skip(bytes, at);
+        if bytes[at..].starts_with(b"//") {
+            found.push((at, &source[at..end]));
+        }
+        at = end.max(at + 1);
+    }
+    found
+}
+
 /// The end of the comment or literal that starts at `at`; `at` itself if none does.
 fn skip(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod layers;
+mod openings;
 mod purity;
 mod slices;
 mod text;
@@ -68,11 +69,16 @@ pub(crate) fn run() -> Result<ExitCode> {
             findings.extend(unsafe_fence::check_root(&file.path, code));
         }
     }
+    let openings = openings::Openings::read(&root)?;
+    let rust = files.iter().filter(|file| file.code.is_some());
+    let (refused, more) = openings.check(rust.map(|file| (file.path.as_str(), file.text.as_str())));
+    findings.extend(more);
     findings.extend(crate::fuzz::unlisted_targets(&root)?);
     let formatted = check_format(&root)?;
     for finding in &findings {
         println!("{finding}");
     }
+    println!("sentences that begin in mid-air: {refused}");
     let errors = findings.iter().filter(|f| !f.warning).count();
     println!(
         "tidy: {} files, {} packages, {errors} findings, {} warnings",
