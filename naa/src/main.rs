@@ -170,7 +170,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads our output has had enough, as `head` does.
+        // The reader of our output closed the pipe early, as `head` does. This is no error.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }

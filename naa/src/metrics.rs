@@ -28,7 +28,7 @@ use tokio::{sync::mpsc, time};
 /// What `prometheus_client::encoding::text` writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const CONNECTIONS: usize = 16;
-/// Of a request's head; hyper takes no less.
+/// The longest head of a request in bytes; hyper accepts no lower limit.
 const REQUEST: usize = 8192;
 const HEAD_TIME: Duration = Duration::from_secs(2);
 const CONNECTION_TIME: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ pub(crate) fn serve(
 /// returns `Ok`, and 503 with the reason if not.
 ///
 /// # Errors
-/// As [`serve`].
+/// The same errors as [`serve`] returns.
 pub(crate) fn serve_with_health(
     address: SocketAddr,
     text: impl Fn() -> String + Send + Sync + 'static,

@@ -41,13 +41,13 @@ impl FromStr for ServerName {
 }
 
 impl ServerName {
-    /// Opens the device to call from, at `local` or where the route begins, and finds the server's address. Of several
-    /// addresses the first that answers is taken.
+    /// Opens the device to call from, at `local` or at the address where the route to the server begins, and finds the
+    /// server's address. If the name has several addresses, the first one that answers is used.
     pub(crate) fn find(&self, local: Option<IpAddr>, choice: Choice) -> anyhow::Result<(Device, SocketAddr)> {
         self.find_within(local, choice, &SessionConfig::default())
     }
 
-    /// As [`find`](Self::find), with settings that say how long it may take.
+    /// Does what [`find`](Self::find) does, with the time limits of `config`.
     fn find_within(
         &self,
         local: Option<IpAddr>,

@@ -41,7 +41,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// In nanoseconds; longer calls count as this long.
+/// The longest latency that is recorded, in nanoseconds; longer calls count as this long.
 const LONGEST: u64 = 3_600_000_000_000;
 
 /// Latencies in microseconds.

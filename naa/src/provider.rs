@@ -24,7 +24,7 @@ fn choices() -> impl TypedValueParser<Value = Choice> {
 
 impl Args {
     /// # Errors
-    /// As [`from_env`], if no option says which.
+    /// The errors of [`from_env`], if no option names a provider.
     pub(crate) fn choice(self) -> anyhow::Result<Choice> {
         self.provider.map_or_else(from_env, Ok)
     }
@@ -47,12 +47,12 @@ pub(crate) fn own_address(choice: Choice) -> anyhow::Result<IpAddr> {
         Choice::Embedded => Ok(roce_udp::free_loopback()?),
         // Soft-RoCE takes the port on loopback too.
         Choice::Auto => roce_udp::free_loopback().or_else(|none| Ok(of_device().ok_or(none)?)),
-        // Without a device the provider says what helps.
+        // If there is no RDMA device, opening the provider fails with an error that names the remedy.
         Choice::Verbs => Ok(of_device().unwrap_or(Ipv4Addr::LOCALHOST.into())),
     }
 }
 
-/// One that RoCE v2 can use, and that needs no scope.
+/// The first address of an RDMA device that RoCE v2 can use and that needs no scope.
 fn rdma_address(devices: &[RdmaDevice]) -> Option<IpAddr> {
     let ports = devices.iter().flat_map(|device| &device.ports).filter(|port| port.is_active());
     let mut gids = ports.flat_map(|port| &port.gids).filter(|gid| gid.kind == "RoCE v2");

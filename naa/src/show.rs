@@ -135,7 +135,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Of events that became files: how many got a number because something had their name.
+/// Tells how many of the events that were written to files got a number because their name was taken.
 pub(crate) fn numbered(events: u64) -> String {
     match events {
         0 => String::new(),

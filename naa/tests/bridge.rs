@@ -46,7 +46,7 @@ fn demo_bridge_accounts_for_each_event() {
     assert_eq!(placings, ["store", "store", "store", "shared"]);
     let sent: u64 =
         report["rows"].as_array().into_iter().flatten().filter_map(|row| row["events"].as_u64()).sum();
-    // Of both senders, and of the streams behind one address.
+    // The sum covers both senders, and the streams that share one address.
     assert_eq!(sent, 2000);
 }
 

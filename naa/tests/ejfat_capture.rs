@@ -165,7 +165,8 @@ fn a_line_has_the_columns_of_its_header() {
 fn a_summary_tells_which_events_would_be_complete() {
     let folder = Folder::new("ejfat-summary");
     let mut packets = golden();
-    // Of the IPv4 event the middle one twice; of the IPv6 event the first one is lost; the end is an hour later.
+    // The middle segment of the IPv4 event is there twice; the first segment of the IPv6 event is lost; the last
+    // packets come an hour later.
     packets.insert(2, packets[1].clone());
     packets.remove(5);
     packets.push((BEGIN + 3_600_000_000, v4(SENDER, CONTROL, &SYNC.encode())));

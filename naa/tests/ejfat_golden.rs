@@ -8,7 +8,8 @@ use std::{fs, net::UdpSocket, time::Duration};
 use common::{Folder, json_of};
 use ejfat_common::{Worker, hex};
 
-/// Of captured packets: the LB header, and the RE header of an event of 3000 bytes at MTU 1500, data id 4321.
+/// Headers of captured packets: the LB header, and the RE headers of an event of 3000 bytes at MTU 1500 with data id
+/// 4321.
 const LB_V2: &str = "4c420201 0000ccb3 000660c450dccce5";
 const LB_V3: &str = "4c420301 c0e5c7cd 000660c45105c0e5";
 const RE: [&str; 3] = [

@@ -66,11 +66,12 @@ fn a_sender_has_the_files_settings() {
     assert_eq!(re.event, lb.tick, "ticksAsREEventNum");
     let mut bytes = [0; 64];
     for _ in 0..3 {
-        // At 20 ms each during 300 ms of warm-up; at the usual second there would be two.
+        // The file asks for a sync message every 20 ms, and warm-up takes 300 ms. There would be only two messages with
+        // the usual period of one second.
         let len = control.recv(&mut bytes).unwrap();
         SyncHeader::decode(&bytes[..len]).unwrap();
     }
-    // What is not done is said, once; what needs not be is not.
+    // A key that is not supported gets one warning; a key that has no effect gets none.
     let told = stderr(&output);
     assert_eq!(told.matches("multiPort").count(), 1, "{told}");
     assert!(told.contains("all segments go to one port") && !told.contains("syncPeriods"), "{told}");

@@ -152,7 +152,7 @@ fn kernels_compute() {
     assert_eq!(refused.return_code().map(|code| code.get()), Some(0x11));
     session.finalize().expect("goodbye");
 
-    // Of another shape than declared.
+    // The parameters differ from those that the kernel declared.
     let mut session = connect(server.address, &[Param::output(8), Param::input(8), Param::output(8)]);
     let refused = session.call(MULTIPLY).expect_err("an output first");
     assert_eq!(refused.return_code().map(|code| code.get()), Some(0x11));
@@ -167,7 +167,7 @@ fn regions_of_every_kind_are_seen_in_place() {
     for call in 1..=3 {
         session.invoke(SEVERAL, U24::new(42).expect("small")).expect("posted");
         let _ = session.wait().expect("answered").into_result().expect("computed");
-        // Behind what was produced nothing is sent.
+        // Bytes after the produced ones are not sent.
         assert_eq!(session.lease(1).expect("an output")[..4], [call, 10, 42, 0]);
         assert_eq!(session.lease(2).expect("an output"), [1, 2]);
     }
@@ -234,7 +234,7 @@ fn parameters_may_start_anywhere_in_a_common_region() {
             }
         }
 
-        // Of n rows; the numbers are aligned, whatever comes before.
+        // The matrices have n rows. Their numbers are aligned, whatever parameters come before them.
         let n = 5_usize;
         let bytes = |number: fn(usize) -> f64| -> Vec<u8> {
             (0..n * n).flat_map(|i| number(i).to_le_bytes()).collect()
@@ -448,7 +448,7 @@ fn sessions_have_processes_of_their_own() {
     one.0.finalize().expect("goodbye");
     gone_within(&[first], Duration::from_secs(5));
     assert_eq!(other.process(), second);
-    // In a call when its host goes.
+    // The process of a session is killed when its host leaves during a call.
     let mut hangs = Harmed::new(server.address);
     let third = hangs.process();
     hangs.0.write(0, 0, &[4]).expect("between calls");

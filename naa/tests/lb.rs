@@ -90,7 +90,7 @@ fn events_go_where_the_tables_say_as_they_change() {
     one.end();
     assert_eq!(fs::read(path("one/4321-3")).unwrap(), fs::read(first).unwrap());
 
-    // Who has no token changes nothing.
+    // A program without the token cannot change the tables.
     let refused = run(&["lb", "table", "load", &path("other.yaml"), &grpc]);
     assert!(!refused.status.success() && stderr(&refused).contains("token"), "{}", stderr(&refused));
     let loaded = stdout_of(&["lb", "table", "--token", "secret", "load", &path("other.yaml"), &grpc]);

@@ -32,7 +32,7 @@ const SENDERS: u8 = 16;
 
 /// The time between two events of a sender, and between two states of a worker.
 const ROUND: Duration = Duration::from_millis(100);
-/// After how many rounds each sender sends a sync datagram again.
+/// The number of rounds after which each sender sends a sync datagram again.
 const SYNCS: u64 = 10;
 
 /// The most memory that time series take for each worker after ten minutes: 1024 places for samples of 56 bytes.

@@ -1,6 +1,6 @@
 //! A whole site with a process for each role: a control plane, data planes for IPv4 and IPv6, workers of different speed, and
 //! senders. Meanwhile a worker is killed, one drains and one is added, and the control plane and a data plane are killed and started
-//! again. With `NAA_LONG=1` the test sends all 100 000 events.
+//! again. The test sends all 100 000 events only if `NAA_LONG` is 1.
 
 mod common;
 

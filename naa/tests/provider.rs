@@ -35,7 +35,7 @@ fn json_and_the_log_say_which_provider_and_why() {
         let why = json(&by_itself)["why"].as_str().expect("a reason").to_owned();
         assert!(why.starts_with("embedded: ") && why.contains("no RDMA device"), "{why}");
         is_told(&json(&by_itself), &why);
-        // On loopback that is no surprise.
+        // On a loopback address, the embedded provider is expected, so there is no message.
         assert!(!stderr(&by_itself).contains("RDMA"), "{}", stderr(&by_itself));
         let logged = naa(arguments).env("NAA_LOG", "info").output().expect("the binary runs");
         assert!(stderr(&logged).contains(&why), "{}", stderr(&logged));

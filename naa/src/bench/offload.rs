@@ -219,7 +219,7 @@ impl Bench {
         Ok(measured)
     }
 
-    /// From bytes in memory to bytes in memory.
+    /// Does everything that a program must do for one call: connect, copy the inputs, call, copy the result.
     fn everything(&self, prepared: &Prepared) -> anyhow::Result<()> {
         let mut connected = Connected::new(self, prepared)?;
         connected.call()?;
@@ -264,7 +264,7 @@ impl Connected {
         Ok(())
     }
 
-    /// After the first call.
+    /// Whether the result of the first call is right.
     fn is_right(&self, prepared: &Prepared) -> anyhow::Result<bool> {
         let output = match self {
             Self::Job(job, _) => job.output(0)?,

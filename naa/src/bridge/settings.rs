@@ -124,7 +124,7 @@ fn seconds(seconds: f64, what: &str) -> anyhow::Result<Duration> {
 }
 
 impl Settings {
-    /// Without a command line of their own.
+    /// The default settings of a bridge that has no command line of its own.
     pub(crate) fn usual(local: Option<PathBuf>, limits: Limits) -> Self {
         let command = <Self as clap::Args>::augment_args(clap::Command::new("bridge"));
         let usual = command.try_get_matches_from(["bridge"]).ok();

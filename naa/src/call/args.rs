@@ -108,7 +108,7 @@ pub(crate) struct Args {
     pub(super) json: bool,
 }
 
-/// From `lo` to below `hi`.
+/// A range of numbers that includes `lo` and excludes `hi`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Range {
     pub(super) lo: f64,

@@ -129,7 +129,7 @@ impl<'a> Batch<'a> {
         then(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The next file. Without one this session is over.
+    /// Takes the next file from the queue. If there is none, this session is over.
     fn next(&self) -> Option<usize> {
         self.with_queue(|queue| {
             let next = queue.files.pop_front().filter(|_| stop::check().is_ok());

@@ -29,7 +29,7 @@ pub(super) struct Source {
 enum Content {
     /// A regular file, read straight into a region, and when it was last changed.
     File(File, Option<SystemTime>),
-    /// Of a pipe or the like.
+    /// The bytes that were read from a pipe or another file that is not regular.
     Read(Vec<u8>),
 }
 

@@ -147,10 +147,10 @@ impl Layout {
 impl Layout {
     /// Whether regions of this layout do for `wanted`, without much more memory.
     fn fits(&self, wanted: &Self) -> bool {
-        /// What nobody minds.
+        /// The total length of regions that is always acceptable, in bytes.
         const LITTLE: usize = 64 << 20;
         let total = |layout: &Self| layout.lens.iter().map(|(_, len)| len).sum::<usize>();
-        // Without an argument block the function works on all of a region.
+        // If there is no argument block, the function works on all of a region.
         let exact = self.blocks.is_none();
         let fit = |(ours, theirs): (&(Kind, usize), &(Kind, usize))| {
             ours.0 == theirs.0 && if exact { ours.1 == theirs.1 } else { ours.1 >= theirs.1 }
@@ -206,7 +206,8 @@ impl<'a> Caller<'a> {
         Ok((peer, self.open.insert(open)))
     }
 
-    /// Of the last call: in place, or copies where the accelerator could change them while they are written to files.
+    /// The results of the last call: the regions themselves, or copies where the accelerator could change the regions
+    /// while they are written to files.
     pub(super) fn results(&self) -> Result<Vec<Cow<'_, [u8]>>, Error> {
         let Some(open) = &self.open else { return Ok(Vec::new()) };
         let outputs = open.layout.outputs.iter().zip(&open.produced);
@@ -250,14 +251,15 @@ impl Open {
         Ok(())
     }
 
-    /// For another call. Errors of files and functions leave it so.
+    /// Whether the session can make another call. It still can after errors of files and functions.
     fn is_usable(&self) -> bool {
         !self.session.is_over() && !self.session.is_in_call()
     }
 }
 
 impl Peer {
-    /// On a thread of its own, which is left behind when the user has had enough: the process ends.
+    /// Connects on a thread of its own, because a user who interrupts the program does not wait for it; the process
+    /// ends then.
     fn connect(&self, params: Vec<Param<'static>>, progress: &mut Progress) -> anyhow::Result<Session> {
         let (device, server, config) = (self.device.clone(), self.server, self.config.clone());
         let (tell, told) = mpsc::sync_channel(1);

@@ -21,7 +21,7 @@ const STRIDE: usize = 4 << 20;
 pub(super) struct Sink {
     /// `None` is standard output.
     destination: Option<Destination>,
-    /// To disk before it gets its name.
+    /// Whether the file is synced to disk before it gets its name.
     sync: bool,
 }
 

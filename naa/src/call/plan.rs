@@ -1,4 +1,4 @@
-//! From the command line to parameters and arguments.
+//! Makes parameters and arguments of a call from the command line.
 
 use mrsp::{
     FunctionCode,
@@ -77,7 +77,7 @@ pub(super) fn check(args: &Args, function: FunctionCode) -> anyhow::Result<()> {
 }
 
 impl Plan {
-    /// For one call that has `outputs` places for its results.
+    /// Plans one call that has `outputs` places for its results.
     pub(super) fn new(
         args: &Args,
         target: &Target,

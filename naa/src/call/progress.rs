@@ -19,7 +19,7 @@ fn shows_progress() -> bool {
     std::io::stderr().is_terminal() && !show::is_quiet()
 }
 
-/// Of one call.
+/// The progress display of one call.
 #[derive(Debug)]
 pub(super) struct Progress {
     started: Instant,
@@ -89,7 +89,7 @@ impl Drop for Progress {
     }
 }
 
-/// Of many calls: files and bytes done, rate, time left.
+/// The progress display of many calls: files and bytes done, rate, time left.
 pub(super) struct OfFiles {
     bar: ProgressBar,
     files: usize,

@@ -16,7 +16,7 @@ pub(super) const EXIT_CODE: i32 = 130;
 #[error("interrupted")]
 pub(super) struct Interrupted;
 
-/// From now on signals are heard by [`check`].
+/// Installs the signal handlers. [`check`] reports signals that come after this.
 pub(super) fn listen() -> anyhow::Result<()> {
     crate::signals::on_terminate(|| {
         STOPPED.store(true, Ordering::Relaxed);

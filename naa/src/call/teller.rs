@@ -143,7 +143,7 @@ impl<'a> Teller<'a> {
         self.failed.sort_unstable();
         match (self.first, self.lost) {
             (None, _) => Ok(()),
-            // Of a single file its own error is enough.
+            // If there is a single file, its own error is enough.
             (Some(error), _) if all == 1 => Err(error),
             (Some(_), Some(lost)) => {
                 let rest = self.failed.len() + not_tried;

@@ -45,7 +45,7 @@ pub(super) fn prepare(function: FunctionCode, n: usize, element: Element) -> any
     }
 }
 
-/// Of f64s, numbers from -1 to 1; else any bits.
+/// Makes `n` elements: numbers from -1 to 1 if they are f64s, otherwise arbitrary bits.
 fn values(n: usize, element: Element, seed: u64) -> Vec<u8> {
     match element {
         Element::F64 => data::to_bytes(data::numbers(n, seed)),

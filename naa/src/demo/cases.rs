@@ -5,12 +5,12 @@ use mrsp::{
     builtin::{self, Element, FftDirection},
 };
 
-/// How much of it.
+/// How long the demonstration may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// A few seconds.
+    /// Takes a few seconds.
     Quick,
-    /// Within a minute.
+    /// Takes at most a minute.
     Usual,
     /// Every function up to the largest size.
     Full,
@@ -28,7 +28,7 @@ pub(crate) enum Input {
     Nothing,
     /// So many bytes, half of them hard to compress.
     Generated(usize),
-    /// At most so many bytes of this program's file.
+    /// This number of bytes of this program's executable file, or all of them if it is smaller.
     Executable(usize),
     /// Two square matrices of so many rows.
     Matrices(usize),
@@ -39,7 +39,7 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    /// For people.
+    /// A description of the input for the table.
     pub(crate) fn text(self) -> String {
         match self {
             Self::Nothing => "-".into(),

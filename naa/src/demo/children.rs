@@ -35,7 +35,8 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(choice: Choice) -> anyhow::Result<Self> {
-        // Between looking and binding somebody else may take an address.
+        // Another program may take the address after it was found free and before it is bound. So a second one is
+        // tried.
         Self::start_at(own_address(choice)?, choice).or_else(|_| Self::start_at(own_address(choice)?, choice))
     }
 
@@ -76,7 +77,7 @@ impl Server {
     }
 }
 
-/// From the line a server prints when it is ready.
+/// Reads the address of the server, and why it uses its provider, from the line that a server prints when it is ready.
 fn ready(line: &str) -> Option<(SocketAddr, String)> {
     let ready: serde_json::Value = serde_json::from_str(line).ok()?;
     let text = |name| ready.get(name)?.as_str();
@@ -126,7 +127,7 @@ impl Host {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // After an error: do not leave it behind as a zombie.
+        // The process still runs only after an error. It is killed and waited for, so that no zombie stays.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

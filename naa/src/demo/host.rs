@@ -15,7 +15,7 @@ use super::{
 };
 
 pub(super) fn run(extent: Extent, server: SocketAddr, local: IpAddr, choice: Choice) -> anyhow::Result<()> {
-    // Without the demonstration there is nobody to report to.
+    // The end of standard input means that the demonstration's process ended, so nobody reads the report.
     crate::signals::on_stdin_end(|| std::process::exit(1))?;
     let device = Device::open_with(local, choice)?;
     for case in extent.cases() {
@@ -35,9 +35,9 @@ pub(super) fn run(extent: Extent, server: SocketAddr, local: IpAddr, choice: Cho
 }
 
 struct Done {
-    /// Of the result.
+    /// The length of the result.
     bytes: usize,
-    /// From the start of the call to its result.
+    /// The time from the start of the call to its result.
     time: Duration,
     verified: bool,
 }

@@ -10,11 +10,11 @@ pub(super) enum Level {
     Note,
     /// Something is slower, or works in part.
     Warn,
-    /// For this a provider cannot be used that otherwise could.
+    /// A provider cannot be used because of this.
     Bad,
 }
 
-/// Under which heading people see it.
+/// The heading of the report under which a check is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
     Rdma,

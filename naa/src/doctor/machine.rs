@@ -184,7 +184,7 @@ impl Machine {
         })
     }
 
-    /// Who holds UDP port 4791.
+    /// The sockets that hold UDP port 4791, with their processes where these are known.
     pub(super) fn holders(&self) -> Vec<Held> {
         socket::holders(&self.path("proc"), ROCE_PORT)
     }

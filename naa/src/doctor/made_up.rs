@@ -90,7 +90,7 @@ impl Files {
         self.with(&format!("sys/class/net/{name}/operstate"), state);
     }
 
-    /// Who runs it, and what may be locked: soft and hard limit.
+    /// Sets the user and the capabilities of the process, and the soft and the hard limit of locked memory.
     fn user(&self, uid: &str, capabilities: &str, memlock: &str) {
         let status = format!(
             "Name:\tnaa\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nCapEff:\t{capabilities}\nCpus_allowed_list:\t0-3\n"

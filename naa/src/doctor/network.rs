@@ -71,7 +71,8 @@ fn interface(machine: &Machine, name: &str) -> Check {
     }
 }
 
-/// Who holds it, with what the devices tell about the kernel.
+/// The name of the holder of a port. If no process is known, the list of RDMA devices tells whether the Linux kernel's
+/// soft-RoCE holds it.
 pub(super) fn holder(machine: &Machine, held: &Held) -> String {
     let Some(device) = machine.soft_roce().filter(|_| held.address.is_unspecified()) else {
         return held.holder.to_string();

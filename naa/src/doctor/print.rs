@@ -9,7 +9,7 @@ use super::{
 };
 use crate::show;
 
-/// Under which the remedies line up.
+/// The width of the column of levels ("ok", "note", "warn", "bad").
 const WORDS: usize = "note".len();
 
 #[derive(Clone, Copy, Debug)]

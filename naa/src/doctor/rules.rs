@@ -65,7 +65,7 @@ fn output(command: &[&str], patience: Duration) -> Result<String, String> {
         let mut start = Command::new(program);
         start.args(&command[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
     };
-    // Not everybody has sbin in PATH.
+    // Some users do not have sbin in PATH.
     let child = start(name).or_else(|_| start(&format!("/usr/sbin/{name}")));
     let mut child = child.map_err(|_| format!("there is no `{name}` here to ask"))?;
     let mut stdout = child.stdout.take().expect("it is piped");

@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct SelfTest {
     pub(super) ok: bool,
     pub(super) address: IpAddr,
-    /// How many were made, with their results compared.
+    /// The number of calls that were made; each result was compared.
     pub(super) calls: u32,
-    /// Of all of it: starting a server, connecting, calling, ending.
+    /// The time of the whole test: starting a server, connecting, calling, ending.
     pub(super) microseconds: u64,
     pub(super) sizes: Vec<Size>,
     pub(super) error: Option<String>,

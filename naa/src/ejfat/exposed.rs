@@ -58,7 +58,7 @@ pub(super) struct Exposed {
 }
 
 impl Exposed {
-    /// And what turns it into text.
+    /// Returns the counters, and the function that turns them into text.
     pub(super) fn new() -> (Self, impl Fn() -> String + Send + Sync + 'static) {
         let shared = Shared::default();
         let mut registry = Registry::with_prefix("naa_ejfat");

@@ -56,14 +56,14 @@ impl Folder {
 }
 
 impl Sink for Folder {
-    /// Under its name when all of it is written.
+    /// Writes the event to a file, which gets its name when all bytes are written.
     fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
         let name = name(event);
         let failed = |why| CannotWrite::new(self.folder.path().join(&name), why);
         let mut file = self.folder.begin().map_err(failed)?;
         file.file().write_all(event.bytes).map_err(failed)?;
         let mut free = name.clone();
-        // Each time somebody else has just taken the name that was free.
+        // Each turn of this loop means that another program took the free name in the meantime.
         while let Some(unnamed) = self.disk.appear(file, OsStr::new(&free)).map_err(failed)? {
             file = unnamed;
             free = numbered(&self.folder, &name);

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::show;
 
-/// Of standard error; nothing if that is no terminal.
+/// A line on standard error that is updated while the program runs. It shows nothing if standard error is no terminal.
 pub(crate) struct Line {
     bar: Option<ProgressBar>,
     next: Instant,

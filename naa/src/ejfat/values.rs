@@ -24,7 +24,7 @@ pub(crate) fn gigabits(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "write Gbit/s, such as 0.5 or 10, or 0".into())
 }
 
-/// Without a port it is the customary one of a load balancer's data address.
+/// Reads an address. If it has no port, it gets the usual port of a load balancer's data address.
 pub(crate) fn address(text: &str) -> anyhow::Result<SocketAddr> {
     let (ip, port) = ip_and_port(text)?;
     Ok(SocketAddr::new(ip, port.unwrap_or(ejfat::wire::DATA_PORT)))

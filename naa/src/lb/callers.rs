@@ -1,7 +1,7 @@
-//! Who may program the tables of a data plane.
+//! Access control for the tables of a data plane.
 //!
-//! Whoever can replace the tables decides where all segments go. So each way to them is covered: by the token or a certificate
-//! (gRPC only), by a list of networks, or by an address that only programs of this machine reach.
+//! A program that can replace the tables decides where all segments go. So every access is protected: by the token or a
+//! certificate (gRPC only), by a list of networks, or by an address that only programs of this machine reach.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use naa_server::allow::Network;
 
 use crate::Usage;
 
-/// The environment variable that holds the token, of data planes and of who programs them.
+/// The environment variable that holds the token, for data planes and for the programs that program them.
 pub(crate) const TOKEN_VARIABLE: &str = "NAA_LB_TOKEN";
 
 /// Refuses to open the tables over MRSP to everyone. `option` opens them.

@@ -22,7 +22,7 @@ fn sent_by(counters: &Counters, lb: &LbCounters) -> (u64, u64) {
     )
 }
 
-/// Those of load balancers that got anything.
+/// The counters of all load balancers that received a packet.
 fn active(counters: &Counters) -> impl Iterator<Item = &LbCounters> {
     counters.lbs.iter().filter(|lb| lb.lb_rx_pkt > 0)
 }
@@ -82,7 +82,7 @@ fn causes(drops: &BTreeMap<String, u64>) -> String {
     if some.is_empty() { "0".into() } else { some }
 }
 
-/// For a live line.
+/// The counters as one line, which is updated while the program runs.
 pub(super) fn line(counters: &Counters) -> String {
     let received = total(counters.lbs.iter().map(|lb| lb.lb_rx_pkt));
     let sent = total(counters.lbs.iter().map(|lb| sent_by(counters, lb).0));

@@ -160,7 +160,8 @@ impl Access {
         )
     }
 
-    /// `read` reads the rules if the place is a file. Without `lb` they are those of all load balancers.
+    /// Returns the table sets of the load balancer `lb`, or of all load balancers if it is `None`. `read` reads the
+    /// rules if the place is a file.
     pub(super) fn sets(
         &self,
         place: &Place,

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ejfat::segment::{EventName, IpVersion, LbVersion, SegmentSize, Segments};
 
-/// Of Ethernet packets at UNIX microseconds.
+/// Makes a pcap file of Ethernet packets, each with its time in microseconds since the UNIX epoch.
 pub(crate) fn pcap(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let mut file = [0xa1b2_c3d4_u32, 2 | 4 << 16, 0, 0, 65535, 1].map(u32::to_le_bytes).concat();
     for (micros, packet) in packets {

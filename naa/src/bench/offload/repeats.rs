@@ -9,16 +9,18 @@ use naa_measure::{
 
 use crate::show;
 
-/// What a repeat takes at least, so that clocks and single interruptions do not matter.
+/// The shortest time of a repeat, so that clocks and single interruptions do not matter.
 const LEAST: Duration = Duration::from_millis(1);
-/// With energy, whose counters move once in a millisecond.
+/// The shortest time of a repeat that measures energy, because the counters of energy change only once in a
+/// millisecond.
 const LEAST_COUNTED: Duration = Duration::from_millis(20);
 
-/// Of one computation.
+/// Time and energy of one computation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     seconds: f64,
-    /// `None` where they are not counted, or the counters stood still: nothing takes no energy.
+    /// The energy in joules; `None` if it is not counted, or if the counters did not change, because each computation
+    /// takes energy.
     joules: Option<f64>,
 }
 
@@ -26,11 +28,11 @@ pub(super) struct Cost {
 pub(super) struct Repeats {
     pub(super) local: Vec<Cost>,
     pub(super) offloaded: Vec<Cost>,
-    /// With connecting and copying.
+    /// The costs of calls with connecting and copying.
     pub(super) all: Vec<Cost>,
 }
 
-/// Of one computation, which is made often enough to be measured.
+/// Measures the cost of one computation, which is repeated until the time is long enough.
 pub(super) fn cost(
     counters: Option<&Counters>,
     mut compute: impl FnMut() -> anyhow::Result<()>,
@@ -64,7 +66,7 @@ impl Repeats {
         self.local.len()
     }
 
-    /// Of calls, and of calls with connecting and copying, each beside computing here.
+    /// The rows for the time of calls, and of calls with connecting and copying, each compared with local computation.
     pub(super) fn times(&self, name: &str, bytes: u64) -> [Row; 2] {
         let row = |what: &str, ours: &[Cost]| {
             let us = |cost: &Cost| cost.seconds * 1e6;
@@ -74,7 +76,7 @@ impl Repeats {
         [row("offloaded", &self.offloaded), row("offloaded with connecting and copying", &self.all)]
     }
 
-    /// Of calls beside computing here. Repeats that were not counted are left out.
+    /// The row for the energy of calls compared with local computation. Repeats without a count of energy are left out.
     pub(super) fn energy(&self, name: &str, bytes: u64) -> Row {
         let joules = |(ours, local): (&Cost, &Cost)| ours.joules.zip(local.joules);
         let pairs: Vec<_> = self.offloaded.iter().zip(&self.local).filter_map(joules).collect();

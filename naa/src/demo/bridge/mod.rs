@@ -58,7 +58,7 @@ pub(crate) struct Args {
     role: Option<Role>,
 }
 
-/// Of an event, on average.
+/// The mean length of an event.
 const BYTES: f64 = 7000.0;
 const SECONDS: f64 = 6.0;
 const MOST_GIGABITS: f64 = 0.2;

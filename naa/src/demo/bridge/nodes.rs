@@ -25,7 +25,7 @@ pub(super) struct Told {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Sums {
     pub(super) events: u64,
-    /// Of senders.
+    /// The segments that a sender sent; 0 for workers.
     #[serde(default)]
     pub(super) segments: u64,
 }

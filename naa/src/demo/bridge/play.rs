@@ -16,12 +16,12 @@ use super::{
 };
 use crate::{demo::Table, ejfat::tell::Line};
 
-/// Of a hundred events, when the worker is killed, and when another one is started.
+/// The percentages of all events after which the worker is killed and another one is started.
 const KILLED: u64 = 30;
 const REPLACED: u64 = 60;
 /// Workers at the end.
 const WORKERS: usize = 3;
-/// A killed worker is noticed within about 2 s; an idle one within 4 more.
+/// Time limit of a wait. The bridge notices a killed worker within about 2 s, an idle one within 4 more.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const LOOK: Duration = Duration::from_millis(20);

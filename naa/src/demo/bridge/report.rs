@@ -17,11 +17,11 @@ struct Row {
     events: u64,
     bytes: u64,
     segments: u64,
-    /// By one worker, with the digest they were sent with.
+    /// Events that one worker took with the digest with which they were sent.
     taken: u64,
-    /// By several workers, or several times by one.
+    /// Events that several workers took, or one worker several times.
     repeated: u64,
-    /// Other bytes than were sent.
+    /// Events with other bytes than were sent.
     wrong: u64,
     missing: u64,
     verified: bool,
@@ -32,24 +32,24 @@ struct WorkerRow {
     worker: &'static str,
     placing: String,
     killed: bool,
-    /// By what it told.
+    /// Events that the worker printed.
     taken: u64,
     bytes: u64,
-    /// By the bridge's count; unknown of one that ended.
+    /// Events that the bridge counted as sent to the worker; unknown if the worker ended.
     sent: Option<u64>,
     given_back: Option<u64>,
     verified: bool,
 }
 
-/// Events that ended in a way that is no delivery.
+/// Events that were not delivered, by cause.
 #[derive(Debug, Default, Serialize)]
 struct LossRow {
     cause: String,
-    /// By the bridge.
+    /// Events that the bridge counted.
     counted: u64,
-    /// Which nobody took, and the bridge remembers to have ended so.
+    /// Events that no worker took, and whose trace in the bridge has this cause.
     missing: u64,
-    /// Which the killed worker told before the bridge had its credit.
+    /// Events that the killed worker printed before the bridge had its credit.
     taken: u64,
     verified: bool,
 }
@@ -180,7 +180,7 @@ fn lines(table: &mut Table, head: &[&str], rows: impl Iterator<Item = Vec<String
     table.line(&show::table(&[head].into_iter().chain(rows).collect::<Vec<_>>()))
 }
 
-/// By data id and number: what workers told.
+/// The events that workers printed, by data id and event number.
 type Came<'a> = HashMap<(u16, u64), Vec<&'a Told>>;
 
 impl Gathered {

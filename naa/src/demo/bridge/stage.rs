@@ -13,13 +13,13 @@ pub(super) const SENDERS: usize = 2;
 const WORKERS: usize = 2;
 
 const SWITCH: &str = "events";
-/// Of a network for jumbo packets, as EJFAT's are.
+/// The MTU of a network for jumbo packets, as EJFAT's networks are.
 const MTU: &str = "9000";
 
 /// A process's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
-    /// And workers of its machine.
+    /// The bridge, and the workers on its machine.
     Bridge,
     Sender(usize),
     Worker(usize),

@@ -94,7 +94,7 @@ impl Args {
 }
 
 fn often(text: &str) -> Result<f64, String> {
-    // Of 17 sets each stays until two seconds after its last packet.
+    // There is room for 17 table sets, and each stays until two seconds after its last packet.
     let changes = text.parse().ok().filter(|changes| (0.01..=6.0).contains(changes));
     changes.ok_or_else(|| "write a number from 0.01 to 6".into())
 }
@@ -171,7 +171,7 @@ fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Result<Report>
     Ok(Report::new(stage, seconds, &steer, sent, worked, &counters))
 }
 
-/// Until nothing has come for longer than an event is waited for.
+/// Waits until no event has come for longer than the time-out of incomplete events.
 fn settle(workers: &[Worker]) {
     const QUIET: Duration = Duration::from_millis(1500);
     let mut quiet = Instant::now();

@@ -37,7 +37,7 @@ pub(super) struct Sums {
     pub(super) events: u64,
     pub(super) segments: u64,
     pub(super) bytes: u64,
-    /// Of workers: dropped segments and lost events, by cause.
+    /// Segments that a worker dropped. 0 for senders.
     pub(super) dropped: u64,
     pub(super) incomplete: u64,
     /// Events that a worker gave up to make room for others. 0 for senders.

@@ -23,11 +23,11 @@ struct Row {
     segments: u64,
     /// At one worker, with the digest they were sent with.
     delivered: u64,
-    /// At several workers, or several times at one.
+    /// Events that came to several workers, or several times to one.
     repeated: u64,
-    /// Other bytes than were sent.
+    /// Events with other bytes than were sent.
     wrong: u64,
-    /// At another worker than the tables of its tick say.
+    /// Events that came to another worker than the tables of their tick say.
     misrouted: u64,
     missing: u64,
     verified: bool,

@@ -13,7 +13,7 @@ pub(super) const SENDERS: usize = 3;
 pub(super) const WORKERS: usize = 4;
 
 const BRIDGE: &str = "events";
-/// Of a network for jumbo packets, as EJFAT's are.
+/// The MTU of a network for jumbo packets, as EJFAT's networks are.
 const MTU: &str = "9000";
 
 /// A process's place.

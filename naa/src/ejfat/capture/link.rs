@@ -1,4 +1,4 @@
-//! From what a capture has of a packet to the UDP datagram in it.
+//! Finds the UDP datagram in the captured bytes of a packet.
 
 use std::net::SocketAddr;
 
@@ -14,13 +14,13 @@ const NULL_HEADER: usize = 4;
 pub(super) struct Udp<'a> {
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
-    /// As much of the payload as was captured.
+    /// The captured part of the payload.
     pub(super) bytes: &'a [u8],
-    /// Of the payload on the wire.
+    /// The length of the payload on the wire.
     pub(super) len: usize,
 }
 
-/// Why there is none.
+/// Why a packet has no UDP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Other {
     NotUdp,

@@ -23,14 +23,14 @@ pub(in super::super) struct Segment {
 pub(in super::super) enum Kind {
     Segment(Segment),
     Sync(SyncHeader),
-    /// Begins as EJFAT's headers do and is none of them.
+    /// The datagram begins like a header of EJFAT but has no valid one.
     Malformed,
-    /// Of another protocol.
+    /// The datagram belongs to another protocol.
     Other,
 }
 
-/// `any`: whatever has an RE header is a segment. Else one without the load balancer's header, which bears no mark, has
-/// to make sense.
+/// Decodes a datagram. If `any` is set, each datagram with an RE header is a segment. Otherwise the fields of a segment
+/// without LB header must also be plausible, because the RE header has no magic number.
 pub(in super::super) fn look(datagram: &Datagram<'_>, any: bool) -> Kind {
     let Datagram { bytes, len, .. } = *datagram;
     match SyncHeader::decode(bytes) {

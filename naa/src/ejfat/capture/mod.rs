@@ -1,7 +1,7 @@
 //! Captures: pcap and pcapng files, and the UDP datagrams in them.
 //!
-//! Whoever made the file may have written anything into it: what is damaged is counted or ends the reading with an error,
-//! and memory is bounded by [`LONGEST`].
+//! The file may contain anything. Damaged packets are counted, or reading ends with an error; [`LONGEST`] bounds the
+//! memory.
 
 mod link;
 mod message;
@@ -57,12 +57,12 @@ pub(super) struct Datagram<'a> {
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(super) struct Packets {
     pub(super) packets: u64,
-    /// UDP, but only a part of a datagram: IP fragments.
+    /// IP fragments, which have only a part of a UDP datagram.
     pub(super) fragments: u64,
     pub(super) not_udp: u64,
-    /// On interfaces of another sort than those read here.
+    /// Packets of interfaces with a link type that is not supported.
     pub(super) unknown_link: u64,
-    /// To other ports and addresses than was asked for.
+    /// Packets to other ports and addresses than those that were asked for.
     pub(super) left_out: u64,
     pub(super) datagrams: u64,
 }

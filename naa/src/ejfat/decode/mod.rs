@@ -50,12 +50,12 @@ pub(super) struct Args {
 struct Tally {
     segments: u64,
     sync: u64,
-    /// Begin as EJFAT's headers do and are none of them.
+    /// Datagrams that begin like a header of EJFAT but have no valid one.
     malformed: u64,
     other: u64,
     /// Packets of the capture that held several segments.
     merged: u64,
-    /// Of segments: not captured as a whole.
+    /// Segments that were not captured as a whole.
     cut_short: u64,
 }
 

@@ -19,7 +19,7 @@ const COLUMNS: [&str; 12] = [
     "LENGTH",
     "PAYLOAD",
 ];
-/// Those of words; the others are numbers.
+/// The columns that are aligned to the left because they have words; the others have numbers.
 const LEFT: [usize; 3] = [1, 2, 3];
 
 /// Columns that never become narrower, since lines are printed as they come.
@@ -93,7 +93,7 @@ fn segment_cells(segment: &Segment, cells: &mut [String; COLUMNS.len()]) {
     cells[11] = segment.payload.to_string();
 }
 
-/// Since the first datagram.
+/// The seconds from the first datagram's time to `time`, as text with six decimals; both times are in nanoseconds.
 pub(super) fn seconds(first: u64, time: u64) -> String {
     let sign = if time < first { "-" } else { "" };
     let nanos = time.abs_diff(first);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::packet::seconds;
 use crate::ejfat::capture::Segment;
 
-/// Who sent, and where to.
+/// The sender's address, and the address and port to which it sent.
 pub(super) type Flow = (IpAddr, SocketAddr);
 
 /// How it stands at the capture's end.

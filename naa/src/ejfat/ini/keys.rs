@@ -6,11 +6,11 @@ use super::Role;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
     Setting,
-    /// Of the other role. Files for both are no mistake.
+    /// The key belongs to the other role. It is no mistake, because one file may serve both roles.
     Elsewhere(&'static str),
-    /// What it asks for is so anyway.
+    /// The key has no effect, because naa always does what it asks for.
     Needless(&'static str),
-    /// What it asks for is not done; E2SAR's default asks for nothing.
+    /// naa does not support what the key asks for. A key with E2SAR's default asks for nothing.
     Missing {
         default: &'static str,
         why: &'static str,

@@ -9,14 +9,14 @@ use configparser::ini::Ini as Parser;
 
 use keys::{KEYS, Key, Use};
 
-/// Whose settings are wanted.
+/// The role that reads its settings from the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Sender,
     Worker,
 }
 
-/// A file whose keys are all known. Without a file nothing is set.
+/// The settings of a file, all of whose keys are known. If there is no file, nothing is set.
 #[derive(Debug, Default)]
 pub(super) struct Ini {
     path: PathBuf,
@@ -45,7 +45,7 @@ impl Ini {
                 ini.values.push((key, value.to_owned()));
             }
         }
-        // In an order that is the same every time.
+        // The order is that of the table, so it is the same every time.
         ini.values.sort_by_key(|(key, _)| KEYS.iter().position(|known| std::ptr::eq(known, *key)));
         Ok(ini)
     }

@@ -16,8 +16,8 @@ pub(super) fn told(counters: &Counters, time: Duration) -> String {
     format!("{events} of {segments}, {lost} incomplete, {} dropped, {rate}", show::count(dropped, "segment"))
 }
 
-/// Prints the report at the end. Of the `delivered` events, `numbered` ones got a name with a number because their name was taken.
-/// `worker` says how the worker left the control plane, if it was registered.
+/// Prints the report at the end. `delivered` counts all events; `numbered` counts those whose file got a number because its name
+/// was taken. `worker` says how the worker left the control plane, if it was registered.
 pub(super) fn report(
     args: &Args,
     receiver: &Receiver,

@@ -18,13 +18,13 @@ const REMEMBERED: usize = 1 << 16;
 #[derive(Default)]
 pub(super) struct FreshTicks {
     ticks: Ticks,
-    /// Of the capture's.
+    /// New ticks by the capture's ticks.
     known: HashMap<u64, u64>,
     order: VecDeque<u64>,
 }
 
 impl FreshTicks {
-    /// From the capture's beginning: its ticks are other events' now.
+    /// Forgets all ticks when the capture begins again, because the same ticks then belong to new events.
     pub(super) fn begin(&mut self) {
         self.known.clear();
         self.order.clear();

@@ -25,7 +25,7 @@ use crate::{Usage, show, signals};
 use fresh::FreshTicks;
 use timing::Timing;
 
-/// Of flows: senders of the capture keep apart by as many ports.
+/// The number of sockets. Flows of the capture are spread over them by their source ports.
 const SOCKETS: usize = 16;
 const UDP_HEADER: usize = 8;
 
@@ -76,7 +76,7 @@ fn factor(text: &str) -> Result<f64, String> {
 struct Sent {
     segments: u64,
     sync: u64,
-    /// With EJFAT's headers.
+    /// Payload bytes of UDP: EJFAT's headers and data.
     bytes: u64,
 }
 
@@ -156,7 +156,7 @@ impl Replay {
         })
     }
 
-    /// From the capture's beginning.
+    /// Prepares for sending the capture from its beginning.
     fn begin(&mut self) {
         self.timing.begin();
         if let Some(fresh) = &mut self.fresh {

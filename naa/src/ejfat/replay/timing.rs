@@ -47,7 +47,7 @@ impl Timing {
         }
     }
 
-    /// Until a datagram of so many bytes on the wire may go. False: it was told to stop.
+    /// Waits until a datagram of `bytes` bytes on the wire may be sent. Returns false if the program is to stop.
     pub(super) fn wait(&mut self, time: u64, bytes: usize) -> bool {
         match &mut self.by {
             By::Rate(pace) => pace.wait(bytes),

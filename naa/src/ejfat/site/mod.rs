@@ -51,7 +51,7 @@ impl UriArgs {
     /// Prepares a connection to the control plane of a URI.
     ///
     /// # Errors
-    /// As [`Connection::open`].
+    /// The errors of [`Connection::open`].
     pub(crate) fn connect(&self, uri: &EjfatUri) -> Result<Connection, ClientError> {
         let tls = ClientTls { ca: self.control_plane_ca.clone(), identity: None };
         Connection::open(uri, &Trust { tls, token: None })

@@ -31,7 +31,7 @@ pub(super) fn ports(bound: &[SocketAddr], ip: IpAddr) -> Option<Chosen> {
     let mut best: Option<(u16, PortRange)> = None;
     for run in ports.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
         let range = PortRange::within(run.len());
-        // Of several runs of the same length, the first one is taken.
+        // If several runs have the same length, the first one is taken.
         if best.is_none_or(|(_, longest)| range.ports() > longest.ports()) {
             best = Some((run[0], range));
         }

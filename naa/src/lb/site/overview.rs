@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         ]);
     }
     let issues = all.iter().filter_map(|of| of.status.as_ref()).flat_map(|of| &of.health_issues);
-    // Those of data planes are in the status of each reservation.
+    // Issues of a data plane are in the status of each reservation, so a set keeps each only once.
     let issues: BTreeSet<_> = issues.map(status::issue_line).collect();
     let table = show::table(&rows);
     let lines = std::iter::once(table.trim_end()).chain(issues.iter().map(String::as_str));

@@ -8,9 +8,9 @@ use prost_types::Timestamp;
 /// When a reservation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// After this time from now on.
+    /// The reservation ends when this time has passed from now on.
     After(Duration),
-    /// At no time, until somebody frees it.
+    /// The reservation lasts until somebody frees it.
     Never,
 }
 

@@ -73,7 +73,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // After an error: nothing stays behind.
+        // The process still runs only after an error; then no process stays behind.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -100,7 +100,7 @@ impl Heard {
         let thread = thread::spawn(move || {
             let (mut told, mut line) = (Vec::new(), String::new());
             while out.read_line(&mut line)? > 0 {
-                // Who is killed may stop in the middle of one.
+                // A process that is killed may stop in the middle of a line.
                 let Some(whole) = line.strip_suffix('\n') else { break };
                 match serde_json::from_str(whole)? {
                     Line::Event(event) => told.push(event),
@@ -154,7 +154,7 @@ impl Worker {
         self.heard.count()
     }
 
-    /// At once; what it told before stays.
+    /// Kills the worker at once, and returns what it printed before.
     pub(in crate::demo::bridge) fn kill(mut self) -> anyhow::Result<Ended> {
         self.process.kill()?;
         self.heard.end("worker")
@@ -176,7 +176,8 @@ pub(in crate::demo::bridge) struct Sender {
 }
 
 impl Sender {
-    /// Of `naa demo ejfat`, with different headers, packet sizes and IP versions.
+    /// Starts sender `n`, which is a sender of `naa demo ejfat`. Senders differ in headers, packet sizes and IP
+    /// versions.
     pub(in crate::demo::bridge) fn start(
         stage: &Stage,
         bridge: &Bridge,

@@ -62,7 +62,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // After an error: nothing stays behind.
+        // The process still runs only after an error; then no process stays behind.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -142,7 +142,7 @@ pub(in crate::demo::ejfat) struct Sender {
 }
 
 impl Sender {
-    /// Of different headers, packet sizes and IP versions.
+    /// Starts sender `n`. Senders differ in headers, packet sizes and IP versions.
     pub(in crate::demo::ejfat) fn start(
         stage: &Stage,
         balancer: &Balancer,
