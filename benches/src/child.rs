@@ -28,7 +28,7 @@ pub(crate) struct Side {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
-    /// For error messages.
+    /// The name of the process in error messages.
     name: String,
 }
 
@@ -96,9 +96,10 @@ impl Drop for Side {
 /// The processes of one thing that is measured.
 #[derive(Debug)]
 pub(crate) struct Pair {
-    // Ends first.
+    // The near end is ended first, because fields are dropped in this order.
     pub(crate) near: Side,
-    /// Before the far end: it would complain that this one has gone.
+    /// The process beside the far end. It is ended before the far end, because it would report an error if the far end
+    /// were gone.
     beside: Option<Side>,
     pub(crate) far: Option<Side>,
     stop_far: bool,

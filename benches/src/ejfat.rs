@@ -145,14 +145,14 @@ impl Forwarding {
         self.to.copy_from_slice(&self.packets[self.next]);
     }
 
-    /// By the tables. `None` if the packet is dropped.
+    /// Chooses a member by the tables of the load balancer. Returns `None` if the packet is dropped.
     pub(crate) fn forward(&mut self) -> Option<()> {
         self.copy();
         let forwarded = self.balancer.forward(black_box(&mut self.to)).ok()?;
         matches!(black_box(forwarded).route.to.ip(), IpAddr::V4(_)).then_some(())
     }
 
-    /// By an array.
+    /// Chooses a member by an array.
     pub(crate) fn pick(&mut self) {
         self.copy();
         let tick = usize::from(black_box(&self.to)[43]);

@@ -232,11 +232,11 @@ fn main() -> ExitCode {
     tracing_subscriber::registry().with(filter).with(log.log_internal_errors(false)).init();
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads the output has had enough, as `head` does.
+        // The reader of our output closed the pipe early, as `head` does. This is no error.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let remedy = error.chain().find_map(|cause| Some(verbs::remedy(cause.downcast_ref()?)));
-            // On a full disk `eprintln!` would panic.
+            // `eprintln!` would panic if the disk is full.
             let _ = writeln!(io::stderr(), "naa: {error:#}{}", remedy.unwrap_or_default());
             let is_usage = matches!(error.downcast_ref(), Some(naa_host::Error::Environment { .. }));
             if is_usage { ExitCode::from(USAGE) } else { ExitCode::FAILURE }

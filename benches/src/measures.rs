@@ -64,7 +64,7 @@ const STREAM_CPU: Cpu = Cpu { unit: "s/GiB", per_second: 1.0, ends: &["sender", 
 const CALL_CPU: Cpu = Cpu { unit: "us/call", per_second: 1e6, ends: &["host", "server"] };
 
 impl Measure {
-    /// Of its rows, those about CPU time left out.
+    /// The names of its rows, without the rows about CPU time.
     pub(crate) fn names(&self) -> Vec<String> {
         match self {
             Self::Turns(turns) => turns.rows.iter().map(|row| row.name.clone()).collect(),

@@ -34,11 +34,11 @@ pub(crate) enum Role {
 /// How much to do in one repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Effort {
-    /// For what moves bytes or counts calls: about so long.
+    /// About how long a measurement that moves bytes or counts calls takes.
     pub(crate) seconds: f64,
-    /// For what times single calls.
+    /// The number of calls of a measurement that times single calls.
     pub(crate) calls: u32,
-    /// For what watches idle sessions.
+    /// How long idle sessions are watched.
     pub(crate) idle_seconds: f64,
 }
 
@@ -49,13 +49,14 @@ impl Effort {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// To the near end: do it once, and find the best settings. Answer: what they are, in words.
+    /// Tells the near end to do its work once, and to find the best settings. The answer is a description of the
+    /// settings.
     WarmUp(Effort),
-    /// To the near end: do it. Answer: [`Done`].
+    /// Tells the near end to do its work. The answer is [`Done`].
     Run(Effort),
-    /// To the other ends: a repeat begins. Answer: nothing.
+    /// Tells the other ends that a repeat begins. The answer is empty.
     Begin,
-    /// To the other ends: it is over. Answer: CPU seconds since its beginning.
+    /// Tells the other ends that the repeat is over. The answer is the CPU seconds since its beginning.
     End,
 }
 

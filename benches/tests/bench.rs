@@ -40,7 +40,7 @@ fn rows_and_table(suite: &[&str], only: &str) -> (Vec<Value>, String) {
         expected.sort_unstable();
         assert_eq!(keys, expected);
         assert!(row["ours"].as_f64().is_some_and(|ours| ours >= 0.0), "{row}");
-        // Of few repeats nothing is said but that there are figures.
+        // There are too few repeats for a verdict; only rows without a target pass.
         let pass = if row["target"] == "report" { Value::Bool(true) } else { Value::Null };
         assert_eq!(row["pass"], pass, "{row}");
     }
@@ -160,7 +160,7 @@ impl Layouts {
         bench(&[&["layouts", "--out", out], arguments].concat())
     }
 
-    /// And measures, or goes on.
+    /// Starts a measurement, or continues one.
     #[track_caller]
     fn measure(&self, direction: &str, more: &[&str]) -> Output {
         let output = self.run(&[&Self::FEW[..], &[direction], more].concat());

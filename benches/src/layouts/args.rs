@@ -134,7 +134,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     number.filter(fits).ok_or_else(|| "write 1 to 1024M, such as 100, 64K or 1M".into())
 }
 
-/// With room for mixed sizes in the 2 GiB of a region.
+/// The most bytes of a parameter, so that mixed sizes fit into the 2 GiB of a region.
 const MOST_BYTES: u64 = 1 << 30;
 
 impl Args {

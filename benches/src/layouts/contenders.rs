@@ -53,7 +53,7 @@ mod tests {
     fn thresholds_copy_different_parameters() {
         // All but the largest, which has three fifths of the bytes, have less than 1 KiB.
         assert_eq!(names(31, 64, Sizes::Mixed), ["packed:1024", "packed:4096"]);
-        // From 1 KiB on.
+        // All thresholds from 1 KiB on copy different parameters.
         let four = ["packed:1024", "packed:4096", "packed:16384", "packed:65536"];
         assert_eq!(names(31, 16 << 10, Sizes::Mixed)[..4], four);
         assert_eq!(names(8, 1 << 20, Sizes::Mixed), ["packed:65536", "packed:262144"]);

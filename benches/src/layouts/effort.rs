@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use super::point::{Direction, Workload};
 
-/// Of one workload.
+/// How often and how long one workload is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Effort {
     pub(crate) repeats: u32,
     /// Times that all contenders connect; repeats are spread over them, so that where memory happens to lie matters less.
     pub(crate) rounds: u32,
-    /// Of a contender in a repeat.
+    /// Seconds of a contender in a repeat.
     pub(crate) seconds: f64,
-    /// Calls of a contender in a repeat at least.
+    /// The fewest calls of a contender in a repeat.
     pub(crate) least_calls: u32,
 }
 
@@ -40,7 +40,7 @@ impl Effort {
         self.repeats / self.rounds + u32::from(round < self.repeats % self.rounds)
     }
 
-    /// About so many seconds for all contenders. What counts is the ratio of one workload's to another's.
+    /// Estimates the seconds for all contenders. The unit does not matter: only ratios between workloads are used.
     pub(crate) fn estimate(&self, workload: &Workload, contenders: usize) -> f64 {
         let (params, total, moved) =
             (f64::from(workload.params), workload.total() as f64, workload.moved() as f64);
@@ -83,7 +83,7 @@ impl Remaining {
         Duration::from_secs_f64(self.left * (self.took + TRUST) / (self.done + TRUST))
     }
 
-    /// Of a thousand.
+    /// How much is done, in thousandths.
     pub(crate) fn permille(&self) -> u64 {
         let all = self.left + self.done;
         if all > 0.0 { (1000.0 * self.done / all) as u64 } else { 1000 }

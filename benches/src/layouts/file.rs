@@ -116,7 +116,8 @@ fn rules(run: &Run) -> String {
     all.join(", ")
 }
 
-/// Whoever reads meanwhile, or is left with it after a crash, has the old or the new text.
+/// Replaces the text of a file. A program that reads the file meanwhile, or after a crash, gets either the old or the
+/// new text.
 ///
 /// # Errors
 /// If it cannot be written.

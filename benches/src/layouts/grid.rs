@@ -37,7 +37,7 @@ pub(crate) struct Instead {
 pub(crate) struct Provider {
     /// `embedded` or `verbs`.
     pub(crate) name: &'static str,
-    /// Of the RDMA device; the embedded provider has loopback addresses.
+    /// An address of the RDMA device; `None` for the embedded provider, which uses loopback addresses.
     pub(crate) address: Option<IpAddr>,
 }
 

@@ -21,7 +21,8 @@ pub(crate) struct Available {
     pub(crate) remarks: Vec<String>,
 }
 
-/// Those of `wanted`, all if it is empty; verbs on `bind`, else on the first address of an RDMA device.
+/// The available providers of `wanted`, or all if `wanted` is empty. Verbs uses the address `bind` if it is set,
+/// otherwise the first address of an RDMA device.
 ///
 /// # Errors
 /// If one that was asked for is not available, or none is.
@@ -73,7 +74,7 @@ fn is_rdma(address: IpAddr) -> bool {
     naa_provider::choose(address, Choice::Auto).is_ok_and(|chosen| chosen.provider == Kind::Verbs)
 }
 
-/// Those that need no scope.
+/// The addresses of this machine that need no scope.
 fn local_addresses() -> anyhow::Result<Vec<IpAddr>> {
     let interfaces = getifaddrs().context("cannot list the addresses of this machine")?;
     let address = |address: nix::sys::socket::SockaddrStorage| {

@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Bench<'a> {
     pub(crate) pair: &'a mut Pair,
     pub(crate) counters: Option<&'a Counters>,
-    /// Of `auto`.
+    /// The layout rule of `auto`.
     pub(crate) rule: Rule,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Bench<'a> {
 struct Turn {
     choice: Choice,
     samples: Samples,
-    /// In a repeat.
+    /// Calls in a repeat.
     calls: u32,
 }
 

@@ -89,7 +89,7 @@ fn paragraphs(advice: &str) -> String {
     format!("<div class=\"advice\">\n{}</div>\n", advice.lines().map(paragraph).collect::<String>())
 }
 
-/// Of sentences that say what to use, what is before their colon.
+/// Emphasises the part before the colon in sentences that say what to use.
 fn emphasised(paragraph: &str) -> String {
     let sentence = |sentence: &str| match sentence.find(": ") {
         Some(at) if sentence[..at].to_lowercase().contains("use ") => {

@@ -84,7 +84,7 @@ struct Step {
     planned: Planned,
     contenders: Vec<Choice>,
     effort: Effort,
-    /// In seconds.
+    /// The estimated time in seconds.
     estimate: f64,
 }
 
@@ -138,7 +138,8 @@ struct Measuring<'a> {
 }
 
 impl Measuring<'_> {
-    /// Those of `steps` that are not in `run`, which is saved after each. Gives how many could not be measured.
+    /// Measures those of `steps` that are not in `run`, which is saved after each step. Returns how many could not be
+    /// measured.
     fn all(&self, steps: &[Step], run: &mut Run) -> anyhow::Result<u32> {
         let is_left = |step: &&Step| !run.points.iter().any(|point| point.workload == step.planned.workload);
         let left: Vec<_> = steps.iter().filter(is_left).collect();

@@ -12,7 +12,7 @@ impl Workload {
         u64::from(self.params) * self.bytes
     }
 
-    /// Of each parameter.
+    /// The flags of each parameter.
     pub(crate) fn flags(&self) -> RegionFlags {
         match self.direction {
             Direction::In => RegionFlags::INPUT,
@@ -49,7 +49,7 @@ impl fmt::Display for Workload {
     }
 }
 
-/// In the largest unit of which it is a multiple.
+/// A number of bytes as text, in the largest unit of which it is a multiple.
 pub(crate) fn bytes(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let whole = units.iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));

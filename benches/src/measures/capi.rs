@@ -5,14 +5,14 @@ use naa_measure::row::Target::{AtMost, Report};
 use super::{Builder, CALL_CPU, Measure};
 use crate::sides::{Far, Near, Wait, call, capi::Calls};
 
-/// Of a library that only passes on what a program asks for.
+/// The highest ratio for a library that only passes calls on.
 const PASSING_ON: f64 = 1.05;
-/// Of a loop that looks at the state between its looks for the answer.
+/// The highest ratio for a loop that reads the state after each look for the response.
 const POLLING: f64 = 1.2;
-/// Per cent of a core.
+/// The most CPU time of a blocked process, in per cent of a core.
 const MOST_CPU: f64 = 1.0;
 
-/// All there are, in the order of the table.
+/// All measures, in the order of the table.
 pub(crate) fn all() -> Vec<Measure> {
     vec![adaptive(), spinning(), blocked(), python()]
 }
@@ -26,7 +26,7 @@ fn c(b: &mut Builder, wait: Wait, calls: Calls) -> usize {
     b.contender(Far::Call(wait), Near::C(calls))
 }
 
-/// As all wait unless told otherwise; NAAICE's headers have nothing to tell it by.
+/// Calls with the default wait mode. NAAICE's headers have no setting for the wait mode.
 fn adaptive() -> Measure {
     let mut b = Builder::default();
     let wait = Wait::Adaptive;

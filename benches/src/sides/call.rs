@@ -25,9 +25,9 @@ use serde::{Deserialize, Serialize};
 use super::{Running, Wait, fill::latency};
 use crate::side::{Effort, Measure, Work};
 
-/// Of the one region of a call, sent and received.
+/// The length of the one region of a call, which is sent and received.
 pub(crate) const BYTES: usize = 64;
-/// Besides the functions every server has.
+/// Functions of these measurements, besides those that every server has.
 const POOLED: FunctionCode = FunctionCode::constant(100);
 pub(super) const TOUCH: FunctionCode = FunctionCode::constant(101);
 pub(super) const SLEEP: FunctionCode = FunctionCode::constant(102);
@@ -114,7 +114,7 @@ pub(super) fn device() -> anyhow::Result<Device> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Calls {
     pub(crate) wait: Wait,
-    /// Through the pool of workers; else in the server's loop.
+    /// Whether calls run on pool threads; otherwise the server loop executes them.
     pub(crate) pooled: bool,
 }
 

@@ -35,7 +35,7 @@ use crate::{
     side::{Effort, Measure, Work},
 };
 
-/// By which functions.
+/// The C functions that make the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Calls {
     /// naaice_ap2.h: `naa_invoke`, `naa_wait`.
@@ -50,7 +50,7 @@ pub(crate) enum Calls {
 
 /// NAAICE_FINISHED of naaice.h.
 const FINISHED: i32 = 30;
-/// Of `state` in its context.
+/// The offset of `state` in the context of naaice.h.
 const STATE_OFFSET: usize = 68;
 
 /// The one region. The network writes it, so it is never a reference while there may be a call; it is there as
@@ -74,14 +74,14 @@ impl Data {
     }
 }
 
-/// Of a function of NAAICE's headers.
+/// Checks the result of a function of NAAICE's headers.
 fn zero(result: c_int) -> anyhow::Result<()> {
     // SAFETY: a text of this thread's, until the next failure.
     ensure!(result == 0, "{}", unsafe { CStr::from_ptr(naaice_last_error()) }.to_string_lossy());
     Ok(())
 }
 
-/// Of a function of naa.h.
+/// Checks the result of a function of naa.h.
 fn ok(result: naa_result) -> anyhow::Result<()> {
     // SAFETY: a text of this thread's, until the next failure.
     let text = || unsafe { CStr::from_ptr(naa_last_error()) }.to_string_lossy();
@@ -179,7 +179,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Those of NAAICE's headers find the far end in `NAA_SPEC`.
+    /// Connects to the far end. The functions of NAAICE's headers find its address in `NAA_SPEC`.
     pub(super) fn connect(calls: Calls, far: SocketAddr) -> anyhow::Result<Self> {
         let data = Data::new();
         let middleware = || Middleware::create(builtin::INCREMENT, data);

@@ -1,4 +1,4 @@
-//! From nothing to the end of the first call.
+//! Measures the time from the start of connecting to the end of the first call.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -15,7 +15,7 @@ const SESSIONS: usize = 5;
 pub(super) struct Connecting {
     device: Device,
     far: SocketAddr,
-    /// Of each of four regions.
+    /// The length of each of the four regions.
     bytes: u64,
 }
 

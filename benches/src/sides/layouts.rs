@@ -25,7 +25,8 @@ use crate::{cpu, layouts::point::Workload, side};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ends {
     pub(crate) wait: Wait,
-    /// Of the RDMA device both are on; `None` is the embedded provider, each on a loopback address of its own.
+    /// The address of the RDMA device that both ends use. `None` is the embedded provider; then each end has a loopback
+    /// address of its own.
     pub(crate) address: Option<IpAddr>,
 }
 
@@ -50,7 +51,7 @@ pub(super) fn serve(ends: Ends) -> anyhow::Result<(SocketAddr, Running)> {
     Ok((server.address(), Box::new(server)))
 }
 
-/// To the end that measures. Each is answered with a `Result<_, String>`.
+/// Orders to the end that measures. Each is answered with a `Result<_, String>`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Connects a session of each layout, after ending those there are. Answer: [`Opened`] of each.
@@ -67,9 +68,9 @@ pub(crate) enum Order {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) workload: Workload,
-    /// As [`LayoutChoice`] prints them, in the order in which they connect.
+    /// The layouts as [`LayoutChoice`] prints them, in the order in which they connect.
     pub(crate) layouts: Vec<String>,
-    /// Of `auto`, as [`LayoutRule`] prints it; `None` is the provider's.
+    /// The rule of `auto` as [`LayoutRule`] prints it; `None` is the provider's rule.
     pub(crate) rule: Option<String>,
 }
 

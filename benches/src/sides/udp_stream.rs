@@ -150,7 +150,7 @@ fn from_words(bytes: &[u8]) -> Option<[u64; 4]> {
     words.iter().map(|word| u64::from_be_bytes(*word)).collect::<Vec<_>>().try_into().ok()
 }
 
-/// With a receive buffer as large as our devices ask for.
+/// Opens a socket with a receive buffer as large as that of our devices.
 fn socket(local: SocketAddr) -> anyhow::Result<UdpSocket> {
     let socket = UdpSocket::bind(local)?;
     let bytes = roce_udp::socket::PortConfig::default().receive_buffer;

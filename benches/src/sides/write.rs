@@ -76,7 +76,7 @@ impl Device {
 /// One end of a connection.
 #[derive(Debug)]
 struct End {
-    // In the order in which they may go.
+    // The fields are in the order in which they may be dropped.
     qp: Qp,
     memory: Mr,
     cq: Cq,

@@ -77,12 +77,12 @@ impl Contender<'_> {
         self.point.p50_us
     }
 
-    /// Of `other`'s time, how many times this one's: above 1 if this is faster.
+    /// The time of `other` divided by the time of this contender: above 1 if this contender is faster.
     pub(crate) fn times_as_fast_as(&self, other: &Self) -> f64 {
         other.us() / self.us()
     }
 
-    /// By more than ties and the spread of either.
+    /// Whether this contender is faster than `other` by more than the limit of ties and the spread of either.
     pub(crate) fn beats(&self, other: &Self) -> bool {
         self.times_as_fast_as(other) > 1.0 + noise(self.point, other.point)
     }
@@ -104,7 +104,7 @@ pub(crate) struct Contest<'a> {
 }
 
 impl<'a> Contest<'a> {
-    /// In the order of workloads. Points without a time are left out, and workloads without a layout.
+    /// All contests, in the order of workloads. Points without a time are left out, and workloads without a layout.
     pub(crate) fn all(points: &'a [Point]) -> Vec<Self> {
         let mut grouped = BTreeMap::<&Workload, Vec<&Point>>::new();
         for point in points.iter().filter(|point| point.p50_us.is_finite() && point.p50_us > 0.0) {

@@ -41,7 +41,7 @@ impl Judged {
     }
 }
 
-/// For each provider with a workload at which `auto` was measured.
+/// Compares `auto` with the best layout, for each provider with a workload at which `auto` was measured.
 pub(crate) fn judge(points: &[Point]) -> BTreeMap<String, Judged> {
     let providers = by_provider(points).into_iter();
     providers.filter_map(|(provider, contests)| Some((provider, judged(&contests)?))).collect()
@@ -79,17 +79,18 @@ fn is_noise(contest: &Contest<'_>) -> bool {
 pub(crate) struct Gain {
     /// Workloads with symmetric and another layout.
     pub points: usize,
-    /// Of them, those at which another is faster by more than 3 % and the spread.
+    /// The workloads at which another layout is faster by more than 3 % and the spread.
     pub won: usize,
     /// How many times as fast as symmetric the best layout is, where this is most: of the points won, else of all.
     pub largest: f64,
     pub layout: String,
     pub at: Workload,
-    /// That at the middle of all points.
+    /// The median over all points of how many times as fast as symmetric the best layout is.
     pub median: f64,
 }
 
-/// For each provider with a workload at which symmetric and another layout were measured.
+/// Compares the best layout with symmetric, for each provider with a workload at which symmetric and another layout were
+/// measured.
 pub(crate) fn gains(points: &[Point]) -> BTreeMap<String, Gain> {
     let providers = by_provider(points).into_iter();
     providers.filter_map(|(provider, contests)| Some((provider, gain(&contests)?))).collect()

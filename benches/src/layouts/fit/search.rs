@@ -18,14 +18,15 @@ const MOST: [u64; 5] = [Rule::UNBOUNDED, 1 << 20, 2 << 20, 4 << 20, 8 << 20];
 
 const OTHERWISE: [Layout; 3] = [Layout::Symmetric, Layout::Asymmetric, Layout::Gathered];
 
-/// Which differences between rules count. Of the mean of what noise does not explain, a tenth at one of 500 workloads.
+/// A rule is kept if it is within these margins of the best one: by its worst ratio, by its mean beyond noise, and by its
+/// mean. The margin beyond noise is a difference of a tenth at one of 500 workloads.
 const WORST: f64 = 0.01;
 const MEAN_BEYOND_NOISE: f64 = 0.0002;
 const MEAN: f64 = 0.003;
 
 pub(super) fn best(contests: &[Contest<'_>]) -> Option<Fitted> {
     let calm: Vec<_> = contests.iter().filter(|contest| contest.is_calm()).collect();
-    // Where most is noise, what is left may be one corner.
+    // If most contests are noisy, the calm ones may all have similar workloads. So the noisy ones are used, too.
     let used = if calm.len() * 2 < contests.len() { contests.iter().collect() } else { calm };
     let mut candidates: Vec<_> = rules(&used).into_iter().filter_map(|rule| Score::of(rule, &used)).collect();
     keep(&mut candidates, WORST, |score| score.worst_beyond_noise);
@@ -117,7 +118,8 @@ impl Score {
     }
 }
 
-/// Of the best layout's time to that of the rule's; and that with noise.
+/// The time of the best layout divided by the time of the rule's layout; and the same ratio, raised by the noise of both
+/// to at most 1.
 fn ratio(rule: Rule, contest: &Contest<'_>) -> (f64, f64) {
     let best = contest.best();
     let picked = contest.measured(rule.choose(contest.sizes.iter().copied()));

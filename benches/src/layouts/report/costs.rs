@@ -30,14 +30,14 @@ pub(super) fn registered(views: &[View<'_>]) -> String {
     tables(&usual, |point| Some(sum(&size(point.host_registered), &size(point.server_registered))))
 }
 
-/// Empty where no machine counted.
+/// The tables of energy; empty if no machine counted it.
 pub(super) fn energy(views: &[View<'_>]) -> String {
     let counted = |view: &&View<'_>| view.contests.values().any(|contest| has_energy(contest));
     let views: Vec<_> = usual(views).into_iter().filter(counted).collect();
     tables(&views, |point| point.joules.map(|joules| number(joules * 1e3)))
 }
 
-/// With one unit where both have the same.
+/// The two sizes with a plus sign between them; if both have the same unit, it is written only once.
 fn sum(host: &str, server: &str) -> String {
     let [unit, other] = [host, server].map(|text| text.split_once(' '));
     match (unit, other) {
@@ -50,7 +50,7 @@ fn has_energy(contest: &Contest<'_>) -> bool {
     contest.contenders.iter().any(|contender| contender.point.joules.is_some())
 }
 
-/// Both ways where that was measured, equal sizes.
+/// The views with equal sizes: those with data in both directions if there are any, otherwise all.
 fn usual<'a, 'v>(views: &'v [View<'a>]) -> Vec<&'v View<'a>> {
     let equal: Vec<_> = views.iter().filter(|view| view.sizes == Sizes::Equal).collect();
     let both: Vec<_> = equal.iter().copied().filter(|view| view.direction == Direction::Both).collect();

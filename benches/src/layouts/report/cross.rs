@@ -3,7 +3,7 @@
 use super::view::View;
 use crate::layouts::fit::contest::{Contest, Kind};
 
-/// For parameters of one count.
+/// The size up to which `packed` is best, for one number of parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Crossover {
     /// It is best at no size.
@@ -31,7 +31,7 @@ pub(super) fn crossover(view: &View<'_>, count: u16) -> Option<Crossover> {
     }))
 }
 
-/// Of the fastest other layout's time, how many times packed's: above 1 if packed is slower.
+/// The time of packed divided by the time of the fastest other layout: above 1 if packed is slower.
 fn beside_others(contest: &Contest<'_>) -> Option<f64> {
     let packed = contest.kind(Kind::Packed)?;
     let other = contest.contenders.iter().find(|other| other.kind() != Kind::Packed)?;

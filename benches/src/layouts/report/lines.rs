@@ -14,7 +14,7 @@ pub(super) enum Axis {
     Params,
     Time,
     Goodput,
-    /// Of symmetric's speed.
+    /// How many times as fast as symmetric.
     Times,
 }
 
@@ -43,7 +43,7 @@ impl Axis {
     }
 }
 
-/// Without zeros that say nothing.
+/// The number without zeros at the end of its fraction.
 fn trimmed(number: &str) -> &str {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
@@ -52,7 +52,7 @@ fn trimmed(number: &str) -> &str {
 pub(super) struct Dot {
     pub(super) x: f64,
     pub(super) y: f64,
-    /// Of `y`, between the quartiles.
+    /// The spread of `y`: the distance of its quartiles divided by its median.
     pub(super) spread: f64,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Line {
 pub(super) struct Plot {
     pub(super) title: String,
     pub(super) axes: [Axis; 2],
-    /// Of the upright axis, where it is not the usual one.
+    /// The name of the vertical axis, if it is not the usual one.
     pub(super) name: Option<&'static str>,
     pub(super) lines: Vec<Line>,
 }
@@ -77,7 +77,7 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = WIDTH - 18.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = HEIGHT - 40.0;
-/// Between the labels of the horizontal axis.
+/// The least distance between the labels of the horizontal axis.
 const APART: f64 = 44.0;
 
 impl Plot {
@@ -89,10 +89,10 @@ impl Plot {
         self.lines.iter().flat_map(|line| &line.dots)
     }
 
-    /// Empty without a dot.
+    /// The plot as SVG; empty if there is no dot.
     pub(super) fn svg(&self) -> String {
         let x = Log::around(self.dots().map(|dot| dot.x), 1.15, [LEFT, RIGHT]);
-        // Around 1 where that is the comparison.
+        // If the axis compares speeds, it always includes 1 and its surroundings.
         let one = (self.axes[1] == Axis::Times).then_some([0.8, 1.25]).into_iter().flatten();
         let y = Log::around(self.dots().map(|dot| dot.y).chain(one), 1.15, [BOTTOM, TOP]);
         let Some((x, y)) = x.zip(y) else { return String::new() };

@@ -26,7 +26,7 @@ impl Look {
         }
     }
 
-    /// Of the page's style.
+    /// The class in the page's style sheet.
     pub(super) fn class(self) -> &'static str {
         match self {
             Self::Layout(kind) => class(kind),
@@ -57,7 +57,7 @@ pub(super) fn class(kind: Kind) -> &'static str {
     }
 }
 
-/// In the map's cells.
+/// The letter of a layout in the cells of the map.
 pub(super) fn letter(kind: Kind) -> char {
     match kind {
         Kind::Symmetric => 'S',
@@ -78,7 +78,7 @@ pub(super) fn key(look: Look) -> String {
     )
 }
 
-/// In a row.
+/// The legend, with all entries in one row.
 pub(super) fn legend(looks: &[Look]) -> String {
     let entries: String = looks.iter().map(|look| format!("<span>{}</span>", key(*look))).collect();
     format!("<div class=\"legend\">{entries}</div>\n")

@@ -74,7 +74,7 @@ pub(super) fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// With a heading; nothing where there is nothing.
+/// A section with a heading; empty if the body is empty.
 pub(super) fn section(heading: &str, body: &str) -> String {
     if body.is_empty() { String::new() } else { format!("<section>\n<h2>{heading}</h2>\n{body}</section>\n") }
 }

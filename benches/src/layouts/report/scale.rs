@@ -1,13 +1,13 @@
 //! Logarithmic axes.
 
-/// From values to places.
+/// A logarithmic scale from values to places.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Log {
     pub(super) values: [f64; 2],
     pub(super) places: [f64; 2],
 }
 
-/// Of an axis: the ratio of its ends.
+/// The least ratio of the two ends of an axis.
 const LEAST_RANGE: f64 = 2.0;
 
 /// Within a decade, where equal steps are too many.
@@ -26,7 +26,7 @@ fn rounded(value: f64) -> f64 {
 }
 
 impl Log {
-    /// So that all `values` are inside, with a little room; `None` of nothing above zero.
+    /// Makes a scale with all `values` inside and a little room at both ends; `None` if no value is above zero.
     pub(super) fn around(values: impl IntoIterator<Item = f64>, room: f64, places: [f64; 2]) -> Option<Self> {
         let usable = values.into_iter().filter(|value| value.is_finite() && *value > 0.0);
         let bounds = usable.fold(None, |bounds: Option<[f64; 2]>, value| {
@@ -34,7 +34,7 @@ impl Log {
             Some([least.min(value), most.max(value)])
         });
         let [least, most] = bounds?;
-        // What hardly differs is to look so.
+        // Values that hardly differ must not look very different.
         let room = room.max((LEAST_RANGE * least / most).sqrt());
         Some(Self { values: [least / room, most * room], places })
     }
@@ -55,7 +55,7 @@ impl Log {
         })
     }
 
-    /// From small to large steps.
+    /// Equally spaced values for each step size, from small to large steps.
     fn equal_steps(&self) -> Vec<Vec<f64>> {
         let [least, greatest] = self.values;
         if greatest > NARROW * least {
@@ -78,7 +78,7 @@ impl Log {
         all.filter(|tick| (least..=greatest).contains(tick)).collect()
     }
 
-    /// Those of `values` whose labels have room beside each other: the first, the last, and what fits between.
+    /// The `values` whose labels have room beside each other: the first one, the last one, and those that fit between.
     pub(super) fn apart(&self, values: &[f64], room: f64) -> Vec<f64> {
         let Some((&last, rest)) = values.split_last() else { return Vec::new() };
         let mut kept: Vec<f64> = Vec::new();

@@ -17,7 +17,7 @@ pub(crate) fn times(ratio: f64) -> String {
     if ratio >= 9.995 { format!("{ratio:.1}") } else { format!("{ratio:.2}") }
 }
 
-/// Of microseconds, in the unit that fits.
+/// A time in microseconds as text, in the unit that fits.
 pub(crate) fn us(us: f64) -> String {
     match us {
         us if us >= 999_500.0 => format!("{} s", number(us / 1e6)),
@@ -26,7 +26,7 @@ pub(crate) fn us(us: f64) -> String {
     }
 }
 
-/// Of bytes, with three digits: registered memory is rarely a round number.
+/// A number of bytes as text with three digits, because registered memory is rarely a round number.
 pub(crate) fn size(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.iter().find(|(shift, _)| bytes >= 1 << shift);
@@ -47,7 +47,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{shown:.0} %")
 }
 
-/// Between tags and in attributes.
+/// Escapes a text for use between tags and in attributes of HTML.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

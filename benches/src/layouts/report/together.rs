@@ -6,24 +6,25 @@ use crate::layouts::point::Sizes;
 pub(super) const PARAMS: u16 = 31;
 pub(super) const BYTES: u64 = 64;
 pub(super) const ONE: u64 = PARAMS as u64 * BYTES;
-/// How many times as long the 31 are to take at most.
+/// The 31 parameters should take at most this many times as long as the one.
 pub(super) const AIM: f64 = 2.0;
 
-/// In one view.
+/// The comparison in one view.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Together {
     pub(super) view: String,
     pub(super) provider: String,
-    /// Of the one parameter, symmetric.
+    /// The time of the one parameter with the symmetric layout.
     pub(super) one_us: f64,
-    /// It was measured between these sizes, in bytes, not at 1984 B.
+    /// The sizes in bytes between which the time of the one parameter is interpolated, if it was not measured at 1984
+    /// B.
     pub(super) between: Option<[u64; 2]>,
-    /// Of each layout, how many times as long as the one parameter the 31 take.
+    /// For each layout, the time of the 31 parameters divided by the time of the one.
     pub(super) times: Vec<(Look, f64)>,
 }
 
 impl Together {
-    /// The least of layouts; `auto` is none.
+    /// The layout with the least time; `auto` is not a layout.
     pub(super) fn best(&self) -> Option<(Look, f64)> {
         let layouts = self.times.iter().copied().filter(|(look, _)| *look != Look::Auto);
         layouts.min_by(|a, b| a.1.total_cmp(&b.1))
@@ -46,7 +47,8 @@ fn in_view(view: &View<'_>) -> Option<Together> {
     Some(Together { view: view.title(), provider: view.provider.into(), one_us, between, times })
 }
 
-/// Its time, or that between the nearest sizes by ratio.
+/// The time of the one parameter. If it was not measured, the time is interpolated by ratio between the nearest sizes,
+/// which are returned, too.
 fn one(view: &View<'_>) -> Option<(f64, Option<[u64; 2]>)> {
     let singles = view.contests.iter().filter(|((count, _), _)| *count == 1);
     let times = singles.filter_map(|((_, size), contest)| Some((*size, contest.symmetric()?.us())));
@@ -79,7 +81,7 @@ mod tests {
             (_, 31) => 60.0,
             _ => 10.0 * (workload.bytes as f64).log2(),
         });
-        // Between 100 at 1 KiB and 120 at 4 KiB.
+        // The result lies between 100 at 1 KiB and 120 at 4 KiB.
         let one = &found(&points)[0];
         assert_eq!(one.between, Some([1024, 4096]));
         assert!((one.one_us - 109.0).abs() < 1.0, "{one:?}");

@@ -29,7 +29,7 @@ use crate::{
     sides::Running,
 };
 
-/// As `naa bridge` has it.
+/// The number of open events, which is the default of `naa bridge`.
 const OPEN: u32 = 1024;
 const STREAM_SENDS: u32 = 1024;
 /// A bridge tells what it did ten times a second.
@@ -153,7 +153,7 @@ impl Measure for Latency {
             self.source.settle()?;
             let trial = self.source.send(Some(RATE), effort.seconds)?;
             let [p50, p99] = self.source.latency()?.context("no event was delivered")?;
-            // On a busy machine some are lost at any rate; the others are delivered all the same.
+            // A busy machine loses some events at any rate. The latency of the others counts nevertheless.
             if !trial.lost || tries == TRIES {
                 let value = if self.part == Part::P50 { p50 } else { p99 };
                 return Ok(Work { value, amount: trial.arrived * effort.seconds / RATE });

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{cpu, side::parse};
 
-/// Whoever gets nothing for so long has lost the rest.
+/// A receiver that gets nothing for this time has lost the rest.
 const SILENCE: Duration = Duration::from_millis(40);
-/// What a run before left behind is over by then.
+/// The longest wait for events that an earlier run left incomplete.
 const SETTLED: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -104,7 +104,7 @@ impl State {
         Manner { batch, spin }
     }
 
-    /// Until nothing is open of what was sent before. Gives the events so far.
+    /// Waits until no event that was sent before is incomplete. Returns the number of events so far.
     pub(super) fn settled(&self) -> u64 {
         let begin = Instant::now();
         while self.open.load(Ordering::Relaxed) > 0 && begin.elapsed() < SETTLED {

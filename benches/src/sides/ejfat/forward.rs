@@ -70,7 +70,7 @@ fn rules(own: IpAddr, to: SocketAddr, epoch: u32) -> anyhow::Result<Rules> {
     let member = Member::Forward(member);
     let mut all = vec![
         Rule::Destination { address: own, lb },
-        // From where programs send that bind no address.
+        // This is the source address of programs that bind no address.
         Rule::Source { lb, address: Ipv4Addr::LOCALHOST.into() },
         Rule::Member { lb, ip: IpVersion::V4, id: 1, member },
     ];

@@ -40,7 +40,7 @@ pub(super) use worker::serve as serve_worker;
 #[cfg(feature = "zeromq")]
 pub(super) use zeromq::{serve_pull, serve_push};
 
-/// Of every socket that receives.
+/// The receive buffer of every socket that receives, in bytes.
 const BUFFER: usize = 4 << 20;
 /// Memory for events of a receiver that is flooded.
 pub(crate) const FLOODED_MEMORY: u32 = 64 << 20;

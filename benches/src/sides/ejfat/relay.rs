@@ -36,7 +36,7 @@ pub(in crate::sides) fn serve(load: Load) -> anyhow::Result<(SocketAddr, Running
     let from = socket(address)?;
     let out = UdpSocket::bind((free_loopback()?, 0))?;
     setsockopt(&out, sockopt::SndBuf, &BUFFER)?;
-    // For every send: what is longer becomes several again.
+    // The option holds for every send: data that are longer than a datagram become several datagrams again.
     setsockopt(&out, sockopt::UdpGsoSegment, &i32::try_from(load.datagram())?)
         .context("this kernel has no UDP GSO")?;
     thread::Builder::new().name("relay".into()).spawn(move || {

@@ -1,11 +1,11 @@
 //! The highest rate at which nothing is lost.
 
-/// What came of a rate.
+/// The result of sending at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Trial {
-    /// Of events, in bytes per second, as it was sent.
+    /// The rate at which events were sent, in bytes per second.
     pub(super) rate: f64,
-    /// What arrived of it.
+    /// The rate at which events arrived, in bytes per second.
     pub(super) arrived: f64,
     pub(super) lost: bool,
 }
@@ -14,7 +14,7 @@ pub(super) struct Trial {
 const TRIES: u32 = 3;
 /// Rates nearer to each other are the same.
 const STEP: f64 = 1.04;
-/// Of the unpaced rate.
+/// The lowest rate that is tried, as a part of the unpaced rate.
 const LEAST: f64 = 1.0 / 64.0;
 
 /// What was found.

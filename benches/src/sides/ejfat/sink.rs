@@ -25,9 +25,9 @@ use crate::sides::Running;
 
 /// The longest datagram, merged or not.
 pub(super) const DATAGRAM: usize = 1 << 16;
-/// Of incomplete events: what a lossy run leaves open must not be in the way of the next.
+/// The time-out of incomplete events. It is short, so that incomplete events of one run do not disturb the next run.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(50);
-/// As long as our devices spin.
+/// The time for which a receiver spins before it sleeps, which is that of our devices.
 const SPIN: Duration = Duration::from_micros(50);
 /// Datagrams that a system call takes at most.
 pub(super) const MOST_BATCH: usize = 32;
@@ -58,7 +58,7 @@ fn into_events(at: SocketAddr, sink: Sink, state: Arc<State>) -> anyhow::Result<
                 black_box(event.bytes);
                 events += 1;
             };
-            // As `naa ejfat recv` waits.
+            // This is how `naa ejfat recv` waits.
             if let Err(error) = receiver.poll(Duration::from_millis(100), deliver, |_| {}) {
                 eprintln!("naa: the receiver of events: {error}");
                 return;
@@ -70,7 +70,7 @@ fn into_events(at: SocketAddr, sink: Sink, state: Arc<State>) -> anyhow::Result<
     Ok(())
 }
 
-/// With GRO and the buffer of all.
+/// Opens a socket with GRO and the receive buffer that all sockets have.
 pub(super) fn socket(at: SocketAddr) -> anyhow::Result<UdpSocket> {
     let socket = UdpSocket::bind(at)?;
     setsockopt(&socket, sockopt::RcvBufForce, &BUFFER)

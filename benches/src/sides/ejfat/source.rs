@@ -110,7 +110,7 @@ impl Source {
             state.set_manner(self.manner);
             state.settled()
         });
-        // On the wire there are headers too.
+        // The sender's rate includes the headers, because they are on the wire, too.
         let headers = self.load.packets() as f64 / self.load.event as f64;
         let rate = rate.map(|rate| rate * headers * 8.0);
         let Load { mtu, .. } = self.load;
@@ -138,7 +138,7 @@ impl Source {
         Ok(Trial { rate: rate(events), arrived: rate(arrived), lost: self.lossy })
     }
 
-    /// Until the bridge has nothing that is not delivered. It counts latencies anew.
+    /// Waits until the bridge has delivered all events, and makes it count latencies anew.
     pub(super) fn settle(&mut self) -> anyhow::Result<()> {
         let bridge = self.bridge.as_mut().context("there is no bridge")?;
         bridge.ask(Ask::Begin(self.manner))?;

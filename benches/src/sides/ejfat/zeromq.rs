@@ -13,7 +13,7 @@ use super::{
 };
 use crate::sides::Running;
 
-/// Of the pushing end, on an address that it has for itself.
+/// The TCP port of the pushing end, which has an address of its own.
 const PORT: u16 = 4792;
 /// Events that wait at either end: as many as a ring of the bridge's worker has.
 const WAITING: i32 = 64;

@@ -30,9 +30,9 @@ const STEP: u32 = 4;
 pub(super) struct Caller {
     session: Session,
     direction: Direction,
-    /// For error messages.
+    /// The layout that error messages name.
     choice: Choice,
-    /// Checks that were made.
+    /// The number of checks that were made.
     checks: u32,
 }
 

@@ -9,7 +9,7 @@ use naa_server::{
     function::{Function, FunctionInfo},
 };
 
-/// Besides the functions every server has.
+/// The function that checks bytes, besides the functions that every server has.
 const CHECK: FunctionCode = FunctionCode::constant(103);
 /// Bytes after which the pattern repeats: no divisor of sizes, so bytes that move from one place to another show.
 const PERIOD: usize = 1021;

@@ -80,7 +80,7 @@ impl Times {
         let sender = Some(thread::Builder::new().name("events".into()).spawn(send)?);
         let (begin, repeats) = (Instant::now(), 0);
         let mut times = Self { what, runtime, client, admin, lb, stays, stop, sender, begin, repeats };
-        // After this time the control plane knows the rate of the sender's ticks.
+        // The control plane knows the rate of the sender's ticks after this time.
         times.states_for(Duration::from_secs(5), None)?;
         Ok(times)
     }

@@ -58,7 +58,7 @@ fn listen(socket: &UdpSocket, packets: Packets) -> anyhow::Result<()> {
 /// Buffers, used again and again.
 struct Receiver {
     packets: Packets,
-    /// Of one super-packet, or of a batch of datagrams.
+    /// The bytes of one super-packet, or of a batch of datagrams.
     buffer: Vec<u8>,
     headers: MultiHeaders<SockaddrStorage>,
     lens: Vec<usize>,

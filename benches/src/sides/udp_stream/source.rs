@@ -24,12 +24,12 @@ use crate::{
 const WINDOWS: [u64; 4] = [256 << 10, 512 << 10, 1 << 20, 2 << 20];
 /// A window is acknowledged in so many parts.
 const ACKS_PER_WINDOW: u64 = 4;
-/// Runs that may lose packets before we give up.
+/// The number of runs that may lose packets before the measurement fails.
 const MOST_LOSSY: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
 struct Settings {
-    /// In bytes.
+    /// The window in bytes.
     window: u64,
     wait: Wait,
     fill: Fill,
@@ -51,7 +51,7 @@ impl Source {
         let socket = socket((free_loopback()?, 0).into())?;
         socket.connect(far)?;
         if packets.offload {
-            // For every send: what is longer becomes a super-packet.
+            // The option holds for every send: data that are longer than a datagram become a super-packet.
             setsockopt(&socket, sockopt::UdpGsoSegment, &i32::try_from(packets.datagram())?)
                 .context("this kernel has no UDP GSO")?;
         }
@@ -93,7 +93,8 @@ impl Source {
         (messages * (MESSAGE / self.packets.mtu) as u64).next_multiple_of(self.packets.together() as u64)
     }
 
-    /// Until the sink has agreed: what is left of a run that lost packets may be in the way.
+    /// Announces a run until the sink has acknowledged it. Packets of an earlier run that lost some may still be on
+    /// their way and delay the announcement.
     fn announce(&self, start: Start) -> anyhow::Result<()> {
         let deadline = Instant::now() + 20 * PATIENCE;
         self.socket.send(&start.encode())?;
@@ -145,7 +146,7 @@ impl Source {
         }
     }
 
-    /// With smaller and smaller windows until nothing is lost.
+    /// Sends all messages. The window is halved after each run that lost packets, until a run loses none.
     fn send_all(&mut self, messages: u64) -> anyhow::Result<Duration> {
         for _ in 0..MOST_LOSSY {
             if let Some(time) = self.send(messages)? {

@@ -79,7 +79,7 @@ fn best_supported(contests: &[&Contest<'_>], all: usize) -> Option<Finding> {
         let support = contests.iter().filter(won).count();
         Some((support, Finding { kind, region }))
     };
-    // Of several with as much support the first, which is the simplest.
+    // If several candidates have the same support, the first one is taken, which is the simplest.
     let candidates =
         others.filter_map(candidate).reduce(|best, next| if next.0 > best.0 { next } else { best });
     candidates.map(|(_, finding)| finding)

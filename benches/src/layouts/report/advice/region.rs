@@ -38,7 +38,7 @@ const AGAINST: f64 = 1.5;
 const RESTRICTION: f64 = 1.2;
 /// Points that must speak for a region, so that odd ones make none: fewer where little was measured.
 const LEAST: usize = 3;
-/// Or this part of all, where there are many.
+/// If there are many points, at least one in this many must speak for a region.
 const PART: usize = 20;
 
 /// The region that is best supported, if any is; of `all` points, some of which may be settled.
@@ -59,7 +59,7 @@ pub(super) fn find(votes: &[Vote<'_>], all: usize) -> Option<Region> {
     (support >= LEAST.min(all.div_ceil(4)).max(all / PART)).then_some(region)
 }
 
-/// Those that leave most first.
+/// The restrictions to directions and waits; those that leave most workloads come first.
 fn restrictions(votes: &[Vote<'_>]) -> Vec<(Vec<Direction>, Vec<String>)> {
     use Direction::{Both, In, Out};
     let directions =
@@ -71,7 +71,7 @@ fn restrictions(votes: &[Vote<'_>]) -> Vec<(Vec<Direction>, Vec<String>)> {
 
 type Rectangle = (f64, [u16; 2], [u64; 2]);
 
-/// That with the greatest sum: between any two counts, the best run of sizes.
+/// The rectangle with the greatest sum. For any two counts, the best run of sizes is found.
 fn rectangle(votes: &[Vote<'_>]) -> Option<Rectangle> {
     let counts: Vec<u16> = distinct(votes.iter().map(|vote| vote.workload.params));
     let sizes: Vec<u64> = distinct(votes.iter().map(|vote| vote.workload.bytes));

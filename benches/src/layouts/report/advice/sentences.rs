@@ -52,7 +52,8 @@ impl Findings<'_> {
         )
     }
 
-    /// With the threshold that copies what the region has: of mixed sizes the one that won most often.
+    /// The layout's name, with the threshold that copies the parameters of the region. For mixed sizes, it is the
+    /// threshold that won most often.
     fn name(&self, kind: Kind, region: &Region) -> String {
         if kind != Kind::Packed {
             return kind.name().into();
