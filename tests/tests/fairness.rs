@@ -63,13 +63,13 @@ fn a_peer_that_reserves_all_it_can_leaves_memory_to_others() {
     };
     assert_eq!(held.len(), 8, "{refused}");
     assert!(matches!(refused, naa_host::Error::Peer { .. }), "{refused}");
-    // Another one has what is left, but for the reserve.
+    // A second peer gets the rest, without the reserve.
     let other = device("127.0.6.62");
     for _ in 0..6 {
         held.push(connect(&other, &server, 4 * MIB).unwrap());
     }
     connect(&other, &server, 4 * MIB).unwrap_err();
-    // And a third its first session from the reserve.
+    // A third peer gets its first session from the reserve.
     let mut newcomer = connect(&device("127.0.6.63"), &server, MIB / 4).unwrap();
     newcomer.call(INCREMENT).unwrap();
     eventually(|| {
@@ -112,7 +112,7 @@ fn calls_that_a_peer_leaves_count_against_it_and_nobody_else() {
         config.pool.quarantine = 4;
     });
     let hog = device("127.0.6.68");
-    // The function does not look at whether it is to stop, as one that somebody adds may not.
+    // The function does not check whether it is to stop, because a function that a user adds may not check it either.
     for left in 1..=2 {
         let mut session = connect(&hog, &server, MIB).unwrap();
         session.invoke(SLOW, U24::new(3000).unwrap()).unwrap();
@@ -121,7 +121,7 @@ fn calls_that_a_peer_leaves_count_against_it_and_nobody_else() {
         drop(session);
         eventually(|| server.stats().sessions.get() == 0);
     }
-    // Their memory is still the peer's.
+    // The memory of the abandoned calls is still charged to the peer.
     assert_eq!(server.memory_used(), 2 * MIB as u64);
     let mut session = connect(&hog, &server, 64).unwrap();
     let error = slow(&mut session, 1).unwrap_err();
@@ -129,7 +129,7 @@ fn calls_that_a_peer_leaves_count_against_it_and_nobody_else() {
     // Another peer is served as ever, on another thread.
     let mut other = connect(&device("127.0.6.69"), &server, 64).unwrap();
     slow(&mut other, 1).unwrap();
-    // And so is this one again when they have ended.
+    // This peer is served again, too, when its abandoned calls have ended.
     eventually(|| slow(&mut session, 1).is_ok());
     eventually(|| server.memory_used() < MIB as u64);
 }

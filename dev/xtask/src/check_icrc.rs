@@ -1,6 +1,6 @@
-//! `check-icrc`: judges captured RoCEv2 packets: the invariant CRC of each, its headers, and whether it fits what came
-//! before it on its connection. On purpose it shares no code with the crate that makes them. Where tshark is installed
-//! it must read the same opcodes, PSNs and lengths.
+//! `check-icrc` checks captured RoCEv2 packets: the invariant CRC of each, its headers, and whether it fits the packets
+//! before it on its connection. It shares no code with the crate that makes the packets, so that an error in one of them
+//! shows. If tshark is installed, it must read the same opcodes, PSNs and lengths.
 //!
 //! The rules for the CRC are those of InfiniBand Architecture annex A17 (RoCEv2), as Linux `rxe_icrc.c` has them: CRC-32 of
 //! IEEE 802.3 over eight bytes of ones (the link header a RoCEv2 packet has not), the IP and UDP headers with the

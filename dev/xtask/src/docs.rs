@@ -111,5 +111,5 @@ fn pages(root: &Path) -> Result<Vec<Page>> {
     Ok(pages)
 }
 
-/// After this time a page is ended.
+/// Time limit of a page; its process is killed when it is reached.
 const LIMIT: Duration = Duration::from_secs(300);

@@ -115,7 +115,7 @@ fn targets(root: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// For `tidy`: targets that Cargo would not build.
+/// Finds fuzz targets that Cargo would not build. `tidy` calls this.
 pub(crate) fn unlisted_targets(root: &Path) -> Result<Vec<Finding>> {
     let manifest =
         fs::read_to_string(root.join("dev/fuzz/Cargo.toml")).context("cannot read dev/fuzz/Cargo.toml")?;

@@ -81,8 +81,8 @@ impl Header {
     }
 }
 
-/// Without what the documentation says for Rust: each function's section "Safety" repeats for the compiler's sake what
-/// C programs are told before it. Negative numbers get parentheses, as in any header.
+/// Adapts the header to C. The section "Safety" of each function is removed, because it is written for Rust and the
+/// text before it tells C programs the same. Negative numbers get parentheses, as in any header.
 fn for_c(made: &str) -> String {
     let mut lines: Vec<&str> = Vec::new();
     let mut skipping = false;

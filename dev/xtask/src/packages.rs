@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Who needs a package.
+/// A command that needs packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum User {
     Fpga,

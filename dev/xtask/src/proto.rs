@@ -62,7 +62,7 @@ fn make(root: &Path) -> Result<BTreeMap<String, String>> {
     Ok(made.iter().map(|(module, text)| (name(module), text.clone())).collect())
 }
 
-/// Of the files in a folder, sorted.
+/// The names of the files in a folder, sorted.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let entry = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
     let names = fs::read_dir(folder).and_then(|entries| entries.map(entry).collect::<io::Result<Vec<_>>>());

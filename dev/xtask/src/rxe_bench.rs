@@ -13,14 +13,14 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-/// In the machines' shell; the first is read by both others.
+/// The scripts that the shells of the virtual machines run; the first one is read by both others.
 const SCRIPTS: [(&str, &str); 3] = [
     ("lib.sh", include_str!("../rxe-bench/lib.sh")),
     ("one.sh", include_str!("../rxe-bench/one.sh")),
     ("two.sh", include_str!("../rxe-bench/two.sh")),
 ];
 
-/// A verdict needs so many.
+/// The number of repeats that a verdict needs.
 const REPEATS: u32 = 15;
 const QUICK_REPEATS: u32 = 3;
 /// Both ends of a session with 256 MiB.
@@ -115,7 +115,7 @@ fn measure(options: &Options, folder: &Path, script: &str) -> Result<Measured> {
     Ok(Measured { output, status })
 }
 
-/// For a shell.
+/// The word in quotes for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -168,7 +168,7 @@ fn perform(step: &Step, xtask: &Path, processes: &Processes) -> Result<Outcome> 
         .args(step.arguments)
         .current_dir(repo::root())
         .env("CARGO_TARGET_DIR", repo::target_dir())
-        // Of use to the next build only, and half as large again as all the rest.
+        // Files of incremental compilation help only the next build, and take much space.
         .env("CARGO_INCREMENTAL", "0")
         .envs(step.environment.iter().copied());
     let _ahead = Companion::start(step, xtask)?;

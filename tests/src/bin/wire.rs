@@ -138,7 +138,7 @@ fn run(role: Role) -> Result<(), String> {
         Role::Sink { bind, port, provider, bytes, wait } => {
             wire::sink(SocketAddr::new(bind, port), provider, bytes, wait.into(), |opened, port| {
                 println!("READY {} ({})", SocketAddr::new(bind, port), opened.why);
-                // Who waits for the line reads it; who does not is not missed.
+                // An error does not matter: it means that nobody reads the line.
                 let _ = std::io::stdout().flush();
             })
         }

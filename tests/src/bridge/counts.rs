@@ -15,7 +15,7 @@ pub(super) struct Counts {
     pub(super) released: u64,
     pub(super) held_by_ended: u64,
     pub(super) delivered_again: u64,
-    /// Of all workers that are there.
+    /// The outstanding events of all workers that are subscribed.
     pub(super) outstanding: u64,
     pub(super) workers: u64,
     pub(super) wrong_credits: u64,

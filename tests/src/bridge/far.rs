@@ -61,13 +61,13 @@ impl Place {
     }
 }
 
-/// What a worker said lately.
+/// What a worker printed last.
 #[derive(Debug, Default)]
 struct Heard {
     ready: AtomicBool,
-    /// Over all its lives.
+    /// Events that all processes of this worker took, one after the other.
     events: AtomicU64,
-    /// The bridge of the latest one.
+    /// The bridge instance of the latest event.
     instance: AtomicU64,
     ended: AtomicBool,
 }

@@ -25,7 +25,7 @@ const PACE: Pace = Pace { rate: 0.05e9, patience: Duration::from_millis(100), mt
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Kills {
-    /// The bridge's address, and whose device it has there.
+    /// The bridge's address. The provider of its device is `provider`.
     pub bind: IpAddr,
     pub provider: Choice,
     pub placing: Placing,
@@ -34,7 +34,7 @@ pub struct Kills {
     /// Whether workers ask for events that killed workers had. Then no bridge is killed.
     pub again: bool,
     pub seed: u64,
-    /// Of workers: silence for about eight times 4.096 us * 2^N is the end.
+    /// The exponent N of workers: a peer that is silent for about eight times 4.096 us * 2^N is dead.
     pub ack_timeout: u8,
     /// What workers and bridges are: the program of [`role`](super::role).
     pub program: PathBuf,
@@ -44,7 +44,7 @@ struct Scene<'a> {
     case: &'a Kills,
     settings: Settings,
     ledger: Arc<Ledger>,
-    /// While it lives.
+    /// The bridge while it runs.
     bridge: Option<Bridge>,
     workers: Vec<Worker>,
     random: Random,

@@ -42,7 +42,7 @@ struct Entry {
 #[derive(Debug, Default)]
 struct State {
     events: HashMap<Name, Entry>,
-    /// By the bridge they came from.
+    /// The number of events that were taken, by bridge instance.
     taken: HashMap<u64, u64>,
     faults: Vec<String>,
     fault_count: u64,
@@ -50,7 +50,7 @@ struct State {
     twice: u64,
 }
 
-/// Where events stand: sent, and taken by somebody.
+/// How many events and bytes were sent, and how many were taken by a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) sent: u64,

@@ -49,12 +49,12 @@ impl Process {
         Ok(Self { child, stdin, listener: Some(listener) })
     }
 
-    /// By SIGKILL. All that it said is heard when this returns.
+    /// Ends the process by SIGKILL. When this returns, all its output was read.
     pub(super) fn kill(mut self) {
         self.bury();
     }
 
-    /// When it has done what it does at the end of its input.
+    /// Closes the standard input of the process, and waits until the process ends by itself.
     pub(super) fn end(mut self, limit: Duration) -> Result<(), String> {
         self.stdin = None;
         let mut status = None;

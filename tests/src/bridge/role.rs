@@ -12,7 +12,7 @@ use super::{
     stream, worker,
 };
 
-/// Between two lines of counts.
+/// The time between two lines of counts.
 const TOLD: Duration = Duration::from_millis(50);
 
 /// Events through a bridge to workers, on real sockets

@@ -41,11 +41,11 @@ pub(super) struct Senders {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub(super) segments: u64,
-    /// The longest that an event took to send: it shows whether a machine stood still in the middle of one.
+    /// The longest time that sending one event took. It shows whether the machine stood still while an event was sent.
     pub(super) longest: Duration,
 }
 
-/// What was sent and is not waited for any more.
+/// Events that were sent and that the test no longer waits for.
 #[derive(Debug, Default)]
 struct Forgiven {
     events: AtomicU64,
@@ -53,7 +53,8 @@ struct Forgiven {
 }
 
 impl Senders {
-    /// Of one data id each; `events` of all together, if they are to end by themselves.
+    /// Starts the senders, each with one data id. If `events` is set, they end by themselves after this many events of
+    /// all together.
     pub(super) fn start(
         to: SocketAddr,
         contents: &Arc<Contents>,

@@ -42,7 +42,7 @@ impl Settings {
     }
 }
 
-/// In this process.
+/// A bridge in this process.
 #[derive(Debug)]
 pub(super) struct Serving {
     server: Server,

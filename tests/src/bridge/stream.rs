@@ -35,7 +35,7 @@ pub struct Streaming {
     pub workers: Vec<Place>,
     pub events: u64,
     pub seed: u64,
-    /// Of workers: silence for about eight times 4.096 us * 2^N is the end.
+    /// The exponent N of workers: a peer that is silent for about eight times 4.096 us * 2^N is dead.
     pub ack_timeout: u8,
     /// What workers are: the program of [`role`](super::role).
     pub program: PathBuf,
@@ -105,7 +105,7 @@ fn watch(
     }
 }
 
-/// Without kills nothing is lost but what the kernel dropped.
+/// Checks the counts at the end. No process was killed, so only segments that the Linux kernel dropped may be lost.
 fn judge(totals: Totals, counts: Counts, sent: Sent, workers: &[Worker]) -> Result<(), String> {
     let all = || format!("{totals:?}, {sent:?}, {counts}");
     if counts.segments + counts.kernel_drops != sent.segments {

@@ -35,7 +35,7 @@ pub(super) struct Settings {
     pub(super) again: bool,
 }
 
-/// Until standard input ends.
+/// Takes events until standard input ends.
 pub(super) fn run(settings: &Settings) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let stop = Arc::new(AtomicBool::new(false));
@@ -69,9 +69,9 @@ pub(super) fn run(settings: &Settings) -> Result<(), String> {
             // The bridge may be another one by now.
             together.push(tell(event, worker.answer().instance, &mut lines));
         }
-        // What is given back was told, however this process ends.
+        // Events are printed before they are released, however this process ends.
         say(&lines)?;
-        // In another order than they came.
+        // Events are released in another order than they came.
         while let Some(event) = together.pop() {
             drop(event);
         }

@@ -11,13 +11,13 @@ use roce::{
     },
 };
 
-/// What one side said by one work request.
+/// A message of one side, which is what one work request sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) from_host: bool,
-    /// Of its packets.
+    /// The opcodes of its packets.
     pub(super) opcodes: Vec<u8>,
-    /// Of its last packet.
+    /// Whether its last packet has the bit for a solicited event.
     pub(super) solicited: bool,
     pub(super) immediate: Option<u32>,
     /// Address, RKey and length of a WRITE.
@@ -42,7 +42,7 @@ impl Message {
         self.target.is_none()
     }
 
-    /// In the field's words.
+    /// A description of the message, with names of opcodes as the InfiniBand specification has them.
     pub(super) fn name(&self) -> String {
         let names = self.opcodes.iter().map(|code| opcode::info(*code).map_or("?", |info| info.name));
         let immediate = self.immediate.map_or_else(String::new, |immediate| format!(" imm {immediate:08x}"));

@@ -11,8 +11,8 @@ use super::own;
 
 /// Enough for 200 handles twice.
 const SESSIONS: usize = 1024;
-/// Over soft-RoCE a completion queue has some 32 000 entries; a server with more sessions takes no layouts of many
-/// parameters.
+/// The number of sessions with the verbs provider. A completion queue of soft-RoCE has some 32 000 entries, so a server
+/// with more sessions refuses layouts of many parameters.
 const VERBS_SESSIONS: usize = 64;
 /// Calls that sleep need a thread each.
 const WORKERS: usize = 32;

@@ -91,7 +91,7 @@ fn functions(header: &str) -> BTreeSet<String> {
     found
 }
 
-/// By header.
+/// The names of the functions that each header declares.
 fn declared(folder: &Path) -> Result<BTreeMap<&'static str, BTreeSet<String>>, String> {
     let read = |name| {
         let path = folder.join(name);

@@ -30,7 +30,7 @@ impl Row {
     }
 }
 
-/// Without what separates cells and lines.
+/// The text without the characters that separate cells and lines.
 fn cell(text: &str) -> String {
     text.replace(['|', '\n'], " ")
 }

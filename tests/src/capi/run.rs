@@ -28,7 +28,7 @@ use crate::hostile::RawPeer;
 const SERVER_START: Duration = Duration::from_secs(60);
 /// Ports of servers that programs start, where all share one address.
 const SPARE_PORTS: u16 = 20_000;
-/// Whose answers are replayed. A host is told by its program, a server by ours.
+/// The capture whose messages are replayed, both to a host and to a server.
 const CAPTURE: &str = "tests/captures/naaice-library-calls.pcap";
 
 /// What to run, and where.
@@ -43,7 +43,7 @@ pub struct Options {
     pub choice: Choice,
     /// The only address there is; without one, each process gets a loopback address of its own.
     pub address: Option<IpAddr>,
-    /// Of the accelerator.
+    /// The port of the accelerator.
     pub port: u16,
     pub jobs: usize,
     pub only: Option<String>,
@@ -160,7 +160,7 @@ pub fn run(options: &Options, tell: &mut Tell<'_>) -> Result<Vec<Row>, String> {
             .for_each(&done);
     }
     thread::scope(|scope| {
-        // Who was killed is waited for, most of the time.
+        // These cases mostly wait until killed processes are noticed, so the others run meanwhile.
         if options.address.is_none() && options.wants("kills", "") {
             scope.spawn(|| kills::perform(&stage, &done));
         }

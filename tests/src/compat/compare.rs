@@ -48,7 +48,7 @@ fn connection(description: &Description, at: usize, recorded: &Said, live: &Said
     for (recorded, live) in recorded.mads.iter().zip(&live.mads) {
         let (was, is) = (fields::cm(recorded), fields::cm(live));
         if was != is {
-            // Who says goodbye first is not laid down where the server refuses.
+            // If the server refuses, either side may disconnect first.
             let goodbyes = [Cm::Dreq, Cm::Drep];
             if instead.is_some() && goodbyes.contains(&was) && goodbyes.contains(&is) {
                 continue;

@@ -53,11 +53,11 @@ pub(super) struct Free {
 pub(super) struct Instead {
     pub(super) connection: usize,
     pub(super) message: usize,
-    /// The version of the project from which on it is so.
+    /// The version of the project since which the answer is another one.
     pub(super) since: String,
-    /// What the answer means, for people.
+    /// What the answer means, in words.
     pub(super) what: String,
-    /// Of the message, if it has one.
+    /// The immediate of the message, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) immediate: Option<u32>,
     /// The payload, in hexadecimal digits.

@@ -228,7 +228,7 @@ impl Connection {
         let known = psn_since(psn, self.server_psn);
         match syndrome {
             ..=LAST_ACK => {
-                // Behind the first PSN it is one of another connection.
+                // A PSN before the first one belongs to another connection.
                 if known < 1 << 23 {
                     self.acknowledged = self.acknowledged.max(known + 1);
                 }

@@ -26,14 +26,14 @@ pub(super) const DEST_QP: usize = 5;
 /// The highest bit asks for an acknowledgement.
 pub(super) const ACK_REQUEST: usize = 8;
 pub(super) const PSN: usize = 9;
-/// Of packets with an RETH.
+/// Offsets in packets with an RETH.
 pub(super) const RETH_ADDRESS: usize = BTH;
 pub(super) const RETH_RKEY: usize = BTH + 8;
-/// Of acknowledgements: syndrome, then 24 bits of the message sequence number.
+/// Offsets in acknowledgements: the syndrome, then 24 bits of the message sequence number.
 pub(super) const SYNDROME: usize = BTH;
 pub(super) const MSN: usize = BTH + 1;
 
-/// In a management datagram.
+/// Offsets in a management datagram.
 pub(super) const ATTRIBUTE: usize = 16;
 pub(super) const LOCAL_COMM_ID: usize = 24;
 pub(super) const REMOTE_COMM_ID: usize = 28;
@@ -41,7 +41,7 @@ pub(super) const REQ_QPN: usize = 24 + 32;
 pub(super) const REQ_PSN: usize = 24 + 44;
 pub(super) const REQ_LOCAL_GID: usize = 24 + 56;
 pub(super) const REQ_REMOTE_GID: usize = 24 + 72;
-/// Of rdma_cm's header in a REQ's private data.
+/// Offsets of the addresses in rdma_cm's header, which is in a REQ's private data.
 pub(super) const REQ_SOURCE: usize = 24 + 140 + 4;
 pub(super) const REQ_DESTINATION: usize = REQ_SOURCE + 16;
 pub(super) const REP_QPN: usize = 24 + 12;
@@ -163,7 +163,7 @@ pub(super) fn split(packet: &[u8]) -> (&[u8], &[u8]) {
     (headers, &rest[..rest.len() - usize::from(pad(packet))])
 }
 
-/// In the field's words.
+/// The name of an opcode as the InfiniBand specification has it.
 pub(super) fn opcode_name(opcode: u8) -> String {
     let names = [
         "SEND first",

@@ -231,7 +231,7 @@ pub(super) fn sharpness(recorded: &[Step]) -> Sharpness {
             }
         }
     }
-    // Of what was forwarded every byte is compared.
+    // Every byte of forwarded packets is compared.
     let routes = recorded.iter().filter_map(|step| step.route.as_ref());
     sharpness.compared += routes.map(|route| route.forwarded.len()).sum::<usize>();
     sharpness

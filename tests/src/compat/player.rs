@@ -25,12 +25,12 @@ pub(super) const ROCE_PORT: u16 = 4791;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Silence after which what is not acknowledged is sent again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// A host does not send again at once what the server was not ready for.
+/// The time after which the host sends a message again for which the server was not ready (RNR NAK).
 const NOT_READY: Duration = Duration::from_millis(1);
-/// How long nothing more must come at the end.
+/// The time at the end in which no more packets may come.
 const SILENCE: Duration = Duration::from_millis(30);
 
-/// Who said something, in the order of the recording. Packets are without their ICRCs.
+/// One packet of the recording, with its sender, in the order of the recording. Packets are without their ICRCs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Host(Vec<u8>),

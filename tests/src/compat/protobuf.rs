@@ -15,7 +15,7 @@ pub(super) struct Rules<'a> {
 struct Field<'a> {
     number: u64,
     kind: u8,
-    /// Of a length-delimited field without its length.
+    /// The bytes of the value; those of a length-delimited field are without its length.
     value: &'a [u8],
 }
 

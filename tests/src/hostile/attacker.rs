@@ -334,11 +334,12 @@ fn prime_fft(local: IpAddr, server: SocketAddr, stop: &Stop) -> Result<String, S
     begun()?;
     let mut codes = Vec::new();
     let first = Instant::now() + BEGIN;
-    // The first answer is awaited in any case: what a server does last may be what ends it.
+    // The attacker always waits for the first response, because the last step of the call may be the one that ends the
+    // server.
     while !stop.is_told() || codes.is_empty() && Instant::now() < first {
         let Some((at, imm)) = crowd.answered(Duration::from_millis(20))? else { continue };
         codes.push(imm >> 8);
-        // Not as fast as it can: what one such call does is the question.
+        // Calls are not made as fast as possible, because the case examines the effect of one such call.
         stop.wait(Duration::from_millis(50));
         crowd.call(at, &arguments)?;
     }

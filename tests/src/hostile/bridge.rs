@@ -27,14 +27,14 @@ use super::{
     resources_process::{Folder, sibling},
 };
 
-/// Of the honest sender, and the honest worker's.
+/// The data id of the honest sender, which the honest worker subscribes to.
 const HONEST_ID: u16 = 4321;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between rounds, so that the machine is the attacker's and the bridge's.
+/// The pause between rounds, so that the attacker and the bridge have most of the machine's CPU time.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Of the honest sender after an attack.
+/// The rounds of the honest sender after an attack.
 const ROUNDS: usize = 50;
-/// Bridges look at all credit words that often, and a little more.
+/// The time in which a bridge looks at all credit words, and a little more.
 pub(super) const LOOK: Duration = Duration::from_millis(80);
 
 /// The bridge's process.

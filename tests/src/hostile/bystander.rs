@@ -183,7 +183,7 @@ impl Peer for Calling {
 }
 
 struct Writing {
-    // In the order of dropping.
+    // The fields are in the order in which they must be dropped.
     qp: Qp,
     _channel: Channel,
     cq: Cq,

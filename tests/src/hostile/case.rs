@@ -62,12 +62,12 @@ pub type Run = fn(&mut Stage) -> Result<Seen, String>;
 /// The same for a case that starts what it attacks.
 pub(super) type Alone = fn(&mut Scene) -> Result<Seen, String>;
 
-/// Who is attacked.
+/// The process that is attacked, and the function that attacks it.
 #[derive(Clone, Copy, Debug)]
 pub enum Attack {
     /// The server of the suite.
     Server(Run),
-    /// A worker of the case's own, [`Seen::own`] tells of it.
+    /// A worker of the case's own; [`Seen::own`] has its counters.
     Worker(Alone),
 }
 
@@ -86,7 +86,7 @@ pub struct Case {
     pub growth_mib: u64,
     /// What the bystander's p99 may be; `None`: ten times its baseline or 20 ms.
     pub p99: Option<Duration>,
-    /// Not part of a quick run.
+    /// Whether the case is left out of a quick run.
     pub long: bool,
     /// Why the case need not run over IPv6 or means nothing there; `None`: it runs.
     pub only_v4: Option<&'static str>,
@@ -151,7 +151,7 @@ impl Case {
         Self { group: "fairness", growth_mib: 64, p99: None, ..Self::worker(name, sent, expected, &[], run) }
     }
 
-    /// Against a bridge of its own.
+    /// A case against a bridge of its own.
     pub(super) const fn bridge(
         name: &'static str,
         sent: &'static str,
@@ -228,7 +228,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of a case that was not run.
+    /// The outcome of a case that was not run.
     pub(super) fn untried(case: &Case, family: Family, seen: Seen) -> Self {
         Self {
             case: *case,
@@ -260,7 +260,7 @@ impl Outcome {
         !self.skipped() && self.not_applicable().is_none()
     }
 
-    /// In words.
+    /// The result in words.
     pub fn result(&self) -> String {
         match self.why.as_slice() {
             [] if let Some(why) = self.not_applicable() => format!("not applicable: {why}"),

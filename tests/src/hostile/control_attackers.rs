@@ -165,7 +165,8 @@ pub(super) fn run(kind: Kind, local: IpAddr, targets: &[String], stop: &Stop) ->
             async move { client.send_state(request).await.map(drop) }
         }),
         Kind::LargeRequests => calls(of, |mut client, n| {
-            // Every other request has a stranger's token. Of each kind one half is short enough to be read, the other is not.
+            // Every other request has a wrong token. Half of the requests with each token are short enough to be read; the
+            // other half are not.
             let token = if n % 2 == 0 { &known.token } else { "nobody's" };
             let bytes = if n % 4 < 2 { 1_000_000 } else { 1_100_000 };
             let (lb_id, slots) = (known.lb.clone(), Vec::new());

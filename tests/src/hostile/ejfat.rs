@@ -29,9 +29,9 @@ const SKB: usize = 1024;
 const BREATH: Duration = Duration::from_millis(1);
 /// Rounds of the honest sender after an attack.
 const ROUNDS: usize = 8;
-/// How soon a worker that is told to end must have told what it counted.
+/// The time within which a worker that is told to end must have printed its counters.
 pub(super) const END: Duration = Duration::from_secs(1);
-/// Of the attackers.
+/// The data id of the attackers.
 pub(super) const DATA_ID: u16 = 666;
 
 /// What the cases share.
@@ -43,12 +43,12 @@ pub struct Scene {
     addresses: Addresses,
 }
 
-/// How the worker and the honest sender of a case are to be.
+/// The settings of the worker and of the honest sender of a case.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Setup<'a> {
-    /// Of the worker's command, besides the usual ones.
+    /// Arguments of the worker's command, besides the usual ones.
     pub(super) args: &'a [&'a str],
-    /// All on `::1` in a run over IPv4.
+    /// Whether all processes use `::1` in a run over IPv4.
     pub(super) v6: bool,
     pub(super) manner: Manner,
 }
@@ -93,7 +93,7 @@ impl Scene {
         Ok(Beside { worker, honest, honest_at, folder, v6: setup.v6 })
     }
 
-    /// On an address of its own.
+    /// An attacker with an address of its own.
     pub(super) fn attacker(&mut self, beside: &Beside) -> Result<Attacker, String> {
         let address = self.address(beside.v6);
         Attacker::at(address, beside.to())
@@ -201,7 +201,7 @@ pub(super) fn folder() -> Result<Folder, String> {
     Ok(Folder(path))
 }
 
-/// The worker's counters, without the honest sender's events. Of one that was repeated both may have arrived.
+/// The worker's counters, without the honest sender's events. If an event was repeated, both copies may have arrived.
 pub(super) fn rose(ended: &Ended, honest: u64) -> Vec<(String, u64)> {
     let of = |name: &str| (name.to_owned(), ended.report[name].as_u64().unwrap_or(0));
     let delivered = of("events").1.saturating_sub(honest);
@@ -315,7 +315,7 @@ pub(super) fn segment_of(data_id: u16, event: u64, offset: u32, length: u32, pay
     [&header.encode()[..], payload].concat()
 }
 
-/// With the load balancer's header in front.
+/// A segment with the LB header in front.
 pub(super) fn with_tick(tick: u64, segment: &[u8]) -> Vec<u8> {
     let header = LbHeader { select: Select::V2 { entropy: 1 }, protocol: LbHeader::REASSEMBLY, tick };
     [&header.encode()[..], segment].concat()

@@ -20,19 +20,19 @@ use ejfat::{
 use super::{bystander::NOTHING, case::Latency, ejfat_worker::TIMEOUT};
 
 pub(super) const DATA_ID: u16 = 4321;
-/// An event that is not there by then is lost.
+/// An event that has not arrived after this time is lost.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// When one is sent again, where that may be.
+/// The time after which an event is sent again, if the case allows that.
 const REPEAT: Duration = Duration::from_millis(TIMEOUT.as_millis() as u64 * 2);
-/// Between rounds, so that the machine is the attacker's and the worker's.
+/// The pause between rounds, so that the attacker and the worker have most of the machine's CPU time.
 const PAUSE: Duration = Duration::from_millis(2);
 const LOOK: Duration = Duration::from_micros(300);
-/// Of the events of a round, in turn: one or several segments of either MTU.
+/// The lengths of the events of a round, in turn. They have one or several segments of either MTU.
 const LENGTHS: [u32; 8] = [1, 100, 30_000, 1437, 8_000, 1436, 120_000, 4097];
 /// Events whose segments go out mixed.
 const AT_ONCE: u64 = 4;
 
-/// What it does, besides.
+/// How the honest sender differs from the usual one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Manner {
     /// Events of this length, one at a time.
@@ -63,7 +63,7 @@ struct Log {
 /// How it fared.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// Of rounds, from the first segment until the last event was there.
+    /// The latency of rounds: from the first segment until the last event has arrived.
     pub(super) latency: Latency,
     pub(super) delivered: u64,
     pub(super) repeats: u64,

@@ -105,7 +105,7 @@ fn from_its_address(scene: &mut Scene, forge: impl Fn(u64) -> Vec<u8>) -> Result
     let manner = Manner { repeats: true, ..Manner::default() };
     let beside = scene.beside(Setup { manner, ..Setup::default() })?;
     let mut attacker = Attacker::at(beside.honest_at.ip(), beside.to())?;
-    // Of 8000 bytes and with the LB header.
+    // Events with these numbers have 8000 bytes and the LB header.
     let target = (beside.honest.next() + 8..).find(|n| n % 8 == 4 && n % 3 != 2).ok_or("no such number")?;
     while beside.honest.next() < target && beside.honest.is_working() {
         attacker.send(&forge(target))?;

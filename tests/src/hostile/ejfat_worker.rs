@@ -34,7 +34,7 @@ pub(super) struct Worker {
 pub(super) struct Ended {
     /// Its last line.
     pub(super) report: Value,
-    /// From the signal on.
+    /// The time from the signal to the end of the process.
     pub(super) took: Duration,
     /// The most resident memory, above what it had before the first datagram.
     pub(super) growth_kib: i64,

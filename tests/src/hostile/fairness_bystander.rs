@@ -75,7 +75,7 @@ impl Peer for Caller {
         if self.session.lease(*param).map_err(failed)? != right {
             return Err(format!("call {n} gave a wrong result"));
         }
-        // So that the next call cannot pass with this one's.
+        // The result is cleared, so that the next call cannot pass with the result of this one.
         self.session.lease_mut(*param).map_err(failed)?.fill(0);
         Ok(())
     }

@@ -234,7 +234,7 @@ pub(super) fn same(answers: impl IntoIterator<Item = String>) -> Result<Seen, St
     Ok(Seen::noted(answers.join(", "), format!("{count} attempts")))
 }
 
-/// Not a byte of the target's memory is another than before.
+/// Checks that no byte of the target's memory changed.
 pub(super) fn unchanged(stage: &mut Stage) -> Result<(), String> {
     let changed = stage.victim.changed()?;
     if changed.inside + changed.outside > 0 {

@@ -256,7 +256,7 @@ fn results_refused(stage: &mut Stage, code: NakCode) -> Result<String, String> {
             refusal.epsn = wire.epsn.plus(1);
             peer.acknowledge(&refusal, Syndrome::Nak(code))?;
             let heard = listen(&mut peer, &mut wire, Until::Goodbye)?;
-            // On a busy machine the results may have been sent again before the refusal came.
+            // A busy machine may have sent the results again before the refusal came.
             return Ok(heard.strip_prefix("success, ").unwrap_or(&heard).to_owned());
         }
     }

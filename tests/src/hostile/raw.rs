@@ -217,7 +217,7 @@ impl RawPeer {
     /// A REQ to the listener at `to`.
     pub fn request(&mut self, to: SocketAddr, offer: &Offer) -> Mad {
         let local = self.address().ip();
-        // Not by chance: one used again too soon is stale.
+        // QPNs are counted, not random: a number that is used again too soon belongs to a stale connection.
         self.next_qpn = self.next_qpn % 0xff_fff0 + 2;
         let header = CmaHeader { port: 50_000, src: local, dst: to.ip() };
         let mut private_data = [0; Req::PRIVATE];

@@ -28,7 +28,7 @@ pub fn table(ran: &Ran) -> String {
         };
         let mut latency = micros(outcome.bystander);
         if let Some(quiet) = outcome.quiet {
-            // Before the attack and during it.
+            // The row shows the latency before the attack and during it.
             let quiet = micros(quiet);
             latency = [0, 1].map(|n| format!("{} -> {}", quiet[n], latency[n]));
         }

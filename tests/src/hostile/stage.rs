@@ -17,7 +17,7 @@ use super::{
 
 #[derive(Debug)]
 pub struct Stage {
-    // Before the victim: they say goodbye to it.
+    // Bystanders are dropped before the victim, because they disconnect from it.
     pub bystanders: Bystanders,
     pub victim: Victim,
     /// Fewer repetitions.
@@ -42,7 +42,8 @@ impl Family {
     }
 }
 
-/// Addresses of the loopback interface that no other run is likely to use. Of IPv6 each has a /64 of its own.
+/// Addresses of the loopback interface that no other run is likely to use. Each IPv6 address has a /64 network of its
+/// own.
 #[derive(Clone, Debug)]
 pub(super) struct Addresses {
     family: Family,
@@ -56,7 +57,8 @@ impl Addresses {
     /// Addresses of IPv6 that the interface gets at once.
     const BATCH: u16 = 64;
 
-    /// Runs that follow one another are far apart. For IPv6 the process must be in a network namespace of its own.
+    /// Chooses a network by the process ID, so that runs which follow one another are far apart. The process must be in
+    /// a network namespace of its own if the family is IPv6.
     pub(super) fn new(family: Family) -> Self {
         Self { family, net: (std::process::id() as u16).reverse_bits(), next: 0 }
     }
@@ -72,7 +74,7 @@ impl Addresses {
             Family::V4 => self.v4(n).into(),
             Family::V6 => {
                 if n.is_multiple_of(Self::BATCH) {
-                    // Whoever binds an address that is missing fails, and tells so.
+                    // If an address is missing, the process that binds it fails with an error that says so.
                     if let Err(why) = namespace::add((n..n.saturating_add(Self::BATCH)).map(|n| self.v6(n))) {
                         eprintln!("no more addresses of IPv6: {why}");
                     }

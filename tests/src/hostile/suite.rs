@@ -25,9 +25,9 @@ pub struct Options {
     /// Fewer repetitions, and without the long cases.
     pub quick: bool,
     pub seed: u64,
-    /// Over which protocols. IPv6 needs a network namespace of this run's own.
+    /// The IP versions over which cases run. IPv6 needs a network namespace of this run's own.
     pub families: Vec<Family>,
-    /// Over IPv6 only the cases of `V6_SAMPLE`.
+    /// Whether only the cases of `V6_SAMPLE` run over IPv6.
     pub sample: bool,
     /// Why there is no such namespace: the cases over IPv6 are skipped then.
     pub no_v6: Option<String>,

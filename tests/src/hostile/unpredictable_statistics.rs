@@ -13,10 +13,10 @@ const SIGMAS: f64 = 4.75;
 pub(super) struct Sample {
     name: &'static str,
     bits: u32,
-    /// All that one process draws are in use at once.
+    /// Whether all numbers that one process draws are in use at once.
     unique: bool,
     numbers: Vec<u32>,
-    /// Those of the process that draws now.
+    /// The numbers of the process that draws now.
     own: HashSet<u32>,
     repeats_in_one: usize,
     recent: VecDeque<u32>,

@@ -19,7 +19,7 @@ pub struct Report {
     pub rss_kib: u64,
     /// Bytes of the server's sessions.
     pub memory: u64,
-    /// Of both devices together, and of the server.
+    /// Counters of both devices together, and of the server.
     pub counters: BTreeMap<String, u64>,
 }
 

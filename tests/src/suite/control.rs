@@ -41,7 +41,7 @@ pub(super) struct Settings {
     pub(super) waiting: Waiting,
     /// Parameters of a session with a layout; 0: layouts are not known.
     pub(super) max_slots: u8,
-    /// Received datagrams of a million that are lost. For the embedded provider.
+    /// Received datagrams of a million that the embedded provider loses on purpose.
     pub(super) loss_per_million: u32,
 }
 

@@ -125,7 +125,7 @@ fn reconnect(stage: &mut Stage) -> Result<String, String> {
     for round in 0..25 {
         let mut session = doing(&format!("round {round}"), stage.session(&PARAMS))?;
         copy_once(&mut session, round, [50, 50])?;
-        // In turn said goodbye to and dropped.
+        // Sessions are ended by `finalize` and by dropping in turn.
         if round.is_multiple_of(2) {
             doing("finalize", session.finalize())?;
         }

@@ -40,11 +40,11 @@ const fn packed_up_to(threshold: u32) -> LayoutChoice {
     LayoutChoice::Fixed(Layout::Packed { threshold })
 }
 
-/// Each but the symmetric one.
+/// All layouts but the symmetric one.
 const ALL: [LayoutChoice; 5] =
     [ASYMMETRIC, GATHERED, packed_up_to(1000), packed_up_to(65_536), LayoutChoice::Auto];
 
-/// Of `auto`, so that both its branches are taken.
+/// The rule of `auto`, chosen so that both its branches are taken.
 const RULE: LayoutRule =
     LayoutRule { small: 5000, at_least: 6, most: LayoutRule::UNBOUNDED, otherwise: Layout::Gathered };
 

@@ -15,7 +15,8 @@ pub(super) struct Usage {
     pub(super) files: usize,
     pub(super) threads: usize,
     pub(super) rss_kib: u64,
-    /// Of the kernel's RDMA devices on the whole machine, as `rdma resource show` counts; empty without them.
+    /// Resources of the Linux kernel's RDMA devices on the whole machine, as `rdma resource show` counts them; empty if
+    /// there is no such device.
     pub(super) kernel: BTreeMap<String, u64>,
 }
 

@@ -23,8 +23,9 @@ pub struct Options {
     /// Cases whose name contains this.
     pub only: Option<String>,
     pub sets: Vec<Set>,
-    /// As [`SessionConfig::ack_timeout`]. Soft-RoCE's timer goes off that long after it was set, whatever was
-    /// acknowledged meanwhile, and something is sent again then: a long one shows that nothing else is.
+    /// The exponent of [`SessionConfig::ack_timeout`]. The timer of soft-RoCE expires this long after it was set,
+    /// whatever was acknowledged meanwhile, and packets are sent again then. A long time-out shows that packets are
+    /// sent again for no other reason.
     pub ack_timeout: u8,
 }
 

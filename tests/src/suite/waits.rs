@@ -75,7 +75,7 @@ fn asleep(stage: &mut Stage) -> Result<String, String> {
         }
         same("the output", &doing("bytes", session.bytes(1, ..))?, &copied(&[&input], 0, 0, 5000))?;
     }
-    // Not awake again and again for nothing.
+    // The thread must not wake up again and again for nothing.
     ensure(slept <= 200, || format!("woken {slept} times by 20 calls"))?;
     Ok(format!("woken {slept} times by 20 calls"))
 }

@@ -43,11 +43,11 @@ pub fn register(
     for _ in 0..repeats {
         sessions.push(session(&device, server, bytes).map_err(|e| e.to_string())?);
     }
-    // Else the embedded provider would find its port taken.
+    // The device is dropped first, because its UDP port would be taken if the embedded provider opens another one.
     let (local, why) = (device.address(), device.why().to_owned());
     drop(device);
     let chosen = naa_provider::choose(local, choice).map_err(|e| e.to_string())?;
-    // As host devices are opened.
+    // Host devices are opened with this option, too.
     let keeping = VerbsOptions { keep_registrations: true };
     let opened = chosen.open(&roce_udp::Options::default(), &keeping).map_err(|e| e.to_string())?;
     let mut registrations = Vec::new();

@@ -41,7 +41,7 @@ const fn told(
 const FASTER: Option<Target> = Some(AtLeast(1.0));
 const SOONER: Option<Target> = Some(AtMost(1.0));
 
-/// In the order of the table. Series are named in dev/xtask/rxe-bench/*.sh.
+/// All comparisons, in the order of the table. The names of the series come from dev/xtask/rxe-bench/*.sh.
 const COMPARISONS: &[Comparison] = &[
     judged("64-byte call, verbs/rxe, p50, vs 2 x ib_write_lat", "us", ("call", "lat"), AtMost(1.3)),
     told(

@@ -14,12 +14,12 @@ use verbs::{
 
 /// WRITEs posted and not completed.
 const OUTSTANDING: u64 = 8;
-/// Longer than connecting and any message take.
+/// Time limit, which is longer than connecting and any message take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Of the time measured, spent before.
+/// The time of warming up, as a part of the measured time.
 const WARM_UP: f64 = 0.2;
 
-/// What writing came to.
+/// The result of writing.
 #[derive(Clone, Debug, Serialize)]
 pub struct Written {
     pub provider: &'static str,
@@ -87,7 +87,7 @@ fn say(what: &str) -> impl Fn(verbs::Error) -> String {
 /// A queue pair, and a region of one message.
 #[derive(Debug)]
 struct End {
-    // In the order in which they may go.
+    // The fields are in the order in which they may be dropped.
     qp: Qp,
     memory: Mr,
     cq: Cq,

@@ -18,8 +18,8 @@ const MOST: [u64; 5] = [Rule::UNBOUNDED, 1 << 20, 2 << 20, 4 << 20, 8 << 20];
 
 const OTHERWISE: [Layout; 3] = [Layout::Symmetric, Layout::Asymmetric, Layout::Gathered];
 
-/// A rule is kept if it is within these margins of the best one: by its worst ratio, by its mean beyond noise, and by its
-/// mean. The margin beyond noise is a difference of a tenth at one of 500 workloads.
+/// A rule is kept if it is within these margins of the best one: by its worst ratio, by its mean beyond noise, and by
+/// its mean. The margin beyond noise is a difference of a tenth at one of 500 workloads.
 const WORST: f64 = 0.01;
 const MEAN_BEYOND_NOISE: f64 = 0.0002;
 const MEAN: f64 = 0.003;
@@ -118,8 +118,8 @@ impl Score {
     }
 }
 
-/// The time of the best layout divided by the time of the rule's layout; and the same ratio, raised by the noise of both
-/// to at most 1.
+/// The time of the best layout divided by the time of the rule's layout; and the same ratio, raised by the noise of
+/// both to at most 1.
 fn ratio(rule: Rule, contest: &Contest<'_>) -> (f64, f64) {
     let best = contest.best();
     let picked = contest.measured(rule.choose(contest.sizes.iter().copied()));

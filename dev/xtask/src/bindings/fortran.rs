@@ -67,7 +67,7 @@ fn missing(header: &str, module: &str) -> Vec<String> {
     constants.chain(functions.map(str::to_owned)).collect()
 }
 
-/// Of a line that defines one.
+/// The name and the value of the constant that a line defines, if it defines one.
 fn constant(line: &str) -> Option<(&str, i64)> {
     let (name, value) = match line.strip_prefix("#define ") {
         Some(definition) => definition.split_once(' ')?,
@@ -77,7 +77,7 @@ fn constant(line: &str) -> Option<(&str, i64)> {
     name.starts_with("NAA_").then_some((name, value))
 }
 
-/// Of the first line of a declaration.
+/// The name of the function that a line declares, if it is the first line of a declaration.
 fn function(line: &str) -> Option<&str> {
     let declares = line.starts_with(|first: char| first.is_ascii_lowercase()) && !line.starts_with("typedef");
     let (before, _) = line.split_once('(').filter(|_| declares)?;

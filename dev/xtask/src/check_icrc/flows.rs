@@ -26,7 +26,7 @@ type QueuePair = (IpAddr, u32);
 struct Flow {
     mtu: usize,
     peer: Option<QueuePair>,
-    /// Of the next new request.
+    /// The PSN of the next new request.
     expected: u32,
     /// Requests by PSN: opcode and bytes of payload.
     seen: HashMap<u32, (u8, usize)>,

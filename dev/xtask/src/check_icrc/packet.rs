@@ -78,14 +78,14 @@ pub(super) struct Packet<'a> {
     pub(super) opcode: u8,
     pub(super) kind: Kind,
     pub(super) place: Place,
-    /// Of the queue pair it is for.
+    /// The number of the queue pair that receives the packet.
     pub(super) qpn: u32,
     pub(super) psn: u32,
     /// Bytes the RETH announces.
     pub(super) reth_len: Option<u32>,
     /// Syndrome and MSN.
     pub(super) aeth: Option<(u8, u32)>,
-    /// Without pad.
+    /// The payload without padding.
     pub(super) payload: &'a [u8],
 }
 
@@ -185,12 +185,12 @@ impl<'a> Packet<'a> {
 pub(super) struct Handshake {
     pub(super) is_request: bool,
     pub(super) local_id: u32,
-    /// Of the REQ that a REP answers.
+    /// The communication ID of the REQ that a REP answers.
     pub(super) remote_id: u32,
     pub(super) qpn: u32,
-    /// Of the first packet that its sender expects.
+    /// The PSN of the first packet that the sender of this message expects.
     pub(super) psn: u32,
-    /// Of a REQ only.
+    /// The path MTU; only a REQ has it.
     pub(super) mtu: usize,
 }
 

@@ -44,7 +44,7 @@ pub(super) fn uninstall(root: &Path) -> Result<usize> {
         remove_file(root, line)?;
     }
     remove_file(root, MANIFEST)?;
-    // The innermost first. Those that others use meanwhile stay.
+    // The innermost folders are removed first. Folders that contain files of other programs stay.
     for folder in folders.iter().rev() {
         match fs::remove_dir(root.join(checked(folder)?)) {
             Err(error) if !is_expected(&error) => {

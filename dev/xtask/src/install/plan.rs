@@ -40,7 +40,7 @@ fn file(path: PathBuf, what: &'static str, from: PathBuf) -> Item {
     Item { path, what, source: Source::File(from), mode: DATA }
 }
 
-/// In the order in which they are told.
+/// All items, in the order in which they are printed.
 pub(super) fn items(built: &Built, layout: &Layout) -> Result<Vec<Item>> {
     let programs = [("bin/naa", &built.program), ("bin/naa-bench", &built.bench)];
     let program = |(path, from): (&str, &PathBuf)| file(path.into(), "program", from.clone());
@@ -87,7 +87,8 @@ fn libraries(built: &Built, layout: &Layout) -> Vec<Item> {
     items
 }
 
-/// Those of naa. What else is there is NAAICE's and goes into a folder of its own: nobody else's `config.h` is hidden.
+/// The headers of naa. The other headers are NAAICE's and go into a folder of their own, so that they hide no other
+/// program's `config.h`.
 const OURS: [&str; 3] = ["naa.h", "naa_events.h", "naa_kernel.h"];
 const NAAICE: [&str; 7] = [
     "naaice.h",

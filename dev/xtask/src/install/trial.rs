@@ -48,7 +48,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("systemd unit", systemd_unit),
 ];
 
-/// After the prefix was moved.
+/// The checks after the prefix was moved.
 const MOVED_CHECKS: &[(&str, Check)] = &[
     ("Makefile, pkg-config", programs::build_low_level),
     ("CMake, three targets", programs::build_cmake),

@@ -153,7 +153,7 @@ pub(super) struct Boot {
     pub(super) steps: Vec<Step>,
 }
 
-/// In the words of tc-netem(8). Reordered packets overtake those that are delayed.
+/// The impairments as arguments of tc-netem(8). Reordered packets overtake delayed packets.
 pub(super) const IMPAIRMENTS: [&str; 5] = [
     "loss 1%",
     "duplicate 1%",

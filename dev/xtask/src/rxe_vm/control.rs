@@ -135,7 +135,7 @@ fn command_line(words: &[String]) -> String {
     }
 }
 
-/// In the language of bash.
+/// The settings as assignments of bash variables.
 fn settings(options: &Options) -> Result<String> {
     let folder = env::current_dir().context("cannot tell the current folder")?;
     let yes = |flag: bool| if flag { "yes" } else { "" };
@@ -158,7 +158,7 @@ fn settings(options: &Options) -> Result<String> {
     Ok(text)
 }
 
-/// For a shell.
+/// The word in quotes for a shell.
 fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -64,7 +64,7 @@ fn one(
         .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
         .args(["-accel", "tcg,thread=multi", "-cpu", "max,+invtsc", "-smp", &options.cpus.to_string()])
         .args(["-m", &options.memory.to_string(), "-no-reboot", "-nic", "none"])
-        // Not -nographic: standard input may be the wire.
+        // -nographic is not used, because it takes standard input, which may be the wire.
         .args(["-display", "none", "-monitor", "none"])
         .args(["-chardev", "file,id=console,path=/dev/stdout,append=on", "-serial", "chardev:console"])
         .arg("-kernel")
@@ -76,7 +76,7 @@ fn one(
         .args(share(&control.folder, "control", "")?)
         .args(share(&folder, "folder", ",multidevs=remap")?);
     if wire.is_some() {
-        // Without romfile= it wants files for booting from a network.
+        // An empty romfile= avoids files for booting from a network, which may not be installed.
         let card = format!("virtio-net-pci,netdev=wire,mac={},romfile=", mac(name));
         command.args(["-netdev", "socket,id=wire,fd=0", "-device", &card]);
     }

@@ -7,7 +7,8 @@ const CPUS: u32 = 2;
 const LIMIT: u64 = 300;
 const MTU: u32 = 4200;
 
-/// Behind the options of `--help`. Lines fit 80 columns, so that examples can be copied from any terminal.
+/// The text after the options in `--help`. Lines have at most 80 columns, so that examples can be copied from any
+/// terminal.
 const MORE: &str = "\
 The machine:
   It boots Debian's stock kernel with rdma_rxe. No RDMA hardware, no module of

@@ -27,7 +27,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Of a new session whose parameters start as `contents`, internal ones left out.
+    /// A model of a new session whose parameters start as `contents`; internal ones are left out.
     pub(super) fn new(drawn: &[Drawn], contents: Vec<Vec<u8>>) -> Self {
         let shared = drawn.iter().filter(|param| param.kind != Kind::Internal);
         let both = |(param, here): (&Drawn, Vec<u8>)| Both {

@@ -108,7 +108,7 @@ fn flushed(pair: &mut Pair<'_>) -> Result<(), String> {
 
 fn no_receive(stage: &mut Stage) -> Result<String, String> {
     let (mut here, mut there, way) = strangers(stage)?;
-    // As in librdmacm: what the peer's requests are to be granted.
+    // The retry count limits the peer's requests, as in librdmacm.
     connect(&mut here, &mut there, Connect { rnr_retry_count: 1, ..way })?;
     there.region(LEN, Access::Local)?;
     there.post(vec![wr(1, Op::Send, part(0, 0, 10))])?;

@@ -61,7 +61,7 @@ fn write(pair: &mut Pair<'_>) -> Result<(), String> {
     for (id, len) in (1..).zip(sizes(pair)) {
         for imm in [None, Some(id as u32)] {
             let seed = 2 * id as u32 + imm.map_or(0, |_| 1);
-            // At an odd address.
+            // The target is an odd address.
             let op = imm.map_or(Op::Write(to.at(3)), |imm| Op::WriteWithImm(to.at(3), imm));
             let what = format!("{op:?} of {len} bytes");
             if imm.is_some() {

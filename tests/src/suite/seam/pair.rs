@@ -105,8 +105,8 @@ impl Side<'_> {
     }
 }
 
-/// That both ends are told of the end of their connection. In turn: with rdma-core the one that disconnects is told
-/// when the program of the other has looked at its events.
+/// Checks that both ends get the event of the end of their connection. Both are polled in turn, because with rdma-core
+/// the end that disconnects gets its event only when the program of the other end has read its events.
 pub(super) fn disconnected(mut sides: [&mut Side<'_>; 2]) -> Result<(), String> {
     let mut told = [false; 2];
     for _ in 0..PATIENCE_MS / TURN_MS {

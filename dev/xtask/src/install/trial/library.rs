@@ -16,7 +16,7 @@ const NAMES: [&str; 5] = [
     "alarm_handler",
     "get_sequential_naa_addresses",
 ];
-/// Of each part of the interface one, which must be there.
+/// One symbol of each part of the interface; the library must define all of them.
 const PARTS: [&str; 4] =
     ["naaice_setup_connection", "naa_invoke", "naaice_swnaa_init_master", "naa_session_connect"];
 

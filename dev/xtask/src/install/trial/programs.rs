@@ -118,7 +118,7 @@ pub(super) fn run_verbs(ground: &Ground) -> Result<Vec<Row>> {
     Ok(rows(&String::from_utf8_lossy(&said)))
 }
 
-/// Of lines `ROW|NAME|RESULT`.
+/// The rows of all lines of the form `ROW|NAME|RESULT`.
 fn rows(said: &str) -> Vec<Row> {
     let row = |line: &str| {
         let (name, result) = line.strip_prefix("ROW|")?.split_once('|')?;
