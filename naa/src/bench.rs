@@ -1,4 +1,5 @@
-//! `naa bench`: the measurements are a program of their own, `naa-bench`, but for `offload`, which computes what the demo does.
+//! `naa bench`. The measurements are a program of their own, `naa-bench`, except for `offload`, which computes what the demo
+//! does.
 
 mod local;
 mod offload;

@@ -192,7 +192,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let took = take();
     drop(line);
-    // Also those before a failure are brought to disk.
+    // Events that came before a failure are synced to disk, too.
     let finished = sink.finish();
     took.and(finished)?;
     let (stats, numbered) = (worker.stats(), sink.numbered());
@@ -205,12 +205,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The next event, but not later than somebody may want to end.
+/// Waits for the next event, but only for a tenth of a second, so that the program notices when it is to end.
 fn next(worker: &mut Worker) -> Result<Option<Event>, Error> {
     worker.next_until(Some(Instant::now() + Duration::from_millis(100)))
 }
 
-/// Sinks get slices, so they get those of a copy in `bytes`: the bridge can write the ring.
+/// Passes an event to a sink. Sinks get slices, and the bridge can write the ring at any time, so the event is copied to `bytes`
+/// first.
 fn put(sink: &mut dyn Sink, event: &Event, bytes: &mut Vec<u8>) -> anyhow::Result<()> {
     event.copy_to(bytes);
     sink.event(&Whole { name: event.descriptor().name, from: None, bytes })

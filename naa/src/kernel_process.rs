@@ -9,7 +9,7 @@ use crate::show;
 
 const COMMAND: &str = "kernel-process";
 
-/// What the server that started this process wrote as its command line, if one did.
+/// The command line of this process, if a server started it as a process of kernels.
 pub(crate) fn started() -> Option<child::Started> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let [command, parent, memory] = arguments.as_slice() else { return None };
@@ -18,7 +18,8 @@ pub(crate) fn started() -> Option<child::Started> {
     (command == COMMAND).then_some(child::Started { parent, memory: number(memory)? })
 }
 
-/// What kernels are nicer by than the server's threads that serve the network, as its own workers are.
+/// How much higher the nice value of kernels is than that of the server's threads which serve the network. Pool threads
+/// have the same.
 const NICER: i32 = 10;
 
 pub(crate) fn run(started: child::Started) -> ExitCode {
@@ -34,12 +35,13 @@ pub(crate) fn run(started: child::Started) -> ExitCode {
     }
 }
 
-/// This binary, also when its file was replaced meanwhile.
+/// Starts this binary, even if its file was replaced meanwhile.
 pub(crate) fn launch(memory: u64) -> Launch {
     Launch { program: "/proc/self/exe".into(), arguments: vec![COMMAND.into()], memory }
 }
 
-/// Each region of each session is a file: many more than what `ulimit -n` usually says at first.
+/// Raises the limit of open files, because each region of each session is a file, and the usual limit of `ulimit -n` is
+/// too low for that.
 pub(crate) fn raise_file_limit() {
     let most = getrlimit(Resource::Nofile).maximum;
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }) {

@@ -130,11 +130,11 @@ impl std::fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 fn main() -> ExitCode {
-    // No command of users': it is in no help and no completion.
+    // This command is not for users, so help and completion do not list it.
     if let Some(started) = kernel_process::started() {
         return kernel_process::run(started);
     }
-    // Before its arguments are parsed, which are not known here.
+    // This comes before parsing, because the arguments of `naa-bench` are not known here.
     if let Err(error) = bench::become_program() {
         show::error_line(&format!("naa: {error:#}"));
         return exit::status(&error);
@@ -149,7 +149,8 @@ fn main() -> ExitCode {
     };
     let colour = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(std::io::stderr);
-    // It would report a failed write to standard error there too, and panic when that fails.
+    // With internal errors, the subscriber would report a failed write to standard error there, and panic if that fails,
+    // too.
     tracing_subscriber::registry().with(filter).with(log.log_internal_errors(false)).init();
     signals::report_full_files();
     let result = match cli.command {
@@ -176,7 +177,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells of the error, and gives the exit status.
+/// Prints the error, and returns the exit status.
 fn failed(error: &anyhow::Error) -> ExitCode {
     show::error_line(&format!("naa: {}", told(error)));
     exit::status(error)
@@ -240,7 +241,7 @@ mod tests {
 
     use super::{Cli, told};
 
-    /// Builds with debug assertions refuse to start else; those without do not look.
+    /// Checks the names of groups. Only builds with debug assertions check them at the start, and then refuse to start.
     #[test]
     fn no_command_has_two_groups_of_one_name() {
         fn check(command: &clap::Command) {

@@ -1,8 +1,8 @@
 //! `/metrics` over HTTP, for Prometheus and its like.
 //!
-//! Nobody has to prove who he is, so what a peer can cost is bounded: connections, the bytes of a request, the time of
-//! both. Connections are shared fairly among sources, so that idle ones of one peer do not keep another one waiting. A
-//! thread of its own serves; whoever measures is not held up.
+//! Clients are not authenticated, so the cost of each is bounded: the number of connections, the bytes of a request, and the time of
+//! both. Connections are shared fairly among addresses, so that a peer with idle connections does not keep another peer waiting. The
+//! server has a thread of its own, so the threads that update the counters do not wait for it.
 
 use std::{
     convert::Infallible,
@@ -25,7 +25,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use naa_grpc::connections::{self, Connection, Limits};
 use tokio::{sync::mpsc, time};
 
-/// What `prometheus_client::encoding::text` writes.
+/// The content type of the text that `prometheus_client::encoding::text` writes.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const CONNECTIONS: usize = 16;
 /// The longest head of a request in bytes; hyper accepts no lower limit.
@@ -33,8 +33,8 @@ const REQUEST: usize = 8192;
 const HEAD_TIME: Duration = Duration::from_secs(2);
 const CONNECTION_TIME: Duration = Duration::from_secs(10);
 
-/// Serves what `text` returns at the moment of asking, until the process ends. Returns the address, with the port the
-/// system chose for 0.
+/// Serves the text that `text` returns at the time of each request, until the process ends. Returns the address; if the port was 0, it
+/// has the port that the system chose.
 ///
 /// # Errors
 /// If the address cannot be bound.
@@ -78,7 +78,7 @@ fn serve_pages(address: SocketAddr, pages: Pages) -> anyhow::Result<SocketAddr> 
     Ok(at)
 }
 
-/// `PORT` is loopback's: the metrics tell anybody who can reach them.
+/// Reads an address. `PORT` alone is a port on loopback, because everybody who can reach the metrics can read them.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let loopback =
         || text.trim_start_matches(':').parse().ok().map(|port| (Ipv4Addr::LOCALHOST, port).into());
@@ -152,7 +152,7 @@ mod tests {
 
     fn ask(at: SocketAddr, request: &[u8]) -> String {
         let mut stream = std::net::TcpStream::connect(at).unwrap();
-        // A peer that closes early is an answer too.
+        // If the server closes the connection early, writing fails, which is an expected result, too.
         let _ = stream.write_all(request);
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn idle_connections_keep_no_scrape_waiting() {
         let at = served();
-        // Half a request each, from the scraper's own address.
+        // Each connection sends half a request, from the scraper's own address.
         let connect = || {
             let mut stream = std::net::TcpStream::connect(at).unwrap();
             let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\n");

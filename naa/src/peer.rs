@@ -1,4 +1,4 @@
-//! Which accelerator to call, from where, and how long to wait for it: options of the commands that call.
+//! Options of the commands that make calls: the accelerator, the local address, and how long to wait.
 
 use std::{
     fmt,
@@ -11,7 +11,7 @@ use naa_host::{CallTimeout, Choice, DEFAULT_PORT, Device, LayoutChoice, SessionC
 
 use crate::provider;
 
-/// An accelerator as people write it; a name is looked up when it is needed.
+/// The address or name of an accelerator on the command line. A name is looked up when it is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerName {
     host: String,
@@ -97,7 +97,7 @@ pub(crate) struct Patience {
     layout: LayoutChoice,
 }
 
-/// Seconds as people write them, more than none and at most a century.
+/// Reads a number of seconds, which must be above 0 and at most a century.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero() && *time <= CallTimeout::LONGEST)
@@ -105,20 +105,20 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl Args {
-    /// The device to call from, and the server's address.
+    /// Opens the device to call from. Returns it with the server's address.
     pub(crate) fn open(&self) -> anyhow::Result<(Device, SocketAddr)> {
         self.server.find(self.local, self.provider.choice()?)
     }
 }
 
 impl Patience {
-    /// The device to call from, the server's address, and the settings of sessions with it.
+    /// Opens the device to call from. Returns it with the server's address and the settings of sessions with the server.
     pub(crate) fn open(&self, peer: &Args) -> anyhow::Result<(Device, SocketAddr, SessionConfig)> {
         let mut config = SessionConfig { wait: self.wait.into(), ..SessionConfig::default() };
         config.layout = self.layout;
         match self.timeout {
             Some(limit) => (config.setup_timeout, config.call_timeout) = (limit, CallTimeout::After(limit)),
-            // Read here, so that a wrong value is reported once and not for each call.
+            // The variable is read here, so that a wrong value is reported once and not for each call.
             None => {
                 config.call_timeout =
                     config.call_timeout.limit()?.map_or(CallTimeout::Never, CallTimeout::After)

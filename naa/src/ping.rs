@@ -1,4 +1,4 @@
-//! `naa ping`: how long a call takes that computes nothing.
+//! `naa ping` measures how long a call takes that computes nothing.
 
 use std::{
     sync::{
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let stopped = Arc::new(AtomicBool::new(false));
     let stop = stopped.clone();
     crate::signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
-    // In nanoseconds, to three digits.
+    // The histogram counts nanoseconds with three digits.
     let mut times = Histogram::<u64>::new_with_max(LONGEST, 3).context("cannot count latencies")?;
     while (args.count == 0 || times.len() < args.count) && !stopped.load(Ordering::Relaxed) {
         if !times.is_empty() && !args.interval.is_zero() {
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     report.print(args.json)
 }
 
-/// One call, in nanoseconds.
+/// Makes one call, and returns its time in nanoseconds.
 fn once(session: &mut Session) -> anyhow::Result<u64> {
     let start = Instant::now();
     session.invoke(builtin::NOTHING, U24::ZERO)?;

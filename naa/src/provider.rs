@@ -1,4 +1,4 @@
-//! `--provider`: whose device a command opens, and telling whose it is.
+//! `--provider`: the provider whose device a command opens, and the message that names it.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -33,19 +33,19 @@ impl Args {
 /// The provider that `NAA_PROVIDER` names.
 ///
 /// # Errors
-/// [`Usage`] if it is no provider.
+/// [`Usage`] if the variable names no provider.
 pub(crate) fn from_env() -> anyhow::Result<Choice> {
     Choice::from_env().map_err(|BadChoice { value }| {
         Usage::error(format!("{VARIABLE}={value}: no provider; {}", BadChoice::REMEDY))
     })
 }
 
-/// An address of this machine for a process of ours: free on loopback, or an RDMA device's.
+/// An address of this machine for a process that this program starts: a free one on loopback, or that of an RDMA device.
 pub(crate) fn own_address(choice: Choice) -> anyhow::Result<IpAddr> {
     let of_device = || rdma_address(&verbs_ibv::devices());
     match choice {
         Choice::Embedded => Ok(roce_udp::free_loopback()?),
-        // Soft-RoCE takes the port on loopback too.
+        // Soft-RoCE holds the UDP port on loopback, too, so there may be no free address.
         Choice::Auto => roce_udp::free_loopback().or_else(|none| Ok(of_device().ok_or(none)?)),
         // If there is no RDMA device, opening the provider fails with an error that names the remedy.
         Choice::Verbs => Ok(of_device().unwrap_or(Ipv4Addr::LOCALHOST.into())),
@@ -60,7 +60,7 @@ fn rdma_address(devices: &[RdmaDevice]) -> Option<IpAddr> {
     gids.find(|gid| !is_local(gid.address)).map(|gid| gid.address)
 }
 
-/// Says which provider it is and why, beside the output, if that is a surprise. The log has it always.
+/// Prints on standard error which provider is used and why, if `is_surprising` is set. Otherwise only the log has it.
 pub(crate) fn tell(why: &str, is_surprising: bool) {
     if is_surprising {
         show::note(&format!("naa: {why}"));

@@ -25,7 +25,7 @@ use verbs::WaitMode;
 
 use crate::{kernel_process, metrics, provider, show};
 
-/// What InfiniBand has.
+/// The path MTUs of InfiniBand.
 const PATH_MTUS: [&str; 5] = ["256", "512", "1024", "2048", "4096"];
 
 /// Serve functions to hosts that connect
@@ -136,7 +136,7 @@ impl Args {
         Ok(config)
     }
 
-    /// The built-in functions, services and the kernels of libraries.
+    /// The registry of the built-in functions, the services, and the kernels of libraries.
     fn registry(&self, services: Vec<Arc<dyn Function>>) -> anyhow::Result<Registry> {
         if self.kernels.is_empty() {
             return Ok(functions::registry(services)?);
@@ -213,7 +213,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         services.leave();
     }
     let (stats, peers) = (server.stats().clone(), server.stats().peers());
-    // Before the summary, so that calls which this cuts are in it.
+    // The server ends before the summary is made, so that the summary counts the calls which this ends.
     server.shutdown(Duration::from_secs(5));
     let summary = if args.json { exposed::end(&stats, &peers).to_string() } else { exposed::summary(&stats) };
     let ended = services.end(why);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// Set by `--quiet`: results and errors only.
+/// Set by `--quiet`: only results and errors are printed.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn be_quiet() {
@@ -28,16 +28,16 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let written =
         out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
-    // The kind stays: a closed pipe is no failure.
+    // The kind of the error stays, so that a closed pipe can be recognised, which is no failure.
     written.map_err(|error| io::Error::new(error.kind(), format!("cannot write standard output: {error}")))
 }
 
-/// Prints a line to standard error, if that can be written: `eprintln!` would panic on a full disk.
+/// Prints a line to standard error. Errors are ignored; `eprintln!` would panic if the disk is full.
 pub(crate) fn error_line(text: &str) {
     let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 
-/// Tells something beside the result, on standard error, unless `--quiet` is given.
+/// Prints a note to standard error, unless `--quiet` is given.
 pub(crate) fn note(text: &str) {
     if !is_quiet() {
         error_line(text);
@@ -53,7 +53,7 @@ pub(crate) struct Waiting(#[expect(dead_code, reason = "dropping it ends the wai
 
 pub(crate) fn waiting(what: String) -> Waiting {
     let (end, ended) = mpsc::channel();
-    // If no thread can be started the wait is not told, and everything else works.
+    // If no thread can be started, the wait is not reported, but everything else works.
     let _ = std::thread::Builder::new().name("naa-waiting".into()).spawn(move || {
         if ended.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout) {
             note(&format!("naa: {what}..."));
@@ -67,7 +67,7 @@ pub(crate) fn count(n: u64, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Bytes in binary units, exact when a unit fits evenly.
+/// A number of bytes in binary units. It is exact if it is a multiple of a unit.
 pub(crate) fn bytes(n: u64) -> String {
     scaled(n as f64, &["B", "KiB", "MiB", "GiB"])
 }
@@ -102,7 +102,7 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
     format!("{value:.decimals$} {}", units[unit])
 }
 
-/// So many that three digits are shown.
+/// The number of decimals with which three digits are shown.
 fn decimals(value: f64) -> usize {
     match value {
         v if v < 10.0 => 2,
@@ -121,7 +121,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Columns as wide as their widest cell; the first row is the header.
+/// The rows as a table, whose columns are as wide as their widest cell; the first row is the header.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {

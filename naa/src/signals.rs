@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM, or the end of its standard input tells a process to end, and SIGHUP tells a service to read its files again.
+//! Ctrl-C, SIGTERM, or the end of standard input tells a process to end; SIGHUP tells a service to read its files again.
 
 use std::{
     io::IsTerminal as _,
@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Whether the process was told to end.
 static TOLD: AtomicBool = AtomicBool::new(false);
-/// What is done before a second signal ends the process.
+/// The functions that run before a second signal ends the process.
 static LAST: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
 
 /// Returns whether the process was told to end since [`on_terminate`] was called.
@@ -49,7 +49,7 @@ pub(crate) fn on_terminate(goodbye: impl FnOnce() + Send + 'static) -> anyhow::R
                 None => {
                     first = Some(Instant::now());
                     TOLD.store(true, Ordering::Relaxed);
-                    // Fails if the other thread has ended only, which it does after a signal.
+                    // This fails only if the other thread has ended, which it does after a signal.
                     let _ = told.send(());
                 }
                 Some(first) if first.elapsed() >= GRACE => {
@@ -75,16 +75,17 @@ pub(crate) fn on_hang_up() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// A file that reaches the limit of `ulimit -f` is an error of whoever writes it, and not the death of the process.
+/// Ignores SIGXFSZ, so that a file which reaches the limit of `ulimit -f` is an error of the write and does not kill the
+/// process.
 pub(crate) fn report_full_files() {
-    // Fails for signals that nobody may handle only.
+    // This fails only for signals that no program may handle.
     let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
 }
 
-/// Runs `goodbye` when standard input ends. A pipe to a parent ends however the parent does.
+/// Runs `goodbye` when standard input ends. If standard input is a pipe to the parent process, it ends however the parent ends.
 pub(crate) fn on_stdin_end(goodbye: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let until_end = || {
-        // An error ends it as well.
+        // An error counts as the end, too.
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         goodbye();
     };

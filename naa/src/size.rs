@@ -1,6 +1,6 @@
-//! Numbers of bytes as people write them.
+//! Numbers of bytes with units on the command line.
 
-/// A number of bytes: digits, and K, M or G behind them for the binary units. `None` if it is no such number.
+/// Reads a number of bytes: digits, and K, M or G behind them for the binary units. `None` if it is no such number.
 pub(crate) fn bytes(text: &str) -> Option<u64> {
     let (digits, shift) = match text.bytes().last()? {
         b'K' | b'k' => (&text[..text.len() - 1], 10),

@@ -1,5 +1,5 @@
-//! The computations a program would make itself, with the libraries the accelerator has, on one core: input and
-//! output in memory, tables made once.
+//! Local computations for comparison, with the libraries that the accelerator uses, on one core. Input and output are
+//! in memory, and tables are made only once.
 
 use anyhow::bail;
 use mrsp::builtin::{Arguments, FftDirection};
@@ -8,7 +8,7 @@ use rustfft::num_complex::Complex64;
 
 use crate::demo::prepare::{Prepared, Task};
 
-/// Computes once.
+/// A function that computes once.
 pub(super) type Local = Box<dyn FnMut() -> anyhow::Result<()>>;
 
 pub(super) fn local(prepared: &Prepared) -> anyhow::Result<Local> {
@@ -93,7 +93,7 @@ fn of_arrays(arguments: Arguments, inputs: &[&[u8]], room: usize) -> anyhow::Res
                 histogram::compute(element, bins, first, &mut out.words)?;
             }
             Arguments::Sort { element, order, .. } => {
-                // The input stays, as on the accelerator.
+                // The input must not change, as on the accelerator.
                 out.bytes_mut().copy_from_slice(first);
                 sort::compute(element, order, out.bytes_mut())?;
             }

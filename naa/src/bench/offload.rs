@@ -1,4 +1,4 @@
-//! `naa bench offload`: from which size on is offloading not slower than computing here?
+//! `naa bench offload` finds the size from which on offloading is not slower than local computation.
 //!
 //! | for | see |
 //! |---|---|
@@ -129,7 +129,7 @@ fn name(function: FunctionCode) -> &'static str {
     builtin::name(function).unwrap_or("unnamed")
 }
 
-/// About so many bytes of input.
+/// An input of about this number of bytes.
 fn input(function: FunctionCode, bytes: usize) -> Input {
     match function {
         builtin::DGEMM => Input::Matrices((bytes / 16).isqrt()),
@@ -140,7 +140,7 @@ fn input(function: FunctionCode, bytes: usize) -> Input {
     }
 }
 
-/// Fewer for larger sizes.
+/// The number of repeats, which is lower for larger sizes.
 fn repeats_of(bytes: usize, repeats: u32) -> u32 {
     let share = match bytes / MIB {
         0..=1 => 1,
@@ -154,7 +154,7 @@ fn repeats_of(bytes: usize, repeats: u32) -> u32 {
 struct Bench {
     device: Device,
     server: SocketAddr,
-    /// Whether the server is somebody else's, on this machine or not.
+    /// Whether the server was not started by this command, on this machine or another.
     is_elsewhere: bool,
     counters: Result<Counters, NoneFound>,
 }
@@ -283,7 +283,7 @@ impl Connected {
     }
 }
 
-/// The smallest size from which on no ratio is above 1. Where repeats differ too much nothing is said to pay.
+/// The smallest size from which on no ratio is above 1. A size whose repeats differ too much does not count.
 fn break_even(name: &str, ratios: &[(u64, f64, Option<f64>)]) -> Row {
     let calm = |spread: &Option<f64>| spread.is_some_and(|spread| spread <= MOST_SPREAD);
     let pays = ratios.iter().rev().take_while(|(_, ratio, spread)| *ratio <= 1.0 && calm(spread)).last();
@@ -297,7 +297,7 @@ fn break_even(name: &str, ratios: &[(u64, f64, Option<f64>)]) -> Row {
         (None, None) => String::new(),
     };
     let row = Row::alone(format!("{name}, break-even size"), "B", Target::Report, &sizes);
-    // That there is none is an answer too.
+    // The row passes even if there is no such size.
     Row { pass: Some(true), ..row }.remarked(remark)
 }
 

@@ -34,8 +34,8 @@ pub(crate) fn explained(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// The error of a host: as it is, or the session's inside an error of a call or subscription. Such errors are displayed as
-/// the session's, so it is not in their chain of causes.
+/// The error of a host: the error itself, or the session's error inside an error of a call or subscription. Such an error
+/// is displayed as the session's error, which is therefore not in its chain of causes.
 fn of_host(error: &anyhow::Error) -> Option<&Error> {
     match (error.downcast_ref(), error.downcast_ref()) {
         (Some(HostError::Session(error)), _) | (_, Some(naa_events::Error::Session(error))) => Some(error),
@@ -43,7 +43,8 @@ fn of_host(error: &anyhow::Error) -> Option<&Error> {
     }
 }
 
-/// The first of a name's addresses where nothing answers. `None` if there is none, or if an accelerator answers at another.
+/// The first of a name's addresses at which nothing answers. `None` if there is none, or if an accelerator answers at
+/// another address.
 fn absent_everywhere(tried: &[(SocketAddr, Error)]) -> Option<SocketAddr> {
     let is_absent =
         |(_, error): &&(SocketAddr, Error)| is_nobody(error) || matches!(error, Error::Unreachable { .. });
@@ -60,7 +61,7 @@ fn nobody_at(peer: SocketAddr) -> String {
     format!("no program serves at {peer}")
 }
 
-/// Why each address cannot be used, without the advice to start a server that is no bridge.
+/// Why each address cannot be used, without the advice to start a server, because that would have no bridge.
 fn each(tried: &[(SocketAddr, Error)]) -> String {
     let why = |(peer, error): &(SocketAddr, Error)| {
         let (at, text) = (peer.to_string(), error.to_string());
@@ -73,7 +74,7 @@ fn each(tried: &[(SocketAddr, Error)]) -> String {
     tried.iter().map(why).collect::<Vec<_>>().join("; ")
 }
 
-/// Segments usually come to the address at which workers connect.
+/// The command that starts a bridge. Segments usually come to the address at which workers connect.
 fn start(peer: SocketAddr) -> String {
     let (ip, port) = (peer.ip(), peer.port());
     let listen = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };

@@ -20,7 +20,7 @@ use crate::ejfat::losses;
 #[derive(Debug)]
 struct Shown(Handle);
 
-/// What is served, at the moment of asking.
+/// Returns a function that makes the text with the counters at the time of a request.
 pub(super) fn text(handle: Handle) -> impl Fn() -> String + Send + Sync + 'static {
     let mut registry = Registry::with_prefix("naa_bridge");
     registry.register_collector(Box::new(Shown(handle)));
@@ -170,7 +170,7 @@ fn workers(encoder: &mut DescriptorEncoder<'_>, workers: &[WorkerReport]) -> fmt
     Ok(())
 }
 
-/// Upper ends of buckets, in seconds.
+/// Upper bounds of the histogram's buckets, in seconds.
 const BUCKETS: [f64; 13] = [1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0];
 
 fn histogram(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, of: &Histogram) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! `naa bridge`: EJFAT's events into memory of workers.
+//! `naa bridge` puts EJFAT's events into memory of workers.
 
 mod absent;
 mod exposed;

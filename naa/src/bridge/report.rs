@@ -15,7 +15,7 @@ use crate::{
     show,
 };
 
-/// Since the snapshot before, which is a second older.
+/// A line about the time since the snapshot `before`, which is a second older.
 pub(super) fn line(before: &Snapshot, now: &Snapshot) -> String {
     let second = Duration::from_nanos(now.now.0.saturating_sub(before.now.0));
     let rate = show::rate(now.events.sent_bytes.saturating_sub(before.events.sent_bytes), second);
@@ -66,7 +66,7 @@ pub(super) fn end(of: &Snapshot) -> String {
     )
 }
 
-/// Seconds that half, and 99 of 100, did not exceed.
+/// The median and the 99th percentile in seconds.
 fn quantiles(of: &Histogram) -> Value {
     let at = |part| of.quantile(part).map(|nanos| nanos as f64 * 1e-9);
     json!({ "p50": at(0.5), "p99": at(0.99), "count": of.count() })
@@ -114,7 +114,7 @@ pub(super) fn json(what: &str, of: &Snapshot) -> Value {
     })
 }
 
-/// The last object of JSON. It alone has the counters of ports, of which there may be thousands.
+/// The last JSON object. Only this one has the counters of ports, because there may be thousands of ports.
 pub(super) fn end_json(of: &Snapshot) -> Value {
     let mut end = json("end", of);
     end["ports"] = of.ports.iter().map(port).collect();

@@ -1,4 +1,4 @@
-//! `naa bridge`, as long as it runs.
+//! Runs `naa bridge`.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -184,7 +184,7 @@ fn watch(
     Ok(None)
 }
 
-/// Where segments come.
+/// The addresses at which segments are received.
 fn listen(args: &Args) -> anyhow::Result<Vec<String>> {
     if args.listen.is_empty() {
         Ok(vec![args.site.own_listen(args.settings.ports())?])

@@ -1,4 +1,4 @@
-//! What a bridge is told, on the command lines of `naa bridge` and `naa serve`.
+//! Settings of a bridge on the command lines of `naa bridge` and `naa serve`.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -196,7 +196,7 @@ impl Settings {
     }
 }
 
-/// Binds its ports.
+/// Makes the bridge, and binds its ports.
 pub(crate) fn build(config: BridgeConfig) -> anyhow::Result<Bridge> {
     Ok(Bridge::new(config, values::seed())?)
 }

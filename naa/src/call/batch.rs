@@ -1,4 +1,4 @@
-//! Many calls of one function, one per file, over several sessions at once.
+//! Calls one function for many files, one call per file, over several sessions at once.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -42,7 +42,8 @@ pub(super) fn run(args: &Args, target: &Target, peer: &Peer, paths: &[PathBuf]) 
         drop(tell);
         teller.listen(told)
     })?;
-    // Before anything is reported as complete at the end, and also for those that are there when others failed.
+    // Folders are synced before the summary reports results as complete. Results that exist are synced even if others
+    // failed.
     let synced = match args.no_sync {
         true => Ok(()),
         false => folders.iter().try_for_each(|folder| output::sync_folder(folder)),
@@ -55,7 +56,7 @@ fn usual_sessions() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(4)
 }
 
-/// Folders for results, without what dead processes left in them.
+/// Makes the folders for results, and removes files that dead processes left in them.
 fn prepare_folders(items: &[Item]) -> anyhow::Result<BTreeSet<&Path>> {
     let folders: BTreeSet<_> = items.iter().filter_map(|item| item.output.as_deref()?.parent()).collect();
     for folder in &folders {
@@ -64,7 +65,7 @@ fn prepare_folders(items: &[Item]) -> anyhow::Result<BTreeSet<&Path>> {
     Ok(folders)
 }
 
-/// How one file ended.
+/// The result of one file.
 pub(super) struct Ended {
     pub(super) index: usize,
     pub(super) report: Report,
@@ -89,7 +90,8 @@ struct Queue {
 
 impl<'a> Batch<'a> {
     fn new(args: &'a Args, target: &'a Target, peer: &'a Peer, items: &'a [Item], sessions: usize) -> Self {
-        // Large files first: what comes last should be short, and smaller files fit the sessions of larger ones.
+        // Large files come first, because the last calls should be short, and smaller files fit into the regions of
+        // larger ones.
         let mut files: Vec<_> = (0..items.len()).collect();
         files.sort_by_key(|&index| {
             let bytes = items[index].bytes;
@@ -104,7 +106,7 @@ impl<'a> Batch<'a> {
         Self { args, target, peer, items, shared, queue }
     }
 
-    /// What one session does.
+    /// Takes files from the queue and offloads them over one session.
     fn work(&self, tell: &mpsc::Sender<Ended>) {
         let mut caller = Caller::new(self.peer, self.shared);
         while let Some(index) = self.next() {
@@ -113,7 +115,7 @@ impl<'a> Batch<'a> {
                 return;
             }
             let lost = error.as_ref().is_some_and(is_lost);
-            // The receiver goes when the results cannot be told any more, and then the work is over.
+            // The receiver is dropped when results cannot be printed any more. Then the work is over.
             if tell.send(Ended { index, report, error }).is_err() {
                 return;
             }
@@ -121,7 +123,7 @@ impl<'a> Batch<'a> {
                 self.with_queue(|queue| queue.files.clear());
             }
         }
-        // All results are there; how the session ends changes nothing.
+        // All results are there, so it does not matter how the session ends.
         let _ = caller.finalize();
     }
 
@@ -191,7 +193,7 @@ impl<'a> Batch<'a> {
         }
         let mut inputs = [Source::open(&item.input)?];
         report.bytes_in = inputs[0].len() as u64;
-        // What is printed has no place either.
+        // A result that is only printed has no output file.
         let plan = Plan::new(self.args, self.target, &inputs, item.output.iter().len())?;
         let mut progress = Progress::hidden();
         call(self.args, self.target.code, caller, plan, &mut inputs, times, &mut progress)?;
@@ -206,19 +208,19 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Whether the result is there: results only get their names when they are complete.
+/// Whether the result exists. Results get their names only when they are complete.
 fn is_done(item: &Item) -> bool {
     let changed = |path: &Path| path.metadata().ok().filter(|meta| meta.is_file())?.modified().ok();
     let result = item.output.as_deref().and_then(changed);
     result.zip(changed(&item.input)).is_some_and(|(result, input)| result > input)
 }
 
-/// No session more can be had, but those there are may go on.
+/// Whether the accelerator accepts no further session. Existing sessions may go on.
 fn is_full(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Error::Peer { .. })) || is_lost(error)
 }
 
-/// No session can be had.
+/// Whether the accelerator cannot be reached, so that no session is possible.
 pub(super) fn is_lost(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),

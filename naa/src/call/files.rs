@@ -14,10 +14,10 @@ use naa_host::{Error, Session};
 
 use super::stop::Interrupted;
 
-/// Bytes between two looks at the progress.
+/// The number of bytes after which the progress is shown again.
 const STRIDE: usize = 4 << 20;
 
-/// What an input is read from, as often as need be.
+/// The source of an input, which can be read several times.
 #[derive(Debug)]
 pub(super) struct Source {
     path: PathBuf,
@@ -52,7 +52,7 @@ impl Source {
 
     fn read(path: &Path, from: impl Read) -> anyhow::Result<Self> {
         let mut content = Vec::new();
-        // One more than fits, to tell.
+        // One byte more than fits is read, to notice that the content is too long.
         let mut limited = from.take(MAX_REGION_BYTES + 1);
         limited.read_to_end(&mut content).with_context(|| format!("cannot read {}", path.display()))?;
         let len = fitting(path, content.len() as u64)?;
@@ -91,7 +91,7 @@ impl Source {
                         Ok(region) => {
                             file.read_exact(&mut region[piece]).with_context(failed)?;
                         }
-                        // What goes in and out over verbs: the accelerator can write it at any time.
+                        // The accelerator can write an in-out parameter at any time if the provider is verbs.
                         Err(Error::InReach) => {
                             copy.resize(piece.len(), 0);
                             file.read_exact(&mut copy).with_context(failed)?;
@@ -108,7 +108,8 @@ impl Source {
         Ok(())
     }
 
-    /// A result must not be newer than a change it does not show.
+    /// Checks that the input file did not change during the call: a result must not be newer than a change that it does
+    /// not include.
     pub(super) fn check_unchanged(&self) -> anyhow::Result<()> {
         if let Content::File(file, changed) = &self.content {
             let now = file.metadata().and_then(|meta| meta.modified()).ok();
@@ -117,7 +118,7 @@ impl Source {
         Ok(())
     }
 
-    /// The same, also where another file has taken its name.
+    /// Checks that the input file did not change and that no other file has taken its name.
     pub(super) fn check_not_replaced(&self) -> anyhow::Result<()> {
         self.check_unchanged()?;
         if let Content::File(file, _) = &self.content {

@@ -1,4 +1,4 @@
-//! `naa call`: one function on files.
+//! `naa call` calls one function on files.
 
 mod args;
 mod batch;
@@ -73,7 +73,7 @@ fn is_batch(args: &Args, target: &Target) -> anyhow::Result<bool> {
     Ok(folders || printed)
 }
 
-/// Calls, again with a larger output where the function says the one it had is too small.
+/// Makes a call. If the function says that the output was too small, the call is repeated with a larger one.
 fn call(
     args: &Args,
     function: FunctionCode,

@@ -1,4 +1,4 @@
-//! Which files are meant, and what their results are called.
+//! Finds the input files of a batch and the names of their results.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,11 +18,11 @@ use crate::Usage;
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) input: PathBuf,
-    /// `None` if its result is only printed.
+    /// The path of the result; `None` if the result is only printed.
     pub(super) output: Option<PathBuf>,
-    /// 0 if it is not known.
+    /// The length of the file; 0 if it is not known.
     pub(super) bytes: u64,
-    /// Why it cannot be.
+    /// Why the file cannot be offloaded, if so.
     pub(super) problem: Option<String>,
 }
 
@@ -33,7 +33,7 @@ struct Found {
     meta: Result<Metadata, String>,
 }
 
-/// Patterns become the files that match, other names stay what they are.
+/// Replaces patterns by the files that match them. Other names stay as they are.
 pub(super) fn expand(inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for input in inputs {
@@ -58,7 +58,7 @@ pub(super) fn expand(inputs: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// All files of a batch, in the order given; those of folders by name.
+/// All files of a batch, in the order of the command line; the files of a folder are sorted by name.
 pub(super) fn items(args: &Args, function: FunctionCode, inputs: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
     let naming = Naming::new(args, function);
     let mut found: Vec<_> = inputs.iter().map(|path| named(path)).collect();
@@ -71,7 +71,7 @@ pub(super) fn items(args: &Args, function: FunctionCode, inputs: &[PathBuf]) -> 
 }
 
 fn named(path: &Path) -> Found {
-    // Standard input has no name; its result cannot have one either.
+    // Standard input has no name, so its result cannot have one either.
     let (name, file) = match path {
         path if path == Path::new("-") => (None, Path::new("/dev/stdin")),
         path => (path.file_name(), path),
@@ -80,7 +80,8 @@ fn named(path: &Path) -> Found {
     Found { path: path.into(), below: name.map(PathBuf::from).unwrap_or_default(), meta }
 }
 
-/// Links are followed. What is neither file nor folder is left out, as are results of this command.
+/// Finds all files below a folder. Links are followed. Entries that are neither file nor folder are left out, and so
+/// are results of this command.
 fn walk(folder: &Path, naming: &Naming<'_>, found: &mut Vec<Found>) {
     let entries = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
     let is_ours = |path: &Path, meta: Option<Metadata>| {
@@ -108,11 +109,11 @@ fn walk(folder: &Path, naming: &Naming<'_>, found: &mut Vec<Found>) {
     }
 }
 
-/// How results are called.
+/// The rules for the names of results.
 struct Naming<'a> {
     out_dir: Option<&'a Path>,
     suffix: &'a str,
-    /// The suffix is taken off instead.
+    /// Whether the suffix is removed instead of added.
     strips: bool,
     out_id: Option<(u64, u64)>,
 }
@@ -143,7 +144,7 @@ impl<'a> Naming<'a> {
         folder.metadata().is_ok_and(|meta| self.is_out_dir(&meta))
     }
 
-    /// Whether a file that lies where results do is one.
+    /// Whether a file in the folder of results is a result.
     fn is_result(&self, name: &Path) -> bool {
         !self.strips && !self.suffix.is_empty() && name.to_string_lossy().ends_with(self.suffix)
     }
@@ -182,7 +183,7 @@ impl<'a> Naming<'a> {
         Ok(below.with_file_name(stem))
     }
 
-    /// No two results have one name, and none is an input.
+    /// Checks that no two results have the same name, and that no result is an input.
     fn check(&self, items: &[Item]) -> anyhow::Result<()> {
         let inputs: HashSet<_> =
             items.iter().filter_map(|item| item.input.metadata().ok()).map(|meta| id(&meta)).collect();

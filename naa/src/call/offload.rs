@@ -1,4 +1,4 @@
-//! One call from files to bytes.
+//! Makes one call: reads input files into regions, and returns the bytes of the results.
 
 use std::{
     borrow::Cow,
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::show;
 
-/// How to reach the accelerator.
+/// The accelerator, and the device and the settings for sessions with it.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) device: Device,
@@ -31,27 +31,27 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// What all calls of it have in common.
+    /// A report with the values that all calls of this accelerator share.
     pub(super) fn report(&self) -> Report {
         Report { provider: self.device.provider(), why: self.device.why().to_owned(), ..Report::default() }
     }
 }
 
-/// What one call took.
+/// The times of one call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     pub(super) connect: Duration,
     pub(super) offloaded: Duration,
 }
 
-/// Regions that small files share, so that a session lasts for many of them.
+/// The sizes of regions that small files share, so that one session serves many of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared {
     pub(super) input: usize,
     pub(super) room: usize,
 }
 
-/// Makes calls, on one session as long as its regions fit.
+/// Makes calls. It keeps one session as long as the session's regions fit.
 #[derive(Debug)]
 pub(super) struct Caller<'a> {
     peer: &'a Peer,
@@ -63,7 +63,7 @@ pub(super) struct Caller<'a> {
 struct Open {
     session: Session,
     layout: Layout,
-    /// Bytes of each output that are a result.
+    /// The number of bytes in each output that are a result.
     produced: Vec<usize>,
 }
 
@@ -71,10 +71,11 @@ struct Open {
 #[derive(Debug)]
 struct Layout {
     lens: Vec<(Kind, usize)>,
-    /// Which parameters get the input files, and which have the results, each in the order of the files.
+    /// The indices of the parameters that get the input files, and of those that have the results, each in the order of
+    /// the files.
     inputs: Vec<usize>,
     outputs: Vec<usize>,
-    /// Argument and status block.
+    /// The indices of the argument block and of the status block.
     blocks: Option<(usize, usize)>,
 }
 
@@ -145,7 +146,7 @@ impl Layout {
 }
 
 impl Layout {
-    /// Whether regions of this layout do for `wanted`, without much more memory.
+    /// Whether regions of this layout are large enough for `wanted`, and do not need much more memory.
     fn fits(&self, wanted: &Self) -> bool {
         /// The total length of regions that is always acceptable, in bytes.
         const LITTLE: usize = 64 << 20;
@@ -166,7 +167,7 @@ impl<'a> Caller<'a> {
         Self { peer, shared, open: None }
     }
 
-    /// Connects unless there is a session that fits, reads `inputs` into the regions, calls, waits.
+    /// Makes a call: connects unless there is a session that fits, reads `inputs` into the regions, calls, and waits.
     pub(super) fn call(
         &mut self,
         function: FunctionCode,
@@ -264,7 +265,7 @@ impl Peer {
         let (device, server, config) = (self.device.clone(), self.server, self.config.clone());
         let (tell, told) = mpsc::sync_channel(1);
         let connecting = std::thread::Builder::new().name("naa-connect".into()).spawn(move || {
-            // Nobody may be waiting any more.
+            // Sending fails if nobody waits any more.
             let _ = tell.send(Session::connect(&device, server, &params, &config));
         });
         connecting.context("cannot start a thread to connect; raise `ulimit -u`")?;
@@ -278,7 +279,7 @@ impl Peer {
         }
     }
 
-    /// Calls; gives the bytes written last.
+    /// Makes the call, and returns the number of bytes of the last WRITE.
     fn wait(
         &self,
         session: &mut Session,
@@ -294,7 +295,8 @@ impl Peer {
         }
     }
 
-    /// Built-in functions say how much they produced; of others the last WRITE's length is known.
+    /// The number of bytes of each result. Built-in functions write it into the status block; for other functions, only
+    /// the length of the last WRITE is known.
     fn produced(&self, session: &Session, layout: &Layout, last: usize) -> Result<Vec<usize>, Error> {
         let status = layout.blocks.map(|_| session.status_block()).transpose()?;
         let all = layout.outputs.iter().enumerate();
@@ -313,7 +315,7 @@ impl Peer {
     }
 }
 
-/// The status block says more than the immediate, if it arrived.
+/// Adds details of the status block to an error, if the block arrived. It says more than the immediate.
 fn detailed(error: anyhow::Error, session: &Session, arguments: Option<&Arguments>) -> anyhow::Error {
     match (error.downcast_ref(), arguments.map(|_| session.status_block())) {
         (Some(&Error::Function { peer, function, code, .. }), Some(Ok(status)))
@@ -325,7 +327,8 @@ fn detailed(error: anyhow::Error, session: &Session, arguments: Option<&Argument
     }
 }
 
-/// How large an output must be, if that is what a call failed for: what the function says, else twice as much.
+/// If a call failed because its output was too small, the size that the output must have: the size that the function
+/// says, otherwise twice `room`.
 pub(super) fn room_needed(error: &anyhow::Error, room: usize) -> Option<usize> {
     match error.downcast_ref()? {
         Error::Function { code: ReturnCode::OUTPUT_TOO_SMALL, detail, .. } => {

@@ -13,19 +13,19 @@ use naa_files::{CannotWrite, Destination};
 use super::stop::Interrupted;
 use crate::Usage;
 
-/// Bytes between two looks at the progress.
+/// The number of bytes after which the progress is shown again.
 const STRIDE: usize = 4 << 20;
 
-/// Where a result goes.
+/// The destination of a result.
 #[derive(Debug)]
 pub(super) struct Sink {
-    /// `None` is standard output.
+    /// The file; `None` is standard output.
     destination: Option<Destination>,
     /// Whether the file is synced to disk before it gets its name.
     sync: bool,
 }
 
-/// Names of standard output: what is behind it is not to be replaced.
+/// Names of standard output, whose file must not be replaced.
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
 /// Whether `path` is a name of standard output.
@@ -34,7 +34,7 @@ pub(super) fn is_stdout(path: &Path) -> bool {
 }
 
 impl Sink {
-    /// Fails at once where writing is bound to fail.
+    /// Makes a sink. It fails at once if writing to it cannot succeed.
     pub(super) fn new(path: &Path, sync: bool) -> anyhow::Result<Self> {
         let destination = if is_stdout(path) { None } else { Some(Destination::new(path)?) };
         Ok(Self { destination, sync })
@@ -44,14 +44,14 @@ impl Sink {
         self.destination.is_none()
     }
 
-    /// Removes what dead processes left unfinished where the result goes.
+    /// Removes unfinished files that dead processes left in the folder of the result.
     pub(super) fn remove_abandoned(&self) {
         if let Some(destination) = self.destination.as_ref().filter(|to| to.is_file()) {
             destination.folder().remove_abandoned();
         }
     }
 
-    /// Writes everything, calling `tick` every few MiB; `ready` may refuse at the end.
+    /// Writes all bytes, and calls `tick` every few MiB. If `ready` fails at the end, the result does not get its name.
     pub(super) fn write(
         &self,
         bytes: &[u8],
@@ -67,20 +67,20 @@ impl Sink {
         let path = destination.path();
         let failed = |error: io::Error| match destination.is_file() {
             true => CannotWrite::new(path, error).into(),
-            // The kind stays: a closed pipe is no failure.
+            // The kind of the error stays, so that a closed pipe can be recognised, which is no failure.
             false => anyhow::Error::new(error).context(format!("cannot write {}", path.display())),
         };
         destination.write(self.sync, |file| write_all(file, bytes, tick, failed), ready)
     }
 }
 
-/// Brings the names of results in `folder` to disk.
+/// Syncs `folder`, so that the names of results in it are on disk.
 pub(super) fn sync_folder(folder: &Path) -> anyhow::Result<()> {
     let synced = naa_files::Folder::open(folder).and_then(|folder| folder.sync());
     synced.with_context(|| format!("cannot bring the results in {} to disk", folder.display()))
 }
 
-/// Refuses two results for one place. Devices and pipes take any number.
+/// Refuses two results for the same file. Devices and pipes take any number of results.
 pub(super) fn check_distinct(sinks: &[Sink]) -> anyhow::Result<()> {
     let mut taken = BTreeSet::<(u64, u64, OsString)>::new();
     let mut stdout = 0;

@@ -14,27 +14,27 @@ use super::{
 };
 use crate::{Usage, room};
 
-/// What a function's regions are.
+/// The regions of a function.
 #[derive(Debug)]
 pub(super) enum Plan {
-    /// Argument block, inputs; status block, one output of so many bytes.
+    /// A built-in function: argument block, inputs, status block, and one output of `room` bytes.
     Builtin { arguments: Arguments, room: usize },
-    /// Every region goes both ways.
+    /// All regions are in-out.
     InOut,
-    /// Inputs, then outputs of so many bytes.
+    /// Inputs, then outputs with these numbers of bytes.
     Raw { rooms: Vec<usize> },
-    /// The parameters that the catalogue has, in its order.
+    /// The parameters of the catalogue, in its order.
     Listed(Vec<Listed>),
 }
 
 /// A parameter of a function that is not built in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
-    /// It is filled from the next input file.
+    /// A parameter that is filled from the next input file.
     Input,
-    /// It holds the next result, up to so many bytes.
+    /// A parameter that holds the next result, up to this number of bytes.
     Output(usize),
-    /// It is filled from the next input file and holds the next result.
+    /// A parameter that is filled from the next input file and holds the next result.
     InOut,
 }
 
@@ -60,12 +60,12 @@ pub(super) fn inputs_of(function: FunctionCode) -> Option<usize> {
     }
 }
 
-/// Whether the size of the output cannot be known before.
+/// Whether the size of the output cannot be known before the call.
 pub(super) fn may_grow(args: &Args, function: FunctionCode) -> bool {
     args.out_size.is_empty() && [builtin::LZ4_DECOMPRESS, builtin::ZSTD_DECOMPRESS].contains(&function)
 }
 
-/// What is wrong with the options, whatever the files are.
+/// Checks the options that do not depend on the files.
 pub(super) fn check(args: &Args, function: FunctionCode) -> anyhow::Result<()> {
     match function {
         builtin::VECTOR_ADD | builtin::SORT if args.element.is_none() => {
@@ -192,7 +192,7 @@ fn listed(
     Ok(parameters.collect())
 }
 
-/// Room for the result of a built-in function of one input, or two of equal size, of `len` bytes.
+/// The most bytes of the result of a built-in function with one input of `len` bytes, or two inputs of `len` bytes each.
 pub(super) fn room_for(args: &Args, function: FunctionCode, len: usize) -> usize {
     let room = match function {
         builtin::SHA256 => 32,
@@ -200,14 +200,14 @@ pub(super) fn room_for(args: &Args, function: FunctionCode, len: usize) -> usize
         builtin::LZ4_COMPRESS => room::for_lz4(len),
         builtin::ZSTD_COMPRESS => room::for_zstd(len),
         builtin::LZ4_DECOMPRESS | builtin::ZSTD_DECOMPRESS => first_guess(len),
-        // One count each, and three for the rest.
+        // Each bin has one count, and there are three counts for the other numbers.
         builtin::HISTOGRAM => args.bins.saturating_add(3).saturating_mul(8),
         _ => len,
     };
     args.out_size.first().copied().unwrap_or(room).min(MAX_REGION_BYTES as usize)
 }
 
-/// Room for decompressed data nobody has told the size of.
+/// The first guess of the size of decompressed data whose size is not known.
 fn first_guess(compressed: usize) -> usize {
     compressed.saturating_mul(4).max(1 << 20)
 }
@@ -219,7 +219,7 @@ fn missing_inputs(count: usize) -> anyhow::Error {
     }
 }
 
-/// How many numbers a file has.
+/// The number of numbers in a file.
 fn whole(input: &Source, bytes: usize, what: &str) -> anyhow::Result<u64> {
     let len = input.len();
     if !len.is_multiple_of(bytes) {
@@ -237,7 +237,7 @@ fn elements(input: &Source, element: Element) -> anyhow::Result<u64> {
     whole(input, element.bytes(), &format!("{}s", element.name()))
 }
 
-/// The length of the signal is that of its file.
+/// The arguments of a transform. The length of the signal is that of its file.
 fn transform(args: &Args, input: &Source) -> anyhow::Result<Arguments> {
     let n = whole(input, 16, "complex f64s")?;
     if let Some(asked) = args.n.filter(|&asked| asked != n) {
@@ -278,12 +278,13 @@ fn sum(args: &Args, inputs: &[Source]) -> anyhow::Result<Arguments> {
     }
 }
 
-/// Two of m, n, k tell the third; square matrices tell all.
+/// Plans a product of matrices. The third of m, n, k follows from the other two; for square matrices, all three follow from
+/// the sizes.
 fn product(args: &Args, inputs: &[Source]) -> anyhow::Result<Plan> {
     let [left, right] = inputs else { return Err(missing_inputs(2)) };
     let (a, b) = (elements(left, Element::F64)?, elements(right, Element::F64)?);
     let by = |total: u64, side: Option<u64>| side.and_then(|side| total.checked_div(side));
-    // Only of square matrices the shape is plain.
+    // The shape follows from the sizes only if the matrices are square.
     let root = Some(a.isqrt()).filter(|r| args.m.is_none() && args.n.is_none() && a == b && r * r == a);
     let k = args.k.or(by(a, args.m)).or(by(b, args.n)).or(root);
     let shape = k.and_then(|k| Some((args.m.or(by(a, Some(k)))?, args.n.or(by(b, Some(k)))?, k)));

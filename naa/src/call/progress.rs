@@ -1,4 +1,4 @@
-//! A sign of life on the terminal when calls take long.
+//! Shows progress on the terminal when calls take long.
 
 use std::{
     io::IsTerminal,
@@ -10,9 +10,9 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::stop::{self, Interrupted};
 use crate::show;
 
-/// Nothing is shown before.
+/// Progress is shown only after this time.
 const QUIET: Duration = Duration::from_millis(500);
-/// How often something must happen for the sign to move.
+/// The time between two updates of the display.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
 fn shows_progress() -> bool {
@@ -27,7 +27,7 @@ pub(super) struct Progress {
     shown: Option<ProgressBar>,
     /// No progress is shown, because there is no terminal or because the batch shows it.
     hidden: bool,
-    /// There is no terminal, and no batch that shows progress, so a wait is told in a line of its own.
+    /// There is no terminal, and no batch that shows progress, so a wait is reported in a line of its own.
     silent: bool,
 }
 
@@ -53,13 +53,13 @@ impl Progress {
         self.show();
     }
 
-    /// Whether a wait is told in a line of its own.
+    /// Whether a wait is reported in a line of its own.
     pub(super) fn is_silent(&self) -> bool {
         self.silent
     }
 
     /// # Errors
-    /// If the user has had enough.
+    /// If the user interrupted the program.
     pub(super) fn tick(&mut self) -> Result<(), Interrupted> {
         self.show();
         stop::check()
@@ -103,13 +103,14 @@ impl OfFiles {
         } else {
             ProgressBar::hidden()
         };
-        // Only a message is cut to the terminal's width. The template is a constant, so the default is never used.
+        // Everything is in the message, because only the message is cut to the terminal's width. The template is a
+        // constant, so the default is never used.
         let style = ProgressStyle::with_template("{bar:10} {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Self { bar, files, ended: 0 }
     }
 
-    /// `ended` files by now, the last one of `bytes` bytes.
+    /// Updates the display: `ended` files are done, and the last one had `bytes` bytes.
     pub(super) fn advance(&mut self, bytes: u64, ended: usize) {
         self.ended = ended;
         self.bar.inc(bytes);
@@ -122,7 +123,7 @@ impl OfFiles {
         self.bar.set_message(text);
     }
 
-    /// Prints something without the bar in between.
+    /// Hides the bar while `print` runs.
     pub(super) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }
@@ -132,7 +133,8 @@ impl OfFiles {
     }
 }
 
-/// Done, and of how many; bytes per second.
+/// The text of the progress. `files` and `bytes` are those that are done, and the totals; `rate` is in bytes per
+/// second.
 fn of_files(files: [usize; 2], bytes: [u64; 2], rate: u64, left: Duration) -> String {
     let ([done, all], [bytes, total, rate]) = (files, [bytes[0], bytes[1], rate].map(show::bytes));
     format!("{done} of {all} files, {bytes} of {total}, {rate}/s, {:#} left", HumanDuration(left))

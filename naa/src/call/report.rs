@@ -1,4 +1,4 @@
-//! What is told about calls: lines as sha256sum has them, JSON.
+//! Reports of calls: lines in the format of sha256sum, and JSON.
 
 use std::{
     borrow::Cow,
@@ -18,33 +18,33 @@ use crate::show;
 pub(super) enum Status {
     #[default]
     Done,
-    /// The result was there.
+    /// The result existed already.
     Skipped,
     Failed,
-    /// The accelerator was lost, or the user had enough, before it was tried.
+    /// The accelerator was lost, or the user interrupted the program, before the call was tried.
     NotTried,
 }
 
-/// What a call came to. The form in JSON is stable.
+/// The report of a call. Its form in JSON is stable.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub(super) struct Report {
     pub(super) function: String,
     pub(super) provider: &'static str,
-    /// Which provider, and why that.
+    /// The provider, and why it was chosen.
     pub(super) why: String,
     pub(super) inputs: Vec<String>,
     pub(super) outputs: Vec<String>,
     pub(super) status: Status,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
-    /// 0 where a session was used again.
+    /// The time of connecting in seconds; 0 if a session was used again.
     pub(super) connect_s: f64,
     pub(super) offloaded_s: f64,
     /// The function's return code; 0 is success. None if it was not the function that failed.
     pub(super) code: Option<u32>,
     /// Hexadecimal digits of a checksum.
     pub(super) result: Option<String>,
-    /// What went wrong.
+    /// The error, if the call failed.
     pub(super) error: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl Report {
     }
 }
 
-/// The digits people write for it.
+/// The digits in which the checksum of a function is usually written.
 fn checksum(function: FunctionCode, results: &[Cow<'_, [u8]>]) -> Option<String> {
     match (function, results) {
         (builtin::SHA256, [digest]) => Some(show::hex(digest)),
@@ -92,12 +92,12 @@ fn checksum(function: FunctionCode, results: &[Cow<'_, [u8]>]) -> Option<String>
 pub(super) fn print_checksum(digits: &str, path: &Path) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let written = out.write_all(&checksum_line(digits, path)).and_then(|()| out.flush());
-    // The kind stays: a closed pipe is no failure.
+    // The kind of the error stays, so that a closed pipe can be recognised, which is no failure.
     Ok(written
         .map_err(|error| io::Error::new(error.kind(), format!("cannot write standard output: {error}")))?)
 }
 
-/// A name that would break the line is escaped, which a backslash before the digits says.
+/// The line of a checksum. A name with a line break is escaped, and a backslash before the digits marks that.
 fn checksum_line(digits: &str, path: &Path) -> Vec<u8> {
     let name = path.as_os_str().as_bytes();
     let escape = |byte: &u8| match byte {

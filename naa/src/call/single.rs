@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, target: &Target, peer: &Peer, paths: &[PathBuf]) 
     if let Err(error) = called {
         drop(progress);
         report.fail(Status::Failed, &error);
-        // A call that was cut or could not begin is reported too, but none that the user interrupted.
+        // A call that broke off or could not begin is reported, too, but not a call that the user interrupted.
         if args.json && !error.is::<Interrupted>() {
             report.print_json(stdout_is_data)?;
         }

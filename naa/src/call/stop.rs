@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: calls are given up, nothing half done stays behind.
+//! Ctrl-C and SIGTERM: calls are given up, and no incomplete file stays behind.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -6,9 +6,9 @@ use std::{
 };
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
-/// What leaving in good order may take.
+/// The time in which the program may end in good order before it is ended.
 const GRACE: Duration = Duration::from_secs(3);
-/// As shells report Ctrl-C.
+/// The exit status that shells report after Ctrl-C.
 pub(super) const EXIT_CODE: i32 = 130;
 
 /// Why a call was given up.

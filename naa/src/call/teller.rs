@@ -1,4 +1,4 @@
-//! What is told while a batch runs, and at its end.
+//! Prints the results of a batch while it runs, and a summary at its end.
 
 use std::{
     collections::BTreeMap,
@@ -18,17 +18,17 @@ use super::{
 };
 use crate::{Usage, show};
 
-/// Names listed at the end; all failures were told when they happened.
+/// The most names that are listed at the end. All failures were printed when they happened.
 const LISTED: usize = 20;
 
-/// Tells what happens, results in the order of the files.
+/// Prints failures when they happen, and results in the order of the files.
 pub(super) struct Teller<'a> {
     args: &'a Args,
     items: &'a [Item],
     batch: &'a Batch<'a>,
     progress: OfFiles,
     started: Instant,
-    /// Results that wait for those before them.
+    /// Results that wait until the results before them are printed.
     waiting: BTreeMap<usize, Report>,
     next: usize,
     totals: Totals,
@@ -125,7 +125,7 @@ impl<'a> Teller<'a> {
         })
     }
 
-    /// The rest of the results, the summary, the failures.
+    /// Prints the remaining results, the summary, and the failures.
     pub(super) fn end(mut self) -> anyhow::Result<()> {
         let Totals { done, skipped, .. } = self.totals;
         let not_tried = self.items.len() - done - skipped - self.failed.len();

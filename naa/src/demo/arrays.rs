@@ -1,4 +1,4 @@
-//! Sums, histograms and sorting of arrays, computed here as a program without accelerator would: by the standard
+//! Sums, histograms and sorting of arrays, computed as a program without accelerator would do it: by the standard
 //! library, and by other code than the accelerator's.
 
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn written<const N: usize, T: Copy>(numbers: &[T], to: fn(T) -> [u8; N]) -> Vec<
     numbers.iter().flat_map(|&number| to(number)).collect()
 }
 
-/// Only the computation is timed, not what reads and writes bytes.
+/// Computes the sum of two arrays. Only the computation is timed, not the conversion from and to bytes.
 fn sum(element: Element, a: &[u8], b: &[u8]) -> (Vec<u8>, Duration) {
     fn of<const N: usize, T: Copy>(
         [a, b]: [&[u8]; 2],
@@ -107,7 +107,8 @@ fn sort(element: Element, input: &[u8]) -> (Vec<u8>, Duration) {
     }
 }
 
-/// The bins, then what is below, above and no number. As people write it: one number after the other.
+/// The counts of the bins, then the counts of numbers below the range, above it, and of NaNs. The code is the obvious
+/// one: one number after the other.
 fn histogram(
     element: Element,
     input: &[u8],

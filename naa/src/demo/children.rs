@@ -1,4 +1,4 @@
-//! The processes of a demonstration. Each ends when its standard input does, so none outlives this one.
+//! The processes of a demonstration. Each ends when its standard input ends, so none outlives this process.
 
 use std::{
     io::{BufRead, BufReader},
@@ -13,10 +13,10 @@ use naa_provider::Choice;
 use super::cases::Extent;
 use crate::provider::own_address;
 
-/// This program's file, also when it has been replaced meanwhile.
+/// The file of this program, even if it was replaced meanwhile.
 pub(crate) const EXECUTABLE: &str = "/proc/self/exe";
 
-/// This program with other arguments.
+/// A command that starts this program with other arguments.
 fn this_program() -> Command {
     let mut command = Command::new(EXECUTABLE);
     command.arg0("naa").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -60,19 +60,19 @@ impl Server {
         self.address
     }
 
-    /// Its provider, and why that.
+    /// The server's provider, and why it was chosen.
     pub(crate) fn why(&self) -> &str {
         &self.why
     }
 
-    /// Its process ID.
+    /// The server's process ID.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     pub(crate) fn end(mut self) {
         self._stdin = None;
-        // All rows are there; how the server ends changes nothing.
+        // All rows are there, so it does not matter how the server ends.
         let _ = self.child.wait();
     }
 }
@@ -112,7 +112,7 @@ impl Host {
         self.address
     }
 
-    /// What it prints, once.
+    /// The standard output of the process. It can be taken only once.
     pub(crate) fn output(&mut self) -> Box<dyn std::io::Read> {
         match self.child.stdout.take() {
             Some(stdout) => Box::new(stdout),

@@ -14,7 +14,8 @@ impl SplitMix {
     }
 }
 
-/// Runs of 4 KiB, by turns random and of few different bytes, so that compression has something to do.
+/// Makes blocks of 4 KiB that are in turn random and of few different bytes, so that half of the data can be
+/// compressed.
 pub(crate) fn bytes(len: usize) -> Vec<u8> {
     const RUN: usize = 4096;
     const FEW: u64 = 0x0303_0303_0303_0303;
@@ -32,11 +33,11 @@ pub(crate) fn bytes(len: usize) -> Vec<u8> {
 /// Numbers from -1 to 1.
 pub(crate) fn numbers(len: usize, seed: u64) -> Vec<f64> {
     let mut random = SplitMix(seed);
-    // 53 bits, as many as an f64 holds.
+    // The mantissa of an f64 has 53 bits.
     (0..len).map(|_| (random.next() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0).collect()
 }
 
-/// Any bits, so floats of every kind.
+/// Makes arbitrary bits, so that floats of every kind occur.
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut random = SplitMix(seed);
     let mut out = vec![0; len];
@@ -46,7 +47,7 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     out
 }
 
-/// As they lie in a region.
+/// The numbers as bytes, as they lie in a region.
 pub(crate) fn to_bytes(numbers: impl IntoIterator<Item = f64>) -> Vec<u8> {
     numbers.into_iter().flat_map(f64::to_le_bytes).collect()
 }

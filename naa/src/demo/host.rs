@@ -1,4 +1,4 @@
-//! The host process: offloads every case, compares, reports rows on standard output.
+//! The host process: it offloads every case, compares the results, and prints rows on standard output.
 
 use std::{
     net::{IpAddr, SocketAddr},

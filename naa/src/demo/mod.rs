@@ -1,4 +1,4 @@
-//! `naa demo`: everything at once, on this machine: a server process, a host process, every function.
+//! `naa demo` shows all functions on this machine, with a server process and a host process.
 
 mod arrays;
 mod bridge;
@@ -85,7 +85,7 @@ struct Row {
 
 #[derive(Debug, serde::Serialize)]
 struct Report {
-    /// The provider, and why that.
+    /// The provider, and why it was chosen.
     why: String,
     rows: Vec<Row>,
 }
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     table.line(&format!("all {all} results agree with the local computation"))
 }
 
-/// Takes rows from the host as it finishes them and prints them.
+/// Reads rows from the host as soon as it finishes them, and prints them.
 fn collect(mut host: Host, cases: &[Case], table: &mut Table) -> anyhow::Result<Vec<Row>> {
     let bar = progress(cases.len() as u64);
     let lines = BufReader::new(host.output()).lines();

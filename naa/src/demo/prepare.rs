@@ -1,4 +1,4 @@
-//! Inputs of a case and the result to expect, computed here by the functions themselves.
+//! Makes the inputs of a case and its expected result, which is computed here by the functions themselves.
 
 use std::time::{Duration, Instant};
 
@@ -15,17 +15,17 @@ use super::{
     data,
 };
 
-/// zstd's default.
+/// The default level of zstd.
 const LEVEL: i32 = 3;
 
-/// What to offload.
+/// The kind of call that a case makes.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// A function without arguments on one region that goes both ways.
+    /// A function without arguments that works on one in-out region.
     InOut,
     /// A function with argument and status blocks.
     Builtin(Arguments),
-    /// A function that only tells.
+    /// A function that has only an output.
     Out,
 }
 
@@ -34,10 +34,10 @@ pub(crate) struct Prepared {
     pub(crate) function: FunctionCode,
     pub(crate) task: Task,
     pub(crate) inputs: Vec<Vec<u8>>,
-    /// Bytes of the output region.
+    /// The length of the output region in bytes.
     pub(crate) room: usize,
     pub(crate) expected: Vec<u8>,
-    /// What computing `expected` took.
+    /// The time that computing `expected` took.
     pub(crate) local: Duration,
 }
 
@@ -144,7 +144,7 @@ fn zstd_frame(input: &[u8]) -> anyhow::Result<(Vec<u8>, Duration)> {
     Ok((frame, local))
 }
 
-/// Decompression, of which the original is to be expected.
+/// Prepares a decompression, whose expected result is the original.
 fn original(
     arguments: Arguments,
     frame: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What a check found, how bad it is, and what to type.
+//! A check: its finding, its level, and its remedy.
 
 use serde::Serialize;
 
@@ -6,9 +6,9 @@ use serde::Serialize;
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
     Ok,
-    /// Worth knowing; nothing is wrong.
+    /// The finding is worth knowing, but nothing is wrong.
     Note,
-    /// Something is slower, or works in part.
+    /// Something is slower than possible, or works only in part.
     Warn,
     /// A provider cannot be used because of this.
     Bad,
@@ -26,9 +26,9 @@ pub(super) enum Group {
 pub(super) struct Check {
     pub(super) name: &'static str,
     pub(super) level: Level,
-    /// One line.
+    /// The finding in one line.
     pub(super) finding: String,
-    /// What to type, or do, where there is something.
+    /// What to type or to do, if anything helps.
     pub(super) remedy: Option<String>,
     #[serde(skip)]
     pub(super) group: Group,

@@ -1,4 +1,4 @@
-//! What makes calls fast or slow on any provider: pages, clock, cores; and what counts their energy.
+//! Checks of what makes calls fast or slow with any provider (pages, clock, cores), and of energy counters.
 
 use naa_measure::energy::{Counters, NoneFound};
 
@@ -12,7 +12,7 @@ pub(super) fn checks(machine: &Machine) -> Vec<Check> {
     [huge_pages(machine), governor(machine), cores(machine), Some(energy)].into_iter().flatten().collect()
 }
 
-/// Regions from 2 MiB on ask for them (`madvise`).
+/// Checks huge pages, for which regions from 2 MiB on ask by `madvise`.
 fn huge_pages(machine: &Machine) -> Option<Check> {
     const FILE: &str = "sys/kernel/mm/transparent_hugepage/enabled";
     let text = machine.read(FILE)?;
@@ -70,7 +70,7 @@ fn cores(machine: &Machine) -> Option<Check> {
     })
 }
 
-/// For `naa bench offload`, which goes without.
+/// Checks energy counters. `naa bench offload` uses them, but works without them.
 fn energy(counters: &Result<Counters, NoneFound>, sudo: &str) -> Check {
     const NAME: &str = "energy-counters";
     match counters {
@@ -86,7 +86,7 @@ fn energy(counters: &Result<Counters, NoneFound>, sudo: &str) -> Check {
     }
 }
 
-/// CPUs of a list such as `0-3,8`.
+/// The number of CPUs in a list such as `0-3,8`.
 fn count(list: &str) -> Option<usize> {
     let range = |part: &str| {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn counters_for_root_only_are_a_note_with_a_remedy() {
-        // A made-up machine cannot refuse root, who may be running this.
+        // Root, who may run this test, can read all files, so the refusal is made by hand.
         let denied: Result<Counters, _> = Err(NoneFound::Denied("energy_uj".into()));
         let check = energy(&denied, "sudo ");
         let typed = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj";

@@ -1,4 +1,4 @@
-//! A machine: its sysfs and procfs below a root, and what no file tells. Tests make theirs up.
+//! A machine: its sysfs and procfs below a root folder, and properties that no file has. Tests use made-up machines.
 
 use std::{
     fs,
@@ -18,23 +18,23 @@ pub(super) enum Capability {
     IpcLock = 14,
 }
 
-/// A module of the kernel.
+/// The state of a module of the Linux kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Module {
     Loaded,
     Loadable,
-    /// This kernel comes without it.
+    /// This kernel does not have the module.
     Missing,
-    /// The folder of the kernel's modules is not here, as in a container.
+    /// The folder of the kernel's modules is missing, as in a container.
     Unknown,
-    /// The kernel takes no modules.
+    /// The kernel does not support modules.
     NoModules,
 }
 
-/// What a UDP socket of the embedded provider got.
+/// The properties that a UDP socket of the embedded provider got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Socket {
-    /// As the kernel accounts it, overhead included.
+    /// The size of the receive buffer as the kernel accounts it, with its overhead.
     pub(super) receive_buffer: usize,
     pub(super) gso: bool,
     pub(super) gro: bool,
@@ -44,7 +44,7 @@ pub(super) struct Socket {
 pub(super) struct Machine {
     root: PathBuf,
     pub(super) addresses: Vec<InterfaceAddress>,
-    /// Why rdma-core's libraries cannot be used, if so.
+    /// The error if rdma-core's libraries cannot be used.
     pub(super) libraries: Result<(), String>,
     pub(super) socket: Result<Socket, String>,
     pub(super) rules: Rules,
@@ -54,13 +54,13 @@ pub(super) struct Machine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) name: String,
-    /// Bytes of an IP packet; `None` where the kernel does not tell.
+    /// The MTU; `None` if the kernel does not tell it.
     pub(super) mtu: Option<u32>,
     pub(super) up: bool,
 }
 
 impl Machine {
-    /// This one.
+    /// The machine on which this program runs.
     pub(super) fn here() -> Self {
         let mut machine = Self::below(Path::new("/"));
         machine.addresses = socket::addresses().unwrap_or_default();
@@ -70,7 +70,7 @@ impl Machine {
         machine
     }
 
-    /// The one whose files are below `root`, with an ordinary socket and nothing known of the rest.
+    /// A machine whose files are below `root`, with an ordinary socket; everything else is unknown.
     pub(super) fn below(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
@@ -98,7 +98,7 @@ impl Machine {
         self.read(path)?.parse().ok()
     }
 
-    /// Names in a folder, in order.
+    /// The names in a folder, sorted.
     pub(super) fn names(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(folder)).into_iter().flatten().flatten();
         let mut names: Vec<_> =
@@ -107,7 +107,7 @@ impl Machine {
         names
     }
 
-    /// A line `Key:  value` of `/proc/self/status`.
+    /// The value of a line `Key:  value` of `/proc/self/status`.
     pub(super) fn status(&self, key: &str) -> Option<String> {
         let status = self.read("proc/self/status")?;
         let value = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
@@ -120,7 +120,7 @@ impl Machine {
         set >> capability as u32 & 1 == 1 && !self.is_in_user_namespace()
     }
 
-    /// The first one maps every user to itself.
+    /// Whether the process is in a user namespace other than the first one, which maps every user to itself.
     pub(super) fn is_in_user_namespace(&self) -> bool {
         let map = self.read("proc/self/uid_map").unwrap_or_default();
         !map.is_empty() && map.split_whitespace().ne(["0", "0", "4294967295"])
@@ -130,7 +130,7 @@ impl Machine {
         self.status("Uid").is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0"))
     }
 
-    /// What goes in front of a command that changes the machine.
+    /// The prefix of a command that changes the machine: `sudo `, or nothing for root.
     pub(super) fn sudo(&self) -> &'static str {
         if self.is_root() { "" } else { "sudo " }
     }
@@ -163,7 +163,7 @@ impl Machine {
         verbs_ibv::devices_under(&self.path("sys/class/infiniband"))
     }
 
-    /// The first device in software.
+    /// The name of the first soft-RoCE device.
     pub(super) fn soft_roce(&self) -> Option<String> {
         self.devices().into_iter().find(|device| device.is_soft).map(|device| device.name)
     }
@@ -171,12 +171,13 @@ impl Machine {
     pub(super) fn interface(&self, name: &str) -> Interface {
         let of = |file: &str| self.read(&format!("sys/class/net/{name}/{file}"));
         let mtu = of("mtu").and_then(|mtu| mtu.parse().ok());
-        // `unknown` is what loopback and tunnels say.
+        // The state of loopback and tunnels is `unknown`.
         let up = !matches!(of("operstate").as_deref(), Some("down" | "lowerlayerdown"));
         Interface { name: name.to_owned(), mtu, up }
     }
 
-    /// Addresses a device can be opened on: link-local ones of IPv6 need a zone, which RoCE has no room for.
+    /// The addresses on which a device can be opened. Link-local addresses of IPv6 are left out, because they need a
+    /// zone, for which RoCE has no field.
     pub(super) fn usable_addresses(&self) -> impl Iterator<Item = &InterfaceAddress> {
         self.addresses.iter().filter(|entry| match entry.address {
             IpAddr::V4(_) => true,
@@ -190,7 +191,7 @@ impl Machine {
     }
 }
 
-/// What is wrong, without the class of the error and the remedy.
+/// The text of an error, without the class of the error and the remedy.
 fn problem(error: &verbs::Error) -> String {
     let text = match error {
         verbs::Error::NoDevice(text) => text.clone(),
@@ -199,7 +200,7 @@ fn problem(error: &verbs::Error) -> String {
     text.split("; ").next().unwrap_or_default().to_owned()
 }
 
-/// A socket as the embedded provider's, on a port that the kernel picks.
+/// Opens a socket like the embedded provider's, on a port that the kernel picks, and returns its properties.
 fn probe() -> Result<Socket, verbs::Error> {
     let port = Port::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0), &PortConfig::default())?;
     Ok(Socket { receive_buffer: port.recv_buffer(), gso: port.gso(), gro: port.gro() })

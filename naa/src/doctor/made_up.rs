@@ -1,4 +1,4 @@
-//! Machines made of files, and what is said about them.
+//! Tests with made-up machines, whose sysfs and procfs are ordinary files.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use super::{
     rules::Rules,
 };
 
-/// Files that go with the test.
+/// Files that are removed at the end of the test.
 struct Files(PathBuf);
 
 impl Drop for Files {
@@ -26,7 +26,7 @@ impl Drop for Files {
 }
 
 impl Files {
-    /// A user's shell on a machine with one interface and no RDMA.
+    /// A machine with one interface and no RDMA, on which an ordinary user runs the command.
     fn plain(test: &str) -> Self {
         let files = Self(std::env::temp_dir().join(format!("naa-doctor-{test}-{}", std::process::id())));
         files.user("1000", "0000000000000000", "unlimited unlimited");
@@ -48,7 +48,7 @@ impl Files {
         files
     }
 
-    /// One with a soft-RoCE device over eth0, which has 10.0.0.5.
+    /// A machine with a soft-RoCE device over eth0, which has the address 10.0.0.5.
     fn rxe(test: &str) -> Self {
         let files = Self::plain(test);
         files.interface("eth0", "4200", "up");
@@ -68,7 +68,7 @@ impl Files {
         files.with("dev/infiniband/uverbs0", "");
         files.with("dev/infiniband/rdma_cm", "");
         files.with("etc/libibverbs.d/rxe.driver", "driver rxe\n");
-        // The kernel's own socket.
+        // This is the socket of the kernel itself.
         files.with("proc/thread-self/net/udp", &table("00000000", 7));
         files.with("proc/thread-self/net/udp6", &table(&"0".repeat(32), 8));
         files
@@ -112,7 +112,7 @@ impl Files {
     }
 }
 
-/// `/proc/net/udp` with a socket on port 4791.
+/// The text of `/proc/net/udp` with a socket on port 4791.
 fn table(address: &str, inode: u32) -> String {
     format!("  sl local\n  1: {address}:12B7 00000000:0000 07 0:0 00:0 0     0        0 {inode} 2 0 0\n")
 }
@@ -316,7 +316,7 @@ fn small_buffers_and_missing_offloads_are_told() {
     assert_eq!((buffer.level, remedy(buffer)), (Level::Warn, "sudo sysctl -w net.core.rmem_max=4194304"));
     assert_says(&buffer.finding, &["208 KiB", "49 packets", "128 in flight"]);
     assert_says(&check(&report, "gso-gro").finding, &["UDP GSO is missing"]);
-    // Root gets more than is permitted to others.
+    // Root gets a larger buffer than others are permitted.
     machine.socket = Ok(Socket { receive_buffer: 8 << 20, gso: true, gro: true });
     let report = examine(&machine);
     assert_eq!(check(&report, "receive-buffer").level, Level::Note);

@@ -1,4 +1,4 @@
-//! RLIMIT_MEMLOCK: registered memory is locked memory, and users may lock little.
+//! Checks RLIMIT_MEMLOCK: registered memory is locked memory, and users may lock little.
 
 use super::{
     check::{Check, Group::Rdma, Level},
@@ -6,11 +6,12 @@ use super::{
 };
 use crate::show;
 
-/// What a sizeable buffer takes, and what regions of one MiB with their room at both ends take.
+/// `ENOUGH` is the memory for a large buffer; `LEAST` is the memory for regions of one MiB with their room at both
+/// ends.
 const ENOUGH: u64 = 1 << 30;
 const LEAST: u64 = 4 << 20;
 
-/// Bytes; `None` for no limit.
+/// A limit in bytes; `None` if there is no limit.
 type Limit = Option<u64>;
 
 fn limits(machine: &Machine) -> Option<(Limit, Limit)> {

@@ -1,4 +1,5 @@
-//! `naa doctor`: what this machine has for RDMA, what each provider can do here, what to type for the rest.
+//! `naa doctor` tells what this machine has for RDMA, what each provider can do here, and which commands help if
+//! something is missing.
 
 mod check;
 mod host;
@@ -89,7 +90,7 @@ fn examine(machine: &Machine) -> Report {
     Report { checks, providers: vec![embedded, verbs] }
 }
 
-/// A provider whose self-test fails is not ready, whatever else there is.
+/// Tests a provider. A provider whose self-test fails is not ready, whatever the other checks found.
 fn test(provider: &mut Provider) {
     let Some(address) = providers::place_to_test(provider).filter(|_| provider.ready) else { return };
     let choice = if provider.name == "verbs" { Choice::Verbs } else { Choice::Embedded };

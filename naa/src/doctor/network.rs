@@ -1,4 +1,4 @@
-//! What the embedded provider needs: interfaces, UDP port 4791, socket buffers, an open firewall.
+//! Checks what the embedded provider needs: interfaces, UDP port 4791, socket buffers, an open firewall.
 
 use roce_udp::socket::{Held, Holder};
 
@@ -9,13 +9,13 @@ use super::{
 };
 use crate::show;
 
-/// Bytes the kernel charges a receive buffer for a packet of 4 KiB, and packets a kernel peer keeps in flight
-/// (RXE_MAX_UNACKED_PSNS).
+/// `CHARGE` is the number of bytes that the Linux kernel charges to a receive buffer for a packet of 4 KiB. `IN_FLIGHT`
+/// is the number of packets that a peer with soft-RoCE keeps in flight (RXE_MAX_UNACKED_PSNS).
 const CHARGE: usize = 8600;
 const IN_FLIGHT: usize = 128;
-/// What the provider asks for: room for seven such peers.
+/// The receive buffer for which the provider asks: room for seven such peers.
 const WANTED: u64 = 4 << 20;
-/// A super-packet of 64 KiB, charged, twice.
+/// The least send buffer: room for two super-packets of 64 KiB, as the kernel charges them.
 const LEAST_SEND: u64 = 160 << 10;
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
@@ -131,7 +131,7 @@ fn receive_buffer(machine: &Machine) -> Check {
         _ if packets < IN_FLIGHT => Network
             .check("receive-buffer", Level::Warn, format!("{finding}, so some get lost"))
             .remedy(remedy),
-        // More than permitted is what CAP_NET_ADMIN gets.
+        // A buffer above the limit means that this process has CAP_NET_ADMIN.
         Some(most) if most < WANTED && got as u64 > 2 * most => {
             let finding = format!("{finding}. Without root there is room for {}", 2 * most as usize / CHARGE);
             Network.check("receive-buffer", Level::Note, finding).remedy(remedy)
@@ -141,7 +141,7 @@ fn receive_buffer(machine: &Machine) -> Check {
     }
 }
 
-/// What is sent waits for room, so a small buffer costs turns but loses nothing.
+/// Checks the send buffer. Packets wait until it has room, so a small buffer costs turns but loses no packets.
 fn send_buffer(machine: &Machine) -> Option<Check> {
     let default = machine.number("proc/sys/net/core/wmem_default")?;
     let most = machine.number("proc/sys/net/core/wmem_max").map_or(String::new(), |most| {

@@ -40,7 +40,7 @@ pub(super) fn report(checks: &[Check], providers: &[Provider], colour: Colour) -
         lines.push(colour.heading(heading));
         for check in checks.iter().filter(|check| check.group == group) {
             lines.push(row(colour, width, (check.level, word(check.level)), check.name, &check.finding));
-            // What a provider needs is told at the end.
+            // A remedy that a provider needs is printed at the end, with the provider.
             let told = |remedy: &&String| providers.iter().any(|p| p.remedy.as_ref() == Some(*remedy));
             let remedy = check.remedy.iter().filter(|remedy| !told(remedy));
             lines.extend(remedy.map(|remedy| more(width, &format!("-> {remedy}"))));

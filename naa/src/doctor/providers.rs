@@ -1,4 +1,4 @@
-//! What each provider can do here, and what to type for the rest.
+//! Finds out what each provider can do here, and which commands help if something is missing.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,11 +12,11 @@ use super::{
     self_test::SelfTest,
 };
 
-/// Where a provider is ready.
+/// An address at which a provider is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) address: IpAddr,
-    /// An RDMA device, or a network interface.
+    /// The name of the RDMA device or of the network interface.
     pub(super) device: String,
 }
 
@@ -29,14 +29,14 @@ pub(super) struct CannotListen {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Provider {
     pub(super) name: &'static str,
-    /// It can serve and call here.
+    /// Whether the provider can serve and call here.
     pub(super) ready: bool,
-    /// Where.
+    /// The addresses at which it can serve and call.
     #[serde(serialize_with = "texts")]
     pub(super) addresses: Vec<Place>,
     /// Addresses from which it can only call.
     pub(super) cannot_listen: Vec<CannotListen>,
-    /// One line.
+    /// The reason, in one line.
     pub(super) why: String,
     pub(super) remedy: Option<String>,
     pub(super) self_test: Option<SelfTest>,
@@ -46,7 +46,7 @@ fn texts<S: serde::Serializer>(places: &[Place], serializer: S) -> Result<S::Ok,
     serializer.collect_seq(places.iter().map(|place| place.address))
 }
 
-/// `verbs`: the other provider is ready.
+/// Examines the embedded provider. `verbs` tells whether the verbs provider is ready.
 pub(super) fn embedded(machine: &Machine, verbs: bool) -> Provider {
     let held = machine.holders();
     let (mut addresses, mut cannot_listen) = (Vec::new(), Vec::new());
@@ -91,7 +91,8 @@ pub(super) fn embedded(machine: &Machine, verbs: bool) -> Provider {
     Provider { name: "embedded", ready, addresses, cannot_listen, why, remedy, self_test: None }
 }
 
-/// A wildcard of IPv6 mostly holds the port of IPv4 too.
+/// Whether a socket holds the port of an address. A socket on the unspecified address of IPv6 mostly holds the port of
+/// IPv4, too.
 fn holds(held: &Held, address: IpAddr) -> bool {
     held.address == address || held.address.is_unspecified() && (held.address.is_ipv6() || address.is_ipv4())
 }
@@ -117,7 +118,7 @@ pub(super) fn verbs(machine: &Machine, checks: &[Check]) -> Provider {
     Provider { name: "verbs", ready, addresses, cannot_listen: Vec::new(), why, remedy, self_test: None }
 }
 
-/// `10.0.0.5 and fd00::5 (eth0), 127.0.0.1 (lo)`.
+/// The places as text, such as `10.0.0.5 and fd00::5 (eth0), 127.0.0.1 (lo)`.
 fn list(places: &[Place]) -> String {
     let mut devices: Vec<&str> = Vec::new();
     for place in places {
@@ -137,7 +138,7 @@ fn refusals(refused: &[CannotListen]) -> String {
     format!("{all}: {}", refused[0].why)
 }
 
-/// Where to test: on a loopback address that nobody else uses, if there is one.
+/// The address for the self-test: a loopback address that no other program uses, if there is one.
 pub(super) fn place_to_test(provider: &Provider) -> Option<IpAddr> {
     let first = provider.addresses.first()?.address;
     let loopback = provider.addresses.iter().any(|place| place.address == Ipv4Addr::LOCALHOST);

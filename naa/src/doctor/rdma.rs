@@ -1,4 +1,4 @@
-//! What verbs need: a device, modules, device files, libraries, memory that may be locked.
+//! Checks what the verbs provider needs: a device, modules, device files, libraries, memory that may be locked.
 
 use std::{fs::OpenOptions, io, net::IpAddr};
 
@@ -82,13 +82,13 @@ fn device_port(machine: &Machine, device: &RdmaDevice, port: &RdmaPort) -> Check
     told(Level::Warn, &what).remedy("run in that namespace (`ip netns exec NAME ...`)")
 }
 
-/// Addresses that a port's RoCE v2 GIDs stand for, without link-local ones.
+/// The addresses for which the RoCE v2 GIDs of a port stand, without link-local ones.
 fn addresses(port: &RdmaPort) -> Vec<IpAddr> {
     let v2 = port.gids.iter().filter(|gid| gid.kind == V2).map(|gid| gid.address);
     v2.filter(|ip| !matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())).collect()
 }
 
-/// Addresses that a verbs device serves here, with its name.
+/// The addresses that RDMA devices serve here, with the names of the devices.
 pub(super) fn served(machine: &Machine) -> Vec<(IpAddr, String)> {
     let mut served = Vec::new();
     for device in machine.devices() {
@@ -100,7 +100,7 @@ pub(super) fn served(machine: &Machine) -> Vec<(IpAddr, String)> {
     served
 }
 
-/// Drivers show as classes of devices, also where they are built in.
+/// Drivers and their classes of devices. A class exists even if its driver is built into the kernel.
 const DRIVERS: [(&str, &str); 2] =
     [("ib_uverbs", "sys/class/infiniband_verbs/abi_version"), ("rdma_ucm", "sys/class/misc/rdma_cm")];
 
@@ -137,7 +137,7 @@ fn modules(machine: &Machine) -> Check {
     }
 }
 
-/// Device files, looked at only where a driver stands behind them: opening others loads modules.
+/// Checks the device files. A file is opened only if its driver is there, because opening others loads modules.
 fn files(machine: &Machine) -> Option<Check> {
     let mut wanted: Vec<_> = machine.names("sys/class/infiniband_verbs");
     wanted.retain(|name| name.starts_with("uverbs"));

@@ -1,4 +1,4 @@
-//! The rules of the packet filter, as far as they may be read.
+//! Reads the rules of the packet filter, if the user may read them.
 
 use std::{
     io::Read,
@@ -10,18 +10,18 @@ use std::{
 
 use super::machine::{Capability, Machine, Module};
 
-/// How long a program that lists rules may take.
+/// Time limit of a program that lists rules.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rules {
-    /// Why not.
+    /// The rules were not read, for this reason.
     NotLooked(String),
-    /// What `nft list ruleset` and `iptables -S` print.
+    /// The rules as `nft list ruleset` and `iptables -S` print them.
     Read(String),
 }
 
-/// What the rules do with UDP port 4791 on its way in.
+/// What the rules do with incoming packets to UDP port 4791.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Lines that name the port.
@@ -30,7 +30,8 @@ pub(super) struct Verdict {
     pub(super) closed: Vec<String>,
 }
 
-/// Reads the rules. Runs only what loads no module: listing rules would otherwise bring in an empty packet filter.
+/// Reads the rules. It runs only programs that load no kernel module, because listing rules would otherwise install an
+/// empty packet filter.
 pub(super) fn read(machine: &Machine) -> Rules {
     let nft = matches!(machine.module("nf_tables"), Module::Loaded | Module::NoModules);
     let tables = machine.read("proc/net/ip_tables_names").unwrap_or_default();
@@ -58,7 +59,7 @@ pub(super) fn read(machine: &Machine) -> Rules {
     Rules::Read(text)
 }
 
-/// What a program prints, if it ends well and in time.
+/// The output of a program, if it succeeds within the time limit.
 fn output(command: &[&str], patience: Duration) -> Result<String, String> {
     let name = command[0];
     let start = |program: &str| {
@@ -72,7 +73,7 @@ fn output(command: &[&str], patience: Duration) -> Result<String, String> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         let mut text = String::new();
-        // Fails when it took too long.
+        // Sending fails if reading took too long and nobody waits any more.
         let _ = tell.send(stdout.read_to_string(&mut text).map(|_| text));
     });
     let deadline = Instant::now() + patience;
@@ -81,20 +82,20 @@ fn output(command: &[&str], patience: Duration) -> Result<String, String> {
             Ok(Some(status)) => break status.success(),
             Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
             _ => {
-                // Fails only if it has ended since.
+                // This fails only if the program has ended meanwhile.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(format!("`{name}` did not answer within {patience:?}"));
             }
         }
     };
-    // What the program has started may hold its output open when it has ended itself.
+    // A process that the program started may hold the output open after the program itself has ended.
     let left = deadline.saturating_duration_since(Instant::now());
     let text = told.recv_timeout(left).ok().and_then(Result::ok).filter(|_| ended);
     text.ok_or_else(|| format!("`{}` failed", command.join(" ")))
 }
 
-/// What the text of [`Rules::Read`] says.
+/// Evaluates the text of [`Rules::Read`].
 pub(super) fn judge(text: &str) -> Verdict {
     let mut verdict = Verdict::default();
     let (mut table, mut chain, mut input) = (String::new(), String::new(), false);

@@ -1,4 +1,4 @@
-//! A session of a provider with itself: a server and a host in this process, calls whose results are compared.
+//! Tests a provider with a server and a host in this process. The results of the calls are compared.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -13,7 +13,7 @@ use naa_host::{CallTimeout, Choice, Device, Param, Session, SessionConfig};
 use naa_server::{Config, Server, functions};
 use serde::Serialize;
 
-/// Bytes of the calls' one region, which goes both ways, and how many calls are made.
+/// The length of the one in-out region of the calls, and the number of calls.
 const CALLS: [(usize, u32); 2] = [(64, 50), (1 << 20, 10)];
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -39,9 +39,9 @@ pub(super) struct Size {
 pub(super) fn run(address: IpAddr, choice: Choice) -> SelfTest {
     let start = Instant::now();
     let (done, result) = mpsc::channel();
-    // Left behind if it hangs: it ends with the process.
+    // If the thread hangs, nobody waits for it, and it ends with the process.
     let tested = thread::Builder::new().name("self-test".into()).spawn(move || {
-        // Fails when nobody waits any more.
+        // Sending fails if nobody waits any more.
         let _ = done.send(session(address, choice));
     });
     let sizes = match tested {
@@ -81,7 +81,7 @@ fn size(device: &Device, server: SocketAddr, bytes: usize, calls: u32) -> anyhow
     let config = SessionConfig { setup_timeout, call_timeout, ..SessionConfig::default() };
     let mut session = Session::connect(device, server, &params, &config)?;
     let mut times = Vec::new();
-    // The region holds the last call's result.
+    // The region holds the result of the call before.
     for call in 1..=calls {
         let start = Instant::now();
         session.invoke(INCREMENT, mrsp::U24::ZERO)?;

@@ -16,13 +16,13 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// What is shown is as old at most, while the worker runs.
+/// The most that shown counters are old while the worker runs.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// An address, and its data id if streams are told apart. An address of `None` stands for all other senders.
 type Sender = (Option<IpAddr>, Option<u16>);
 
-/// Copied from the worker's loop, read by whoever asks.
+/// A copy of the counters. The worker's loop makes it, and scrapes read it.
 #[derive(Debug, Default)]
 struct Snapshot {
     total: Counters,
@@ -41,7 +41,8 @@ struct Snapshot {
 struct Shared(Arc<Mutex<Arc<Snapshot>>>);
 
 impl Shared {
-    /// The lock is held so briefly that the worker, which shows a new snapshot under it, does not wait for a scrape.
+    /// Returns the newest snapshot. The lock is held only briefly, so the worker, which needs it to show a new
+    /// snapshot, does not wait for a scrape.
     fn latest(&self) -> Arc<Snapshot> {
         self.lock().clone()
     }
@@ -51,7 +52,7 @@ impl Shared {
     }
 }
 
-/// The worker's side.
+/// The counters as the worker updates them.
 pub(super) struct Exposed {
     shared: Shared,
     next: Instant,
@@ -209,7 +210,7 @@ fn name((address, data_id): &Sender) -> String {
 mod tests {
     use super::*;
 
-    /// Takes the text of a scrape, and fails where it keeps the worker from showing more.
+    /// A writer of a scrape that fails if the scrape keeps the worker from showing a new snapshot.
     struct Scraper(Shared);
 
     impl fmt::Write for Scraper {

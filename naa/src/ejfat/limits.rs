@@ -26,7 +26,7 @@ pub(crate) struct Limits {
     max_senders: Option<u32>,
 }
 
-/// So many events may be open behind a load balancer that memory is the limit in practice.
+/// The most open events behind a load balancer. It is so high that memory is the limit in practice.
 const OPEN_BEHIND_LB: u32 = 16_384;
 const STREAMS: u32 = 1024;
 

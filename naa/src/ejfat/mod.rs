@@ -1,4 +1,4 @@
-//! `naa ejfat`: events as EJFAT's senders send and its workers receive them.
+//! `naa ejfat`: sends events as EJFAT's senders do, and receives events as EJFAT's workers do.
 
 mod capture;
 mod decode;

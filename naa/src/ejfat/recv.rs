@@ -130,7 +130,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         .map(Duration::try_from_secs_f64)
         .transpose()
         .map_err(|_| Usage::error("--for wants seconds"))?;
-    // A pipe waits for its reader, so that nothing is received before.
+    // Opening a pipe waits for a reader, so no event is received before there is one.
     let mut sink = sink(args)?;
     let buffer = config.buffer.unwrap_or_default() as u64;
     let mut receiver = Receiver::new(config)?;
@@ -184,11 +184,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         line.tell(|| told(receiver.reassembler().counters(), begin.elapsed()));
     }
     if over.is_none() && !done(delivered) {
-        // The drain may be over first.
+        // The drain may end before the program notices that the reservation ended.
         over = joined.as_ref().and_then(Joined::ended);
     }
     drop(line);
-    // Also those before a failure are brought to disk.
+    // Events that came before a failure are synced to disk, too.
     let finished = sink.finish();
     if let Some(problem) = problem {
         let (took, lost) = (show::count(delivered, "event"), show::count(undelivered, "event"));
@@ -258,7 +258,7 @@ fn ready(
     Ok(())
 }
 
-/// To standard error, whether anybody reads it or not.
+/// Prints a line to standard error. Errors are ignored.
 fn say(text: &str) {
     show::note(text);
 }

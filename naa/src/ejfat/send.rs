@@ -113,11 +113,11 @@ struct Report {
     bytes: u64,
     seconds: f64,
     gbits_per_second: f64,
-    /// How many refusals (ICMP "port unreachable") came.
+    /// The number of refusals (ICMP "port unreachable") that came.
     refused: u64,
 }
 
-/// How long an answer to the last packet may take.
+/// The longest time that an answer to the last packet may take.
 pub(super) const LATE: Duration = Duration::from_millis(100);
 
 fn version(text: &str) -> Result<LbVersion, String> {
@@ -165,14 +165,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let result = match args.size {
         Some(size) => {
-            // Bytes that differ from event to event would cost more than sending them.
+            // All events have the same bytes, because making new bytes would take more time than sending them.
             let event: Vec<u8> = (0..size).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
             (0..args.generated()).try_for_each(|_| send(&event))
         }
         None => args.files.iter().try_for_each(|file| send(&read(file)?)),
     };
     let problem = result.err().filter(|_| !is_cut);
-    // What was sent until the reservation ended is told before the error.
+    // If the reservation ended, the report on the events that were sent is printed before the error.
     if let_in.ended().is_none()
         && let Some(problem) = problem
     {
@@ -207,7 +207,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// # Errors
-/// If the host answered that nobody takes what was sent.
+/// If the receiving machine answered that no program receives the packets.
 pub(super) fn check_taken(to: impl std::fmt::Display, refused: u64) -> anyhow::Result<()> {
     ensure!(
         refused == 0,
@@ -227,7 +227,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// Random between events, so that they spread over a worker's ports.
+/// The entropy of an event. It looks random, so that events spread over a worker's ports.
 fn entropy(event: u64) -> u16 {
     (event.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
 }

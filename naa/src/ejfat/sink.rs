@@ -1,4 +1,4 @@
-//! Where complete events go.
+//! Destinations of complete events.
 
 use std::{
     ffi::OsStr,
@@ -19,27 +19,27 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-/// What a command that ended has started may read nothing for so long.
+/// Time limit after a command has ended: a process that the command started may read no byte for this long.
 const STALLED: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
-/// Takes events, one at a time.
+/// A destination that takes events one at a time.
 pub(crate) trait Sink {
-    /// The event's bytes are lent until it returns. An error ends the worker.
+    /// Takes an event, whose bytes it may use until it returns. An error ends the worker.
     fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()>;
 
-    /// No event follows. Waits until those that were taken are on disk, where they go to one.
+    /// Ends the sink; no event follows. If events go to a disk, this waits until all events are on disk.
     fn finish(&mut self) -> anyhow::Result<()> {
         Ok(())
     }
 
-    /// Events that got a number at the end of their name, because something had the name.
+    /// The number of events that got a number at the end of their name because the name was taken.
     fn numbered(&self) -> u64 {
         0
     }
 }
 
-/// A file per event. Events of one name, of several senders, of several receivers or of one that was started again, get
-/// names of their own: none replaces another.
+/// A folder with one file per event. If several events have the same name (from several senders, several receivers, or a
+/// receiver that was started again), each file gets a name of its own, so none replaces another.
 pub(crate) struct Folder {
     folder: Arc<OpenFolder>,
     disk: Background,
@@ -82,7 +82,8 @@ impl Sink for Folder {
     }
 }
 
-/// A name that no file has, when `name` is taken. Many events may have one name: their files are not counted one by one.
+/// A name with a number that no file has, for a `name` that is taken. Many events may have one name, so the numbers are
+/// not tried one by one.
 fn numbered(folder: &OpenFolder, name: &str) -> String {
     let numbered = |n: u64| format!("{name}.{n}");
     let taken = |n: u64| folder.has(OsStr::new(&numbered(n)));
@@ -98,7 +99,7 @@ fn numbered(folder: &OpenFolder, name: &str) -> String {
     numbered(above)
 }
 
-/// One behind the other.
+/// Standard output, to which events are written one behind the other.
 pub(crate) struct StandardOutput;
 
 impl Sink for StandardOutput {
@@ -108,7 +109,7 @@ impl Sink for StandardOutput {
     }
 }
 
-/// A shell command per event.
+/// A shell command that runs once per event.
 pub(crate) struct Shell(pub(crate) String);
 
 impl Sink for Shell {
@@ -128,8 +129,8 @@ impl Sink for Shell {
     }
 }
 
-/// Writes `bytes` until all are written, nobody reads them any more, or the command has failed. What the command has
-/// started may still read them, or hold its input open without reading, when the command itself has ended.
+/// Writes `bytes` until all are written, nobody reads them any more, or the command has failed. After the command itself
+/// has ended, a process that it started may still read them, or hold its input open without reading.
 fn feed(child: &mut Child, mut input: ChildStdin, mut bytes: &[u8]) -> anyhow::Result<()> {
     let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a process without a number")?;
     let pidfd = pidfd_open(id, PidfdFlags::empty())?;
@@ -141,7 +142,7 @@ fn feed(child: &mut Child, mut input: ChildStdin, mut bytes: &[u8]) -> anyhow::R
                 bytes = &bytes[written..];
                 continue;
             }
-            // It wants to read no more.
+            // The command does not read any more.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(error.into()),
@@ -161,7 +162,7 @@ fn feed(child: &mut Child, mut input: ChildStdin, mut bytes: &[u8]) -> anyhow::R
     Ok(())
 }
 
-/// A named pipe: one behind the other.
+/// A named pipe, to which events are written one behind the other.
 pub(crate) struct Pipe {
     path: PathBuf,
     file: File,
@@ -175,7 +176,7 @@ impl Pipe {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error).with_context(|| format!("cannot make the pipe {shown}")),
         }
-        // A link that somebody put there does not decide what is written to.
+        // The path is checked after opening, so that a link which somebody put there does not redirect the events.
         let no_pipe = || format!("{shown} is no named pipe; name another path, or use --out for a folder");
         let destination = Destination::new(path)?;
         ensure!(!destination.is_file(), no_pipe());
@@ -189,7 +190,7 @@ impl Pipe {
 impl Sink for Pipe {
     fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
         match self.file.write_all(event.bytes) {
-            // Elsewhere a closed pipe is no failure: here events would be lost.
+            // For other output, a closed pipe is no failure, but here events would be lost.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                 let (path, name) = (self.path.display(), name(event));
                 bail!("the reader of {path} went away while event {name} was written; start it again first")
@@ -199,7 +200,7 @@ impl Sink for Pipe {
     }
 }
 
-/// Events are counted, nothing more.
+/// Only counts events.
 pub(crate) struct Nowhere;
 
 impl Sink for Nowhere {

@@ -1,4 +1,4 @@
-//! A line of statistics each second, where somebody looks.
+//! A line of statistics each second on a terminal.
 
 use std::{
     io::{IsTerminal, stderr},

@@ -34,7 +34,7 @@ pub(crate) fn ip_and_port(text: &str) -> anyhow::Result<(IpAddr, Option<u16>)> {
     listen::ip_and_port(text).map_err(|error| Usage::error(error.to_string()))
 }
 
-/// Where to listen for segments. Each address has a list of its own, which one reader serves.
+/// The ports at which to listen for segments. Each address has a list of its own, which one reader serves.
 pub(crate) fn listen(addresses: &[String], ports: Option<PortChoice>) -> anyhow::Result<Vec<Vec<Listen>>> {
     let of = |text: &String| listen::listen(text, ports).map_err(|error| Usage::error(error.to_string()));
     let listen = addresses.iter().map(of).collect::<anyhow::Result<Vec<_>>>()?;
@@ -79,7 +79,7 @@ pub(crate) fn addresses(all: &[SocketAddr]) -> String {
     all.chunk_by(follows).map(run).collect::<Vec<_>>().join(", ")
 }
 
-/// For hash tables: from the system, by way of the standard library's hash tables.
+/// A random seed for hash tables. The system's random numbers come through the standard library's hash tables.
 pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(0)

@@ -52,7 +52,7 @@ pub(super) fn check_grpc(address: IpAddr, allow: &[Network], must_show: bool) ->
     )))
 }
 
-/// Only programs of this machine reach it.
+/// Whether only programs of this machine can reach the address.
 fn is_own(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }

@@ -1,4 +1,4 @@
-//! Counters of a load balancer, for people and programs.
+//! Counters of a load balancer, as text, JSON and OpenMetrics.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -93,7 +93,7 @@ pub(super) fn line(counters: &Counters) -> String {
     )
 }
 
-/// OpenMetrics text.
+/// The counters as OpenMetrics text.
 pub(super) fn metrics(counters: &Counters, ports: &[PortCounters]) -> String {
     let mut text = String::new();
     let mut metric = |name: &str, help: &str, samples: Vec<(String, u64)>| {

@@ -6,7 +6,7 @@ use ejfat_lb::document::calendar_text;
 /// Changed slots share a line if their numbers differ by no more than this. The slots between them are printed as well.
 const BETWEEN: u16 = 8;
 
-/// Slots of a calendar: load balancer, epoch, the first and the last.
+/// A range of calendar slots: load balancer, epoch, the first slot and the last one.
 type Span = (LbId, u32, u16, u16);
 
 /// The differences: `-` before what `before` has, `+` before what `after` has. Empty if they are alike.
@@ -45,7 +45,7 @@ fn spans<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<Span> {
     slots.chunk_by(near).map(|run| (run[0].0, run[0].1, run[0].2, run[run.len() - 1].2)).collect()
 }
 
-/// `None` if no slot of the span has a rule.
+/// The slots of a span as text; `None` if no slot of the span has a rule.
 fn slots_text(rules: &Rules, (lb, epoch, first, last): Span) -> Option<String> {
     let member = |slot| match rules.get(&RuleKey::Slot { lb, epoch, slot }) {
         Some(Rule::Slot { member, .. }) => Some(member),

@@ -1,4 +1,4 @@
-//! What decides where packets go.
+//! The engine, which decides where packets go.
 
 use ejfat_lb::Plane;
 
@@ -14,7 +14,7 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// The name on command lines.
+    /// The engine's name on command lines.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Software => "software",
@@ -22,7 +22,7 @@ impl Engine {
         }
     }
 
-    /// Has the engine decide for a data plane.
+    /// Makes a data plane use the engine.
     pub(super) fn put_into(self, plane: Plane) -> anyhow::Result<Plane> {
         match self {
             Self::Software => Ok(plane),
@@ -30,7 +30,7 @@ impl Engine {
         }
     }
 
-    /// Makes what the engine needs that takes long, so that a program which is started later need not.
+    /// Makes the files of the engine that take long to make, so that a program which is started later need not wait for them.
     pub(crate) fn prepare(self) -> anyhow::Result<()> {
         match self {
             Self::Software => Ok(()),

@@ -208,7 +208,7 @@ fn explained(error: ForwardError, listen: &[Vec<Listen>]) -> anyhow::Error {
     }
 }
 
-/// What would be dropped although it was meant to work.
+/// Warns of packets that the rules would drop, although they were probably meant to be forwarded.
 fn warn_of_gaps(rules: &Rules, args: &Args) -> anyhow::Result<()> {
     for text in args.listen.iter().filter(|_| args.tables.is_some()) {
         let (address, _) = values::ip_and_port(text)?;
@@ -241,7 +241,7 @@ impl Args {
         self.token.is_some() || self.tls_client_ca.is_some()
     }
 
-    /// Everyone, unless networks are named.
+    /// The networks that may call; everyone if none are named.
     fn allow_list(&self) -> AllowList {
         if self.allow.is_empty() { AllowList::everyone() } else { AllowList::only(self.allow.clone()) }
     }

@@ -25,10 +25,10 @@ use crate::{
     show::{self, Waiting},
 };
 
-/// As people write it.
+/// The place of tables, as the command line names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// `-` is standard input.
+    /// A file; `-` is standard input.
     File(PathBuf),
     Grpc(String),
     /// gRPC over TLS.
@@ -90,7 +90,7 @@ enum Far {
 }
 
 impl Access {
-    /// The far end, and what tells that it takes long.
+    /// Connects to the far end. The second value prints a note if that takes long.
     fn far(&self, place: &Place) -> anyhow::Result<(Far, Waiting)> {
         let waiting = show::waiting(format!("connecting to {place}"));
         let far = match place {

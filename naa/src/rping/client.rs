@@ -1,4 +1,4 @@
-//! The client: advertises, checks what comes back, disconnects.
+//! The client: it advertises its buffers, checks the data that come back, and disconnects.
 
 use std::time::Instant;
 
@@ -71,7 +71,7 @@ fn round(link: &Link, args: &Args, n: u32) -> anyhow::Result<()> {
     let Seen::Advertised { .. } = link.receive()? else {
         bail!("the server closed the connection in round {n}")
     };
-    // The server has read the source; the sink starts empty so that nothing can pass by accident.
+    // The server has read the source. The sink is cleared, so that the check cannot pass by accident.
     link.buffer.memory().zero();
     link.advertise(size)?;
     let Seen::Advertised { .. } = link.receive()? else {

@@ -1,4 +1,4 @@
-//! One connection of rping: a queue pair, its buffers, and waiting for what comes next.
+//! One connection of rping: a queue pair, its buffers, and the waits for messages and completions.
 
 use std::{
     collections::VecDeque,
@@ -14,16 +14,16 @@ use verbs::{
     SendFlags, SendOp, SendWr, Sge, WaitMode, WaitOn, Wake, Wc, WcOpcode, WcStatus,
 };
 
-/// Longer than a peer takes between two messages of a round.
+/// Time limit of a wait, which is longer than a peer takes between two messages of a round.
 const PATIENCE: Duration = Duration::from_secs(60);
 const ADVERTISEMENT: usize = 16;
 
-/// Events for later. Cloning shares them.
+/// CM events that are handled later. Clones share them.
 #[derive(Clone, Default)]
 struct Others(Arc<Mutex<VecDeque<CmEvent>>>);
 
 impl Others {
-    /// More clients than this do not wait.
+    /// The most clients that wait; requests of further ones are dropped.
     const MOST: usize = 64;
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<CmEvent>> {
@@ -37,7 +37,7 @@ impl Others {
                 events.push_back(event);
             }
         } else {
-            // A client that is gone waits no more.
+            // The client is gone, so its request is removed.
             events.retain(|waiting| waiting.id() != event.id());
         }
     }
@@ -48,9 +48,9 @@ pub(super) struct Device {
     pub(super) why: String,
     pub(super) pd: Pd,
     pub(super) channel: Channel,
-    /// Events of other connections than the current one, met while waiting for its.
+    /// CM events of other connections, which came while the program waited for the current connection.
     others: Others,
-    /// The connection to end when the process is told to.
+    /// The connection that is ended when the process is told to end.
     current: Arc<Mutex<Option<CmId>>>,
 }
 
@@ -64,7 +64,7 @@ impl Device {
         let (ours, told) = (current.clone(), channel.clone());
         crate::signals::on_terminate(move || {
             if let Some(id) = *ours.lock().unwrap_or_else(PoisonError::into_inner) {
-                // The peer is told before this returns; more cannot be done for it.
+                // The DREQ is sent before this returns. An error does not matter, because the process ends.
                 let _ = told.disconnect(id);
             }
             std::process::exit(130);
@@ -72,7 +72,7 @@ impl Device {
         Ok(Self { context, why, pd, channel, others: Others::default(), current })
     }
 
-    /// What happens next to any connection.
+    /// Waits for the next CM event of any connection.
     pub(super) fn next_event(&self) -> anyhow::Result<CmEvent> {
         loop {
             if let Some(event) = self.others.lock().pop_front() {
@@ -85,7 +85,7 @@ impl Device {
         }
     }
 
-    /// What happens next to connection `id`; the peer has until then.
+    /// Waits for the next CM event of connection `id`, at most for `patience`.
     pub(super) fn next_event_of(&self, id: CmId, patience: Option<Duration>) -> anyhow::Result<CmEvent> {
         let deadline = patience.map(|p| Instant::now() + p);
         loop {
@@ -109,7 +109,7 @@ pub(super) fn conn_param() -> ConnParam {
 pub(super) struct Link {
     cq: Cq,
     pub(super) qp: Qp,
-    /// What the two ends tell each other: received in the first half, sent from the second.
+    /// The memory of messages: they are received in the first half, and sent from the second one.
     control: Mr,
     pub(super) buffer: Mr,
     id: Option<CmId>,
@@ -119,7 +119,7 @@ pub(super) struct Link {
     context: Context,
 }
 
-/// What a link saw.
+/// What a wait for a message returned.
 pub(super) enum Seen {
     Advertised {
         remote: RemoteAddr,
@@ -156,7 +156,7 @@ impl Link {
         Ok(link)
     }
 
-    /// The connection this link is.
+    /// Sets the connection of this link.
     pub(super) fn bind(&mut self, id: CmId) {
         self.id = Some(id);
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
@@ -178,7 +178,7 @@ impl Link {
                 Some(CmEvent::Disconnected { id }) if Some(id) == self.id => {
                     return Ok(self.cq.poll_one()?);
                 }
-                // Its confirmation, late.
+                // It is the late confirmation of this connection.
                 Some(event) if Some(event.id()) == self.id => {}
                 Some(event) => self.others.keep(event),
                 None if self.context.wait(on, WaitMode::Adaptive, deadline)? == Wake::TimedOut => {
@@ -189,7 +189,7 @@ impl Link {
         }
     }
 
-    /// Waits for the peer's next message. Send completions met on the way are checked.
+    /// Waits for the peer's next message. Send completions that come meanwhile are checked.
     pub(super) fn receive(&self) -> anyhow::Result<Seen> {
         loop {
             let Some(wc) = self.completion()? else { return Ok(Seen::Closed) };
@@ -209,13 +209,13 @@ impl Link {
         Ok(Seen::Advertised { remote, size: u32::from_be_bytes(size.try_into()?) })
     }
 
-    /// Sends the 16 bytes: an advertisement of our buffer, or, from a server, "go ahead".
+    /// Sends a message of 16 bytes: an advertisement of our buffer; from a server, it means "go ahead".
     pub(super) fn advertise(&self, size: u32) -> anyhow::Result<()> {
         let mut message = [0; ADVERTISEMENT];
         message[..8].copy_from_slice(&self.buffer.addr().to_be_bytes());
         message[8..12].copy_from_slice(&self.buffer.rkey().to_be_bytes());
         message[12..].copy_from_slice(&size.to_be_bytes());
-        // The last one is not needed any more: the peer has answered it.
+        // The message before may be overwritten, because the peer has answered it.
         self.control.memory().write(ADVERTISEMENT, &message);
         self.post(SendOp::Send, self.control.sge(ADVERTISEMENT as u64, ADVERTISEMENT as u32))
     }
@@ -241,11 +241,11 @@ impl Link {
         }
     }
 
-    /// Tells the peer that it is over.
+    /// Disconnects from the peer.
     pub(super) fn close(&mut self) {
         if let Some(id) = self.id.take() {
             *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            // Whether the peer was told or had gone, the link is over.
+            // Errors do not matter: the link is over, even if the peer was gone already.
             let _ = self.channel.disconnect(id);
             let _ = self.channel.destroy_id(id);
         }

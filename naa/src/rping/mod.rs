@@ -1,8 +1,8 @@
-//! `naa rping`: speaks the protocol of rdma-core's rping, as client or server.
+//! `naa rping` speaks the protocol of rdma-core's rping, as client or server.
 //!
-//! Each round the client advertises a source buffer, the server READs it and says go, the client advertises a
-//! sink buffer, the server WRITEs what it read and says go. Advertisements are SENDs of 16 bytes: address, RKey
-//! and size, big-endian (rdma-core, librdmacm/examples/rping.c).
+//! In each round, the client advertises a source buffer, and the server READs it and sends "go ahead". Then the client
+//! advertises a sink buffer, and the server WRITEs the data that it read and sends "go ahead". Advertisements are SENDs
+//! of 16 bytes: address, RKey and size, big-endian (rdma-core, librdmacm/examples/rping.c).
 
 mod client;
 mod link;
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, serde::Serialize)]
 struct Report {
     role: &'static str,

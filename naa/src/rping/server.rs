@@ -1,4 +1,4 @@
-//! The server: reads what clients advertise and writes it back.
+//! The server: it reads the buffers that clients advertise, and writes the data back.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::show;
 
-/// A client that asked to connect confirms within this.
+/// Time limit for the confirmation of a client that asked to connect.
 const CONFIRM: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -23,7 +23,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         show::note(&format!("listening on {listening} ({})", device.context.attr().name));
     }
     loop {
-        // Events of clients that are gone come in between.
+        // CM events of clients that are gone may come in between.
         let CmEvent::ConnectRequest { id, endpoints, .. } = device.next_event()? else { continue };
         let served = serve(&device, args, id, endpoints.remote.to_string());
         if !args.persistent {
@@ -61,7 +61,7 @@ fn serve(device: &Device, args: &Args, id: CmId, peer: String) -> anyhow::Result
     report.print(args.json)
 }
 
-/// One round; the bytes moved, or `None` when the client is done.
+/// Serves one round. Returns the bytes that were moved, or `None` when the client is done.
 fn round(link: &Link, args: &Args) -> anyhow::Result<Option<u32>> {
     let Seen::Advertised { remote, size } = link.receive()? else { return Ok(None) };
     if size as usize > link.buffer.memory().len() {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 struct Shown(Arc<Stats>);
 
-/// Writes what is served at the moment of asking.
+/// Returns a function that makes the text with the counters at the time of a request.
 pub(super) fn text(stats: Arc<Stats>) -> impl Fn() -> String + Send + Sync + 'static {
     let mut registry = Registry::with_prefix("naa_server");
     registry.register_collector(Box::new(Shown(stats)));
@@ -35,10 +35,10 @@ pub(super) fn end(of: &Stats, peers: &[PeerStats]) -> Value {
         "catalogue_lookups": of.catalogue_lookups.get(), "peers": peers_json(peers)})
 }
 
-/// The same for people.
+/// The summary at the end as text.
 pub(super) fn summary(of: &Stats) -> String {
     let (sessions, calls, failed) = (of.sessions_accepted.get(), of.calls.get(), of.calls_failed.get());
-    // Calls whose time was up were answered, so `failed` has them already.
+    // Calls that timed out were answered, so `failed` counts them already.
     let cut = [Cut::HostLeft, Cut::ConnectionFailed, Cut::ServerEnded];
     let cut = match cut.map(|cause| of.calls_cut(cause).get()).iter().sum() {
         0_u64 => String::new(),

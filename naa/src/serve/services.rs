@@ -1,4 +1,4 @@
-//! Services of EJFAT beside the functions: reassembly, and the load balancer.
+//! EJFAT's services that run beside the functions: reassembly, and the load balancer.
 
 use std::{collections::BTreeSet, os::unix::fs::FileTypeExt as _, path::PathBuf, sync::Arc, time::Duration};
 
@@ -67,39 +67,39 @@ pub(super) struct Args {
     site: site::Worker,
 }
 
-/// They run until this is dropped.
+/// The services, which run until this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     reassembly: Option<Arc<Reassembly>>,
     forwarder: Option<Forwarder>,
-    /// Where segments come.
+    /// The addresses at which the bridge receives segments.
     bridge: Vec<std::net::SocketAddr>,
     bridge_handle: Option<Handle>,
     /// The reservation of which to be a worker, until the services have registered.
     wanted: Option<Wanted>,
     joined: Vec<Joined>,
-    /// The reasons that the log was told why reservations ended.
+    /// The reasons for ended reservations that were already logged.
     told: BTreeSet<String>,
 }
 
-/// What the server is to have.
+/// The started services, and what the server needs of them.
 pub(super) struct Started {
     pub(super) services: Services,
-    /// What hosts call of them.
+    /// The functions by which hosts call the services.
     pub(super) functions: Vec<Arc<dyn Function>>,
     pub(super) bridge: Option<Bridge>,
 }
 
-/// Receive buffer of a service's sockets.
+/// The receive buffer of a service's sockets, in bytes.
 const BUFFER: usize = 8 << 20;
 
 impl Args {
-    /// Hosts can replace a load balancer's tables.
+    /// Whether hosts can replace a load balancer's tables.
     pub(super) fn has_tables(&self) -> bool {
         !self.forward.is_empty()
     }
 
-    /// Starts them, but the bridge, which runs in the server's loop.
+    /// Starts the services, except the bridge, which runs in the server loop.
     pub(super) fn start(&self) -> anyhow::Result<Started> {
         let (mut services, mut functions) = (Services::default(), Vec::new());
         if self.reassemble.is_some() || !self.bridge.is_empty() {
@@ -167,7 +167,7 @@ impl Services {
         }
     }
 
-    /// Tells in the log, once for each reason, that services get no events any more for good. The server goes on.
+    /// Logs once for each reason that services will not get events any more. The server goes on.
     pub(super) fn tell_of_ended_reservations(&mut self) {
         for why in self.joined.iter_mut().filter_map(Joined::is_over) {
             if self.told.insert(why.clone()) {
@@ -179,7 +179,7 @@ impl Services {
         }
     }
 
-    /// What runs where.
+    /// Lines that say which service runs at which address.
     pub(super) fn lines(&self) -> Vec<String> {
         let at = |addresses: &[std::net::SocketAddr]| {
             addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -207,7 +207,7 @@ impl Services {
     /// Ends the reassembly and waits until its events are on disk.
     ///
     /// # Errors
-    /// If a service ended by itself: `failed` is the reason noticed before; otherwise one that came since is looked for.
+    /// If a service ended by itself. `failed` is the reason if it was noticed before; otherwise this checks once more.
     pub(super) fn end(&self, failed: Option<String>) -> anyhow::Result<()> {
         let late = self.reassembly.as_ref().and_then(|of| of.end()).map(reassembly_ended);
         match failed.or(late).or_else(|| self.ended()) {
@@ -234,7 +234,7 @@ struct Events(Box<dyn sink::Sink + Send>);
 
 impl Sink for Events {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
-        // With its causes, in one line.
+        // The text has the error and its causes in one line.
         self.0.event(event).map_err(|error| format!("{error:#}").into())
     }
 

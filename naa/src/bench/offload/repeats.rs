@@ -55,7 +55,7 @@ pub(super) fn cost(
             let share = |whole: f64| whole / f64::from(count);
             return Ok(Cost { seconds: share(time.as_secs_f64()), joules: used.map(share) });
         }
-        // At least twice as often, so that the clock is asked rarely.
+        // The count is at least doubled, so that the clock is read rarely.
         let missing = least.as_secs_f64() / time.as_secs_f64().max(1e-9);
         count = count.saturating_mul((missing * 1.2).ceil().clamp(2.0, 1000.0) as u32);
     }

@@ -25,7 +25,7 @@ pub(super) fn header(has_energy: bool) -> String {
     cells(names, has_energy.then_some(["J/call local", "J/call offloaded"]))
 }
 
-/// A function's size: calls, calls with connecting and copying, and energy where it is counted.
+/// The line of a function at one size: calls, calls with connecting and copying, and energy if it is counted.
 pub(super) fn line(
     name: &str,
     bytes: u64,
@@ -51,7 +51,8 @@ pub(super) fn line(
     cells(cells_of_times, joules.as_ref().map(|[local, offloaded]| [local.as_str(), offloaded.as_str()]))
 }
 
-/// What J/call is of, or why there is none. `server` is one that was not started by this command.
+/// Explains which energy J/call counts, or why none is counted. `server` is set if this command did not start the
+/// server.
 pub(super) fn about_energy(counters: &Result<Counters, NoneFound>, server: Option<SocketAddr>) -> String {
     match (counters, server) {
         (Err(reason), _) => format!("no energy: {reason}"),
@@ -69,7 +70,7 @@ fn names(counters: &Counters) -> String {
     counters.names().collect::<Vec<_>>().join(", ")
 }
 
-/// Joules with three digits.
+/// The energy with three digits and a unit.
 fn joules(joules: Option<f64>) -> String {
     let Some(joules) = joules else { return "-".into() };
     let (value, unit) = match joules {

@@ -1,4 +1,4 @@
-//! The processes, from both sides: what they say, and how they are started and heard.
+//! The processes of the demonstration: what they print, and how they are started and read.
 
 mod bridge;
 mod child;
@@ -10,14 +10,14 @@ pub(super) use worker::{Args as WorkerArgs, SLOTS, run as work};
 
 use serde::{Deserialize, Serialize};
 
-/// An event as one of its ends has it.
+/// An event as its sender sent it or its worker received it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Told {
     pub(super) data_id: u16,
     pub(super) event: u64,
     pub(super) bytes: u64,
     pub(super) sha256: String,
-    /// Which it was sent with.
+    /// The tick with which the event was sent.
     pub(super) tick: u64,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Sums {
     pub(super) segments: u64,
 }
 
-/// What senders, those of `naa demo ejfat`, and workers print.
+/// A line that a worker or a sender prints; senders are those of `naa demo ejfat`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Line {
     Event(Told),
@@ -40,7 +40,7 @@ pub(super) enum Line {
 /// The first line of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Ready {
-    /// Its number at the bridge.
+    /// The number of the worker at the bridge.
     pub(super) worker: u32,
     pub(super) placing: String,
 }

@@ -1,4 +1,4 @@
-//! Everything, from the first process to the last counter.
+//! Runs the demonstration, from the first process to the last counter.
 
 use std::{
     thread,
@@ -69,7 +69,7 @@ pub(super) fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Res
     Ok(report)
 }
 
-/// What is told while events stream.
+/// Prints the progress while events are sent.
 struct Watch<'a> {
     args: &'a Args,
     senders: &'a [Sender],
@@ -81,9 +81,9 @@ impl Watch<'_> {
         self.senders.iter().map(Sender::told).sum()
     }
 
-    /// Until so many events of a hundred are sent, or none is any more.
+    /// Waits until `percent` of all events are sent, or all senders have ended.
     fn until(&self, percent: u64, workers: &[&Worker]) {
-        // Cleared before anything else is printed.
+        // The progress line is cleared when this function returns, before anything else is printed.
         let mut line = Line::new(false);
         let enough = self.args.events * percent / 100;
         while self.senders.iter().any(Sender::is_busy) && (percent == 100 || self.sent() < enough) {
@@ -98,12 +98,13 @@ impl Watch<'_> {
     }
 }
 
-/// Until the bridge knows of the death, and has nothing more to do: no event on its way, none out.
+/// Waits until the bridge has noticed the death of the worker and has no event any more that is open, waits, or was not
+/// released.
 fn settle(bridge: &Bridge) -> anyhow::Result<BridgeStatus> {
     let begin = Instant::now();
     let mut before = bridge.status()?;
     loop {
-        // A bridge tells what it did until a tenth of a second ago.
+        // The counters of a bridge may be a tenth of a second old.
         thread::sleep(Duration::from_millis(250));
         let status = bridge.status()?;
         let segments = |of: &BridgeStatus| of.reassembly.as_ref().map(|counters| counters.segments);

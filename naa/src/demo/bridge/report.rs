@@ -1,4 +1,4 @@
-//! What was sent beside what came, and what the bridge says of the rest.
+//! Compares what was sent with what came, and asks the bridge about all other events.
 
 use std::collections::{HashMap, HashSet};
 
@@ -98,7 +98,8 @@ const INCOMPLETE: &str = "incomplete";
 const UNKNOWN: &str = "unknown";
 
 impl Report {
-    /// Asks the bridge for the fate of each event that nobody took, and of the last ones of the worker that was killed.
+    /// Makes the report. It asks the bridge for the outcome of each event that no worker took, and of the last events of
+    /// the killed worker.
     pub(super) fn new(
         stage: &'static str,
         seconds: f64,
@@ -224,13 +225,13 @@ fn worker_row(worker: &Worked, status: &BridgeStatus) -> WorkerRow {
     let told = worker.ended.sums.as_ref().map(|sums| sums.events);
     let same = [sent, given_back, told].into_iter().all(|count| count == Some(taken));
     let (placing, name) = (worker.ready.placing.clone(), worker.name);
-    // That it took part at all is what is shown.
+    // The worker must have taken at least one event.
     let verified = same && taken > 0;
     WorkerRow { worker: name, placing, killed: false, taken, bytes, sent, given_back, verified }
 }
 
-/// What the bridge sent to it is what the others did not get: it must have told no more than that, and no less than it gave
-/// back.
+/// The row of the killed worker. The bridge sent to it all events that the other workers did not get. The worker must not
+/// have printed more events than these, and not fewer than it released.
 fn killed_row(worker: &Worked, others: &[WorkerRow], status: &BridgeStatus) -> WorkerRow {
     let total = |of: fn(&WorkerRow) -> Option<u64>| others.iter().filter_map(of).sum::<u64>();
     let sent = status.sent.checked_sub(total(|row| row.sent));
@@ -242,7 +243,8 @@ fn killed_row(worker: &Worked, others: &[WorkerRow], status: &BridgeStatus) -> W
     WorkerRow { worker: name, placing, killed: true, taken, bytes, sent, given_back, verified }
 }
 
-/// A row for each way of an event to end that is no delivery, whether any did or not, so that rows are always the same.
+/// A row for each outcome of an event other than delivery, even if no event has that outcome, so that the rows are always
+/// the same.
 fn losses(gathered: &Gathered, came: &Came<'_>, bridge: &Bridge) -> anyhow::Result<Vec<LossRow>> {
     let status = &gathered.status;
     let mut counted: Vec<_> = status.lost.iter().map(|(cause, count)| (cause.clone(), *count)).collect();
@@ -257,7 +259,7 @@ fn losses(gathered: &Gathered, came: &Came<'_>, bridge: &Bridge) -> anyhow::Resu
         let fate = bridge.trace(told)?.map_or(UNKNOWN.to_owned(), |event| event.fate);
         let row = match rows.iter_mut().find(|row| row.cause == fate) {
             Some(row) => row,
-            // Given back, of the last ones of the killed worker.
+            // It is one of the last events of the killed worker, which released it.
             None if !is_missing => return Ok(()),
             None => {
                 rows.push(LossRow { cause: fate, ..LossRow::default() });
@@ -275,7 +277,7 @@ fn losses(gathered: &Gathered, came: &Came<'_>, bridge: &Bridge) -> anyhow::Resu
     for told in all.filter(|told| !came.contains_key(&(told.data_id, told.event))) {
         ended(told, true)?;
     }
-    // It had no more than its ring has slots.
+    // The killed worker held at most as many events as its ring has slots.
     let of_killed = &gathered.killed.ended.told;
     for told in of_killed.iter().rev().take(super::nodes::SLOTS as usize) {
         ended(told, false)?;

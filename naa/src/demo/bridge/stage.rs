@@ -1,4 +1,4 @@
-//! Where the processes are: namespaces on a bridge of the kernel's, or loopback addresses.
+//! The places of the processes: network namespaces on a bridge of the Linux kernel, or loopback addresses.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -16,7 +16,7 @@ const SWITCH: &str = "events";
 /// The MTU of a network for jumbo packets, as EJFAT's networks are.
 const MTU: &str = "9000";
 
-/// A process's place.
+/// The place of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     /// The bridge, and the workers on its machine.
@@ -30,7 +30,7 @@ impl Node {
         (0..SENDERS).map(Self::Sender).chain((0..WORKERS).map(Self::Worker))
     }
 
-    /// The last part of its addresses.
+    /// The last part of the node's addresses.
     fn host(self) -> u8 {
         match self {
             Self::Bridge => 1,
@@ -42,7 +42,7 @@ impl Node {
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Each node's namespace is that of a process which ends with this one.
+    /// Each node has the namespace of a process that ends with this process.
     Namespaces(Vec<(Node, Child)>),
     Loopback,
 }
@@ -55,7 +55,8 @@ fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Root needs no user namespace, and machines that refuse those may have root.
+/// The options with which `unshare` can make a network namespace, if it can. A user namespace is tried first; root
+/// needs none, which helps on machines that refuse user namespaces.
 fn unshare() -> Option<Vec<&'static str>> {
     let ways = [vec!["--user", "--map-root-user", "--net"], vec!["--net"]];
     ways.into_iter().find(|way| {
@@ -64,13 +65,14 @@ fn unshare() -> Option<Vec<&'static str>> {
     })
 }
 
-/// This program's file. What /proc has of it is closed to processes in other user namespaces.
+/// The path of this program's file. /proc/self/exe is not used, because processes in other user namespaces cannot open
+/// it.
 fn this_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot tell this program's path")
 }
 
 impl Stage {
-    /// Why there can be no namespaces; `None` if there can.
+    /// Why namespaces are not possible; `None` if they are.
     pub(super) fn refused() -> Option<String> {
         let tools = ["unshare", "nsenter", "ip"];
         let missing = tools.into_iter().find(|tool| {
@@ -84,7 +86,7 @@ impl Stage {
         }
     }
 
-    /// This command again, in a network namespace of its own.
+    /// Runs this command again in a network namespace of its own.
     pub(super) fn enter() -> anyhow::Result<()> {
         let way = unshare().context("namespaces were permitted a moment ago")?;
         let mut command = Command::new("unshare");
@@ -97,7 +99,8 @@ impl Stage {
         Self::Loopback
     }
 
-    /// In a namespace of this process's own, which becomes the bridge's.
+    /// Makes the namespaces of all nodes. This process must be in a namespace of its own, which becomes that of the
+    /// bridge.
     pub(super) fn namespaces() -> anyhow::Result<Self> {
         let ip = |arguments: &str| run("ip", &arguments.split(' ').collect::<Vec<_>>());
         ip("link set lo up")?;
@@ -153,22 +156,22 @@ impl Stage {
         }
     }
 
-    /// Where a node's RDMA device is.
+    /// The address of a node's RDMA device.
     pub(super) fn ip(&self, node: Node) -> IpAddr {
         self.addresses_of(node)[0]
     }
 
-    /// Where segments go, over IPv4 and IPv6.
+    /// The addresses to which segments are sent, over IPv4 and IPv6.
     pub(super) fn segments(&self) -> [SocketAddr; 2] {
         let port = match self {
             Self::Namespaces(_) => ejfat::wire::DATA_PORT,
-            // Others use loopback too.
+            // The system chooses the port, because other programs use loopback, too.
             Self::Loopback => 0,
         };
         self.addresses_of(Node::Bridge).map(|ip| SocketAddr::new(ip, port))
     }
 
-    /// This program as a node.
+    /// A command that runs this program at a node.
     pub(super) fn command(&self, node: Node) -> anyhow::Result<Command> {
         let holder = match self {
             Self::Namespaces(holders) => {
@@ -185,7 +188,7 @@ impl Stage {
             None => Command::new(this_program()?),
         };
         if naa_host::variable(naa_host::LOG_VARIABLE)?.is_none() {
-            // That a worker which was killed is gone is no news.
+            // Warnings that the killed worker is gone are expected, so they are not shown.
             command.env(naa_host::LOG_VARIABLE, "error");
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -204,7 +207,7 @@ impl Drop for Stage {
     fn drop(&mut self) {
         let Self::Namespaces(holders) = self else { return };
         for (_, holder) in holders {
-            // It may have ended already.
+            // This fails if the process has ended already.
             let _ = holder.kill();
             let _ = holder.wait();
         }

@@ -9,7 +9,7 @@ use rand_chacha::{
 
 const MOST: usize = 1 << 20;
 
-/// Makes events, in memory of its own.
+/// Generates events.
 #[derive(Debug)]
 pub(in crate::demo) struct Events {
     random: ChaCha8Rng,
@@ -24,7 +24,7 @@ impl Events {
         Self { random, noise }
     }
 
-    /// The next one: most are small, some large.
+    /// Makes the next event. Most events are small, and some are large.
     pub(super) fn next(&mut self) -> &[u8] {
         let random = self.random.next_u32();
         let most = match random % 1000 {
@@ -35,7 +35,7 @@ impl Events {
         };
         let len = 1 + self.random.next_u32() as usize % most;
         let at = self.random.next_u32() as usize % (self.noise.len() - len);
-        // No two events are the same for long.
+        // Random first bytes make events differ.
         self.noise[at..][..len.min(8)].copy_from_slice(&self.random.next_u64().to_le_bytes()[..len.min(8)]);
         &self.noise[at..][..len]
     }

@@ -86,7 +86,7 @@ impl Args {
         self.of_engine(self.changes, 4.0, 1.0)
     }
 
-    /// The streams that send an event each at the same time, and their rate in Gbit/s.
+    /// The streams that each send an event at the same time, and the rate of all of them in Gbit/s.
     fn crowd(&self) -> (Crowd, f64) {
         let software = (CROWD, self.rate().max(CROWD_GIGABITS));
         self.of_engine(None, software, (CROWD.of(100), 0.01))
@@ -134,7 +134,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     table.line("every event arrived once, whole and at one worker; none was evicted; all sums add up")
 }
 
-/// Everything, from the first process to the last counter.
+/// Runs the demonstration, from the first process to the last counter.
 fn play(args: &Args, stage: &Stage, table: &mut Table) -> anyhow::Result<Report> {
     let workers = (0..stage::WORKERS).map(|n| Worker::start(stage, n)).collect::<anyhow::Result<Vec<_>>>()?;
     if args.engine == Engine::Rtl {

@@ -1,4 +1,4 @@
-//! The processes, from both sides: what they do, and how they are started and heard.
+//! The processes of the demonstration: what they do, and how they are started and read.
 
 mod child;
 mod crowd;
@@ -12,7 +12,7 @@ pub(super) use worker::{Args as WorkerArgs, run as work};
 
 use serde::{Deserialize, Serialize};
 
-/// An event as one of its ends has it.
+/// An event as its sender sent it or its worker received it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Told {
     pub(super) data_id: u16,
@@ -22,7 +22,7 @@ pub(super) struct Told {
     pub(super) sha256: [u8; 32],
 }
 
-/// An event and the tick it was sent with, which workers do not see.
+/// An event and the tick with which it was sent. Workers do not see ticks.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Ticked {
     #[serde(flatten)]
@@ -43,7 +43,7 @@ pub(super) struct Sums {
     /// Events that a worker gave up to make room for others. 0 for senders.
     #[serde(default)]
     pub(super) evicted: u64,
-    /// Segments of events that are not complete.
+    /// Bytes in segments of events that are not complete.
     pub(super) placed_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What was sent beside what came.
+//! Compares what was sent with what came.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,7 @@ struct Row {
     events: u64,
     bytes: u64,
     segments: u64,
-    /// At one worker, with the digest they were sent with.
+    /// Events that came to one worker with the digest with which they were sent.
     delivered: u64,
     /// Events that came to several workers, or several times to one.
     repeated: u64,

@@ -1,4 +1,4 @@
-//! Where the processes are: namespaces on a bridge, or loopback addresses.
+//! The places of the processes: network namespaces on a bridge of the Linux kernel, or loopback addresses.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -16,7 +16,7 @@ const BRIDGE: &str = "events";
 /// The MTU of a network for jumbo packets, as EJFAT's networks are.
 const MTU: &str = "9000";
 
-/// A process's place.
+/// The place of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Balancer,
@@ -29,7 +29,7 @@ impl Node {
         (0..SENDERS).map(Self::Sender).chain((0..WORKERS).map(Self::Worker))
     }
 
-    /// The last part of its addresses.
+    /// The last part of the node's addresses.
     fn host(self) -> u8 {
         match self {
             Self::Balancer => 1,
@@ -41,7 +41,7 @@ impl Node {
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Each node's namespace is that of a process which ends with this one.
+    /// Each node has the namespace of a process that ends with this process.
     Namespaces(Vec<(Node, Child)>),
     Loopback,
 }
@@ -54,7 +54,8 @@ fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Root needs no user namespace, and machines that refuse those may have root.
+/// The options with which `unshare` can make a network namespace, if it can. A user namespace is tried first; root
+/// needs none, which helps on machines that refuse user namespaces.
 fn unshare() -> Option<Vec<&'static str>> {
     let ways = [vec!["--user", "--map-root-user", "--net"], vec!["--net"]];
     ways.into_iter().find(|way| {
@@ -63,13 +64,14 @@ fn unshare() -> Option<Vec<&'static str>> {
     })
 }
 
-/// This program's file. What /proc has of it is closed to processes in other user namespaces.
+/// The path of this program's file. /proc/self/exe is not used, because processes in other user namespaces cannot open
+/// it.
 fn this_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot tell this program's path")
 }
 
 impl Stage {
-    /// Why there can be no namespaces; `None` if there can.
+    /// Why namespaces are not possible; `None` if they are.
     pub(super) fn refused() -> Option<String> {
         let tools = ["unshare", "nsenter", "ip"];
         let missing = tools.into_iter().find(|tool| {
@@ -83,7 +85,7 @@ impl Stage {
         }
     }
 
-    /// This command again, in a network namespace of its own.
+    /// Runs this command again in a network namespace of its own.
     pub(super) fn enter() -> anyhow::Result<()> {
         let way = unshare().context("namespaces were permitted a moment ago")?;
         let mut command = Command::new("unshare");
@@ -96,7 +98,8 @@ impl Stage {
         Self::Loopback
     }
 
-    /// In a namespace of this process's own, which becomes the load balancer's.
+    /// Makes the namespaces of all nodes. This process must be in a namespace of its own, which becomes that of the
+    /// load balancer.
     pub(super) fn namespaces() -> anyhow::Result<Self> {
         let ip = |arguments: &str| run("ip", &arguments.split(' ').collect::<Vec<_>>());
         ip("link set lo up")?;
@@ -141,7 +144,7 @@ impl Stage {
                 let v6 = Ipv6Addr::new(0xfd00, 0x91, 0, 0, 0, 0, 0, host.into());
                 [Ipv4Addr::new(10, 91, 0, host).into(), v6.into()]
             }
-            // Programs that bind no address send from the first one.
+            // Programs that bind no address send from the first loopback address.
             Self::Loopback if matches!(node, Node::Sender(_)) => {
                 [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
             }
@@ -156,7 +159,7 @@ impl Stage {
         }
     }
 
-    /// Where a node listens or sends from, over IPv4 and IPv6.
+    /// The addresses at which a node listens or from which it sends, over IPv4 and IPv6.
     pub(super) fn at(&self, node: Node) -> [SocketAddr; 2] {
         let port = match (self, node) {
             (Self::Namespaces(_), Node::Balancer) => ejfat::wire::DATA_PORT,
@@ -166,7 +169,7 @@ impl Stage {
         self.addresses_of(node).map(|ip| SocketAddr::new(ip, port))
     }
 
-    /// This program as a node.
+    /// A command that runs this program at a node.
     pub(super) fn command(&self, node: Node) -> anyhow::Result<Command> {
         let holder = match self {
             Self::Namespaces(holders) => {
@@ -198,7 +201,7 @@ impl Drop for Stage {
     fn drop(&mut self) {
         let Self::Namespaces(holders) = self else { return };
         for (_, holder) in holders {
-            // It may have ended already.
+            // This fails if the process has ended already.
             let _ = holder.kill();
             let _ = holder.wait();
         }

@@ -31,12 +31,13 @@ pub(super) struct Steer {
     dealt: Dealt,
 }
 
-/// Which worker has a slot, from which tick on: all that decides where an event goes, without the data plane's help.
+/// The worker of each calendar slot, with the first tick to which the assignment applies. The expected worker of an
+/// event follows from this alone, without the data plane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dealt(Vec<(u64, Vec<usize>)>);
 
 impl Dealt {
-    /// Where an event of this tick belongs.
+    /// The worker that must get an event with this tick.
     pub(super) fn worker(&self, tick: u64) -> Option<usize> {
         let (_, slots) = self.0.iter().rev().find(|(from, _)| *from <= tick)?;
         slots.get((tick % SLOTS as u64) as usize).copied()
@@ -81,7 +82,7 @@ impl Steer {
         })
     }
 
-    /// Deals the slots anew: each worker another share, some of them none.
+    /// Assigns the slots anew. Each worker gets another share; the share may be zero.
     pub(super) fn change(&mut self) -> anyhow::Result<()> {
         let slots = self.deal();
         let rules = self.rules(&slots)?;
@@ -97,7 +98,7 @@ impl Steer {
         Ok(())
     }
 
-    /// A worker for each slot.
+    /// Draws a worker for each slot.
     fn deal(&mut self) -> Vec<usize> {
         let mut shares = [(); WORKERS].map(|()| self.random.next_u32() % 4);
         shares[self.changes as usize % WORKERS] += 1;
@@ -126,7 +127,7 @@ impl Steer {
         self.changes
     }
 
-    /// The same whoever asks.
+    /// Reads the counters over gRPC and over MRSP, and checks that they are the same.
     pub(super) fn counters(&mut self) -> anyhow::Result<Counters> {
         let (one, other) = (self.grpc.counters()?, self.mrsp.counters()?);
         ensure!(one == other, "counters over gRPC and MRSP differ: {one:?}, {other:?}");

@@ -6,9 +6,10 @@ use etherparse::{EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket, TransportSli
 use pcap_parser::Linktype;
 
 const UDP_HEADER: usize = 8;
-/// Numbers that BSDs give raw IP.
+/// The link types that BSD systems use for raw IP.
 const RAW_BSD: [Linktype; 2] = [Linktype(12), Linktype(14)];
-/// The address family, 4 bytes in either order; the IP header tells it as well.
+/// The length of the address family, in either byte order. It is skipped, because the IP header has the same
+/// information.
 const NULL_HEADER: usize = 4;
 
 pub(super) struct Udp<'a> {
@@ -67,7 +68,7 @@ fn slice(link: Linktype, packet: &[u8]) -> Result<LaxSlicedPacket<'_>, Other> {
     }
 }
 
-/// Linux's cooked header, whose protocol is an EtherType at some offset.
+/// Reads a packet with a "cooked" header of Linux, which has an EtherType at the offset `protocol`.
 fn cooked(packet: &[u8], protocol: usize, header: usize) -> Result<LaxSlicedPacket<'_>, Other> {
     let (header, rest) = packet.split_at_checked(header).ok_or(Other::NotUdp)?;
     let protocol = u16::from_be_bytes([header[protocol], header[protocol + 1]]);

@@ -1,12 +1,12 @@
-//! What of EJFAT is in a datagram.
+//! Recognises EJFAT's segments and sync datagrams.
 
 use ejfat::wire::{LbHeader, Malformed, ReHeader, SyncHeader, Versions};
 
 use super::Datagram;
 
-/// RoCEv2's port: its headers may look like a segment's.
+/// The UDP port of RoCEv2, whose headers may look like those of a segment.
 const ROCE: u16 = 4791;
-/// Versions of RE headers, as far as they are understood.
+/// The versions of RE headers that are supported.
 const VERSIONS: [u8; 3] = [0, 1, 2];
 
 /// A segment of an event.
@@ -15,7 +15,7 @@ pub(in super::super) struct Segment {
     pub(in super::super) lb: Option<LbHeader>,
     pub(in super::super) re_version: u8,
     pub(in super::super) re: ReHeader,
-    /// Bytes on the wire, behind the headers.
+    /// The length of the payload on the wire, without the headers.
     pub(in super::super) payload: usize,
 }
 
@@ -49,22 +49,22 @@ pub(in super::super) fn look(datagram: &Datagram<'_>, any: bool) -> Kind {
     segment.filter(sensible).map_or(Kind::Other, Kind::Segment)
 }
 
-/// `missing`: bytes that were not captured.
+/// Decodes the RE header. `missing` is the number of bytes that were not captured.
 fn segment(lb: Option<LbHeader>, bytes: &[u8], missing: usize) -> Option<Segment> {
     let decode = |&version: &u8| Some((version, ReHeader::decode(bytes, Versions::of(&[version])).ok()?));
     let (re_version, (re, payload)) = VERSIONS.iter().find_map(decode)?;
     Some(Segment { lb, re_version, re, payload: payload.len() + missing })
 }
 
-/// Reserved bits are zero, and the payload is inside the event.
+/// Whether the reserved bits are zero and the payload is inside the event.
 fn makes_sense(segment: &Segment, bytes: &[u8]) -> bool {
     let Segment { re, payload, .. } = segment;
     let zeros = bytes[0].trailing_zeros() >= 4 && bytes[1..ReHeader::LEN] == re.encode()[1..];
     zeros && *payload > 0 && u64::from(re.offset) + *payload as u64 <= re.length.into()
 }
 
-/// The datagrams as they were on the wire. Kernels hand trains of segments through as one packet, to a capture as well:
-/// where a sender's interface cuts (GSO), or a receiver's merged (GRO).
+/// The datagrams as they were on the wire. The Linux kernel passes several segments as one super-packet, also to a
+/// capture: before the sender's interface cuts it (GSO), or after the receiver's kernel merged it (GRO).
 pub(in super::super) fn parts<'a>(
     datagram: &Datagram<'a>,
     any: bool,
@@ -73,7 +73,7 @@ pub(in super::super) fn parts<'a>(
     let stride = stride(datagram, any).unwrap_or(bytes.len());
     let whole = stride == bytes.len();
     let datagram = *datagram;
-    // An empty datagram is one too.
+    // An empty datagram counts as one.
     let count = if whole { 1 } else { bytes.len().div_ceil(stride) };
     (0..count).map(move |n| {
         if whole {
@@ -84,10 +84,11 @@ pub(in super::super) fn parts<'a>(
     })
 }
 
-/// From the first header to the second, where there is one.
+/// The distance from the first header to the second one, if there is a second one.
 fn stride(datagram: &Datagram<'_>, any: bool) -> Option<usize> {
     let Datagram { bytes, len, .. } = *datagram;
-    // All of a train is longer than its first segment can be, so nothing is asked of that yet.
+    // The whole super-packet is longer than its first segment can be, so the first segment is not checked for
+    // plausibility yet.
     let Kind::Segment(first) = look(datagram, true) else { return None };
     if len != bytes.len() {
         return None;
@@ -107,7 +108,7 @@ fn stride(datagram: &Datagram<'_>, any: bool) -> Option<usize> {
         let is_next = |found: Segment| found.lb == first.lb && Some(found.re) == expected;
         bytes[at..].starts_with(&bytes[..2]) && second(at).is_some_and(is_next)
     };
-    // Events of one segment each, merged.
+    // The super-packet may consist of several events with one segment each.
     let left = first.re.length.checked_sub(first.re.offset)? as usize;
     let last = headers + left;
     let other_event = || {

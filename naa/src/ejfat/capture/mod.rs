@@ -21,10 +21,10 @@ use pcap_parser::{
 
 pub(super) use message::{Kind, Segment, look, parts};
 
-/// Bytes that are read at once, and of the longest block of a capture.
+/// The size of the read buffer, and of the longest block of a capture, in bytes.
 const BUFFER: usize = 1 << 18;
 const LONGEST: usize = 1 << 24;
-/// Interfaces of one section of a pcapng file.
+/// The most interfaces in one section of a pcapng file.
 const INTERFACES: usize = 4096;
 
 /// Which datagrams of which capture.
@@ -44,16 +44,16 @@ pub(super) struct Source {
 /// A UDP datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram<'a> {
-    /// UNIX nanoseconds.
+    /// The time in nanoseconds since the UNIX epoch.
     pub(super) time: u64,
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
-    /// What was captured of its payload, and how long that was on the wire.
+    /// The captured part of the payload; `len` is the length of the payload on the wire.
     pub(super) bytes: &'a [u8],
     pub(super) len: usize,
 }
 
-/// Packets that hold no datagram, and those that do.
+/// Counts of packets with and without a datagram.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(super) struct Packets {
     pub(super) packets: u64,
@@ -67,13 +67,13 @@ pub(super) struct Packets {
     pub(super) datagrams: u64,
 }
 
-/// How an interface writes.
+/// The properties of an interface in the capture.
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link: Linktype,
-    /// Units per second.
+    /// Units of time per second.
     resolution: u64,
-    /// Seconds.
+    /// The offset of its times in seconds.
     offset: i64,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Capture {
     source: Source,
     interfaces: Vec<Interface>,
     packets: Packets,
-    /// The last packet is not whole: the capture was cut off, or is still being written.
+    /// Whether the last packet is incomplete, because the capture was cut off or is still being written.
     cut_off: bool,
 }
 
@@ -92,7 +92,8 @@ impl Source {
         self.pcap == Path::new("-")
     }
 
-    /// Segments without the load balancer's header bear no mark; these are meant.
+    /// Whether the command line names ports. Then each datagram to them counts as a segment, because segments without
+    /// LB header have no magic number.
     pub(super) fn names_ports(&self) -> bool {
         !self.port.is_empty()
     }
@@ -135,7 +136,7 @@ impl Capture {
         self.cut_off
     }
 
-    /// Reads the next block and shows the datagram that is in it, if there is one that was asked for. False at the end.
+    /// Reads the next block, and passes on its datagram if there is one that was asked for. Returns false at the end.
     pub(super) fn next(
         &mut self,
         visit: impl FnOnce(&Datagram<'_>) -> anyhow::Result<()>,
@@ -216,7 +217,7 @@ fn packet<'a>(
             let units = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
             Some(Packet { time: interface.time(units), link: interface.link, bytes: packet.packet_data() })
         }
-        // Has no time.
+        // This kind of block has no time.
         PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
             Some(Packet { time: 0, link: interface(0)?.link, bytes: packet.packet_data() })
         }
@@ -248,7 +249,7 @@ fn show(
 impl Interface {
     fn of_file(header: &PcapHeader) -> Self {
         let resolution = if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
-        // Above these bits may be the length of a checksum.
+        // The bits above these may have the length of a checksum.
         let link = Linktype(header.network.0 & 0x03ff_ffff);
         Self { link, resolution, offset: 0 }
     }

@@ -1,4 +1,4 @@
-//! Captures by hand, good and damaged ones.
+//! Tests with captures that are made by hand, valid and damaged ones.
 
 use std::{io::Cursor, net::SocketAddr};
 
@@ -16,7 +16,7 @@ fn source() -> Source {
     Source { pcap: "x.pcap".into(), port: Vec::new(), host: None }
 }
 
-/// Time, destination and payload.
+/// The time, the destination and the payload of each datagram.
 type Found = Vec<(u64, SocketAddr, Vec<u8>)>;
 
 fn read(source: &Source, file: Vec<u8>) -> anyhow::Result<(Found, Packets, bool)> {
@@ -54,7 +54,7 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &len, &body, &len].concat()
 }
 
-/// With an interface whose times are in units of `resolution`, some seconds late.
+/// A pcapng file with an interface whose times are in units of `resolution`, with an offset in seconds.
 fn pcapng(resolution: u8, offset: i64, units: u64, packet: &[u8]) -> Vec<u8> {
     let section = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
     let options =
@@ -142,7 +142,7 @@ fn a_capture_that_was_cut_off_is_read_as_far_as_it_goes() {
     assert!(read(&source(), Vec::new()).is_err());
 }
 
-/// As a capture on the sender's side has them, where the kernel cuts later.
+/// A capture on the sender's machine has whole super-packets, because they are cut only later.
 #[test]
 fn trains_of_segments_are_taken_apart() {
     let size = SegmentSize::of_mtu(1500, IpVersion::V4).unwrap();
@@ -219,7 +219,7 @@ fn marks_and_sense_tell_what_is_ejfats() {
     assert_eq!(seen(b"", 1, true), "other");
 }
 
-/// Whatever is in the file, reading it ends, and nothing panics.
+/// Reading a damaged file ends and does not panic.
 #[test]
 fn damaged_captures_are_survived() {
     let payload: Vec<u8> = (0..400_u32).map(|at| at as u8).collect();
@@ -237,7 +237,7 @@ fn damaged_captures_are_survived() {
     for round in 0..6000 {
         let mut file = files[round % 2].clone();
         for _ in 0..=random(4) {
-            // Mostly where headers are.
+            // Most changes hit the headers.
             let at = if random(3) == 0 { random(file.len()) } else { random(120) };
             file[at] = [0, 1, 0x7f, 0x80, 0xff, random(256) as u8][random(6)];
         }

@@ -45,7 +45,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What the datagrams were.
+/// Counts of datagrams by kind.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 struct Tally {
     segments: u64,

@@ -1,4 +1,4 @@
-//! A line per datagram.
+//! Prints a line per datagram.
 
 use ejfat::wire::{LbHeader, SyncHeader};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ const COLUMNS: [&str; 12] = [
 /// The columns that are aligned to the left because they have words; the others have numbers.
 const LEFT: [usize; 3] = [1, 2, 3];
 
-/// Columns that never become narrower, since lines are printed as they come.
+/// A table that is printed line by line. Its columns never become narrower.
 pub(super) struct Table {
     json: bool,
     widths: [usize; COLUMNS.len()],
@@ -31,14 +31,14 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(json: bool) -> Self {
-        // An IPv4 address with its port, a tick of our time.
+        // These widths have room for an IPv4 address with its port, and for a tick of today.
         let least = [11, 21, 21, 2, 16];
         let mut widths = COLUMNS.map(str::len);
         widths.iter_mut().zip(least).for_each(|(width, least)| *width = least.max(*width));
         Self { json, widths, begun: false }
     }
 
-    /// The line of a datagram, if it is EJFAT's; before the first one, the columns' names.
+    /// The line of a datagram, if it is one of EJFAT's. The names of the columns come before the first line.
     pub(super) fn lines(&mut self, first: u64, datagram: &Datagram<'_>, kind: &Kind) -> Option<String> {
         if self.json {
             return object(datagram, kind).map(|object| object.to_string());

@@ -1,4 +1,4 @@
-//! What is known of one event of a capture.
+//! The record of one event of a capture.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use crate::ejfat::capture::Segment;
 /// The sender's address, and the address and port to which it sent.
 pub(super) type Flow = (IpAddr, SocketAddr);
 
-/// How it stands at the capture's end.
+/// The state of an event at the end of the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Open,
@@ -29,12 +29,12 @@ pub(super) struct Record {
     pub(super) name: Name,
     pub(super) tick: Option<u64>,
     pub(super) length: u32,
-    /// All that named it, and of those: nothing new, refused otherwise.
+    /// All segments of the event; `duplicates` had no new bytes, and `refused` were not accepted for other reasons.
     pub(super) segments: u64,
     pub(super) duplicates: u64,
     pub(super) refused: u64,
     pub(super) bytes: u32,
-    /// From and to, disjoint and not adjacent.
+    /// The ranges of received bytes: begin and end. They are disjoint and not adjacent.
     pub(super) parts: BTreeMap<u32, u32>,
     pub(super) first: u64,
     pub(super) last: u64,
@@ -76,7 +76,7 @@ impl Record {
         }
     }
 
-    /// What was accepted touches nothing that was accepted before.
+    /// Adds an accepted range, which must not overlap the ranges that were accepted before.
     pub(super) fn add(&mut self, offset: u32, len: u32) {
         self.bytes += len;
         let (mut from, mut to) = (offset, offset + len);

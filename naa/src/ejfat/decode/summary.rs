@@ -1,4 +1,4 @@
-//! What became of each event, as a worker with much memory would have had it.
+//! Reassembles the events of a capture as a worker with much memory would, and reports how each of them ended.
 
 use std::{
     collections::HashMap,
@@ -18,9 +18,9 @@ use crate::{
     show,
 };
 
-/// Events that are open at once.
+/// The most events that are open at once.
 const SLOTS: u32 = 1 << 14;
-/// Senders and where they send, as far as they are told apart.
+/// The most flows (sender and destination) that are told apart.
 const FLOWS: u32 = 1 << 12;
 
 pub(super) struct Summary {
@@ -41,7 +41,7 @@ impl Summary {
             slots: SLOTS,
             max_open: SLOTS,
             max_open_per_source: SLOTS,
-            // Nothing is kept of them.
+            // The bytes of events are not stored.
             max_event: u32::MAX,
             memory: u64::MAX,
             timeout,
@@ -65,7 +65,7 @@ impl Summary {
 
     pub(super) fn see(&mut self, datagram: &Datagram<'_>, kind: &Kind) {
         let Kind::Segment(segment) = kind else { return };
-        // Captures of several interfaces are not quite in order.
+        // Packets in captures of several interfaces are not quite in order of time.
         self.now = self.now.max(Time(datagram.time));
         self.give_up();
         let flow = (datagram.from.ip(), datagram.to);
@@ -75,7 +75,7 @@ impl Summary {
         let placed = if missing == 0 {
             self.reassembler.handle(self.now, Some(source), datagram.bytes)
         } else {
-            // Only how long it was matters.
+            // Only the length of the missing bytes matters.
             self.zeros.clear();
             self.zeros.extend_from_slice(datagram.bytes);
             self.zeros.resize(datagram.len, 0);

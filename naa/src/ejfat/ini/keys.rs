@@ -1,8 +1,8 @@
-//! The keys of E2SAR 0.3.2: a segmenter's and a reassembler's.
+//! The keys of the INI files of E2SAR 0.3.2, for segmenters and reassemblers.
 
 use super::Role;
 
-/// What a key does here.
+/// The effect of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
     Setting,
@@ -61,7 +61,7 @@ const fn key(section: &'static str, name: &'static str, sender: Use, worker: Use
     Key { section, name, sender, worker }
 }
 
-/// Sections are together.
+/// All keys; those of a section are next to each other.
 pub(super) const KEYS: &[Key] = &[
     key("general", "useCP", Use::Setting, Use::Setting),
     key("control-plane", "warmUpMS", Use::Setting, OF_SENDERS),

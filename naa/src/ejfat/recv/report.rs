@@ -1,4 +1,4 @@
-//! What a worker says of itself.
+//! The reports of a worker.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ pub(super) fn report(
     Ok(())
 }
 
-/// Writes what came to the first 16 ports, and how many others got something.
+/// Writes the counters of the first 16 ports, and how many other ports received something.
 fn ports_text(ports: &[PortCounters]) -> String {
     const MOST: usize = 16;
     let first: Vec<_> = ports.iter().take(MOST).map(|of| format!("{} {}", of.datagrams, of.at)).collect();

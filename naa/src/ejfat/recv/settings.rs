@@ -1,4 +1,4 @@
-//! What the command line says, or else an INI file, or else what is usual.
+//! Settings from the command line, otherwise from an INI file, otherwise defaults.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) fn config(args: &Args) -> anyhow::Result<(ReceiverConfig, OfIni)> {
     check_max_event(args.max_event, args.memory)?;
     let ini = Ini::read(args.ini.as_deref(), Role::Worker)?;
     let of_ini = site(&ini)?;
-    // All of the file is looked at, whatever the command line says.
+    // All keys of the file are checked, even those that the command line overrides.
     let ports = ini.get(DATA, "portRange", number(-1..=14))?.and_then(ports);
     let timeout = ini.get(DATA, "eventTimeoutMS", number(1..=3_600_000))?;
     let buffer = ini.get(DATA, "rcvSocketBufSize", number(1..=u32::MAX))?;
@@ -63,7 +63,7 @@ pub(super) fn config(args: &Args) -> anyhow::Result<(ReceiverConfig, OfIni)> {
     Ok((config, of_ini))
 }
 
-/// E2SAR's exponent; -1: as many as there are threads.
+/// The ports that E2SAR's exponent stands for. The exponent -1 means as many ports as threads.
 fn ports(exponent: i8) -> Option<PortChoice> {
     let ports = u32::try_from(exponent).ok().and_then(|exponent| 1_u16.checked_shl(exponent));
     ports.map(PortChoice::Count)

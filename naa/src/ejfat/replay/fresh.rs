@@ -1,4 +1,5 @@
-//! Ticks of now: a load balancer's tables go by the tick, and a capture's are of the past.
+//! Replaces the ticks of a capture by present ones, because the load balancer chooses its tables by the tick, and the
+//! capture's ticks are in the past.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,7 +13,7 @@ use ejfat::{
 
 use crate::ejfat::capture::Kind;
 
-/// Events that are under way at once, by far: older ticks are forgotten.
+/// The number of ticks that are remembered; older ones are forgotten. Far fewer events are under way at once.
 const REMEMBERED: usize = 1 << 16;
 
 #[derive(Default)]
@@ -49,7 +50,7 @@ impl FreshTicks {
     fn header(&mut self, lb: LbHeader, now: Duration) -> LbHeader {
         let tick = self.tick(lb.tick, now.as_micros() as u64);
         let select = match lb.select {
-            // As E2SAR makes it of the tick.
+            // E2SAR takes the slot from the tick, so the new slot is that of the new tick.
             Select::V3 { slot, port } if slot == lb.tick as u16 => Select::V3 { slot: tick as u16, port },
             select => select,
         };

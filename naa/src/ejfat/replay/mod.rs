@@ -99,7 +99,7 @@ struct Replay {
     scratch: Vec<u8>,
     sent: Sent,
     left_out: LeftOut,
-    /// How many refusals (ICMP "port unreachable") came.
+    /// The number of refusals (ICMP "port unreachable") that came.
     refused: u64,
 }
 

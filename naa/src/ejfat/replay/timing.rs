@@ -1,4 +1,4 @@
-//! When the next datagram goes.
+//! Decides when the next datagram is sent.
 
 use std::{
     hint,
@@ -12,9 +12,9 @@ use std::{
 
 use ejfat_udp::Pace;
 
-/// Shorter pauses are spun: a sleep takes that much longer than it should.
+/// Pauses shorter than this are waited for by spinning, because a sleep takes about this much longer than it should.
 const SLEEP: Duration = Duration::from_micros(60);
-/// As long as nobody looks whether to stop.
+/// The longest sleep, after which the thread checks whether to stop.
 const LONGEST: Duration = Duration::from_millis(100);
 
 pub(super) struct Timing {
@@ -23,7 +23,8 @@ pub(super) struct Timing {
 }
 
 enum By {
-    /// The capture's times, so many times as fast; the first datagram's there, and here.
+    /// Sends with the capture's timing, `speed` times as fast. `first` has the first datagram's time in the capture,
+    /// and the time at which it was sent.
     Capture {
         speed: f64,
         first: Option<(u64, Instant)>,
@@ -36,7 +37,7 @@ impl Timing {
         Self { by: By::Capture { speed, first: None }, stopped }
     }
 
-    /// Gbit/s; 0: as fast as it goes.
+    /// Sends at `rate` in Gbit/s; 0 means as fast as possible.
     pub(super) fn rate(rate: f64, stopped: Arc<AtomicBool>) -> Self {
         Self { by: By::Rate(Pace::new((rate > 0.0).then_some(rate * 1e9))), stopped }
     }

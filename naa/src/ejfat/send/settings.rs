@@ -1,4 +1,4 @@
-//! What the command line says, or else an INI file, or else what is usual.
+//! Settings from the command line, otherwise from an INI file, otherwise defaults.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,7 +12,7 @@ const CONTROL: &str = "control-plane";
 const DATA: &str = "data-plane";
 
 pub(super) struct Settings {
-    /// Where to and the data id are not of the file.
+    /// The settings of the sender. Its destination and its data id are never taken from the file.
     pub(super) config: SenderConfig,
     pub(super) use_cp: Option<bool>,
     pub(super) warm_up: Duration,
@@ -24,7 +24,7 @@ pub(super) struct Settings {
 impl Settings {
     pub(super) fn of(args: &Args) -> anyhow::Result<Self> {
         let ini = Ini::read(args.ini.as_deref(), Role::Sender)?;
-        // All of the file is looked at, whatever the command line says.
+        // All keys of the file are checked, even those that the command line overrides.
         let use_cp = ini.get(GENERAL, "useCP", flag)?;
         let warm_up = ini.get(CONTROL, "warmUpMS", number(0..=3_600_000))?;
         let sync_period = ini.get(CONTROL, "syncPeriodMS", number(1..=10_000))?;
@@ -43,7 +43,7 @@ impl Settings {
             sockets: args.sockets.or(sockets).map_or(usual.sockets, usize::from),
             buffer: args.buffer.or(buffer).map(|bytes| bytes as usize),
             rate: (rate > 0.0).then_some(rate * 1e9),
-            // A number on the command line is stronger than ticks in the file.
+            // A number on the command line overrides the file's setting for ticks.
             ticks_as_events: args.ticks_as_events.or(ticks.filter(|_| args.first.is_none())).unwrap_or(false),
             ..usual
         };
@@ -58,7 +58,7 @@ impl Settings {
     }
 }
 
-/// As E2SAR has it: 0 and less is as fast as it goes.
+/// Reads a rate as E2SAR does: 0 and less means as fast as possible.
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate <= 1e6);
     rate.map(|rate| rate.max(0.0)).ok_or_else(|| "write Gbit/s, or -1 for as fast as it goes".into())

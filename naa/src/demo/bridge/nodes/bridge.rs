@@ -1,4 +1,4 @@
-//! The bridge: as it is started, and as it is asked.
+//! Starts the bridge, and asks it for its status and its traces.
 
 use std::{
     io::{BufRead as _, Read as _},
@@ -18,12 +18,12 @@ use crate::demo::bridge::stage::{Node, Stage};
 #[derive(Debug)]
 pub(in crate::demo::bridge) struct Bridge {
     process: Process,
-    /// Reads what nobody needs, so that the bridge is not held up.
+    /// Reads and discards the output of the bridge, so that the pipe does not become full and block it.
     reader: JoinHandle<()>,
     queries: BridgeQueries,
-    /// Where segments come, over IPv4 and IPv6.
+    /// The addresses at which the bridge receives segments, over IPv4 and IPv6.
     pub(in crate::demo::bridge) segments: Vec<SocketAddr>,
-    /// Where workers subscribe, and those of its machine.
+    /// The address at which workers subscribe; `local` is the socket for workers on the bridge's machine.
     pub(in crate::demo::bridge) workers: SocketAddr,
     pub(in crate::demo::bridge) local: String,
 }
@@ -51,7 +51,7 @@ impl Bridge {
         ensure!(segments.len() == 2, "the bridge listens at {segments:?}");
         let reader = thread::spawn(move || {
             let mut line = Vec::new();
-            // However it ends.
+            // An error ends the reader, too.
             while out.by_ref().take(1 << 20).read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
                 line.clear();
             }
@@ -64,7 +64,7 @@ impl Bridge {
         self.queries.status().context("the bridge does not tell what it counted")
     }
 
-    /// What it remembers of an event.
+    /// The event trace that the bridge has of an event, if any.
     pub(in crate::demo::bridge) fn trace(&self, told: &Told) -> anyhow::Result<Option<TracedEvent>> {
         let events = self.queries.trace(told.tick).context("the bridge does not tell what it remembers")?;
         let its = |event: &TracedEvent| event.data_id == u32::from(told.data_id) && event.event == told.event;
@@ -73,7 +73,7 @@ impl Bridge {
 
     pub(in crate::demo::bridge) fn end(mut self) -> anyhow::Result<()> {
         self.process.wait()?;
-        // It read until the process ended.
+        // The reader ends when the process has ended.
         let _ = self.reader.join();
         Ok(())
     }

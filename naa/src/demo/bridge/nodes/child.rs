@@ -1,4 +1,4 @@
-//! Senders and workers as they are started and heard. Each ends when its standard input does.
+//! Starts senders and workers, and reads what they print. Each ends when its standard input ends.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -21,7 +21,7 @@ use crate::demo::{
     ejfat::nodes::{CROWD, CROWD_GIGABITS},
 };
 
-/// Ends with this value at the latest.
+/// A process, which is killed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     what: &'static str,
@@ -45,7 +45,7 @@ impl Process {
         Ok((Self { what, child, stdin }, BufReader::new(stdout)))
     }
 
-    /// Its first line.
+    /// Reads and parses the first line of the process.
     pub(super) fn ready<T: serde::de::DeserializeOwned>(&self, out: &mut Out) -> anyhow::Result<T> {
         let mut line = String::new();
         out.read_line(&mut line).with_context(|| format!("cannot read from the {}", self.what))?;
@@ -79,14 +79,14 @@ impl Drop for Process {
     }
 }
 
-/// What a process said to its end; without sums if it was killed.
+/// Everything that a process printed until its end. It has no sums if it was killed.
 #[derive(Debug)]
 pub(in crate::demo::bridge) struct Ended {
     pub(in crate::demo::bridge) told: Vec<Told>,
     pub(in crate::demo::bridge) sums: Option<Sums>,
 }
 
-/// Lines of a sender or a worker, read as they come.
+/// A thread that reads the lines of a sender or a worker as they come, and counts the events.
 #[derive(Debug)]
 struct Heard {
     thread: JoinHandle<anyhow::Result<Ended>>,
@@ -133,7 +133,8 @@ pub(in crate::demo::bridge) struct Worker {
 }
 
 impl Worker {
-    /// By RDMA from an address of its own, or in memory shared with the bridge at the bridge's node.
+    /// Starts a worker. At the bridge's node it shares memory with the bridge; elsewhere it uses RDMA from an address
+    /// of its own.
     pub(in crate::demo::bridge) fn start(
         stage: &Stage,
         bridge: &Bridge,
@@ -149,7 +150,7 @@ impl Worker {
         Ok(Self { process, heard: Heard::listen(out), name, ready })
     }
 
-    /// Events told so far.
+    /// The number of events that it printed so far.
     pub(in crate::demo::bridge) fn told(&self) -> u64 {
         self.heard.count()
     }
@@ -202,7 +203,7 @@ impl Sender {
         Ok(Self { process, heard: Heard::listen(out) })
     }
 
-    /// Many streams at once, from the address of the first sender.
+    /// Starts a sender of many streams at once, from the address of the first sender.
     pub(in crate::demo::bridge) fn crowd(
         stage: &Stage,
         bridge: &Bridge,
@@ -215,7 +216,7 @@ impl Sender {
         Ok(Self { process, heard: Heard::listen(out) })
     }
 
-    /// Events told so far.
+    /// The number of events that it printed so far.
     pub(in crate::demo::bridge) fn told(&self) -> u64 {
         self.heard.count()
     }

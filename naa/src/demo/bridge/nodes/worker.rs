@@ -16,11 +16,12 @@ use naa_provider::Choice;
 use super::{Line, Ready, Sums, Told};
 use crate::{show, signals};
 
-/// Events that it has at a time.
+/// The most events that the worker holds at a time.
 const TOGETHER: usize = 32;
 pub(in crate::demo::bridge) const SLOTS: u32 = 64;
 const SLOT_BYTES: u32 = 64 << 10;
-/// A peer that is silent for about 1 s is given up, by both ends: the demonstration is not to wait for that.
+/// The exponent of the ACK time-out. Both ends give up a peer that is silent for about 1 s, so that the demonstration
+/// does not wait longer.
 const ACK_TIMEOUT: u8 = 15;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -36,7 +37,7 @@ fn name(text: &str) -> Result<WorkerName, String> {
     WorkerName::from(text).map_err(|_| "a name has up to 32 bytes".into())
 }
 
-/// Tells each event before it gives it back, until standard input ends.
+/// Takes events until standard input ends, and prints each event before it is released.
 pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
     let ended = Arc::new(AtomicBool::new(false));
     let end = ended.clone();
@@ -68,7 +69,7 @@ pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
         }
         tell(&together, &mut copy)?;
         events += together.len() as u64;
-        // Given back in another order than they came.
+        // Events are released in another order than they came.
         while let Some(event) = together.pop() {
             drop(event);
         }
@@ -77,8 +78,8 @@ pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whole lines, which are out when they are written: what was given back was told, however the process ends. The sums are
-/// those of copies, which the bridge cannot change while they are read.
+/// Prints whole lines, which are written when this returns. So each released event was printed, however the process ends.
+/// The digests are those of copies, because the bridge could change the ring while it is read.
 fn tell(events: &[Event], copy: &mut Vec<u8>) -> anyhow::Result<()> {
     let mut lines = Vec::new();
     for event in events {

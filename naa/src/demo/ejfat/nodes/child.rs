@@ -1,4 +1,4 @@
-//! Processes as they are started and heard. Each ends when its standard input does.
+//! Starts the processes, and reads what they print. Each ends when its standard input ends.
 
 use std::{
     io::{BufRead as _, BufReader, Lines},
@@ -37,7 +37,7 @@ impl Process {
             Node::Sender(_) => "sender",
             Node::Worker(_) => "worker",
         };
-        // Its load balancer is open to this machine: a token of somebody else's is not for it.
+        // The demonstration's load balancer needs no token, so a token in the user's environment is not passed on.
         let child = stage.command(node)?.env_remove(crate::lb::TOKEN_VARIABLE).args(arguments).spawn();
         let mut child = child.with_context(|| format!("cannot start a {what}"))?;
         let stdout = child.stdout.take().with_context(|| format!("the {what} has no output"))?;
@@ -45,7 +45,7 @@ impl Process {
         Ok((Self { what, child, stdin }, BufReader::new(stdout).lines()))
     }
 
-    /// Its next line.
+    /// Reads the next line of the process.
     fn line(&mut self, out: &mut Out) -> anyhow::Result<String> {
         let what = self.what;
         let line = out.next().with_context(|| format!("the {what} ended before it was ready"))?;
@@ -68,7 +68,7 @@ impl Drop for Process {
     }
 }
 
-/// Lines of a sender or a worker, read as they come.
+/// A thread that reads the lines of a sender or a worker as they come, and counts the events.
 #[derive(Debug)]
 struct Heard {
     thread: JoinHandle<anyhow::Result<(Vec<Ticked>, Sums)>>,
@@ -107,7 +107,7 @@ fn texts(words: &[&str]) -> Vec<String> {
 pub(in crate::demo::ejfat) struct Worker {
     process: Process,
     heard: Heard,
-    /// Where it listens, over IPv4 and IPv6.
+    /// The addresses at which the worker listens, over IPv4 and IPv6.
     pub(in crate::demo::ejfat) at: Vec<SocketAddr>,
 }
 
@@ -122,7 +122,7 @@ impl Worker {
         Ok(Self { process, heard: Heard::listen(out), at })
     }
 
-    /// Events told so far.
+    /// The number of events that it printed so far.
     pub(in crate::demo::ejfat) fn told(&self) -> u64 {
         self.heard.events.load(Relaxed)
     }
@@ -164,7 +164,7 @@ impl Sender {
         Self::spawn(stage, Node::Sender(n), &words)
     }
 
-    /// Many streams at once, from the address of the first sender.
+    /// Starts a sender of many streams at once, from the address of the first sender.
     pub(in crate::demo::ejfat) fn crowd(
         stage: &Stage,
         balancer: &Balancer,
@@ -210,7 +210,7 @@ impl Balancer {
         let listen = at.iter().flat_map(|at| ["--listen".into(), at.to_string()]);
         arguments.extend(listen);
         let mrsp = SocketAddr::new(at[0].ip(), 0).to_string();
-        // The demonstration programs it from its own machine.
+        // The demonstration programs the load balancer from the same machine.
         let own = at[0].ip().to_string();
         let allow = ["--allow", "127.0.0.0/8", "--allow", &own];
         arguments.extend(texts(&[&["--provider", "embedded", "--serve", &mrsp], &allow[..]].concat()));
@@ -233,7 +233,7 @@ impl Balancer {
 
     pub(in crate::demo::ejfat) fn end(mut self) -> anyhow::Result<()> {
         self.process.stdin = None;
-        // What it reports was asked for before.
+        // This line has the counters, which were already read over gRPC.
         self.process.line(&mut self.out)?;
         self.process.wait()
     }

@@ -32,7 +32,7 @@ pub(in crate::demo) struct Crowd {
 pub(in crate::demo) const CROWD: Crowd = Crowd { first: 1000, streams: 1000 };
 
 impl Crowd {
-    /// The same with so many streams.
+    /// The same crowd with this number of streams.
     pub(in crate::demo) fn of(self, streams: u16) -> Self {
         Self { streams, ..self }
     }

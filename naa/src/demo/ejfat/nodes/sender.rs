@@ -25,7 +25,7 @@ pub(in crate::demo::ejfat) struct Args {
     streams: Option<u16>,
 }
 
-/// Sends all events, and tells each.
+/// Sends all events, and prints a line for each.
 pub(in crate::demo::ejfat) fn run(args: &Args) -> anyhow::Result<()> {
     let mut out = BufWriter::new(stdout().lock());
     let mut tell = |line: &Line| -> anyhow::Result<()> {

@@ -19,7 +19,7 @@ use crate::{
     signals,
 };
 
-/// What the system grants without privileges in most places.
+/// The receive buffer in bytes: what most systems grant without privileges.
 const BUFFER: usize = 4 << 20;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub(in crate::demo::ejfat) struct Args {
     listen: Vec<SocketAddr>,
 }
 
-/// Tells each event, until standard input ends.
+/// Receives events until standard input ends, and prints a line for each.
 pub(in crate::demo::ejfat) fn run(args: &Args) -> anyhow::Result<()> {
     let reassembly =
         Config { max_event: 1 << 20, memory: 256 << 20, seed: values::seed(), ..Config::default() };

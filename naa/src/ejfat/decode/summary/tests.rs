@@ -1,4 +1,4 @@
-//! Whatever a capture says of events, each datagram is counted once.
+//! Tests that each datagram is counted exactly once.
 
 use std::net::SocketAddr;
 
@@ -30,7 +30,7 @@ fn holes_are_counted_as_they_are_filled() {
     }
     assert_eq!(holes, [1, 1, 2, 1, 0]);
     assert_eq!((summary.records[0].end, summary.records[0].bytes), (End::Complete, 50));
-    // The number again, much later, is another event.
+    // The same event number much later is another event.
     see(&mut summary, 10_000_000_000, &segment(1, 0, 50, 10), 30);
     assert_eq!(summary.records.len(), 2);
 }
