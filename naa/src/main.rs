@@ -149,8 +149,8 @@ fn main() -> ExitCode {
     };
     let colour = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(std::io::stderr);
-    // With internal errors, the subscriber would report a failed write to standard error there, and panic if that fails,
-    // too.
+    // The subscriber must not report its own errors: it would report a failed write to standard error there, too, and
+    // panic if that fails.
     tracing_subscriber::registry().with(filter).with(log.log_internal_errors(false)).init();
     signals::report_full_files();
     let result = match cli.command {

@@ -1,8 +1,9 @@
 //! `/metrics` over HTTP, for Prometheus and its like.
 //!
-//! Clients are not authenticated, so the cost of each is bounded: the number of connections, the bytes of a request, and the time of
-//! both. Connections are shared fairly among addresses, so that a peer with idle connections does not keep another peer waiting. The
-//! server has a thread of its own, so the threads that update the counters do not wait for it.
+//! Clients are not authenticated, so the cost of each is bounded: the number of connections, the bytes of a request,
+//! and the time of both. Connections are shared fairly among source networks, so that a peer with idle connections does
+//! not keep another peer waiting. The server has a thread of its own, so the threads that update the counters do not
+//! wait for it.
 
 use std::{
     convert::Infallible,

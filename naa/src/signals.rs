@@ -75,8 +75,7 @@ pub(crate) fn on_hang_up() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// Ignores SIGXFSZ, so that a file which reaches the limit of `ulimit -f` is an error of the write and does not kill the
-/// process.
+/// Handles SIGXFSZ, so that a write beyond the limit of `ulimit -f` returns an error and does not kill the process.
 pub(crate) fn report_full_files() {
     // This fails only for signals that no program may handle.
     let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());

@@ -82,8 +82,8 @@ impl Sink for Folder {
     }
 }
 
-/// A name with a number that no file has, for a `name` that is taken. Many events may have one name, so the numbers are
-/// not tried one by one.
+/// A name with a number that no file has, for a `name` that is taken. Many events may have one name, so a free number is
+/// found by bisection.
 fn numbered(folder: &OpenFolder, name: &str) -> String {
     let numbered = |n: u64| format!("{name}.{n}");
     let taken = |n: u64| folder.has(OsStr::new(&numbered(n)));
@@ -176,7 +176,7 @@ impl Pipe {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error).with_context(|| format!("cannot make the pipe {shown}")),
         }
-        // The path is checked after opening, so that a link which somebody put there does not redirect the events.
+        // A link that somebody else put at this path must not redirect the events.
         let no_pipe = || format!("{shown} is no named pipe; name another path, or use --out for a folder");
         let destination = Destination::new(path)?;
         ensure!(!destination.is_file(), no_pipe());

@@ -133,8 +133,8 @@ pub(in crate::demo::bridge) struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker. At the bridge's node it shares memory with the bridge; elsewhere it uses RDMA from an address
-    /// of its own.
+    /// Starts a worker. A worker at the bridge's node shares memory with the bridge; other workers use RDMA, each from
+    /// an address of its own.
     pub(in crate::demo::bridge) fn start(
         stage: &Stage,
         bridge: &Bridge,
