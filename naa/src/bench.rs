@@ -19,7 +19,7 @@ use crate::show;
 
 const PROGRAM: &str = "naa-bench";
 const OFFLOAD: &str = "offload";
-/// Programs that are built or installed together are written within this time.
+/// The files of programs that are built or installed together are written within this time.
 const STALE: Duration = Duration::from_secs(600);
 
 const MORE: &str = "\

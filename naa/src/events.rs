@@ -142,7 +142,7 @@ impl Args {
     }
 }
 
-/// A line for each event.
+/// A sink that prints a line with the checksum of each event.
 struct Sums;
 
 impl Sink for Sums {

@@ -1,4 +1,4 @@
-//! `/metrics` over HTTP, for Prometheus and its like.
+//! Serves `/metrics` over HTTP, for Prometheus and similar programs.
 //!
 //! Clients are not authenticated, so the cost of each is bounded: the number of connections, the bytes of a request,
 //! and the time of both. Connections are shared fairly among source networks, so that a peer with idle connections does

@@ -52,7 +52,7 @@ fn of_bytes(arguments: Arguments, input: Vec<u8>, room: usize) -> Local {
     })
 }
 
-/// Bytes as they lie in a region: aligned for any number.
+/// Bytes with the alignment of a region, which is enough for any type of number.
 struct Aligned {
     words: Vec<u64>,
     len: usize,

@@ -1,4 +1,4 @@
-//! A bridge's counters as Prometheus reads them.
+//! The counters of a bridge as OpenMetrics text for Prometheus.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a bridge did, for people and programs.
+//! Reports what a bridge did, as text and JSON.
 
 use std::time::Duration;
 

@@ -72,7 +72,7 @@ pub(super) struct Ended {
     pub(super) error: Option<anyhow::Error>,
 }
 
-/// What the sessions have in common.
+/// The data that all sessions of a batch share.
 pub(super) struct Batch<'a> {
     args: &'a Args,
     target: &'a Target,
@@ -82,7 +82,7 @@ pub(super) struct Batch<'a> {
     queue: Mutex<Queue>,
 }
 
-/// Files not taken yet, and how many sessions take them.
+/// The files that no session has taken yet, and the number of sessions that take files.
 struct Queue {
     files: VecDeque<usize>,
     sessions: usize,

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     result
 }
 
-/// Whether each input is a call of its own.
+/// Whether a call is made for each input.
 fn is_batch(args: &Args, target: &Target) -> anyhow::Result<bool> {
     let printed = plan::is_checksum(target.code) && args.out.is_empty() && args.out_dir.is_none();
     let folders = !args.in_dir.is_empty() || args.out_dir.is_some();

@@ -303,7 +303,7 @@ impl Peer {
         all.map(|(output, &index)| {
             let size = session.param_len(index)?;
             let produced = match &status {
-                // The block counts itself as output 0.
+                // Output 0 in the status block is the block itself.
                 Some(status) => status.produced.get(output + 1).copied().unwrap_or(0),
                 None if Some(&index) == layout.outputs.last() => last as u64,
                 None => size as u64,

@@ -43,7 +43,7 @@ pub(super) fn is_checksum(function: FunctionCode) -> bool {
     [builtin::SHA256, builtin::CRC32C].contains(&function)
 }
 
-/// Inputs of one call of `function`; `None`: any number.
+/// The number of inputs of one call of `function`; `None` if any number is possible.
 pub(super) fn inputs_of(function: FunctionCode) -> Option<usize> {
     match function {
         builtin::DGEMM | builtin::VECTOR_ADD => Some(2),

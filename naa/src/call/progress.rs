@@ -149,7 +149,7 @@ mod tests {
         const GIB: u64 = 1 << 30;
         let text = of_files([99_998, 99_999], [1022 * GIB, 1023 * GIB], GIB / 3 * 2, Duration::from_secs(59));
         assert_eq!(text, "99998 of 99999 files, 1022 GiB of 1023 GiB, 683 MiB/s, 59s left");
-        // "{bar:10} " comes before it.
+        // The bar ("{bar:10} ") comes before the text.
         assert!(text.len() <= 80 - 11, "{text}");
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Report {
     /// The time of connecting in seconds; 0 if a session was used again.
     pub(super) connect_s: f64,
     pub(super) offloaded_s: f64,
-    /// The function's return code; 0 is success. None if it was not the function that failed.
+    /// The function's return code; 0 is success. `None` if something other than the function failed.
     pub(super) code: Option<u32>,
     /// Hexadecimal digits of a checksum.
     pub(super) result: Option<String>,

@@ -1,4 +1,4 @@
-//! One call, whose inputs and outputs were all named.
+//! Makes one call, whose input and output files are all named on the command line.
 
 use std::path::PathBuf;
 

@@ -33,7 +33,7 @@ pub(super) struct Teller<'a> {
     next: usize,
     totals: Totals,
     failed: Vec<usize>,
-    /// The first failure, and the one that ended everything.
+    /// The first failure; `lost` is the failure that ended the batch.
     first: Option<anyhow::Error>,
     lost: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What the demonstration offloads.
+//! The calls that the demonstration makes.
 
 use mrsp::{
     FunctionCode,

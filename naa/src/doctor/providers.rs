@@ -34,7 +34,7 @@ pub(super) struct Provider {
     /// The addresses at which it can serve and call.
     #[serde(serialize_with = "texts")]
     pub(super) addresses: Vec<Place>,
-    /// Addresses from which it can only call.
+    /// Addresses from which the provider can call, but at which it cannot serve.
     pub(super) cannot_listen: Vec<CannotListen>,
     /// The reason, in one line.
     pub(super) why: String,

@@ -111,7 +111,7 @@ pub(super) fn judge(text: &str) -> Verdict {
             input = true;
         }
         let word = |wanted: &str| line.split([' ', ',', ';']).any(|word| word == wanted);
-        // The last rule of many firewalls refuses the rest, whatever the policy.
+        // The last rule of many firewalls refuses all other packets, whatever the policy of the chain is.
         let refuses = line.strip_prefix("counter ").unwrap_or(line);
         let closes =
             input && (line.contains("policy drop") || refuses.starts_with("reject") || refuses == "drop");

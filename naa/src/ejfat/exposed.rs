@@ -1,4 +1,4 @@
-//! A worker's counters as Prometheus reads them.
+//! The counters of a worker as OpenMetrics text for Prometheus.
 
 use std::{
     fmt,

@@ -130,7 +130,7 @@ pub(super) enum Seen {
 }
 
 impl Link {
-    /// Makes the queue pair and posts the first receive, so that the peer never meets an unready one.
+    /// Makes the queue pair and posts the first receive, so that the peer never finds a queue pair without a receive.
     pub(super) fn new(device: &Device, size: u32) -> anyhow::Result<Self> {
         let cq = device.context.create_cq(32)?;
         let qp = device.pd.create_qp(

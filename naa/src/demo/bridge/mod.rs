@@ -1,4 +1,5 @@
-//! `naa demo bridge`: senders, a bridge and workers, each a process in a network namespace of its own; one worker is killed.
+//! `naa demo bridge` runs senders, a bridge and workers, each as a process in a network namespace of its own. One worker is
+//! killed.
 //!
 //! ```text
 //! senders ─► `naa bridge` ─► workers: two by RDMA, one of which dies and is replaced; one of the bridge's machine

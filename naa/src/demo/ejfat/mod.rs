@@ -1,4 +1,4 @@
-//! `naa demo ejfat`: senders, the load balancer and workers, each a process in a network namespace of its own.
+//! `naa demo ejfat` runs senders, the load balancer and workers, each as a process in a network namespace of its own.
 //!
 //! ```text
 //! senders ─► `naa lb forward` ─► workers          tables change meanwhile, over gRPC and MRSP in turn

@@ -1,4 +1,4 @@
-//! Decides for each event that was sent what became of it.
+//! Determines the outcome of each event that was sent.
 
 use std::collections::HashMap;
 
@@ -62,7 +62,7 @@ pub(super) struct Judged {
     pub(super) fate: Fate,
 }
 
-/// Judges all events of a team: one sender's after another's, each in the order in which they were sent.
+/// Determines the outcomes of all events of a team, sender by sender, in the order in which each sender sent them.
 pub(super) fn judge(team: &Played) -> Vec<Judged> {
     let mut came = HashMap::<(u16, u64), Vec<(usize, &Told)>>::new();
     for (n, worker) in team.workers.iter().enumerate() {
@@ -101,7 +101,7 @@ fn belongs(team: &Played, tick: u64) -> Option<usize> {
     team.workers.iter().position(|worker| worker.at == at)
 }
 
-/// The fate of an event that no worker told of. `belongs` is the worker that the tables name.
+/// The outcome of an event that no worker printed. `belongs` is the worker that the tables name.
 fn missing(team: &Played, belongs: Option<usize>, tick: u64) -> Fate {
     match belongs.map(|n| team.workers[n].part) {
         Some(Part::Killed(at)) if tick < at => Fate::HeldByKilled,

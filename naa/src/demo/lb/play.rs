@@ -1,4 +1,4 @@
-//! Plays the demonstration, from the start of the first process to the last event.
+//! Runs the demonstration, from the start of the first process to the last event.
 
 use std::{
     collections::BTreeMap,
@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PLANE_AWAY: Duration = Duration::from_millis(300);
 const DAEMON_AWAY: Duration = Duration::from_millis(700);
 
-/// The acts in their order, each with its begin: how many of a thousand events are sent then. An act begins later if the act before
-/// it has not shown its effect yet.
+/// The steps in their order. Each begins when this many of a thousand events are sent, or later if the step before it has not shown
+/// its effect yet.
 const USUAL: &[(u64, Act)] = &[(350, Act::Kill), (550, Act::Drain), (650, Act::Add)];
 const EVERYTHING: &[(u64, Act)] =
     &[(120, Act::Kill), (500, Act::Daemon), (620, Act::Drain), (630, Act::Add), (790, Act::Plane)];

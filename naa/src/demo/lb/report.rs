@@ -1,4 +1,4 @@
-//! Compares what was sent with what came, and judges whether all is as it should be.
+//! Compares what was sent with what came, and checks that all conditions hold.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{demo::Table, show};
 
-/// The table lists so many events of one fate at most, and the last one; JSON lists all.
+/// The table lists at most this many events of one outcome, and the last one; JSON lists all.
 const SHOWN: usize = 4;
 /// A fill level above this shows that the worker could not keep up for a while.
 const ROSE: f64 = 0.02;
@@ -45,7 +45,7 @@ struct Event {
     tick: u64,
 }
 
-/// The events that have one fate.
+/// The events with one outcome.
 #[derive(Debug, Serialize)]
 struct FateRow {
     reservation: usize,
@@ -209,8 +209,8 @@ fn worker_row(reservation: usize, team: &Played, worker: usize, judged: &[Judged
     }
 }
 
-/// A row for each fate, also for one that no event has, so that the rows are always the same. Only the row of a data plane that
-/// was away is left out if none was.
+/// A row for each outcome, even if no event has that outcome, so that the rows are always the same. Only the row for an absent
+/// data plane is left out if no data plane was killed.
 fn fate_rows(reservation: usize, team: &Played, judged: &[Judged]) -> Vec<FateRow> {
     let row = |fate: Fate| {
         let those = || judged.iter().filter(move |of| of.fate == fate);
@@ -262,7 +262,7 @@ fn check(first: u64, team: &Played, judged: &[Judged], seconds: &[Second], kills
             fill(slow) * QUEUE as f64,
             fill(fast) * QUEUE as f64
         );
-        // The fast worker's fill is shown and not judged: on a busy machine it rises now and then, too.
+        // The fill level of the fast worker is shown but not checked, because it sometimes rises on a busy machine, too.
         check("the slow worker's fill rose, beside the fast one's", value, fill(slow) > ROSE);
     }
     if let Some(new) = at("new") {
