@@ -12,11 +12,11 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use mrsp::catalogue::Direction;
 
-/// Of any message.
+/// The most bytes of a message.
 pub(crate) const MOST_BYTES: usize = 64 << 10;
-/// Of a text.
+/// The most bytes of a text.
 pub(crate) const MOST_TEXT: usize = 512;
-/// Regions per Map; the kernel passes on 253 files at once at most.
+/// The most regions per Map; the Linux kernel passes on 253 files at once at most.
 pub(crate) const MOST_FILES: usize = 64;
 
 const LOAD: u8 = 1;
@@ -30,7 +30,7 @@ const DIRECTIONS: [Direction; 4] =
 /// A region as the child is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapped {
-    /// In its file.
+    /// The offset of the region in its file, in bytes.
     pub(crate) offset: u64,
     pub(crate) size: u64,
     pub(crate) direction: Direction,

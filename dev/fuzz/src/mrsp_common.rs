@@ -21,9 +21,9 @@ pub(crate) const SHORT: u64 = 1 << 16;
 /// A host's session.
 pub(crate) struct Host {
     pub(crate) session: HostSession,
-    /// Not the symmetric layout.
+    /// The layout; `None` for the symmetric layout.
     pub(crate) arranged: Option<Arranged>,
-    /// WRITEs are short, and lists too.
+    /// Whether WRITEs and scatter-gather lists are short.
     small: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Fuzzer bytes read as a program: operation codes and their operands. Behind the end everything is zero.
+//! Fuzzer bytes read as a program: operation codes and their operands. Reads past the end return zeros.
 
 use roce::Entropy;
 

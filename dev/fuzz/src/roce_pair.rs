@@ -125,7 +125,7 @@ impl<'a> Net<'a> {
                 recv_psn: psn.wrapping_add(1 - n as u32),
                 retry_count: 7,
                 rnr_retry_count: 7,
-                // For ever: there is no telling how much the program loses.
+                // The requester never gives up, because the program may lose any number of packets.
                 ack_timeout: 0,
                 responder_resources: depth,
                 initiator_depth: depth,

@@ -26,7 +26,7 @@ use ledger::{Fate, Ledger};
 use person::{End, Person};
 use seat::Seat;
 
-/// By then everything has come to rest.
+/// The virtual time in ns by which a run must have come to rest.
 const AT_MOST: u64 = 30 * SECOND;
 /// How often somebody subscribes to a bridge that is full.
 const TRIES: u32 = 20;

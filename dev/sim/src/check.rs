@@ -266,7 +266,7 @@ impl Checker {
         Ok(())
     }
 
-    /// After a failure: bytes that no operation was to write are as they were.
+    /// Checks, after a failure, that bytes which no operation was to write are unchanged.
     fn nothing_else_changed(
         &self,
         plan: &Plan,
@@ -307,7 +307,8 @@ fn fails(plan: &Plan) -> bool {
 
 /// `op` of node `n` may be the first to fail, with `status`.
 fn may_fail(plan: &Plan, n: usize, op: &Operation, status: WcStatus) -> bool {
-    // With faults a refusal may be lost; the peer is silent then. And where READ responses were lost, the READ fails.
+    // A refusal may be lost if the network has faults; the requester then finds that the peer is silent. If READ
+    // responses were lost, the READ fails.
     let exact = plan.clean();
     let refusal = |want: WcStatus, fits: bool| {
         let lost = !exact && status == WcStatus::RetryExceeded;
@@ -344,12 +345,12 @@ fn counters_fit(plan: &Plan, n: usize, node: &Node, stats: &Stats) -> Result<(),
     let c = node.endpoint.counters();
     let dropped = c.rx_icrc_encapsulated + c.rx_malformed + c.rx_unknown_qp;
     let order = c.out_of_seq_request + c.implied_nak_seq_err;
-    // Where the round trip grows suddenly a tail is probed for that is only slow.
+    // If the round trip grows suddenly, a tail that is only slow is probed for.
     let probes = c.local_ack_timeout_err * 8 <= c.sent_pkts + 128;
     let fit = dropped <= stats.corrupted
         && c.rx_wrong_source + c.retry_exceeded_err + c.retry_rnr_exceeded_err == 0
         && c.rcvd_pkts + dropped == stats.delivered
-        // After an RNR NAK the rest of the burst is out of sequence.
+        // Packets of a burst that follow an RNR NAK are out of sequence.
         && (!plan.clean() || c.send_rnr_err > 0 || order == 0 && probes);
     if fit { Ok(()) } else { Err(format!("the counters of node {n} do not fit {stats:?}: {c:?}")) }
 }

@@ -15,7 +15,7 @@ pub(super) fn connect(plan: &Plan, nodes: &mut [Node; 2]) -> Result<bool, String
     }
     let numbers = [nodes[0].qp, nodes[1].qp];
     for (n, node) in nodes.iter_mut().enumerate() {
-        // As `ibv_modify_qp` does.
+        // Connects the queue pair directly, like `ibv_modify_qp`.
         let attr = plan.attr(n, numbers[1 - n].0);
         node.endpoint.connect_qp(numbers[n], &attr).map_err(|e| format!("node {n} does not connect: {e}"))?;
     }

@@ -32,7 +32,7 @@ struct Seen {
 pub(super) struct World {
     now: u64,
     senders: Vec<Sender>,
-    /// Of each sender.
+    /// What was observed of each sender, in the order of `senders`.
     seen: Vec<Seen>,
     reassembler: Reassembler,
     memory: Vec<Vec<u8>>,

@@ -94,7 +94,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// With the regions of the traffic.
+    /// A node with the regions of the traffic.
     pub(super) fn new(plan: &Plan, number: usize, images: &Images, completions: u32) -> Self {
         let own = &plan.nodes[number];
         let cap = QpCap {
@@ -106,7 +106,7 @@ impl Node {
         Self::with(plan, number, cap, completions, Some(images))
     }
 
-    /// Without regions.
+    /// A node without regions.
     pub(super) fn bare(plan: &Plan, number: usize, cap: QpCap, completions: u32) -> Self {
         Self::with(plan, number, cap, completions, None)
     }

@@ -22,7 +22,7 @@ pub(super) struct Sender {
     size: SegmentSize,
     pub(super) events: Vec<Vec<u8>>,
     ticks: Ticks,
-    /// Of the events not begun yet, and of the one in progress.
+    /// The index of the first event that has not begun.
     next: usize,
     segments: VecDeque<Vec<u8>>,
     at: u64,
@@ -75,12 +75,12 @@ impl Sender {
         }
     }
 
-    /// Of one of its events.
+    /// The event number and data id of one of the sender's events.
     pub(super) fn name(&self, event: usize) -> Name {
         Name { event: event as u64, data_id: self.data_id }
     }
 
-    /// It sends nothing before.
+    /// Lets the sender send nothing before `at`.
     pub(super) fn rest_until(&mut self, at: u64) {
         self.at = self.at.max(at);
     }

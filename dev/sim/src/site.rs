@@ -29,7 +29,7 @@ const STATES: u64 = 100 * MS;
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub load_balancers: u8,
-    /// Of each load balancer.
+    /// The number of workers of each load balancer.
     pub workers: u16,
     pub senders: u8,
 }

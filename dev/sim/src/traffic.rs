@@ -9,11 +9,11 @@ use super::plan::{Plan, Refused, Scenario};
 pub(super) const SOURCE: usize = 0;
 /// What the peer may read; never changes.
 pub(super) const SHELF: usize = 1;
-/// What the peer may write, and read back.
+/// The region that the peer may write and read back.
 pub(super) const TARGET: usize = 2;
-/// Where READs and receives go.
+/// The region into which READs and receives write.
 pub(super) const LOCAL: usize = 3;
-/// In another protection domain.
+/// The region in another protection domain.
 pub(super) const FOREIGN: usize = 4;
 pub(super) const REGIONS: usize = 5;
 

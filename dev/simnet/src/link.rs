@@ -41,7 +41,7 @@ pub struct Arrival<T> {
 pub struct Stats {
     pub sent: u64,
     pub lost: u64,
-    /// Of those lost: dropped at the bottleneck.
+    /// Lost packets that were dropped at the bottleneck; they also count as `lost`.
     pub overflowed: u64,
     pub duplicated: u64,
     pub reordered: u64,

@@ -33,7 +33,7 @@ impl Mapping {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
-        // From here on dropped as a whole.
+        // `Mapping` now owns the whole range and unmaps it when dropped.
         let first = around.wrapping_byte_add(page);
         let mapping = Self { around, around_len, address: first.wrapping_byte_add(into_page) };
         let (flags, from) = (MapFlags::SHARED | MapFlags::FIXED, offset - into_page as u64);

@@ -31,7 +31,7 @@ pub struct Lease(());
 pub struct RegionFile<'a> {
     /// Sealed against shrinking: a child must not be able to take pages away.
     pub file: BorrowedFd<'a>,
-    /// In the file.
+    /// The offset of the region in the file, in bytes.
     pub offset: u64,
     pub size: u64,
     pub direction: Direction,

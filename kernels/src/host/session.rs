@@ -105,7 +105,7 @@ impl SessionProcess {
         loaded.process.call(user, kernel.function.code.get(), deadline)
     }
 
-    /// From here on [`Self::end`] finds the process.
+    /// Makes the process visible to [`Self::end`].
     fn publish(&self, loaded: &Loaded) -> Result<(), CallError> {
         let mut current = lock(&self.current);
         if current.ended {

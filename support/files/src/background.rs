@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const MOST_SINGLE: usize = 16;
 
 /// A thread that brings results to disk after they got their names: within about a second, and all of them when
-/// [`finish`](Self::finish) returns. Whoever writes results does not wait for the disk.
+/// [`finish`](Self::finish) returns. The thread that writes results does not wait for the disk.
 #[derive(Debug)]
 pub struct Background {
     shared: Arc<Shared>,

@@ -142,7 +142,8 @@ impl Destination {
     /// and so is its name when this returns. A device or pipe gets what `fill` writes as it comes, after `ready`.
     ///
     /// # Errors
-    /// Those of `fill` and `ready`, and what goes wrong with the file. After an error the former file is unchanged.
+    /// The errors of `fill` and `ready`, and what goes wrong with the file. If an error occurs, the former file is
+    /// unchanged.
     pub fn write<E: From<CannotWrite>>(
         &self,
         sync: bool,
@@ -167,7 +168,7 @@ impl Destination {
     /// Has the bytes replace what is there, and brings them to disk.
     ///
     /// # Errors
-    /// If the bytes cannot be written. After an error the former file is unchanged.
+    /// If the bytes cannot be written. If an error occurs, the former file is unchanged.
     pub fn replace(&self, bytes: &[u8]) -> Result<(), CannotWrite> {
         let fill = |file: &mut File| {
             io::Write::write_all(file, bytes).map_err(|why| CannotWrite::new(&self.path, why))

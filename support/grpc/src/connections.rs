@@ -184,12 +184,13 @@ impl Connection {
         Requests { key: *key, peer, shared: shared.clone(), any: self.any_request.clone() }
     }
 
-    /// Whose it is, for the log.
+    /// The address of the connection's peer, for the log.
     pub fn peer(&self) -> String {
         self.stream.peer_addr().map_or_else(|error| format!("a peer ({error})"), |peer| peer.to_string())
     }
 
-    /// Checked whenever something is read or written, so that a peer that takes no answers cannot delay the end.
+    /// Ends the connection if its time is up. Called whenever something is read or written, so that a peer that takes
+    /// no responses cannot delay the end.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         // A receiver that was ready once must not be polled again.
         let lost = self.lost.as_mut().is_none_or(|lost| Pin::new(lost).poll(context).is_ready());

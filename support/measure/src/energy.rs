@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Of the kernel's classes.
+/// The folder of the Linux kernel's power-capping class.
 const FOLDER: &str = "/sys/class/powercap";
 /// Zones of the control type; `intel-rapl-mmio` has the packages a second time.
 const ZONE: &str = "intel-rapl:";
@@ -62,18 +62,18 @@ impl fmt::Display for NoneFound {
 impl std::error::Error for NoneFound {}
 
 impl Counters {
-    /// Those of this machine.
+    /// The energy counters of this machine.
     ///
     /// # Errors
-    /// If there are none, or none that this process may read.
+    /// If the machine has no counters, or none that this process may read.
     pub fn open() -> Result<Self, NoneFound> {
         Self::under(Path::new(FOLDER))
     }
 
-    /// Those listed in `folder`, which is `/sys/class/powercap` or made up.
+    /// The energy counters listed in `folder`, which is `/sys/class/powercap` or a made-up folder.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// The same errors as [`Self::open`].
     pub fn under(folder: &Path) -> Result<Self, NoneFound> {
         found(folder, number)
     }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn counters_only_for_root_name_the_remedy() {
-        // Whoever runs this may be root, who is never refused.
+        // The test may run as root, who is never refused, so it makes up the refusal.
         let refused = |path: &Path| match path.file_name() {
             Some(file) if file == "energy_uj" => Err(io::ErrorKind::PermissionDenied.into()),
             _ => number(path),

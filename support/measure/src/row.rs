@@ -58,9 +58,10 @@ pub struct Row {
     /// Median of the repeats' ratios of ours to the reference.
     pub ratio: Option<f64>,
     pub target: Target,
-    /// Of the ratios; of ours where there is no reference.
+    /// The spread of the ratios, or of `ours` where there is no reference.
     pub spread: Option<f64>,
-    /// `None` is no verdict: too few repeats, or too much spread. Without a target: whether it was measured.
+    /// `None` is no verdict: too few repeats, or too much spread. In a row without a target, the field says whether the
+    /// value was measured.
     pub pass: Option<bool>,
     /// For people: what is hoped for, and what else there is to know.
     #[serde(skip)]
@@ -106,7 +107,7 @@ impl Row {
         Self { measure, ours, reference, unit, ratio, target, spread, pass, aim, remark, is_detail }
     }
 
-    /// Of repeats too short for one.
+    /// Removes the verdict from a row whose repeats are too short for one.
     #[must_use]
     pub fn without_verdict(mut self) -> Self {
         if self.target != Target::Report {
@@ -132,7 +133,7 @@ impl Row {
         Self { is_detail: true, ..self }
     }
 
-    /// In words.
+    /// The verdict in words.
     pub fn verdict(&self) -> &'static str {
         match (self.target, self.pass) {
             (Target::Report, Some(true)) => "-",

@@ -19,7 +19,7 @@ pub const MAX_CHANGES: usize = 8192;
 /// started with `--max-request-bytes` above this.
 pub const MAX_BATCH_BYTES: usize = 5 << 20;
 
-/// Whose turn it is to write: each writer claims a term above its predecessor's.
+/// The number of a writer's turn: each writer claims a higher term than its predecessor's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Term(pub u64);
 

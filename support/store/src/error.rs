@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use crate::{InvalidBatch, MAX_WAITING, Revision, Term};
 
-/// Why there is no result. After [`Error::Unknown`] a batch may be stored or not; after every other error it is not.
+/// Why there is no result. If the error is [`Error::Unknown`], the batch may be stored or not; with every other error
+/// the batch is not stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

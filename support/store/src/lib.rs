@@ -42,8 +42,8 @@ pub struct Snapshot {
 
 /// Durable records that one writer at a time may change.
 pub trait Store: fmt::Debug + Send + Sync {
-    /// Makes `next` the newest term, if `seen` is the newest now. From then on batches of `seen` and of older terms are
-    /// refused. Returns when the term is durable. The term of a new store is 0.
+    /// Makes `next` the newest term, if `seen` is the newest now. The store then refuses batches of `seen` and of older terms.
+    /// Returns when the term is durable. The term of a new store is 0.
     ///
     /// # Errors
     /// [`Error::Stale`] if there is a newer term than `seen`, [`Error::Unclaimed`] if `seen` was never claimed,
@@ -54,8 +54,8 @@ pub trait Store: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// [`Error::Stale`] and [`Error::Unclaimed`] if the batch's term is not the newest claimed one, [`Error::Invalid`] if the
-    /// batch breaks a limit, and what goes wrong with the storage. After [`Error::Unknown`] the changes may be stored or not;
-    /// after every other error they are not.
+    /// batch breaks a limit, and what goes wrong with the storage. If the error is [`Error::Unknown`], the changes may be stored
+    /// or not; with every other error they are not stored.
     fn append(&self, batch: Batch) -> Result<Revision, Error>;
 
     /// The same without waiting: `done` gets what [`Store::append`] returns, on a thread of the store or on this one. It is always

@@ -32,8 +32,8 @@ impl Operation {
     }
 }
 
-/// Who waits for a result. One that is dropped without a result, because the thread that writes panicked, is told that nothing is
-/// known.
+/// The receiver of a result. If a waiter is dropped without a result, because the thread that writes panicked, it receives the
+/// error that nothing is known.
 pub(crate) struct Waiter<T> {
     store: Arc<Path>,
     done: Option<Done<T>>,
@@ -158,7 +158,7 @@ impl Queue {
         Some(requests)
     }
 
-    /// Takes no more requests. Those that wait are still served.
+    /// Takes no more requests. Requests that already wait are still served.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.arrived.notify_all();

@@ -90,7 +90,7 @@ fn what_was_acknowledged_outlives_the_process() {
                 lines
                     .inspect(|line| {
                         if line.starts_with("stored") {
-                            // After the first one nobody listens.
+                            // The receiver is gone after the first message.
                             let _ = stored.send(());
                         }
                     })

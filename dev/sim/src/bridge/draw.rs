@@ -13,7 +13,7 @@ use super::{
     person::Person,
 };
 
-/// Whom events are for.
+/// The rule by which events are meant for workers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Aim {
     Anybody,
@@ -31,9 +31,9 @@ pub(super) struct Setting {
     pub(super) dispatch: bridge::Config,
     pub(super) aim: Aim,
     pub(super) members: u16,
-    /// Between calls of the dispatcher's clock.
+    /// The time (ns) between calls of the dispatcher's clock.
     pub(super) tick: u64,
-    /// When they subscribe.
+    /// The workers, each with the time at which it subscribes.
     pub(super) persons: Vec<(u64, Person)>,
 }
 

@@ -63,13 +63,13 @@ pub(super) struct Person {
     pub(super) pace: u64,
     /// How long it has an event, at most.
     pub(super) hold: u64,
-    /// It does nothing in this time.
+    /// The time in which the worker does nothing.
     pub(super) stall: Range<u64>,
     pub(super) delays: Delays,
-    /// From the subscription until it has its answer.
+    /// The time from the subscription until the worker has its response.
     pub(super) ready: u64,
     pub(super) end: End,
-    /// How long after its end it comes again, so many times.
+    /// How long after its end the worker subscribes again, and how many times.
     pub(super) comes_again: (u64, u32),
 }
 

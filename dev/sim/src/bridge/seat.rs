@@ -28,17 +28,18 @@ pub(super) struct Seat {
     words: Vec<u32>,
     /// When the bridge looks at them.
     look_at: Option<u64>,
-    /// When it has its answer.
+    /// When the worker has its response.
     pub(super) ready_at: Option<u64>,
-    /// Told, and not known to have arrived; where it lies in the twin, if it was written from there.
+    /// Events that were announced but are not known to have arrived; with each its range of the staging ring, if it was
+    /// written from there.
     unacknowledged: VecDeque<(Name, Option<Range<usize>>)>,
-    /// Of those, events in shared memory: they have arrived when they are told.
+    /// The number of these events that are in shared memory: they arrive at the moment they are announced.
     arrived: u32,
-    /// That is still to come.
+    /// How the subscription will end.
     pub(super) end: End,
-    /// When the bridge notices that it ended.
+    /// When the bridge notices that the subscription ended.
     pub(super) found_at: Option<u64>,
-    /// The dispatcher does not know it any more.
+    /// Whether the dispatcher has removed the worker.
     pub(super) gone: bool,
     /// When the dispatcher removed it (ns).
     pub(super) ended_at: Option<u64>,
@@ -158,7 +159,7 @@ impl Seat {
         }
         self.arrived = self.arrived.saturating_sub(1);
         let (name, range) = self.unacknowledged.pop_front().ok_or("more is acknowledged than was told")?;
-        // Until now it may have to be sent again.
+        // Until this moment the event may have to be sent again, so the staging ring must still hold it.
         if let Some(range) = range {
             let same = self.twin[range] == *ledger::sent(senders, name)?;
             check(same, || format!("{name:?} changed in the twin before it was acknowledged"))?;

@@ -8,11 +8,11 @@ use simnet::Random;
 /// A WRITE of the bridge.
 #[derive(Clone, Debug)]
 pub(super) enum Write {
-    /// From a buffer that a segment came in.
+    /// A WRITE from the buffer of a received segment.
     Segment { offset: u64, bytes: Vec<u8> },
-    /// From the twin, which is read when the WRITE arrives, as a device may.
+    /// A WRITE from the staging ring, which is read when the WRITE arrives, as a device may do.
     Twin(Range<usize>),
-    /// With the sequence number as immediate.
+    /// A WRITE of an event descriptor, with the sequence number as its immediate.
     Descriptor { sequence: u32, block: [u8; BLOCK] },
 }
 

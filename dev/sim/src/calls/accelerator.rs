@@ -29,7 +29,7 @@ pub(super) struct Accelerator {
     memory: Memory,
     /// Regions that are not internal.
     shared: Vec<Home>,
-    /// Of each parameter.
+    /// The memory of each parameter.
     homes: Vec<Home>,
     plan: CallPlan,
     /// The last answer is not acknowledged; a call waits until it is.

@@ -34,11 +34,11 @@ pub(super) struct Talk {
     pub(super) params: Vec<(RegionFlags, u32)>,
     pub(super) internals: Vec<u64>,
     pub(super) landing: Landing,
-    /// Of a scatter-gather list.
+    /// The most elements of a scatter-gather list.
     pub(super) elements: u32,
     /// The longest WRITE of host and accelerator.
     pub(super) longest: [u64; 2],
-    /// Regions that the host asks for at most.
+    /// The most regions that the host asks for.
     pub(super) max_regions: u8,
     pub(super) calls: usize,
 }

@@ -28,12 +28,12 @@ pub(super) struct Host {
     inbox: Home,
     outbox: Home,
     memory: Memory,
-    /// Of each parameter.
+    /// The memory of each parameter.
     homes: Vec<Home>,
     staging: Option<Home>,
-    /// `None`: the symmetric layout.
+    /// The layout of the parameters; `None` for the symmetric layout.
     placed: Option<Placed>,
-    /// Once connected.
+    /// The state machine of the session; `None` until connected.
     machine: Option<HostSession>,
     plan: CallPlan,
     /// The accelerator must refuse.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::S;
 
-/// How long after senders began the control plane knows their rate.
+/// The time (ns) after which the control plane knows the rate of senders that began.
 pub(super) const KNOWN: u64 = 2 * S;
-/// For how long segments of an event come.
+/// The time (ns) during which segments of an event may arrive.
 const REMEMBERED: u64 = 5 * S;
 
 #[derive(Clone, Copy, Debug)]

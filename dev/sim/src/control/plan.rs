@@ -264,7 +264,7 @@ impl Deed {
         }
     }
 
-    /// Whether this deed may split no event. Whoever resets epochs is told which events that may split.
+    /// Whether this deed may split no event. An operator who resets epochs is told which events the reset may split.
     fn is_calm(self) -> bool {
         !matches!(self, Self::Resets { epochs: true, .. })
     }

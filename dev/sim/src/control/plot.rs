@@ -6,7 +6,7 @@ use super::S;
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 420.0;
-/// Of the drawing, around what is drawn.
+/// The left margin of the drawing; the other three margins follow.
 const LEFT: f64 = 56.0;
 const TOP: f64 = 64.0;
 const RIGHT: f64 = 120.0;

@@ -49,12 +49,12 @@ const SYNCS: u64 = S;
 const PROMPT: u64 = 50 * MS;
 /// Seconds after which the newest epoch applies at the latest.
 const IN_FORCE: f64 = 16.0;
-/// What is drawn is looked at so often.
+/// The time between two samples for the drawing.
 const SAMPLES: u64 = 100 * MS;
-/// For how long after a leap of ticks boundaries allow for another one. Ticks leap while senders are removed. Until then a worker that
-/// is gone may get events for longer.
+/// The time after a leap of ticks during which boundaries allow for another leap. Ticks leap while senders are removed. During this time
+/// a removed worker may get events for longer.
 const LEAPS: u64 = 7 * S;
-/// How many calls of a plane may wait.
+/// The most calls of a data plane that may wait.
 const MOST_CALLS: usize = 64;
 
 #[derive(Debug)]

@@ -61,7 +61,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     if bytes.len() as u64 > MOST { Err(TlsError::Long { path: path.into() }) } else { Ok(bytes) }
 }
 
-/// At least one certificate. `path` is where the bytes are from.
+/// The certificates in `bytes`, at least one. `path` names the file for errors.
 pub(super) fn chain(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let chain = CertificateDer::pem_slice_iter(bytes).collect::<Result<Vec<_>, _>>();
     let chain =

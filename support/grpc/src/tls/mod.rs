@@ -29,7 +29,7 @@ pub(crate) use self::{
 };
 
 const VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
-/// By which ALPN names HTTP/2.
+/// The name of HTTP/2 in ALPN.
 const PROTOCOL: &[u8] = b"h2";
 
 fn provider() -> Arc<CryptoProvider> {

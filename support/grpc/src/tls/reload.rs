@@ -50,7 +50,8 @@ impl Reload {
                         "new connections over gRPC get the certificate of {}",
                         self.files.cert.display()
                     );
-                    // Whoever made the handshakes has ended with the server if nobody receives it.
+                    // If nobody receives the configuration, the task that made the handshakes has ended together with the
+                    // server.
                     let _ = self.put.send(config);
                 }
                 Err(error) => {

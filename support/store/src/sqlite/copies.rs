@@ -29,8 +29,8 @@ const VERSIONS: Range<usize> = 18..20;
 const WITH_LOG: [u8; 2] = [2, 2];
 const WITHOUT_LOG: [u8; 2] = [1, 1];
 
-/// By how much a restored store's term is above the newest one that is known. Terms that were claimed after the backup was written
-/// are not known, if the store that they were claimed in is lost. There are fewer of them than this: each start claims one, and so does
+/// The difference between a restored store's term and the newest known term. Terms that were claimed after the backup was written are
+/// not known, if the store that they were claimed in is lost. There are fewer of them than this: each start claims one, and so does
 /// each try to write again after the disk failed, of which there are two a second.
 const RAISE: u64 = 1 << 24;
 
@@ -86,8 +86,8 @@ pub fn revision_of(backup: &Path, settings: &Settings) -> Result<Revision, Error
 /// The backup is checked before anything changes. If the process is killed, the store is the former one, or the new one, or
 /// is refused until it is restored again.
 ///
-/// The file of a store that was closed is a backup, too. That of one which is open or was killed is none: the newest changes are in
-/// the log beside it.
+/// The file of a store that was closed is a backup, too. The file of a store that is open or was killed is not a backup, because the
+/// newest changes are in the log beside the file.
 ///
 /// # Errors
 /// [`Error::InUse`] if the store is open, what else keeps the newest term of the one that is there from being read, damage apart,

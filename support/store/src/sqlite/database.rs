@@ -80,8 +80,8 @@ impl Database {
         for (name, value) in [
             ("page_size", page.as_str()),
             ("locking_mode", "EXCLUSIVE"),
-            // With a log the same as FULL. The change to a log has a journal, whose removal is brought to disk too: if it came
-            // back after a power cut, it would undo what was stored since.
+            // EXTRA is the same as FULL if the store has a log. The change to a log has a journal, whose removal is brought to
+            // disk too: if it came back after a power cut, it would undo what was stored since.
             ("synchronous", "EXTRA"),
             ("wal_autocheckpoint", "0"),
             ("trusted_schema", "OFF"),

@@ -9,7 +9,7 @@ use crate::{
     record::{Record, State},
 };
 
-/// In the header of each store: "naas".
+/// The application ID in the header of each store: "naas".
 const APPLICATION_ID: i64 = 0x6e61_6173;
 
 /// Statements that make each version of the file of the one before. Version 0 is an empty file.

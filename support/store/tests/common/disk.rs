@@ -134,7 +134,7 @@ impl Disk {
         Self { name, vfs, inner }
     }
 
-    /// For `Settings`.
+    /// The name of the VFS, as `Settings` takes it.
     pub(crate) fn name(&self) -> String {
         self.name.to_str().expect("ASCII").to_owned()
     }
@@ -157,7 +157,7 @@ impl Disk {
         self.inner().syncs
     }
 
-    /// Cuts the power and writes into the folder what remains. Whoever has files open gets errors from then on.
+    /// Cuts the power and writes into the folder what remains. All later operations on open files fail.
     pub(crate) fn power_cut(&self, unsynced: Unsynced, random: &mut Random) {
         let mut inner = self.inner();
         inner.faults.broken = true;
