@@ -1,8 +1,8 @@
-//! What the user asks for.
+//! The user's choice of a provider.
 
 use std::{env::VarError, fmt, str::FromStr};
 
-/// The environment variable with the choice of programs that were told nothing else.
+/// The environment variable with the choice, for programs that were given no option.
 pub const VARIABLE: &str = "NAA_PROVIDER";
 
 /// Which provider to take.
@@ -17,14 +17,14 @@ pub enum Choice {
     Embedded,
 }
 
-/// A choice that is none.
+/// A text that names no choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadChoice {
     pub value: String,
 }
 
 impl BadChoice {
-    /// What helps.
+    /// What the user can do about it.
     pub const REMEDY: &'static str =
         "write auto (verbs where an RDMA device has the local address, else embedded), verbs or embedded";
 }
@@ -38,10 +38,10 @@ impl fmt::Display for BadChoice {
 impl std::error::Error for BadChoice {}
 
 impl Choice {
-    /// What `NAA_PROVIDER` says; `Auto` if it is not set, or empty.
+    /// The choice in `NAA_PROVIDER`; `Auto` if the variable is not set, or empty.
     ///
     /// # Errors
-    /// If it is none of the three.
+    /// If the variable has another value than the three choices.
     pub fn from_env() -> Result<Self, BadChoice> {
         match std::env::var(VARIABLE) {
             Ok(text) if text.trim().is_empty() => Ok(Self::Auto),

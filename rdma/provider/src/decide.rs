@@ -1,4 +1,4 @@
-//! The decision, and what it is made of.
+//! The decision between the providers, and the facts that it is made from.
 
 use std::{fmt, net::IpAddr};
 
@@ -14,7 +14,7 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// As in `DeviceAttr::provider`.
+    /// The provider's name, as in `DeviceAttr::provider`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Verbs => "verbs",
@@ -29,7 +29,7 @@ impl fmt::Display for Provider {
     }
 }
 
-/// What this machine has.
+/// The facts about this machine that the decision needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     pub(crate) devices: Vec<RdmaDevice>,
@@ -42,14 +42,14 @@ impl Machine {
     pub(crate) fn look(local: IpAddr, choice: Choice) -> Self {
         let devices = verbs_ibv::devices();
         let owner = verbs_ibv::owner_of(&devices, local);
-        // Loaded only where it may be used.
+        // The libraries are loaded only if they may be used.
         let wanted = choice == Choice::Verbs || (choice == Choice::Auto && owner.is_some());
         let missing = if wanted { verbs_ibv::load().err().map(|error| words(&error)) } else { None };
         Self { devices, owner, missing }
     }
 }
 
-/// The error without its class, where another will be put before it.
+/// The error's text without its class, for use behind the class of another error.
 pub(crate) fn words(error: &Error) -> String {
     match error {
         Error::NoDevice(text) => text.clone(),
@@ -57,7 +57,7 @@ pub(crate) fn words(error: &Error) -> String {
     }
 }
 
-/// What was decided, and why.
+/// The decision and its reason.
 #[derive(Debug)]
 pub(crate) struct Decision {
     pub(crate) provider: Provider,
@@ -71,7 +71,7 @@ impl Decision {
     }
 }
 
-/// The provider of `local` and the reason, or why there is none.
+/// The provider of `local` and the reason for it, or why no provider can serve the address.
 pub(crate) fn decide(local: IpAddr, choice: Choice, machine: &Machine) -> Result<Decision, String> {
     let expected = Decision::expected;
     match choice {
@@ -96,14 +96,14 @@ pub(crate) fn decide(local: IpAddr, choice: Choice, machine: &Machine) -> Result
             (None, _) => Ok(Decision {
                 provider: Provider::Embedded,
                 why: no_device(local, &machine.devices),
-                // On loopback nobody expects one.
+                // Nobody expects an RDMA device on loopback.
                 is_surprising: !machine.devices.is_empty() && !local.is_loopback(),
             }),
         },
     }
 }
 
-/// Why no device serves `local`.
+/// The reason why no device serves `local`.
 fn no_device(local: IpAddr, devices: &[RdmaDevice]) -> String {
     if devices.is_empty() {
         return "this machine has no RDMA device".into();
@@ -111,7 +111,7 @@ fn no_device(local: IpAddr, devices: &[RdmaDevice]) -> String {
     unusable(local, devices).unwrap_or_else(|| format!("no RDMA device has {local}"))
 }
 
-/// A port that has the address, but cannot be used with it.
+/// Describes a port that has the address but cannot be used with it.
 fn unusable(local: IpAddr, devices: &[RdmaDevice]) -> Option<String> {
     let ports = devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
     let mut has = ports.filter(|(_, port)| port.gids.iter().any(|gid| gid.address == local));
@@ -140,7 +140,7 @@ fn no_owner(local: IpAddr, devices: &[RdmaDevice], missing: Option<&str>) -> Str
     }
 }
 
-/// The devices and their addresses, for people.
+/// The devices and their addresses as a text for people.
 fn addresses(devices: &[RdmaDevice]) -> String {
     let told = |device: &RdmaDevice| {
         let gids = device.ports.iter().flat_map(|port| &port.gids);
@@ -173,7 +173,8 @@ mod tests {
         RdmaDevice { name: "rxe0".into(), is_soft: true, ports: vec![port] }
     }
 
-    /// What is said for `local` on a machine with these devices and, maybe, without rdma-core; `(!)` marks a surprise.
+    /// The text of the decision for `local` on a machine with these devices and, maybe, without rdma-core; `(!)` marks
+    /// a surprise.
     fn said(local: &str, choice: Choice, devices: &[RdmaDevice], missing: bool) -> Result<String, String> {
         let local: IpAddr = local.parse().unwrap();
         let serves = |device: &&RdmaDevice| device.ports[0].is_active() && local.to_string() == "10.9.0.1";

@@ -1,7 +1,8 @@
 //! Which provider serves a local address, and why.
 //!
-//! [`choose`] decides and says why; nothing is opened yet. The embedded provider is never put in the place of a
-//! verbs device that fails: what changes the provider is the machine or the user, and either is told.
+//! [`choose`] decides and gives the reason; it opens nothing yet. If a verbs device fails, the embedded provider never
+//! takes its place silently: only the machine's equipment or the user's choice changes the provider, and the reason is
+//! always reported.
 
 mod choice;
 mod decide;
@@ -17,11 +18,11 @@ pub use verbs_ibv::Options as VerbsOptions;
 use decide::{Decision, Machine, decide};
 use verbs_ibv::Owner;
 
-/// What was decided for a local address.
+/// The decision for a local address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     pub provider: Provider,
-    /// For people: "verbs: rxe0 has 10.9.0.1".
+    /// The reason as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
     /// Whether people should be told without asking: nobody asked for a provider, the embedded one was chosen for an
     /// address that is not loopback's, and the machine has an RDMA device.
@@ -31,17 +32,17 @@ pub struct Chosen {
     owner: Option<Owner>,
 }
 
-/// An opened device, and why it is this provider's.
+/// An opened device, and why this provider was chosen.
 #[derive(Clone, Debug)]
 pub struct Opened {
     pub context: Context,
-    /// For people: "verbs: rxe0 has 10.9.0.1".
+    /// The reason as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
-    /// As in [`Chosen`].
+    /// Whether the decision is surprising, as in [`Chosen`].
     pub is_surprising: bool,
 }
 
-/// Decides for `local`, a concrete address of this machine.
+/// Decides on the provider for `local`, a concrete address of this machine.
 ///
 /// # Errors
 /// [`Error::NoDevice`] with the remedy if the verbs provider is asked for and cannot serve the address.
@@ -54,10 +55,10 @@ pub fn choose(local: IpAddr, choice: Choice) -> Result<Chosen, Error> {
     Ok(Chosen { provider, why, is_surprising, local, choice, owner: machine.owner })
 }
 
-/// Decides and opens. `embedded` is how, where it is the embedded provider's.
+/// Decides on the provider and opens the device. `embedded` is used if the embedded provider is chosen.
 ///
 /// # Errors
-/// As [`choose`] and [`Chosen::open`].
+/// The errors of [`choose`] and [`Chosen::open`].
 pub fn open(local: IpAddr, choice: Choice, embedded: &roce_udp::Options) -> Result<Opened, Error> {
     choose(local, choice)?.open(embedded, &VerbsOptions::default())
 }
@@ -66,7 +67,7 @@ impl Chosen {
     /// Opens the device, with the options of its provider.
     ///
     /// # Errors
-    /// Those of the provider; [`Error::Invalid`] if `embedded` has what the verbs provider cannot do.
+    /// The errors of the provider; [`Error::Invalid`] if `embedded` asks for what the verbs provider cannot do.
     pub fn open(self, embedded: &roce_udp::Options, verbs: &VerbsOptions) -> Result<Opened, Error> {
         let context = match self.provider {
             Provider::Embedded => roce_udp::open(self.local, embedded)?,
@@ -79,7 +80,7 @@ impl Chosen {
         Ok(Opened { context, why: self.why, is_surprising: self.is_surprising })
     }
 
-    /// Who chose verbs chose it; who did not is told of the other provider.
+    /// The error for the user. If the user did not choose verbs, the text also names the other provider.
     fn failed(&self, error: Error) -> Error {
         if self.choice != Choice::Auto {
             return error;
@@ -88,7 +89,7 @@ impl Chosen {
         Error::NoDevice(format!("{}, but {problem}; or take --provider embedded", self.reason()))
     }
 
-    /// Why, without the provider.
+    /// The reason, without the name of the provider.
     pub fn reason(&self) -> &str {
         self.why.split_once(": ").map_or(&self.why, |(_, reason)| reason)
     }

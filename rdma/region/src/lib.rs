@@ -1,7 +1,7 @@
 //! Page-aligned memory that outlives its registration.
 //!
-//! Every region is its own mapping, so that unmapping gives the pages back at once and a region never shares
-//! a page with anything else a peer must not see. Pages are backed only when first touched.
+//! Every region is a mapping of its own, so that unmapping gives the pages back at once and a region never shares a page with
+//! anything else that a peer must not see. Pages are allocated when they are first touched.
 #![allow(unsafe_code)]
 
 use std::{
@@ -14,10 +14,11 @@ use std::{
 
 use verbs::Memory;
 
-/// From this size on huge pages are worth asking for: the smallest huge page of x86-64 and of 4 KiB-page arm64.
+/// The least size in bytes for which huge pages are requested: the smallest huge page of x86-64, and of arm64 with pages of 4
+/// KiB.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Bytes per page of this machine.
+/// The bytes of a page of this machine.
 pub fn page_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     *SIZE.get_or_init(|| {
@@ -27,22 +28,22 @@ pub fn page_size() -> usize {
     })
 }
 
-/// Bytes of memory this machine has, where it says.
+/// The bytes of memory of this machine, if the system tells.
 pub fn physical_memory() -> Option<u64> {
     // SAFETY: sysconf takes no pointers.
     let pages = u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).ok()?;
     pages.checked_mul(page_size() as u64)
 }
 
-/// The bytes a region of `len` bytes occupies: whole pages, at least one. `None` if no mapping can be that large.
+/// The bytes that a region of `len` bytes occupies: whole pages, at least one. `None` if no mapping can be that large.
 pub fn footprint(len: usize) -> Option<usize> {
     let mapped = len.max(1).checked_next_multiple_of(page_size())?;
     isize::try_from(mapped).is_ok().then_some(mapped)
 }
 
-/// Maps `len` zeroed bytes, private to this process, starting on a page.
+/// Maps `len` zeroed bytes, private to this process, starting at a page boundary.
 ///
-/// The mapping goes with the last clone of the result. A region of 0 bytes has an address of its own too.
+/// The memory is unmapped when the last clone of the result is dropped. A region of 0 bytes has an address of its own, too.
 ///
 /// # Errors
 /// [`io::ErrorKind::OutOfMemory`] if the kernel refuses.
@@ -62,17 +63,17 @@ pub fn memfd(name: &str, len: usize) -> io::Result<(OwnedFd, Memory)> {
     shared(name, len, libc::F_SEAL_SEAL)
 }
 
-/// As [`memfd`], but whoever maps the file from now on can only read it.
+/// Like [`memfd`], but later mappings of the file can only read it.
 ///
 /// # Errors
-/// As [`memfd`]; kernels before Linux 5.1 cannot.
+/// The errors of [`memfd`]; also an error with Linux kernels before 5.1, which lack the seal.
 pub fn memfd_for_readers(name: &str, len: usize) -> io::Result<(OwnedFd, Memory)> {
     // F_SEAL_FUTURE_WRITE of linux/fcntl.h.
     const FUTURE_WRITE: libc::c_int = 0x10;
     shared(name, len, FUTURE_WRITE | libc::F_SEAL_SEAL)
 }
 
-/// With these seals once it is mapped here.
+/// Maps a new file and then adds `seals` to it.
 fn shared(name: &str, len: usize, seals: libc::c_int) -> io::Result<(OwnedFd, Memory)> {
     let mapped = footprint(len).ok_or_else(|| refused(len, &io::Error::from_raw_os_error(libc::ENOMEM)))?;
     let fd = file(name, mapped)?;
@@ -82,7 +83,7 @@ fn shared(name: &str, len: usize, seals: libc::c_int) -> io::Result<(OwnedFd, Me
     Ok((fd, memory))
 }
 
-/// Memory that this process can only read, while others write it.
+/// Memory that this process can only read, while other processes write it.
 #[derive(Clone, Debug)]
 pub struct ReadOnly(Memory);
 
@@ -99,21 +100,21 @@ impl ReadOnly {
         self.0.is_empty()
     }
 
-    /// Copies bytes out.
+    /// Copies bytes from `offset` on into `out`.
     ///
     /// # Panics
-    /// If the range does not lie inside.
+    /// If the range is not inside the memory.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.0.read(offset, out);
     }
 
-    /// As [`Memory::try_pieces`].
+    /// Copies a range in pieces, like [`Memory::try_pieces`].
     ///
     /// # Errors
-    /// The first of `take`'s.
+    /// The first error that `take` returns.
     ///
     /// # Panics
-    /// If the range does not lie inside.
+    /// If the range is not inside the memory.
     pub fn try_pieces<const N: usize, E>(
         &self,
         offset: usize,
@@ -127,16 +128,16 @@ impl ReadOnly {
 /// Maps the first `len` bytes of a file of another process.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if the file is shorter, or could shrink.
+/// [`io::ErrorKind::InvalidInput`] if the file is shorter than `len`, or could shrink.
 pub fn map_file(fd: &OwnedFd, len: usize) -> io::Result<Memory> {
     check_file(fd, len)?;
     map(len, libc::MAP_SHARED, Some(fd))
 }
 
-/// As [`map_file`], for reading only.
+/// Maps the file like [`map_file`], for reading only.
 ///
 /// # Errors
-/// As [`map_file`].
+/// The errors of [`map_file`].
 pub fn map_file_read_only(fd: &OwnedFd, len: usize) -> io::Result<ReadOnly> {
     check_file(fd, len)?;
     map_with(len, libc::PROT_READ, libc::MAP_SHARED, Some(fd)).map(ReadOnly)
@@ -224,7 +225,7 @@ fn map_with(
     Ok(unsafe { Memory::from_raw_parts(addr.cast(), len, Arc::new(mapping)) })
 }
 
-/// Asks for huge pages. A kernel without them says no, and small pages do as well.
+/// Asks for huge pages. A kernel without huge pages refuses, and small pages work as well.
 fn advise_huge(mapping: &Mapping) {
     if mapping.len >= HUGE_PAGE {
         // SAFETY: the range is ours and the advice does not change what it contains.

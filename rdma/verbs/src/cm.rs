@@ -6,22 +6,24 @@ use std::net::SocketAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CmId(pub u64);
 
-/// What both sides of a connection offer, as `struct rdma_conn_param`.
+/// The parameters that both sides of a connection offer, like `struct rdma_conn_param`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnParam {
     /// At most 56 bytes in a request, 196 in a reply.
     pub private_data: Vec<u8>,
-    /// READs the peer may have outstanding towards us.
+    /// READs that the peer may have outstanding at this side.
     pub responder_resources: u8,
-    /// READs we may have outstanding towards the peer.
+    /// READs that this side may have outstanding at the peer.
     pub initiator_depth: u8,
-    /// Time-out and sequence retries before a request fails, 0-7.
+    /// Retries after a time-out or a sequence error before a request fails, 0-7.
     pub retry_count: u8,
-    /// Receiver-not-ready retries granted to the other end's sends, 0-7, where 7 is for ever.
+    /// Receiver-not-ready retries that the other side's sends may make, 0-7, where 7 is without limit.
     pub rnr_retry_count: u8,
-    /// Local ACK timeout, 4.096 us * 2^n, n in 0-31 (0 is for ever); active side only. `None`: the provider's default.
+    /// Local ACK timeout, 4.096 us * 2^n, n in 0-31 (0 is without limit); active side only. `None`: the provider's
+    /// default.
     pub ack_timeout: Option<u8>,
-    /// Give the connection up after this long without an answer; active side only. `None`: the provider's default.
+    /// The time without an answer after which the connection attempt is given up; active side only. `None`: the
+    /// provider's default.
     pub connect_timeout: Option<std::time::Duration>,
 }
 
@@ -39,23 +41,24 @@ impl Default for ConnParam {
     }
 }
 
-/// Both ends of a connection. The remote port of an incoming request is the one its private header claims.
+/// Both ends of a connection. The remote port of an incoming request is the port that the request's private data
+/// claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     pub local: SocketAddr,
     pub remote: SocketAddr,
 }
 
-/// What an established connection came to.
+/// The parameters of an established connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EstablishedParam {
     /// The peer's private data: of the reply on the active side, empty on the passive side.
     pub private_data: Vec<u8>,
-    /// Bytes of payload per packet.
+    /// The path MTU: the most bytes of payload per packet.
     pub path_mtu: u32,
     pub responder_resources: u8,
     pub initiator_depth: u8,
-    /// The peer runs the embedded provider of this project.
+    /// Whether the peer runs the embedded provider of this project.
     pub embedded_peer: bool,
 }
 
@@ -94,12 +97,12 @@ impl std::fmt::Display for RejectReason {
     }
 }
 
-/// Why a connection attempt got nowhere.
+/// The reason why a connection attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     /// Nothing answered within the connect time-out.
     NoAnswer,
-    /// The passive side replied but the active side never confirmed.
+    /// The passive side replied, but the active side never confirmed the reply.
     NotConfirmed,
     /// The network refused the packet at once (for example: no route).
     Network,
@@ -117,11 +120,11 @@ impl std::fmt::Display for Unreachable {
     }
 }
 
-/// What happened to a connection, in the order it happened.
+/// What happened to a connection. Events of one connection come in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CmEvent {
-    /// Answer with `accept` or `reject`; unanswered requests expire.
+    /// A peer asks for a connection. The program answers with `accept` or `reject`; unanswered requests expire.
     ConnectRequest {
         listener: CmId,
         id: CmId,
@@ -141,14 +144,14 @@ pub enum CmEvent {
         id: CmId,
         why: Unreachable,
     },
-    /// The peer or we disconnected; the queue pair is in the error state and its work requests are flushed.
+    /// The peer or this side disconnected; the queue pair is in the error state and its work requests are flushed.
     Disconnected {
         id: CmId,
     },
 }
 
 impl CmEvent {
-    /// The connection the event is about.
+    /// The connection that the event is about.
     pub fn id(&self) -> CmId {
         match self {
             Self::ConnectRequest { id, .. }

@@ -1,4 +1,4 @@
-//! What a provider implements.
+//! The interface that a provider implements.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -22,7 +22,8 @@ pub struct CqId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u32);
 
-/// The keys of a registered memory region. The LKey also names the region towards the device.
+/// The keys of a registered memory region. The LKey is also the name by which the program refers to the region in calls to the
+/// device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MrKeys {
     pub lkey: u32,
@@ -43,15 +44,16 @@ impl Access {
     pub const ALL: Self = Self { local_write: true, remote_write: true, remote_read: true };
 }
 
-/// Sizes asked of a queue pair.
+/// The sizes that a program requests for a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpCap {
     pub max_send_wr: u32,
     pub max_recv_wr: u32,
     pub max_sge: u32,
-    /// The program answers what it receives: the acknowledgement of a message that completes a receive may wait
-    /// for what is posted next, for a millisecond at most, so that both leave together. A program that ends
-    /// without destroying its objects owes it still. Providers whose hardware acknowledges ignore this.
+    /// Whether acknowledgements may wait, for programs that respond to what they receive: the acknowledgement of a message that
+    /// completes a receive then waits for the next posted request, for at most a millisecond, so that both leave together. A
+    /// program that ends without destroying its objects leaves such an acknowledgement unsent. Providers whose hardware
+    /// acknowledges ignore this field.
     pub late_acks: bool,
 }
 
@@ -76,23 +78,23 @@ pub struct DeviceAttr {
     /// The device's own name, for people.
     pub name: String,
     pub address: IpAddr,
-    /// Bytes of payload per packet this device's link allows.
+    /// The most bytes of payload per packet that this device's link allows.
     pub max_path_mtu: u32,
     pub max_inline_data: u32,
     pub max_sge: u32,
     pub max_qp: u32,
-    /// Work requests per queue of a queue pair.
+    /// The most work requests per queue of a queue pair.
     pub max_qp_wr: u32,
     pub max_mr: u32,
     pub max_cq: u32,
-    /// Completions a completion queue can hold.
+    /// The most completions that a completion queue can hold.
     pub max_cqe: u32,
-    /// Largest message in bytes.
+    /// The largest message in bytes.
     pub max_msg: u64,
-    /// The device can be dialled (a second process on one address cannot).
+    /// Whether peers can connect to the device. They cannot if another process has the address already.
     pub can_listen: bool,
-    /// What [`Driver::set_mr_access`] takes from peers they no longer have. NICs offer that at the price of many
-    /// calls or not at all, so there peers keep what the region was registered for.
+    /// Whether [`Driver::set_mr_access`] really takes rights away from peers. NICs can do that only with many calls, or not at
+    /// all; peers of such devices keep the rights with which the region was registered.
     pub revokes: bool,
 }
 
@@ -108,7 +110,7 @@ pub enum WaitMode {
     Adaptive,
 }
 
-/// What a thread waits for: either, or both.
+/// What a thread waits for: a completion queue, a channel, or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitOn {
     pub cq: Option<CqId>,
@@ -118,52 +120,54 @@ pub struct WaitOn {
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// A completion or connection event can be polled.
+    /// A completion or CM event can be polled.
     Ready,
     /// The deadline passed.
     TimedOut,
-    /// Somebody called [`Driver::interrupt`].
+    /// A call of [`Driver::interrupt`] ended the wait.
     Interrupted,
 }
 
-/// One opened device. All methods may be called from any thread.
+/// An opened device. All methods may be called from any thread.
 ///
-/// Objects are named by ids; [`crate::Context`] wraps them so that they are released in the right order.
-/// Ids the device does not know give [`Error::NotFound`].
+/// Objects are named by ids; [`crate::Context`] wraps them so that they are released in the right order. A call with an id that
+/// the device does not know fails with [`Error::NotFound`].
 pub trait Driver: Send + Sync + 'static {
     fn attr(&self) -> &DeviceAttr;
 
     fn alloc_pd(&self) -> Result<PdId, Error>;
-    /// [`Error::Busy`] while regions or queue pairs use it.
+    /// Fails with [`Error::Busy`] while regions or queue pairs use the domain.
     fn dealloc_pd(&self, pd: PdId) -> Result<(), Error>;
 
-    /// Registers `memory`, which the device keeps alive, for `access` at most. It is in force at once. Peers address
-    /// the memory by its virtual address.
+    /// Registers `memory`, which the device keeps alive, with the rights `access`. The rights are in force at once;
+    /// [`Driver::set_mr_access`] can restrict them later. Peers address the memory by its virtual address.
     fn reg_mr(&self, pd: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error>;
-    /// Changes what peers may do, within what the region was registered for. If [`DeviceAttr::revokes`], no access that
-    /// is no longer permitted is under way when it returns (`ibv_rereg_mr` with `IBV_REREG_MR_CHANGE_ACCESS`).
+    /// Changes what peers may do, within the rights with which the region was registered. If [`DeviceAttr::revokes`] is true, no
+    /// access that is no longer permitted is in progress when the call returns (`ibv_rereg_mr` with
+    /// `IBV_REREG_MR_CHANGE_ACCESS`).
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error>;
-    /// When it returns, neither a peer nor the device touches the memory any more.
+    /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory.
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error>;
 
     fn create_cq(&self, depth: u32) -> Result<CqId, Error>;
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error>;
-    /// Takes completions, oldest first, into `out`; returns how many.
+    /// Takes completions, oldest first, into `out`; returns their number.
     fn poll_cq(&self, cq: CqId, out: &mut [Wc]) -> Result<usize, Error>;
 
     fn create_qp(&self, init: &QpInit) -> Result<QpNum, Error>;
-    /// Work requests still queued vanish without a completion, as in libibverbs.
+    /// Destroys the queue pair. Work requests that are still queued get no completion, as in libibverbs.
     fn destroy_qp(&self, qp: QpNum) -> Result<(), Error>;
-    /// Posts all of `wrs` or, on an error, those before index `.0`.
+    /// Posts all of `wrs`. On an error, only the requests before index `.0` were posted.
     fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)>;
     fn post_recv(&self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error>;
 
     fn create_channel(&self) -> Result<ChannelId, Error>;
     fn destroy_channel(&self, channel: ChannelId) -> Result<(), Error>;
     fn next_event(&self, channel: ChannelId) -> Result<Option<CmEvent>, Error>;
-    /// Accepts connection requests to TCP-space `port`; 0 picks a free one. Returns the port too.
+    /// Accepts connection requests to TCP-space `port`, where 0 picks a free port. Also returns the port.
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error>;
-    /// Goes on while the program polls or waits on `channel`: over rdma-core nobody else takes the steps.
+    /// Starts a connection. The attempt proceeds while the program polls or waits on `channel`; with rdma-core nothing else
+    /// drives it.
     fn connect(
         &self,
         channel: ChannelId,
@@ -171,32 +175,33 @@ pub trait Driver: Send + Sync + 'static {
         remote: SocketAddr,
         param: &ConnParam,
     ) -> Result<CmId, Error>;
-    /// Brings `qp` to ready-to-send and answers the request. Post receives before.
+    /// Brings `qp` to ready-to-send and accepts the request. The program must post receives before.
     fn accept(&self, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error>;
     fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error>;
-    /// Flushes the queue pair and tells the peer; [`CmEvent::Disconnected`] follows.
+    /// Flushes the queue pair and notifies the peer; [`CmEvent::Disconnected`] follows.
     fn disconnect(&self, id: CmId) -> Result<(), Error>;
-    /// Ends a listener or forgets a connection; a live one is disconnected.
+    /// Ends a listener, or forgets a connection; a connection that is still open is disconnected.
     fn destroy_id(&self, id: CmId) -> Result<(), Error>;
 
-    /// Waits, and drives the device while doing so.
+    /// Waits, and makes the device's progress meanwhile.
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error>;
-    /// As [`wait`](Self::wait) without spinning, and [`Wake::Ready`] also when `beside` is readable. Who waits drives the device
-    /// all the time, where [`descriptor`](Self::descriptor) leaves that to others.
+    /// Waits like [`wait`](Self::wait) without spinning, and also returns [`Wake::Ready`] when `beside` is readable. The waiting
+    /// thread makes the device's progress all the time; a program that sleeps on [`descriptor`](Self::descriptor) leaves
+    /// progress to others.
     fn wait_beside(
         &self,
         on: WaitOn,
         beside: BorrowedFd<'_>,
         deadline: Option<Instant>,
     ) -> Result<Wake, Error>;
-    /// A descriptor for event loops of programs: readable, once [armed](Self::arm), when something of `on` can be
-    /// polled, and now and then for nothing. It serves until the objects are gone.
+    /// A file descriptor for event loops of programs. Once [armed](Self::arm), it becomes readable when something of `on` can be
+    /// polled, and sometimes without a reason. It is valid until the objects are destroyed.
     fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error>;
-    /// Arms the descriptor of `on` for one time. False if something can be polled already.
+    /// Arms the file descriptor of `on` for one notification. Returns false if something can be polled already.
     fn arm(&self, on: WaitOn) -> Result<bool, Error>;
-    /// Ends one wait on `on`, now or the next.
+    /// Ends one wait on `on`: the current one, or the next.
     fn interrupt(&self, on: WaitOn);
 
-    /// Counters by name, named as rxe's hw_counters where one exists.
+    /// The device's counters by name. A counter that rxe's hw_counters have, too, has the same name.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }

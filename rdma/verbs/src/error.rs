@@ -1,11 +1,11 @@
-//! The seam's error vocabulary: who is at fault and what to do about it.
+//! Errors of the driver interface: what failed, and what to do about it.
 
 use std::net::SocketAddr;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody else owns the address; `holder` is what is known about it, and what helps.
+    /// Another program holds the address; `holder` says what is known about that program, and what helps.
     #[error("{addr} is held by {holder}")]
     AddressInUse { addr: SocketAddr, holder: String },
     #[error("this device cannot listen: {0}")]
@@ -17,10 +17,10 @@ pub enum Error {
     Exhausted { what: &'static str, limit: u64, remedy: &'static str },
     #[error("{what} {id:#x} does not exist")]
     NotFound { what: &'static str, id: u64 },
-    /// The call's arguments contradict each other or the object's state.
+    /// The call's arguments contradict each other or the state of the object.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// A local key or buffer does not cover what the work request names.
+    /// A local key does not cover the memory that the work request names.
     #[error("the memory region (LKey {lkey:#010x}) does not cover {length} bytes at {addr:#x}")]
     LocalProtection { lkey: u32, addr: u64, length: u64 },
     #[error("the queue pair is {0}, which does not allow this")]
@@ -40,15 +40,17 @@ impl Error {
     }
 }
 
-/// What helps when the operating system refuses something for a limit of the process; begins with "; " unless empty.
+/// What the user can do if the operating system refuses something because of a limit of the process; begins with "; "
+/// unless empty.
 pub fn remedy(error: &std::io::Error) -> &'static str {
-    /// errno.h of Linux.
+    /// The value of ENFILE in Linux (errno.h).
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     match error.raw_os_error() {
         Some(EMFILE) => "; close files or raise `ulimit -n`",
         Some(ENFILE) => "; the machine has no more, raise fs.file-max",
-        // Nothing here reports a socket that would block; a thread that cannot be started says the same.
+        // No caller passes the error of a socket that would block; a thread that cannot be started has the same error
+        // kind.
         _ if error.kind() == std::io::ErrorKind::WouldBlock => "; raise `ulimit -u`",
         _ => "",
     }

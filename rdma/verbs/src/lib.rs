@@ -1,8 +1,6 @@
-//! The seam between session code and RDMA providers: the verbs object model.
+//! The driver interface between session code and RDMA providers: the verbs object model.
 //!
-//! Session code holds [`Context`], [`Pd`], [`Mr`], [`Cq`], [`Qp`] and connection ids; a provider implements
-//! [`Driver`]. The words and their meaning are those of libibverbs and librdmacm, so that rdma-core fits
-//! behind the seam and a libibverbs ABI can one day be put in front of it.
+//! This crate opens no socket, reads no clock and starts no thread. Only the module `memory` has `unsafe` code.
 //!
 //! Nothing here opens a socket, reads a clock or starts a thread. `memory` is the one module with `unsafe`.
 

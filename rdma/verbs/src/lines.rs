@@ -1,7 +1,7 @@
-//! How many lines of the log a peer may cause.
+//! A limit on the log lines that one peer can cause.
 //!
-//! Each peer may cause a few lines at once and then one in a second, so that a flood of failures is neither a flood of
-//! lines nor the end of other peers' lines. The next line that a peer may cause says how many were left out.
+//! Each peer may cause a few lines at once and then one line per second, so that a flood of failures neither fills the
+//! log nor suppresses the lines of other peers. The next line that a peer may cause says how many were left out.
 
 use std::{
     collections::HashMap,
@@ -11,14 +11,14 @@ use std::{
 
 use crate::peer::Peer;
 
-/// Lines that a peer may cause at once.
+/// The lines that a peer may cause at once.
 const BURST: u32 = 8;
-/// A peer earns another line in this time.
+/// The time in which a peer earns one more line.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Peers that are told apart. Those beyond share one allowance.
+/// The most peers that are counted separately. Further peers share one allowance.
 const PEERS: usize = 1024;
 
-/// Counts the lines of peers, which are told apart by `K`.
+/// Counts the log lines of each peer; `K` identifies peers.
 #[derive(Debug)]
 pub struct Lines<K = Peer> {
     peers: HashMap<K, Allowance>,
@@ -34,7 +34,7 @@ impl<K> Default for Lines<K> {
 /// The lines of one peer.
 #[derive(Debug, Default)]
 struct Allowance {
-    /// Lines told since the allowance was whole, at the time `since`.
+    /// Lines written since the allowance was last full, which was at the time `since`.
     told: u32,
     since: Option<Instant>,
     left_out: u64,
@@ -67,7 +67,7 @@ impl Allowance {
 }
 
 impl<K: Eq + Hash> Lines<K> {
-    /// Whether `peer` may cause a line at `now`: then how many were left out since its last one.
+    /// If `peer` may cause a line at `now`, returns how many lines were left out since its last one; else `None`.
     pub fn take(&mut self, peer: K, now: Instant) -> Option<u64> {
         if self.peers.len() >= PEERS && !self.peers.contains_key(&peer) {
             self.peers.retain(|_, allowance| !allowance.is_whole(now));

@@ -1,13 +1,13 @@
-//! Memory that peers may touch.
+//! Memory that peers may access.
 //!
-//! While a region is registered for remote access its bytes are foreign to Rust: a peer may change them at
-//! any moment. So they are never seen as slices here, only copied in and out by copies the compiler cannot
-//! reason about. This is the one module of the crate with `unsafe`.
+//! While a region is registered for remote access, a peer may change its bytes at any moment, which Rust's rules for
+//! references do not allow. So this module never exposes such bytes as slices: it copies them in and out, in a way that the
+//! compiler cannot reason about. This is the only module of the crate with `unsafe` code.
 #![allow(unsafe_code)]
 
 use std::{any::Any, fmt, mem::MaybeUninit, sync::Arc};
 
-/// A range of mapped memory, kept alive by its owner. Cloning shares it.
+/// A range of mapped memory, kept alive by its owner. Clones refer to the same memory.
 #[derive(Clone)]
 pub struct Memory {
     addr: *mut u8,
@@ -28,7 +28,7 @@ impl fmt::Debug for Memory {
 }
 
 impl Memory {
-    /// Wraps `len` bytes at `addr`.
+    /// Makes a `Memory` of the `len` bytes at `addr`.
     ///
     /// # Safety
     /// The range must stay mapped, readable and writable until `owner` is dropped, and while it is registered
@@ -53,25 +53,25 @@ impl Memory {
         self.len == 0
     }
 
-    /// Who keeps the range mapped. As long as it lives, the addresses mean the same bytes.
+    /// The owner that keeps the range mapped. As long as the owner lives, the addresses refer to the same bytes.
     pub fn owner(&self) -> &Arc<dyn Any + Send + Sync> {
         &self.owner
     }
 
-    /// A part of the same memory.
+    /// A part of this memory, with the same owner.
     ///
     /// # Panics
-    /// If the part does not lie inside.
+    /// If the part is not inside the memory.
     pub fn slice(&self, offset: usize, len: usize) -> Self {
         self.check(offset, len);
         // SAFETY: `check` keeps the result inside the range.
         Self { addr: unsafe { self.addr.add(offset) }, len, owner: self.owner.clone() }
     }
 
-    /// Copies bytes in.
+    /// Copies `bytes` into the memory, from `offset` on.
     ///
     /// # Panics
-    /// If they do not fit.
+    /// If the bytes do not fit.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
         // SAFETY: `check` bounds the destination; the source is a slice; the two cannot overlap, since no
@@ -79,20 +79,20 @@ impl Memory {
         unsafe { copy(self.addr.add(offset), bytes.as_ptr(), bytes.len()) }
     }
 
-    /// Copies bytes out.
+    /// Copies bytes from `offset` on into `out`.
     ///
     /// # Panics
-    /// If the range does not lie inside.
+    /// If the range is not inside the memory.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.check(offset, out.len());
         // SAFETY: as in `write`, with the directions exchanged.
         unsafe { copy(out.as_mut_ptr(), self.addr.add(offset), out.len()) }
     }
 
-    /// Copies bytes to other memory, which may be the same.
+    /// Copies bytes to other memory, or to another place in this memory.
     ///
     /// # Panics
-    /// If either range does not lie inside.
+    /// If either range is not inside its memory.
     pub fn copy_to(&self, offset: usize, to: &Self, at: usize, len: usize) {
         self.check(offset, len);
         to.check(at, len);
@@ -103,22 +103,22 @@ impl Memory {
         }
     }
 
-    /// Copies bytes out into a new vector.
+    /// Copies bytes into a new vector.
     pub fn to_vec(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
         self.read(offset, &mut out);
         out
     }
 
-    /// Copies a range out in pieces of at most `N` bytes and hands each copy to `take`, until one fails. All pieces but the
-    /// last have `N` bytes. A copy lies on the stack, so that nothing is allocated, and does not change under `take`
-    /// whatever a peer writes meanwhile.
+    /// Copies a range out in pieces of at most `N` bytes and passes each copy to `take`, until a call fails. All pieces but
+    /// the last have `N` bytes. Each copy is on the stack, so nothing is allocated, and a copy does not change while `take`
+    /// runs, whatever a peer writes.
     ///
     /// # Errors
-    /// The first of `take`'s.
+    /// The first error that `take` returns.
     ///
     /// # Panics
-    /// If the range does not lie inside.
+    /// If the range is not inside the memory.
     pub fn try_pieces<const N: usize, E>(
         &self,
         offset: usize,
@@ -146,7 +146,7 @@ impl Memory {
         unsafe { std::ptr::write_bytes(std::hint::black_box(self.addr), 0, self.len) }
     }
 
-    /// The bytes as a slice, for the time in which no peer has access.
+    /// The bytes as a slice, for a time in which no peer has access.
     ///
     /// # Safety
     /// Until the slice is dropped the memory must not be registered for remote writes, and nothing may write it.
@@ -155,7 +155,7 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.addr, self.len) }
     }
 
-    /// The bytes as a mutable slice, for the time in which no peer has access.
+    /// The bytes as a mutable slice, for a time in which no peer has access.
     ///
     /// # Safety
     /// Until the slice is dropped the memory must not be registered for remote access, and nothing else may
@@ -176,12 +176,13 @@ impl Memory {
     }
 }
 
-/// A copy the compiler cannot see through, so that a peer's concurrent write tears data but nothing else.
+/// A copy that the compiler cannot reason about, so that a peer's concurrent write can mix old and new data but cause
+/// nothing worse.
 ///
 /// # Safety
 /// `n` bytes must be readable at `src` and writable at `dst`, without overlap.
 unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
-    // The compiler knows neither end, so it must leave this to the C library.
+    // `black_box` hides both pointers from the compiler, so it must leave the copy to the C library.
     // SAFETY: the caller's contract.
     unsafe { std::ptr::copy_nonoverlapping(std::hint::black_box(src), std::hint::black_box(dst), n) }
 }
@@ -190,7 +191,7 @@ unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
 mod tests {
     use super::*;
 
-    /// Memory of a vector, which the owner keeps.
+    /// Memory whose owner is a vector with a copy of `bytes`.
     fn memory(bytes: &[u8]) -> Memory {
         let mut bytes = bytes.to_vec();
         let (addr, len) = (bytes.as_mut_ptr(), bytes.len());

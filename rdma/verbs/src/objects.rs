@@ -1,4 +1,4 @@
-//! Owned verbs objects: each keeps what it depends on alive and releases itself.
+//! Owned verbs objects: each keeps the objects that it depends on alive, and releases itself when dropped.
 
 use std::{
     fmt,
@@ -55,7 +55,7 @@ impl Context {
         self.0.wait(on, mode, deadline)
     }
 
-    /// As [`Driver::wait_beside`].
+    /// Waits like [`Driver::wait_beside`].
     pub fn wait_beside(
         &self,
         on: WaitOn,
@@ -65,18 +65,18 @@ impl Context {
         self.0.wait_beside(on, beside, deadline)
     }
 
-    /// As [`Driver::descriptor`].
+    /// Returns a file descriptor for event loops: [`Driver::descriptor`].
     pub fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error> {
         self.0.descriptor(on)
     }
 
-    /// As [`Driver::arm`].
+    /// Arms the file descriptor: [`Driver::arm`].
     pub fn arm(&self, on: WaitOn) -> Result<bool, Error> {
         self.0.arm(on)
     }
 }
 
-/// A protection domain. Cloning shares it.
+/// A protection domain. Clones refer to the same domain.
 #[derive(Clone, Debug)]
 pub struct Pd(Arc<PdInner>);
 
@@ -110,7 +110,7 @@ impl Pd {
 
 impl Drop for PdInner {
     fn drop(&mut self) {
-        // Everything that used it held a clone, so nothing does any more.
+        // Everything that used the domain held a clone, so nothing uses it any more.
         let _ = self.context.0.dealloc_pd(self.id);
     }
 }
@@ -120,7 +120,7 @@ impl Drop for PdInner {
 pub struct Mr {
     memory: Memory,
     keys: MrKeys,
-    // Last: when a domain goes, memory that only its regions held is gone.
+    // Declared last, so that memory which only this region held is released before the domain.
     pd: Pd,
 }
 
@@ -145,7 +145,7 @@ impl Mr {
         self.pd.context().0.set_mr_access(self.keys.lkey, access)
     }
 
-    /// `length` bytes from `offset` as a scatter/gather element.
+    /// `length` bytes from `offset` on, as a scatter-gather element.
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         Sge { addr: self.memory.addr() + offset, length, lkey: self.keys.lkey }
     }
@@ -157,7 +157,7 @@ impl Drop for Mr {
     }
 }
 
-/// A completion queue. Cloning shares it.
+/// A completion queue. Clones refer to the same queue.
 #[derive(Clone, Debug)]
 pub struct Cq(Arc<CqInner>);
 
@@ -221,7 +221,7 @@ impl Drop for Qp {
     }
 }
 
-/// A queue of connection events, and the operations that produce them. Cloning shares it.
+/// A queue of CM events, and the operations that produce them. Clones refer to the same channel.
 #[derive(Clone, Debug)]
 pub struct Channel(Arc<ChannelInner>);
 
@@ -248,7 +248,7 @@ impl Channel {
         self.0.context.wait(WaitOn { cq: None, channel: Some(self.0.id) }, mode, deadline)
     }
 
-    /// Listens on TCP-space `port` (0 picks one) and returns the port too.
+    /// Listens on TCP-space `port`, where 0 picks a free port, and also returns the port.
     pub fn listen(&self, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
         self.driver().listen(self.0.id, port, backlog)
     }

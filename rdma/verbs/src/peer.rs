@@ -1,11 +1,12 @@
-//! Peers: the source addresses among which a server's resources are divided.
+//! Source networks, among which a server's resources are divided.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr},
 };
 
-/// Bits of an IPv6 address that name a peer: a site hands whole /64 networks to one machine.
+/// The number of leading bits of an IPv6 address that identify a source network: sites give whole /64 networks to one
+/// machine.
 const IPV6_BITS: u32 = 64;
 
 /// An IPv4 address, or the /64 network of an IPv6 address. Everything behind it shares one budget. So the link-local

@@ -1,8 +1,8 @@
-//! Seats that peers share: how many each source has, and whose connection makes room for a newcomer.
+//! Admission of connections: how many seats each source has, and which connection must make room for a new one.
 //!
-//! A server has so many seats for connections, or for requests that are not connections yet. Whoever takes many of them
-//! must not keep others out. So when all seats are taken, the source with most of them loses one to a source that has
-//! fewer. [`Seats`] decides; it holds no connection and reads no clock.
+//! A seat is the place of one connection, or of one request that is not a connection yet; a server has a fixed number of
+//! them. A source that takes many seats must not keep others out. So when all seats are taken, the source with most seats
+//! loses one to a source that has fewer. [`Seats`] decides; it holds no connection and reads no clock.
 
 use std::{
     cmp::Reverse,
@@ -11,25 +11,25 @@ use std::{
 
 use crate::peer::Peer;
 
-/// What a seat is used for. The order is that in which seats are lost.
+/// What a seat is used for. Seats are lost in the order of these values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// No request was let in yet.
+    /// No request was admitted yet.
     New,
-    /// There were requests, and none is in progress.
+    /// There were requests, but none is in progress.
     Idle,
     /// A request is in progress.
     Busy,
 }
 
-/// Where a newcomer sits.
+/// Whether a new connection gets a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room<K> {
     /// A seat is free.
     Free,
-    /// This one has to go first.
+    /// This connection has to be closed first.
     InPlaceOf(K),
-    /// Nobody has to go: the newcomer is refused.
+    /// No connection has to be closed: the new connection is refused.
     None,
 }
 
@@ -39,7 +39,7 @@ struct Seat<S> {
     standing: Standing,
 }
 
-/// The seats that are taken. Keys are in the order of arrival: the oldest connection has the lowest.
+/// The taken seats. Keys are in the order of arrival: the oldest connection has the lowest key.
 #[derive(Debug)]
 pub struct Seats<K, S = Peer> {
     taken: BTreeMap<K, Seat<S>>,
@@ -62,17 +62,18 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         self.taken.is_empty()
     }
 
-    /// The oldest first.
+    /// The keys of all taken seats, the oldest first.
     pub fn keys(&self) -> impl Iterator<Item = K> {
         self.taken.keys().copied()
     }
 
-    /// How many seats a source has.
+    /// The number of seats that a source has.
     pub fn of(&self, source: S) -> usize {
         self.numbers.get(&source).copied().unwrap_or(0)
     }
 
-    /// A newcomer takes a seat. Whether there is one says [`Self::room`]. A key that has one keeps it.
+    /// Gives a seat to a new connection. The caller must have asked [`Self::room`] whether there is one. A key that already
+    /// has a seat keeps it.
     pub fn take(&mut self, key: K, source: S) {
         if let Entry::Vacant(place) = self.taken.entry(key) {
             place.insert(Seat { source, standing: Standing::New });
@@ -105,11 +106,12 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         }
     }
 
-    /// Where a newcomer sits if there are `most` seats.
+    /// Whether a new connection gets a seat if there are `most` seats in all.
     ///
-    /// When all are taken, another source makes room, as [`Self::displaced_by`] says. If none has to, the newcomer's own
-    /// source loses its oldest connection without a request in progress: so a client that was restarted gets in though its
-    /// former connections still look alive. If there is none of these either, the newcomer is refused.
+    /// When all seats are taken, another source loses one, as described at [`Self::displaced_by`]. If no other source has
+    /// to, the new connection's own source loses its oldest connection without a request in progress, so that a restarted
+    /// client gets in although its former connections still look alive. If that source has no such connection, the new
+    /// connection is refused.
     pub fn room(&self, most: usize, source: S) -> Room<K> {
         if self.len() < most {
             return Room::Free;
@@ -122,16 +124,16 @@ impl<K: Copy + Ord, S: Copy + Ord> Seats<K, S> {
         self.displaced_by(source, |_| true).or_else(own).map_or(Room::None, Room::InPlaceOf)
     }
 
-    /// Which seat, of those that `may` be lost, another source loses to a newcomer from `source`.
+    /// The seat, among those for which `may` is true, that another source loses to a new connection from `source`.
     ///
     /// The seat belongs to the source with most seats, which must have at least two more than `source`; one more is enough
     /// if `source` has none and the seat has no request in progress. The oldest seat without a request in progress goes
     /// first. A seat with a request in progress goes last, unless its source has more than half of all seats: requests that
-    /// never end must not keep others out.
+    /// never end must not keep other sources out.
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
-        // Told without a look at all of them, which a flood would ask for with every newcomer.
+        // This check needs no look at all seats, so a flood of new connections costs little.
         let most = self.by_number.last().map_or(0, |(number, _)| *number);
         if !loses(most, false) {
             return None;
@@ -161,7 +163,7 @@ mod tests {
         text.parse::<std::net::IpAddr>().unwrap().into()
     }
 
-    /// Connections that arrive one after another at `MOST` seats.
+    /// A server with `MOST` seats, at which connections arrive one after another.
     #[derive(Default)]
     struct Server {
         seats: Seats<u64>,
@@ -270,7 +272,7 @@ mod tests {
             assert_eq!(server.arrive(&format!("10.0.2.{n}")), Room::InPlaceOf(hog));
             server.seats.set(server.next - 1, Standing::Idle);
         }
-        // Half of the seats are no more than anybody may have.
+        // One source may have half of all seats, so its seats with a request in progress are again lost last.
         assert_eq!(server.arrive("10.0.3.1"), Room::InPlaceOf(0));
     }
 

@@ -2,7 +2,7 @@
 
 use crate::QpNum;
 
-/// A scatter/gather element: `length` bytes at `addr` inside the memory region `lkey` names.
+/// A scatter-gather element: `length` bytes at `addr` in the memory region with the LKey `lkey`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sge {
     pub addr: u64,
@@ -10,14 +10,14 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-/// Where a one-sided operation goes: an address in the peer's memory region `rkey`.
+/// The target of a one-sided operation: an address in the peer's memory region with the RKey `rkey`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAddr {
     pub addr: u64,
     pub rkey: u32,
 }
 
-/// What a send work request does. Immediates are in host byte order; the wire carries them big-endian.
+/// The operation of a send work request. Immediates are in host byte order here and big-endian on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOp {
     Send,
@@ -27,22 +27,23 @@ pub enum SendOp {
     Read(RemoteAddr),
 }
 
-/// What a work request carries.
+/// The data of a work request.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// Registered memory, not touched by the caller until the completion.
+    /// Registered memory, which the caller must not touch until the completion.
     Sges(&'a [Sge]),
-    /// Copied while posting; needs no memory region. At most `DeviceAttr::max_inline_data` bytes, not for READ.
+    /// Bytes that are copied while the request is posted, and need no memory region. At most
+    /// `DeviceAttr::max_inline_data` bytes; not for READ.
     Inline(&'a [u8]),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendFlags {
-    /// A completion is wanted also on success.
+    /// Whether a successful request has a completion, too.
     pub signaled: bool,
-    /// Sets the solicited-event bit: the peer that armed its CQ for solicited events only wakes up.
+    /// Sets the solicited-event bit, which wakes a peer that armed its CQ for solicited events only.
     pub solicited: bool,
-    /// Waits for earlier READs to complete before this request starts.
+    /// Whether the request waits until earlier READs have completed.
     pub fence: bool,
 }
 
@@ -65,7 +66,7 @@ pub struct RecvWr<'a> {
     pub sges: &'a [Sge],
 }
 
-/// Completion status, with libibverbs' names and order of meaning (`enum ibv_wc_status`).
+/// Completion status, with the names and the order of libibverbs (`enum ibv_wc_status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WcStatus {
@@ -116,7 +117,7 @@ pub enum WcOpcode {
     Write,
     Read,
     Recv,
-    /// A receive consumed by a WRITE with immediate: the data went to the address the peer named.
+    /// A receive that a WRITE with immediate consumed: the data went to the address that the peer named.
     RecvWriteWithImm,
 }
 
@@ -126,18 +127,18 @@ pub struct Wc {
     pub wr_id: u64,
     pub qp: QpNum,
     pub status: WcStatus,
-    /// Not meaningful unless `status` is success, as in libibverbs.
+    /// The kind of the completed request; valid only if `status` is success, as in libibverbs.
     pub opcode: WcOpcode,
-    /// Bytes received, or read; for a WRITE with immediate the bytes of that message.
+    /// The bytes received, or read; for a WRITE with immediate, the bytes of that message.
     pub byte_len: u32,
-    /// Immediate in host byte order, where the message carried one.
+    /// The immediate in host byte order, if the message carried one.
     pub imm: Option<u32>,
-    /// The message had the solicited-event bit.
+    /// Whether the message had the solicited-event bit.
     pub solicited: bool,
 }
 
 impl Wc {
-    /// A value to fill arrays with before polling.
+    /// A value that fills arrays before polling.
     pub const EMPTY: Self = Self {
         wr_id: 0,
         qp: QpNum(0),
