@@ -1,4 +1,4 @@
-//! Connections of a channel: what librdmacm reports, what is done about it, and what the program is told.
+//! Connections of a channel: the events of librdmacm, the actions that follow, and the CM events for the program.
 //!
 //! | state | event | action | told | next |
 //! |---|---|---|---|---|
@@ -29,22 +29,22 @@ use crate::{
     sys::{self, ConnRequest, EventChannel, RawEvent, Retries, Waker, What},
 };
 
-/// Neighbour discovery gets this long, which is two tries, and the route as long.
+/// The time limit for resolving the neighbour's address, enough for two tries, and again for resolving the route.
 const RESOLVING: Duration = Duration::from_secs(2);
-/// Asking the kernel for events is a system call. Who spins makes it this often: while a connection is being made,
-/// and otherwise. Who sleeps is told at once.
+/// The times between two system calls that ask the kernel for events while a thread spins: while a connection is being
+/// made, and otherwise. Sleeping threads are woken at once.
 const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
-/// What librdmacm's own header leaves of a request's 92 bytes.
+/// The most private data of a request in bytes: the rest of its 92 bytes is librdmacm's own header.
 const MAX_PRIVATE_DATA: usize = 56;
-/// Who polls for events, as sessions do between completions, asks the kernel every so many times.
+/// The number of polls between two system calls that ask the kernel for events. Sessions poll between completions.
 const POLLS: u32 = 64;
-/// Without a limit of the program's, what the kernel's connection manager allows itself.
+/// The time limit if the program sets none: that of the kernel's connection manager.
 const LONGEST: Duration = Duration::from_secs(98);
 
-/// A queue pair that connections change the state of while the program may destroy it.
+/// A queue pair whose state connections change, and which the program may destroy meanwhile.
 pub(crate) type SharedQp = Arc<Mutex<Option<sys::Qp>>>;
 
-/// The queue pair, or `None` if it is destroyed.
+/// Locks the queue pair; the content is `None` if the queue pair is destroyed.
 pub(crate) fn lock_qp(qp: &SharedQp) -> MutexGuard<'_, Option<sys::Qp>> {
     qp.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -52,7 +52,8 @@ pub(crate) fn lock_qp(qp: &SharedQp) -> MutexGuard<'_, Option<sys::Qp>> {
 #[derive(Debug)]
 enum State {
     Listening,
-    /// The peer's request waits for an answer. READs it allows us, and wants of us.
+    /// The peer's request waits for an answer. `reads` are the READs that the peer allows this side to have
+    /// outstanding, and those that it wants to have outstanding here.
     Asked {
         reads: (u8, u8),
     },
@@ -78,7 +79,7 @@ enum State {
 
 #[derive(Debug)]
 struct Connection {
-    // Declared first: destroyed before its channel.
+    // Declared first, so that the identifier is destroyed before its channel.
     raw: sys::CmId,
     state: State,
 }
@@ -88,11 +89,11 @@ struct Connections {
     by_id: HashMap<CmId, Connection>,
     by_raw: HashMap<usize, CmId>,
     events: VecDeque<CmEvent>,
-    /// When the kernel was asked last.
+    /// When the kernel was last asked for events.
     asked: Option<Instant>,
-    /// Connections being made, as of then.
+    /// The number of connections that were being made at that time.
     pending: usize,
-    /// Times the program polled since.
+    /// The number of the program's polls since then.
     polls: u32,
 }
 
@@ -101,7 +102,7 @@ pub(crate) struct Channel {
     connections: Mutex<Connections>,
     pub(crate) raw: Arc<EventChannel>,
     pub(crate) interrupt: Interrupt,
-    /// Wakes who sleeps when an event comes of this process, not of the kernel.
+    /// Wakes sleeping threads when this process, not the kernel, makes an event.
     pub(crate) queued: Waker,
     max_reads: (u8, u8),
 }
@@ -122,14 +123,14 @@ impl Channel {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connections and listeners that were not destroyed.
+    /// The connections and listeners that were not destroyed.
     pub(crate) fn connections_left(&self) -> Vec<CmId> {
         self.connections().by_id.keys().copied().collect()
     }
 
     pub(crate) fn listen(&self, id: CmId, local: SocketAddr, backlog: u32) -> Result<u16, Error> {
         let raw = sys::CmId::new(&self.raw)?;
-        // From the start, so that a request that another thread takes finds its listener.
+        // The lock is held from the start, so that a request that another thread takes finds its listener.
         let mut connections = self.connections();
         raw.bind(local).and_then(|()| raw.listen(backlog)).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Error::AddressInUse {
@@ -221,12 +222,12 @@ impl Channel {
         let mut connections = self.connections();
         let connection = connections.by_id.get_mut(&id).ok_or_else(|| unknown(id))?;
         let (State::Accepted { qp, .. } | State::Open { qp }) = &connection.state else {
-            // Nothing to end, or nothing that the peer knows of.
+            // There is no connection to end, or none that the peer knows of.
             return Ok(());
         };
         flush(qp);
         connection.state = State::Over;
-        // The peer's program confirms when it looks, which may be late; for this side it is over now.
+        // The peer's program may confirm late; for this side the connection is over now.
         let told = connection.raw.disconnect();
         connections.events.push_back(CmEvent::Disconnected { id });
         self.queued.wake();
@@ -241,13 +242,13 @@ impl Channel {
         drop(connections);
         if let State::Accepted { qp, .. } | State::Open { qp } = &connection.state {
             flush(qp);
-            // Whether the peer was told or had gone, the connection is over.
+            // The connection is over, whether the peer was notified or had gone.
             let _ = connection.raw.disconnect();
         }
         Ok(())
     }
 
-    /// The next event for the program, `new_id` naming new connections.
+    /// The next event for the program. `new_id` gives ids to new connections.
     pub(crate) fn next_event(&self, new_id: &dyn Fn() -> CmId) -> Result<Option<CmEvent>, Error> {
         let mut connections = self.connections();
         if connections.events.is_empty() && connections.is_worth_asking() {
@@ -256,7 +257,8 @@ impl Channel {
         Ok(connections.events.pop_front())
     }
 
-    /// Whether an event can be taken. With `now` it asks the kernel only if it is time to.
+    /// Whether an event can be taken. With `now`, the kernel is asked only if enough time has passed since it was last
+    /// asked.
     pub(crate) fn is_ready(&self, now: Option<Instant>, new_id: &dyn Fn() -> CmId) -> Result<bool, Error> {
         let mut connections = self.connections();
         if connections.events.is_empty() && now.is_none_or(|now| connections.is_due(now)) {
@@ -265,7 +267,7 @@ impl Channel {
         Ok(!connections.events.is_empty())
     }
 
-    /// When something is to be given up.
+    /// The earliest time at which a connection attempt is to be given up.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.connections().by_id.values().filter_map(Connection::deadline).min()
     }
@@ -297,7 +299,7 @@ impl Connections {
     }
 
     fn asked(&mut self, new_id: &dyn Fn() -> CmId, request: ConnRequest, private_data: Vec<u8>) {
-        // A listener that has just ended takes its requests with it.
+        // Requests of a listener that has just ended are dropped with it.
         let Some(&listener) = self.by_raw.get(&request.listener) else { return };
         let id = new_id();
         let param = ConnParam {
@@ -321,13 +323,13 @@ impl Connections {
         self.asked.is_none_or(|at| now.saturating_duration_since(at) >= interval)
     }
 
-    /// As `is_due` for who polls between calls, without a look at the clock.
+    /// Whether enough polls were made to ask the kernel again. Unlike `is_due`, it does not read the clock.
     fn is_worth_asking(&mut self) -> bool {
         self.polls += 1;
         self.pending > 0 || self.asked.is_none() || self.polls >= POLLS
     }
 
-    /// Gives up what takes too long.
+    /// Gives up connection attempts that take too long.
     fn expire(&mut self) {
         let Self { by_id, events, .. } = self;
         let late = |connection: &Connection| connection.deadline().is_some_and(|at| Instant::now() >= at);
@@ -350,12 +352,12 @@ impl Connection {
         }
     }
 
-    /// The table above. Returns what the program is told.
+    /// Handles an event as the module's table says. Returns the CM event for the program.
     fn handle(&mut self, id: CmId, event: RawEvent, max_reads: (u8, u8)) -> Option<CmEvent> {
         let private_data = event.private_data;
         match (std::mem::replace(&mut self.state, State::Over), event.what) {
             (State::Resolving { qp, param, deadline }, What::AddressResolved) => {
-                // The request takes it from the route. Kernels before 6.8 make nonsense of 0.
+                // The request takes the ACK timeout from the route. Kernels before 6.8 misinterpret the value 0.
                 if let Some(timeout @ 1..) = param.ack_timeout {
                     self.raw.set_ack_timeout(timeout);
                 }
@@ -404,11 +406,12 @@ impl Connection {
             }
             (State::Accepted { qp, .. } | State::Open { qp }, What::Disconnected | What::Removed) => {
                 flush(&qp);
-                // The peer waits for our confirmation; if it was us who began, this is none and fails.
+                // The peer waits for a confirmation of its disconnect. If this side disconnected first, no confirmation
+                // is due, and the call fails.
                 let _ = self.raw.disconnect();
                 Some(CmEvent::Disconnected { id })
             }
-            // Both left at once, and the peer waits for a confirmation too.
+            // Both sides disconnected at the same time, and the peer also waits for a confirmation.
             (State::Over, What::Disconnected) => {
                 let _ = self.raw.disconnect();
                 None
@@ -462,7 +465,7 @@ fn within(wanted: (u8, u8), most: (u8, u8)) -> (u8, u8) {
     (wanted.0.min(most.0), wanted.1.min(most.1))
 }
 
-/// Whether the local network refuses the way, as against a peer that does not answer.
+/// Whether the error says that the local network has no route, as opposed to a peer that does not answer.
 fn is_network(error: Option<i32>) -> bool {
     matches!(
         error,

@@ -27,7 +27,7 @@ fn read_folder(folder: &Path) -> Vec<(&'static str, u64)> {
     counters
 }
 
-/// The seam wants names that live for ever. A kernel has a few dozen of them.
+/// Makes a name that lives for ever, as the driver interface requires. A kernel has a few dozen such names.
 fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

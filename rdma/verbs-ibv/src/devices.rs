@@ -1,4 +1,4 @@
-//! RDMA devices as sysfs tells of them (Documentation/ABI/stable/sysfs-class-infiniband).
+//! RDMA devices as described in sysfs (Documentation/ABI/stable/sysfs-class-infiniband).
 
 use std::{
     fs,
@@ -11,22 +11,22 @@ const CLASS: &str = "/sys/class/infiniband";
 /// An RDMA device of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdmaDevice {
-    /// For example `mlx5_0` or `rxe0`.
+    /// The device's name, for example `mlx5_0` or `rxe0`.
     pub name: String,
-    /// rxe and siw: devices in software tell of a parent interface.
+    /// Whether the device is software (rxe or siw): such devices name a parent interface in sysfs.
     pub is_soft: bool,
     pub ports: Vec<RdmaPort>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdmaPort {
-    /// From 1.
+    /// The port's number, from 1.
     pub number: u8,
-    /// As the kernel words it: `4: ACTIVE`.
+    /// The port's state in the kernel's words: `4: ACTIVE`.
     pub state: String,
     /// `Ethernet` or `InfiniBand`.
     pub link_layer: String,
-    /// Entries in use of the GID table.
+    /// The used entries of the GID table.
     pub gids: Vec<Gid>,
 }
 
@@ -40,11 +40,11 @@ impl RdmaPort {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gid {
     pub index: u32,
-    /// The address the GID stands for: IPv4 where it is an IPv4-mapped one.
+    /// The address that the GID stands for: an IPv4 address if the GID is an IPv4-mapped address.
     pub address: IpAddr,
-    /// `RoCE v2`, `IB/RoCE v1` or empty where the kernel does not tell.
+    /// `RoCE v2`, `IB/RoCE v1`, or empty if the kernel does not tell.
     pub kind: String,
-    /// The network interface, where there is one.
+    /// The network interface of the entry, if there is one.
     pub netdev: Option<String>,
 }
 
@@ -54,11 +54,11 @@ pub struct Owner {
     pub device: String,
     pub port: u8,
     pub gid_index: u32,
-    /// The kernel's software, on an ordinary network interface.
+    /// Whether the device is the kernel's software on an ordinary network interface.
     pub is_soft: bool,
 }
 
-/// All RDMA devices, by name. Empty where the kernel has no RDMA.
+/// All RDMA devices, sorted by name. Empty if the kernel has no RDMA.
 pub fn devices() -> Vec<RdmaDevice> {
     devices_under(Path::new(CLASS))
 }
@@ -111,7 +111,7 @@ fn gid(index: u32, port: &Path) -> Option<Gid> {
     })
 }
 
-/// What `read` makes of the entries of `folder` whose names are numbers, in their order.
+/// The results of `read` for those entries of `folder` whose names are numbers, in the order of the numbers.
 fn numbered<T>(folder: &Path, read: impl Fn(u32, &Path) -> Option<T>) -> Vec<T> {
     let mut numbers: Vec<u32> = entries(folder).iter().filter_map(|path| name(path).parse().ok()).collect();
     numbers.sort_unstable();
@@ -127,7 +127,7 @@ fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Unused entries of a GID table cannot be read.
+/// The trimmed content of a file, or an empty text: unused entries of a GID table cannot be read.
 fn line(path: &Path) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }

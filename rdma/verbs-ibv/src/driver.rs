@@ -1,4 +1,4 @@
-//! The seam over rdma-core: names of the seam to objects of the C libraries.
+//! The driver over rdma-core: maps ids of the driver interface to objects of the C libraries.
 
 use std::{
     hash::Hash,
@@ -28,12 +28,13 @@ use crate::{
     waiting::Waiting,
 };
 
-/// rxe says 8 MiB of itself and takes any message.
+/// The largest message of rxe in bytes: rxe reports 8 MiB but takes any message.
 const SOFT_MESSAGE: u32 = 1 << 30;
-/// More is not copied into work requests above the seam, and makes send queues shorter.
+/// The most inline data in bytes. Callers of the driver interface use no more, and a larger limit makes send queues
+/// shorter.
 const MOST_INLINE: u32 = 512;
 
-/// What is named by a number of the seam's.
+/// Objects that the driver interface identifies by a number.
 #[derive(Debug)]
 struct Table<K, V>(RwLock<HashMap<K, Arc<V>>>);
 
@@ -66,7 +67,7 @@ pub(crate) struct Ibv {
     attr: DeviceAttr,
     limits: Limits,
     owner: Option<Owner>,
-    // In the order in which they may go: what depends on others first.
+    // Fields are in the order in which they are dropped: objects that depend on others come first.
     channels: Table<ChannelId, Channel>,
     of_connection: Table<CmId, ChannelId>,
     qps: Table<QpNum, QueuePair>,
@@ -116,8 +117,8 @@ impl Ibv {
         })
     }
 
-    /// The kernel's objects are the parent's. Asked where something is made, ended or slept for; posting and polling
-    /// are too quick for the system call.
+    /// Checks that this process opened the device: after fork() the kernel's objects belong to the parent. Called where
+    /// an object is made, ended or slept for; posting and polling are too fast for the system call.
     fn check_process(&self) -> Result<(), Error> {
         if self.device.maker.is_this() { Ok(()) } else { Err(Error::Forked) }
     }
@@ -147,7 +148,7 @@ impl Ibv {
         self.of_connection.get(id).and_then(|channel| self.channels.get(*channel)).ok_or_else(unknown)
     }
 
-    /// Names a connection that came in on `channel`.
+    /// Makes an id for a connection that arrived on `channel`.
     fn name_on(&self, channel: ChannelId) -> CmId {
         let id = self.new_connection();
         self.of_connection.insert(id, channel);
@@ -225,7 +226,8 @@ impl Driver for Ibv {
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error> {
         self.check_process()?;
         let queue = self.queue(cq)?;
-        // This one, the table's, and whose queue pairs complete to it.
+        // One reference is this function's, one is the table's; each further one belongs to a queue pair that completes
+        // to the queue.
         if Arc::strong_count(&queue.cq) > 1 {
             return Err(Error::Busy("the completion queue has queue pairs"));
         }
@@ -265,10 +267,11 @@ impl Driver for Ibv {
 
     fn destroy_qp(&self, num: QpNum) -> Result<(), Error> {
         self.check_process()?;
-        // Locked until its completions are gone: the device may give the number to a new pair at once.
+        // The table stays locked until the pair's completions are removed, because the device may give the number to a
+        // new pair at once.
         let mut pairs = self.qps.0.write().unwrap_or_else(PoisonError::into_inner);
         let pair = pairs.remove(&num).ok_or_else(|| unknown_qp(num))?;
-        // Whoever still holds the pair finds nothing in it.
+        // A thread that still holds the pair finds `None` in it.
         drop(lock_qp(&pair.qp).take());
         pair.queues.iter().for_each(|queue| queue.forget(num));
         Ok(())
@@ -393,7 +396,7 @@ impl Driver for Ibv {
     }
 
     fn interrupt(&self, on: WaitOn) {
-        // What is gone is waited for by nobody.
+        // If the queue and the channel are destroyed, no thread waits for them.
         if let Some(queue) = on.cq.and_then(|id| self.queues.get(id)) {
             queue.interrupt.set();
         } else if let Some(channel) = on.channel.and_then(|id| self.channels.get(id)) {

@@ -1,10 +1,10 @@
-//! RDMA by rdma-core: the provider for NICs and kernel soft-RoCE behind the seam.
+//! The verbs provider: a driver for NICs and the kernel's soft-RoCE, on rdma-core.
 //!
-//! librdmacm and libibverbs are loaded when a device is opened, so that one binary also runs where they are
-//! missing. [`devices`] and [`owner_of`] read sysfs and need neither.
+//! librdmacm and libibverbs are loaded when a device is opened, so that the same binary also runs on machines without
+//! them. [`devices`] and [`owner_of`] read only sysfs and need neither library.
 //!
-//! One-sided operations are the device's business, so there is no thread here: completions are polled, or slept
-//! for on a completion channel, and connection events are taken whenever the program polls or waits.
+//! The device itself executes one-sided operations, so there is no thread here. Completions are polled, or waited for
+//! on a completion channel; connection events are taken whenever the program polls or waits.
 
 mod connection;
 mod counters;
@@ -25,9 +25,9 @@ use verbs::{Context, Error};
 /// How to open a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Memory stays registered after its registration ended, as long as its owner lives: the same buffer again then
-    /// costs nothing. The key stays valid too, though no queue pair of the session that knew it is left; a server,
-    /// whose hosts should have nothing to guess, does without.
+    /// Memory stays registered after the end of its registration, as long as its owner lives, so that registering the
+    /// same buffer again costs nothing. The key also stays valid, although the session that knew it has no queue pair
+    /// any more. Servers do not set this option, so that their hosts have no old keys to guess.
     pub keep_registrations: bool,
 }
 
@@ -39,7 +39,7 @@ pub fn load() -> Result<(), Error> {
     sys::load().map(drop)
 }
 
-/// Opens the device that has the address `local`; `owner` is what sysfs tells of it ([`owner_of`]).
+/// Opens the device that has the address `local`; `owner` is the device's entry in sysfs ([`owner_of`]).
 ///
 /// # Errors
 /// [`Error::NoDevice`] if rdma-core, a device or the address is missing; [`Error::Io`] if the device cannot be used.

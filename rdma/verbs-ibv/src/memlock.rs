@@ -4,7 +4,7 @@ use std::{fs, io};
 
 use verbs::Error;
 
-/// The error of something that pins memory; `what` the device does not do.
+/// The error for an operation that pins memory and failed; `what` says what the device does not do.
 pub(crate) fn refused(what: &str, error: io::Error) -> Error {
     let limit = fs::read_to_string("/proc/self/limits").ok().and_then(|text| soft_limit(&text));
     match (error.raw_os_error(), limit) {
@@ -18,7 +18,7 @@ pub(crate) fn refused(what: &str, error: io::Error) -> Error {
     }
 }
 
-/// In bytes; `None` if there is none.
+/// The soft limit of locked memory in bytes; `None` if there is no limit.
 fn soft_limit(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,4 +1,5 @@
-//! A completion queue as the seam has it: what was taken from the device while waiting is handed out first.
+//! Completion queues of the driver interface. Completions that were taken from the device during a wait are returned
+//! first.
 
 use std::{
     collections::VecDeque,
@@ -13,9 +14,9 @@ use verbs::{Error, QpNum, Wc};
 
 use crate::sys::{self, Waker};
 
-/// Completions taken from the device while waiting, at once.
+/// The most completions that are taken from the device at once during a wait.
 const BATCH: usize = 16;
-/// More than any queue holds.
+/// More completions than any queue holds.
 const ALL: usize = usize::MAX;
 
 pub(crate) fn waker() -> Result<Waker, Error> {
@@ -39,10 +40,10 @@ impl Interrupt {
         self.waker.wake();
     }
 
-    /// Takes the one interrupt, if there is one.
+    /// Takes the pending interrupt, if there is one.
     pub(crate) fn take(&self) -> bool {
-        // A load first: waits spin on this. The descriptor is drained by who was woken by it: it may become readable
-        // only after this.
+        // Loads the flag first, because waits spin on this function. The thread that the file descriptor woke drains
+        // it: the descriptor may become readable only after the flag was taken.
         self.set.load(Ordering::Acquire) && self.set.swap(false, Ordering::AcqRel)
     }
 }
@@ -51,7 +52,7 @@ impl Interrupt {
 pub(crate) struct Queue {
     pub(crate) cq: std::sync::Arc<sys::Cq>,
     pub(crate) interrupt: Interrupt,
-    /// At most what the device's queue holds, and what came since.
+    /// Completions taken from the device: at most as many as its queue holds, and those that came since.
     taken: Mutex<VecDeque<Wc>>,
 }
 
@@ -88,10 +89,10 @@ impl Queue {
         Ok(!taken.is_empty())
     }
 
-    /// Forgets the completions of a queue pair that is gone: devices leave them, and may use its number again.
+    /// Removes the completions of a destroyed queue pair: devices keep them, and may use its number again.
     pub(crate) fn forget(&self, qp: QpNum) {
         let mut taken = self.taken();
-        // A queue that fails has nothing to forget, and says so to who polls it.
+        // A failed queue has no completions to remove, and reports the error to the next caller that polls it.
         let _ = self.cq.poll(ALL, |wc| taken.push_back(wc));
         taken.retain(|wc| wc.qp != qp);
     }

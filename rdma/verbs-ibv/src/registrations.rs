@@ -1,8 +1,8 @@
-//! Protection domains, memory regions, and registrations kept for the next time.
+//! Protection domains, memory regions, and registrations that are kept for later use.
 //!
-//! A domain that still has kept registrations is kept too and given to whoever asks for one next, so that a program
-//! that ends a session and begins another with the same buffers finds them registered, while at any time
-//! a domain is one session's.
+//! A domain with kept registrations is itself kept and given to the next caller that asks for a domain. A program that
+//! ends a session and begins another with the same buffers thus finds them registered, while at any time a domain
+//! belongs to one session only.
 
 use std::{
     any::Any,
@@ -14,14 +14,14 @@ use verbs::{Access, Error, Memory, MrKeys, PdId};
 
 use crate::{memlock, sys};
 
-/// A registration whose user is done with it.
+/// A registration that its user has ended.
 #[derive(Debug)]
 struct Kept {
     mr: sys::Mr,
     addr: u64,
     len: usize,
     access: Access,
-    /// While it lives the addresses mean the same pages.
+    /// The owner of the memory. While it lives, the addresses refer to the same pages.
     owner: Weak<dyn Any + Send + Sync>,
 }
 
@@ -35,7 +35,7 @@ impl Kept {
     }
 }
 
-/// A domain and what is kept in it. Registrations go before their domain.
+/// A domain and its kept registrations, which are dropped before the domain.
 #[derive(Debug)]
 struct Domain {
     kept: Vec<Kept>,
@@ -55,7 +55,7 @@ struct Region {
 struct Tables {
     regions: HashMap<u32, Region>,
     domains: HashMap<PdId, Domain>,
-    /// Nobody's, with something kept. The last is given out first.
+    /// Domains that no session uses, but that have kept registrations. The last one is given out first.
     retired: Vec<Domain>,
     next: u32,
 }
@@ -94,7 +94,7 @@ impl Registrations {
     pub(crate) fn dealloc_pd(&self, id: PdId) -> Result<(), Error> {
         let mut tables = self.tables();
         let domain = tables.domains.get(&id).ok_or_else(|| unknown_pd(id))?;
-        // Queue pairs, and registrations under way, hold the domain as well.
+        // Queue pairs and registrations in progress also hold a reference to the domain.
         if domain.regions > 0 || Arc::strong_count(&domain.pd) > 1 + domain.kept.len() {
             return Err(Error::Busy("the protection domain has regions or queue pairs"));
         }
@@ -118,7 +118,7 @@ impl Registrations {
         let mr = match found {
             Some(at) => domain.kept.remove(at).mr,
             None => {
-                // Pinning takes long: calls of other sessions go on meanwhile.
+                // Pinning takes long, so the lock is released and calls of other sessions go on meanwhile.
                 let pd = domain.pd.clone();
                 drop(tables);
                 let mr = self.register(&pd, memory, access)?;
@@ -138,7 +138,7 @@ impl Registrations {
         let failed = |error| memlock::refused(&format!("does not register {} bytes", memory.len()), error);
         match sys::Mr::new(pd, memory, access) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) => {
-                // What is kept may be what is missing.
+                // Kept registrations may hold the memory that is missing.
                 let gone = self.tables().take_kept();
                 drop(gone);
                 sys::Mr::new(pd, memory, access).map_err(failed)
@@ -147,7 +147,7 @@ impl Registrations {
         }
     }
 
-    /// Devices take no access back at the price of a call: what the region was registered for stays.
+    /// Checks the rights but leaves the region as it is: devices take rights back only at the price of many calls.
     pub(crate) fn set_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
         let tables = self.tables();
         let most = tables.regions.get(&lkey).ok_or_else(|| unknown_mr(lkey))?.access;
@@ -168,7 +168,7 @@ impl Registrations {
             let owner = Arc::downgrade(memory.owner());
             domain.kept.push(Kept { mr, addr: memory.addr(), len: memory.len(), access, owner });
         }
-        // First: it may have been the owner's last.
+        // The memory is dropped first, because it may be the last one of its owner.
         drop(memory);
         let gone = tables.purge();
         drop(tables);
@@ -177,18 +177,18 @@ impl Registrations {
     }
 }
 
-/// To be dropped when the tables are not locked: it takes long.
+/// Registrations and domains to be dropped. The caller drops them after unlocking the tables, because that takes long.
 type Gone = (Vec<Kept>, Vec<Domain>);
 
 impl Tables {
-    /// Takes out what nobody can ask for again.
+    /// Takes out the registrations and domains that cannot be asked for again.
     #[must_use]
     fn purge(&mut self) -> Gone {
         let kept = self.take(|kept| kept.owner.strong_count() == 0);
         (kept, self.retired.extract_if(.., |domain| domain.kept.is_empty()).collect())
     }
 
-    /// Takes out all that is kept.
+    /// Takes out all kept registrations.
     #[must_use]
     fn take_kept(&mut self) -> Gone {
         (self.take(|_| true), std::mem::take(&mut self.retired))

@@ -1,4 +1,4 @@
-//! Waiting: by polling, or asleep on the channels' descriptors.
+//! Waiting: by polling, or by sleeping on the file descriptors of the channels.
 
 use std::{
     io,
@@ -14,20 +14,20 @@ use crate::{
     sys,
 };
 
-/// Adaptive waits poll this long before they sleep.
+/// The time for which adaptive waits poll before they sleep.
 const ADAPTIVE: Duration = Duration::from_micros(50);
-/// Polls of the completion queue between two looks at the clock and at the connections.
+/// The polls of the completion queue between two checks of the clock and of the connections.
 const STRIDE: u32 = 64;
 
-/// What a thread waits for.
+/// The objects that a thread waits for.
 pub(crate) struct Waiting<'a> {
     pub(crate) queue: Option<&'a Queue>,
     pub(crate) channel: Option<&'a Channel>,
-    /// Ends a sleep when it is readable.
+    /// A file descriptor that ends a sleep when it is readable.
     pub(crate) beside: Option<BorrowedFd<'a>>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) new_id: &'a dyn Fn() -> CmId,
-    /// Whether this process may sleep here; a child must not.
+    /// Checks that this process may sleep here; a forked child must not.
     pub(crate) check: &'a dyn Fn() -> Result<(), Error>,
 }
 
@@ -52,12 +52,13 @@ impl Waiting<'_> {
         self.queue.map_or(Ok(false), Queue::is_ready).map_err(|e| Error::io("cannot poll for completions", e))
     }
 
-    /// `now`: asks the kernel only if it is time to.
+    /// Whether a CM event can be taken. With `now`, the kernel is asked only if enough time has passed since it was
+    /// last asked.
     fn channel_is_ready(&self, now: Option<Instant>) -> Result<bool, Error> {
         self.channel.map_or(Ok(false), |channel| channel.is_ready(now, self.new_id))
     }
 
-    /// Polls for `limit`, or for ever. `None` when that was in vain.
+    /// Polls for `limit`, or without a limit. Returns `None` if nothing was found.
     fn poll(&self, limit: Option<Duration>) -> Result<Option<Wake>, Error> {
         let mut start = None;
         for turn in 0_u32.. {
@@ -70,7 +71,7 @@ impl Waiting<'_> {
             if limit == Some(Duration::ZERO) {
                 break;
             }
-            // Not in the first turn: what is there by then costs no look at the clock.
+            // The first turns skip the clock, so that completions which are there already cost no call for the time.
             if turn % STRIDE == STRIDE - 1 {
                 let now = Instant::now();
                 if self.channel_is_ready(Some(now))? {
@@ -89,7 +90,8 @@ impl Waiting<'_> {
         Ok(None)
     }
 
-    /// Arms the descriptors for who sleeps on them elsewhere; false if something can be polled already.
+    /// Arms the file descriptors for a thread that sleeps on them elsewhere. Returns false if something can be polled
+    /// already.
     pub(crate) fn arm(&self) -> Result<bool, Error> {
         (self.check)()?;
         let failed = |e: io::Error| Error::io("the completion queue cannot be armed", e);
@@ -109,7 +111,7 @@ impl Waiting<'_> {
             if let Some(queue) = self.queue {
                 queue.cq.arm().map_err(|e| Error::io("the completion queue cannot be armed", e))?;
             }
-            // What came before the queue was armed is not announced.
+            // Completions that arrived before the queue was armed are not announced, so everything is polled once more.
             if self.interrupt().is_some_and(Interrupt::take) {
                 return Ok(Wake::Interrupted);
             }

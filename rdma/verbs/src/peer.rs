@@ -9,8 +9,9 @@ use std::{
 /// machine.
 const IPV6_BITS: u32 = 64;
 
-/// An IPv4 address, or the /64 network of an IPv6 address. Everything behind it shares one budget. So the link-local
-/// addresses of all neighbours are one peer: a machine can give itself as many of them as it likes.
+/// An IPv4 address, or the /64 network of an IPv6 address. All connections from one source network share one budget.
+/// The link-local addresses of all neighbours are one source network, because a machine can give itself any number of
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer(IpAddr);
 

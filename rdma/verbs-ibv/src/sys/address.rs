@@ -1,4 +1,4 @@
-//! Socket addresses as C has them.
+//! Conversion between Rust's socket addresses and those of C.
 
 use std::{
     mem::MaybeUninit,
@@ -7,7 +7,7 @@ use std::{
 
 use super::bindings::{sockaddr, sockaddr_storage};
 
-/// `address` with room for either family.
+/// Converts `address` to a structure that has room for either family.
 pub(super) fn to_c(address: SocketAddr) -> sockaddr_storage {
     // SAFETY: plain numbers, for which zero is a value.
     let mut storage: sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -38,7 +38,7 @@ pub(super) fn to_c(address: SocketAddr) -> sockaddr_storage {
     storage
 }
 
-/// The address at `c`, if it is one of IP.
+/// The address at `c`, if it is an IP address.
 ///
 /// # Safety
 /// A `sockaddr_storage` must be readable at `c`.

@@ -1,4 +1,4 @@
-//! Connection identifiers and the channels their events come from.
+//! Connection identifiers, and the channels through which their events arrive.
 
 use std::{
     ffi::c_int,
@@ -36,7 +36,7 @@ unsafe impl Sync for EventChannel {}
 /// An event, copied out of librdmacm.
 #[derive(Debug)]
 pub(crate) struct RawEvent {
-    /// Names the identifier it is about, as [`CmId::raw`].
+    /// The identifier of the event's connection, as returned by [`CmId::raw`].
     pub(crate) id: usize,
     pub(crate) what: What,
     pub(crate) private_data: Vec<u8>,
@@ -46,7 +46,7 @@ pub(crate) struct RawEvent {
 pub(crate) enum What {
     AddressResolved,
     RouteResolved,
-    /// No way there: the local error, where there is one.
+    /// There is no route to the peer; the local error, if there is one.
     Unresolved(Option<i32>),
     Request(Box<ConnRequest>),
     Response,
@@ -54,13 +54,13 @@ pub(crate) enum What {
     Rejected(u16),
     Unreachable,
     Disconnected,
-    /// The device is being taken away.
+    /// The device is being removed.
     Removed,
-    /// Nothing that a program has to act on.
+    /// An event on which a program need not act.
     Other,
 }
 
-/// A peer wants to connect.
+/// A peer's request for a connection.
 #[derive(Debug)]
 pub(crate) struct ConnRequest {
     pub(crate) id: CmId,
@@ -84,13 +84,13 @@ impl EventChannel {
         Ok(made)
     }
 
-    /// What is readable when an event came.
+    /// The file descriptor that is readable when an event has arrived.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: open as long as the channel, which is as long as `self`.
         unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd) }
     }
 
-    /// The next event, if one came.
+    /// The next event, if one has arrived.
     pub(crate) fn next(self: &Arc<Self>) -> io::Result<Option<RawEvent>> {
         let mut event: *mut rdma_cm_event = ptr::null_mut();
         // SAFETY: the channel is ours and `event` is written.
@@ -211,12 +211,12 @@ impl CmId {
         Ok(Self { id, channel: channel.clone() })
     }
 
-    /// Names it in events.
+    /// The number that identifies the connection in events.
     pub(crate) fn raw(&self) -> usize {
         self.id.as_ptr() as usize
     }
 
-    /// Of the device it is bound to.
+    /// The context of the device to which the identifier is bound.
     pub(super) fn context(&self) -> Option<NonNull<ibv_context>> {
         // SAFETY: lives as long as `self`.
         NonNull::new(unsafe { self.id.as_ref().verbs })
@@ -263,8 +263,8 @@ impl CmId {
         check(unsafe { self.library().rdma_resolve_route(self.id.as_ptr(), millis(limit)) })
     }
 
-    /// Tells the peer's connection manager, and ours, how long to wait for acknowledgements. For kernels before 5.1
-    /// the default stays.
+    /// Sets the time for which the peer's connection manager and the own one wait for acknowledgements. Kernels before
+    /// 5.1 keep the default.
     pub(crate) fn set_ack_timeout(&self, timeout: u8) {
         let mut timeout = timeout;
         let (level, name) = (c::RDMA_OPTION_ID as c_int, c::RDMA_OPTION_ID_ACK_TIMEOUT as c_int);
@@ -302,13 +302,13 @@ impl CmId {
         check(unsafe { self.library().rdma_reject(self.id.as_ptr(), private_data.as_ptr().cast(), len) })
     }
 
-    /// Tells the peer, or confirms what it told.
+    /// Notifies the peer that the connection ends, or confirms the peer's notification.
     pub(crate) fn disconnect(&self) -> io::Result<()> {
         // SAFETY: the identifier is ours.
         check(unsafe { self.library().rdma_disconnect(self.id.as_ptr()) })
     }
 
-    /// What the connection manager wants a queue pair to be set to for `state`.
+    /// The attributes that the connection manager wants for a queue pair in `state`.
     pub(super) fn qp_attr(&self, state: c::ibv_qp_state) -> io::Result<(ibv_qp_attr, c::ibv_qp_attr_mask)> {
         let mut attr = zeroed_attr();
         attr.qp_state = state;

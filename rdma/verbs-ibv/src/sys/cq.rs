@@ -1,4 +1,4 @@
-//! Completion queues, each with a channel of its own to sleep on.
+//! Completion queues, each with a completion channel of its own to sleep on.
 
 use std::{
     io,
@@ -18,16 +18,17 @@ use super::{
     check_code, errno, poll,
 };
 
-/// Completions taken from the device at once.
+/// The most completions that are taken from the device at once.
 const BATCH: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Cq {
     pub(super) cq: NonNull<ibv_cq>,
     channel: NonNull<ibv_comp_channel>,
-    /// The device will announce the next completion, or has.
+    /// Whether the device will announce the next completion, or has announced it.
     armed: AtomicBool,
-    /// Announcements taken that libibverbs must hear of before the queue is destroyed.
+    /// The announcements that were taken but not yet acknowledged; libibverbs requires that before the queue is
+    /// destroyed.
     unacked: AtomicU32,
     device: Arc<Device>,
 }
@@ -75,12 +76,12 @@ impl Cq {
         let mut total = 0;
         while total < most {
             let wanted = (most - total).min(BATCH);
-            // Polling an empty queue is what spinning consists of: nothing is initialised for it.
+            // Spinning polls empty queues most of the time, so the array is not initialised.
             let mut batch = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
             // SAFETY: the batch has room for `wanted` completions.
             let count =
                 unsafe { poll(self.cq.as_ptr(), wanted as std::ffi::c_int, batch.as_mut_ptr().cast()) };
-            // A failing queue says -1 and does not always set errno.
+            // A failed queue returns -1 and does not always set errno.
             let count =
                 usize::try_from(count).map_err(|_| io::Error::other("the completion queue failed"))?;
             for wc in batch.iter().take(count.min(wanted)) {
@@ -95,12 +96,14 @@ impl Cq {
         Ok(total)
     }
 
-    /// Asks to be told of the next completion. Poll once more before sleeping: it may be there already.
+    /// Asks for an announcement of the next completion. The caller polls once more before sleeping, because a
+    /// completion may have arrived already.
     pub(crate) fn arm(&self) -> io::Result<()> {
         if self.armed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        // SAFETY: as in `poll`. Not for solicited completions only: those of our own sends are waited for too.
+        // SAFETY: as in `poll`. The queue announces all completions, not only solicited ones, because completions of
+        // this side's own sends are waited for, too.
         let code = unsafe {
             match (*self.cq.as_ref().context).ops.req_notify_cq {
                 Some(notify) => notify(self.cq.as_ptr(), 0),
@@ -110,13 +113,13 @@ impl Cq {
         check_code(code).inspect_err(|_| self.armed.store(false, Ordering::Release))
     }
 
-    /// What is readable when an announcement came.
+    /// The file descriptor that is readable when an announcement has arrived.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: open as long as the channel, which is as long as `self`.
         unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd.as_raw_fd()) }
     }
 
-    /// Takes the announcements that came; the queue must be armed again to get another.
+    /// Takes the announcements that have arrived; the queue must be armed again to get another one.
     pub(crate) fn take_announcements(&self) -> io::Result<()> {
         loop {
             let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
@@ -153,7 +156,7 @@ impl Drop for Cq {
 }
 
 /// # Safety
-/// A completion is at `wc`. Of one that failed only number, status and queue pair are written (ibv_poll_cq(3)).
+/// A completion is at `wc`. For a failed request only number, status and queue pair are written (ibv_poll_cq(3)).
 unsafe fn completion(wc: *const ibv_wc) -> Wc {
     // SAFETY: the caller's contract: these are written always,
     let (wr_id, code, qp) = unsafe { ((*wc).wr_id, (*wc).status, QpNum((*wc).qp_num)) };
@@ -177,7 +180,7 @@ unsafe fn completion(wc: *const ibv_wc) -> Wc {
         byte_len,
         // SAFETY: there is one.
         imm: with_imm.then(|| u32::from_be(unsafe { (*wc).__bindgen_anon_1.imm_data })),
-        // libibverbs does not tell.
+        // libibverbs does not report the bit.
         solicited: false,
     }
 }

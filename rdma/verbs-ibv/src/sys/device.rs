@@ -14,7 +14,7 @@ use super::{
     cq::Cq,
 };
 
-/// What the device and its port say of themselves. Counts are never negative.
+/// The limits that the device and its port report. Counts are never negative.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) path_mtu: u32,
@@ -25,20 +25,20 @@ pub(crate) struct Limits {
     pub(crate) max_cq: u32,
     pub(crate) max_cqe: u32,
     pub(crate) max_mr: u32,
-    /// READs a queue pair may have outstanding, towards us and from us.
+    /// The most READs that a queue pair may have outstanding, as responder and as requester.
     pub(crate) max_reads: (u8, u8),
     pub(crate) max_inline: u32,
 }
 
-/// The device that has an address. librdmacm opens each device once per process; all objects made here and all
-/// connection identifiers share that context.
+/// The device that has an address. librdmacm opens each device once per process; all objects that this crate makes and
+/// all connection identifiers share that context.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(super) library: &'static Library,
     pub(super) context: NonNull<ibv_context>,
     pub(crate) port: u8,
     pub(crate) maker: Maker,
-    /// Holds the context open.
+    /// Keeps the context open.
     _bound: CmId,
     _channel: Arc<EventChannel>,
 }
@@ -53,7 +53,7 @@ impl Device {
     /// Opens the device that has the address `local`.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] if none has.
+    /// [`Error::NoDevice`] if no device has the address.
     pub(crate) fn open(library: &'static Library, local: IpAddr) -> Result<Arc<Self>, Error> {
         let channel = Arc::new(EventChannel::new(library)?);
         let bound = CmId::new(&channel)?;
@@ -96,7 +96,8 @@ impl Device {
         })
     }
 
-    /// libibverbs has no question for it: what a queue pair is given when asked.
+    /// The most inline data that a queue pair gets. libibverbs cannot be asked for it, so queue pairs are created with
+    /// decreasing sizes until one succeeds.
     fn max_inline(self: &Arc<Self>) -> Result<u32, Error> {
         let pd = Arc::new(Pd::new(self)?);
         let cq = Arc::new(Cq::new(self, 1)?);
@@ -113,7 +114,7 @@ impl Device {
     }
 }
 
-/// Bytes of payload per packet.
+/// The path MTU in bytes of payload per packet.
 pub(super) fn mtu_bytes(code: std::ffi::c_uint) -> Option<u32> {
     match code {
         IBV_MTU_256 => Some(256),

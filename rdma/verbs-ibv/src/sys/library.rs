@@ -6,9 +6,9 @@ use verbs::Error;
 
 use super::bindings::Library;
 
-/// Names another file to load.
+/// The environment variable that names another file to load.
 const VARIABLE: &str = "NAA_LIBRDMACM";
-/// Never `.so`, which is for those who compile against it.
+/// The library's file. The name without the version is for programs that compile against it.
 const NAME: &str = "librdmacm.so.1";
 
 /// The library's functions.
@@ -40,8 +40,8 @@ fn open() -> Result<Library, String> {
     Ok(library)
 }
 
-/// The process that made a kernel object. A child that got it by fork() shares it, and must not destroy it: the
-/// parent's would be gone.
+/// The process that made a kernel object. A child process that inherited the object by fork() must not destroy it,
+/// because that would destroy the parent's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Maker(u32);
 

@@ -41,7 +41,7 @@ impl Drop for Pd {
     }
 }
 
-/// Registered memory.
+/// A registered memory region.
 #[derive(Debug)]
 pub(crate) struct Mr {
     mr: NonNull<ibv_mr>,
@@ -54,7 +54,8 @@ unsafe impl Send for Mr {}
 unsafe impl Sync for Mr {}
 
 impl Mr {
-    /// Pins `memory` and opens it to the device. The pages stay until this is dropped, whoever unmaps them.
+    /// Pins `memory` and lets the device access it. The pages stay until the region is dropped, even if the range is
+    /// unmapped.
     pub(crate) fn new(pd: &Arc<Pd>, memory: &Memory, access: Access) -> io::Result<Self> {
         let flags = [
             (access.local_write || access.remote_write, IBV_ACCESS_LOCAL_WRITE),
@@ -62,7 +63,7 @@ impl Mr {
             (access.remote_read, IBV_ACCESS_REMOTE_READ),
         ];
         let flags = flags.iter().filter(|(wanted, _)| *wanted).fold(0, |sum, (_, flag)| sum | flag);
-        // No device registers nothing; memory has at least a page.
+        // Devices do not register 0 bytes; memory has at least a page.
         let len = memory.len().max(1);
         // SAFETY: the range is mapped for reading and writing as long as `memory` lives (its contract), and no
         // reference to it exists while it is registered for remote access (likewise).

@@ -1,5 +1,5 @@
-//! rdma-core behind safe wrappers. Each owns one object of the C libraries, keeps what the object depends on
-//! alive, and destroys it when dropped. This folder is the crate's only `unsafe`.
+//! Safe wrappers for rdma-core. Each wrapper owns one object of the C libraries, keeps alive what the object depends
+//! on, and destroys the object when dropped. Only this folder of the crate has `unsafe` code.
 #![allow(unsafe_code)]
 
 #[allow(
@@ -34,7 +34,7 @@ pub(crate) use qp::{Caps, Qp, Retries};
 
 use std::io;
 
-/// What the C library left in errno.
+/// The error that the C library left in errno.
 fn errno() -> io::Error {
     io::Error::last_os_error()
 }

@@ -1,4 +1,4 @@
-//! Sleeping until one of some descriptors is readable.
+//! Sleeping until one of several file descriptors is readable.
 
 use std::{
     io,
@@ -6,17 +6,17 @@ use std::{
     time::Duration,
 };
 
-/// Descriptors a thread sleeps on at most.
+/// The most file descriptors on which a thread sleeps.
 const MOST: usize = 5;
 
-/// Sleeps until one of `fds` is readable or `timeout` is over; `None` waits for ever. A signal may end it early.
-/// Tells which are readable.
+/// Sleeps until one of `fds` is readable or `timeout` is over; `None` means no time limit. A signal may end the sleep
+/// early. Returns which descriptors are readable.
 pub(crate) fn sleep(
     fds: [Option<BorrowedFd<'_>>; MOST],
     timeout: Option<Duration>,
 ) -> io::Result<[bool; MOST]> {
     let mut polled = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; MOST];
-    // The kernel passes over negative ones.
+    // The kernel ignores negative descriptors.
     for (entry, fd) in polled.iter_mut().zip(fds) {
         entry.fd = fd.map_or(-1, |fd| fd.as_raw_fd());
     }
@@ -34,7 +34,7 @@ pub(crate) fn sleep(
     if error.kind() == io::ErrorKind::Interrupted { Ok([false; MOST]) } else { Err(error) }
 }
 
-/// A descriptor that is readable while one of `fds` is, as long as both are open.
+/// A file descriptor that is readable while one of `fds` is, as long as both are open.
 pub(crate) fn any_of<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers.
     let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };

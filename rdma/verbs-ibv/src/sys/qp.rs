@@ -18,16 +18,18 @@ use super::{
     errno,
 };
 
-/// 0.64 ms. librdmacm leaves the timer at 0, which is 655 ms: one late receive then stalls a call that long.
+/// The code of 0.64 ms. librdmacm leaves the timer at 0, which is 655 ms: one late receive would then delay a call by
+/// that time.
 const MIN_RNR_TIMER: u8 = 12;
-/// rxe takes 7 for ever (rxe_completer), and nobody would notice that the peer is gone.
+/// The most receiver-not-ready retries. rxe takes 7 as "no limit" (rxe_completer); a peer that is gone would then never
+/// be noticed.
 const MOST_RETRIES: u8 = 6;
-/// Work requests handed to the device at once.
+/// The most work requests that are handed to the device at once.
 const CHUNK: usize = 8;
-/// Scatter/gather elements of one chunk.
+/// The scatter-gather elements of one chunk.
 const SGES: usize = 64;
 
-/// What a queue pair has room for.
+/// The sizes of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caps {
     pub(crate) max_send_wr: u32,
@@ -36,21 +38,21 @@ pub(crate) struct Caps {
     pub(crate) max_inline: u32,
 }
 
-/// What the program overrides of what the connection manager suggests.
+/// Values that override those that the connection manager suggests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {
-    /// READs outstanding: of the peer towards us, of ours towards the peer.
+    /// The most outstanding READs: those of the peer to this side, and those of this side to the peer.
     pub(crate) reads: (u8, u8),
     /// Local ACK timeout, 4.096 us * 2^n.
     pub(crate) ack_timeout: Option<u8>,
 }
 
-/// What both sides can do.
+/// The values that both sides support.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreed {
-    /// Bytes of payload per packet.
+    /// The path MTU in bytes of payload per packet.
     pub(crate) path_mtu: u32,
-    /// As in [`Retries`].
+    /// The most outstanding READs in both directions, as in [`Retries`].
     pub(crate) reads: (u8, u8),
 }
 
@@ -100,7 +102,8 @@ impl Qp {
         QpNum(unsafe { self.qp.as_ref().qp_num })
     }
 
-    /// From now on receives may be posted. What peers may do is the memory regions' business.
+    /// Moves the queue pair to the state INIT, in which receives may be posted. What peers may do depends on the memory
+    /// regions only.
     pub(crate) fn to_init(&self) -> io::Result<()> {
         let mut attr = zeroed_attr();
         attr.qp_state = c::IBV_QPS_INIT;
@@ -110,7 +113,7 @@ impl Qp {
         self.modify(&mut attr, mask)
     }
 
-    /// Connects as `id` was told by the peer.
+    /// Connects the queue pair with the peer's values that `id` has received.
     pub(crate) fn to_ready(&self, id: &CmId, retries: Retries) -> io::Result<Agreed> {
         let (mut attr, mask) = id.qp_attr(c::IBV_QPS_RTR)?;
         attr.min_rnr_timer = MIN_RNR_TIMER;
@@ -126,7 +129,7 @@ impl Qp {
         Ok(Agreed { path_mtu, reads: (towards_us, attr.max_rd_atomic) })
     }
 
-    /// Flushes all work requests.
+    /// Moves the queue pair to the error state, which flushes all work requests.
     pub(crate) fn to_error(&self) -> io::Result<()> {
         let mut attr = zeroed_attr();
         attr.qp_state = c::IBV_QPS_ERR;
@@ -139,7 +142,7 @@ impl Qp {
         check_code(unsafe { library.ibv_modify_qp(self.qp.as_ptr(), attr, mask as std::ffi::c_int) })
     }
 
-    /// Posts `wrs` in order, without allocating. After an error, those before the index are posted.
+    /// Posts `wrs` in order, without allocating. On an error, the requests before the returned index were posted.
     pub(crate) fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, io::Error)> {
         let mut done = 0;
         while done < wrs.len() {
@@ -225,10 +228,10 @@ pub(super) fn zeroed_attr() -> ibv_qp_attr {
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// Room for elements. Not initialised: most posts need one.
+/// Room for scatter-gather elements. The array is not initialised, because most posts need only one element.
 const ROOM: [MaybeUninit<ibv_sge>; SGES] = [const { MaybeUninit::uninit() }; SGES];
 
-/// Fills in the elements of a payload and says how many; `None` if there are more than `room`.
+/// Fills in the elements of a payload and returns their number; `None` if there are more than `room`.
 fn elements(payload: &Payload<'_>, room: &mut [MaybeUninit<ibv_sge>]) -> Option<usize> {
     match payload {
         Payload::Inline([]) => Some(0),
@@ -240,7 +243,7 @@ fn elements(payload: &Payload<'_>, room: &mut [MaybeUninit<ibv_sge>]) -> Option<
         }
         Payload::Sges(sges) => {
             let mut count = 0;
-            // To some devices the length 0 means 2 GiB.
+            // Some devices take the length 0 as 2 GiB.
             for &Sge { addr, length, lkey } in sges.iter().filter(|sge| sge.length > 0) {
                 room.get_mut(count)?.write(ibv_sge { addr, length, lkey });
                 count += 1;
@@ -250,13 +253,14 @@ fn elements(payload: &Payload<'_>, room: &mut [MaybeUninit<ibv_sge>]) -> Option<
     }
 }
 
-/// As C has it. Without elements there is no list: some providers look at its first element all the same.
+/// The elements as pointer and length for C. An empty list is a null pointer, because some providers read the first
+/// element even if the length is 0.
 fn list(sges: &mut [MaybeUninit<ibv_sge>]) -> (*mut ibv_sge, std::ffi::c_int) {
     let start = if sges.is_empty() { ptr::null_mut() } else { sges.as_mut_ptr().cast() };
     (start, sges.len() as std::ffi::c_int)
 }
 
-/// `sges` are the payload's.
+/// Builds the work request; `sges` are the elements of its payload.
 fn request(wr: &SendWr<'_>, sges: &mut [MaybeUninit<ibv_sge>]) -> ibv_send_wr {
     let (opcode, remote, imm) = match wr.op {
         SendOp::Send => (c::IBV_WR_SEND, None, None),
