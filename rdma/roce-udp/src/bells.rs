@@ -1,4 +1,4 @@
-//! Descriptors that programs sleep on in event loops of their own.
+//! File descriptors on which programs sleep in event loops of their own.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -15,7 +15,7 @@ struct Bell {
     armed: bool,
 }
 
-/// At most one for each thing to wait for.
+/// The eventfds of a device; at most one for each set of objects to wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Bells(Vec<Bell>);
 
@@ -38,7 +38,7 @@ impl Bells {
         Ok(())
     }
 
-    /// Rings, once, those whose objects are ready.
+    /// Wakes, once, the armed eventfds whose objects are ready.
     pub(crate) fn ring(&mut self, ready: impl Fn(&WaitOn) -> bool) {
         for bell in self.0.iter_mut().filter(|bell| bell.armed) {
             if ready(&bell.on) {

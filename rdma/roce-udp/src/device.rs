@@ -1,4 +1,4 @@
-//! A device: the engine under its lock, and who drives it.
+//! A device: the engine with its lock, and the choice of its progress owner (the thread that makes the engine's turns).
 
 use std::{
     os::fd::BorrowedFd,
@@ -21,7 +21,7 @@ use crate::{
     waiters::Notice,
 };
 
-/// A sleeper is woken for timers that are due earlier than its own by more than this.
+/// A sleeping progress owner is woken only for timers that are due earlier than its own by more than this time.
 const SLACK: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
@@ -31,16 +31,17 @@ pub(crate) struct Device {
     pub(crate) cannot_listen: Option<String>,
     state: Mutex<State>,
     role: RoleWord,
-    /// Rounds that drivers made: one that stands still is stalled, or has nothing to do.
+    /// The number of turns that callers made as progress owner. If it does not change, the owner is stalled, or has nothing
+    /// to do.
     rounds: AtomicU32,
-    /// Threads about to take the lock: a spinning driver lets them.
+    /// The number of threads that are about to take the lock; a spinning progress owner lets them go first.
     contenders: AtomicU32,
-    /// Ends the sleep of a driving caller.
+    /// Ends the sleep of a caller that is the progress owner.
     caller_waker: Waker,
-    /// Ends the sleep of the driving progress thread.
+    /// Ends the sleep of the progress thread when it is the progress owner.
     thread_waker: Waker,
     closing: AtomicBool,
-    /// A program is about to sleep on a descriptor: the progress thread takes the role without waiting for a caller.
+    /// A program is about to sleep on a file descriptor, so the progress thread takes the role without waiting for a caller.
     called: AtomicBool,
     forks: u32,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -49,26 +50,26 @@ pub(crate) struct Device {
 #[derive(Debug)]
 struct State {
     engine: Engine,
-    /// Whoever has the role sleeps on the socket until then, or for ever, for this.
+    /// If the progress owner sleeps on the socket: until when (`None`: without a time limit), and for which objects.
     asleep: Option<(Option<Instant>, WaitOn)>,
     blocked: bool,
     crowd: Crowd,
 }
 
-/// The engine, locked. Dropping it sends what there is to send and wakes whom it concerns.
+/// The locked engine. Dropping it sends what is to be sent, and wakes the threads whose objects became ready.
 pub(crate) struct Access<'a> {
     device: &'a Device,
     state: MutexGuard<'a, State>,
     after: After,
 }
 
-/// What ends an access.
+/// The work that ends an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Nothing,
-    /// Somebody may have got what they wait for.
+    /// An object on which a thread waits may have become ready.
     Notify,
-    /// The same, and there may be something to send.
+    /// The same as `Notify`, and there may be packets to send.
     Transmit,
 }
 
@@ -103,11 +104,12 @@ impl Device {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock is a bug; other sessions may go on all the same.
+        // A panic under the lock is a bug, but other sessions may go on.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the engine for a call. In a forked child the lock may be held for ever, so it is not even tried.
+    /// Locks the engine for a call. A forked child may find the lock held for ever, so it fails without trying to take the
+    /// lock.
     pub(crate) fn access(&self) -> Result<Access<'_>, Error> {
         if fork::generation() != self.forks {
             return Err(Error::Forked);
@@ -115,7 +117,7 @@ impl Device {
         Ok(Access { device: self, state: self.contend(), after: After::Nothing })
     }
 
-    /// Locks the engine as one who does not drive it.
+    /// Locks the engine for a thread that is not the progress owner.
     fn contend(&self) -> MutexGuard<'_, State> {
         self.contenders.fetch_add(1, Ordering::Relaxed);
         let state = self.lock();
@@ -143,13 +145,13 @@ impl Device {
         beside: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> Result<Wake, Error> {
-        /// While another thread drives, nobody watches what is beside.
+        /// The longest wait as a waiter, because the progress owner does not watch the file descriptor `beside`.
         const TURN: Duration = Duration::from_micros(500);
         let waiter = {
             let mut access = self.access()?;
             let engine = access.engine();
             if let Some(cq) = on.cq {
-                // Nobody could ever end a wait for what does not exist.
+                // Refuses an unknown completion queue: a wait for it could never end.
                 engine.endpoint.poll_cq(cq, &mut [])?;
             }
             if engine.ready(&on) {
@@ -165,7 +167,7 @@ impl Device {
         let deadline = deadline.into_iter().chain(turn).min();
         let mut notice = waiter.wait(mode, deadline);
         if notice == Notice::TimedOut {
-            // What was told at the last moment counts; above all the role must not be lost.
+            // A notice that came at the last moment counts; above all the role must not be lost.
             notice = self.contend().engine.waiters.leave(&waiter).unwrap_or(notice);
         }
         Ok(match notice {
@@ -176,7 +178,7 @@ impl Device {
         })
     }
 
-    /// Drives the device until `on` is ready. The role is the caller's on entry and another's on return.
+    /// Makes turns until `on` is ready. The caller is the progress owner on entry, and no longer on return.
     fn drive(
         &self,
         on: WaitOn,
@@ -223,7 +225,7 @@ impl Device {
         }
     }
 
-    /// Lets threads that want the lock have it; a mutex is not fair by itself.
+    /// Lets other threads take the lock, because a mutex alone is not fair.
     fn yield_to_contenders(&self) {
         for _ in 0..64 {
             if self.contenders.load(Ordering::Relaxed) == 0 {
@@ -234,8 +236,8 @@ impl Device {
         std::hint::spin_loop();
     }
 
-    /// The one who has `role` sleeps on the socket until it, what is beside, a timer, `until` or a waker calls. True if there
-    /// is something beside.
+    /// Sleeps, as the thread that has `role`, until the socket or `beside` is readable, a timer or `until` is due, or the
+    /// waker is used. Returns true if `beside` is readable.
     fn sleep(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -251,7 +253,7 @@ impl Device {
         };
         state.asleep = Some((wake_at, on));
         let want_write = state.blocked;
-        // The port lives as long as the device; only its descriptor is needed without the lock.
+        // The port lives as long as the device; without the lock only its file descriptor is needed.
         let port = state.engine.port.clone();
         drop(state);
         let timeout = wake_at.map(|at| at.saturating_duration_since(now));
@@ -262,18 +264,18 @@ impl Device {
             waker.drain();
         }
         let mut state = self.lock();
-        // A caller that took the role from the thread may sleep by now.
+        // A caller that took the role from the progress thread may sleep by now; its entry stays.
         if self.role.get().0 == role {
             state.asleep = None;
         }
         ready.beside
     }
 
-    /// The progress thread: one-sided operations go on while the application computes.
+    /// Runs the progress thread, so that one-sided operations go on while the application computes.
     fn progress(&self) {
-        /// A caller that waits again within this keeps the device.
+        /// A caller that waits again within this time remains the progress owner.
         const LINGER: Duration = Duration::from_micros(400);
-        /// Rounds without a change of role after which the thread sleeps deeply.
+        /// The number of checks without a change of role after which the thread sleeps deeply.
         const QUIET_ROUNDS: u32 = 8;
         let (mut last, mut quiet) = (u32::MAX, 0_u32);
         while !self.closing.load(Ordering::Acquire) {
@@ -292,9 +294,11 @@ impl Device {
         }
     }
 
-    /// Sleeps deeply while a caller drives; should that one be stalled, stands in for it until it moves again.
+    /// Sleeps deeply while a caller is the progress owner. If that caller is stalled, the thread makes turns in its place
+    /// until the caller moves again.
     fn watch(&self, seen: Seen, linger: Duration) {
-        /// So long a driver may have nothing to do before the thread does a turn to see whether that is true.
+        /// If the progress owner makes no turn for this time, the thread makes one itself, to find out whether there is
+        /// anything to do.
         const WATCHDOG: Duration = Duration::from_secs(1);
         let rounds = self.rounds.load(Ordering::Relaxed);
         park_timeout(WATCHDOG);
@@ -307,11 +311,11 @@ impl Device {
             let state = match self.state.try_lock() {
                 Ok(state) => Some(state),
                 Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
-                // If the driver is stalled in its turn, nothing can be done.
+                // The caller is stalled during its turn and holds the lock, so the thread can do nothing.
                 Err(TryLockError::WouldBlock) => None,
             };
             if let Some(state) = state {
-                // Its end wakes a driver that is not stalled but missed what this turn took from the socket.
+                // Dropping the access wakes a caller that is not stalled but would miss what this turn takes from the socket.
                 let mut access = Access { device: self, state, after: After::Transmit };
                 if access.state.turn(&WaitOn::default()).busy {
                     last_busy = Some(now);
@@ -344,7 +348,7 @@ impl Device {
         }
     }
 
-    /// Needed after a deep sleep only; otherwise the thread looks again soon by itself.
+    /// Wakes the progress thread from a deep sleep; otherwise the thread wakes up by itself after a short time.
     fn rouse_thread(&self) {
         if let Ok(thread) = self.thread.try_lock()
             && let Some(handle) = thread.as_ref()
@@ -353,8 +357,8 @@ impl Device {
         }
     }
 
-    /// Sees to it that peers learn of the end although a goodbye may be lost: it is repeated after 250 ms. Peers that
-    /// never confirm one, as C servers of NAAICE, cost that time.
+    /// Waits until peers have confirmed the disconnects, at most for 300 ms. A disconnect may be lost, and is repeated after
+    /// 250 ms. Peers that never confirm, as C servers of NAAICE, cost the whole time.
     fn part(&self) {
         const LONGEST: Duration = Duration::from_millis(300);
         const STEP: Duration = Duration::from_millis(2);
@@ -374,7 +378,7 @@ impl Device {
         let handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(handle) = handle {
             handle.thread().unpark();
-            // The last reference may be dropped by the thread itself.
+            // The thread itself may drop the last reference, and must not join itself.
             if handle.thread().id() != std::thread::current().id() {
                 let _ = handle.join();
             }
@@ -391,7 +395,7 @@ impl State {
 }
 
 impl Access<'_> {
-    /// The caller becomes the driver, unless another caller is. The thread, if it was the driver, leaves.
+    /// Makes the caller the progress owner, unless another caller is. If the progress thread had the role, it gives it up.
     fn take_role(&mut self) -> bool {
         let taken = self.device.role.take();
         if taken == Some(Role::Thread) {
@@ -405,20 +409,21 @@ impl Access<'_> {
         &mut self.state.engine
     }
 
-    /// What was done may have given the core something to send, or somebody something to wait for.
+    /// Accesses the engine for work after which packets may have to be sent, or objects may have become ready.
     pub(crate) fn flush_after(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         &mut self.state.engine
     }
 
-    /// The same, after acknowledgements that were left for later: what is done may end their connection.
+    /// The same as `flush_after`, but first sends acknowledgements that were postponed, because the work may end their
+    /// connection.
     pub(crate) fn settled(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         self.state.blocked |= self.state.engine.settle().blocked;
         &mut self.state.engine
     }
 
-    /// What was done gave the core nothing to send.
+    /// Accesses the engine for work after which objects may have become ready, but no packets have to be sent.
     pub(crate) fn notify_after(&mut self) -> &mut Engine {
         self.after = After::Notify;
         &mut self.state.engine
@@ -449,7 +454,7 @@ impl Drop for Access<'_> {
 }
 
 impl Device {
-    /// Ends the sleep of the one with `role` on the socket.
+    /// The waker that ends the sleep of the thread that has `role`.
     fn waker(&self, role: Role) -> &Waker {
         match role {
             Role::Thread => &self.thread_waker,
@@ -457,7 +462,7 @@ impl Device {
         }
     }
 
-    /// Arms the descriptor of `on`; false if there is something already.
+    /// Arms the file descriptor of `on`; returns false if something can be polled already.
     pub(crate) fn arm(&self, on: WaitOn) -> Result<bool, Error> {
         let mut access = self.access()?;
         let engine = access.engine();

@@ -1,4 +1,4 @@
-//! The seam's calls on an embedded device.
+//! The driver of embedded devices: calls of the driver interface, executed on the engine.
 
 use std::{
     net::SocketAddr,
@@ -14,7 +14,7 @@ use verbs::{
 
 use crate::device::Device;
 
-/// Closes the device when the last user lets go of it; the progress thread holds `Device` only.
+/// Closes the device when its last user drops it; the progress thread holds only `Device`.
 #[derive(Debug)]
 pub(crate) struct Embedded(pub(crate) Arc<Device>);
 
@@ -47,16 +47,16 @@ impl Driver for Embedded {
 
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
         if !self.0.attr.revokes {
-            // What the region was registered for stays in force (`Options::keeps_access`).
+            // The rights with which the region was registered stay in force (`Options::keeps_access`).
             return Ok(());
         }
-        // Packets are placed under the lock: whoever has it knows that none is being placed.
+        // Received payload is written under the lock, so a thread that holds the lock knows that none is being written.
         self.0.access()?.engine().endpoint.set_mr_access(lkey, access)
     }
 
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error> {
         let memory = self.0.access()?.engine().release(lkey)?;
-        // Unmapping may take long, so it happens without the lock.
+        // Unmapping may take long, so the lock is not held.
         drop(memory);
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Driver for Embedded {
     }
 
     fn post_recv(&self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error> {
-        // On a failed queue pair this is a completion at once.
+        // If the queue pair has failed, the receive completes at once, and waiting threads must be notified.
         self.0.access()?.notify_after().endpoint.post_recv(qp, wr)
     }
 

@@ -1,4 +1,4 @@
-//! One turn of a device: datagrams in, timers, datagrams out. Everything here runs under the device's lock.
+//! One turn of a device: datagrams in, timers, datagrams out. All code here runs under the device's lock.
 
 use std::{
     sync::Arc,
@@ -20,15 +20,15 @@ use crate::{
     waiters::Waiters,
 };
 
-/// Messages of up to 64 KiB taken from the socket per turn.
+/// The most messages, of up to 64 KiB each, that are taken from the socket per turn.
 const RECEIVE_MESSAGES: usize = 16;
-/// Datagrams built before they are handed to the kernel.
+/// The most datagrams that are built before they are handed to the kernel.
 const SEND_SEGMENTS: usize = 512;
-/// Bytes for headers, trailers and copied payload of a batch.
+/// The bytes of a batch for headers, trailers and copied payload.
 const SEND_COPIED: usize = 1 << 20;
-/// Packets sent per turn, so that receiving and other threads are not starved.
+/// The most packets that are sent per turn, so that receiving and other threads get their time.
 const TURN_PACKETS: usize = 1024;
-/// What is still in the socket comes before timers, which no flood may hold up for longer.
+/// Timers wait this long for datagrams that are still in the socket, but no longer, even during a flood.
 const FULL_PATIENCE: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
@@ -41,9 +41,9 @@ pub(crate) struct Engine {
     receive: RecvBatch,
     send: SendBatch,
     transmit: Transmit,
-    /// The last packet built found no room in the batch.
+    /// The last packet that was built did not fit into the batch.
     pending: bool,
-    /// Acknowledgements were left for the next transmission to take along.
+    /// Acknowledgements wait for the next transmission, to be sent together with it.
     held: bool,
     flows: FlowCache,
     loss: Option<Dropper>,
@@ -51,22 +51,22 @@ pub(crate) struct Engine {
     pub(crate) stats: Stats,
 }
 
-/// What the sockets did, beside the core's own counters.
+/// Counters of the sockets, beside those of the endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) turns: u64,
-    /// Datagrams the kernel refused to send: no route, message too long.
+    /// Datagrams that the kernel refused to send, for example without a route or because they were too long.
     pub(crate) send_errors: u64,
 }
 
-/// What a turn leaves to do.
+/// What a turn did, and what it leaves to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// Something was received or sent.
+    /// Packets were received or sent.
     pub(crate) busy: bool,
     /// There is more to do at once.
     pub(crate) more: bool,
-    /// The socket takes no more until it is writable.
+    /// The socket takes no more datagrams until it is writable.
     pub(crate) blocked: bool,
 }
 
@@ -95,19 +95,20 @@ impl Engine {
         Time::from_nanos(self.origin.elapsed().as_nanos() as u64)
     }
 
-    /// When the timers want a turn.
+    /// The time at which the timers need a turn.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.endpoint.poll_timeout().map(|t| self.origin + Duration::from_nanos(t.nanos()))
     }
 
-    /// One turn, by one who waits for `on`.
+    /// Makes one turn, for a thread that waits for `on`.
     ///
-    /// Where that becomes ready and nothing but acknowledgements is owed, they wait for what is going to be sent
-    /// now, so that an answer and the acknowledgement of its request leave in one call. The next turn of
-    /// whoever drives sends them anyway: at once, or when the progress thread takes over.
+    /// If `on` becomes ready and only acknowledgements have to be sent, they wait for the thread's next message, so
+    /// that a response and the acknowledgement of its request leave in one system call. The next turn sends them in any
+    /// case: it comes at once, or when the progress thread takes over.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.stats.turns += 1;
-        // Before receiving: what was there by then is no time-out, however long this thread is kept from its core.
+        // The time is taken before receiving: packets that were there by then are in time, however long this thread did
+        // not run.
         let mut now = self.now();
         let received = self.receive(now);
         let patience = if self.receive.is_full() { FULL_PATIENCE } else { Duration::ZERO };
@@ -125,9 +126,10 @@ impl Engine {
         turn
     }
 
-    /// True when packets of connections came; what else comes must not keep anybody from sleeping.
+    /// Receives datagrams. Returns true if there were packets of connections; other datagrams must not keep threads
+    /// from sleeping.
     fn receive(&mut self, now: Time) -> bool {
-        // A socket that cannot be received from any more shows up as silence; timers report it to sessions.
+        // A socket that fails to receive looks like a silent peer; timers report that to sessions.
         if !self.port.recv(&mut self.receive).is_ok_and(|messages| messages > 0) {
             return false;
         }
@@ -145,12 +147,12 @@ impl Engine {
         self.endpoint.counters().rcvd_pkts != before
     }
 
-    /// Sends acknowledgements that were left for later: there may be no later.
+    /// Sends postponed acknowledgements, because there may be no later turn.
     pub(crate) fn settle(&mut self) -> Turn {
         if self.held { self.transmit() } else { Turn::default() }
     }
 
-    /// Sends what the core has to send, as far as the socket takes it.
+    /// Sends the endpoint's packets, as far as the socket takes them.
     pub(crate) fn transmit(&mut self) -> Turn {
         self.transmit_at(self.now())
     }
@@ -178,21 +180,21 @@ impl Engine {
         turn
     }
 
-    /// Adds the packet in `transmit` to the batch; false when there is no room.
+    /// Adds the packet in `transmit` to the batch; returns false if there is no room.
     fn build(&mut self) -> bool {
         let packet = &self.transmit;
         let Some(flow) = self.flows.get(self.port.local_addr(), packet.to) else {
-            // The core was asked to talk to the other address family; nothing can be sent there.
+            // The packet is for the other address family, which this socket cannot reach.
             self.stats.send_errors += 1;
             return true;
         };
         build(&mut self.send, packet, flow, &self.regions)
     }
 
-    /// False when the socket takes no more.
+    /// Hands the batch to the socket; returns false if the socket takes no more.
     fn flush(&mut self, turn: &mut Turn) -> bool {
         while !self.send.is_empty() {
-            // An unusable socket loses packets like a wire does.
+            // An unusable socket loses packets, as a network does.
             let Ok(outcome) = self.send.flush(&self.port) else {
                 self.send.clear();
                 return true;
@@ -213,7 +215,8 @@ impl Engine {
         true
     }
 
-    /// The interface segments nothing: single datagrams carry the IP ID 0, so their ICRCs change.
+    /// Splits super-packets, because the interface cannot segment them. Single datagrams carry the IP ID 0, so their
+    /// ICRCs change.
     fn ungroup(&mut self) {
         let local = self.port.local_addr();
         if !local.is_ipv4() {
@@ -226,10 +229,11 @@ impl Engine {
         });
     }
 
-    /// Takes a region out, when no packet refers to it any more.
+    /// Removes a region; no packet refers to it afterwards.
     pub(crate) fn release(&mut self, lkey: u32) -> Result<Memory, Error> {
         let region = self.endpoint.dereg_mr(lkey)?;
-        // What waits for the socket may refer to it; the protocol sends it again, or reports it gone.
+        // Packets that wait for the socket may refer to the region, so they are dropped. The protocol sends them again,
+        // or reports that the region is gone.
         self.send.clear();
         if self.pending && self.transmit.pieces.iter().any(|p| p.region == region) {
             self.pending = false;
@@ -242,7 +246,7 @@ impl Engine {
             || on.channel.is_some_and(|channel| self.endpoint.channel_ready(channel))
     }
 
-    /// Tells waiting threads, and programs that sleep on descriptors, what has become ready.
+    /// Notifies waiting threads, and programs that sleep on file descriptors, of objects that became ready.
     pub(crate) fn notify(&mut self) {
         let endpoint = &self.endpoint;
         let ready = |on: &WaitOn| {
@@ -253,7 +257,7 @@ impl Engine {
         self.bells.ring(ready);
     }
 
-    /// Forgets what waits for what is gone.
+    /// Forgets waits for objects that are destroyed.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.waiters.forget(&gone);
         self.bells.forget(gone);

@@ -1,7 +1,7 @@
-//! RoCEv2 on ordinary UDP sockets: the embedded provider behind the seam.
+//! RoCEv2 on ordinary UDP sockets: the embedded provider.
 //!
-//! [`open`] makes a device of one local address. [`socket`] moves datagrams, `sys` beneath it holds the system
-//! calls; what a packet means is the `roce` crate's business.
+//! [`open`] makes a device of one local address. [`socket`] moves datagrams, with the system calls in `sys`. The crate
+//! `roce` interprets the packets.
 
 mod bells;
 mod device;
@@ -46,17 +46,19 @@ use crate::{
 pub struct Options {
     pub config: Config,
     pub port: PortConfig,
-    /// At most this much payload per packet; `None`: what the interface allows. One of 256 to 4096.
+    /// The most payload bytes per packet: one of the path MTUs from 256 to 4096. `None` takes the largest that the
+    /// interface allows.
     pub max_path_mtu: Option<u32>,
-    /// Fail instead of falling back to a device that cannot listen when another process holds the address.
+    /// If another process holds the address: fail, instead of opening a device that cannot listen.
     pub must_listen: bool,
-    /// Lose received datagrams on purpose; `None`: of course not.
+    /// Loses received datagrams on purpose; `None` loses none.
     pub loss: Option<Loss>,
-    /// Take no access back from peers, as NICs do not: [`DeviceAttr::revokes`] is false. For tests of what rests on that.
+    /// Takes no rights back from peers, like NICs: [`DeviceAttr::revokes`] is false. Tests use it for code that depends
+    /// on that.
     pub keeps_access: bool,
 }
 
-/// IP, UDP and RoCE headers at their longest, as rdma_cm counts them (iboe_get_mtu, IB_MAX_HEADERS).
+/// The largest size of IP, UDP and RoCE headers in bytes, as rdma_cm counts them (iboe_get_mtu, IB_MAX_HEADERS).
 const HEADERS: u32 = 96;
 
 #[derive(Debug)]
@@ -70,8 +72,9 @@ impl roce::Entropy for SystemEntropy {
 
 /// Opens the embedded device on `local`, a concrete address of this machine.
 ///
-/// The first process on an address owns its port 4791: it may listen, and talks to any RoCEv2 peer. Another one
-/// gets a device on an ephemeral port, which dials peers of this provider only; `DeviceAttr::can_listen` tells.
+/// The first process on an address gets its port 4791: it may listen, and can talk to any RoCEv2 peer. Another process
+/// gets a device on an ephemeral port, which can connect only to peers of this provider; `DeviceAttr::can_listen`
+/// tells.
 pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
     let (port, cannot_listen) = match Port::bind(SocketAddr::new(local, ROCE_PORT), &options.port) {
         Ok(port) => (port, None),
@@ -98,7 +101,8 @@ pub fn open(local: IpAddr, options: &Options) -> Result<Context, Error> {
         can_listen: cannot_listen.is_none(),
         revokes: !options.keeps_access,
     };
-    // From the operating system: RKeys, PSNs and queue pair numbers are the protocol's only secrets.
+    // The random numbers come from the operating system, because RKeys, PSNs and queue pair numbers are the protocol's
+    // only secrets.
     let entropy = SystemEntropy(ChaCha20Rng::from_os_rng());
     let endpoint = Endpoint::new(config.clone(), max_path_mtu, Box::new(entropy));
     let device = Device::start(Engine::new(endpoint, port, options.loss), attr, cannot_listen)?;

@@ -1,7 +1,7 @@
-//! Every order in which callers and the progress thread can come and go, by the model checker.
+//! Runs the model checker over every order in which callers and the progress thread can come and go.
 //!
-//! The device's lock, sleeping on the socket and packets are modelled; the role word, the waiters and parking are
-//! the real ones. Parking has no timeout here, so a wake-up that is lost shows up as a deadlock.
+//! The device's lock, sleeping on the socket, and packets are modelled; the role word, the waiters and parking are the
+//! real ones. Parking has no time-out here, so a lost wake-up shows up as a deadlock.
 
 use loom::{
     sync::{Arc, Condvar, Mutex, MutexGuard},
@@ -15,23 +15,23 @@ use crate::{
     waiters::{Notice, Waiters},
 };
 
-/// A driver's turns bring this many completions to each completion queue.
+/// The modelled state of a device, with a completion queue for each of two callers.
 #[derive(Debug, Default)]
 struct State {
     waiters: Waiters,
     ready: [bool; 2],
-    /// The thread sleeps on the socket.
+    /// Whether the thread sleeps on the socket.
     asleep: bool,
-    /// The caller that drives.
+    /// The caller that is the progress owner.
     caller: Option<usize>,
-    /// Callers whose wait has ended.
+    /// The number of callers whose wait has ended.
     ended: usize,
 }
 
 struct Device {
     role: RoleWord,
     state: Mutex<State>,
-    /// The thread's sleep on the socket.
+    /// Wakes the thread from its sleep on the socket.
     waker: Condvar,
 }
 
@@ -79,7 +79,8 @@ impl Device {
         }
     }
 
-    /// One turn for oneself; what the other waits for comes with a turn of the other or of the thread.
+    /// Makes one turn for the caller itself; completions for the other caller come with a turn of that caller or of the
+    /// thread.
     fn drive(&self, me: usize, progress: &Thread) {
         let mut state = self.lock();
         assert_eq!(state.caller.replace(me), None, "two callers drive");
@@ -93,8 +94,8 @@ impl Device {
         }
     }
 
-    /// The progress thread, without the patience: it takes over and sleeps deeply whenever it may. It ends as the
-    /// driver when no caller is left, so it hangs if nobody tells it that the role is free.
+    /// Runs the progress thread without its delays: it takes the role and sleeps deeply whenever it may. It ends as
+    /// progress owner when no caller is left, so it hangs if it is not notified that the role is free.
     fn progress(&self) {
         loop {
             let seen = self.role.get();
@@ -113,7 +114,7 @@ impl Device {
         }
     }
 
-    /// True when no caller is left.
+    /// Makes turns as progress owner. Returns true if no caller is left.
     fn drive_as_thread(&self) -> bool {
         let mut state = self.lock();
         loop {
@@ -133,7 +134,7 @@ impl Device {
     }
 }
 
-/// Two callers and the progress thread. The second caller may give up as soon as it has begun to wait.
+/// Checks two callers and the progress thread. The second caller may give up as soon as it has begun to wait.
 fn model(gives_up: bool) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -143,7 +144,7 @@ fn model(gives_up: bool) {
             state: Mutex::new(State::default()),
             waker: Condvar::new(),
         });
-        // The progress thread is this one.
+        // This thread is the progress thread.
         let callers = [(0, false), (1, gives_up)].map(|(me, gives_up)| {
             let (device, progress) = (device.clone(), current());
             thread::spawn(move || device.call(me, &progress, gives_up))

@@ -1,4 +1,4 @@
-//! Loopback addresses for processes of their own.
+//! Free loopback addresses, one for each process that asks.
 
 use std::{
     net::{IpAddr, Ipv4Addr, UdpSocket},
@@ -7,10 +7,10 @@ use std::{
 
 use crate::socket::ROCE_PORT;
 
-/// Addresses looked at for one free one.
+/// The number of addresses that are tried.
 const CANDIDATES: u32 = 64;
 
-/// There is none to be had.
+/// No free loopback address was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "UDP port {ROCE_PORT} is taken on every loopback address tried; where kernel soft-RoCE holds it, \
@@ -18,17 +18,17 @@ const CANDIDATES: u32 = 64;
 )]
 pub struct NoFreeLoopback;
 
-/// A loopback address without a RoCEv2 stack, another one with every call. Where the search begins differs from
-/// process to process. Until it is bound another process may take it.
+/// Finds a loopback address without a RoCEv2 stack; each call returns another one. The first address tried differs from
+/// process to process. Another process may take the address until it is bound.
 ///
 /// # Errors
-/// If none of a few dozen is free.
+/// If none of the addresses tried is free.
 pub fn free_loopback() -> Result<IpAddr, NoFreeLoopback> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id().wrapping_mul(CANDIDATES);
     let mut candidates = (0..CANDIDATES).map(|_| {
         let index = NEXT.fetch_add(1, Ordering::Relaxed);
-        // From 127.8.0.0 on: apart from the machine's names, and from where servers usually are.
+        // The addresses start at 127.8.0.0, apart from the machine's names and from the usual addresses of servers.
         let [_, second, third, last] = (first.wrapping_add(index) % (120 << 16) + (8 << 16)).to_be_bytes();
         IpAddr::V4(Ipv4Addr::new(127, second, third, last))
     });

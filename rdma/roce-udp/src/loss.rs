@@ -1,20 +1,20 @@
-//! A bad network on request, for measurements and tests.
+//! Artificial packet loss, for measurements and tests.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// Loses received datagrams at random, each by itself, also out of merged ones.
+/// Loses received datagrams at random and independently of each other, also single ones of a merged message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Datagrams of a million that are lost.
+    /// The number of lost datagrams per million.
     pub per_million: u32,
-    /// The same seed loses the same datagrams of a sequence.
+    /// The seed of the random numbers. The same seed loses the same datagrams of a sequence.
     pub seed: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Dropper {
-    /// Draws below this lose a datagram.
+    /// Random numbers below this value lose a datagram.
     threshold: u32,
     rng: ChaCha8Rng,
 }

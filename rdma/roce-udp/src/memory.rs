@@ -1,4 +1,4 @@
-//! Registered memory by the core's region numbers.
+//! The registered memory, by the region numbers of the endpoint.
 
 use roce::RegionId;
 use verbs::Memory;
@@ -16,7 +16,7 @@ impl Regions {
     }
 
     /// # Panics
-    /// If the region was not inserted; the core names registered regions only.
+    /// If the region was not inserted; the endpoint names registered regions only.
     pub(crate) fn remove(&mut self, region: RegionId) -> Memory {
         self.0[region.0 as usize].take().expect("the core named a registered region")
     }

@@ -1,4 +1,4 @@
-//! Who drives the device: one word.
+//! The progress owner of a device, kept in one atomic word.
 //!
 //! | from | on | to |
 //! |---|---|---|
@@ -9,9 +9,9 @@
 //! | Caller | its wait ends and another caller waits | Caller (the other; the word stays) |
 //! | Caller | its wait ends | None |
 //!
-//! The word says who sleeps on the socket and whose business the next turn is. It protects nothing: the engine
-//! has a lock, held for one turn at most and never while sleeping. All changes but None to Thread are made under
-//! that lock.
+//! The word says which thread sleeps on the socket and makes the next turn. It protects no data: for that the engine
+//! has a lock, which is held for at most one turn and never while sleeping. All changes except None to Thread are made
+//! under that lock.
 
 use std::sync::atomic::Ordering;
 
@@ -27,14 +27,14 @@ pub(crate) enum Role {
     Caller,
 }
 
-/// The role, and a number that changes whenever it does.
+/// The role, and a number that changes whenever the role does.
 pub(crate) type Seen = (Role, u32);
 
 #[derive(Debug)]
 pub(crate) struct RoleWord {
     /// The low two bits hold the role, the others count its changes.
     word: AtomicU32,
-    /// The progress thread sleeps until roused.
+    /// Whether the progress thread sleeps deeply, until it is woken.
     deep: AtomicBool,
 }
 
@@ -56,7 +56,8 @@ impl RoleWord {
         (Self::decode(word), word >> 2)
     }
 
-    /// Moves to `to` if `from` holds; says whose the role was, or is otherwise.
+    /// Changes the role to `to` if `from` accepts the present one. Returns the former role, or as an error the present
+    /// one.
     fn update(&self, from: impl Fn(Role) -> bool, to: Role) -> Result<Role, Role> {
         let bits = match to {
             Role::None => 0,
@@ -68,29 +69,29 @@ impl RoleWord {
         result.map(Self::decode).map_err(Self::decode)
     }
 
-    /// Moves from `from` to `to`; false when the role is another by now.
+    /// Changes the role from `from` to `to`; returns false if the role has changed meanwhile.
     pub(crate) fn change(&self, from: Role, to: Role) -> bool {
         self.update(|role| role == from, to).is_ok()
     }
 
-    /// A caller begins to wait: it gets the role unless another caller has it. Returns whose it was.
+    /// Gives the role to a caller that begins to wait, unless another caller has it. Returns the former role.
     pub(crate) fn take(&self) -> Option<Role> {
         self.update(|role| role != Role::Caller, Role::Caller).ok()
     }
 
-    /// The driving caller leaves: the role passes to a waiter, or to nobody. True when the progress thread sleeps
-    /// deeply and must be roused.
+    /// Passes the role of a caller that leaves to a waiter, or to nobody. Returns true if the progress thread sleeps
+    /// deeply and must be woken.
     pub(crate) fn pass_on(&self, waiters: &mut Waiters) -> bool {
         if waiters.hand_over() {
             return false;
         }
         self.change(Role::Caller, Role::None);
-        // Exchanges of one variable have an order: either this one sees that the thread sleeps deeply, or the
-        // thread's `fall_asleep` came later and sees the change of the role.
+        // Atomic exchanges of one variable are totally ordered: either this exchange sees that the thread sleeps
+        // deeply, or the thread's exchange in `fall_asleep` comes later and sees the change of the role.
         self.deep.swap(false, Ordering::AcqRel)
     }
 
-    /// The progress thread may sleep until roused, if the role is still as it was `seen`.
+    /// Returns whether the progress thread may sleep until it is woken: the role must still be as it was `seen`.
     pub(crate) fn fall_asleep(&self, seen: Seen) -> bool {
         self.deep.swap(true, Ordering::AcqRel);
         let unchanged = self.get() == seen;
@@ -101,7 +102,7 @@ impl RoleWord {
     }
 
     pub(crate) fn awake(&self) {
-        // Also an exchange: a store would hide what a caller that came just before it had done.
+        // An exchange again, because a plain store would hide the changes of a caller that came just before.
         self.deep.swap(false, Ordering::AcqRel);
     }
 }

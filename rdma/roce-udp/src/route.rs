@@ -1,12 +1,12 @@
-//! Which local address leads to a peer.
+//! The local address from which packets to a peer leave.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use verbs::Error;
 
-/// The local address from which packets to `peer` leave, by the routing table. Nothing is sent.
+/// The local address from which packets to `peer` leave, according to the routing table. Nothing is sent.
 ///
-/// For a peer on the loopback network that is the peer's own address or 127.0.0.1.
+/// If the peer is on the loopback network, the result is the peer's own address or 127.0.0.1.
 pub fn source_for(peer: IpAddr) -> Result<IpAddr, Error> {
     let any = match peer {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -14,7 +14,7 @@ pub fn source_for(peer: IpAddr) -> Result<IpAddr, Error> {
     };
     let probe = || {
         let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
-        // Connecting a datagram socket looks the route up and sends nothing.
+        // Connecting a datagram socket only looks up the route.
         socket.connect(SocketAddr::new(peer, crate::socket::ROCE_PORT))?;
         socket.local_addr()
     };

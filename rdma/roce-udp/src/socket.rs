@@ -1,4 +1,4 @@
-//! UDP sockets for RoCEv2: batches in, batches out, and waiting.
+//! UDP sockets for RoCEv2: receiving and sending in batches, and waiting.
 //!
 //! A device is one [`Port`]: an unconnected socket on one concrete local address. It sends IPv4 packets with DF and
 //! the identification 0, or the segment's index in its super-packet, which the ICRC covers.
@@ -30,11 +30,11 @@ pub const ROCE_PORT: u16 = 4791;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortConfig {
-    /// Bytes of receive buffer to ask for. A stock buffer holds about 50 packets of 4 KiB.
+    /// The bytes of receive buffer to request. A default buffer holds about 50 packets of 4 KiB.
     pub receive_buffer: usize,
-    /// Whether to let the kernel merge received datagrams, where it can.
+    /// Whether the kernel may merge received datagrams, if it can.
     pub gro: bool,
-    /// Whether to let the kernel or the NIC segment, where they can.
+    /// Whether the kernel or the NIC may segment super-packets, if they can.
     pub gso: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Binds `local`: a concrete address of this machine, with port 0 for an ephemeral one.
+    /// Binds a socket to `local`: a concrete address of this machine, with port 0 for an ephemeral port.
     ///
     /// Errors: `Invalid` for a wildcard, multicast or broadcast address, `AddressInUse` with the holder, `NoDevice` for an
     /// address that is not this machine's, else `Io`.
@@ -71,11 +71,10 @@ impl Port {
             move |source| Error::io(what, source)
         };
         let socket = option::open(local).map_err(failed("cannot open a UDP socket"))?;
-        // All before the bind: no datagram sees the defaults.
+        // All options are set before the bind, so that no datagram arrives with the defaults.
         required_options(&socket, local).map_err(failed("cannot set an option of the UDP socket"))?;
         let gro = config.gro && option::set(&socket, (libc::SOL_UDP, libc::UDP_GRO), 1).is_ok();
-        // A kernel that cannot segment does not know the option, and would send a control message's
-        // super-packet as one datagram.
+        // A kernel that cannot segment does not know the option; it would send a super-packet as one datagram.
         let gso = config.gso && option::get(&socket, (libc::SOL_UDP, libc::UDP_SEGMENT)).is_ok();
         let recv_buffer =
             enlarge(&socket, config.receive_buffer).map_err(failed("cannot size the receive buffer"))?;
@@ -89,8 +88,8 @@ impl Port {
         self.local
     }
 
-    /// Bytes of receive buffer as the kernel accounts them: overhead included, twice what was asked for unless
-    /// `net.core.rmem_max` forbade it.
+    /// The bytes of receive buffer as the kernel counts them: overhead included, twice the requested number unless
+    /// `net.core.rmem_max` is lower.
     pub fn recv_buffer(&self) -> usize {
         self.recv_buffer
     }
@@ -100,7 +99,7 @@ impl Port {
         self.gro
     }
 
-    /// Whether super-packets may be sent; turns false when the interface refuses one.
+    /// Whether super-packets may be sent; becomes false when the interface refuses one.
     pub fn gso(&self) -> bool {
         self.gso.load(Ordering::Relaxed)
     }
@@ -109,10 +108,11 @@ impl Port {
         self.gso.store(false, Ordering::Relaxed);
     }
 
-    /// Receives some of what is there, without waiting. Returns the number of messages now in `batch`, 0 when there is
-    /// nothing; [`RecvBatch::is_full`] tells whether there may be more.
+    /// Receives available messages, without waiting. Returns the number of messages now in `batch`, 0 if there are none;
+    /// [`RecvBatch::is_full`] tells whether there may be more.
     pub fn recv(&self, batch: &mut RecvBatch) -> io::Result<usize> {
-        // Errors that routers and peers report asynchronously are none of the receiver's; one call takes one.
+        // Errors that routers and peers report asynchronously do not concern the receiver; each system call takes one of
+        // them.
         const REPORTED: [i32; 8] = [
             libc::ECONNREFUSED,
             libc::EHOSTUNREACH,
@@ -147,11 +147,11 @@ impl AsFd for Port {
     }
 }
 
-/// What RoCEv2 cannot do without, and what every kernel since 4.18 has.
+/// Sets the options that RoCEv2 needs, and that every kernel since 4.18 has.
 fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> {
     let options: &[(option::Name, libc::c_int)] = if local.is_ipv4() {
         &[
-            // An unconnected socket then sends DF and the identification 0, which the ICRC covers.
+            // With this option an unconnected socket sends DF and the identification 0, which the ICRC covers.
             ((libc::IPPROTO_IP, libc::IP_MTU_DISCOVER), libc::IP_PMTUDISC_DO),
             ((libc::IPPROTO_IP, libc::IP_RECVTOS), 1),
         ]
@@ -160,7 +160,7 @@ fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> 
             ((libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), 1),
             ((libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER), libc::IPV6_PMTUDISC_DO),
             ((libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS), 1),
-            // RoCEv2 over IPv6 comes with UDP checksum 0, which a socket otherwise drops.
+            // RoCEv2 over IPv6 arrives with UDP checksum 0, which a socket drops by default.
             ((libc::SOL_UDP, libc::UDP_NO_CHECK6_RX), 1),
         ]
     };
@@ -168,12 +168,12 @@ fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> 
     option::set(socket, (libc::SOL_SOCKET, libc::SO_RXQ_OVFL), 1)
 }
 
-/// Asks for a receive buffer, beyond the machine's limit if permitted. Returns what there is now.
+/// Requests a receive buffer, beyond the machine's limit if permitted. Returns its present size in bytes.
 fn enlarge(socket: &impl AsRawFd, bytes: usize) -> io::Result<usize> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     option::set(socket, (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE), bytes)
         .or_else(|_| option::set(socket, (libc::SOL_SOCKET, libc::SO_RCVBUF), bytes))?;
-    // Never negative.
+    // The kernel's value is never negative.
     option::get(socket, (libc::SOL_SOCKET, libc::SO_RCVBUF)).map(|bytes| bytes as usize)
 }
 
@@ -198,23 +198,23 @@ pub fn local_mtu(ip: IpAddr) -> Result<u32, Error> {
         .ok_or_else(|| not_local(ip))
 }
 
-/// What ended a wait; all false when the time was up or a signal came.
+/// What ended a wait; all fields are false if the time was over or a signal came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// A port has something to receive.
+    /// A port has datagrams to receive.
     pub readable: bool,
     /// A port can send.
     pub writable: bool,
-    /// The waker was used; [`Waker::drain`] it.
+    /// The waker was used and must be [drained](Waker::drain).
     pub woken: bool,
-    /// The other descriptor can be read.
+    /// The additional file descriptor can be read.
     pub beside: bool,
 }
 
-/// Sleeps until a port can be read (or written, if `want_write`), `waker` is used, or `timeout` is over; `None`
-/// waits for ever. At most 31 ports.
+/// Sleeps until one of at most 31 ports can be read (or written, if `want_write`), `waker` is used, or `timeout` is over;
+/// `None` means no time limit.
 ///
-/// Sleeps in nanoseconds; the thread's timer slack, 50 us by default, is added to that.
+/// The time limit has a resolution of nanoseconds; the kernel adds the thread's timer slack, 50 us by default.
 pub fn wait(
     ports: &[&Port],
     waker: Option<&Waker>,
@@ -224,7 +224,7 @@ pub fn wait(
     wait_beside(ports, waker, None, want_write, timeout)
 }
 
-/// As [`wait`], with another descriptor to be read; at most 30 ports.
+/// Waits like [`wait`] on at most 30 ports, and also until the file descriptor `beside` can be read.
 pub(crate) fn wait_beside(
     ports: &[&Port],
     waker: Option<&Waker>,

@@ -1,4 +1,4 @@
-//! How long a driver that finds nothing to do goes on looking before it sleeps.
+//! Decides how long a progress owner without work keeps polling before it sleeps.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use verbs::WaitMode;
 
 use crate::{engine::Turn, waiters::SPIN};
 
-/// The spinning of one wait.
+/// The polling of one wait.
 #[derive(Debug)]
 pub(crate) struct Spinner {
     mode: WaitMode,
@@ -15,7 +15,7 @@ pub(crate) struct Spinner {
     idle_turns: u32,
 }
 
-/// Whether others want the core that a wait spins on: then spinning keeps the peer from answering.
+/// Whether other threads need the core on which a wait polls: polling then delays the peer's response.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Crowd {
     until: Option<Instant>,
@@ -25,17 +25,18 @@ pub(crate) struct Crowd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Turn,
-    /// Another turn, but others may run before it.
+    /// Make another turn, but let other threads run before it.
     YieldThenTurn,
     Sleep,
 }
 
 impl Spinner {
-    /// An idle turn takes a microsecond. One that took this long gave the core to somebody.
+    /// The duration of an idle turn from which on another thread must have had the core. A usual idle turn takes a
+    /// microsecond.
     const LONG_TURN: Duration = Duration::from_micros(25);
-    /// How long a core counts as crowded after that.
+    /// The time for which a core counts as crowded after such a turn.
     const CROWDED: Duration = Duration::from_millis(20);
-    /// A wait that never sleeps offers its core once in so many idle turns.
+    /// The number of idle turns after which a wait that never sleeps lets other threads run.
     const PATIENCE: u32 = 64;
 
     pub(crate) fn new(mode: WaitMode, now: Instant) -> Self {
@@ -46,18 +47,18 @@ impl Spinner {
         let took = now - self.last_turn;
         self.last_turn = now;
         if turn.busy {
-            // What comes in a stream is cheaper to fetch than to be woken for.
+            // Packets of a stream cost less when polled for than when the thread has to be woken for them.
             (self.last_busy, self.idle_turns) = (now, 0);
             return Next::Turn;
         }
         if turn.more {
-            // Of nobody's packets: they are taken, and prolong nothing.
+            // The datagrams belong to no connection: they are taken from the socket but do not prolong the polling.
             return Next::Turn;
         }
         self.idle_turns = self.idle_turns.wrapping_add(1);
         let next = self.when_idle(took, now, crowd);
         if next == Next::Sleep {
-            // The turn after it is long for another reason.
+            // The turn after a sleep is long for another reason, so the count starts anew.
             self.idle_turns = 0;
         }
         next
@@ -88,7 +89,7 @@ mod tests {
     const BUSY: Turn = Turn { busy: true, ..IDLE };
     const JUNK: Turn = Turn { more: true, ..IDLE };
 
-    /// Idle turns until `spinner` sleeps, at most 1000.
+    /// The number of idle turns until `spinner` sleeps, at most 1000.
     fn idle_turns(spinner: &mut Spinner, now: &mut Instant, step: Duration, crowd: &mut Crowd) -> usize {
         let mut idle = || {
             *now += step;
@@ -130,7 +131,7 @@ mod tests {
         let (mut now, mut crowd) = (Instant::now(), Crowd::default());
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);
         assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut crowd), 49);
-        // Woken for nothing, and asleep again.
+        // The wait was woken without a reason, and sleeps again.
         now += Duration::from_micros(200);
         assert_eq!(spinner.after(&IDLE, now, &mut crowd), Next::Sleep);
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);

@@ -1,4 +1,4 @@
-//! Atomics and parking: the standard library's, or those of the model checker loom.
+//! Atomics and parking, from the standard library or from the model checker.
 
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::{
@@ -12,8 +12,8 @@ pub(crate) use {
     model::{Thread, current, park, park_timeout},
 };
 
-/// Parking with a token that lasts, as the standard library's: loom's own forgets it when the thread yields or
-/// waits for a lock meanwhile.
+/// Parking with a token that lasts, like the standard library's. The model checker's own parking forgets the token if
+/// the thread yields or waits for a lock meanwhile.
 #[cfg(all(test, loom))]
 mod model {
     use loom::sync::{Arc, Condvar, Mutex};
@@ -44,7 +44,7 @@ mod model {
         }
     }
 
-    /// The model has no time: nothing may depend on a timeout.
+    /// Parks without a time limit, because the model has no time and no code may depend on a time-out.
     pub(crate) fn park_timeout(_: std::time::Duration) {
         park();
     }

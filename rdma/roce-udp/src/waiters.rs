@@ -1,4 +1,4 @@
-//! Threads that wait for completions or events without driving the device themselves.
+//! Threads that wait for completions or CM events without being the progress owner.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -10,25 +10,25 @@ use verbs::{WaitMode, WaitOn};
 use crate::sync::{AtomicU8, Thread, current, park, park_timeout};
 
 const WAITING: u8 = 0;
-/// What it waits for is ready.
+/// The objects that the waiter waits for are ready.
 const READY: u8 = 1;
-/// It is its turn to drive the device.
+/// The waiter becomes the progress owner.
 const DRIVE: u8 = 2;
 const INTERRUPTED: u8 = 3;
 
-/// How long an adaptive wait spins before it sleeps.
+/// The time for which an adaptive wait spins before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
 pub(crate) struct Waiter {
     on: WaitOn,
-    /// Waits with too many others for all to spin: they would keep the driver from its core.
+    /// Whether there are too many waiters for all to spin: they would keep the progress owner from its core.
     crowded: bool,
     state: AtomicU8,
     thread: Thread,
 }
 
-/// Why a waiter woke up.
+/// The reason why a waiter woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     Ready,
@@ -52,7 +52,7 @@ impl Waiter {
         }
     }
 
-    /// Sleeps, or spins, until told or until `deadline`.
+    /// Sleeps, or spins, until there is a notice or until `deadline`.
     pub(crate) fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Notice {
         let start = Instant::now();
         loop {
@@ -69,7 +69,7 @@ impl Waiter {
                 WaitMode::Block => false,
             };
             match deadline {
-                // The driver may need this core.
+                // The progress owner may need this core.
                 _ if spin => std::thread::yield_now(),
                 Some(deadline) => park_timeout(deadline - now),
                 None => park(),
@@ -78,11 +78,11 @@ impl Waiter {
     }
 }
 
-/// The waiting threads of a device, and interruptions nobody has taken yet.
+/// The waiting threads of a device, and interruptions that no wait has taken yet.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     waiting: Vec<Arc<Waiter>>,
-    /// Cores that drivers leave to others.
+    /// The number of cores that progress owners leave to other threads.
     spare_cores: usize,
     interrupts: Vec<WaitOn>,
 }
@@ -102,13 +102,13 @@ impl Waiters {
         waiter
     }
 
-    /// Takes a waiter that gave up off the list. Returns a notice that came just before.
+    /// Removes a waiter that gave up. Returns a notice that came just before.
     pub(crate) fn leave(&mut self, waiter: &Arc<Waiter>) -> Option<Notice> {
         self.waiting.retain(|w| !Arc::ptr_eq(w, waiter));
         waiter.notice()
     }
 
-    /// Tells those whose objects are ready.
+    /// Notifies the waiters whose objects are ready.
     pub(crate) fn notify(&mut self, ready: impl Fn(&WaitOn) -> bool) {
         self.waiting.retain(|waiter| {
             let done = ready(&waiter.on);
@@ -119,7 +119,7 @@ impl Waiters {
         });
     }
 
-    /// Hands the device to a waiting thread. False when there is none.
+    /// Makes a waiting thread the progress owner. Returns false if there is none.
     pub(crate) fn hand_over(&mut self) -> bool {
         let next = self.waiting.pop();
         if let Some(waiter) = &next {
@@ -128,7 +128,8 @@ impl Waiters {
         next.is_some()
     }
 
-    /// Ends one wait on `on`: a present one, else the next. Interruptions nobody has taken yet are one.
+    /// Ends one wait on `on`: a present one, or else the next. Several interruptions that no wait has taken yet count
+    /// as one.
     pub(crate) fn interrupt(&mut self, on: WaitOn) {
         if let Some(at) = self.waiting.iter().position(|w| w.on == on) {
             self.waiting.swap_remove(at).tell(INTERRUPTED);
@@ -137,12 +138,12 @@ impl Waiters {
         }
     }
 
-    /// Forgets interruptions of what is gone.
+    /// Forgets interruptions of objects that are destroyed.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.interrupts.retain(|on| !gone(on));
     }
 
-    /// Takes an interruption of `on` that nobody was waiting for.
+    /// Takes an interruption of `on` that came while no thread waited for it.
     pub(crate) fn take_interrupt(&mut self, on: &WaitOn) -> bool {
         let at = self.interrupts.iter().position(|i| i == on);
         at.map(|at| self.interrupts.swap_remove(at)).is_some()

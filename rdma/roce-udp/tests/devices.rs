@@ -25,7 +25,7 @@ fn a_second_device_on_an_address_dials_only() {
     let text = second.create_channel().unwrap().listen(0, 1).unwrap_err().to_string();
     let holder = format!("this device cannot listen: {ip}:4791 is held by process {} (", std::process::id());
     assert!(text.starts_with(&holder), "{text}");
-    // A peer elsewhere, and the holder itself.
+    // The peers are one on another device, and the holder of the address itself.
     for peer in [&Side::new(), &first] {
         let second = Side::on(second.clone());
         connect(&second, peer);
@@ -45,7 +45,7 @@ fn ipv6() {
     connect(&second, &first);
     round_trip(&second, &first, 1 << 20);
     round_trip(&first, &second, 1001);
-    // The families do not mix.
+    // Devices of different address families cannot connect.
     let other = Side::new();
     let remote = std::net::SocketAddr::new(ip, 1);
     let error = other.channel.connect(&other.qp, remote, &ConnParam::default()).unwrap_err();
@@ -59,11 +59,11 @@ fn the_mtu_can_be_limited() {
     assert_eq!((a.context.attr().max_path_mtu, b.context.attr().max_path_mtu), (1024, 4096));
     connect(&a, &b);
     round_trip(&a, &b, 1 << 20);
-    // The side with the larger one asks again.
+    // The side with the larger path MTU repeats its request with the smaller one.
     let (c, d) = (Side::new(), Side::on(device(address(), &small)));
     connect(&c, &d);
     round_trip(&c, &d, 1 << 20);
-    // The WRITE and the answer to the READ.
+    // The packets are those of the WRITE and of the READ's response.
     for side in [&a, &b] {
         assert!(counter(&side.context, "sent_pkts") >= 1024, "{:?}", side.context.driver().counters());
     }
@@ -75,7 +75,7 @@ fn the_mtu_can_be_limited() {
 fn an_interface_may_refuse_super_packets() {
     let (a, b) = (Side::new(), Side::new());
     connect(&a, &b);
-    // The kernel does not segment without checksums.
+    // The kernel does not segment if checksums are off.
     set_option(a.context.attr().address, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
     for len in [3 << 20, 10_000] {
         round_trip(&a, &b, len);
@@ -115,7 +115,7 @@ fn memory_may_go_while_it_is_being_sent() {
         near.post(SendOp::Write(remote(&target)), Payload::Sges(&[source.sge(0, 8 << 20)]));
         thread::sleep(Duration::from_micros(100 * (round % 5)));
         let region = if round % 2 == 0 { source } else { target };
-        // Unmapped here, and soon used again by the next round.
+        // The region is unmapped here, and its addresses are soon used again by the next round.
         drop(region);
         let status = near.completion(WaitMode::Block).status;
         let expected = match round % 2 {
@@ -124,7 +124,7 @@ fn memory_may_go_while_it_is_being_sent() {
         };
         assert!(expected, "round {round}: {status}");
     }
-    // The devices are as good as new.
+    // The devices still work.
     connect(&a, &b);
     round_trip(&a, &b, 1 << 20);
 }
@@ -147,7 +147,7 @@ fn queue_pairs_may_go_while_they_send() {
     round_trip(&a, &b, 1 << 20);
 }
 
-/// A receive posted to a failed queue pair completes at once: whoever waits for that is told.
+/// A receive that is posted to a failed queue pair completes at once, and threads that wait for it are notified.
 #[test]
 fn a_flushed_receive_wakes_the_waiter() {
     let (a, b) = (Side::new(), Side::new());
@@ -158,7 +158,7 @@ fn a_flushed_receive_wakes_the_waiter() {
     let soon = || Some(Instant::now() + Duration::from_secs(5));
     let start = Instant::now();
     thread::scope(|scope| {
-        // One of the two drives, the other is a waiter.
+        // One of the two threads is the progress owner, the other is a waiter.
         let waiters = [(); 2].map(|_| scope.spawn(|| a.cq.wait(WaitMode::Block, soon()).unwrap()));
         thread::sleep(Duration::from_millis(50));
         a.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
@@ -168,7 +168,7 @@ fn a_flushed_receive_wakes_the_waiter() {
     drop(other);
 }
 
-/// The last users of a device let go of it while the progress thread is anywhere.
+/// Drops the last users of a device while the progress thread is at any point of its work.
 #[test]
 fn devices_come_and_go() {
     for round in 0..50 {
@@ -181,7 +181,7 @@ fn devices_come_and_go() {
         }
         thread::sleep(Duration::from_micros(100 * (round % 20)));
         drop(a);
-        // The address is free at once.
+        // The address must be free at once.
         drop(device(ip, &Options::default()));
     }
 }

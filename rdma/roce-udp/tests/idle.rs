@@ -1,4 +1,5 @@
-//! What a device costs that has nothing to do. Alone in its process, whose time it measures.
+//! Measures the cost of a device that has nothing to do. The test is alone in its process, whose processor time it
+//! measures.
 #![allow(unsafe_code)]
 
 mod side;
@@ -11,7 +12,7 @@ use std::{
 use side::{Side, connect};
 use verbs::{WaitMode, Wake};
 
-/// Processor time of this process so far.
+/// The processor time of this process so far.
 fn cpu() -> Duration {
     // SAFETY: plain integers, for which zeroes are a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! Who drives a device: many threads, stalled threads, no thread, forked processes.
+//! Progress of devices: with many threads, stalled threads, no thread, and forked processes.
 #![allow(unsafe_code)]
 
 mod side;
@@ -24,7 +24,7 @@ fn within(time: Duration) -> Option<Instant> {
     Some(Instant::now() + time)
 }
 
-/// `rounds` WRITEs with immediate to the peer, one for each that came; `first` begins.
+/// Sends `rounds` WRITEs with immediate to the peer, one for each that arrived; the side with `first` begins.
 fn ping_pong(side: &Side, peer: &Mr, number: u32, rounds: u32, mode: WaitMode, first: bool) {
     let send = |round: u32| {
         let op = SendOp::WriteWithImm(remote(peer), number << 16 | round);
@@ -46,7 +46,7 @@ fn ping_pong(side: &Side, peer: &Mr, number: u32, rounds: u32, mode: WaitMode, f
     assert_eq!(side.cq.poll_one().unwrap(), None, "a completion too many");
 }
 
-/// Every connection has a thread at either end. Returns the rounds per second.
+/// Runs ping-pong on many connections, with a thread at either end of each. Returns the rounds per second.
 fn crowd(connections: u32, rounds: u32, mode: impl Fn(u32) -> WaitMode + Sync) -> f64 {
     let devices = [(); 2].map(|_| device(address(), &Options::default()));
     let ends: Vec<_> = (0..connections)
@@ -100,7 +100,7 @@ fn several_threads_wait_for_one_queue() {
             let (b, got) = (&b, &got);
             scope.spawn(move || {
                 while got.load(Ordering::Relaxed) < MESSAGES {
-                    // Another may have taken what this one was woken for.
+                    // Another thread may have taken the completion for which this one was woken.
                     while b.cq.poll_one().unwrap().is_some() {
                         b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
                         got.fetch_add(1, Ordering::Relaxed);
@@ -123,7 +123,7 @@ fn one_sided_operations_go_on_while_nobody_waits() {
     connect(&a, &b);
     let (source, target) = (a.region(1 << 20), b.region(1 << 20));
     for round in 0..20 {
-        // The device of `b` is on its own now, and sleeps in some of the rounds.
+        // No thread waits on the device of `b` now, and its progress thread sleeps in some of the rounds.
         thread::sleep(Duration::from_millis(round / 10 * 10));
         let start = Instant::now();
         a.post(SendOp::Write(remote(&target)), Payload::Sges(&[source.sge(0, 1 << 20)]));
@@ -171,7 +171,7 @@ fn a_stalled_driver_is_stood_in_for() {
     let ten_more = (0..10).fold(first, |_, _| write()) - first;
     assert!(ten_more < Duration::from_millis(1000), "{ten_more:?}");
     println!("the first WRITE took {first:?}, ten more {ten_more:?}");
-    // The thread that was stalled still gets what it waits for.
+    // The thread that was stalled must still get its completion.
     b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
     a.post(SendOp::WriteWithImm(remote(&target), 1), Payload::Inline(&[1]));
     assert_eq!(driver.join().unwrap(), Wake::Ready);
@@ -182,7 +182,7 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
     let (a, b) = (Side::new(), Side::new());
     connect(&a, &b);
     let target = b.region(64);
-    // Somebody holds the lock most of the time.
+    // The lock is held most of the time.
     let (stop, busy) = (AtomicBool::new(false), a.context.create_cq(1).unwrap());
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -207,7 +207,7 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
     assert_eq!(a.completion(WaitMode::Block).status, WcStatus::Success);
 }
 
-/// The number of the first call that is not refused as it should be, or 0.
+/// The number of the first call that is not refused as it should be; 0 if all are.
 fn in_child(a: &Side, target: &Mr) -> i32 {
     let driver = a.context.driver();
     let wr = SendWr {
@@ -266,7 +266,7 @@ fn an_interrupt_ends_one_wait() {
         assert_eq!(side.cq.wait(mode, soon()).unwrap(), Wake::Interrupted, "before the wait");
         assert_eq!(side.cq.wait(mode, soon()).unwrap(), Wake::TimedOut, "one only");
         assert_eq!(side.channel.wait(mode, soon()).unwrap(), Wake::TimedOut, "of another object");
-        // One of the three drives, two are waiters.
+        // One of the three threads is the progress owner, two are waiters.
         let (start, ended) = (Barrier::new(4), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..3 {
@@ -291,13 +291,13 @@ fn an_interrupt_ends_one_wait() {
     }
 }
 
-/// The thread, waking up, must not forget that the caller who took the device from it sleeps by now.
+/// When the progress thread wakes up, it must not clear the entry of the caller that took the role and sleeps by now.
 #[test]
 fn an_interrupt_reaches_who_took_over_from_the_thread() {
     let side = Side::new();
     let on = WaitOn { cq: Some(side.cq.id()), channel: None };
     for _ in 0..10 {
-        // The progress thread takes the device and falls asleep.
+        // The progress thread becomes the progress owner and falls asleep.
         thread::sleep(Duration::from_millis(5));
         thread::scope(|scope| {
             let waiting =
@@ -311,7 +311,7 @@ fn an_interrupt_reaches_who_took_over_from_the_thread() {
     }
 }
 
-/// Interrupts at every moment of a wait: none is lost.
+/// Interrupts at every moment of a wait; none may be lost.
 #[test]
 fn interrupts_race_with_waits() {
     let side = Side::new();
@@ -325,13 +325,13 @@ fn interrupts_race_with_waits() {
                 while answered.load(Ordering::SeqCst) < round {
                     thread::yield_now();
                 }
-                // Sometimes the progress thread is to be met asleep.
+                // The progress thread is to be asleep in some rounds.
                 if round % 500 == 0 {
                     thread::sleep(Duration::from_millis(5));
                 }
             }
         });
-        // A second thread comes and goes, so that the role does too.
+        // A second thread comes and goes, so that the role changes hands.
         scope.spawn(|| {
             while answered.load(Ordering::SeqCst) < 3000 {
                 side.channel.wait(WaitMode::Block, within(Duration::from_micros(70))).unwrap();
@@ -353,7 +353,8 @@ fn deadlines_are_kept() {
         [(WaitMode::Block, 0), (WaitMode::Block, 5), (WaitMode::Adaptive, 50), (WaitMode::Spin, 5)]
     {
         let time = Duration::from_millis(millis);
-        // As driver, and as waiter while the other drives. The machine may be busy: one good try is the proof.
+        // Waits as progress owner, and as waiter while another thread is the progress owner. The machine may be busy,
+        // so one good try is sufficient.
         let late = || {
             let start = Instant::now();
             assert_eq!(side.cq.wait(mode, Some(start + time)).unwrap(), Wake::TimedOut);
@@ -376,7 +377,7 @@ fn waits_for_what_does_not_exist_are_refused() {
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
 }
 
-/// A thread that spins on the device does not keep others from it.
+/// A thread that spins on the device must let other threads use it.
 #[test]
 fn a_spinning_driver_lets_others_in() {
     let (a, b) = (Side::new(), Side::new());

@@ -1,4 +1,4 @@
-//! The socket layer on loopback: what is sent arrives whole, and errors say who and what.
+//! The socket layer on loopback: datagrams arrive whole, and errors name the address and the cause.
 #![allow(unsafe_code)]
 
 use std::{
@@ -15,12 +15,12 @@ fn port(ip: &str, config: &PortConfig) -> Port {
     Port::bind(SocketAddr::new(ip.parse().expect("an IP address"), 0), config).expect("a loopback port")
 }
 
-/// A datagram whose bytes tell its number and their place.
+/// A datagram whose bytes depend on its number and on their positions.
 fn pattern(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 31 + at * 7 + (at >> 8)) as u8).collect()
 }
 
-/// Puts `body` into the batch as copied header, gathered middle and copied trailer; returns the IP ID.
+/// Puts `body` into the batch as a copied header, a gathered middle and a copied trailer; returns the IP ID.
 fn put(batch: &mut SendBatch, to: SocketAddr, body: &[u8]) -> u16 {
     let mut segment = batch.segment(to, body.len()).expect("room");
     let id = segment.ip_id();
@@ -52,7 +52,7 @@ struct Datagram {
     bytes: Vec<u8>,
 }
 
-/// Receives until `count` datagrams are there.
+/// Receives until `count` datagrams have arrived.
 fn receive(port: &Port, count: usize) -> Vec<Datagram> {
     let mut batch = RecvBatch::new(8);
     let mut all = Vec::new();
@@ -106,7 +106,7 @@ fn one_datagram() {
 
 #[test]
 fn super_packet_is_split_again() {
-    // FIRST is longer by a RETH, LAST is shorter, and then something else.
+    // The FIRST packet is longer by a RETH, and the LAST one is shorter; then other packets follow.
     let lens = [4128, 4112, 4112, 4112, 4112, 40, 40, 4112];
     let gso = PortConfig::default();
     for ips in [["127.0.0.1", "127.0.0.2"], ["::1", "::1"]] {
@@ -264,7 +264,7 @@ fn ungrouping_renumbers_what_had_another_id() {
 fn refused_super_packets_stay_until_ungrouped() {
     let config = PortConfig::default();
     let (a, b) = (port("127.0.0.1", &config), port("127.0.0.1", &config));
-    // The kernel does not segment without checksums.
+    // The kernel does not segment if checksums are off.
     set_option(&a, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
     let bodies = [pattern(0, 90), pattern(1, 80), pattern(2, 80), pattern(3, 90)];
     let mut batch = SendBatch::new(4, 4096, a.gso());
@@ -318,7 +318,7 @@ fn mtu_of_loopback() {
 fn receive_buffer_is_reported() {
     let small = port("127.0.0.1", &PortConfig { receive_buffer: 20_000, ..SINGLY });
     assert_eq!(small.recv_buffer(), 40_000);
-    // 30 datagrams of 4 KiB do not fit.
+    // The buffer is too small for 30 datagrams of 4 KiB.
     let b = port("127.0.0.1", &SINGLY);
     let a = port("127.0.0.1", &SINGLY);
     let mut batch = SendBatch::new(30, 1 << 17, false);
@@ -341,7 +341,7 @@ fn receive_buffer_is_reported() {
     put(&mut batch, small.local_addr(), &bodies[0]);
     flush(&mut batch, &a, 1);
     assert_eq!(all(), (1, 30 - kept));
-    // The same batch receives from a socket that lost nothing.
+    // The same batch receives from a socket that lost no datagram.
     put(&mut batch, b.local_addr(), &bodies[0]);
     flush(&mut batch, &a, 1);
     assert_eq!((b.recv(&mut got).expect("a usable socket"), got.overflows()), (1, None));
@@ -352,7 +352,7 @@ fn waits_end_in_time() {
     let idle = port("127.0.0.1", &SINGLY);
     for micros in [0, 200, 3_000, 20_000] {
         let timeout = Duration::from_micros(micros);
-        // The machine may be busy: one good try of several is the proof.
+        // The machine may be busy, so one good try of several is sufficient.
         let late = (0..10).map(|_| {
             let start = Instant::now();
             assert_eq!(wait(&[&idle], None, false, Some(timeout)).expect("a wait"), Ready::default());

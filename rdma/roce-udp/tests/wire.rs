@@ -1,5 +1,5 @@
-//! What leaves the machine: IPv4 identifications as the ICRC covers them, seen on a veth pair between two network
-//! namespaces. Needs root and `ip`; without them the test says so and passes.
+//! Packets on the wire: checks the IPv4 identifications that the ICRC covers, on a veth pair between two network
+//! namespaces. The test needs root and `ip`; without them it says so and passes.
 #![allow(unsafe_code)]
 
 mod side;
@@ -22,7 +22,7 @@ use roce_udp::{
 use side::Side;
 use verbs::{CmEvent, ConnParam};
 
-/// A super-packet, a lone datagram, a super-packet.
+/// The lengths of a super-packet, a single datagram, and another super-packet.
 const LENS: [usize; 7] = [4112, 4112, 4112, 100, 4128, 4112, 4112];
 const IDS: [u16; 7] = [0, 1, 2, 3, 0, 1, 0];
 
@@ -37,7 +37,7 @@ fn segments_are_numbered_from_zero() {
         }
         receive(|| to_main.send(Ok(0)).expect("the main thread"))
     });
-    // The namespaces are the threads' own and end with them.
+    // The namespaces belong to the threads and end with them.
     let sender = thread::spawn(move || {
         let there = from_receiver.recv().expect("the receiver");
         let ready = there.and_then(|thread| new_namespace().map(|_| thread)).and_then(connect);
@@ -66,7 +66,7 @@ fn a_full_send_buffer_keeps_the_rest() {
     .expect("the sender");
 }
 
-/// A network on which nobody answers: datagrams stay in the send buffer until the ARP requests have failed.
+/// A network without any answering machine: datagrams stay in the send buffer until the ARP requests have failed.
 fn silent_network() -> io::Result<()> {
     ip("link add v0 type veth peer name v1")?;
     for (name, value) in [("mcast_solicit", "1"), ("retrans_time_ms", "20")] {
@@ -124,7 +124,7 @@ fn ip(arguments: &str) -> io::Result<()> {
     Err(io::Error::other(format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
 
-/// A veth pair to the namespace of `thread`, on which the kernel segments before the wire, as most NICs want it.
+/// A veth pair to the namespace of `thread`, on which the kernel segments before the wire, as it does for most NICs.
 fn connect(thread: libc::pid_t) -> io::Result<()> {
     ip(&format!("link add v0 mtu 9000 type veth peer name v1 mtu 9000 netns {thread}"))?;
     ip("link set v0 gso_max_segs 1")?;
@@ -148,7 +148,7 @@ fn send() {
     assert_eq!((outcome.sent, outcome.rest), (LENS.len(), Rest::Empty), "{outcome:?}");
 }
 
-/// Identification and fragment word of the UDP packets on the wire, which the port must receive too.
+/// The identification and fragment word of the UDP packets on the wire; the port must receive them, too.
 fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
     ip("addr add 10.77.0.2/24 dev v1").expect("an address");
     ip("link set v1 up").expect("a link");
@@ -167,7 +167,7 @@ fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
     let mut headers = Vec::new();
     let mut frame = [0; 16 << 10];
     while let Ok(len) = wire.read(&mut frame) {
-        // Ethernet type IPv4, protocol UDP.
+        // The frame is IPv4 (Ethernet type) with UDP (protocol).
         if len > 34 && frame[12..14] == [8, 0] && frame[23] == 17 {
             let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
             headers.push((word(18), word(20)));
@@ -176,7 +176,7 @@ fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
     headers
 }
 
-/// Sees all frames of the namespace, without waiting.
+/// A socket that receives all frames of the namespace, without waiting.
 fn packet_socket() -> File {
     let all = i32::from((libc::ETH_P_ALL as u16).to_be());
     // SAFETY: no pointers.
@@ -196,7 +196,7 @@ fn a_device_outlives_a_full_send_buffer() {
     .expect("the dialler");
 }
 
-/// More connection requests than the send buffer takes: the device waits for room, and all are reported.
+/// Makes more connection requests than the send buffer holds: the device waits for room, and all of them are reported.
 fn dial_nobody() {
     const DIALLED: usize = 40;
     let local = [10, 77, 0, 1].into();

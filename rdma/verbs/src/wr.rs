@@ -32,8 +32,8 @@ pub enum SendOp {
 pub enum Payload<'a> {
     /// Registered memory, which the caller must not touch until the completion.
     Sges(&'a [Sge]),
-    /// Bytes that are copied while the request is posted, and need no memory region. At most
-    /// `DeviceAttr::max_inline_data` bytes; not for READ.
+    /// Bytes that are copied while the request is posted, and need no memory region. There may be up to
+    /// `DeviceAttr::max_inline_data` of them; READs cannot use them.
     Inline(&'a [u8]),
 }
 

@@ -1,4 +1,4 @@
-//! Who holds a UDP address, as far as `/proc` tells (proc(5), `/proc/net/udp`).
+//! Finds the process that holds a UDP address, as far as `/proc` tells (proc(5), `/proc/net/udp`).
 
 use std::{
     fmt, fs, io,
@@ -10,14 +10,14 @@ use super::ROCE_PORT;
 
 const PROC: &str = "/proc";
 
-/// Where the kernel tells of its modules and RDMA devices.
+/// The file system in which the kernel lists its modules and RDMA devices.
 const SYS: &str = "/sys";
 
-/// The holder of `addr` and what helps, in words that fit after "is held by".
+/// The holder of `addr` and a remedy, as a text that fits after "is held by".
 pub fn holder_of(addr: SocketAddr) -> String {
     let proc = Path::new(PROC);
     let holder = socket(proc, addr).map_or(Holder::Hidden, |inode| process(proc, &inode));
-    // Soft-RoCE binds the wildcard addresses, and no other port than that of RoCE.
+    // Soft-RoCE binds the wildcard addresses, and only the port of RoCE.
     let all =
         |table| sockets(&read_table(proc, table), addr.port()).iter().any(|(ip, _)| ip.is_unspecified());
     let may_be_soft = addr.port() == ROCE_PORT && ["udp", "udp6"].into_iter().any(all);
@@ -38,7 +38,8 @@ fn words(holder: &Holder, soft: Option<&str>) -> String {
     }
 }
 
-/// The module and its devices: those that tell of a parent interface. Without a device it keeps the port too.
+/// The module of soft-RoCE and its devices, which are those with a parent interface. The module holds the port even if
+/// it has no device.
 fn soft_roce(sys: &Path) -> Option<String> {
     let devices = fs::read_dir(sys.join("class/infiniband")).into_iter().flatten().flatten();
     let soft = devices.filter(|device| device.path().join("parent").is_file());
@@ -50,24 +51,26 @@ fn soft_roce(sys: &Path) -> Option<String> {
     sys.join("module/rdma_rxe").is_dir().then(|| "rdma_rxe".to_owned())
 }
 
-/// A UDP port that is taken.
+/// A UDP port in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Unspecified: every address, of IPv6 mostly those of IPv4 too.
+    /// The address of the socket. The unspecified address stands for every address; that of IPv6 mostly includes those
+    /// of IPv4.
     pub address: IpAddr,
     pub holder: Holder,
 }
 
-/// Who holds a socket. Displayed, it fits after "is held by".
+/// The holder of a socket. Its text fits after "is held by".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     Process {
         pid: u32,
         name: String,
     },
-    /// There are processes that this one may not look into.
+    /// There are processes whose file descriptors this process may not read.
     Hidden,
-    /// No process: the kernel, which its soft-RoCE does, or somebody outside this container.
+    /// No process holds the socket: it belongs to the kernel, as with soft-RoCE, or to a process outside this
+    /// container.
     NoProcess,
 }
 
@@ -81,7 +84,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Who holds UDP port `port` in this network namespace, by address. `proc` is `/proc`, or a folder like it.
+/// The sockets on UDP port `port` in this network namespace, each with its address and holder. `proc` is `/proc`, or a
+/// folder like it.
 pub fn holders(proc: &Path, port: u16) -> Vec<Held> {
     let mut found = Vec::new();
     for table in ["udp", "udp6"] {
@@ -96,7 +100,7 @@ pub fn holders(proc: &Path, port: u16) -> Vec<Held> {
     found
 }
 
-/// Addresses and inodes of the sockets on `port` in `table`.
+/// The addresses and inodes of the sockets on `port` in `table`.
 fn sockets(table: &str, port: u16) -> Vec<(IpAddr, String)> {
     let port = format!("{port:04X}");
     let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -108,7 +112,7 @@ fn sockets(table: &str, port: u16) -> Vec<(IpAddr, String)> {
     lines.filter_map(of).collect()
 }
 
-/// The inverse of [`hex`].
+/// Parses an address of the table: the inverse of [`hex`].
 fn address(text: &str) -> Option<IpAddr> {
     let word = |at: usize| Some(u32::from_str_radix(text.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     match text.len() {
@@ -126,9 +130,9 @@ fn read_table(proc: &Path, name: &str) -> String {
     fs::read_to_string(proc.join("thread-self/net").join(name)).unwrap_or_default()
 }
 
-/// The inode of the socket that keeps others from `addr`.
+/// The inode of the socket that prevents other sockets from binding `addr`.
 fn socket(proc: &Path, addr: SocketAddr) -> Option<String> {
-    // A wildcard of IPv6 may hold the IPv4 port too.
+    // A wildcard socket of IPv6 may hold the IPv4 port, too.
     let tables: &[&str] = if addr.is_ipv4() { &["udp", "udp6"] } else { &["udp6"] };
     tables.iter().find_map(|name| inode(&read_table(proc, name), addr))
 }
@@ -146,7 +150,7 @@ fn inode(table: &str, addr: SocketAddr) -> Option<String> {
     held.last()
 }
 
-/// An address as the table prints it: 32-bit words of network order, each read as a native integer.
+/// The address as printed in the table: 32-bit words of network order, each read as a native integer.
 fn hex(ip: IpAddr) -> String {
     let octets = match ip {
         IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -156,7 +160,7 @@ fn hex(ip: IpAddr) -> String {
     words.map(|word| format!("{word:08X}")).collect()
 }
 
-/// The process with a descriptor of the socket.
+/// The process that has a file descriptor of the socket.
 fn process(proc: &Path, inode: &str) -> Holder {
     let wanted = format!("socket:[{inode}]");
     let mut found = Holder::NoProcess;
@@ -164,7 +168,7 @@ fn process(proc: &Path, inode: &str) -> Holder {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let mut descriptors = match fs::read_dir(entry.path().join("fd")) {
             Ok(descriptors) => descriptors,
-            // It has ended since.
+            // The process has ended meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(_) => {
                 found = Holder::Hidden;

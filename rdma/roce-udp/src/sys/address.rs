@@ -1,8 +1,8 @@
-//! Socket addresses as the kernel reads and writes them.
+//! Socket addresses in the kernel's format.
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// Room for either family. All zeros is the unspecified family.
+/// A socket address of either family. If all bytes are zero, the family is unspecified.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) union RawAddress {
@@ -19,7 +19,7 @@ impl RawAddress {
         unsafe { std::mem::zeroed() }
     }
 
-    /// The address and the bytes of it that count.
+    /// Converts the address. Also returns the number of its bytes that are used.
     pub(super) fn new(addr: SocketAddr) -> (Self, libc::socklen_t) {
         let mut raw = Self::unspecified();
         match addr {
@@ -45,7 +45,7 @@ impl RawAddress {
         }
     }
 
-    /// The address, unless the kernel left it unspecified.
+    /// Converts the address back; `None` if the kernel left it unspecified.
     pub(super) fn get(&self) -> Option<SocketAddr> {
         // SAFETY: all bytes are initialised, every bit pattern is valid in every field, and all variants begin
         // with the family.
@@ -58,7 +58,7 @@ impl RawAddress {
                 libc::AF_INET6 => {
                     let (ip, port) =
                         (Ipv6Addr::from(self.v6.sin6_addr.s6_addr), u16::from_be(self.v6.sin6_port));
-                    // A received flow label is no part of the peer's address.
+                    // A received flow label is not part of the peer's address.
                     Some(SocketAddrV6::new(ip, port, 0, self.v6.sin6_scope_id).into())
                 }
                 _ => None,

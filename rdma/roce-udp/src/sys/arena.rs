@@ -1,12 +1,12 @@
-//! The memory behind the copied pieces of a send batch.
+//! The memory for the copied pieces of a send batch.
 
 use std::ptr::{self, NonNull};
 
-/// Memory whose addresses stay: pointers into it wait for the kernel while it is filled further.
+/// Memory whose addresses never change: pointers into it wait for the kernel while more bytes are added.
 pub(super) struct Arena {
     start: NonNull<u8>,
     len: usize,
-    /// The bytes before this one are in use.
+    /// The number of bytes in use, from the start.
     pub(super) used: usize,
 }
 

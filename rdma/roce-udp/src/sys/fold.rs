@@ -1,18 +1,17 @@
-//! Folds memory that others may write at the same time into 128 bytes with the same CRC-32.
+//! Folds memory, which other threads may write meanwhile, into 128 bytes with the same CRC-32.
 //!
-//! A slice would promise the compiler that nobody writes, and a copy costs time. So the memory is read by assembler loads,
-//! each byte once; a concurrent write changes the result and nothing else. The method is that of Gopal et al., "Fast CRC
-//! Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009.
+//! A slice would promise the compiler that the memory does not change, and a copy costs time. So assembler instructions
+//! load each byte exactly once; a concurrent write changes the result, with no other effect. The method is that of Gopal et
+//! al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009.
 
-/// Bytes of a block.
+/// The bytes of a block.
 pub(super) const BLOCK: usize = 128;
 
-/// Folds `blocks` blocks at `at`. A CRC that starts with the register 0 and takes the result in ends with the register that
-/// a CRC ends with that starts with `register` and takes the blocks in. `None` if there are no blocks, or if this processor
-/// does not have the instructions.
+/// Folds `blocks` blocks at `at` into one block. The CRC register 0, updated with the result, has the same value as
+/// `register` updated with the blocks. Returns `None` if there are no blocks, or if this processor lacks the instructions.
 ///
 /// # Safety
-/// The blocks are readable.
+/// The blocks must be readable.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn fold(register: u32, at: *const u8, blocks: usize) -> Option<[u8; BLOCK]> {
     if blocks == 0 || !can_fold() {
@@ -59,10 +58,10 @@ mod x86 {
     /// x^(1024 + 32) and x^(1024 - 32) modulo the polynomial, with their bits reversed, times x.
     const BY_A_BLOCK: (i64, i64) = (0x1_e88e_f372, 0x1_4a7f_e880);
 
-    /// The same as `BY_A_BLOCK`, for two blocks: x^(2048 + 32) and x^(2048 - 32).
+    /// The factors for two blocks: x^(2048 + 32) and x^(2048 - 32), in the form of `BY_A_BLOCK`.
     const BY_TWO_BLOCKS: (i64, i64) = (0x1_1542_778a, 0x1_322d_1430);
 
-    /// Folds as [`fold`] does, with registers of 64 bytes: fewer instructions for each byte.
+    /// Folds like [`fold`], with registers of 64 bytes, which takes fewer instructions for each byte.
     ///
     /// # Safety
     /// `blocks` is at least 2, and that many blocks are readable at `at`. The processor has AVX-512F and VPCLMULQDQ.
@@ -147,10 +146,10 @@ mod x86 {
         unsafe { std::mem::transmute(lanes) }
     }
 
-    /// Reads a block once, also while others write it.
+    /// Reads a block exactly once; other threads may write it meanwhile.
     ///
     /// # Safety
-    /// It is readable.
+    /// [`BLOCK`] bytes are readable at `at`.
     #[target_feature(enable = "avx2")]
     unsafe fn load(at: *const u8) -> [__m256i; 4] {
         let (a, b, c, d);
@@ -180,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// The register after `bytes`, by the definition of zlib's CRC-32.
+    /// The register after `bytes`, according to the definition of zlib's CRC-32.
     fn register_after(mut register: u32, bytes: &[u8]) -> u32 {
         for byte in bytes {
             register ^= u32::from(*byte);

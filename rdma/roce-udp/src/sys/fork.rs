@@ -1,4 +1,4 @@
-//! Notices fork(): a child has the device's memory but not its threads.
+//! Detects fork(): a child process has the device's memory but not its threads.
 
 use std::sync::{
     Once,
@@ -11,7 +11,7 @@ extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many forks lie between the first call's process and this one.
+/// The number of forks between the process of the first call and this process.
 pub(crate) fn generation() -> u32 {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {

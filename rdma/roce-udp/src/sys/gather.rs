@@ -1,4 +1,4 @@
-//! Packets from registered memory: the one place that hands its addresses to the kernel.
+//! Builds packets from registered memory. Only this module passes addresses of regions to the kernel.
 
 use std::convert::Infallible;
 
@@ -15,9 +15,9 @@ use crate::{
     socket::{Segment, SendBatch},
 };
 
-/// Adds a packet to the batch; false when there is no room.
+/// Adds a packet to the batch; returns false if there is no room.
 ///
-/// The batch then refers to the packet's regions: `Engine::release` drops what is unsent before a region goes.
+/// The batch then refers to the packet's regions. `Engine::release` drops unsent packets before a region is removed.
 pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow, regions: &Regions) -> bool {
     let (len, pad) = (packet.datagram_len(), packet.pad());
     let header = packet.header.as_slice();
@@ -48,18 +48,17 @@ pub(crate) fn build(send: &mut SendBatch, packet: &Transmit, flow: &mut WarmFlow
     true
 }
 
-/// Bytes that are copied at a time for the ICRC, where they are copied. No packet has a larger payload.
+/// The bytes that are copied at a time if the ICRC is computed from a copy. No packet has a larger payload.
 const PIECE: usize = 4096;
-/// Fewer bytes than this are copied. Folding one block would only copy it as well.
+/// Shorter payloads than this are copied for the ICRC, because folding a single block would copy it, too.
 const LEAST_FOLDED: usize = 2 * BLOCK;
 
-/// Appends `len` bytes of `memory` to a datagram without copying, and to its ICRC.
+/// Appends `len` bytes of `memory` to a datagram without copying them, and adds them to its ICRC.
 ///
 /// The kernel reads the bytes by their address. The program, or another process that maps the memory, may write it at any
-/// time, so there must be no slice of it. The ICRC is computed by raw loads where the processor can do that, and from a copy
-/// where it cannot.
-/// Whoever posted the request promised not to change the bytes until its completion. One that does so anyway makes a packet
-/// whose ICRC is wrong, which the peer drops, and harms nothing else.
+/// time, so there must be no slice of it. The ICRC is computed by raw loads if the processor can do that, else from a copy.
+/// The program that posted the request promised not to change the bytes until its completion. A program that breaks this
+/// promise makes a packet with a wrong ICRC, which the peer drops; there is no other harm.
 ///
 /// # Safety
 /// The memory must stay mapped until the segment is sent, dropped or cleared.

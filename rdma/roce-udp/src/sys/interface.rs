@@ -31,12 +31,12 @@ pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     Ok(found)
 }
 
-/// The MTU of the interface that owns `ip`; `None` when no interface does.
+/// The MTU of the interface that owns `ip`; `None` if no interface does.
 pub(crate) fn mtu(ip: IpAddr) -> io::Result<Option<u32>> {
     first(|node| owns(node, ip).then(|| mtu_of(node, ip)))?.transpose()
 }
 
-/// What `visit` makes of the first entry of the list of addresses that it makes something of.
+/// Calls `visit` for the entries of the address list until it returns a value, and returns that value.
 fn first<T>(mut visit: impl FnMut(&libc::ifaddrs) -> Option<T>) -> io::Result<Option<T>> {
     let mut list = ptr::null_mut();
     // SAFETY: on success `list` heads a list of the C library.
@@ -59,7 +59,7 @@ fn first<T>(mut visit: impl FnMut(&libc::ifaddrs) -> Option<T>) -> io::Result<Op
 fn owns(node: &libc::ifaddrs, ip: IpAddr) -> bool {
     let Some(own) = address(node.ifa_addr) else { return false };
     let loopback = node.ifa_flags & libc::IFF_LOOPBACK as u32 != 0;
-    // On a loopback interface every address of its networks is local: 127.0.0.2 needs no configuration.
+    // A loopback interface owns every address of its networks: 127.0.0.2, for example, needs no configuration.
     own == ip || loopback && address(node.ifa_netmask).is_some_and(|mask| same_network(own, ip, mask))
 }
 
@@ -91,7 +91,7 @@ fn mtu_of(node: &libc::ifaddrs, ip: IpAddr) -> io::Result<u32> {
     let name = unsafe { CStr::from_ptr(node.ifa_name) };
     // SAFETY: plain integers, pointers and arrays of them.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // The last byte stays zero: the kernel's names are shorter than the field.
+    // The last byte of the field stays zero, because the kernel's names are shorter than the field.
     let room = request.ifr_name.len() - 1;
     for (to, from) in request.ifr_name[..room].iter_mut().zip(name.to_bytes()) {
         *to = *from as libc::c_char;

@@ -1,7 +1,7 @@
-//! The system calls of the socket layer, one file per family of calls.
+//! The system calls of the socket layer, one file for each family of calls.
 //!
-//! Unsafe code lives here, and its callers see safe functions, [`Segment::gather`](transmit::Segment::gather)
-//! excepted.
+//! All unsafe code of the crate is in this folder. Its functions are safe to call, except
+//! [`Segment::gather`](transmit::Segment::gather).
 #![allow(unsafe_code)]
 
 pub(crate) mod address;
@@ -22,7 +22,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// A header of `recvmmsg` and `sendmmsg` that names nothing yet.
+/// An empty header for `recvmmsg` and `sendmmsg`.
 fn empty_header() -> libc::mmsghdr {
     // SAFETY: null pointers and zero lengths are valid, and the padding some C libraries add is private.
     unsafe { std::mem::zeroed() }

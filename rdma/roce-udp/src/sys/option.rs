@@ -8,7 +8,7 @@ use std::{
 
 use super::{address::RawAddress, check};
 
-/// An option that is an integer: its level and its name.
+/// A socket option whose value is an integer: its level and its name.
 pub(crate) type Name = (libc::c_int, libc::c_int);
 
 /// An unbound, nonblocking UDP socket of the family of `addr`, closed on exec.

@@ -9,29 +9,31 @@ use std::{
 
 use super::{address::RawAddress, check, empty_header};
 
-/// The longest datagram, merged or not, is shorter than an IP packet can be.
+/// The bytes of a buffer. Datagrams are shorter, merged or not, because an IP packet has less than 64 KiB.
 const BUFFER: usize = 1 << 16;
-/// Messages per system call at most.
+/// The most messages per system call.
 const MOST: usize = 32;
 
-/// Room for the control messages enabled on a port: ECN, GRO segment size, overflow count (24 bytes each).
+/// Memory for the control messages that are enabled on a port: ECN, GRO segment size, overflow count (24 bytes each).
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 struct Control([u8; 80]);
 
-/// Preallocated buffers of 64 KiB and what the last [`Port::recv`](crate::socket::Port::recv) put into them.
+/// Preallocated buffers of 64 KiB, and the messages that the last [`Port::recv`](crate::socket::Port::recv) received
+/// into them.
 pub struct RecvBatch {
     buffers: Vec<u8>,
-    /// What the kernel is handed, kept because clearing it for every call costs more than an empty call.
+    /// The structures for the kernel. They are kept, because clearing them for every call costs more than an empty
+    /// call.
     slots: Vec<Slot>,
     headers: Vec<libc::mmsghdr>,
-    /// Messages to ask for next: asking for more than there are costs a little each time.
+    /// The number of messages to request next: requesting more than there are costs a little each time.
     ask: usize,
     received: Vec<Received>,
     overflows: Option<u32>,
 }
 
-/// Where the kernel puts what it tells about a message.
+/// The memory in which the kernel describes a received message.
 struct Slot {
     name: RawAddress,
     control: Control,
@@ -49,7 +51,7 @@ impl fmt::Debug for RecvBatch {
 
 #[derive(Clone, Copy, Debug)]
 struct Received {
-    /// Which buffer.
+    /// The number of the buffer that holds the message.
     slot: usize,
     from: SocketAddr,
     len: usize,
@@ -57,7 +59,7 @@ struct Received {
     ecn: u8,
 }
 
-/// One received message: a datagram, or several of one sender that the kernel merged (GRO).
+/// One received message: a datagram, or several datagrams of one sender that the kernel merged (GRO).
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     pub from: SocketAddr,
@@ -76,7 +78,7 @@ impl<'a> Message<'a> {
 }
 
 impl RecvBatch {
-    /// Room for `messages` messages; at most 32, what one system call takes.
+    /// Makes buffers for `messages` messages, at most 32, which is the number that one system call takes.
     pub fn new(messages: usize) -> Self {
         let messages = messages.clamp(1, MOST);
         let slot = || Slot {
@@ -94,7 +96,7 @@ impl RecvBatch {
         }
     }
 
-    /// What the last call received.
+    /// The messages that the last call received.
     pub fn messages(&self) -> impl ExactSizeIterator<Item = Message<'_>> {
         self.received.iter().map(|got| Message {
             from: got.from,
@@ -104,18 +106,19 @@ impl RecvBatch {
         })
     }
 
-    /// The last call got all that it asked for, so there may be more.
+    /// Whether the last call received as many messages as it requested, so that there may be more.
     pub fn is_full(&self) -> bool {
         self.ask > 1
     }
 
-    /// Datagrams that found the socket's receive buffer full since it was opened, as of the last message received; wraps.
-    /// `None` if the last call received nothing, or the kernel said nothing because the number is 0.
+    /// The number of datagrams that were lost because the socket's receive buffer was full, since it was opened and as
+    /// of the last message received; it wraps. `None` if the last call received nothing, or if the kernel omitted the
+    /// number because it is 0.
     pub fn overflows(&self) -> Option<u32> {
         self.overflows
     }
 
-    /// One `recvmmsg`. Returns how many messages there are now.
+    /// Calls `recvmmsg` once. Returns the number of messages received.
     pub(crate) fn fill(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.received.clear();
         self.overflows = None;
@@ -167,7 +170,7 @@ impl RecvBatch {
     }
 }
 
-/// The control messages of a received message: level, type, and value when it is an integer of 1 to 4 bytes.
+/// The control messages of a received message: level, type, and the value if it is an integer of 1 to 4 bytes.
 fn controls(header: &libc::msghdr) -> impl Iterator<Item = (libc::c_int, libc::c_int, u32)> + '_ {
     // SAFETY: the kernel wrote the control block that `header` names and set its length.
     let first = unsafe { libc::CMSG_FIRSTHDR(header) };

@@ -1,4 +1,4 @@
-//! `sendmmsg` from gathered memory, with segments of one size grouped into super-packets (UDP GSO).
+//! Sends gathered memory by `sendmmsg`; segments of one size are grouped into super-packets (UDP GSO).
 
 use std::{
     fmt, io, mem,
@@ -9,27 +9,28 @@ use std::{
 use super::{address::RawAddress, arena::Arena, check, empty_header};
 use crate::socket::Port;
 
-/// Pieces (copied and gathered) of one segment at most.
+/// The most pieces of one segment, copied and gathered ones together.
 pub const MAX_PIECES: usize = 40;
-/// Segments of a super-packet (UDP_MAX_SEGMENTS of the kernels that introduced it).
+/// The most segments of a super-packet (UDP_MAX_SEGMENTS of the kernels that introduced it).
 const GROUP_SEGMENTS: usize = 64;
-/// Bytes of a super-packet: below the largest UDP payload of both families.
+/// The most bytes of a super-packet, below the largest UDP payload of both families.
 const GROUP_BYTES: usize = 65_000;
-/// The kernel's bound on the pieces of a message (UIO_MAXIOV).
+/// The most pieces that the kernel takes for one message (UIO_MAXIOV).
 const GROUP_PIECES: usize = 1024;
-/// Messages per system call: their headers live on the stack.
+/// The most messages per system call; their headers are on the stack.
 const MOST: usize = 32;
-/// As many are sent with less to clear first: an answer and its acknowledgement are two.
+/// Batches of up to this many messages use a smaller array, which costs less to clear. A response and its
+/// acknowledgement are two messages.
 const FEW: usize = 4;
 
-/// Datagrams on their way to the socket.
+/// Datagrams that are to be sent by the socket.
 ///
-/// Segments to one destination are grouped while they are equally long; the last of a group may be shorter. The
-/// kernel cuts the group and numbers the IPv4 identifications from 0, so a segment learns its identification when
-/// it is begun: [`Segment::ip_id`].
+/// Consecutive segments to one destination are grouped as long as they have the same length; the last one of a group
+/// may be shorter. The kernel splits the group and numbers the IPv4 identifications from 0, so the identification of a
+/// segment is known when it is begun: [`Segment::ip_id`].
 pub struct SendBatch {
     messages: Vec<Group>,
-    /// The messages before this one are gone.
+    /// The index of the first unsent message.
     next: usize,
     segments: Vec<Record>,
     pieces: Vec<libc::iovec>,
@@ -37,13 +38,13 @@ pub struct SendBatch {
     gso: bool,
 }
 
-/// A message: one segment, or several of equal length.
+/// A message: one segment, or several of the same length.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     to: SocketAddr,
     first_segment: usize,
     segments: usize,
-    /// Of every segment but the last.
+    /// The length in bytes of every segment but the last, which may be shorter.
     segment_len: usize,
     bytes: usize,
 }
@@ -52,21 +53,21 @@ struct Group {
 struct Record {
     len: usize,
     first_piece: usize,
-    /// Where in the arena the trailer lies.
+    /// The offset of the trailer in the arena.
     trailer: usize,
     trailer_len: usize,
 }
 
-/// What [`SendBatch::flush`] did.
+/// The result of [`SendBatch::flush`].
 #[derive(Debug)]
 pub struct SendOutcome {
-    /// Datagrams that the kernel took.
+    /// The number of datagrams that the kernel took.
     pub sent: usize,
-    /// Datagrams that it refused, for example without a route. They are lost, as on a wire.
+    /// The number of datagrams that the kernel refused, for example without a route. They are lost, as in a network.
     pub dropped: usize,
-    /// Why the last of them was refused.
+    /// The error of the last refused datagram.
     pub error: Option<io::Error>,
-    /// A destination that no route leads to.
+    /// A destination to which there is no route.
     pub unreachable: Option<SocketAddr>,
     pub rest: Rest,
 }
@@ -74,11 +75,11 @@ pub struct SendOutcome {
 /// What is left in the batch, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// Nothing.
+    /// Nothing is left.
     Empty,
     /// The socket's send buffer is full: flush again when the port is writable.
     Blocked,
-    /// The interface refuses super-packets. The port remembers; call [`SendBatch::ungroup`] and flush again.
+    /// The interface refuses super-packets, which the port notes. Call [`SendBatch::ungroup`] and flush again.
     GsoRefused,
 }
 
@@ -98,7 +99,7 @@ impl fmt::Debug for SendBatch {
 }
 
 impl SendBatch {
-    /// Room for `segments` datagrams, of which `copied` bytes in all are copied rather than gathered. `gso`:
+    /// Makes a batch for `segments` datagrams with `copied` bytes of copied (not gathered) memory in all. `gso` tells
     /// whether to group, usually [`Port::gso`].
     pub fn new(segments: usize, copied: usize, gso: bool) -> Self {
         let segments = segments.max(1);
@@ -112,14 +113,14 @@ impl SendBatch {
         }
     }
 
-    /// Whether nothing waits to be flushed.
+    /// Whether the batch has nothing to flush.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Begins a datagram of `len` bytes; `None` when it must wait for a flush.
+    /// Begins a datagram of `len` bytes; `None` if the batch must be flushed first.
     ///
-    /// The arena must have `len` bytes left, however few of them are going to be copied.
+    /// The arena must have `len` bytes left, even if few of them will be copied.
     pub fn segment(&mut self, to: SocketAddr, len: usize) -> Option<Segment<'_>> {
         let room = self.segments.len() < self.segments.capacity()
             && self.pieces.capacity() - self.pieces.len() >= MAX_PIECES
@@ -137,7 +138,7 @@ impl SendBatch {
         })
     }
 
-    /// The segments of the last message, if one to `to` of `len` bytes may join them; else 0.
+    /// The number of segments of the last message, if a segment of `len` bytes to `to` may join it; else 0.
     fn grows(&self, to: SocketAddr, len: usize) -> usize {
         let Some(group) = self.messages.get(self.next..).and_then(<[_]>::last) else { return 0 };
         let pieces = self.pieces.len() - self.segments[group.first_segment].first_piece;
@@ -151,9 +152,10 @@ impl SendBatch {
         if fits { group.segments } else { 0 }
     }
 
-    /// Sends everything, or as much as the socket takes; the rest stays, in order. Room returns when all is gone.
+    /// Sends all messages, or as many as the socket takes; the others stay, in order. Their memory is free for new
+    /// segments when all messages are sent.
     ///
-    /// Of a message nothing or everything goes. A refused message is dropped and counted, except a refused
+    /// Each message is sent whole or not at all. A refused message is dropped and counted, except a refused
     /// super-packet, which stays. `Err` means that the socket itself is unusable.
     pub fn flush(&mut self, port: &Port) -> io::Result<SendOutcome> {
         let mut outcome =
@@ -197,7 +199,7 @@ impl SendBatch {
         Ok(outcome)
     }
 
-    /// Drops what is still unsent.
+    /// Drops all unsent segments.
     pub fn clear(&mut self) {
         self.messages.clear();
         self.next = 0;
@@ -206,11 +208,12 @@ impl SendBatch {
         self.arena.used = 0;
     }
 
-    /// Makes every unsent segment a message of its own, and groups no more.
+    /// Makes every unsent segment a message of its own, and stops grouping.
     ///
-    /// That sets the IPv4 identification of every segment to 0. `renumber` is called with the length, the former
-    /// identification and the trailer of each segment that had another one, to put the trailer right. CRC is
-    /// linear: the difference of two ICRCs with different identifications depends on nothing but the length.
+    /// The IPv4 identification of every segment becomes 0. For each segment that had another identification, `renumber`
+    /// is called with the length, the former identification and the trailer, so that it can correct the trailer. That
+    /// is possible because CRC is linear: the difference of two ICRCs with different identifications depends only on
+    /// the length.
     pub fn ungroup(&mut self, mut renumber: impl FnMut(usize, u16, &mut [u8])) {
         self.gso = false;
         let groups = mem::replace(&mut self.messages, Vec::with_capacity(self.segments.capacity()));
@@ -219,7 +222,7 @@ impl SendBatch {
                 let first_segment = group.first_segment + ip_id;
                 let Record { len, trailer, trailer_len, .. } = self.segments[first_segment];
                 if ip_id > 0 {
-                    // Below `GROUP_SEGMENTS`.
+                    // The number is below `GROUP_SEGMENTS`, so it fits.
                     renumber(len, ip_id as u16, self.arena.bytes_mut(trailer, trailer_len));
                 }
                 let single = Group { to: group.to, first_segment, segments: 1, segment_len: len, bytes: len };
@@ -228,7 +231,7 @@ impl SendBatch {
         }
     }
 
-    /// One `sendmmsg` from the first unsent message on. Returns how many messages went.
+    /// Calls `sendmmsg` once, from the first unsent message on. Returns the number of messages sent.
     fn send_some(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         if self.messages.len() - self.next <= FEW {
             self.send_up_to::<FEW>(socket)
@@ -271,14 +274,14 @@ impl SendBatch {
     }
 }
 
-/// A datagram being built: pieces in the order of the wire. Dropped unfinished, it leaves no trace.
+/// A datagram being built: its pieces in the order of the wire. If it is dropped unfinished, the batch is unchanged.
 #[derive(Debug)]
 pub struct Segment<'a> {
     batch: &'a mut SendBatch,
     to: SocketAddr,
     len: usize,
     written: usize,
-    /// Segments of the message that this one joins; 0 when it starts one.
+    /// The number of segments of the message that this one joins; 0 if it starts a message.
     grouped: usize,
     pieces_before: usize,
     copied_before: usize,
@@ -288,47 +291,47 @@ pub struct Segment<'a> {
 impl Segment<'_> {
     /// The IPv4 identification that the kernel is going to send.
     pub fn ip_id(&self) -> u16 {
-        // Below `GROUP_SEGMENTS`.
+        // The number is below `GROUP_SEGMENTS`, so it fits.
         self.grouped as u16
     }
 
-    /// The next `len` bytes, to be filled in now; what they hold before that is unspecified.
+    /// Adds `len` bytes, which the caller fills in now; their content before that is unspecified.
     ///
     /// # Panics
-    /// If they exceed the datagram's length or are one piece too many.
+    /// If the bytes exceed the datagram's length, or the datagram has too many pieces.
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         self.grow(len);
         if len == 0 {
             return &mut [];
         }
-        // Fits: the arena had room for the whole datagram.
+        // The bytes fit, because the arena had room for the whole datagram.
         let start = self.batch.arena.used;
         self.batch.arena.used += len;
         let at = self.batch.arena.at(start);
         match self.batch.pieces[self.pieces_before..].last_mut() {
-            // The space before continues.
+            // The new bytes follow the last piece directly, so they extend it.
             Some(last) if last.iov_base.addr() + last.iov_len == at.addr() => last.iov_len += len,
             _ => self.push(at, len),
         }
         self.batch.arena.bytes_mut(start, len)
     }
 
-    /// The next bytes, copied.
+    /// If the bytes exceed the datagram's length, or the datagram has too many pieces.
     ///
     /// # Panics
-    /// As [`space`](Self::space).
+    /// Under the conditions of [`space`](Self::space).
     pub fn copy(&mut self, bytes: &[u8]) {
         self.space(bytes.len()).copy_from_slice(bytes);
     }
 
-    /// The next `len` bytes, which the kernel fetches from `ptr` when the segment is flushed.
+    /// Adds `len` bytes, which the kernel reads from `ptr` when the segment is flushed.
     ///
     /// # Safety
     /// The range must stay readable until the segment is sent, dropped or cleared. Its content may change: the
     /// kernel then sends what it finds.
     ///
     /// # Panics
-    /// As [`space`](Self::space).
+    /// If the bytes exceed the datagram's length, or the datagram has too many pieces.
     pub unsafe fn gather(&mut self, ptr: *const u8, len: usize) {
         self.grow(len);
         self.push(ptr.cast_mut(), len);
@@ -348,7 +351,7 @@ impl Segment<'_> {
     /// Ends the datagram with `trailer`: the bytes that depend on [`ip_id`](Self::ip_id).
     ///
     /// # Panics
-    /// If the datagram is not as long as announced; otherwise as [`space`](Self::space).
+    /// If the datagram is not as long as announced, or has too many pieces.
     pub fn finish(mut self, trailer: &[u8]) {
         let trailer_at = self.batch.arena.used;
         self.copy(trailer);
@@ -387,7 +390,7 @@ impl Drop for Segment<'_> {
     }
 }
 
-/// The control block that asks for segmentation.
+/// The control message that asks the kernel for segmentation.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct SegmentSize([u8; Self::LEN]);

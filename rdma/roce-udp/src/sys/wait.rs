@@ -1,4 +1,4 @@
-//! Sleeping until a socket or another thread has something.
+//! Sleeping until a socket is ready or another thread wakes this one.
 
 use std::{
     fs::File,
@@ -10,7 +10,7 @@ use std::{
 
 use super::check;
 
-/// Ends another thread's wait. An eventfd: wakes are counted until drained, never lost.
+/// Ends another thread's wait. It is an eventfd: wakes are counted until they are drained, and never lost.
 #[derive(Debug)]
 pub struct Waker(File);
 
@@ -22,13 +22,13 @@ impl Waker {
         Ok(Self(unsafe { File::from_raw_fd(fd) }))
     }
 
-    /// Makes the present or the next wait return.
+    /// Makes the present wait return, or else the next one.
     pub fn wake(&self) {
-        // The one failure is a counter at its limit, and then the waiter is awake anyway.
+        // The call fails only if the counter is at its limit, and then the waiter is awake anyway.
         let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 
-    /// Forgets all wakes so far; says whether there was one.
+    /// Forgets all wakes so far; returns whether there was one.
     pub fn drain(&self) -> bool {
         (&self.0).read(&mut [0; 8]).is_ok()
     }
@@ -40,13 +40,13 @@ impl AsFd for Waker {
     }
 }
 
-/// Descriptors of one wait: they live on the stack.
+/// The most file descriptors of one wait; their structures are on the stack.
 const MOST: usize = 32;
 
-/// Waits for events on `sources`, at most 32, and calls `came` with the place and the events of each; `timeout`
-/// `None` waits for ever.
+/// Waits for events on `sources`, at most 32, and calls `came` with the index and the events of each; `timeout` `None`
+/// means no time limit.
 ///
-/// A signal ends the wait early, with nothing ready.
+/// A signal ends the wait early, with no source ready.
 pub(crate) fn wait<'a>(
     sources: impl Iterator<Item = (BorrowedFd<'a>, i16)>,
     timeout: Option<Duration>,

@@ -27,7 +27,7 @@ pub fn deadline() -> Option<Instant> {
 }
 
 impl Side {
-    /// On a device of its own.
+    /// Makes a side on a device of its own.
     pub fn new() -> Self {
         Self::on(device(address(), &Options::default()))
     }
@@ -97,12 +97,12 @@ pub fn remote(mr: &Mr) -> RemoteAddr {
     RemoteAddr { addr: mr.addr(), rkey: mr.rkey() }
 }
 
-/// `len` bytes that tell their places.
+/// `len` bytes whose values depend on their positions.
 pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ seed).collect()
 }
 
-/// Sets a socket option of the device on `local` behind its back.
+/// Sets a socket option of the device on `local`, without the device's knowledge.
 pub fn set_option(local: IpAddr, (level, name): (libc::c_int, libc::c_int), value: libc::c_int) {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
     let mut numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

@@ -64,7 +64,7 @@ pub(crate) enum What {
 #[derive(Debug)]
 pub(crate) struct ConnRequest {
     pub(crate) id: CmId,
-    /// Names the listener, as [`CmId::raw`].
+    /// The identifier of the listener, as returned by [`CmId::raw`].
     pub(crate) listener: usize,
     pub(crate) endpoints: Endpoints,
     pub(crate) responder_resources: u8,

@@ -21,8 +21,8 @@ use super::{
 /// The code of 0.64 ms. librdmacm leaves the timer at 0, which is 655 ms: one late receive would then delay a call by
 /// that time.
 const MIN_RNR_TIMER: u8 = 12;
-/// The most receiver-not-ready retries. rxe takes 7 as "no limit" (rxe_completer); a peer that is gone would then never
-/// be noticed.
+/// The most retries after a time-out or a sequence error. rxe takes 7 as "no limit" (rxe_completer); a peer that is
+/// gone would then never be noticed.
 const MOST_RETRIES: u8 = 6;
 /// The most work requests that are handed to the device at once.
 const CHUNK: usize = 8;
