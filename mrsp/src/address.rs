@@ -1,4 +1,4 @@
-//! Which accelerator addresses a host asks for.
+//! The accelerator addresses that a host requests for its regions.
 
 use crate::region::{NaaAddress, PAGE_BYTES};
 
@@ -7,11 +7,11 @@ use crate::region::{NaaAddress, PAGE_BYTES};
 #[error("the regions reach beyond the 56-bit addresses of the accelerator; start them at a lower address")]
 pub struct OutOfAddresses;
 
-/// Addresses one after the other from `start`, each region rounded up to whole pages.
+/// Addresses that follow one another from `start`, each region rounded up to whole pages.
 ///
-/// The C library hands them out to internal regions first, then to parameters
-/// (naaice.c, `naaice_init_communication_context`), though on the wire parameters come first. A region of
-/// 0 bytes takes no page and shares its address with the next.
+/// The C library assigns addresses to internal regions first, then to parameters (naaice.c,
+/// `naaice_init_communication_context`), although parameters come first on the wire. A region of 0 bytes takes no page
+/// and has the same address as the next region.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressPlan {
     next: u64,
@@ -25,14 +25,14 @@ impl AddressPlan {
     /// The address of the next region, of `bytes` bytes.
     ///
     /// # Errors
-    /// If it does not end inside the address space. The plan is as before then.
+    /// If the region does not end inside the address space. The plan is unchanged then.
     pub fn place(&mut self, bytes: u64) -> Result<NaaAddress, OutOfAddresses> {
         let address = NaaAddress::new(self.next).ok_or(OutOfAddresses)?;
         let rounded = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(OutOfAddresses)?;
         if !address.holds(bytes) {
             return Err(OutOfAddresses);
         }
-        // The last page may end beyond the address space; what matters is that the region does not.
+        // The last page may end beyond the address space, but the region itself does not.
         self.next = self.next.saturating_add(rounded);
         Ok(address)
     }

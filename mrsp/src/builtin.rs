@@ -1,4 +1,4 @@
-//! Numbers of functions, and the argument and status blocks of built-in ones.
+//! Function codes, and the argument and status blocks of built-in functions.
 //!
 //! | codes | whose |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | 96-126 | plug-ins |
 //! | 127 | the [`catalogue`](crate::catalogue); no arguments, output 0 is the table |
 //!
-//! Input i is the i-th parameter with the INPUT flag, output i the i-th with OUTPUT. Regions may be larger than
-//! what they hold: arguments say how much of an input counts, the status how much of an output was produced.
+//! Input i is the i-th parameter with the INPUT flag, output i the i-th with OUTPUT. Regions may be larger than their
+//! content: the arguments say how much of an input is used, the status says how much of an output was produced.
 //!
 //! | function | arguments | inputs from 1 | output 1 |
 //! |---|---|---|---|
@@ -57,13 +57,13 @@ pub const LB_EDIT: FunctionCode = FunctionCode::constant(65);
 pub const LB_TABLES: FunctionCode = FunctionCode::constant(66);
 pub const LB_COUNTERS: FunctionCode = FunctionCode::constant(67);
 pub const REASSEMBLY_COUNTERS: FunctionCode = FunctionCode::constant(72);
-/// Its parameters are described with the crate `ejfat`, module `ring`.
+/// The parameters of this function are described in the crate `ejfat`, module `ring`.
 pub const SUBSCRIBE: FunctionCode = FunctionCode::constant(80);
 pub const BRIDGE_STATUS: FunctionCode = FunctionCode::constant(81);
 pub const BRIDGE_TRACE: FunctionCode = FunctionCode::constant(82);
 pub const CATALOGUE: FunctionCode = FunctionCode::constant(127);
 
-/// All functions that every server has, with their names.
+/// The names of all functions that every server has.
 pub const NAMES: &[(FunctionCode, &str)] = &[
     (INCREMENT, "increment"),
     (INCREMENT_BY_TWO, "increment-by-two"),
@@ -82,8 +82,8 @@ pub const NAMES: &[(FunctionCode, &str)] = &[
     (CATALOGUE, "catalogue"),
 ];
 
-/// Services that a server may have. But for `subscribe`, input 0 is a request, output 0 a reply: messages of the crate
-/// `proto`, each behind its length as a varint.
+/// Services that a server may have. Except for `subscribe`, input 0 is a request and output 0 a reply: each is a
+/// message of the crate `proto`, preceded by its length as a varint.
 pub const SERVICES: &[(FunctionCode, &str)] = &[
     (LB_LOAD, "lb-load"),
     (LB_EDIT, "lb-edit"),
@@ -99,17 +99,17 @@ fn all() -> impl Iterator<Item = &'static (FunctionCode, &'static str)> {
     NAMES.iter().chain(SERVICES)
 }
 
-/// The number of the function called `name`.
+/// The code of the function called `name`.
 pub fn by_name(name: &str) -> Option<FunctionCode> {
     all().find(|(_, known)| *known == name).map(|(code, _)| *code)
 }
 
-/// The name of function `code`, if it has a fixed one.
+/// The name of function `code`, if the code has a fixed name.
 pub fn name(code: FunctionCode) -> Option<&'static str> {
     all().find(|(known, _)| *known == code).map(|(_, name)| *name)
 }
 
-/// Whose a function is, by its number.
+/// The group to which a function belongs, according to its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     Naaice,

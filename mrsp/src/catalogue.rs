@@ -1,6 +1,6 @@
-//! What an accelerator offers: the table that function 127 writes to the start of its first output.
+//! The catalogue: the list of an accelerator's functions, which function 127 writes to the start of its first output.
 //!
-//! MRSP has no discovery. Version 1, little-endian, packed:
+//! MRSP cannot ask which functions there are. The catalogue has this format in version 1, little-endian, packed:
 //!
 //! ```text
 //! header     "NAAC" | version u16 | functions u16 | bytes in total u32 | zero u32                 16 bytes
@@ -9,9 +9,9 @@
 //! parameter  direction u8 | kind u8 | name length u8 | description length u8 | name | description
 //! ```
 //!
-//! Functions ascend by code. Flag bit 0: calls run on the pool of threads rather than in the server's loop.
-//! Texts are UTF-8 without control characters, so they can be printed as they are.
-//! An output that is too small gets the header alone, which says how many bytes are needed, and
+//! Functions are in the order of their codes. Flag bit 0 means that calls run on pool threads, not in the server loop.
+//! Texts are UTF-8 without control characters, so they can be printed unchanged. If the output is too small, only the
+//! header is written, which says how many bytes are needed, and the return code is
 //! [`OUTPUT_TOO_SMALL`](crate::ReturnCode::OUTPUT_TOO_SMALL).
 
 mod decode;
@@ -22,16 +22,16 @@ use crate::immediate::FunctionCode;
 pub use decode::{CatalogueError, Header};
 pub use encode::EncodeError;
 
-/// A region of this size holds the catalogue of any reasonable server.
+/// The bytes of a region that is large enough for the catalogue of any reasonable server.
 pub const USUAL_BYTES: usize = 64 << 10;
-/// Bytes of the header.
+/// The bytes of the header.
 pub const HEADER_BYTES: usize = 16;
 
 const MAGIC: [u8; 4] = *b"NAAC";
 const VERSION: u16 = 1;
 const POOLED: u8 = 1;
 
-/// Functions in the order of their codes.
+/// The functions of an accelerator, in the order of their codes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
     pub functions: Vec<Function>,
@@ -40,18 +40,18 @@ pub struct Catalogue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     pub code: FunctionCode,
-    /// Up to 255 bytes.
+    /// The function's name, up to 255 bytes.
     pub name: String,
-    /// One line, up to 65535 bytes.
+    /// One line that describes the function, up to 65535 bytes.
     pub description: String,
-    /// Calls run on the pool of threads, not in the server's loop.
+    /// Whether calls run on pool threads, not in the server loop.
     pub pooled: bool,
     pub parameters: Vec<Parameter>,
 }
 
 impl Function {
-    /// The parameters as people read them, `<a:f64 <b:f64 >c:f64`: `<` marks inputs, `>` outputs, `=` both, `~` internal
-    /// regions. Argument and status blocks are left out; `any` if nothing is left.
+    /// The parameters in a form for people, `<a:f64 <b:f64 >c:f64`: `<` marks inputs, `>` outputs, `=` both, `~`
+    /// internal regions. Argument and status blocks are left out; the result is `any` if nothing is left.
     pub fn signature(&self) -> String {
         let shown = self.parameters.iter().filter(|it| !matches!(it.kind, Kind::Arguments | Kind::Status));
         let shown: Vec<_> = shown
@@ -73,20 +73,20 @@ impl Function {
 pub struct Parameter {
     pub direction: Direction,
     pub kind: Kind,
-    /// Up to 255 bytes.
+    /// The parameter's name, up to 255 bytes.
     pub name: String,
-    /// Up to 255 bytes.
+    /// A description of the parameter, up to 255 bytes.
     pub description: String,
 }
 
-/// Which way a parameter goes.
+/// The direction in which a parameter is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Direction {
     Input = 0,
     Output = 1,
     InOut = 2,
-    /// Scratch on the accelerator.
+    /// Scratch memory on the accelerator, which is not sent.
     Internal = 3,
 }
 
@@ -94,7 +94,7 @@ impl Direction {
     const ALL: [Self; 4] = [Self::Input, Self::Output, Self::InOut, Self::Internal];
 }
 
-/// What a parameter consists of.
+/// The content of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -107,7 +107,7 @@ pub enum Kind {
     U64 = 4,
     F32 = 5,
     F64 = 6,
-    /// Pairs of f64.
+    /// Pairs of f64: real and imaginary part.
     ComplexF64 = 7,
 }
 
@@ -123,7 +123,7 @@ impl Kind {
         Self::ComplexF64,
     ];
 
-    /// What people, and programs that read JSON, call it.
+    /// The name of the kind for people, and for programs that read JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",

@@ -1,4 +1,4 @@
-//! Messages to bytes and back.
+//! Encodes and decodes messages.
 //!
 //! ```text
 //! header   type u8 | count (ERR: code) u8 | padding u16
@@ -6,11 +6,11 @@
 //! A        address u64 | rkey u32 | size u32                                              16 bytes each
 //! ```
 //!
-//! An AAR may be followed by a [layout block](crate::layout::block), an extension.
+//! A [layout block](crate::layout::block), an extension, may follow an AAR.
 //!
-//! A message is exactly as long as its count says; the C library trusts the count alone and can be made to
-//! read beyond its buffer. Tolerated on receipt: any padding (the C library does not clear it in ERR), unknown
-//! flag bits, and every value of address, key and size.
+//! A message must be exactly as long as its count says. (The C library relies on the count alone, and can be made to
+//! read beyond its buffer.) These are accepted: any padding (the C library does not clear it in ERR), unknown flag
+//! bits, and every value of address, key and size.
 
 use crate::{
     layout::block::{self, Slot},
@@ -23,7 +23,7 @@ const AAR: u8 = 1;
 const ADVERTISEMENT: u8 = 2;
 const REQUEST_BYTES: usize = 24;
 
-/// Bytes that are no message.
+/// The error for bytes that are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("an MRSP message of {0} bytes is shorter than its header")]
@@ -34,12 +34,12 @@ pub enum DecodeError {
     Length { expected: usize, actual: usize },
 }
 
-/// Messages count regions in 8 bits.
+/// The error for too many regions: messages count them in 8 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} regions do not fit into a message, {MAX_REGIONS} do")]
 pub struct TooManyEntries(pub usize);
 
-/// The entries of an AAR, as received.
+/// The entries of an AAR, as received and not yet decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionRequests<'a>(&'a [[[u8; 8]; 3]]);
 
@@ -64,7 +64,7 @@ impl<'a> RegionRequests<'a> {
     }
 }
 
-/// The entries of an A, as received.
+/// The entries of an A, as received and not yet decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRegions<'a>(&'a [[[u8; 8]; 2]]);
 
@@ -90,7 +90,7 @@ fn words(region: &RemoteRegion) -> [u64; 2] {
     [region.addr, u64::from(region.rkey) << 32 | u64::from(region.size)]
 }
 
-/// Reads a message. Allocates nothing.
+/// Decodes a message, without allocating.
 ///
 /// # Errors
 /// If `bytes` is not exactly one message of a known type.
@@ -106,7 +106,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, DecodeError> {
     }
 }
 
-/// An AAR, with a layout block if there is one behind it.
+/// Decodes an AAR, with its layout block if there is one.
 fn request(count: u8, body: &[u8]) -> Result<Message<'_>, DecodeError> {
     if let Some((regions, rest)) = body.split_at_checked(usize::from(count) * REQUEST_BYTES)
         && let Some(slots) = block::decode(rest)
@@ -116,7 +116,7 @@ fn request(count: u8, body: &[u8]) -> Result<Message<'_>, DecodeError> {
     entries(count, body).map(|entries| Message::AdvertiseAndRequest(RegionRequests(entries)))
 }
 
-/// Takes `body` as `count` entries of `WORDS` words.
+/// Splits `body` into `count` entries of `WORDS` words.
 fn entries<const WORDS: usize>(count: u8, body: &[u8]) -> Result<&[[[u8; 8]; WORDS]], DecodeError> {
     let expected = usize::from(count) * WORDS * 8;
     if body.len() != expected {
@@ -125,10 +125,10 @@ fn entries<const WORDS: usize>(count: u8, body: &[u8]) -> Result<&[[[u8; 8]; WOR
     Ok(body.as_chunks().0.as_chunks().0)
 }
 
-/// An AAR of `regions`, parameters first by convention.
+/// Encodes an AAR for `regions`; by convention the parameters come first.
 ///
 /// # Errors
-/// If there are more than 255.
+/// If there are more than 255 regions.
 pub fn encode_request(regions: &[RegionRequest]) -> Result<Vec<u8>, TooManyEntries> {
     encode(AAR, regions, |region| {
         let [addr, rest] = words(&region.host);
@@ -136,7 +136,7 @@ pub fn encode_request(regions: &[RegionRequest]) -> Result<Vec<u8>, TooManyEntri
     })
 }
 
-/// An AAR of `regions` in which up to 255 `slots` lie.
+/// Encodes an AAR for `regions`, with the up to 255 `slots` that lie in them.
 ///
 /// # Errors
 /// If there are more than 255 regions.
@@ -146,15 +146,15 @@ pub fn encode_arranged(regions: &[RegionRequest], slots: &[Slot]) -> Result<Vec<
     Ok(message)
 }
 
-/// An A of `regions`.
+/// Encodes an A for `regions`.
 ///
 /// # Errors
-/// If there are more than 255.
+/// If there are more than 255 regions.
 pub fn encode_advertisement(regions: &[RemoteRegion]) -> Result<Vec<u8>, TooManyEntries> {
     encode(ADVERTISEMENT, regions, words)
 }
 
-/// An ERR.
+/// Encodes an ERR.
 pub fn encode_error(code: ErrorCode) -> [u8; 4] {
     [ERR, code.into(), 0, 0]
 }

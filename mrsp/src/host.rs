@@ -14,11 +14,11 @@
 //! | any | [`fail`](HostSession::fail) | Failed | |
 //! | Failed | a message or response | Failed | [`PeerError`] |
 //!
-//! What the host's own program asks at the wrong time gives a [`CallError`] and changes nothing. An answer
-//! nobody asked for ends the session: the next call could not tell its own answer from it.
+//! If the host's own program calls a method in the wrong state, it gets a [`CallError`] and nothing changes. A response
+//! without a call ends the session, because the next call could not tell its own response from it.
 //!
-//! Single-send parameters are written by the first call and no more; the immediate is then on the last input
-//! that is left, or on a write of no bytes. They count as sent once a response shows that the writes arrived.
+//! Single-send parameters are written by the first call only. In later calls the immediate is on the last remaining
+//! input, or on a write of no bytes. The parameters count as sent once a response shows that the writes arrived.
 
 mod arranged;
 mod setup;
@@ -36,7 +36,7 @@ use crate::{
 use arranged::Arranged;
 pub use setup::{HostConfig, Param, SetupError};
 
-/// The accelerator breaks the protocol or refuses. The session has failed.
+/// The accelerator broke the protocol or refused. The session has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     #[error("the accelerator refuses the regions: {0}")]
@@ -55,7 +55,7 @@ pub enum PeerError {
     UnsolicitedResponse { immediate: u32, state: &'static str },
 }
 
-/// The host's own program asks what cannot be done. The session is as before.
+/// The host's own program requested something that is not possible. The session is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     #[error("the session is {state}, it must be {needed} for this")]
@@ -64,19 +64,19 @@ pub enum CallError {
     Prefix(#[from] PrefixError),
 }
 
-/// How a call ended.
+/// The result of a call that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallOutcome {
     pub function: FunctionCode,
     pub answer: Answer,
-    /// Bytes of the last WRITE of the answer, that of the last output unless the call failed.
+    /// The bytes of the last WRITE of the response, which is the last output unless the call failed.
     pub last_write_bytes: u32,
 }
 
-/// What both sides agreed on.
+/// The result of the session setup.
 #[derive(Debug)]
 struct Agreed {
-    /// The accelerator's region of each parameter; those the parameters lie in if they are arranged.
+    /// The accelerator's region of each parameter; with a layout, the regions in which the parameters lie.
     peer: Vec<RemoteRegion>,
     single_send_done: bool,
 }
@@ -102,36 +102,38 @@ impl State {
     }
 }
 
-/// One connection to an accelerator.
+/// The state machine of one connection to an accelerator.
 #[derive(Debug)]
 pub struct HostSession {
-    /// Parameters, or the regions they lie in, then internal regions, as on the wire.
+    /// The entries of the AAR in their order on the wire: parameters, or the regions in which they lie, then internal
+    /// regions.
     requests: Vec<RegionRequest>,
-    /// Those that are not internal.
+    /// The number of requests that are not internal.
     shared: usize,
-    /// Another layout than the symmetric one.
+    /// The layout, unless it is the symmetric one.
     arranged: Option<Arranged>,
     dialect: Dialect,
     state: State,
 }
 
 impl HostSession {
-    /// A session with `params` on both sides and `internals`, sizes in bytes, on the accelerator only.
+    /// A session with `params` on both sides, and with internal regions, whose sizes in bytes are `internals`, on the
+    /// accelerator only.
     ///
     /// # Errors
-    /// If no message can ask for that, or the accelerator could never answer.
+    /// If no message can request these regions, or if the accelerator could never respond.
     pub fn new(config: &HostConfig, params: &[Param], internals: &[u64]) -> Result<Self, SetupError> {
         let requests = setup::requests(config, params, internals)?;
         let (shared, dialect) = (params.len(), config.dialect);
         Ok(Self { requests, shared, arranged: None, dialect, state: State::Idle })
     }
 
-    /// A session whose parameters lie as `placed` says: those it was made of, in their order. For accelerators that
-    /// know layouts. The addresses and keys of `params` are where their results go; the program sees to it that results
-    /// which are copied together go to its staging region.
+    /// A session whose parameters lie as described by `placed`, which must have been computed from the same parameters
+    /// in the same order. The accelerator must support layouts. Results go to the addresses and keys in `params`; for
+    /// results that are copied together, the program must pass addresses in its staging region.
     ///
     /// # Errors
-    /// As [`new`](Self::new); besides, if `placed` is of other parameters.
+    /// The errors of [`new`](Self::new); also an error if `placed` was computed from other parameters.
     pub fn arranged(
         config: &HostConfig,
         params: &[Param],
@@ -144,8 +146,8 @@ impl HostSession {
         Ok(Self { requests, shared, arranged, dialect, state: State::Idle })
     }
 
-    /// Asks for these accelerator addresses, of parameters, then internal regions, instead of counting them up.
-    /// Regions beyond them keep theirs.
+    /// Requests these accelerator addresses, for parameters and then for internal regions, instead of consecutive ones.
+    /// Further regions keep their addresses.
     ///
     /// # Errors
     /// If a region does not end inside the address space.
@@ -161,7 +163,8 @@ impl HostSession {
         Ok(())
     }
 
-    /// The AAR. Post a receive of [`message_buffer_bytes`](crate::region::message_buffer_bytes) first.
+    /// Starts the session and returns the AAR. The caller must first post a receive of
+    /// [`message_buffer_bytes`](crate::region::message_buffer_bytes).
     ///
     /// # Errors
     /// If the session was started before.
@@ -175,10 +178,10 @@ impl HostSession {
         Ok(message.expect("a session has at most 255 regions"))
     }
 
-    /// What arrived by SEND.
+    /// Handles a message that arrived by SEND.
     ///
     /// # Errors
-    /// If it is not an advertisement that fits what was asked for. The session has failed then.
+    /// If the message is not an advertisement that fits the request. The session has failed then.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
         match self.agree(bytes) {
             Ok(agreed) => {
@@ -204,7 +207,7 @@ impl HostSession {
         }
     }
 
-    /// Larger regions than asked for are fine.
+    /// Checks the accelerator's regions. They may be larger than requested.
     fn check(&self, regions: &RemoteRegions<'_>) -> Result<Vec<RemoteRegion>, PeerError> {
         if regions.len() != self.shared {
             return Err(PeerError::RegionCount { asked: self.shared, announced: regions.len() });
@@ -223,12 +226,14 @@ impl HostSession {
         checked.collect()
     }
 
-    /// Plans the writes that start a call. Post them in order; the receive for the answer comes first.
+    /// Plans the writes that start a call. The caller must post the receive for the response first, then the writes in
+    /// order.
     ///
-    /// `parts[i]` says what of parameter i is sent, for those that are sent; missing ones go whole.
+    /// `parts[i]` says which part of parameter i is sent, if that parameter is sent; parameters without an entry are
+    /// sent whole.
     ///
     /// # Errors
-    /// If the session is not ready, or a part does not fit. Nothing has changed then.
+    /// If the session is not ready, or if a part is not inside its parameter. Nothing has changed then.
     pub fn begin_call(
         &mut self,
         function: FunctionCode,
@@ -266,7 +271,7 @@ impl HostSession {
         Ok(())
     }
 
-    /// The WRITE_WITH_IMM of the call was not posted: the accelerator knows nothing of it.
+    /// Ends a call whose WRITE_WITH_IMM was not posted, so that the accelerator does not know of it.
     ///
     /// # Errors
     /// If there is no call.
@@ -279,7 +284,8 @@ impl HostSession {
         Ok(())
     }
 
-    /// What arrived by WRITE_WITH_IMM: the immediate in host byte order and the bytes of that write.
+    /// Handles a response that arrived by WRITE_WITH_IMM: the immediate in host byte order, and the bytes of that
+    /// write.
     ///
     /// # Errors
     /// If there is no call. The session has failed then.
@@ -297,7 +303,7 @@ impl HostSession {
         Ok(CallOutcome { function, answer, last_write_bytes: bytes })
     }
 
-    /// Plans the write that tells the accelerator that this host gives up, and ends the session.
+    /// Plans the write which notifies the accelerator that this host gives up, and ends the session.
     ///
     /// # Errors
     /// If the accelerator's regions are not known.
@@ -311,7 +317,7 @@ impl HostSession {
         Ok(())
     }
 
-    /// The connection broke, or nobody waits for an answer any more.
+    /// Ends the session, because the connection broke or nobody waits for a response any more.
     pub fn fail(&mut self) {
         self.state = State::Failed;
     }
@@ -324,7 +330,8 @@ impl HostSession {
         matches!(self.state, State::Failed)
     }
 
-    /// The accelerator's region of each parameter, or those they lie in, once known.
+    /// The accelerator's region of each parameter, or the regions in which the parameters lie; `None` until they are
+    /// known.
     pub fn peer_regions(&self) -> Option<&[RemoteRegion]> {
         match &self.state {
             State::Ready(agreed) | State::Calling { agreed, .. } => Some(&agreed.peer),
@@ -332,7 +339,7 @@ impl HostSession {
         }
     }
 
-    /// What is asked for: parameters, or the regions they lie in, then internal regions.
+    /// The requested regions: those of parameters, or the regions in which they lie, then internal regions.
     pub fn requests(&self) -> &[RegionRequest] {
         &self.requests
     }
@@ -345,7 +352,7 @@ impl HostSession {
         CallError::State { state: self.state.name(), needed }
     }
 
-    /// Moves a state's data into the next.
+    /// Replaces the state by one that `next` makes from its data.
     fn step(&mut self, next: impl FnOnce(State) -> State) {
         self.state = next(std::mem::replace(&mut self.state, State::Failed));
     }

@@ -1,11 +1,11 @@
-//! The 32 bits that start a call and end it.
+//! The 32-bit immediates that start a call and end it.
 //!
 //! ```text
 //! request    user's 24 bits | 1 | function code, 7 bits        0 altogether: the host signals an error
 //! response   return code, 24 bits | ignored, 8 bits            return code 0: success
 //! ```
 //!
-//! Bit 7 of a request is set but not required: the C library's own server does not look at it.
+//! Hosts set bit 7 of a request, but it is not required: the C library's own server ignores it.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ impl U24 {
     pub const ZERO: Self = Self(0);
     pub const MAX: Self = Self(0xff_ffff);
 
-    /// `None` beyond 24 bits.
+    /// Returns `None` if `value` has more than 24 bits.
     pub const fn new(value: u32) -> Option<Self> {
         if value <= Self::MAX.0 { Some(Self(value)) } else { None }
     }
@@ -30,7 +30,7 @@ impl U24 {
         self.0
     }
 
-    /// The user's bits as the C library takes them (`naaice_set_immediate`).
+    /// The user bits in the form of the C library (`naaice_set_immediate`).
     pub const fn from_le_bytes([a, b, c]: [u8; 3]) -> Self {
         Self(u32::from_le_bytes([a, b, c, 0]))
     }
@@ -41,19 +41,19 @@ impl U24 {
     }
 }
 
-/// Number of a function, 1 to 127.
+/// The code of a function, 1 to 127.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionCode(u8);
 
 impl FunctionCode {
     pub const MAX: u8 = 127;
 
-    /// `None` outside 1 to 127.
+    /// Returns `None` if `code` is not 1 to 127.
     pub const fn new(code: u8) -> Option<Self> {
         if code != 0 && code <= Self::MAX { Some(Self(code)) } else { None }
     }
 
-    /// For constants.
+    /// Makes a function code in a constant.
     ///
     /// # Panics
     /// If `code` is not 1 to 127.
@@ -72,18 +72,19 @@ impl fmt::Display for FunctionCode {
     }
 }
 
-/// What a host means by an immediate.
+/// The meaning of an immediate from a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The host cannot go on.
+    /// The host gives up the session.
     HostError,
     Call(CallRequest),
 }
 
-/// A call as it arrives.
+/// A call, as decoded from its immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRequest {
-    /// `None` for code 0, which C hosts send for function 128: answer [`ReturnCode::UNKNOWN_FUNCTION`].
+    /// The function; `None` for code 0, which C hosts send for function 128. The response is then
+    /// [`ReturnCode::UNKNOWN_FUNCTION`].
     pub function: Option<FunctionCode>,
     pub user: U24,
 }
@@ -105,27 +106,27 @@ impl Request {
     }
 }
 
-/// What the upper 24 bits of a response mean to the accelerator's version of the NAAICE library.
+/// The meaning of the upper 24 bits of a response in the accelerator's version of the NAAICE library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
-    /// The released library: a return code.
+    /// The released library: the bits are a return code.
     #[default]
     Main,
-    /// Its successor: data for the user. A failure cannot be told from a success.
+    /// The next library: the bits are data for the user. A failure cannot be told from a success.
     Next,
 }
 
-/// What an accelerator says about a call.
+/// The meaning of a response immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Success,
     Failure(ReturnCode),
-    /// In [`Dialect::Next`].
+    /// Data for the user, in [`Dialect::Next`].
     User(U24),
 }
 
 impl Answer {
-    /// The immediate; its low byte is 0.
+    /// The response immediate; its low byte is 0.
     pub const fn encode(self) -> u32 {
         match self {
             Self::Success => 0,

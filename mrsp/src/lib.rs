@@ -8,13 +8,13 @@
 //!  │◄──────── WRITE outputs, last one WITH_IMM: code┤
 //! ```
 //!
-//! [`host::HostSession`] and [`naa::NaaSession`] take bytes and immediates in and give bytes and
-//! [`plan::CallPlan`]s out; drivers move them. Every SEND and every WRITE_WITH_IMM carries the solicited-event
-//! bit, a side posts its receive before what provokes the answer, and towards other stacks a request is acknowledged
-//! before its response leaves: the C library sleeps for ever otherwise.
+//! [`host::HostSession`] and [`naa::NaaSession`] take bytes and immediates as input, and return bytes and
+//! [`plan::CallPlan`]s; drivers send them. The C library sleeps for ever unless three rules are kept: every SEND and
+//! every WRITE_WITH_IMM carries the solicited-event bit; a side posts its receive before the message that causes the
+//! response; and, with other stacks as peers, a request is acknowledged before its response is sent.
 //!
 //! # Source
-//! The NAAICE project's "low-level API: introduction" and, where it differs, the wire of its C library
+//! The NAAICE project's "low-level API: introduction" and, where they differ, the messages of its C library
 //! (naa-communication-library, `main` of 2026-03), which this crate follows:
 //!
 //! | introduction | wire, and here |
@@ -26,7 +26,7 @@
 //! | symmetric or asymmetric regions | symmetric: parameter i here is parameter i there; others: [`layout`] |
 //! | addresses come from a resource manager | counted up page by page by the host: [`address`] |
 //!
-//! All integers of MRSP are big-endian; those of [`builtin`] and [`catalogue`], which are this project's, are
+//! All integers of MRSP are big-endian; those of [`builtin`] and [`catalogue`], which this project defines, are
 //! little-endian.
 #![forbid(unsafe_code)]
 

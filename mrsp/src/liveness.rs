@@ -1,13 +1,13 @@
-//! Whether a peer is alive: when it is asked for a sign of life, and when it counts as dead.
+//! Liveness of a peer: when to send a probe, and when the peer counts as dead.
 //!
 //! A probe is a WRITE of no bytes, which the peer's side of the connection acknowledges whatever its program does.
-//! While other work is unacknowledged no probe is sent, because the acknowledgement of that work tells the same.
+//! While other work is unacknowledged no probe is sent, because the acknowledgement of that work is sufficient.
 
 use std::time::{Duration, Instant};
 
-/// A point in time: an [`Instant`], or a [`Duration`] since any beginning.
+/// A point in time: an [`Instant`], or a [`Duration`] since any starting point.
 pub trait Time: Copy + Ord {
-    /// `None` if there is no such time.
+    /// The time that is `time` later; `None` if it cannot be represented.
     fn after(self, time: Duration) -> Option<Self>;
 }
 
@@ -35,74 +35,75 @@ impl Time for Duration {
 pub struct Liveness<T = Instant> {
     interval: Option<Duration>,
     patience: Option<Duration>,
-    /// The last sign of life, or the last probe if that is later.
+    /// The time of the last sign of life, or of the last probe if that is later.
     since: T,
-    /// When the probe was posted that is not answered.
+    /// The time at which the unanswered probe was posted.
     probe: Option<T>,
     expected: Expected<T>,
 }
 
-/// An acknowledgement of other work than probes.
+/// The acknowledgement that is expected for work other than probes.
 #[derive(Clone, Copy, Debug)]
 enum Expected<T> {
     Nothing,
-    /// The transport reports a peer that never acknowledges it.
+    /// Some time: the transport reports a peer that never acknowledges.
     Sometime,
     By(T),
 }
 
 impl<T: Time> Liveness<T> {
-    /// A peer that was heard at `now`.
+    /// The liveness of a peer that gave a sign of life at `now`.
     ///
-    /// After `interval` without a sign of life a probe is due; `None`: no probe ever is. If a probe is unanswered and
-    /// nothing else was heard for longer than `patience`, the peer is dead; `None`: only the transport says so.
+    /// A probe is due after `interval` without a sign of life; with `None` no probe is ever due. If a probe is
+    /// unanswered and there was no other sign of life for longer than `patience`, the peer is dead; with `None` only
+    /// the transport decides that.
     pub fn new(interval: Option<Duration>, patience: Option<Duration>, now: T) -> Self {
         Self { interval, patience, since: now, probe: None, expected: Expected::Nothing }
     }
 
-    /// Something came from the peer at `now`.
+    /// Notes that something came from the peer at `now`.
     pub fn heard(&mut self, now: T) {
         self.since = self.since.max(now);
     }
 
-    /// Work was posted that the peer must acknowledge, before `deadline` if there is one.
+    /// Notes that work was posted which the peer must acknowledge, before `deadline` if there is one.
     pub fn expect(&mut self, deadline: Option<T>) {
         self.expected = deadline.map_or(Expected::Sometime, Expected::By);
     }
 
-    /// All that work is acknowledged.
+    /// Notes that all this work is acknowledged.
     pub fn acknowledged(&mut self) {
         self.expected = Expected::Nothing;
     }
 
-    /// A probe was posted at `now`.
+    /// Notes that a probe was posted at `now`.
     pub fn probed(&mut self, now: T) {
         self.probe = Some(now);
         self.since = self.since.max(now);
     }
 
-    /// The probe is acknowledged.
+    /// Notes that the probe is acknowledged.
     pub fn answered(&mut self) {
         self.probe = None;
     }
 
-    /// The last sign of life, or the last probe if that is later.
+    /// The time of the last sign of life, or of the last probe if that is later.
     pub fn since(&self) -> T {
         self.since
     }
 
-    /// When the unanswered probe was posted, if there is one.
+    /// The time at which the unanswered probe was posted, if there is one.
     pub fn probing_since(&self) -> Option<T> {
         self.probe
     }
 
-    /// Whether a probe would tell more than what is on its way: probes are wanted, none is unanswered, and no other
-    /// acknowledgement is awaited.
+    /// Whether a probe would give new information: probes are wanted, none is unanswered, and no other acknowledgement
+    /// is awaited.
     pub fn may_probe(&self) -> bool {
         self.interval.is_some() && self.probe.is_none() && matches!(self.expected, Expected::Nothing)
     }
 
-    /// When the next probe is due. `None` if nothing but an acknowledgement leads to one, or nothing at all.
+    /// The time at which the next probe is due. `None` if probes are off, or while an acknowledgement is awaited.
     pub fn next_probe(&self) -> Option<T> {
         self.interval.filter(|_| self.may_probe()).and_then(|interval| self.since.after(interval))
     }
@@ -123,12 +124,13 @@ impl<T: Time> Liveness<T> {
         [silent, late].into_iter().flatten().min()
     }
 
-    /// Whether the peer had its time and did not use it.
+    /// Whether the peer's deadline has passed.
     pub fn is_dead(&self, now: T) -> bool {
         self.deadline().is_some_and(|deadline| now > deadline)
     }
 
-    /// When to look at the clock again: the next probe is due, or the peer is dead. `None` while neither can happen.
+    /// The time at which to check the clock again: the next probe is due, or the peer is dead. `None` while neither can
+    /// happen.
     pub fn next(&self) -> Option<T> {
         [self.next_probe(), self.deadline()].into_iter().flatten().min()
     }
@@ -140,7 +142,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A peer with a probe each second and three seconds of patience, and a start of time.
+    /// A peer with a probe each second and a time limit of three seconds, and the time at which it starts.
     fn peer() -> (Liveness<Duration>, Duration) {
         let start = Duration::from_secs(1000);
         (Liveness::new(Some(SECOND), Some(3 * SECOND), start), start)
@@ -152,7 +154,7 @@ mod tests {
         assert_eq!((peer.next(), peer.deadline()), (Some(start + SECOND), None));
         assert!(!peer.is_probe_due(start + SECOND - Duration::from_nanos(1)));
         assert!(peer.is_probe_due(start + SECOND));
-        // The owner looked at the clock too late.
+        // The owner checked the clock too late.
         let sent = start + 5 * SECOND;
         assert!(!peer.is_dead(sent), "it was not asked yet");
         peer.probed(sent);

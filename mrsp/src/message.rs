@@ -7,16 +7,16 @@ use crate::{
     layout::block::Slots,
 };
 
-/// Why an accelerator refuses the regions a host asks for.
+/// The reason why an accelerator refuses a host's regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
-    /// 1: not enough memory, or address and size reach beyond it.
+    /// Code 1: not enough memory, or address and size reach beyond it.
     Memory,
-    /// 2: an address, or what else the message says of a region, is invalid.
+    /// Code 2: an address, or another part of a region's description, is invalid.
     Address,
-    /// 3: a number of regions that cannot be had.
+    /// Code 3: the number of regions is not supported.
     TooManyRegions,
-    /// Any other number.
+    /// Any other code.
     Other(u8),
 }
 
@@ -53,21 +53,21 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// A message whose length fits its count. What its entries say is not judged here.
+/// A message whose length fits its count. The values of its entries are not checked here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// ERR, type 0, either way.
+    /// ERR, type 0, in either direction.
     Error(ErrorCode),
     /// AAR, type 1, from host to accelerator.
     AdvertiseAndRequest(RegionRequests<'a>),
-    /// The same with a layout block, an extension.
+    /// An AAR with a layout block, an extension.
     Arranged(RegionRequests<'a>, Slots<'a>),
-    /// A, type 2, from accelerator to host: the regions asked for that are not INTERNAL, in the same order.
+    /// A, type 2, from accelerator to host: the requested regions that are not INTERNAL, in the same order.
     Advertisement(RemoteRegions<'a>),
 }
 
 impl Message<'_> {
-    /// For error messages.
+    /// The name of the message, for error messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Error(_) => "an error",

@@ -15,17 +15,17 @@
 //! | any | other or malformed message | Failed | [`Rejection`] |
 //! | any | [`fail`](NaaSession::fail) | Failed | |
 //!
-//! A failed session is to be disconnected once its last message was acknowledged. A second AAR ends the
-//! session rather than replacing its regions: calls may be using them. A function that runs when its session
-//! fails may go on, but its answer has nowhere to go.
+//! A failed session is to be disconnected once its last message was acknowledged. A second AAR ends the session instead of
+//! replacing its regions, because calls may be using them. A function that is running when its session fails may go on,
+//! but its response is not sent.
 //!
-//! An AAR with a [layout block](crate::layout::block) is one like another. Its slots must lie in the regions as documented
-//! there.
+//! An AAR with a [layout block](crate::layout::block) is handled in the same way. Its slots must lie in the regions as
+//! documented there.
 //!
-//! Tolerated in an AAR: unknown flag bits, regions of 0 bytes, parameters that are neither input nor output,
-//! internal regions before parameters, any host address or key of an internal region (nothing is written
-//! there). Accelerator addresses are passed on unjudged but for their end: two regions may ask for the same,
-//! as hosts count from 0 each.
+//! These are accepted in an AAR: unknown flag bits, regions of 0 bytes, parameters that are neither input nor output,
+//! internal regions before parameters, any host address or key of an internal region (nothing is written there). Of
+//! accelerator addresses only the end is checked: two regions may request the same address, because each host counts from
+//! 0.
 
 mod arranged;
 mod limits;
@@ -57,7 +57,7 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// The ERR to send before disconnecting. Errors themselves are not answered.
+    /// The ERR to send before disconnecting; `None` if the host's message was itself an error.
     pub fn reply(&self) -> Option<[u8; 4]> {
         let code = match self {
             Self::Refused(refusal) => refusal.code(),
@@ -69,7 +69,7 @@ impl Rejection {
     }
 }
 
-/// The host's immediate is not a call to be made. The session has failed.
+/// The host's immediate is not a call that can be made now. The session has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error("the host gives up (immediate 0)")]
@@ -78,7 +78,7 @@ pub enum RequestError {
     Unexpected { immediate: u32, state: &'static str },
 }
 
-/// The server's own program asks what cannot be done. The session is as before.
+/// The server's own program requested something that is not possible. The session is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocalError {
     #[error("the session is {state}, it must be {needed} for this")]
@@ -89,19 +89,19 @@ pub enum LocalError {
     Prefix(#[from] PrefixError),
 }
 
-/// Where the accelerator put a parameter.
+/// The address and RKey of a parameter's region on the accelerator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     pub addr: u64,
     pub rkey: u32,
 }
 
-/// How a call failed.
+/// The failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub code: ReturnCode,
-    /// Bytes of the first output sent nevertheless, for a status block or the header of a catalogue; 0 for none.
-    /// Without outputs nothing is sent.
+    /// The number of bytes of the first output that are sent nevertheless, for a status block or the header of a
+    /// catalogue; 0 for none. If the session has no outputs, nothing is sent.
     pub status_bytes: u32,
 }
 
@@ -122,13 +122,13 @@ enum State {
 
 #[derive(Debug)]
 struct Agreed {
-    /// The parameters as if each had a region of its own.
+    /// The parameters, each as if it had a region of its own.
     params: Vec<RegionRequest>,
-    /// Where they lie if they do not.
+    /// The locations of the parameters, if they do not have regions of their own.
     arranged: Option<Arranged>,
 }
 
-/// What is asked for: regions, and the slots in them if there is a layout.
+/// The requested regions, and the slots in them if there is a layout.
 struct Asked {
     regions: Vec<RegionRequest>,
     slots: Vec<Slot>,
@@ -146,7 +146,7 @@ impl State {
     }
 }
 
-/// One connection from a host.
+/// The state machine of one connection from a host.
 #[derive(Debug)]
 pub struct NaaSession {
     limits: Limits,
@@ -158,11 +158,10 @@ impl NaaSession {
         Self { limits, state: State::AwaitRequest }
     }
 
-    /// What arrived by SEND. Gives the regions to allocate, in the order of the AAR: answer with
-    /// [`allocated`](Self::allocated) or [`allocation_failed`](Self::allocation_failed).
+    /// Handles a message that arrived by SEND. Returns the regions to allocate, in the order of the AAR. The caller
+    /// continues with [`allocated`](Self::allocated) or [`allocation_failed`](Self::allocation_failed).
     ///
-    /// # Errors
-    /// If it is not an AAR that can be granted now. The session has failed then.
+    /// If the message is not an AAR that can be granted now. The session has failed then.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<&[RegionRequest], Rejection> {
         match self.judge(bytes) {
             Ok(Asked { regions, slots }) => {
@@ -191,11 +190,10 @@ impl NaaSession {
         }
     }
 
-    /// The A, given where each region that is not internal lies, in the order of the AAR. Post the receive for
-    /// the first call before sending it.
+    /// Returns the A. `placements` are the addresses and keys of all regions that are not internal, in the order of the
+    /// AAR. The caller must post the receive for the first call before sending it.
     ///
-    /// # Errors
-    /// If nothing is being allocated, or the number of placements is wrong. Nothing has changed then.
+    /// If no regions are being allocated, or the number of placements is wrong. Nothing has changed then.
     pub fn allocated(&mut self, placements: &[Placement]) -> Result<Vec<u8>, LocalError> {
         let State::Allocating { regions, slots } = &mut self.state else {
             return Err(self.wrong_state("allocating"));
@@ -218,20 +216,20 @@ impl NaaSession {
         Ok(codec::encode_advertisement(&announced).expect("an AAR has at most 255 regions"))
     }
 
-    /// The ERR to send before disconnecting.
+    /// Ends the session and returns the ERR to send before disconnecting.
     ///
     /// # Errors
-    /// If nothing is being allocated.
+    /// If no regions are being allocated.
     pub fn allocation_failed(&mut self, code: ErrorCode) -> Result<[u8; 4], LocalError> {
         let State::Allocating { .. } = self.state else { return Err(self.wrong_state("allocating")) };
         self.state = State::Failed;
         Ok(codec::encode_error(code))
     }
 
-    /// What arrived by WRITE_WITH_IMM: the immediate in host byte order.
+    /// Handles a request that arrived by WRITE_WITH_IMM: its immediate in host byte order.
     ///
     /// # Errors
-    /// If it is not a call, or none can be made now. The session has failed then.
+    /// If the immediate is not a call, or no call can be made now. The session has failed then.
     pub fn handle_request(&mut self, immediate: u32) -> Result<CallRequest, RequestError> {
         let request = match (&self.state, Request::decode(immediate)) {
             (State::Ready(_), Request::Call(request)) => Ok(request),
@@ -245,13 +243,13 @@ impl NaaSession {
         request
     }
 
-    /// Plans the writes that answer the call. Post the receive for the next call first.
+    /// Plans the writes of the call's response. The caller must post the receive for the next call first.
     ///
-    /// On success `Ok(prefixes)`: `prefixes[i]` says how much of parameter i (counted without internal regions)
-    /// is sent if it is an output; missing ones go whole.
+    /// A successful call has `Ok(prefixes)`: `prefixes[i]` says how many bytes of parameter i (counted without internal
+    /// regions) are sent if it is an output; outputs without an entry are sent whole.
     ///
     /// # Errors
-    /// If there is no call, or a length does not fit. Nothing has changed then.
+    /// If there is no call, or a length is larger than its parameter. Nothing has changed then.
     pub fn respond(
         &mut self,
         result: Result<&[Prefix], Failure>,
@@ -269,7 +267,7 @@ impl NaaSession {
         Ok(())
     }
 
-    /// The connection broke.
+    /// Ends the session, because the connection broke.
     pub fn fail(&mut self) {
         self.state = State::Failed;
     }
@@ -282,7 +280,8 @@ impl NaaSession {
         matches!(self.state, State::Failed)
     }
 
-    /// While allocating, all regions of the AAR; from then on the parameters, each as if it had a region of its own.
+    /// The regions of the session: while allocating, all regions of the AAR; after that, the parameters, each as if it had
+    /// a region of its own.
     pub fn regions(&self) -> &[RegionRequest] {
         match &self.state {
             State::Allocating { regions, .. } => regions,
@@ -291,8 +290,8 @@ impl NaaSession {
         }
     }
 
-    /// Where in the regions of the AAR the parameters lie; `None` if each has one of its own. While ready or
-    /// calculating.
+    /// The locations of the parameters in the regions of the AAR; `None` if each parameter has a region of its own, or if
+    /// the session is neither ready nor calculating.
     pub fn places(&self) -> Option<impl ExactSizeIterator<Item = Place>> {
         let (State::Ready(agreed) | State::Calculating(agreed)) = &self.state else { return None };
         agreed.arranged.as_ref().map(Arranged::places)
@@ -302,7 +301,7 @@ impl NaaSession {
         LocalError::State { state: self.state.name(), needed }
     }
 
-    /// Moves a state's data into the next.
+    /// Replaces the state by one that `next` makes from its data.
     fn step(&mut self, next: impl FnOnce(State) -> State) {
         self.state = next(std::mem::replace(&mut self.state, State::Failed));
     }
@@ -333,7 +332,8 @@ fn plan_success(agreed: &Agreed, prefixes: &[Prefix], plan: &mut CallPlan) -> Re
     Ok(())
 }
 
-/// The immediate is on a write of no bytes, so that the host does not take the status for a result.
+/// Plans the writes of a failed call. The immediate is on a write of no bytes, so that the host does not take the status
+/// for a result.
 fn plan_failure(params: &[RegionRequest], failure: Failure, plan: &mut CallPlan) -> Result<(), LocalError> {
     let Failure { code, status_bytes } = failure;
     let status = if status_bytes > 0 { outputs(params).next() } else { None };

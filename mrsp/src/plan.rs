@@ -1,32 +1,32 @@
-//! A call, or its results, as RDMA WRITEs.
+//! The RDMA WRITEs of a call or of its response.
 //!
-//! Both directions have one shape: WRITEs of the regions in order, the last one with the immediate; if there
-//! is nothing to write, a WRITE_WITH_IMM of no bytes to the first region announced by the peer. Regions are
-//! written whole or in part, to where the part lies in the peer's region; a part of 0 bytes is a WRITE too. What is
-//! longer than a message of the device may be goes in several. Under other layouts than the symmetric one parts of
-//! several parameters may be one WRITE, and parts of 0 bytes are none.
+//! Calls and responses have the same form: WRITEs of the regions in order, the last one with the immediate. If there is
+//! nothing to write, there is one WRITE_WITH_IMM of no bytes to the first region that the peer announced. Regions are
+//! written whole or in part, and a part goes to the same offset in the peer's region; a part of 0 bytes is a WRITE,
+//! too. A write that is longer than the device's longest message is split into several. With layouts other than the
+//! symmetric one, parts of several parameters may be one WRITE, and parts of 0 bytes are not written.
 
 use crate::region::{RegionFlags, RemoteRegion};
 
 /// One RDMA WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Which of the session's parameters the bytes come from, counted without internal regions. The number behind the
-    /// last is the host's [staging region](crate::layout::Placed::staging_bytes).
+    /// The number of the session's parameter from which the bytes come, counted without internal regions. The number
+    /// behind the last parameter is the host's [staging region](crate::layout::Placed::staging_bytes).
     pub param: usize,
-    /// Where in the parameter they start.
+    /// The offset of the bytes in the parameter.
     pub offset: u64,
-    /// In bytes; of all pieces if it is [gathered](CallPlan::gathered). An accelerator's may go on into parameters that
-    /// lie behind.
+    /// The length in bytes; if the WRITE is [gathered](CallPlan::gathered), of all its pieces. A WRITE of the
+    /// accelerator may extend into the parameters that lie behind.
     pub length: u32,
     pub remote_addr: u64,
     pub rkey: u32,
-    /// Makes it a WRITE_WITH_IMM, to be sent with the solicited-event bit. Host byte order.
+    /// The immediate in host byte order. It makes the WRITE a WRITE_WITH_IMM, to be sent with the solicited-event bit.
     pub immediate: Option<u32>,
     pub pieces: Pieces,
 }
 
-/// Those of a WRITE that is gathered. See [`CallPlan::gathered`].
+/// The range of the pieces of a gathered WRITE. See [`CallPlan::gathered`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
     first: u32,
@@ -36,16 +36,16 @@ pub struct Pieces {
 /// An element of a WRITE's scatter-gather list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// As of a [`Write`].
+    /// The number of the parameter, as in [`Write`].
     pub param: usize,
     pub offset: u64,
     pub length: u32,
 }
 
-/// How much of a region is written: `None` for all of it.
+/// The number of bytes of a region that are written, from its start: `None` for all of them.
 pub type Prefix = Option<u64>;
 
-/// Bytes of a region.
+/// A range of bytes of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     pub offset: u64,
@@ -53,13 +53,13 @@ pub struct Part {
 }
 
 impl Part {
-    /// The first `bytes`.
+    /// The first `bytes` bytes.
     pub const fn prefix(bytes: u64) -> Self {
         Self { offset: 0, bytes }
     }
 }
 
-/// More was asked to be written than a region has, or lengths were given for regions that do not exist.
+/// The error if more bytes are to be written than a region has, or if lengths are given for regions that do not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     #[error("{bytes} bytes at {offset} of parameter {param} were asked for, which has {size}")]
@@ -70,7 +70,7 @@ pub enum PrefixError {
     TooMany { given: usize, params: usize },
 }
 
-/// WRITEs to be posted in order. Keep it from call to call: planning into it then allocates nothing.
+/// WRITEs to be posted in order. If a plan is kept from call to call, planning into it allocates nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPlan {
     writes: Vec<Write>,
@@ -86,33 +86,34 @@ impl Default for CallPlan {
 }
 
 impl CallPlan {
-    /// With room for calls of up to `params` parameters.
+    /// Makes a plan with room for calls of up to `params` parameters.
     pub fn with_capacity(params: usize) -> Self {
-        // One more than parameters: a failure's status precedes a write of no bytes.
+        // One more WRITE than parameters is needed: the status of a failed call precedes a write of no bytes.
         let writes = Vec::with_capacity(params.saturating_add(1));
         Self { writes, pieces: Vec::new(), longest: u32::MAX, most_pieces: 1 }
     }
 
-    /// No WRITE of more than `bytes`, at least 1.
+    /// Limits each WRITE to `bytes` bytes, at least 1.
     #[must_use]
     pub fn with_longest_write(mut self, bytes: u64) -> Self {
         self.longest = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
         self
     }
 
-    /// Scatter-gather lists of up to `elements`. Without them nothing is gathered.
+    /// Allows scatter-gather lists of up to `elements` elements. The default is not to gather.
     #[must_use]
     pub fn with_most_pieces(mut self, elements: u32) -> Self {
         self.most_pieces = elements.max(1);
         self
     }
 
-    /// Exactly the last one has an immediate.
+    /// The WRITEs in order. Only the last one has an immediate.
     pub fn writes(&self) -> &[Write] {
         &self.writes
     }
 
-    /// Pieces of a write of this plan, in order. None: it is one piece, and says itself which.
+    /// The pieces of a WRITE of this plan, in order. If there are none, the WRITE is a single piece, which its own
+    /// fields describe.
     pub fn gathered(&self, write: &Write) -> &[Piece] {
         let Pieces { first, count } = write.pieces;
         self.pieces.get(first as usize..).and_then(|pieces| pieces.get(..count as usize)).unwrap_or_default()
@@ -123,7 +124,7 @@ impl CallPlan {
         self.pieces.clear();
     }
 
-    /// Whether the last WRITE takes so many more pieces, of so many bytes together.
+    /// Whether the last WRITE has room for `pieces` more pieces with `bytes` bytes in all.
     pub(crate) fn has_room(&self, pieces: u32, bytes: u64) -> bool {
         self.writes.last().is_some_and(|last| {
             last.pieces.count.max(1) + pieces <= self.most_pieces
@@ -131,11 +132,11 @@ impl CallPlan {
         })
     }
 
-    /// Adds a piece to the last WRITE; there is room for it.
+    /// Adds a piece to the last WRITE, which must have room for it.
     pub(crate) fn append(&mut self, piece: Piece) {
         let Some(last) = self.writes.last_mut() else { return };
         if last.pieces.count == 0 {
-            // At most one for each parameter and each gap.
+            // A list has no more pieces than one for each parameter and each gap, so the number fits.
             last.pieces = Pieces { first: self.pieces.len() as u32, count: 1 };
             let Write { param, offset, length, .. } = *last;
             self.pieces.push(Piece { param, offset, length });
@@ -145,22 +146,22 @@ impl CallPlan {
         self.pieces.push(piece);
     }
 
-    /// Lets the last WRITE go on where it ends; there is room for it.
+    /// Extends the last WRITE by `bytes`, for which it must have room.
     pub(crate) fn extend(&mut self, bytes: u32) {
         let Some(last) = self.writes.last_mut() else { return };
         last.length += bytes;
-        // Its last piece is the last of all.
+        // The last piece of this WRITE is the last piece of the plan.
         if let Some(piece) = self.pieces.last_mut().filter(|_| last.pieces.count > 0) {
             piece.length += bytes;
         }
     }
 
-    /// `total` bytes of parameter `param` from `start` on, to the same place in `to`.
+    /// Adds a WRITE of `total` bytes of parameter `param` from `start` on, to the same offset in `to`.
     pub(crate) fn push(&mut self, param: usize, start: u64, total: u32, to: &RemoteRegion) {
         self.push_to(param, start, total, to.addr.wrapping_add(start), to.rkey);
     }
 
-    /// `total` bytes of parameter `param` from `start` on, to `addr`.
+    /// Adds a WRITE of `total` bytes of parameter `param` from `start` on, to the address `addr`.
     pub(crate) fn push_to(&mut self, param: usize, start: u64, total: u32, addr: u64, rkey: u32) {
         let mut done = 0;
         loop {
@@ -175,7 +176,7 @@ impl CallPlan {
         }
     }
 
-    /// Puts `immediate` on the last write, or on one of no bytes to `first`.
+    /// Puts `immediate` on the last WRITE, or on an added WRITE of no bytes to `first`.
     pub(crate) fn finish(&mut self, immediate: u32, first: &RemoteRegion) {
         if self.writes.is_empty() {
             self.push(0, 0, 0, first);
@@ -186,7 +187,7 @@ impl CallPlan {
     }
 }
 
-/// Checks the parts of all parameters, of the given sizes. Fewer parts than parameters are fine.
+/// Checks the parts of parameters with the given sizes. There may be fewer parts than parameters.
 pub(crate) fn check_parts(
     parts: &[Option<Part>],
     sizes: impl ExactSizeIterator<Item = u32>,
@@ -206,23 +207,23 @@ pub(crate) fn check_parts(
     Ok(())
 }
 
-/// Whether a parameter goes with a call, the session's first or another.
+/// Whether a parameter is sent with a call.
 pub(crate) fn is_sent(flags: RegionFlags, single_send_done: bool) -> bool {
     let sent_before = single_send_done && flags.contains(RegionFlags::SINGLE_SEND);
     flags.contains(RegionFlags::INPUT) && !sent_before
 }
 
-/// What of parameter `param`, of `size` bytes, to write: never more than there is.
+/// The range of parameter `param`, of `size` bytes, that is written. It never exceeds the parameter.
 pub(crate) fn part(parts: &[Option<Part>], param: usize, size: u32) -> (u64, u32) {
     let all = Part::prefix(size.into());
     let Part { offset, bytes } = parts.get(param).copied().flatten().unwrap_or(all);
     let offset = offset.min(size.into());
     let bytes = bytes.min(u64::from(size) - offset);
-    // At most `size`.
+    // The number is no larger than `size`.
     (offset, u32::try_from(bytes).unwrap_or(size))
 }
 
-/// Checks the prefixes of all parameters, of the given sizes. Fewer prefixes than parameters are fine.
+/// Checks the prefixes of parameters with the given sizes. There may be fewer prefixes than parameters.
 pub(crate) fn check_prefixes(
     prefixes: &[Prefix],
     sizes: impl ExactSizeIterator<Item = u32>,
@@ -238,7 +239,7 @@ pub(crate) fn check_prefixes(
     Ok(())
 }
 
-/// Bytes of parameter `param`, of `size` bytes, to write. Never more than `size`.
+/// The number of bytes of parameter `param`, of `size` bytes, that are written. It never exceeds `size`.
 pub(crate) fn length(prefixes: &[Prefix], param: usize, size: u32) -> u32 {
     let bytes = prefixes.get(param).copied().flatten();
     bytes.and_then(|bytes| u32::try_from(bytes).ok()).map_or(size, |bytes| bytes.min(size))

@@ -1,19 +1,19 @@
-//! What a side says of itself in the private data of the CM handshake. An extension of this project: others send
-//! none, and leave ours alone.
+//! The abilities of a side, in the private data of the CM handshake. They are an extension of this project: other
+//! programs send none, and ignore ours.
 //!
 //! ```text
 //! "naa" 0 | version u8 = 1 | slots u8 | zero u16
 //! ```
 //!
-//! Whatever follows is left to later versions. The CM pads private data with zeros.
+//! The bytes behind it are for later versions. The CM pads private data with zeros.
 
 const MARK: [u8; 4] = *b"naa\0";
 const VERSION: u8 = 1;
 
-/// What a side can do beyond MRSP.
+/// The abilities of a side beyond MRSP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// It takes [layout blocks](crate::layout::block) of up to so many slots; 0: none.
+    /// The most slots of [layout blocks](crate::layout::block) that the side accepts; 0 if it accepts no such blocks.
     pub slots: u8,
 }
 
@@ -23,7 +23,7 @@ impl Abilities {
         [a, b, c, d, VERSION, self.slots, 0, 0]
     }
 
-    /// None of them, unless it is said so. Later versions keep this.
+    /// Decodes the abilities; a side that sends none has none. Later versions keep this format.
     pub fn decode(private_data: &[u8]) -> Self {
         match private_data.split_first_chunk() {
             Some((&MARK, &[version, slots, ..])) if version >= VERSION => Self { slots },

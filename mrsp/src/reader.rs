@@ -1,4 +1,4 @@
-//! A cursor over little-endian bytes. Everything it reads may be missing.
+//! A cursor over little-endian bytes. Reads return `None` if bytes are missing.
 
 pub(crate) struct Reader<'a>(&'a [u8]);
 

@@ -1,40 +1,40 @@
-//! Memory regions as MRSP describes them: flags, addresses, limits.
+//! Memory regions of MRSP: flags, addresses, limits.
 
 use std::{fmt, ops::BitOr};
 
-/// Regions are aligned to pages of the accelerator.
+/// The bytes of an accelerator's page, to which regions are aligned.
 pub const PAGE_BYTES: u64 = 4096;
-/// The largest region: the largest InfiniBand message (IBTA vol. 1, C9-9).
+/// The largest region in bytes: that of the largest InfiniBand message (IBTA vol. 1, C9-9).
 pub const MAX_REGION_BYTES: u64 = 1 << 31;
-/// Regions a host announces unless configured: as many as the C library's 768-byte buffer holds.
+/// The most regions that a host announces by default: as many as the C library's 768-byte buffer holds.
 pub const HOST_MAX_REGIONS: u8 = 31;
-/// Regions a server accepts unless configured: as many as the FPGA handles.
+/// The most regions that a server accepts by default: as many as the FPGA handles.
 pub const SERVER_MAX_REGIONS: u8 = 32;
-/// The most the count field can say.
+/// The most regions that the count field can express.
 pub const MAX_REGIONS: u8 = u8::MAX;
 
-/// Bytes of a receive buffer for messages with up to `max_regions` regions.
+/// The bytes of a receive buffer for messages with up to `max_regions` regions.
 pub const fn message_buffer_bytes(max_regions: u8) -> usize {
     4 + 24 * max_regions as usize
 }
 
-/// Bytes of a receive buffer for every message a host may send: a layout block follows the regions.
+/// The bytes of a receive buffer for every message that a host may send: a layout block follows the regions.
 pub const HOST_MESSAGE_BYTES: usize =
     message_buffer_bytes(MAX_REGIONS) + crate::layout::block::block_bytes(MAX_REGIONS);
 
-/// What a region is for. Bits without a meaning are kept.
+/// The use of a region. Bits without a meaning are kept.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct RegionFlags(u8);
 
 impl RegionFlags {
     pub const NONE: Self = Self(0);
-    /// Exists on the accelerator only.
+    /// The region exists on the accelerator only.
     pub const INTERNAL: Self = Self(1);
-    /// Is sent with the first call and stays on the accelerator.
+    /// The region is sent with the first call only, and stays on the accelerator.
     pub const SINGLE_SEND: Self = Self(2);
-    /// Is sent to the accelerator with each call.
+    /// The region is sent to the accelerator with each call.
     pub const INPUT: Self = Self(4);
-    /// Is sent back to the host after each call.
+    /// The region is sent back to the host after each call.
     pub const OUTPUT: Self = Self(8);
 
     pub const fn from_bits(bits: u8) -> Self {
@@ -45,12 +45,12 @@ impl RegionFlags {
         self.0
     }
 
-    /// All flags of `other` are set.
+    /// Whether all flags of `other` are set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Some flag of `other` is set.
+    /// Whether some flag of `other` is set.
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -85,21 +85,21 @@ impl fmt::Debug for RegionFlags {
     }
 }
 
-/// An address in the accelerator's memory, 56 bits. Servers may treat it as a mere label of the session.
+/// An address in the accelerator's memory, 56 bits. Servers may treat it as a label of the session only.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NaaAddress(u64);
 
 impl NaaAddress {
     pub const ZERO: Self = Self(0);
-    /// Where the address space ends, exclusive.
+    /// The end of the address space, exclusive.
     pub const END: u64 = 1 << 56;
 
-    /// `None` beyond 56 bits.
+    /// Returns `None` if the address has more than 56 bits.
     pub const fn new(address: u64) -> Option<Self> {
         if address < Self::END { Some(Self(address)) } else { None }
     }
 
-    /// The lower 56 bits of `word`.
+    /// The lower 56 bits of `word`, as an address.
     pub const fn truncate(word: u64) -> Self {
         Self(word & (Self::END - 1))
     }
@@ -108,7 +108,7 @@ impl NaaAddress {
         self.0
     }
 
-    /// `bytes` from here on lie inside the address space.
+    /// Whether `bytes` bytes from this address on lie inside the address space.
     pub const fn holds(self, bytes: u64) -> bool {
         bytes <= Self::END - self.0
     }
@@ -120,29 +120,29 @@ impl fmt::Debug for NaaAddress {
     }
 }
 
-/// Memory of one side that the other may write.
+/// Memory of one side that the other side may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteRegion {
     /// Virtual address of the first byte.
     pub addr: u64,
     pub rkey: u32,
-    /// In bytes.
+    /// The size in bytes.
     pub size: u32,
 }
 
 impl RemoteRegion {
-    /// Its last byte has an address.
+    /// Whether the last byte of the region has an address.
     pub const fn fits_address_space(&self) -> bool {
         self.size == 0 || self.addr.checked_add(self.size as u64 - 1).is_some()
     }
 }
 
-/// One entry of an AAR: a region a host asks for and, unless INTERNAL, the one it announces in return.
+/// One entry of an AAR: a region that a host requests and, unless it is INTERNAL, the host's own region for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionRequest {
     pub flags: RegionFlags,
     pub naa_addr: NaaAddress,
-    /// The host's region; address and rkey are 0 for INTERNAL ones. Its size is the size asked for.
+    /// The host's region; address and RKey are 0 for INTERNAL regions. Its size is the requested size.
     pub host: RemoteRegion,
 }
 

@@ -1,4 +1,4 @@
-//! Why a call failed, in 24 bits.
+//! The reason why a call failed, in 24 bits.
 //!
 //! | codes | whose |
 //! |---|---|
@@ -20,7 +20,7 @@ macro_rules! codes {
         impl ReturnCode {
             $(#[doc = $text] pub const $name: Self = Self::constant($code);)*
 
-            /// All codes with a name, with their texts for people.
+            /// All codes that have a name, each with its name and its text for people.
             pub const TABLE: &[(Self, &str, &str)] = &[$((Self::$name, stringify!($name), $text),)*];
         }
     };
@@ -40,10 +40,10 @@ codes! {
 }
 
 impl ReturnCode {
-    /// Codes of plug-ins.
+    /// The codes for kernels.
     pub const PLUG_INS: std::ops::RangeInclusive<u32> = 0x40..=0x7f;
 
-    /// `None` for 0, success.
+    /// Returns `None` for 0, which is success.
     pub const fn new(code: U24) -> Option<Self> {
         match NonZeroU32::new(code.get()) {
             Some(code) => Some(Self(code)),
@@ -59,7 +59,7 @@ impl ReturnCode {
         self.0.get()
     }
 
-    /// What it means, if that is fixed.
+    /// The meaning of the code, if it is fixed.
     pub fn text(self) -> Option<&'static str> {
         Self::TABLE.iter().find(|(code, ..)| *code == self).map(|(_, _, text)| *text)
     }

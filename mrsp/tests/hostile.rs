@@ -1,4 +1,4 @@
-//! Whatever a peer sends: no panic, no state that contradicts itself.
+//! Hostile peers: no message may cause a panic or an inconsistent state.
 
 mod common;
 
@@ -14,7 +14,7 @@ use mrsp::{
     plan::Part,
 };
 
-/// One valid message of each kind, and then some.
+/// Valid messages of each kind, and some more.
 fn messages() -> Vec<Vec<u8>> {
     let params: Vec<_> = (0..5).map(|i| param(i, IN_OUT, 100)).collect();
     let mut host = HostSession::new(&HostConfig::default(), &params, &[5000]).unwrap();
@@ -41,7 +41,7 @@ fn catalogue() -> Vec<u8> {
     Catalogue { functions: vec![function(1), function(16), function(127)] }.encode().unwrap()
 }
 
-/// Every place where bytes enter.
+/// Calls every function that decodes bytes.
 fn decode_everything(bytes: &[u8]) {
     let _ = codec::decode(bytes);
     let _ = ArgumentBlock::decode(bytes);
@@ -122,7 +122,7 @@ fn check_plan(plan: &CallPlan, sizes: &[u32]) {
     }
 }
 
-/// Mostly what gets the session on, so that later states are reached, otherwise anything.
+/// Chooses the next operation: mostly one that advances the session, so that later states are reached, otherwise any.
 fn host_step(random: &mut Random, host: &HostSession) -> u64 {
     match host.peer_regions() {
         _ if random.chance(8) => random.below(12),
@@ -142,7 +142,8 @@ fn naa_step(random: &mut Random, naa: &NaaSession) -> u64 {
     }
 }
 
-/// Operations in any order, valid and not, on a host session: failed is final, plans stay inside regions.
+/// Runs valid and invalid operations in any order on a host session: the failed state is final, and plans stay inside
+/// regions.
 #[test]
 fn host_under_any_sequence() {
     let mut random = Random::seeded(0x5eed_0008);
@@ -186,7 +187,7 @@ fn host_under_any_sequence() {
     assert!(calls > 5000, "only {calls} calls: the sequences end too early to show anything");
 }
 
-/// The same of an accelerator's session.
+/// Does the same with an accelerator's session.
 #[test]
 fn naa_under_any_sequence() {
     let mut random = Random::seeded(0x5eed_0009);

@@ -1,4 +1,4 @@
-//! Every layout moves the bytes that the symmetric one moves.
+//! Every layout must transfer the same bytes as the symmetric one.
 
 mod common;
 
@@ -16,7 +16,7 @@ const OUT: RegionFlags = RegionFlags::OUTPUT;
 const BOTH: RegionFlags = IN.union(OUT);
 const ONCE: RegionFlags = IN.union(RegionFlags::SINGLE_SEND);
 
-/// Memory with an address, as RDMA sees it.
+/// Memory with an address and an RKey.
 struct Memory {
     addr: u64,
     rkey: u32,
@@ -29,18 +29,18 @@ struct Pair {
     params: Vec<(RegionFlags, u32)>,
     host: HostSession,
     naa: NaaSession,
-    /// Of each parameter; then the staging region.
+    /// The memory of each parameter; then the staging region.
     host_memory: Vec<Vec<u8>>,
-    /// Where results go.
+    /// The memory to which results are written.
     landing: Vec<Memory>,
-    /// In `landing`, of each parameter.
+    /// The place of each parameter's result: the index in `landing`, and the offset.
     lands: Vec<(usize, usize)>,
     naa_memory: Vec<Memory>,
     plan: CallPlan,
 }
 
 impl Pair {
-    /// Gathered results come together if `together`.
+    /// Makes a session. With `together`, gathered results have common memory.
     fn new(
         layout: Layout,
         params: &[(RegionFlags, u32)],
@@ -132,7 +132,8 @@ fn memory(key: u32, size: u32) -> Memory {
     Memory { addr: u64::from(key) << 32, rkey: key, bytes: vec![0; size as usize] }
 }
 
-/// Where results go: small ones of a packed layout to the staging region, gathered ones to common memory.
+/// The memory for results: small results of a packed layout go to the staging region, gathered results to common
+/// memory.
 fn land(
     placed: &Placed,
     params: &[(RegionFlags, u32)],
@@ -151,7 +152,7 @@ fn land(
     (landing, lands)
 }
 
-/// As a responder would, with its checks.
+/// Writes the bytes like a responder, with its checks.
 fn carry_out(write: &Write, bytes: &[u8], to: &mut [Memory]) {
     assert_eq!(bytes.len(), write.length as usize);
     if bytes.is_empty() {
@@ -236,7 +237,7 @@ fn one_call(random: &mut Random, pair: &mut Pair, params: &[(RegionFlags, u32)],
     }
 }
 
-/// WRITEs of a call and of its answer.
+/// The number of WRITEs of a call and of its response.
 fn writes(layout: Layout, params: &[(RegionFlags, u32)]) -> (usize, usize) {
     let mut pair = Pair::new(layout, params, true, 64, 1 << 31);
     pair.call(&[]);

@@ -1,4 +1,4 @@
-//! Which regions are agreed on, and which are not.
+//! Session setup: which regions are agreed on, and which are refused.
 
 mod common;
 
@@ -182,7 +182,7 @@ fn messages_out_of_order() {
     let advertisement = grant(&mut naa, &aar);
     session.handle_message(&advertisement).unwrap();
 
-    // Once more each.
+    // Each side receives the message a second time.
     let error = session.handle_message(&advertisement).unwrap_err();
     assert_eq!(error, PeerError::UnexpectedMessage { message: "an advertisement", state: "ready" });
     assert!(session.is_failed() && session.peer_regions().is_none());
@@ -191,7 +191,7 @@ fn messages_out_of_order() {
     assert_eq!(rejection.reply(), Some([0, 3, 0, 0]));
     assert!(naa.is_failed() && naa.regions().is_empty());
 
-    // To the wrong side, or before anything else.
+    // The messages go to the wrong side, or come before any other.
     let mut session = host(&[param(0, IN, 8)], &[]).unwrap();
     assert!(matches!(session.handle_message(&advertisement), Err(PeerError::UnexpectedMessage { .. })));
     let mut naa = NaaSession::new(Limits::default());

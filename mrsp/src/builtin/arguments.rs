@@ -18,7 +18,7 @@ use crate::immediate::FunctionCode;
 
 const MAGIC: [u8; 2] = *b"NA";
 
-/// Arguments of some function, not looked at.
+/// The argument block of any function; the arguments are not interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgumentBlock {
     pub function: FunctionCode,
@@ -34,7 +34,7 @@ impl ArgumentBlock {
     /// Reads the first 64 bytes of a region.
     ///
     /// # Errors
-    /// If they are no block of this version.
+    /// If the bytes are not a block of this version.
     pub fn decode(region: &[u8]) -> Result<Self, BlockError> {
         let Block { function, info, words } = Block::decode(region, MAGIC, "an argument block (\"NA\")")?;
         let [a, b, c, d, e, f, reserved] = words;
@@ -45,24 +45,24 @@ impl ArgumentBlock {
     }
 }
 
-/// Which way a Fourier transform goes. Neither scales.
+/// The direction of a Fourier transform. Neither direction scales the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FftDirection {
-    /// Argument 0.
+    /// Forward transform: argument 0.
     Forward,
-    /// Argument 1.
+    /// Inverse transform: argument 1.
     Inverse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortOrder {
-    /// Argument 0.
+    /// Ascending order: argument 0.
     Ascending,
-    /// Argument 1.
+    /// Descending order: argument 1.
     Descending,
 }
 
-/// Arguments of the built-in functions. `bytes` is how much of input 1 counts.
+/// The arguments of the built-in functions. `bytes` is the number of bytes of input 1 that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arguments {
     Sha256 {
@@ -71,13 +71,13 @@ pub enum Arguments {
     Crc32c {
         bytes: u64,
     },
-    /// A is m rows of k, B k rows of n, C m rows of n.
+    /// A has m rows of k numbers, B has k rows of n, C has m rows of n.
     Dgemm {
         m: u64,
         n: u64,
         k: u64,
     },
-    /// `n` complex numbers.
+    /// Transforms `n` complex numbers.
     Fft {
         n: u64,
         direction: FftDirection,
@@ -88,7 +88,7 @@ pub enum Arguments {
     Lz4Decompress {
         bytes: u64,
     },
-    /// `level` is zstd's, 0 its default; sign-extended to 64 bits in the block.
+    /// `level` is zstd's compression level, where 0 is its default; the block holds it sign-extended to 64 bits.
     ZstdCompress {
         bytes: u64,
         level: i32,
@@ -100,10 +100,10 @@ pub enum Arguments {
         n: u64,
         element: Element,
     },
-    /// Counts the numbers x with `lo` <= x < `hi` in `bins` bins of equal width: x is in bin
-    /// floor((x - lo)·bins / (hi - lo)), computed in f64. After the bins follow the counts of numbers below `lo`,
-    /// of those from `hi` on, and of NaNs, so that all counts add up to `n`. Not for u64 and i64, which an f64
-    /// does not hold.
+    /// Counts the numbers x with `lo` <= x < `hi` in `bins` bins of equal width: x is in bin floor((x - lo)·bins / (hi
+    /// - lo)), computed in f64. Behind the bins are the counts of numbers below `lo`, of numbers from `hi` on, and of
+    /// NaNs, so that all counts add up to `n`. The elements cannot be u64 or i64, because an f64 does not hold all
+    /// their values.
     Histogram {
         n: u64,
         element: Element,
@@ -156,10 +156,10 @@ impl Arguments {
         ArgumentBlock { function: self.function(), words }.encode()
     }
 
-    /// Reads the first 64 bytes of a region. Whether the numbers fit the regions is the function's business.
+    /// Reads the first 64 bytes of a region. The function itself checks whether the numbers fit the regions.
     ///
     /// # Errors
-    /// If they are not the arguments of a built-in function.
+    /// If the bytes are not the arguments of a built-in function.
     pub fn decode(region: &[u8]) -> Result<Self, BlockError> {
         let ArgumentBlock { function, words } = ArgumentBlock::decode(region)?;
         let [a, b, c, d, e, _] = words;

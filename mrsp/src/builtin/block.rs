@@ -1,12 +1,12 @@
-//! What argument and status block have in common: 64 bytes that begin with magic, version and function.
+//! The common part of argument and status blocks: 64 bytes that begin with magic bytes, version and function code.
 
 use crate::immediate::FunctionCode;
 
-/// Bytes of an argument or status block. The region may be larger.
+/// The bytes of an argument or status block. The region may be larger.
 pub const BLOCK_BYTES: usize = 64;
 const VERSION: u8 = 1;
 
-/// Bytes that are no block, or not of this function.
+/// The error for bytes that are not a block, or not a block of this function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
     #[error("the region has {0} bytes, a block needs {BLOCK_BYTES}")]
@@ -25,12 +25,12 @@ pub enum BlockError {
     Code(u32),
 }
 
-/// Either block as numbers.
+/// An argument or status block as numbers.
 pub(super) struct Block {
     pub(super) function: FunctionCode,
-    /// Bytes 4 to 7.
+    /// The number in bytes 4 to 7.
     pub(super) info: u32,
-    /// Bytes 8 to 63.
+    /// The numbers in bytes 8 to 63.
     pub(super) words: [u64; 7],
 }
 
@@ -46,7 +46,7 @@ impl Block {
         block
     }
 
-    /// Reads the first 64 bytes of `region`; `expected` names what should be there.
+    /// Reads the first 64 bytes of `region`; `expected` describes the block for the error message.
     pub(super) fn decode(region: &[u8], magic: [u8; 2], expected: &'static str) -> Result<Self, BlockError> {
         let (words, _) = region.as_chunks();
         let &[head, ref words @ ..] = words.first_chunk::<8>().ok_or(BlockError::Short(region.len()))?;

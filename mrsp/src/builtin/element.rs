@@ -1,6 +1,6 @@
-//! What arrays consist of, where a function takes several kinds.
+//! The element types of arrays, for functions that support several types.
 
-/// A type of numbers, little-endian. The discriminant is the argument.
+/// A numeric type, little-endian. The discriminant is the value of the argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Element {
@@ -16,7 +16,7 @@ pub enum Element {
 impl Element {
     pub const ALL: [Self; 7] = [Self::U8, Self::U32, Self::I32, Self::U64, Self::I64, Self::F32, Self::F64];
 
-    /// Of one number.
+    /// The bytes of one number.
     pub const fn bytes(self) -> usize {
         match self {
             Self::U8 => 1,
@@ -25,7 +25,7 @@ impl Element {
         }
     }
 
-    /// As Rust calls it.
+    /// The type's name in Rust.
     pub const fn name(self) -> &'static str {
         match self {
             Self::U8 => "u8",

@@ -17,15 +17,15 @@ use crate::{
 
 const MAGIC: [u8; 2] = *b"NS";
 
-/// How a built-in function ended. After a failure it arrives before the immediate (see
+/// The result of a built-in function. After a failure the block arrives before the immediate (see
 /// [`naa::Failure`](crate::naa::Failure)), if the first output has room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusBlock {
     pub function: FunctionCode,
-    /// `None`: success. The immediate of the answer says the same.
+    /// The return code; `None` is success. The response immediate has the same value.
     pub code: Option<ReturnCode>,
     pub detail: u64,
-    /// Bytes of each output that are a result.
+    /// The bytes of each output that were produced.
     pub produced: [u64; 6],
 }
 
@@ -36,10 +36,10 @@ impl StatusBlock {
         Block { function: self.function, info, words: [self.detail, a, b, c, d, e, f] }.encode(MAGIC)
     }
 
-    /// Reads the first 64 bytes of a region. Whether the lengths fit the regions is for the reader to check.
+    /// Reads the first 64 bytes of a region. The caller must check whether the lengths fit the regions.
     ///
     /// # Errors
-    /// If they are no block of this version.
+    /// If the bytes are not a block of this version.
     pub fn decode(region: &[u8]) -> Result<Self, BlockError> {
         let Block { function, info, words } = Block::decode(region, MAGIC, "a status block (\"NS\")")?;
         let [detail, a, b, c, d, e, f] = words;

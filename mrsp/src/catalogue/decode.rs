@@ -1,11 +1,11 @@
-//! Bytes to a catalogue. What a server wrote is not trusted.
+//! Decodes a catalogue. The bytes come from a server and are not trusted.
 
 use super::{
     Catalogue, Direction, Function, HEADER_BYTES, Kind, MAGIC, POOLED, Parameter, VERSION, is_printable,
 };
 use crate::{immediate::FunctionCode, reader::Reader};
 
-/// Bytes that are no catalogue of this version.
+/// The error for bytes that are not a catalogue of this version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
     #[error("the region does not begin with a catalogue; the accelerator may not have one")]
@@ -26,11 +26,11 @@ pub enum CatalogueError {
     Text,
 }
 
-/// The first 16 bytes.
+/// The header: the first 16 bytes of a catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub functions: u16,
-    /// Of the whole catalogue, header included.
+    /// The bytes of the whole catalogue, including the header.
     pub bytes: u32,
 }
 
@@ -56,11 +56,11 @@ impl Header {
 }
 
 impl Catalogue {
-    /// Reads the catalogue at the start of a region, which may be larger. Allocates in proportion to the
-    /// bytes read, not to what they claim.
+    /// Reads the catalogue at the start of a region, which may be larger. The memory that it allocates is proportional
+    /// to the bytes read, not to the lengths that they claim.
     ///
     /// # Errors
-    /// If there is none, or any part of it is not as version 1 says.
+    /// If there is no catalogue, or if any part of it breaks the rules of version 1.
     pub fn decode(region: &[u8]) -> Result<Self, CatalogueError> {
         let Header { functions: count, bytes } = Header::decode(region)?;
         let whole = usize::try_from(bytes).ok().and_then(|bytes| region.get(..bytes));

@@ -1,9 +1,9 @@
-//! A catalogue to bytes.
+//! Encodes a catalogue.
 
 use super::{Catalogue, Function, HEADER_BYTES, MAGIC, POOLED, Parameter, VERSION, is_printable};
 use crate::immediate::FunctionCode;
 
-/// A catalogue that cannot be written. A mistake of whoever describes the function.
+/// The error for a catalogue that cannot be encoded: the description of a function is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     #[error("{what} of function {code} has {len} bytes or elements, more than {limit}")]
@@ -29,7 +29,7 @@ impl Catalogue {
         for function in &self.functions {
             function.encode(&mut out)?;
         }
-        // At most 127 functions with at most 255 parameters: neither number can wrap.
+        // There are up to 127 functions with up to 255 parameters each, so neither number can wrap.
         let (count, total) = (self.functions.len() as u16, out.len() as u32);
         let header = [&MAGIC[..], &VERSION.to_le_bytes(), &count.to_le_bytes(), &total.to_le_bytes()];
         for (slot, byte) in out.iter_mut().zip(header.into_iter().flatten()) {

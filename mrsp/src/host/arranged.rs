@@ -11,30 +11,30 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Arranged {
     layout: Layout,
-    /// In the order of the program.
+    /// The slots in the order of the program's parameters.
     slots: Vec<Slot>,
     /// The slots in the order in which they lie in the regions.
     order: Vec<u8>,
-    /// The first so many bytes of region 0 are sent from the staging region.
+    /// The bytes at the start of region 0 that are sent from the staging region.
     staged: u32,
-    /// Where its zeros start.
+    /// The offset in the staging region at which its zeros start.
     zeros: u32,
 }
 
-/// Part of a slot that is to be sent.
+/// The part of a slot that is to be sent.
 #[derive(Clone, Copy)]
 struct Sent {
     slot: Slot,
     param: usize,
-    /// In the slot.
+    /// The offset of the part in the slot.
     start: u64,
     bytes: u32,
-    /// From the staging region.
+    /// Whether the part is sent from the staging region.
     staged: bool,
 }
 
 impl Sent {
-    /// In the accelerator's region.
+    /// The offset of the part in the accelerator's region.
     fn offset(&self) -> u64 {
         u64::from(self.slot.offset) + self.start
     }
@@ -43,7 +43,7 @@ impl Sent {
         self.offset() + u64::from(self.bytes)
     }
 
-    /// Bytes between that may be written with both, if nothing else is.
+    /// The number of bytes between this part and `next`, if one WRITE may cover both and the bytes between.
     fn gap_to(&self, next: &Self) -> Option<u32> {
         let whole = self.end() == self.slot.end() && next.start == 0;
         let gap = next.offset().checked_sub(self.end())?;
@@ -102,7 +102,7 @@ impl Arranged {
         plan.push_to(param, offset, length, region.addr.wrapping_add(next.offset()), region.rkey);
     }
 
-    /// Makes `next` part of the WRITE that ends with `before`, if it may be.
+    /// Adds `next` to the WRITE that ends with `before`, if that is possible.
     fn joins(&self, before: &Sent, next: &Sent, plan: &mut CallPlan) -> bool {
         let Some(gap) = before.gap_to(next) else { return false };
         let bytes = u64::from(gap) + u64::from(next.bytes);
@@ -121,14 +121,14 @@ impl Arranged {
         }
     }
 
-    /// Where the host has it.
+    /// The place of the part in the host's memory.
     fn piece(&self, sent: &Sent) -> Piece {
         let (param, offset) =
             if sent.staged { (self.staging(), sent.offset()) } else { (sent.param, sent.start) };
         Piece { param, offset, length: sent.bytes }
     }
 
-    /// The number of the staging region among the session's.
+    /// The number of the staging region: it follows the session's parameters.
     fn staging(&self) -> usize {
         self.slots.len()
     }

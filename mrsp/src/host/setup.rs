@@ -1,4 +1,4 @@
-//! From a program's parameters to what an AAR asks for.
+//! Converts a program's parameters to the entries of an AAR.
 
 use crate::{
     address::{AddressPlan, OutOfAddresses},
@@ -7,12 +7,12 @@ use crate::{
     region::{HOST_MAX_REGIONS, MAX_REGION_BYTES, NaaAddress, RegionFlags, RegionRequest, RemoteRegion},
 };
 
-/// Settings of a session.
+/// The settings of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// Accelerator address asked for the first region.
+    /// The accelerator address that is requested for the first region.
     pub address_start: NaaAddress,
-    /// Parameters and internal regions together. C servers do not survive more than 31.
+    /// The most parameters and internal regions together. C servers crash with more than 31.
     pub max_regions: u8,
     pub dialect: Dialect,
 }
@@ -23,18 +23,18 @@ impl Default for HostConfig {
     }
 }
 
-/// A region the host has and wants on the accelerator too.
+/// A parameter: a region of the host that the accelerator is to have, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Of INPUT, OUTPUT and SINGLE_SEND, which implies INPUT.
+    /// The flags INPUT, OUTPUT and SINGLE_SEND, which implies INPUT.
     pub flags: RegionFlags,
     pub addr: u64,
     pub rkey: u32,
-    /// In bytes, up to 2 GiB; 0 is allowed.
+    /// The size in bytes, up to 2 GiB; 0 is allowed.
     pub size: u64,
 }
 
-/// Regions no session can be made of.
+/// The error for regions of which no session can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     #[error("a session needs at least one parameter, for its answers to go to")]
@@ -58,7 +58,7 @@ pub enum SetupError {
 const PARAM_FLAGS: RegionFlags =
     RegionFlags::INPUT.union(RegionFlags::OUTPUT).union(RegionFlags::SINGLE_SEND);
 
-/// Entries of the AAR: parameters, then internal regions, which have the lower addresses.
+/// The entries of the AAR: parameters, then internal regions, which have the lower addresses.
 pub(super) fn requests(
     config: &HostConfig,
     params: &[Param],
@@ -67,7 +67,7 @@ pub(super) fn requests(
     entries(config, internals, params.len(), |index| describe(index, &params[index]))
 }
 
-/// Entries of the AAR where parameters lie in regions of so many bytes.
+/// The entries of the AAR if the parameters lie in regions of `bytes` bytes.
 pub(super) fn regions(
     config: &HostConfig,
     bytes: &[u32],
@@ -106,7 +106,7 @@ fn entries(
     shared.chain(internals.into_iter().map(Ok)).collect()
 }
 
-/// Parameters as slots of a layout block.
+/// The parameters as slots of a layout block.
 pub(super) fn slots(params: &[Param], placed: &Placed) -> Result<Vec<Slot>, SetupError> {
     if params.is_empty() {
         return Err(SetupError::NoParameters);
@@ -121,7 +121,7 @@ pub(super) fn slots(params: &[Param], placed: &Placed) -> Result<Vec<Slot>, Setu
     params.iter().zip(&placed.places).enumerate().map(slot).collect()
 }
 
-/// Flags of a parameter, and its memory on the host.
+/// The flags of a parameter, and its memory on the host.
 fn describe(index: usize, param: &Param) -> Result<(RegionFlags, RemoteRegion), SetupError> {
     let mut flags = param.flags;
     if !PARAM_FLAGS.contains(flags) {

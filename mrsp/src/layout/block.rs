@@ -5,14 +5,15 @@
 //! slot     flags u8 | region u8 | zero u16 | offset u32 | host address u64 | rkey u32 | size u32     24 bytes each
 //! ```
 //!
-//! Integers are big-endian, as in the rest of the message. The regions in front are then those of the accelerator: their
-//! flags and host addresses say nothing unless they are INTERNAL, and are 0. A slot is a parameter, in the order of the
-//! program; its flags are those of a region, and host address and key are where its result goes.
+//! Integers are big-endian, as in the rest of the message. The regions before the block are then those of the accelerator:
+//! their flags and host addresses are 0 and have no meaning, except the flags of INTERNAL regions. A slot is a parameter, in
+//! the order of the program; its flags are those of a region, and host address and key say where its result goes.
 //!
-//! - Offsets are multiples of [`ALIGNMENT`](super::ALIGNMENT), slots lie inside of regions that are not internal, and do not
+//! - Offsets are multiples of [`ALIGNMENT`](super::ALIGNMENT). Slots lie inside regions that are not internal, and do not
 //!   overlap.
-//! - Slots that follow each other with less than [`ALIGNMENT`](super::ALIGNMENT) bytes between may be written by one WRITE,
-//!   which changes what lies between. Outputs are where the host announced them to lie in the same way.
+//! - If less than [`ALIGNMENT`](super::ALIGNMENT) bytes are between two consecutive slots, one WRITE may write both, and
+//!   changes the bytes between. Outputs may be written together in the same way, if the host's addresses for them have the
+//!   same distance.
 
 use crate::region::{RegionFlags, RemoteRegion};
 
@@ -21,10 +22,10 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 8;
 const SLOT_BYTES: usize = 24;
 
-/// The most the count field can say.
+/// The most slots that the count field can express.
 pub const MAX_SLOTS: usize = u8::MAX as usize;
 
-/// Bytes of a block of so many slots.
+/// The bytes of a block with `slots` slots.
 pub const fn block_bytes(slots: u8) -> usize {
     HEADER_BYTES + SLOT_BYTES * slots as usize
 }
@@ -33,22 +34,22 @@ pub const fn block_bytes(slots: u8) -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     pub flags: RegionFlags,
-    /// Which of the message's regions it lies in.
+    /// The number of the region of the message in which the parameter lies.
     pub region: u8,
-    /// Of its first byte in the region.
+    /// The offset of the parameter's first byte in the region.
     pub offset: u32,
-    /// Where its result goes, if it has one; the size, always.
+    /// The place on the host where the result goes, if there is one. The size is always valid.
     pub host: RemoteRegion,
 }
 
 impl Slot {
-    /// Of the byte behind it; may lie beyond any region.
+    /// The offset of the first byte behind the parameter; it may lie beyond any region.
     pub const fn end(&self) -> u64 {
         self.offset as u64 + self.host.size as u64
     }
 }
 
-/// The slots of a block, as received.
+/// The slots of a block, as received and not yet decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots<'a>(&'a [[[u8; 8]; 3]]);
 
@@ -74,7 +75,7 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// Reads a block that `bytes` consist of; `None` if they do not. Allocates nothing.
+/// Decodes a block that takes up all of `bytes`; `None` if `bytes` is not such a block. Allocates nothing.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Slots<'_>> {
     let (&[a, b, c, d, version, count, _, _], body) = bytes.split_first_chunk()?;
     let known = [a, b, c, d] == MAGIC && version == VERSION;
@@ -82,7 +83,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Slots<'_>> {
     (known && whole).then_some(Slots(body.as_chunks().0.as_chunks().0))
 }
 
-/// Appends a block of at most 255 slots.
+/// Appends a block of at most 255 slots to `message`.
 pub(crate) fn encode(slots: &[Slot], message: &mut Vec<u8>) {
     debug_assert!(slots.len() <= MAX_SLOTS, "setup counts them");
     message.extend(MAGIC);

@@ -1,4 +1,4 @@
-//! What a program asks for, in words too.
+//! The choice of a layout by the program, with its textual form.
 
 use std::{fmt, str::FromStr};
 
@@ -7,26 +7,28 @@ use crate::region::RegionFlags;
 /// How parameters lie in the accelerator's regions and get there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layout {
-    /// What every accelerator knows.
+    /// The layout that every accelerator supports.
     #[default]
     Symmetric,
     Asymmetric,
     Gathered,
-    /// Results of up to `threshold` bytes are copied together; so are parameters that are only sent of up to a
-    /// [sixteenth](Layout::INPUT_SHARE) of that.
+    /// Results of up to `threshold` bytes are copied together. Parameters that are only sent are copied if they have up
+    /// to a [sixteenth](Layout::INPUT_SHARE) of that size.
     Packed {
         threshold: u32,
     },
 }
 
 impl Layout {
-    /// `packed` without a number. About where copying a result costs as much as another WRITE.
+    /// The layout for `packed` without a number. With this threshold, copying a result costs about as much as another
+    /// WRITE.
     pub const PACKED: Self = Self::Packed { threshold: 65_536 };
-    /// What is not copied costs the answer a WRITE, but a call only an element of a list, so fewer of those that are only
-    /// sent are worth a copy.
+    /// The divisor of the threshold for parameters that are only sent. A result that is not copied costs a WRITE of the
+    /// response, but an input that is not copied costs only a scatter-gather element, so copying pays off for smaller
+    /// inputs only.
     pub const INPUT_SHARE: u32 = 16;
 
-    /// A parameter of so many bytes is copied.
+    /// Whether a parameter of `bytes` bytes is copied.
     pub fn copies(self, flags: RegionFlags, bytes: u32) -> bool {
         let Self::Packed { threshold } = self else { return false };
         let comes_back = flags.contains(RegionFlags::OUTPUT);
@@ -34,7 +36,7 @@ impl Layout {
     }
 }
 
-/// No layout, or no rule.
+/// The error for a text that is neither a layout nor a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no layout: symmetric, asymmetric, gathered, packed or packed:BYTES, and auto; \
@@ -71,7 +73,7 @@ impl FromStr for Layout {
     }
 }
 
-/// A layout, or the one a [`Rule`] finds best for the parameters.
+/// A fixed layout, or the layout that a [`Rule`] finds best for the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     Fixed(Layout),
@@ -101,25 +103,25 @@ impl FromStr for Choice {
     }
 }
 
-/// Which layout is best for given parameters: packed if enough of them are small, else another. Fitted to
-/// measurements (`naa bench layouts --fit`). In words `packed:BYTES:COUNT,OTHERWISE` or
+/// Decides which layout is best for given parameters: packed if enough of them are small, else another layout. The
+/// rules are fitted to measurements (`naa bench layouts --fit`). The textual form is `packed:BYTES:COUNT,OTHERWISE` or
 /// `packed:BYTES:COUNT:MOST,OTHERWISE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Parameters of up to so many bytes are small.
+    /// The most bytes of a small parameter.
     pub small: u32,
-    /// That many must be.
+    /// The least number of small parameters for the packed layout.
     pub at_least: u8,
-    /// They have this many bytes together at most: what leaves the caches is not worth a copy.
+    /// The most bytes of all small parameters together: data that does not fit the caches is not worth a copy.
     pub most: u64,
     pub otherwise: Layout,
 }
 
 impl Rule {
-    /// For any number of bytes together.
+    /// The value of `most` without a limit.
     pub const UNBOUNDED: u64 = u64::MAX;
 
-    /// For parameters of `sizes` in bytes, internal ones left out.
+    /// The layout for parameters of `sizes` bytes; internal regions are left out.
     pub fn choose(&self, sizes: impl IntoIterator<Item = u64>) -> Layout {
         let small = sizes.into_iter().filter(|&bytes| bytes <= u64::from(self.small));
         let (count, together) = small.fold((0, 0_u64), |(n, sum), bytes| (n + 1, sum.saturating_add(bytes)));

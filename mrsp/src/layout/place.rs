@@ -1,30 +1,30 @@
-//! Where in the accelerator's regions parameters lie.
+//! Places parameters in the accelerator's regions.
 
 use super::{ALIGNMENT, Layout, block::MAX_SLOTS};
 use crate::region::{MAX_REGION_BYTES, RegionFlags};
 
-/// A parameter in a region.
+/// The location of a parameter in a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub region: u8,
     pub offset: u32,
 }
 
-/// All of a session's parameters in the accelerator's regions.
+/// The locations of all of a session's parameters in the accelerator's regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     pub layout: Layout,
-    /// Bytes of each region.
+    /// The bytes of each region.
     pub regions: Vec<u32>,
-    /// Of each parameter, in their order.
+    /// The location of each parameter, in their order.
     pub places: Vec<Place>,
-    /// The first so many bytes of region 0 hold those that are copied together.
+    /// The bytes at the start of region 0 that hold the parameters which are copied together.
     pub staged: u32,
 }
 
 impl Placed {
-    /// Bytes of the region that the host has beside those of its parameters. It is laid out as region 0 of the accelerator
-    /// as far as that holds what is copied together; then there are zeros, to fill what is between parameters.
+    /// The bytes of the staging region, which the host has beside the regions of its parameters. It begins with the same
+    /// layout as the copied part of the accelerator's region 0; then follow zeros, which fill the gaps between parameters.
     pub fn staging_bytes(&self) -> u32 {
         match self.layout {
             Layout::Packed { .. } | Layout::Gathered => self.zeros() + ALIGNMENT,
@@ -32,18 +32,18 @@ impl Placed {
         }
     }
 
-    /// Where the zeros of the staging region start.
+    /// The offset in the staging region at which the zeros start.
     pub fn zeros(&self) -> u32 {
         self.staged.next_multiple_of(ALIGNMENT)
     }
 
-    /// The parameter there, of `bytes`, is one of those that are copied together.
+    /// Whether the parameter of `bytes` bytes at `place` is copied together with others.
     pub fn is_staged(&self, place: Place, bytes: u32) -> bool {
         place.region == 0 && u64::from(place.offset) + u64::from(bytes) <= u64::from(self.staged)
     }
 }
 
-/// No layout but the symmetric one holds them.
+/// The error for parameters that only the symmetric layout can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unplaceable {
     #[error("{0} parameters are more than the {MAX_SLOTS} of a layout")]
@@ -52,13 +52,13 @@ pub enum Unplaceable {
     TooLarge,
 }
 
-/// Places parameters of these flags and sizes, each at most 2 GiB.
+/// Places parameters with these flags and sizes, of at most 2 GiB each.
 ///
-/// Those that are copied together lie in front. Then they are in such an order that what is written in a first call, in
-/// any other, and in answers lies side by side.
+/// Parameters that are copied together come first. Within each group the order is such that parameters which are written
+/// together lie side by side: in the first call, in later calls, and in responses.
 ///
 /// # Errors
-/// If there are too many.
+/// If there are too many parameters, or they need too many regions.
 pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Unplaceable> {
     if params.len() > MAX_SLOTS {
         return Err(Unplaceable::TooMany(params.len()));
@@ -82,8 +82,9 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
     Ok(placed)
 }
 
-/// Inputs of the copied group lie next to those of the other, results at its outer ends: what goes with each call is one
-/// run, what comes back another in each group. What goes with the first call only is at the edges.
+/// The order of parameters in a group. Inputs of the copied group lie next to inputs of the other group, and results at
+/// the outer ends, so that the parameters of each call are one range, and the results are one range in each group.
+/// Parameters that are sent with the first call only are at the edges.
 fn rank(flags: RegionFlags, copied: bool) -> u8 {
     let once = flags.contains(RegionFlags::SINGLE_SEND);
     let sent = flags.contains(RegionFlags::INPUT) || once;
@@ -98,7 +99,7 @@ fn rank(flags: RegionFlags, copied: bool) -> u8 {
     if copied { 5 - rank } else { rank }
 }
 
-/// Makes room for a parameter in the last region, or in another.
+/// Makes room for a parameter in the last region, or in a new one.
 fn next(regions: &mut Vec<u32>, bytes: u32) -> Option<Place> {
     let last = regions.last_mut()?;
     let offset = last.checked_next_multiple_of(ALIGNMENT)?;

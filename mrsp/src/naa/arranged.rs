@@ -1,4 +1,4 @@
-//! Answers of a session whose parameters lie in common regions.
+//! Responses of a session whose parameters lie in common regions.
 
 use crate::{
     layout::{ALIGNMENT, Place, Slot},
@@ -6,15 +6,15 @@ use crate::{
     region::{NaaAddress, RegionFlags, RegionRequest},
 };
 
-/// Where parameters lie.
+/// The locations of the parameters.
 #[derive(Debug)]
 pub(super) struct Arranged {
     places: Vec<Place>,
-    /// Outputs in the order in which they lie in the regions.
+    /// The outputs in the order in which they lie in the regions.
     outputs: Vec<u8>,
 }
 
-/// Slots as parameters that have a region each.
+/// The slots as parameters that each have a region.
 pub(super) fn params(regions: &[RegionRequest], slots: &[Slot]) -> Vec<RegionRequest> {
     let param = |slot: &Slot| {
         let region = regions.get(usize::from(slot.region)).map_or(NaaAddress::ZERO, |region| region.naa_addr);
@@ -24,19 +24,20 @@ pub(super) fn params(regions: &[RegionRequest], slots: &[Slot]) -> Vec<RegionReq
     slots.iter().map(param).collect()
 }
 
-/// An output of which something is sent.
+/// An output of which some bytes are sent.
 #[derive(Clone, Copy)]
 struct Sent {
     place: Place,
     bytes: u32,
-    /// Nothing of it is left out.
+    /// Whether the output is sent whole.
     whole: bool,
     addr: u64,
     rkey: u32,
 }
 
 impl Sent {
-    /// Bytes between, if one WRITE may have both: they lie there as they lie here.
+    /// The number of bytes between this output and `next`, if one WRITE may cover both: their distance on the host must
+    /// be the same as here.
     fn gap_to(&self, next: &Self) -> Option<u32> {
         let apart = next.place.offset.checked_sub(self.place.offset)?;
         let gap = apart.checked_sub(self.bytes)?;
@@ -47,7 +48,7 @@ impl Sent {
 }
 
 impl Arranged {
-    /// Of slots that were granted, at most 255.
+    /// The locations of granted slots, of which there are at most 255.
     pub(super) fn new(slots: &[Slot]) -> Self {
         let places = slots.iter().map(|slot| Place { region: slot.region, offset: slot.offset }).collect();
         let has_output = |param: &u8| slots[usize::from(*param)].flags.contains(RegionFlags::OUTPUT);

@@ -1,4 +1,4 @@
-//! Whether what a host asks for can be granted.
+//! Decides whether a host's requests can be granted.
 
 use crate::{
     codec::RegionRequests,
@@ -7,15 +7,16 @@ use crate::{
     region::{MAX_REGION_BYTES, RegionFlags, RegionRequest, SERVER_MAX_REGIONS},
 };
 
-/// How much one session may have.
+/// The limits of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub max_regions: u8,
-    /// At most 2 GiB, whatever is set here.
+    /// The most bytes of one region. Values above 2 GiB count as 2 GiB.
     pub max_region_bytes: u64,
-    /// Sum over all regions, internal ones included, as asked for (an allocator may round up).
+    /// The most bytes of all regions together, internal ones included, as requested (an allocator may round up).
     pub max_session_bytes: u64,
-    /// Parameters of a session with a layout, in as many regions as may be; 0: layouts are not known.
+    /// The most parameters of a session with a layout, in as many regions as `max_regions` allows; 0 if layouts are not
+    /// supported.
     pub max_slots: u8,
 }
 
@@ -30,7 +31,7 @@ impl Default for Limits {
     }
 }
 
-/// Why regions are not granted. Regions are counted from 0 in the order of the AAR.
+/// The reason why regions are not granted. Regions are counted from 0 in the order of the AAR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("the host asks for {asked} regions; {limit} are allowed")]
@@ -56,8 +57,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// How MRSP puts it. It has three words only: whatever is wrong with a description is an address error,
-    /// whatever is wrong with the number of regions is too many.
+    /// The error code of MRSP for the reason. MRSP has three codes only: a wrong description of a region is an address
+    /// error, and a wrong number of regions counts as too many.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::TooManyRegions { .. } | Self::TooManySlots { .. } | Self::NoParameters => {
@@ -74,11 +75,11 @@ impl Refusal {
     }
 }
 
-/// INTERNAL regions have no other side to be sent to or from.
+/// The flags that INTERNAL regions must not have, because the host has no memory for them.
 const NOT_INTERNAL: RegionFlags =
     RegionFlags::INPUT.union(RegionFlags::OUTPUT).union(RegionFlags::SINGLE_SEND);
 
-/// What is granted, in the order of the AAR, which may mix parameters and internal regions.
+/// The granted regions in the order of the AAR, which may mix parameters and internal regions.
 pub(super) fn grant(limits: &Limits, asked: &RegionRequests<'_>) -> Result<Vec<RegionRequest>, Refusal> {
     if asked.len() > usize::from(limits.max_regions) {
         return Err(Refusal::TooManyRegions { asked: asked.len(), limit: limits.max_regions });
@@ -97,7 +98,7 @@ pub(super) fn grant(limits: &Limits, asked: &RegionRequests<'_>) -> Result<Vec<R
     Ok(asked.iter().collect())
 }
 
-/// The slots of a layout in regions that were granted.
+/// The slots of a layout in the granted regions.
 pub(super) fn grant_slots(
     limits: &Limits,
     regions: &[RegionRequest],

@@ -1,4 +1,4 @@
-//! Shared by the tests: randomness from a printed seed, and both sides of a session with memory of their own.
+//! Helpers for the tests: random numbers from a printed seed, and both sides of a session, each with memory of its own.
 #![allow(dead_code)]
 
 use mrsp::{
@@ -9,7 +9,7 @@ use mrsp::{
     plan::{Part, Prefix},
 };
 
-/// xorshift64*.
+/// Random numbers by xorshift64*.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -44,7 +44,7 @@ impl Random {
         self.next() >> shift
     }
 
-    /// Changes some bytes, perhaps the length.
+    /// Changes some bytes, and sometimes the length.
     pub(crate) fn mutate(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             if !bytes.is_empty() {
@@ -82,24 +82,24 @@ pub(crate) fn user(bits: u32) -> U24 {
     U24::new(bits).unwrap()
 }
 
-/// Parameter `index` of the host.
+/// The host's parameter `index`.
 pub(crate) fn param(index: usize, flags: RegionFlags, size: u64) -> Param {
     let addr = 0x1_0000_0000 * (index as u64 + 1);
     Param { flags, addr, rkey: 100 + index as u32, size }
 }
 
-/// Where the accelerator puts parameter `index`.
+/// The accelerator's placement of parameter `index`.
 pub(crate) fn placement(index: usize) -> Placement {
     Placement { addr: 0x7000_0000_0000 + 0x1_0000_0000 * index as u64, rkey: 500 + index as u32 }
 }
 
-/// Grants everything.
+/// Grants all regions that the host requests.
 pub(crate) fn grant(naa: &mut NaaSession, aar: &[u8]) -> Vec<u8> {
     let params = naa.handle_message(aar).unwrap().iter().filter(|region| !region.is_internal()).count();
     naa.allocated(&(0..params).map(placement).collect::<Vec<_>>()).unwrap()
 }
 
-/// Both sides of a session, set up, each with memory.
+/// Both sides of a session after its setup, each with memory.
 pub(crate) struct Pair {
     pub(crate) host: HostSession,
     pub(crate) naa: NaaSession,
@@ -127,7 +127,7 @@ impl Pair {
         }
     }
 
-    /// Begins a call, carries out its writes and gives what the accelerator makes of it.
+    /// Begins a call, carries out its writes, and returns the call that the accelerator decodes.
     pub(crate) fn call(&mut self, function: u8, user: U24, parts: &[Option<Part>]) -> CallRequest {
         self.host.begin_call(code(function), user, parts, &mut self.plan).unwrap();
         let (immediate, _) = {
@@ -137,7 +137,7 @@ impl Pair {
         self.naa.handle_request(immediate).unwrap()
     }
 
-    /// Answers it, the other way round.
+    /// Responds to the call: carries out the writes in the other direction.
     pub(crate) fn respond(&mut self, result: Result<&[Prefix], Failure>) -> CallOutcome {
         self.naa.respond(result, &mut self.plan).unwrap();
         let peers: Vec<_> = self.naa.regions().iter().map(|region: &RegionRequest| region.host).collect();
@@ -145,13 +145,13 @@ impl Pair {
         self.host.handle_response(immediate, bytes).unwrap()
     }
 
-    /// Lengths of the writes last planned, by parameter.
+    /// The lengths of the last planned writes, each with its parameter.
     pub(crate) fn lengths(&self) -> Vec<(usize, u32)> {
         self.plan.writes().iter().map(|write| (write.param, write.length)).collect()
     }
 }
 
-/// Copies as RDMA would, checking keys and bounds. Gives the immediate and the bytes of its write.
+/// Copies the bytes like RDMA, and checks keys and bounds. Returns the immediate and the bytes of its write.
 fn carry_out(
     plan: &CallPlan,
     from: &[Vec<u8>],

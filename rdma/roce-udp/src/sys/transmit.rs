@@ -316,10 +316,10 @@ impl Segment<'_> {
         self.batch.arena.bytes_mut(start, len)
     }
 
-    /// If the bytes exceed the datagram's length, or the datagram has too many pieces.
+    /// Adds a copy of `bytes`.
     ///
     /// # Panics
-    /// Under the conditions of [`space`](Self::space).
+    /// If the bytes exceed the datagram's length, or the datagram has too many pieces.
     pub fn copy(&mut self, bytes: &[u8]) {
         self.space(bytes.len()).copy_from_slice(bytes);
     }
