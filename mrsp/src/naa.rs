@@ -23,9 +23,8 @@
 //! documented there.
 //!
 //! These are accepted in an AAR: unknown flag bits, regions of 0 bytes, parameters that are neither input nor output,
-//! internal regions before parameters, any host address or key of an internal region (nothing is written there). Of
-//! accelerator addresses only the end is checked: two regions may request the same address, because each host counts from
-//! 0.
+//! internal regions before parameters, any host address or key of an internal region (nothing is written there). Only the
+//! end of an accelerator address is checked: two regions may request the same address, because each host counts from 0.
 
 mod arranged;
 mod limits;

@@ -100,7 +100,10 @@ pub enum Arguments {
         n: u64,
         element: Element,
     },
-    /// Counts the numbers x with `lo` <= x < `hi` in `bins` bins of equal width: x is in bin floor((x - lo)·bins / (hi
+    /// Counts the numbers x with `lo` <= x < `hi` in `bins` bins of equal width: x is in bin
+    /// `floor((x - lo)·bins / (hi - lo))`, computed in f64. Behind the bins are the counts of numbers below `lo`, of
+    /// numbers from `hi` on, and of NaNs, so that all counts add up to `n`. The elements cannot be u64 or i64, because
+    /// an f64 does not hold all their values.
     /// - lo)), computed in f64. Behind the bins are the counts of numbers below `lo`, of numbers from `hi` on, and of
     /// NaNs, so that all counts add up to `n`. The elements cannot be u64 or i64, because an f64 does not hold all
     /// their values.

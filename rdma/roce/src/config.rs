@@ -1,4 +1,4 @@
-//! Limits and choices of a device.
+//! The limits and settings of a device.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ pub enum RKeys {
     #[default]
     Random,
     /// The low `bits`, at most 31, are the region's slot, and the other bits are random. Hardware looks a region up by its slot. There
-    /// can be 2^`bits` regions.
+    /// can be at most 2^`bits` regions.
     WithSlot { bits: u8 },
 }
 
-/// Bounds of one device, each with the reason for its default.
+/// The limits of one device, each with the reason for its default.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub max_qp: u32,
@@ -23,26 +23,26 @@ pub struct Config {
     pub rkeys: RKeys,
     pub max_cq: u32,
     pub max_cq_depth: u32,
-    /// Work requests per queue of a queue pair.
+    /// The most work requests per queue of a queue pair.
     pub max_wr: u32,
     pub max_sge: u32,
-    /// Bytes copied while posting instead of gathered while sending.
+    /// The most bytes that are copied while posting instead of gathered while sending.
     pub max_inline_data: u32,
-    /// READs a peer may have outstanding towards one queue pair.
+    /// The most READs that a peer may have outstanding at one queue pair.
     pub max_responder_resources: u8,
-    /// RNR NAK timer code sent: 12 is 0.64 ms. The code 0 that rdma_cm leaves in place stalls 655 ms.
+    /// The timer code of sent RNR NAKs: 12 is 0.64 ms. The code 0, which rdma_cm leaves in place, delays the peer by 655 ms.
     pub rnr_timer: u8,
-    /// Bytes in flight before the first acknowledgement: a stock receive buffer holds about 50 packets of 4 KiB.
+    /// The bytes in flight before the first acknowledgement: a default receive buffer holds about 50 packets of 4 KiB.
     pub initial_window_bytes: u32,
-    /// Most bytes in flight.
+    /// The most bytes in flight.
     pub max_window_bytes: u32,
-    /// Makes a connection's congestion window from the two sizes above, in packets.
+    /// Makes a connection's congestion window; its arguments are the two sizes above in packets.
     pub window: fn(u32, u32) -> Box<dyn Window>,
-    /// Packets one queue pair may send before the next one's turn.
+    /// The packets that one queue pair may send before the next queue pair's turn.
     pub burst: u32,
-    /// A silent peer is sent the last packet again after this at the earliest: the tail may be lost.
+    /// The shortest time after which the last packet is sent again to a silent peer, because the tail may be lost.
     pub min_probe: Duration,
-    /// Everything unacknowledged is resent after this at the earliest.
+    /// The shortest time after which all unacknowledged packets are retransmitted.
     pub min_rto: Duration,
 }
 

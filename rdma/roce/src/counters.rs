@@ -1,4 +1,4 @@
-//! What a device counted, named as rxe's hw_counters where those have one (rxe_hw_counters.c).
+//! The counters of a device. A counter that rxe's hw_counters have, too, has the same name (rxe_hw_counters.c).
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -42,7 +42,7 @@ counters! {
     implied_nak_seq_err,
     /// Datagrams with a wrong invariant CRC.
     rx_icrc_encapsulated,
-    /// Datagrams that are no packets of this stack.
+    /// Datagrams that are not packets of this stack.
     rx_malformed,
     /// Packets for queue pairs that do not exist or are not connected.
     rx_unknown_qp,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use verbs::Wc;
 
-/// A bounded queue of completions. A full one loses the completion, and its queue pair fails.
+/// A bounded queue of completions. If it is full, a completion is lost and its queue pair fails.
 #[derive(Debug)]
 pub(crate) struct Cq {
     depth: usize,

@@ -1,4 +1,4 @@
-//! One device on one local address: tables, and routing of datagrams to queue pairs.
+//! The protocol state of one device on one local address: tables, and routing of datagrams to queue pairs.
 //!
 //! Order of calls: any number of `handle_*` and verbs calls, then `poll_transmit` until it returns false, then
 //! `poll_timeout`. Time must not go backwards.
@@ -35,13 +35,13 @@ use crate::{
     wire::{Bth, Packet},
 };
 
-/// What a socket tells about a received datagram.
+/// The data of a received datagram that the socket reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     pub from: SocketAddr,
-    /// The local address and port it arrived at.
+    /// The local address and port at which the datagram arrived.
     pub to: SocketAddr,
-    /// The segment's index in a coalesced buffer: the likely IPv4 identification of embedded senders.
+    /// The datagram's index in a merged message: the likely IPv4 identification if the sender is embedded.
     pub index: u16,
 }
 
@@ -58,7 +58,7 @@ pub struct Endpoint {
     /// Queue pairs that may have something to send, each at most once.
     ready: VecDeque<u32>,
     in_ready: IdMap<()>,
-    /// Packets the queue pair in front may still send in its turn.
+    /// The packets that the queue pair in front may still send in its turn.
     burst_left: u32,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     /// The earliest entry of each queue pair in `timers`.
@@ -74,7 +74,8 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// `max_path_mtu` is the most payload per packet the link allows: 256, 512, 1024, 2048 or 4096.
+    /// Makes an endpoint. `max_path_mtu` is the most payload per packet that the link allows: 256, 512, 1024, 2048 or
+    /// 4096 bytes.
     pub fn new(config: Config, max_path_mtu: u32, mut entropy: Box<dyn Entropy + Send>) -> Self {
         let burst_left = config.burst;
         let cm = CmConfig::new(embedded_guid(entropy.next_u32()), max_path_mtu);
@@ -111,7 +112,7 @@ impl Endpoint {
         &self.shared.config
     }
 
-    /// Handles one datagram. Whatever is wrong with it is counted and answered as the protocol says.
+    /// Handles one datagram. Errors in it are counted, and answered according to the protocol.
     pub fn handle_datagram(&mut self, now: Time, meta: &Received, datagram: &[u8], memory: &mut dyn Memory) {
         let Ok(packet) = Packet::decode(datagram) else {
             self.shared.counters.rx_malformed += 1;
@@ -142,7 +143,7 @@ impl Endpoint {
             self.shared.counters.rx_unknown_qp += 1;
             return;
         };
-        // The source port is not checked: kernel peers vary it per queue pair (rxe_recv.c).
+        // The source port is not checked, because kernel peers vary it per queue pair (rxe_recv.c).
         if canonical(meta.from.ip()) != canonical(peer.addr.ip()) {
             self.shared.counters.rx_wrong_source += 1;
             return;
@@ -165,7 +166,7 @@ impl Endpoint {
         checked.map(drop).inspect_err(|_| self.shared.counters.rx_icrc_encapsulated += 1)
     }
 
-    /// Registers what a queue pair may now have to send and when it wants to be called.
+    /// Notes whether a queue pair has something to send, and when its timer is due.
     fn touch(&mut self, qpn: u32) {
         let Some(qp) = self.qps.get(&qpn) else { return };
         if qp.has_work() && self.in_ready.insert(qpn, ()).is_none() {
@@ -180,14 +181,15 @@ impl Endpoint {
         }
     }
 
-    /// An earlier deadline leaves the later entry behind: a peer must not make them pile up.
+    /// Removes entries that were replaced by an earlier deadline; otherwise a peer could make them pile up.
     fn drop_stale_timers(&mut self) {
         if self.timers.len() > 2 * self.armed.len() + 64 {
             self.timers = self.armed.iter().map(|(&qpn, &at)| Reverse((at, qpn))).collect();
         }
     }
 
-    /// Builds the next packet to send. Queue pairs take turns of `Config::burst` packets.
+    /// Builds the next packet to send. Each queue pair may send `Config::burst` packets before the next queue pair's
+    /// turn.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Transmit) -> bool {
         if self.poll_cm_transmit(out) {
             return true;
@@ -209,16 +211,17 @@ impl Endpoint {
         false
     }
 
-    /// All that waits to be sent are acknowledgements of queue pairs that answer: they may wait for the answers.
+    /// Whether only late acknowledgements wait to be sent, of queue pairs that respond to what they receive. Such
+    /// acknowledgements may wait for the responses.
     pub fn owes_only_late_acks(&self) -> bool {
-        /// Looking at more costs more than it saves.
+        /// The most queue pairs that are checked: more checks would cost more than they save.
         const MOST: usize = 64;
         !self.has_cm_transmit()
             && self.ready.len() <= MOST
             && self.ready.iter().all(|qpn| self.qps.get(qpn).is_none_or(Qp::may_wait))
     }
 
-    /// When `handle_timeout` wants to be called.
+    /// The time at which `handle_timeout` is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         let qp = self.timers.peek().map(|Reverse((at, _))| *at);
         match (qp, self.cm_timeout()) {
@@ -232,7 +235,7 @@ impl Endpoint {
             && at <= now
         {
             self.timers.pop();
-            // An entry that a later, earlier one replaced is stale.
+            // The entry was replaced by an earlier one.
             if self.armed.get(&qpn) != Some(&at) {
                 continue;
             }
@@ -250,7 +253,7 @@ impl Endpoint {
     fn draw_qpn(&mut self) -> u32 {
         loop {
             let qpn = self.entropy.next_u32() & 0xff_ffff;
-            // 0 and 1 are the management queue pairs; 0xffffff is multicast.
+            // The numbers 0 and 1 are the management queue pairs; 0xffffff is multicast.
             if qpn > 1 && qpn != 0xff_ffff && !self.qps.contains_key(&qpn) {
                 return qpn;
             }
@@ -262,12 +265,12 @@ impl Endpoint {
     }
 }
 
-/// Checks every packet must pass whatever it carries (rxe_recv.c).
+/// The checks that every packet must pass, independent of its operation (rxe_recv.c).
 fn acceptable(bth: &Bth) -> bool {
     bth.tver == 0 && bth.dest_qp != 0 && matches!(bth.p_key, 0xffff | 0x7fff)
 }
 
-/// IPv4-mapped addresses and IPv4 addresses are the same.
+/// Converts IPv4-mapped addresses to the IPv4 addresses that they stand for.
 fn canonical(ip: IpAddr) -> IpAddr {
     ip.to_canonical()
 }

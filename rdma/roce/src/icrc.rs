@@ -1,11 +1,12 @@
-//! The invariant CRC that ends every RoCEv2 packet (IBTA vol. 1, annex A17.5; rxe_icrc.c).
+//! The invariant CRC at the end of every RoCEv2 packet (IBTA vol. 1, annex A17.5; rxe_icrc.c).
 //!
-//! It is zlib's CRC-32 over eight bytes of ones and the IP packet without the ICRC, with the fields that routers
-//! may change set to ones: IPv4 TOS, TTL and header checksum; IPv6 traffic class, flow label and hop limit; the UDP
-//! checksum; BTH byte 4. It is stored little-endian.
+//! The ICRC is zlib's CRC-32 over eight bytes of ones and the IP packet without the ICRC. The fields that routers may
+//! change are set to ones: IPv4 TOS, TTL and header checksum; IPv6 traffic class, flow label and hop limit; the UDP
+//! checksum; BTH byte 4. The ICRC is stored little-endian.
 //!
-//! A UDP socket hides the IPv4 identification, which is covered. CRC is linear: the one 16-bit identification that
-//! explains a packet can be solved for, and the bits of the solution outside those 16 still check the packet.
+//! The ICRC covers the IPv4 identification, which a UDP socket does not report. Because CRC is linear, the only 16-bit
+//! identification that fits a packet can be computed, and the bits of the solution outside those 16 still check the
+//! packet.
 
 mod cache;
 mod warm;
@@ -19,26 +20,26 @@ use crate::wire::{Bth, ICRC_LEN};
 pub use cache::FlowCache;
 pub use warm::WarmFlow;
 
-/// Ones in front of the IP header, in place of the link header.
+/// The bytes of ones before the IP header, in place of the link header.
 const LRH: usize = 8;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;
 const V4_LEN: usize = LRH + IPV4 + UDP + Bth::LEN;
 const V6_LEN: usize = LRH + IPV6 + UDP + Bth::LEN;
-/// Where the IPv4 identification lies in the pseudo-header.
+/// The offset of the IPv4 identification in the pseudo-header.
 const V4_ID: usize = LRH + 4;
 
-/// The UDP flow of a packet as the ICRC covers it, prepared once for many packets.
+/// The UDP flow of a packet in the form that the ICRC covers, prepared once for many packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Pseudo-header with lengths, identification and BTH still zero.
+    /// The pseudo-header, in which lengths, identification and BTH are still zero.
     template: [u8; V6_LEN],
     v4: bool,
 }
 
 impl Flow {
-    /// The flow of packets from `src` to `dst`; `None` when the two are of different families.
+    /// The flow of packets from `src` to `dst`; `None` if the two addresses are of different families.
     ///
     /// IPv4 headers are 20 bytes long, unfragmented, with DF set; IPv6 headers have no extension headers.
     pub fn new(src: SocketAddr, dst: SocketAddr) -> Option<Self> {
@@ -71,9 +72,9 @@ impl Flow {
         self.v4
     }
 
-    /// The ICRC up to the BTH.
+    /// The ICRC of the bytes before the BTH.
     fn before_bth(&self, ip_id: u16, datagram_len: usize) -> Hasher {
-        // A datagram that no IP packet could carry gets a wrong ICRC; no MTU comes near.
+        // A datagram that is too long for any IP packet gets a wrong ICRC; no MTU is that large.
         let udp_len = (datagram_len + UDP) as u16;
         let mut pseudo = self.template;
         let headers = &mut pseudo[..self.len() - Bth::LEN];
@@ -90,7 +91,7 @@ impl Flow {
         hasher
     }
 
-    /// Bytes of the pseudo-header, BTH included.
+    /// The bytes of the pseudo-header, including the BTH.
     const fn len(&self) -> usize {
         if self.v4 { V4_LEN } else { V6_LEN }
     }
@@ -101,15 +102,15 @@ impl Flow {
 pub struct Icrc(Hasher);
 
 impl Icrc {
-    /// Begins a packet. `bth` is its first header, `datagram_len` the bytes of its UDP payload, ICRC included;
-    /// `ip_id` is ignored on IPv6.
+    /// Begins the ICRC of a packet. `bth` is its first header, `datagram_len` the bytes of its UDP payload, including
+    /// the ICRC; `ip_id` is ignored for IPv6.
     pub fn begin(flow: &Flow, ip_id: u16, datagram_len: usize, bth: &[u8; Bth::LEN]) -> Self {
         let mut hasher = flow.before_bth(ip_id, datagram_len);
         hasher.update(&warm::masked(bth));
         Self(hasher)
     }
 
-    /// Adds what follows the BTH: extended headers, payload, pad.
+    /// Adds the bytes behind the BTH: extended headers, payload, pad.
     pub fn update(&mut self, bytes: &[u8]) {
         // Most packets have no extended header and no pad.
         if !bytes.is_empty() {
@@ -117,11 +118,11 @@ impl Icrc {
         }
     }
 
-    /// Adds bytes that `fold` reads. It gets the register of the CRC, and returns 128 bytes in their place: a CRC that
-    /// starts with the register 0 and takes in these 128 bytes must end as one that starts with the given register and
-    /// takes in the bytes. Adds nothing, and returns false, if `fold` returns `None`.
+    /// Adds bytes that `fold` reads. `fold` gets the CRC register and returns 128 bytes in place of the bytes that it
+    /// read: the register 0, updated with these 128 bytes, must have the same value as the given register updated with
+    /// the bytes that were read. If `fold` returns `None`, nothing is added and the result is false.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
-        // A hasher keeps the register inverted.
+        // The hasher stores the register inverted.
         let Some(folded) = fold(!self.0.clone().finalize()) else { return false };
         self.0 = Hasher::new_with_initial(!0);
         self.0.update(&folded);
@@ -133,9 +134,9 @@ impl Icrc {
     }
 }
 
-/// The ICRC of a packet to be sent with the IP identification `ip_id`.
+/// Computes the ICRC of a packet that is to be sent with the IP identification `ip_id`.
 ///
-/// `header` is the BTH and all further headers; `rest` the payload in pieces and the pad.
+/// `header` is the BTH and all further headers; `rest` is the payload in pieces, and the pad.
 ///
 /// # Panics
 /// If `header` is shorter than a BTH.
@@ -153,25 +154,25 @@ pub fn compute<'a>(
     icrc.finish()
 }
 
-/// Which IPv4 identifications a received packet may have had.
+/// The IPv4 identifications that a received packet may have had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdRule {
-    /// The identification is known: 31 bits check, for DF may be clear.
+    /// The identification is known. 31 bits check the packet, because DF may be clear.
     Exact(u16),
-    /// The sender numbers the segments of one super-packet from 0: 25 bits check.
+    /// The sender numbers the segments of one super-packet from 0. 25 bits check the packet.
     Below128,
-    /// Any identification: 16 bits check, and every single-bit error is still found.
+    /// Any identification is possible. 16 bits check the packet, which still find every single-bit error.
     Any,
 }
 
-/// A packet whose ICRC is right.
+/// The result for a packet whose ICRC is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// The identification that explains the packet; `None` on IPv6.
+    /// The identification that fits the packet; `None` for IPv6.
     pub ip_id: Option<u16>,
 }
 
-/// Why a packet was refused.
+/// The reason why a packet was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     #[error("{0} bytes are no RoCEv2 datagram")]
@@ -182,10 +183,11 @@ pub enum Mismatch {
     IpId(u16),
 }
 
-/// Checks received packets and solves for their hidden identifications. Does not allocate.
+/// Checks received packets and computes their hidden identifications, without allocating.
 #[derive(Clone, Debug, Default)]
 pub struct Solver {
-    /// x^(-8n) by the number n of covered bytes from the identification on, direct-mapped; n is never 0.
+    /// The powers x^(-8n), where n is the number of covered bytes from the identification on; a direct-mapped cache by
+    /// n, which is never 0.
     factors: [(u32, u32); 16],
 }
 
@@ -194,10 +196,10 @@ impl Solver {
         Self::default()
     }
 
-    /// Checks `datagram`, a UDP payload received on `flow` (source: the sender).
+    /// Checks `datagram`, a UDP payload that was received on `flow` (its source is the sender).
     ///
-    /// `hint` is the likely identification: the segment's index in a coalesced buffer, else 0. A right guess saves
-    /// the solving; a wrong one does no harm. IPv6 is always checked in full.
+    /// `hint` is the likely identification: the segment's index in a merged message, else 0. A right hint saves the
+    /// computation; a wrong one has no effect on the result. IPv6 packets are always checked in full.
     pub fn verify(
         &mut self,
         flow: &Flow,
@@ -208,7 +210,7 @@ impl Solver {
         self.verify_warm(&mut WarmFlow::new(*flow), datagram, rule, hint)
     }
 
-    /// The same on a flow that is kept from packet to packet.
+    /// Does the same as `verify`, with a flow that is kept from packet to packet.
     pub fn verify_warm(
         &mut self,
         warm: &mut WarmFlow,
@@ -239,14 +241,15 @@ impl Solver {
         }
     }
 
-    /// The identification that turns the ICRC difference `delta`, computed with `guess`, to zero.
+    /// Computes the identification that makes the ICRC difference `delta` zero; `delta` was computed with `guess`.
     fn solve(&mut self, delta: u32, covered: usize, guess: u16, rule: IdRule) -> Result<u16, Mismatch> {
-        // Undoes `covered` bytes of the CRC: what remains is the difference of the first four of them, the
-        // identification and the fragment word, first byte lowest.
+        // Multiplying undoes `covered` bytes of the CRC. The result is the difference of the first four of these bytes,
+        // the identification and the fragment word, with the first byte lowest.
         let difference = multiply(delta, self.retreat(covered as u32)).to_le_bytes();
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
-        // RoCEv2 senders set DF, and so does the template. To solve for a clear DF as well would let two single-bit
-        // errors pass (1579 and 14870 bits behind the identification), so it is taken only with a known one.
+        // RoCEv2 senders set DF, and so does the template. If a clear DF were accepted here, two single-bit errors
+        // would pass (1579 and 14870 bits behind the identification), so it is accepted only if the identification is
+        // known.
         match (rule, [difference[2], difference[3]]) {
             (_, [0, 0]) | (IdRule::Exact(_), [0x40, 0]) => Ok(id),
             _ => Err(Mismatch::Icrc),
@@ -254,7 +257,7 @@ impl Solver {
     }
 
     fn retreat(&mut self, bytes: u32) -> u32 {
-        // Packets are padded to four bytes.
+        // The division is exact, because packets are padded to four bytes.
         let slots = self.factors.len();
         let slot = &mut self.factors[bytes as usize / 4 % slots];
         if slot.0 != bytes {
@@ -268,7 +271,7 @@ impl Solver {
 const POLYNOMIAL: u32 = 0xedb8_8320;
 const ONE: u32 = 1 << 31;
 
-/// The product of two polynomials over GF(2), modulo the CRC's.
+/// The product of two polynomials over GF(2), modulo the CRC polynomial.
 const fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     let mut bit = 0;
@@ -280,12 +283,12 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// x^(-8 * 2^k).
+/// The powers x^(-8 * 2^k).
 const INVERSES: [u32; 17] = {
     let mut inverse = ONE;
     let mut bit = 0;
     while bit < 8 {
-        // Divides by x: undoes `b >> 1 ^ POLYNOMIAL & -(b & 1)`.
+        // This division by x undoes `b >> 1 ^ POLYNOMIAL & -(b & 1)`.
         inverse = if inverse & ONE == 0 { inverse << 1 } else { (inverse ^ POLYNOMIAL) << 1 | 1 };
         bit += 1;
     }
@@ -298,7 +301,7 @@ const INVERSES: [u32; 17] = {
     table
 };
 
-/// x^(-8 * bytes), for up to 2^17 - 1 bytes.
+/// The power x^(-8 * bytes), for up to 2^17 - 1 bytes.
 fn retreat_by(bytes: u32) -> u32 {
     let used = INVERSES.iter().enumerate().filter(|(k, _)| bytes >> k & 1 == 1);
     used.fold(ONE, |product, (_, factor)| multiply(product, *factor))
@@ -306,7 +309,7 @@ fn retreat_by(bytes: u32) -> u32 {
 
 /// Corrects the ICRC of a `datagram_len`-byte IPv4 datagram for another IP identification.
 ///
-/// CRC is linear: the difference depends on the two identifications and on the length alone.
+/// CRC is linear: the difference depends only on the two identifications and on the length.
 pub fn renumber(icrc: &mut [u8; ICRC_LEN], datagram_len: usize, from: u16, to: u16) {
     let after_id = V4_LEN - V4_ID - 2 - Bth::LEN + datagram_len.saturating_sub(ICRC_LEN);
     let with = |id: u16| {

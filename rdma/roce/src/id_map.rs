@@ -1,5 +1,5 @@
-//! Maps keyed by numbers this stack drew at random: a peer can look keys up but not choose them, so a cheap
-//! hash is safe.
+//! Maps whose keys are numbers that this stack drew at random: a peer can look keys up but cannot choose them, so a
+//! cheap hash is safe.
 
 use std::{
     collections::HashMap,

@@ -1,7 +1,7 @@
-//! RoCEv2 protocol core: reliable connections and their management, sans-IO.
+//! The RoCEv2 protocol: reliable connections and their management, without sockets or clocks (sans-I/O).
 //!
-//! Bytes, time and memory come in as arguments; packets, completions and events are polled for. An
-//! [`Endpoint`] is one device on one local address. Order of calls: see [`endpoint`].
+//! Bytes, time and memory are arguments; packets, completions and events are polled for. An [`Endpoint`] is one device
+//! on one local address. The order of calls is described in [`endpoint`].
 //!
 //! Sources: InfiniBand Architecture Specification vol. 1 (chapters 9 and 12), its annex A17 (RoCEv2), and
 //! Linux `drivers/infiniband/sw/rxe` for what peers do in practice.

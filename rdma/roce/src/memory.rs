@@ -1,10 +1,11 @@
-//! The core never owns application memory: it names places, the driver copies.
+//! References to the application's memory. This crate never accesses that memory: it names the place, and the caller
+//! copies.
 
-/// The driver's name for a registered region: its slot in the MR table.
+/// The number of a registered region: its slot in the MR table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionId(pub u32);
 
-/// A run of bytes in a registered region, already checked against its bounds.
+/// A range of bytes in a registered region, already checked against the region's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub region: RegionId,
@@ -12,8 +13,8 @@ pub struct Piece {
     pub len: u32,
 }
 
-/// Carries out the core's Place commands.
+/// The caller's memory, into which received payload is copied.
 pub trait Memory {
-    /// Copies `bytes` to `offset` of `region`. Bounds and permission were checked.
+    /// Copies `bytes` to `offset` of `region`. Bounds and rights have been checked.
     fn place(&mut self, region: RegionId, offset: u64, bytes: &[u8]);
 }

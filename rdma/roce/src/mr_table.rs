@@ -1,4 +1,4 @@
-//! Memory regions by key. Every access is checked here: key, protection domain, permission, bounds.
+//! The memory regions, by key. Every access is checked here: key, protection domain, rights, bounds.
 
 use verbs::{Access, Error, MrKeys, PdId};
 
@@ -12,18 +12,18 @@ struct Mr {
     va: u64,
     len: u64,
     access: Access,
-    /// What it was registered for.
+    /// The rights with which the region was registered.
     most: Access,
 }
 
-/// A checked reference to a region that notices when the region went away.
+/// A checked reference to a region, which detects that the region was deregistered since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MrRef {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
 }
 
-/// What an access wants to do.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     LocalRead,
@@ -58,7 +58,7 @@ impl MrTable {
     /// Registers a region with new keys.
     ///
     /// # Errors
-    /// If RKeys hold the slot and all slots are taken.
+    /// If the RKeys contain slot numbers and all slots are taken.
     pub(crate) fn insert(
         &mut self,
         pd: PdId,
@@ -101,7 +101,7 @@ impl MrTable {
         Some(RegionId(slot))
     }
 
-    /// Within what the region was registered for.
+    /// Changes the rights, within those with which the region was registered.
     pub(crate) fn set_access(&mut self, lkey: u32, access: Access) -> Result<(), Error> {
         let slot = self.by_lkey.get(&lkey).copied();
         let mr = slot.and_then(|slot| self.slots[slot as usize].as_mut());
@@ -117,12 +117,12 @@ impl MrTable {
         Ok(())
     }
 
-    /// Finds the region a local work request names and the offset of `addr` in it.
+    /// Finds the region that a local work request names, and the offset of `addr` in it.
     pub(crate) fn local(&self, lkey: u32, pd: PdId, addr: u64, len: u64, want: Want) -> Option<(MrRef, u64)> {
         self.check(*self.by_lkey.get(&lkey)?, pd, addr, len, want)
     }
 
-    /// Finds the region a peer's RKey names and the offset of `addr` in it.
+    /// Finds the region that a peer's RKey names, and the offset of `addr` in it.
     pub(crate) fn remote(
         &self,
         rkey: u32,
@@ -136,14 +136,14 @@ impl MrTable {
 
     fn check(&self, slot: u32, pd: PdId, addr: u64, len: u64, want: Want) -> Option<(MrRef, u64)> {
         let mr = self.slots[slot as usize].as_ref()?;
-        // Subtractions that cannot wrap: an addition could (CVE-2026-98365).
+        // These subtractions cannot wrap; an addition could (CVE-2026-98365).
         let offset = addr.checked_sub(mr.va)?;
         let fits = offset <= mr.len && len <= mr.len - offset;
         let inside = fits && mr.pd == pd && mr.permits(want);
         inside.then_some((MrRef { slot, generation: mr.generation }, offset))
     }
 
-    /// The generation of a region, or 0 if there is none in its slot.
+    /// The generation of a region, or 0 if its slot is empty.
     pub(crate) fn generation(&self, region: RegionId) -> u32 {
         self.slots[region.0 as usize].as_ref().map_or(0, |mr| mr.generation)
     }
@@ -169,7 +169,7 @@ impl Mr {
 fn fresh(taken: &IdMap<u32>, entropy: &mut dyn Entropy, of: impl Fn(u32) -> u32) -> u32 {
     loop {
         let key = of(entropy.next_u32());
-        // 0 reads as "no key" to people and programs.
+        // People and programs read 0 as "no key".
         if key != 0 && !taken.contains_key(&key) {
             return key;
         }
@@ -195,7 +195,7 @@ mod tests {
         let (mut table, pd) = (MrTable::default(), PdId(1));
         let (keys, _) = table.insert(pd, 0x1000, 64, Access::REMOTE_WRITE, &mut Counting(0)).unwrap();
         let permits = |table: &MrTable, want| table.remote(keys.rkey, pd, 0x1000, 64, want).is_some();
-        // In force at once.
+        // The rights are in force at once.
         assert!(permits(&table, Want::RemoteWrite) && !permits(&table, Want::RemoteRead));
         table.set_access(keys.lkey, Access::LOCAL).unwrap();
         assert!(!permits(&table, Want::RemoteWrite));

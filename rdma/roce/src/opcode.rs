@@ -1,4 +1,4 @@
-//! Opcodes and what each one carries, in one table (IBTA vol. 1, 9.2.1 table 38; rxe_opcode.c).
+//! The opcodes, and the headers and payload of each, in one table (IBTA vol. 1, 9.2.1 table 38; rxe_opcode.c).
 
 /// The position of a packet in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl Position {
     }
 }
 
-/// The operation a packet belongs to.
+/// The operation to which a packet belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Send,
@@ -27,14 +27,14 @@ pub enum Operation {
     ReadRequest,
     ReadResponse,
     Acknowledge,
-    /// Atomics, and SENDs with invalidate: known, and refused.
+    /// Atomics, and SENDs with invalidate, which are known and refused.
     Unsupported,
     UdSend,
-    /// Congestion notification packet (RoCEv2 annex A17.9.3).
+    /// A congestion notification packet (RoCEv2 annex A17.9.3).
     Cnp,
 }
 
-/// What one opcode means.
+/// The meaning of one opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpcodeInfo {
     pub name: &'static str,
@@ -44,7 +44,7 @@ pub struct OpcodeInfo {
     pub aeth: bool,
     pub immdt: bool,
     pub deth: bool,
-    /// Bytes of extended headers of kinds this stack does not interpret (atomics, invalidate).
+    /// The bytes of extended headers that this stack does not interpret (atomics, invalidate).
     pub other: usize,
     pub payload: bool,
 }
@@ -84,7 +84,7 @@ const fn row(name: &'static str, operation: Operation, position: Position) -> Op
     }
 }
 
-/// Looks an opcode up; `None` for those no service of this stack uses, which a receiver drops.
+/// Looks an opcode up; `None` for opcodes that this stack does not use, whose packets a receiver drops.
 pub const fn info(opcode: u8) -> Option<OpcodeInfo> {
     use Operation::*;
     use Position::*;
@@ -126,7 +126,7 @@ pub const fn info(opcode: u8) -> Option<OpcodeInfo> {
 }
 
 impl OpcodeInfo {
-    /// Bytes of headers after the BTH.
+    /// The bytes of the headers behind the BTH.
     pub const fn extended_len(&self) -> usize {
         (if self.reth { 16 } else { 0 })
             + (if self.aeth { 4 } else { 0 })

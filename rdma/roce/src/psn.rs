@@ -7,7 +7,7 @@ pub struct Psn(u32);
 impl Psn {
     pub const MASK: u32 = 0xff_ffff;
 
-    /// Takes the low 24 bits.
+    /// Makes a PSN of the low 24 bits of `value`.
     pub const fn new(value: u32) -> Self {
         Self(value & Self::MASK)
     }
@@ -16,19 +16,19 @@ impl Psn {
         self.0
     }
 
-    /// The PSN `n` later.
+    /// The PSN that is `n` later.
     pub const fn plus(self, n: u32) -> Self {
         Self::new(self.0.wrapping_add(n))
     }
 
-    /// The PSN `n` earlier.
+    /// The PSN that is `n` earlier.
     pub const fn minus(self, n: u32) -> Self {
         Self::new(self.0.wrapping_sub(n))
     }
 
-    /// How far `self` lies behind `earlier`: 0 to 2^23 - 1 when at or after it, negative when before it.
+    /// The distance of `self` from `earlier`: 0 to 2^23 - 1 if `self` is equal or later, negative if it is before.
     pub const fn since(self, earlier: Self) -> i32 {
-        // Sign-extends the 24-bit difference.
+        // The shifts sign-extend the 24-bit difference.
         ((self.0.wrapping_sub(earlier.0) << 8) as i32) >> 8
     }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// In units of 10 us.
+/// The delay of each timer code, in units of 10 us.
 const TABLE: [u32; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
     3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
-/// How long a requester waits after an RNR NAK with this timer code (low five bits).
+/// The time for which a requester waits after an RNR NAK with this timer code (low five bits).
 pub(crate) fn delay(code: u8) -> Duration {
     Duration::from_micros(u64::from(TABLE[usize::from(code & 0x1f)]) * 10)
 }

@@ -1,4 +1,4 @@
-//! Time as the core sees it: nanoseconds since an origin of the driver's choice.
+//! Time in this crate: nanoseconds since a starting point that the caller chooses.
 
 use std::{
     ops::{Add, Sub},
@@ -22,7 +22,7 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Self;
 
-    /// Saturates at the end of time.
+    /// The sum saturates at the largest time.
     fn add(self, d: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -31,7 +31,7 @@ impl Add<Duration> for Time {
 impl Sub for Time {
     type Output = Duration;
 
-    /// Zero when `earlier` is later.
+    /// The difference is zero if `earlier` is later.
     fn sub(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,4 +1,4 @@
-//! One packet to be sent, as commands for the driver.
+//! One packet to be sent, as instructions for the caller.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -7,18 +7,19 @@ use crate::{
     wire::{HeaderBuf, ICRC_LEN, ROCE_PORT, pad_of},
 };
 
-/// Headers by value, payload by reference to registered memory. The driver gathers, appends the pad and the
-/// ICRC (which covers the IP ID only it knows) and sends. Reused from packet to packet.
+/// A packet to be sent: headers by value, payload by reference to registered memory. The caller gathers the payload,
+/// appends the pad and the ICRC (which covers the IP ID that only the caller knows) and sends the packet. The value is
+/// reused from packet to packet.
 #[derive(Clone, Debug)]
 pub struct Transmit {
     pub to: SocketAddr,
-    /// BTH and extended headers.
+    /// The BTH and the extended headers.
     pub header: HeaderBuf,
-    /// Payload in registered memory; empty when `inline` holds it.
+    /// The payload in registered memory; empty if `inline` holds the payload.
     pub pieces: Vec<Piece>,
-    /// Payload by value.
+    /// The payload by value.
     pub inline: Vec<u8>,
-    /// A peer may write the pieces at any time: take the ICRC over the copy that is sent.
+    /// Whether a peer may write the pieces at any time; the ICRC must then be computed over the copy that is sent.
     pub copy_first: bool,
 }
 
@@ -51,7 +52,7 @@ impl Transmit {
         pad_of(self.payload_len()).into()
     }
 
-    /// Bytes of the UDP payload.
+    /// The bytes of the UDP payload.
     pub fn datagram_len(&self) -> usize {
         self.header.as_slice().len() + self.payload_len() + self.pad() + ICRC_LEN
     }

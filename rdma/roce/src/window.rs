@@ -1,4 +1,4 @@
-//! How many packets a requester may have unacknowledged.
+//! Congestion control: how many packets of a requester may be unacknowledged.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -6,18 +6,18 @@ use crate::time::Time;
 
 /// A congestion window in packets.
 pub trait Window: Debug + Send {
-    /// Packets that may be unacknowledged now; at least 1.
+    /// The packets that may be unacknowledged now; at least 1.
     fn packets(&self) -> u32;
-    /// `n` packets were acknowledged, with the window in use when `full`.
+    /// Notes that `n` packets were acknowledged; `full` tells whether the whole window was in use.
     fn on_ack(&mut self, n: u32, full: bool);
-    /// Packets were lost: a sequence NAK or the retransmission timer.
+    /// Notes that packets were lost, because of a sequence NAK or an expired retransmission timer.
     fn on_loss(&mut self, now: Time);
-    /// A congestion notification packet arrived.
+    /// Notes that a congestion notification packet arrived.
     fn on_cnp(&mut self, now: Time);
 }
 
-/// Doubles per round trip up to a threshold, then grows by two packets per round trip; loses a quarter on loss, since a
-/// bad cable loses packets too.
+/// A window that doubles per round trip up to a threshold, then grows by two packets per round trip. It loses a quarter
+/// on loss, because bad cables lose packets, too.
 #[derive(Clone, Debug)]
 pub struct Aimd {
     window: u32,
@@ -28,7 +28,7 @@ pub struct Aimd {
 }
 
 impl Aimd {
-    /// One burst loses many packets but is one event: cuts closer together than this count once.
+    /// The shortest time between two reductions: the many packets that one burst loses are one event.
     const CUT_INTERVAL: Duration = Duration::from_micros(200);
     const MIN: u32 = 4;
     const GROWTH: u32 = 2;

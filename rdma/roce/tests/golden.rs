@@ -1,4 +1,4 @@
-//! Captures of kernel peers (rxe, rdma_cm) decode, check and re-encode to the same bytes.
+//! Captured packets of kernel peers (rxe, rdma_cm) must decode, pass the ICRC check, and re-encode to the same bytes.
 
 mod captures;
 
@@ -63,7 +63,7 @@ fn every_cm_message_reencodes_to_its_bytes() {
         let mad = Mad::decode(raw).unwrap_or_else(|e| panic!("MAD {n}: {e}"));
         kinds[usize::from(mad.message.attribute()) - 0x10] += 1;
         assert_eq!(mad.encode(), *raw, "MAD {n}");
-        // REQ, REP and REJ have no bits outside their fields that a kernel sets.
+        // Kernels set no bits outside the fields of REQ, REP and REJ.
         if matches!(mad.message, Message::Req(_) | Message::Rep(_)) {
             assert_eq!(Mad::new(mad.tid, mad.message).encode(), *raw, "MAD {n}");
         }
@@ -87,7 +87,7 @@ fn kernel_requests_mean_what_the_fields_say() {
     }
 }
 
-/// The starting PSN in REQ and REP is the first that its sender receives.
+/// The starting PSN in REQ and REP is the first one that its sender receives.
 #[test]
 fn starting_psns_are_the_receivers() {
     let mut expected = std::collections::HashMap::new();

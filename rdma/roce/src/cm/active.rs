@@ -1,4 +1,4 @@
-//! The side that dials: REQ out, REP or REJ in.
+//! The active side of connecting: REQ out, REP or REJ in.
 
 use std::net::SocketAddr;
 
@@ -20,17 +20,17 @@ use crate::{
     },
 };
 
-/// 4.3 s, the value rdma_cm uses.
+/// The code of 4.3 s, the value that rdma_cm uses.
 const REMOTE_CM_TIMEOUT: u8 = 20;
-/// 1.07 s: a kernel peer repeats a lost REP after about this long (its own 20 makes that 4.3 s).
+/// The code of 1.07 s: a kernel peer repeats a lost REP after about this time (with its own value, 20, after 4.3 s).
 const LOCAL_CM_TIMEOUT: u8 = 18;
 const MAX_CM_RETRIES: u8 = 15;
 const HOP_LIMIT: u8 = 64;
-/// RoCE has no LIDs.
+/// The value for "no LID": RoCE has no LIDs.
 const PERMISSIVE_LID: u16 = 0xffff;
 
 impl Cm {
-    /// Dials. Ends in an event: `Established`, `Rejected` or `Unreachable`.
+    /// Starts to connect. The attempt ends with a CM event: `Established`, `Rejected` or `Unreachable`.
     pub fn connect(
         &mut self,
         now: Time,
@@ -118,7 +118,7 @@ impl Cm {
         let Some(conn) = self.table.get(id) else { return };
         match conn.state {
             State::ReqSent(_) if rep.qpn > 1 => self.establish(now, id, from, rep),
-            // Our RTU was lost.
+            // The RTU was lost.
             State::Established { active: true } => self.send_rtu(id),
             _ => self.counters.rx_unexpected += 1,
         }
@@ -126,7 +126,7 @@ impl Cm {
 
     fn establish(&mut self, now: Time, id: CmId, from: SocketAddr, rep: &Rep) {
         let remote_qp = (rep.ca_guid, rep.qpn);
-        // The peer says that its queue pair belongs to this connection, so to no other any more.
+        // The peer says that its queue pair belongs to this connection, so no other connection can have it any more.
         if let Some(old) = self.table.by_remote_qp(&remote_qp) {
             self.counters.rx_stale_req += 1;
             if self.table.get(old).is_some_and(|conn| super::same_host(conn.peer, from)) {
@@ -186,20 +186,21 @@ impl Cm {
                 self.fail_qp(id);
                 self.rejected(id, rej);
             }
-            // The passive side thought better of it before our RTU came.
+            // The passive side ended the connection before the RTU arrived.
             State::Established { .. } => self.peer_left(now, id),
             _ => self.counters.rx_unexpected += 1,
         }
     }
 
-    /// Asks again for the path MTU the peer names. False when it names none.
+    /// Repeats the request with the path MTU that the peer names. Returns false if the peer names none.
     fn retry_smaller(&mut self, now: Time, id: CmId, rej: &Rej) -> bool {
         let Some(conn) = self.table.get_mut(id) else { return false };
         let (State::ReqSent(sent), to) = (&mut conn.state, conn.peer) else { return false };
         let named = (rej.ari_len > 0).then(|| mtu_bytes(rej.ari[0] >> 4)).flatten();
         let Some(named) = named else { return false };
         let (Some(code), Message::Req(req)) = (mtu_code(named), &mut sent.req.message) else { return false };
-        // A repeated rejection of the first REQ: to go lower once more would part us from what the peer accepted.
+        // The peer repeated its rejection of the first REQ. A still smaller path MTU would differ from the one that the
+        // peer accepts.
         if named >= sent.path_mtu {
             return true;
         }
@@ -229,12 +230,13 @@ impl Cm {
         self.transmit(to, &req);
     }
 
-    /// Forgets an attempt and tells the peer, who may hold a request of it.
+    /// Forgets a connection attempt and notifies the peer, which may hold a request of it.
     pub(super) fn cancel_req(&mut self, id: CmId) {
         let Some(conn) = self.table.get(id) else { return };
         let ids = CommIds { local: conn.comm_id, remote: 0 };
         let mut rej = rejection(ids, Answered::Other(2), RejectReason::TIMEOUT);
-        // The peer finds the request by our GUID, for its communication ID is not known (cm_format_rej).
+        // The peer finds the request by this side's GUID, because the peer's communication ID is not known
+        // (cm_format_rej).
         rej.ari[..8].copy_from_slice(&self.config.ca_guid.to_be_bytes());
         rej.ari_len = 8;
         let (to, tid) = (conn.peer, conn.tid);
@@ -242,7 +244,7 @@ impl Cm {
         self.table.remove(id);
     }
 
-    /// The network refused a datagram to `to` at once: attempts to connect there are over.
+    /// The network refused a datagram to `to` at once, so attempts to connect to that address end.
     pub fn send_failed(&mut self, to: SocketAddr) {
         for id in self.table.dialling(to) {
             self.table.remove(id);
@@ -251,7 +253,8 @@ impl Cm {
     }
 }
 
-/// Where to answer a peer: an embedded one at the port it sends from, any other at the RoCE port.
+/// The address for replies to a peer: an embedded peer receives at the port from which it sends, any other at the RoCE
+/// port.
 pub(super) fn answer_address(from: SocketAddr, ca_guid: u64) -> SocketAddr {
     let mut to = from;
     if !is_embedded(ca_guid) {

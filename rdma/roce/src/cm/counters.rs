@@ -1,4 +1,4 @@
-//! What the connection manager counted.
+//! Counters of the connection manager.
 
 use crate::wire::mad::Message;
 
@@ -31,11 +31,11 @@ counters! {
     rx_rtu,
     rx_dreq,
     rx_drep,
-    /// Messages repeated because no answer came.
+    /// Messages that were repeated because no answer came.
     tx_retries,
-    /// Messages not sent because too many waited.
+    /// Messages that were not sent because too many waited.
     tx_dropped,
-    /// Datagrams that are no CM message.
+    /// Datagrams that are not CM messages.
     rx_malformed,
     /// Messages for communication IDs that do not exist.
     rx_unknown_id,
@@ -47,13 +47,13 @@ counters! {
     rx_duplicate_req,
     /// Requests from queue pairs that still have a connection here.
     rx_stale_req,
-    /// Requests rejected because nobody listened.
+    /// Requests that were rejected because nobody listened.
     no_listener,
-    /// Requests rejected because a backlog or table was full.
+    /// Requests that were rejected because a backlog or table was full.
     no_room,
-    /// Half-open requests that made room for one of another source.
+    /// Half-open requests that made room for a request of another source.
     displaced,
-    /// Requests the application did not answer in time.
+    /// Requests that the application did not answer in time.
     unanswered,
     established,
 }

@@ -1,9 +1,9 @@
 //! Connection management of one device, both roles (IBTA vol. 1, 12.9; cm.c and cma.c).
 //!
 //! Order of calls: any input (`connect`, `listen`, `accept`, `reject`, `disconnect`, `destroy`, `handle_mad`,
-//! `handle_timeout`, `data_arrived`, `send_failed`), then [`Cm::poll_transmit`] and [`Cm::poll_output`] until both
-//! are empty, then [`Cm::poll_timeout`]. Outputs are to be obeyed in their order: a queue pair is bound before the
-//! event that tells of it.
+//! `handle_timeout`, `data_arrived`, `send_failed`), then [`Cm::poll_transmit`] and [`Cm::poll_output`] until both are
+//! empty, then [`Cm::poll_timeout`]. Outputs must be executed in their order, because a queue pair is bound before the
+//! event that reports the connection.
 //!
 //! | state | input | does | next |
 //! |---|---|---|---|
@@ -38,8 +38,8 @@
 //! | Refused | REQ again | the same REJ | Refused |
 //! | TimeWait, Refused | time | | - |
 //!
-//! `Disconnected` never waits for the peer. What is not in the table is dropped and counted, as is every datagram
-//! whose communication IDs or source address are not those of a connection.
+//! `Disconnected` never waits for the peer. Inputs that are not in the table are dropped and counted, and so is every
+//! datagram whose communication IDs or source address are not those of a connection.
 
 mod active;
 mod counters;
@@ -69,14 +69,14 @@ use crate::{
     wire::mad::{Answered, CommIds, MAD_LEN, Mad, Message, Mra, Rej},
 };
 
-/// The first repetition of a message; later ones at twice the interval, up to [`RESEND_MAX`].
+/// The time after which a message is repeated first. Later intervals double, up to [`RESEND_MAX`].
 const RESEND_FIRST: Duration = Duration::from_millis(250);
 const RESEND_MAX: Duration = Duration::from_secs(2);
-/// MRAs obeyed per connection attempt: as many as a sender repeats its message (max CM retries).
+/// The most MRAs that are accepted per connection attempt: as many as a sender repeats its message (max CM retries).
 const MAX_EXTENSIONS: u8 = 15;
-/// The longest wait one MRA can ask for.
+/// The longest wait that one MRA can request.
 const MAX_EXTENSION: Duration = Duration::from_secs(60);
-/// Datagrams waiting for `poll_transmit`.
+/// The most datagrams that may wait for `poll_transmit`.
 const MAX_TRANSMITS: usize = 1024;
 
 #[derive(Debug)]
@@ -91,7 +91,7 @@ pub struct Cm {
     config: CmConfig,
     next_id: u64,
     listeners: BTreeMap<CmId, Listener>,
-    /// Listeners by TCP-space port.
+    /// The listener of each TCP-space port.
     ports: BTreeMap<u16, CmId>,
     table: Table,
     transmits: VecDeque<(SocketAddr, [u8; MAD_LEN])>,
@@ -118,12 +118,13 @@ impl Cm {
         &self.counters
     }
 
-    /// Both ends of a connection that still exists.
+    /// The addresses of both ends of a connection that still exists.
     pub fn endpoints(&self, id: CmId) -> Option<Endpoints> {
         self.table.get(id).map(|conn| conn.endpoints)
     }
 
-    /// Takes a datagram that arrived for queue pair 1. `from` is its UDP source, `local` the address it was sent to.
+    /// Handles a datagram that arrived for queue pair 1. `from` is its UDP source, `local` the address to which it was
+    /// sent.
     pub fn handle_mad(
         &mut self,
         now: Time,
@@ -163,7 +164,7 @@ impl Cm {
         }
     }
 
-    /// Does what is due. To be called when the time of [`Self::poll_timeout`] has come.
+    /// Handles all timers that are due. The caller calls this when the time of [`Self::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(id) = self.table.expired(now) {
             match self.table.get(id).map(|conn| &conn.state) {
@@ -172,33 +173,34 @@ impl Cm {
                 Some(State::RepSent(_)) => self.rep_timeout(now, id),
                 Some(State::DreqSent(_)) => self.dreq_timeout(now, id),
                 Some(State::TimeWait | State::Refused(_)) => self.table.remove(id),
-                // Has no timer.
+                // An established connection has no timer.
                 Some(State::Established { .. }) | None => {}
             }
         }
     }
 
-    /// When [`Self::handle_timeout`] is due.
+    /// The time at which [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.table.next_timeout()
     }
 
-    /// The next datagram to send: from queue pair 1 to queue pair 1, Q_Key 0x80010000, at this UDP address.
+    /// The next datagram to send, with the UDP address of its receiver. It is sent from queue pair 1 to queue pair 1,
+    /// with Q_Key 0x80010000.
     pub fn poll_transmit(&mut self) -> Option<(SocketAddr, [u8; MAD_LEN])> {
         self.transmits.pop_front()
     }
 
-    /// `poll_transmit` has something.
+    /// Whether `poll_transmit` has a datagram.
     pub fn has_transmit(&self) -> bool {
         !self.transmits.is_empty()
     }
 
-    /// The next event or instruction.
+    /// The next output: an event or an instruction.
     pub fn poll_output(&mut self) -> Option<CmOutput> {
         self.outputs.pop_front()
     }
 
-    /// The connection a message is about, if its IDs and source are right.
+    /// The connection that a message is about, if the message's IDs and source are right.
     fn find(&mut self, from: SocketAddr, ids: CommIds) -> Option<CmId> {
         let found = self.table.by_comm_id(ids.remote).and_then(|id| Some((id, self.table.get(id)?)));
         let Some((id, conn)) = found else {
@@ -237,7 +239,7 @@ impl Cm {
         self.outputs.push_back(CmOutput::Event(event));
     }
 
-    /// Drops events that the application has not seen, of a connection that is gone for it.
+    /// Drops events of a connection that the application need not see any more.
     fn purge_events(&mut self, id: CmId) {
         self.outputs.retain(|output| !matches!(output, CmOutput::Event(event) if event.id() == id));
     }
@@ -251,7 +253,7 @@ impl Cm {
         self.transmits.push_back((to, mad.encode()));
     }
 
-    /// Rejects without keeping state about it.
+    /// Sends a rejection without keeping state about it.
     fn send_rej(&mut self, to: SocketAddr, tid: u64, rej: Rej) {
         self.transmit(to, &Mad::new(tid, Message::Rej(rej)));
     }
@@ -284,12 +286,12 @@ fn rejection(ids: CommIds, about: Answered, reason: RejectReason) -> Rej {
     Rej { ids, about, ari_len: 0, reason: reason.0, ari: [0; 72], private_data: [0; Rej::PRIVATE] }
 }
 
-/// The peer's address and the address a datagram came from are of one host.
+/// Whether both addresses belong to the same machine.
 fn same_host(a: SocketAddr, b: SocketAddr) -> bool {
     a.ip().to_canonical() == b.ip().to_canonical()
 }
 
-/// A CM time-out code in time: 4.096 us * 2^n, 5 bits.
+/// The duration of a CM time-out code: 4.096 us * 2^n, where n has 5 bits.
 fn ib_timeout(code: u8) -> Duration {
     Duration::from_nanos(4096 << (code & 0x1f))
 }

@@ -1,4 +1,4 @@
-//! The side that listens: REQ in, REP or REJ out.
+//! The passive side of connecting: REQ in, REP or REJ out.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,18 +20,18 @@ use crate::{
     },
 };
 
-/// 4.3 s: how long the application may take between two requests for patience.
+/// The code of 4.3 s: an MRA asks the peer to wait this long for the application.
 const SERVICE_TIMEOUT: u8 = 20;
-/// 134 ms, as rxe: how late our ACKs may be.
+/// The code of 134 ms, as in rxe: the longest delay of this side's ACKs.
 const TARGET_ACK_DELAY: u8 = 15;
 /// Fail-over is not supported.
 const FAILOVER: u8 = 0;
-/// For what the application or the peer did not do in time. Reason 4 means a time-out of the sender's *request* to
-/// kernel peers, who then look for another connection (cm_acquire_rejected_id).
+/// The reason of rejections because the application or the peer was too late. Reason 4 is not used: kernel peers take
+/// it for a time-out of the sender's *request*, and then look for another connection (cm_acquire_rejected_id).
 const TOO_LATE: RejectReason = RejectReason::NO_RESOURCES;
 
 impl Cm {
-    /// Takes requests for TCP-space `port`, at most `backlog` of them unanswered; port 0 picks a free one.
+    /// Accepts requests for TCP-space `port`, at most `backlog` of them unanswered; port 0 picks a free port.
     pub fn listen(
         &mut self,
         port: u16,
@@ -96,7 +96,7 @@ impl Cm {
         }
     }
 
-    /// Finds the listener for a new request, or the reason to reject it.
+    /// Finds the listener for a new request, or the reason to reject the request.
     fn judge(
         &mut self,
         now: Time,
@@ -105,7 +105,7 @@ impl Cm {
     ) -> Result<(CmId, u16, u32, CmaHeader), RejectReason> {
         if let Some(old) = self.table.by_remote_qp(&(req.ca_guid, req.qpn)) {
             self.counters.rx_stale_req += 1;
-            // The peer forgot that connection, or it would not use its queue pair again.
+            // The peer must have forgotten that connection, because it uses its queue pair again.
             if self.table.get(old).is_some_and(|conn| super::same_host(conn.peer, from)) {
                 self.drop_stale(now, old);
             }
@@ -131,8 +131,9 @@ impl Cm {
         Ok((listener, port, path_mtu, header))
     }
 
-    /// There is room for a request, or another one gives way. One source leaves room for others: it has at most half of
-    /// the table, and a newcomer from there displaces nothing of its own, since requests are repeated by themselves.
+    /// Whether there is room for a request, if necessary by displacing another one. One source leaves room for others:
+    /// it has at most half of the table, and its new requests never displace its own, because requests are repeated
+    /// anyway.
     fn makes_room(&mut self, listener: CmId, from: SocketAddr) -> bool {
         let source = from.ip().into();
         let half_open = self.table.half_open();
@@ -144,7 +145,7 @@ impl Cm {
         if half_open.len() < self.config.max_half_open && pending < backlog {
             return true;
         }
-        // One that waits for this listener makes room in both.
+        // Displacing a request that waits for this listener makes room both in the backlog and in the table.
         let fits = |id| pending < backlog || self.is_pending(id, listener);
         half_open.displaced_by(source, fits).is_some_and(|id| {
             self.displace(id);
@@ -152,7 +153,7 @@ impl Cm {
         })
     }
 
-    /// A half-open request gives way. Nothing is kept of it: the peer may ask again.
+    /// Displaces a half-open request. No state of it is kept, because the peer may ask again.
     fn displace(&mut self, id: CmId) {
         self.counters.displaced += 1;
         let Some(conn) = self.table.get(id) else { return };
@@ -161,7 +162,7 @@ impl Cm {
         self.forget(id);
     }
 
-    /// Forgets a half-open request, and sees to it that the application does.
+    /// Forgets a half-open request, and makes the application forget it.
     fn forget(&mut self, id: CmId) {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::RepSent(_)) => {
@@ -177,13 +178,13 @@ impl Cm {
         }
     }
 
-    /// The application need not see this request any more: what nobody reads would pile up.
+    /// Withdraws a request that the application need not see any more: unread events would pile up.
     fn withdraw(&mut self, id: CmId) {
         self.purge_events(id);
         self.outputs.push_back(CmOutput::Withdrawn { id });
     }
 
-    /// `id` waits for the application behind `listener`.
+    /// Whether request `id` of `listener` waits for the application.
     pub(super) fn is_pending(&self, id: CmId, listener: CmId) -> bool {
         let state = self.table.get(id).map(|conn| &conn.state);
         matches!(state, Some(State::ReqRcvd(request)) if request.listener == listener)
@@ -204,15 +205,16 @@ impl Cm {
                 let rej = rejection(ids, Answered::Req, RejectReason::STALE_CONNECTION);
                 Mad::new(tid, Message::Rej(rej))
             }
-            // Late: the peer has confirmed since.
+            // The duplicate is late: the peer has confirmed since.
             State::ReqSent(_) | State::Established { .. } => return,
         };
         self.transmit(to, &answer);
     }
 
-    /// Answers a request: binds queue pair `qpn`, which expects `starting_psn` first, and sends the reply.
+    /// Accepts a request: binds queue pair `qpn`, which expects `starting_psn` first, and sends the reply.
     ///
-    /// `param`'s retry count does not matter here, the request's does. [`Error::NotFound`] when the request expired.
+    /// The retry count in `param` is ignored; that of the request is used. [`Error::NotFound`] if the request has
+    /// expired.
     pub fn accept(
         &mut self,
         now: Time,
@@ -284,7 +286,7 @@ impl Cm {
         self.table.enter(id, State::RepSent(Box::new(sent)), Some(timer));
     }
 
-    /// Refuses a request (reason 28) with at most 148 bytes of private data. The ID is gone afterwards.
+    /// Refuses a request (reason 28) with at most 148 bytes of private data. The ID is invalid afterwards.
     pub fn reject(&mut self, now: Time, id: CmId, data: &[u8]) -> Result<(), Error> {
         let conn = self.table.get(id).ok_or_else(|| Self::not_found(id))?;
         if !matches!(conn.state, State::ReqRcvd(_)) {
@@ -311,7 +313,7 @@ impl Cm {
         self.refuse(now, id, TOO_LATE, [0; Rej::PRIVATE]);
     }
 
-    /// The active side gave up and names its REQ by GUID and communication ID.
+    /// Handles the rejection of an active side that gave up and names its REQ by GUID and communication ID.
     pub(super) fn on_cancel(&mut self, from: SocketAddr, rej: &Rej) {
         let guid = rej.ari.first_chunk().map_or(0, |guid| u64::from_be_bytes(*guid));
         let key = (from.ip().to_canonical(), guid, rej.ids.local);
@@ -333,7 +335,7 @@ impl Cm {
         }
     }
 
-    /// A packet arrived on queue pair `qpn`: as good as the RTU (ib_cm_notify).
+    /// Notes that a packet arrived on queue pair `qpn`, which confirms the connection like an RTU (ib_cm_notify).
     pub fn data_arrived(&mut self, qpn: u32) {
         if let Some(id) = self.table.unconfirmed(qpn) {
             self.confirmed(id);
@@ -361,7 +363,7 @@ impl Cm {
         self.transmit(to, &rep);
     }
 
-    /// Takes a reply back that nobody confirmed.
+    /// Withdraws a reply that the peer did not confirm.
     pub(super) fn withdraw_rep(&mut self, now: Time, id: CmId, reason: RejectReason) {
         let Some(conn) = self.table.get(id) else { return };
         let (to, tid, rej) = (conn.peer, conn.tid, rejection(conn.ids(), Answered::Req, reason));
@@ -371,7 +373,8 @@ impl Cm {
     }
 }
 
-/// What a request offers, in our view: the peer's initiator depth is our responder resources.
+/// The parameters that a request offers, from this side's view: the peer's initiator depth is this side's responder
+/// resources.
 fn offered(req: &Req) -> ConnParam {
     ConnParam {
         private_data: req.private_data[CmaHeader::LEN..].to_vec(),
@@ -384,8 +387,8 @@ fn offered(req: &Req) -> ConnParam {
     }
 }
 
-/// The ACK timeout a peer asks for, as far as this side goes along: a connection on which "for ever" (0) or hours
-/// are waited would outlive its peer. 22 is 17 s a try.
+/// Limits the ACK timeout that a peer requests: with "for ever" (0), or with hours, a connection would outlive its
+/// peer. The code 22 is 17 s per try.
 const fn bounded_timeout(asked: u8) -> u8 {
     match asked {
         0 | 22.. => 22,

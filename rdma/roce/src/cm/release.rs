@@ -1,4 +1,4 @@
-//! The end of connections: DREQ, DREP, time-wait, and the application's letting go.
+//! The end of connections: DREQ, DREP, time-wait, and release by the application.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -16,13 +16,14 @@ use crate::{
     },
 };
 
-/// DREQs go out 0, 250, 750 and 1750 ms after the disconnect; C servers of NAAICE never answer them.
+/// The time after which an unanswered DREQ is given up. DREQs are sent 0, 250, 750 and 1750 ms after the disconnect; C
+/// servers of NAAICE never answer them.
 const DREQ_TIME: Duration = Duration::from_millis(1800);
 const MIN_TIME_WAIT: Duration = Duration::from_millis(250);
 const MAX_TIME_WAIT: Duration = Duration::from_secs(4);
 
 impl Cm {
-    /// Ends a connection, or an attempt. `Disconnected` follows, unless it had ended before.
+    /// Ends a connection, or an attempt to connect. `Disconnected` follows, unless the connection had ended before.
     pub fn disconnect(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::ReqRcvd(_)) => return Err(Error::Invalid("accept or reject the request first")),
@@ -36,13 +37,13 @@ impl Cm {
         Ok(())
     }
 
-    /// A DREQ is not answered yet.
+    /// Whether a DREQ is still unanswered.
     pub fn is_parting(&self) -> bool {
         self.table.is_parting()
     }
 
-    /// Ends a listener, whose unanswered requests are rejected, or forgets a connection: it is disconnected, and
-    /// no event of it follows.
+    /// Ends a listener, whose unanswered requests are rejected, or forgets a connection, which is disconnected and has
+    /// no further events.
     pub fn destroy(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         if let Some(listener) = self.listeners.remove(&id) {
             self.ports.remove(&listener.port);
@@ -60,12 +61,12 @@ impl Cm {
         Ok(())
     }
 
-    /// The ID was given out, and nothing of its connection is left.
+    /// Whether the ID was given out, and no state of its connection is left.
     fn has_ended(&self, id: CmId) -> bool {
         id.0 > 0 && id.0 < self.next_id && self.table.get(id).is_none() && !self.listeners.contains_key(&id)
     }
 
-    /// Our side goes, in whatever state.
+    /// Ends this side of a connection in any state.
     fn leave(&mut self, now: Time, id: CmId) {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::ReqSent(_)) => self.cancel_req(id),
@@ -81,7 +82,7 @@ impl Cm {
         }
     }
 
-    /// The peer uses the queue pair of this connection for another one.
+    /// Ends a connection whose queue pair the peer uses for another one.
     pub(super) fn drop_stale(&mut self, now: Time, id: CmId) {
         if matches!(self.table.get(id).map(|conn| &conn.state), Some(State::Established { .. })) {
             self.leave(now, id);
@@ -89,7 +90,7 @@ impl Cm {
         }
     }
 
-    /// The peer ended the connection.
+    /// Handles the peer's end of the connection.
     pub(super) fn peer_left(&mut self, now: Time, id: CmId) {
         self.fail_qp(id);
         self.time_wait(now, id);
@@ -99,7 +100,7 @@ impl Cm {
     fn send_dreq(&mut self, now: Time, id: CmId) {
         let Some(conn) = self.table.get(id) else { return };
         let Some(link) = conn.link else { return };
-        // A transaction of our own: the REQ's may be the peer's.
+        // The DREQ has a transaction ID of this side, because that of the REQ may be the peer's.
         let tid = conn.tid & !0xffff_ffff | u64::from(conn.comm_id);
         let dreq = Mad::new(tid, Message::Dreq(Dreq { ids: conn.ids(), remote_qpn: link.qp.1 }));
         let retry = Retry::new(now + DREQ_TIME);
@@ -138,12 +139,12 @@ impl Cm {
         }
     }
 
-    /// A DREQ for a connection of which nothing is left, after a restart or a lost DREP: a kernel peer would repeat
-    /// it for a minute and a half (cm_issue_drep answers so too).
+    /// Confirms a DREQ for a connection without any state here, after a restart or a lost DREP: otherwise a kernel peer
+    /// would repeat the DREQ for a minute and a half (cm_issue_drep responds in the same way).
     pub(super) fn confirm_forgotten(&mut self, from: SocketAddr, tid: u64, ids: CommIds) {
         self.counters.rx_unknown_id += 1;
         let mut to = from;
-        // Kernel peers send from ports like this one, and receive at the RoCE port only (rxe_net.c).
+        // Kernel peers send from ports in this range, and receive at the RoCE port only (rxe_net.c).
         if from.port() >= 0xc000 {
             to.set_port(ROCE_PORT);
         }
@@ -171,7 +172,7 @@ impl Cm {
 }
 
 impl Conn {
-    /// When the last packets and messages of a connection that ends now have left the network.
+    /// The time at which the last packets and messages of a connection that ends now have left the network.
     pub(super) fn time_wait(&self, now: Time) -> Time {
         now + (ib_timeout(self.ack_timeout) * 2).clamp(MIN_TIME_WAIT, MAX_TIME_WAIT)
     }

@@ -1,4 +1,4 @@
-//! One connection: what is always known of it, and its state with the state's data.
+//! One connection: the data that all states have, and the state with its own data.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -14,7 +14,7 @@ use crate::{
     wire::mad::{CommIds, Mad, Req},
 };
 
-/// Names a request, however often it is repeated: sender's address, CA GUID, communication ID.
+/// Identifies a request, however often it is repeated: the sender's address, CA GUID and communication ID.
 pub(super) type RequestKey = (IpAddr, u64, u32);
 /// A peer's queue pair: CA GUID and number.
 pub(super) type RemoteQp = (u64, u32);
@@ -22,18 +22,18 @@ pub(super) type RemoteQp = (u64, u32);
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) comm_id: u32,
-    /// Of the REQ, echoed by its answers.
+    /// The transaction ID of the REQ, which its answers repeat.
     pub(super) tid: u64,
     pub(super) endpoints: Endpoints,
-    /// Where messages go.
+    /// The address to which messages are sent.
     pub(super) peer: SocketAddr,
     /// The local queue pair; a request not yet accepted has none.
     pub(super) qpn: Option<u32>,
-    /// The peer, from its REQ or REP on.
+    /// The data of the peer's queue pair, known from its REQ or REP on.
     pub(super) link: Option<Link>,
-    /// The peer's REQ, on the passive side.
+    /// The key of the peer's REQ, on the passive side.
     pub(super) request: Option<RequestKey>,
-    /// Local ACK timeout code of both sides, from which the time-wait follows.
+    /// The local ACK timeout code of both sides, from which the time-wait is computed.
     pub(super) ack_timeout: u8,
     pub(super) state: State,
 }
@@ -54,7 +54,7 @@ pub(super) enum State {
     },
     DreqSent(Box<DreqSent>),
     TimeWait,
-    /// Keeps the REJ for repetitions of the REQ.
+    /// The request was rejected; the REJ is kept for repetitions of the REQ.
     Refused(Box<Mad>),
 }
 
@@ -97,7 +97,7 @@ impl Conn {
     }
 }
 
-/// When a message is repeated, and when that ends.
+/// The times at which a message is repeated, and at which the repetitions end.
 #[derive(Debug)]
 pub(super) struct Retry {
     interval: Duration,
@@ -110,18 +110,18 @@ impl Retry {
         Self { interval: RESEND_FIRST, give_up, extensions: 0 }
     }
 
-    /// The first repetition of a message sent `now`.
+    /// The time of the first repetition of a message sent `now`.
     pub(super) fn first(&self, now: Time) -> Time {
         self.next(now + self.interval)
     }
 
-    /// The next repetition, once one was sent `now`.
+    /// The time of the next repetition, after one was sent `now`.
     pub(super) fn again(&mut self, now: Time) -> Time {
         self.interval = (self.interval * 2).min(RESEND_MAX);
         self.first(now)
     }
 
-    /// A timer for `at`, or for giving up when that comes earlier.
+    /// The time for a timer: `at`, or the time for giving up if that is earlier.
     pub(super) fn next(&self, at: Time) -> Time {
         at.min(self.give_up)
     }
@@ -130,7 +130,8 @@ impl Retry {
         now >= self.give_up
     }
 
-    /// The peer asked to wait until `until`; after that there is `patience` again. False when it asked too often.
+    /// Notes that the peer asked to wait until `until`; the time limit `patience` starts anew after that. Returns false
+    /// if the peer asked too often.
     pub(super) fn extend(&mut self, until: Time, patience: Duration) -> bool {
         if self.extensions >= MAX_EXTENSIONS {
             return false;

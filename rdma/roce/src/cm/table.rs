@@ -16,11 +16,12 @@ pub(super) struct Table {
     by_comm_id: BTreeMap<u32, CmId>,
     by_request: BTreeMap<RequestKey, CmId>,
     by_remote_qp: BTreeMap<RemoteQp, CmId>,
-    /// ReqRcvd and RepSent. IDs are given out in order, so the oldest request has the lowest.
+    /// Connections in the states ReqRcvd and RepSent. IDs are given out in order, so the oldest request has the lowest
+    /// ID.
     half_open: Seats<CmId>,
-    /// RepSent, by local queue pair.
+    /// Connections in the state RepSent, by local queue pair.
     unconfirmed: BTreeMap<u32, CmId>,
-    /// DreqSent, TimeWait and Refused, in the order of their entering that state.
+    /// Connections in the states DreqSent, TimeWait and Refused, in the order in which they entered that state.
     lingering: VecDeque<CmId>,
     max_lingering: usize,
     timers: BTreeSet<(Time, CmId)>,
@@ -47,7 +48,7 @@ impl Table {
         self.conns.len()
     }
 
-    /// Some goodbye is not answered yet.
+    /// Whether a DREQ is still unanswered.
     pub(super) fn is_parting(&self) -> bool {
         let parting = |id: &CmId| matches!(self.conns.get(id).map(|c| &c.state), Some(State::DreqSent(_)));
         self.lingering.iter().any(parting)
@@ -61,7 +62,7 @@ impl Table {
         self.conns.get(&id)
     }
 
-    /// States are changed by [`Self::enter`] only.
+    /// Access for changes of anything but the state, which only [`Self::enter`] changes.
     pub(super) fn get_mut(&mut self, id: CmId) -> Option<&mut Conn> {
         self.conns.get_mut(&id)
     }
@@ -87,13 +88,13 @@ impl Table {
         self.by_comm_id.keys().copied()
     }
 
-    /// Connections whose REQ is under way to `peer`.
+    /// Connections whose REQ to `peer` is unanswered.
     pub(super) fn dialling(&self, peer: SocketAddr) -> Vec<CmId> {
         let to = |conn: &Conn| conn.peer == peer && matches!(conn.state, State::ReqSent(_));
         self.conns.iter().filter(|(_, conn)| to(conn)).map(|(id, _)| *id).collect()
     }
 
-    /// A communication ID that is free, and not 0, which means none.
+    /// A free communication ID; never 0, which means none.
     pub(super) fn free_comm_id(&self, entropy: &mut dyn Entropy) -> u32 {
         let mut comm_id = entropy.next_u32();
         while comm_id == 0 || self.by_comm_id.contains_key(&comm_id) {
@@ -114,7 +115,7 @@ impl Table {
         self.entered(id, Some(timer));
     }
 
-    /// Learns who the peer is.
+    /// Stores the data of the peer's queue pair.
     pub(super) fn set_link(&mut self, id: CmId, link: Link) {
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.link = Some(link);
@@ -122,7 +123,7 @@ impl Table {
         }
     }
 
-    /// Changes the state and sets, or clears, the timer. Gives the old state back.
+    /// Changes the state and sets, or clears, the timer. Returns the old state.
     pub(super) fn enter(&mut self, id: CmId, state: State, timer: Option<Time>) -> Option<State> {
         self.left(id);
         let old = std::mem::replace(&mut self.conns.get_mut(&id)?.state, state);
@@ -137,7 +138,7 @@ impl Table {
         if let Some(key) = conn.request {
             self.by_request.remove(&key);
         }
-        // A newer connection may have taken the peer's queue pair over.
+        // A newer connection may have the peer's queue pair by now.
         if let Some(link) = conn.link.filter(|link| self.by_remote_qp.get(&link.qp) == Some(&id)) {
             self.by_remote_qp.remove(&link.qp);
         }
@@ -153,7 +154,7 @@ impl Table {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// A connection whose timer has run out; the timer is cleared.
+    /// A connection whose timer has expired; the timer is cleared.
     pub(super) fn expired(&mut self, now: Time) -> Option<CmId> {
         let (_, id) = *self.timers.first().filter(|(at, _)| *at <= now)?;
         self.disarm(id);

@@ -10,27 +10,28 @@ use crate::{
     qp::{LinkParam, Peer, Retry},
 };
 
-/// What both ends of a connection have agreed on, by the CM or by other means (`ibv_modify_qp` to RTR and RTS).
+/// The parameters on which both ends of a connection have agreed, by the CM or by other means (`ibv_modify_qp` to RTR
+/// and RTS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpAttr {
-    /// Where packets go: the peer's address and UDP port.
+    /// The address to which packets are sent: the peer's address and UDP port.
     pub peer: SocketAddr,
     pub remote_qpn: u32,
-    /// Bytes of payload per packet: 256, 512, 1024, 2048 or 4096.
+    /// The bytes of payload per packet: 256, 512, 1024, 2048 or 4096.
     pub path_mtu: u32,
-    /// First PSN this end sends.
+    /// The first PSN that this end sends.
     pub send_psn: u32,
-    /// First PSN the peer sends.
+    /// The first PSN that the peer sends.
     pub recv_psn: u32,
-    /// 0-7.
+    /// The retries after a time-out or sequence error, 0-7.
     pub retry_count: u8,
-    /// 0-7, where 7 is for ever.
+    /// The RNR retries, 0-7, where 7 is without limit.
     pub rnr_retry_count: u8,
-    /// 4.096 us * 2^n, n in 0-31, where 0 is for ever.
+    /// The local ACK timeout, 4.096 us * 2^n, n in 0-31, where 0 is without limit.
     pub ack_timeout: u8,
     pub responder_resources: u8,
     pub initiator_depth: u8,
-    /// The peer runs this stack.
+    /// Whether the peer runs this stack.
     pub embedded_peer: bool,
 }
 
@@ -72,7 +73,7 @@ impl Endpoint {
     }
 }
 
-/// The Local ACK Timeout field as a duration; zero for "for ever".
+/// Converts the Local ACK Timeout field to a duration; zero means "for ever".
 fn ack_timeout(code: u8) -> Duration {
     match code & 0x1f {
         0 => Duration::ZERO,

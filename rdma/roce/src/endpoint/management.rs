@@ -1,4 +1,4 @@
-//! Queue pair 1: the communication manager's datagrams, and the connection calls that end in them.
+//! Queue pair 1: the datagrams of the connection manager, and the calls that make and end connections.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,7 +21,7 @@ use crate::{
 const GSI_QP: u32 = 1;
 const GSI_Q_KEY: u32 = 0x8001_0000;
 
-/// The connection manager and the queues its events go to.
+/// The connection manager, and the queues for its events.
 #[derive(Debug)]
 pub(super) struct Management {
     cm: Cm,
@@ -50,7 +50,7 @@ impl Endpoint {
         ChannelId(id)
     }
 
-    /// [`Error::Busy`] while listeners or connections report to it.
+    /// Fails with [`Error::Busy`] while listeners or connections report to the channel.
     pub fn destroy_channel(&mut self, channel: ChannelId) -> Result<(), Error> {
         if self.management.owners.values().any(|&owner| owner == channel.0) {
             return Err(Error::Busy("connections report to the event channel"));
@@ -62,7 +62,7 @@ impl Endpoint {
         self.management.channels.get_mut(&channel.0).map(VecDeque::pop_front).ok_or(no_channel(channel))
     }
 
-    /// The channel has events to take.
+    /// Whether the channel has events to take.
     pub fn channel_ready(&self, channel: ChannelId) -> bool {
         self.management.channels.get(&channel.0).is_some_and(|events| !events.is_empty())
     }
@@ -74,7 +74,7 @@ impl Endpoint {
         Ok((id, port))
     }
 
-    /// Dials TCP-space address `remote` from `local`; ends in an event.
+    /// Starts to connect from `local` to the TCP-space address `remote`; the attempt ends with a CM event.
     pub fn connect(
         &mut self,
         now: Time,
@@ -101,7 +101,7 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// Brings `qp` to ready-to-send and answers the request.
+    /// Brings `qp` to ready-to-send and accepts the request.
     pub fn accept(&mut self, now: Time, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error> {
         self.check_unconnected(qp)?;
         let psn = Psn::new(self.entropy.next_u32());
@@ -134,17 +134,18 @@ impl Endpoint {
         destroyed
     }
 
-    /// Counters of connection management.
+    /// The counters of connection management.
     pub fn cm_counters(&self) -> &CmCounters {
         self.management.cm.counters()
     }
 
-    /// A peer has not confirmed our goodbye yet. A device that goes now leaves it to find out by itself.
+    /// Whether a peer has not confirmed a disconnect yet. If the device is closed now, that peer has to find out by
+    /// itself.
     pub fn is_parting(&self) -> bool {
         self.management.cm.is_parting()
     }
 
-    /// The network refused a datagram to `to` at once.
+    /// Notes that the network refused a datagram to `to` at once.
     pub fn send_failed(&mut self, to: SocketAddr) {
         self.management.cm.send_failed(to);
         self.settle_cm();
@@ -177,13 +178,13 @@ impl Endpoint {
         self.settle_cm();
     }
 
-    /// A packet arrived on a queue pair: as good as the confirmation of its connection (ib_cm_notify).
+    /// Notes that a packet arrived on a queue pair, which confirms its connection (ib_cm_notify).
     pub(super) fn data_arrived(&mut self, qpn: u32) {
         self.management.cm.data_arrived(qpn);
         self.settle_cm();
     }
 
-    /// Carries out what the CM decided.
+    /// Executes the outputs of the CM.
     fn settle_cm(&mut self) {
         while let Some(output) = self.management.cm.poll_output() {
             match output {
@@ -201,7 +202,8 @@ impl Endpoint {
                         initiator_depth: binding.initiator_depth,
                         embedded_peer: binding.embedded_peer,
                     };
-                    // The queue pair may have been destroyed meanwhile: its connection then fails on first use.
+                    // The queue pair may have been destroyed meanwhile; its connection then fails when it is first
+                    // used.
                     let _ = self.connect_qp(QpNum(binding.qpn), &attr);
                 }
                 CmOutput::FailQp { qpn } => self.fail_qp(QpNum(qpn)),
@@ -211,7 +213,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes a request back that the application has not seen. One that it has seen it lets go of itself.
+    /// Withdraws a request that the application has not seen. The application itself releases a request that it has
+    /// seen.
     fn withdraw(&mut self, id: CmId) {
         let management = &mut self.management;
         let Some(owner) = management.owners.get(&id) else { return };

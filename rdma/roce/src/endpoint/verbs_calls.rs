@@ -1,4 +1,4 @@
-//! The verbs a driver passes on to the core.
+//! The verbs calls that a driver passes on to the endpoint.
 
 use smallvec::SmallVec;
 use verbs::{Access, CqId, Error, MrKeys, Payload, PdId, QpInit, QpNum, RecvWr, SendOp, SendWr, Sge, Wc};
@@ -30,7 +30,7 @@ impl Endpoint {
         self.pds.remove(&pd.0).ok_or(Error::NotFound { what: "protection domain", id: pd.0.into() })
     }
 
-    /// Registers `len` bytes that peers address from `va` on.
+    /// Registers a region of `len` bytes, which peers address from `va` on.
     pub fn reg_mr(
         &mut self,
         pd: PdId,
@@ -50,7 +50,7 @@ impl Endpoint {
         self.shared.mrs.insert(pd, va, len, access, &mut *self.entropy)
     }
 
-    /// Changes what peers may do, within what the region was registered for.
+    /// Changes what peers may do, within the rights with which the region was registered.
     pub fn set_mr_access(&mut self, lkey: u32, access: Access) -> Result<(), Error> {
         self.shared.mrs.set_access(lkey, access)
     }
@@ -84,7 +84,7 @@ impl Endpoint {
         self.shared.cqs.get_mut(&cq.0).map(|queue| queue.poll(out)).ok_or(no_cq(cq))
     }
 
-    /// The queue has completions to poll.
+    /// Whether the queue has completions to poll.
     pub fn cq_ready(&self, cq: CqId) -> bool {
         self.shared.cqs.get(&cq.0).is_some_and(|queue| !queue.is_empty())
     }
@@ -186,7 +186,7 @@ impl Endpoint {
         found.post_recv(RecvWqe { wr_id: wr.wr_id, sges, len }, &mut self.shared)
     }
 
-    /// The state of a queue pair in words.
+    /// The name of a queue pair's state.
     pub fn qp_state(&self, qp: QpNum) -> Option<&'static str> {
         self.qps.get(&qp.0).map(Qp::state_name)
     }

@@ -1,4 +1,4 @@
-//! The flows used lately.
+//! A cache of recently used flows.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,8 @@ use super::{Flow, WarmFlow};
 
 const SLOTS: usize = 32;
 
-/// Flows from packet to packet, direct-mapped by what differs between peers. Does not allocate after `new`.
+/// The flows of recent packets, direct-mapped by the parts of the addresses that differ between peers. Does not
+/// allocate after `new`.
 #[derive(Clone, Debug)]
 pub struct FlowCache(Box<[Option<Entry>; SLOTS]>);
 
@@ -24,7 +25,7 @@ impl Default for FlowCache {
 }
 
 impl FlowCache {
-    /// The flow of packets from `from` to `to`; `None` when the two are of different families.
+    /// The flow of packets from `from` to `to`; `None` if the two addresses are of different families.
     pub fn get(&mut self, from: SocketAddr, to: SocketAddr) -> Option<&mut WarmFlow> {
         let slot = &mut self.0[slot(from, to)];
         if slot.as_ref().is_none_or(|entry| entry.from != from || entry.to != to) {
@@ -53,7 +54,7 @@ mod tests {
         let address = |n: u8, port| SocketAddr::from(([10, 0, 0, n], port));
         let mut cache = FlowCache::default();
         for round in 0..3 {
-            // More flows than slots, so that some replace others.
+            // There are more flows than slots, so some replace others.
             for n in 0..100_u8 {
                 let (from, to) = (address(n, 4791), address(200, 4791 + round));
                 let flow = Flow::new(from, to).unwrap();

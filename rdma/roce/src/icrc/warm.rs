@@ -1,19 +1,19 @@
-//! A flow that remembers: packets of one burst differ in little that comes before the BTH.
+//! A flow with cached states: packets of one burst differ little in the bytes before the BTH.
 
 use crc32fast::Hasher;
 
 use super::{Flow, Icrc};
 use crate::wire::Bth;
 
-/// A flow with the ICRC's states after the headers of lengths and identifications seen lately.
+/// A flow, with the ICRC's states after the headers for recently used lengths and identifications.
 #[derive(Clone, Debug)]
 pub struct WarmFlow {
     flow: Flow,
-    /// Length and identification, and the state behind them; direct-mapped by the identification.
+    /// The length and identification, and the state after them; direct-mapped by the identification.
     states: [(u32, u32); 16],
 }
 
-/// A datagram of 65535 bytes fits into no IP packet.
+/// A key that never occurs, because a datagram of 65535 bytes does not fit into an IP packet.
 const NEVER: u32 = u32::MAX;
 
 impl WarmFlow {
@@ -25,7 +25,7 @@ impl WarmFlow {
         &self.flow
     }
 
-    /// As [`Icrc::begin`].
+    /// Begins the ICRC of a packet, like [`Icrc::begin`].
     pub fn begin(&mut self, ip_id: u16, datagram_len: usize, bth: &[u8; Bth::LEN]) -> Icrc {
         let key = u32::from(datagram_len as u16) << 16 | u32::from(ip_id);
         let slot = &mut self.states[usize::from(ip_id) % 16];
@@ -38,7 +38,7 @@ impl WarmFlow {
     }
 }
 
-/// The BTH as the ICRC covers it: routers may change its FECN and BECN.
+/// The BTH in the form that the ICRC covers: routers may change FECN and BECN, so their byte is set to ones.
 pub(super) fn masked(bth: &[u8; Bth::LEN]) -> [u8; Bth::LEN] {
     let mut masked = *bth;
     masked[4] = 0xff;

@@ -1,4 +1,4 @@
-//! The completer: acknowledgements and READ responses to completions (IBTA vol. 1, 9.9.2; rxe_comp.c).
+//! The completer: turns acknowledgements and READ responses into completions (IBTA vol. 1, 9.9.2; rxe_comp.c).
 
 use verbs::WcStatus;
 
@@ -16,7 +16,7 @@ use crate::{
     wire::{Aeth, NakCode, Syndrome},
 };
 
-/// A READ response packet, and where responses of this connection are placed.
+/// A READ response packet, and the memory for its payload.
 pub(crate) struct Response<'a> {
     pub(crate) psn: Psn,
     pub(crate) payload: &'a [u8],
@@ -24,15 +24,15 @@ pub(crate) struct Response<'a> {
     pub(crate) memory: &'a mut dyn Memory,
 }
 
-/// What an acknowledgement or response did.
+/// The effect of an acknowledgement or response.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The oldest work request failed with this status.
+    /// The status with which the oldest work request failed.
     pub(crate) failed: Option<WcStatus>,
 }
 
 impl Requester {
-    /// `psn` names a packet that was sent and is not acknowledged.
+    /// Whether packet `psn` was sent and is not acknowledged.
     fn outstanding(&self, psn: Psn) -> bool {
         psn.since(self.una) >= 0 && self.sent_end.since(psn) > 0
     }
@@ -46,7 +46,7 @@ impl Requester {
         done: &mut Vec<SendWqe>,
     ) -> Progress {
         if !self.outstanding(psn) {
-            // A repeated acknowledgement of what was already acknowledged is no fault of anybody's.
+            // A repeated acknowledgement of packets that were already acknowledged is not an error.
             if !matches!(aeth.syndrome, Syndrome::Ack(_)) || psn.since(self.una) >= 0 {
                 shared.counters.rx_stray_ack += 1;
             }
@@ -88,7 +88,7 @@ impl Requester {
         shared.counters.rcvd_rnr_err += 1;
         self.ack_through(now, psn.minus(1), done);
         if self.rnr_until.is_some() {
-            // Nothing was sent since the last one: the network repeated it.
+            // No packet was sent since the last RNR NAK, so the network repeated it.
             return Progress::default();
         }
         if self.rnr_left == 0 {
@@ -100,13 +100,13 @@ impl Requester {
         }
         self.go_back();
         self.rnr_until = Some(now + rnr::delay(code));
-        // The peer is alive and asked for the pause: the retransmission timer starts anew after it.
+        // The peer is alive and asked for the pause, so the retransmission timer starts anew after it.
         self.timer = None;
         Progress::default()
     }
 
-    /// Acknowledges up to and including `psn`, as far as READs allow, which complete by their responses only.
-    /// False when a READ stands in the way.
+    /// Acknowledges up to and including `psn`, except beyond a READ, which completes by its responses only. Returns
+    /// false if a READ prevents the rest.
     fn ack_through(&mut self, now: Time, psn: Psn, done: &mut Vec<SendWqe>) -> bool {
         let (before, full) = (self.una, self.window_full());
         let mut reached = true;
@@ -136,7 +136,7 @@ impl Requester {
         in_flight + 1 >= self.window.packets()
     }
 
-    /// Takes the oldest work request off, keeping the cursor on its packet.
+    /// Removes the oldest work request, and keeps the cursor on its packet.
     pub(super) fn pop(&mut self) -> Option<SendWqe> {
         self.cursor = match self.cursor {
             (0, _) => (0, 0),
@@ -145,7 +145,7 @@ impl Requester {
         self.wqes.pop_front()
     }
 
-    /// Bookkeeping after `una` may have moved on from `before`.
+    /// Updates the state after `una` may have advanced from `before`.
     fn progressed(&mut self, now: Time, before: Psn, full: bool) {
         let packets = self.una.since(before);
         if packets <= 0 {
@@ -168,7 +168,7 @@ impl Requester {
         }
     }
 
-    /// After going back, a late acknowledgement may cover packets not yet resent.
+    /// Skips packets that were going to be resent but that a late acknowledgement has covered.
     fn skip_acknowledged(&mut self) {
         if let (0, packet) = self.cursor
             && let Some(first) = self.wqes.front().and_then(|w| w.first)
@@ -178,7 +178,8 @@ impl Requester {
         }
     }
 
-    /// A sequence NAK or an expiry: packets were lost from `una` on. Nothing to do where they were not resent yet.
+    /// Handles a sequence NAK or a time-out: packets were lost from `una` on. Nothing is to be done if these packets
+    /// are still waiting to be resent.
     fn lost(&mut self, now: Time) {
         let (index, packet) = self.cursor;
         let resent = index > 0
@@ -193,7 +194,7 @@ impl Requester {
         }
     }
 
-    /// An acknowledgement passed over READ responses that never came.
+    /// Handles an acknowledgement which shows that earlier READ responses were lost.
     fn implied_nak(&mut self, now: Time, shared: &mut Shared) {
         if self.recover.is_none() {
             shared.counters.implied_nak_seq_err += 1;
@@ -257,7 +258,7 @@ impl Requester {
         Progress::default()
     }
 
-    /// The retransmission timer or the peer's pause may have expired.
+    /// Handles the expiry of the retransmission timer, or of the pause that the peer requested.
     pub(crate) fn handle_timeout(&mut self, now: Time, shared: &mut Shared) -> Progress {
         if self.rnr_until.is_some_and(|t| t <= now) {
             self.rnr_until = None;
@@ -285,8 +286,9 @@ impl Requester {
         Progress::default()
     }
 
-    /// Resends the last packet only. Its acknowledgement, or the NAK it draws, says what is missing, where going
-    /// back at once would repeat a window for a receiver that was just slow. READs are not repeated for that.
+    /// Resends the last packet only. Its acknowledgement, or the NAK that it causes, tells which packets are missing;
+    /// going back at once would repeat a whole window for a receiver that was only slow. READs are not repeated for
+    /// this purpose.
     fn step_back(&mut self) {
         let (index, packet) = self.cursor;
         let last = match (index, packet) {
@@ -299,7 +301,7 @@ impl Requester {
         if wqe.is_read() || psn.since(self.una) < 0 {
             return;
         }
-        // The round trip is still taken from the first time: at worst it is overestimated.
+        // The round trip is still measured from the first transmission, so at worst it is overestimated.
         self.cursor = last;
         self.demand_ack();
     }

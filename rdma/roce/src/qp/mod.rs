@@ -1,4 +1,4 @@
-//! A reliable-connected queue pair: requester, completer and responder over one connection.
+//! A reliable-connected queue pair: requester, completer and responder of one connection.
 //!
 //! | from | on | to |
 //! |---|---|---|
@@ -40,14 +40,14 @@ use crate::{
 use requester::Requester;
 use responder::Responder;
 
-/// What all queue pairs of a device share.
+/// The data that all queue pairs of a device share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) mrs: MrTable,
     pub(crate) cqs: IdMap<Cq>,
     pub(crate) counters: Counters,
-    /// Scratch for work requests a packet finished; kept so that the fast path does not allocate.
+    /// A buffer for the work requests that a packet completed; it is kept so that the usual path does not allocate.
     pub(crate) done: Vec<SendWqe>,
 }
 
@@ -57,24 +57,25 @@ pub(crate) struct Peer {
     pub(crate) addr: SocketAddr,
     pub(crate) qpn: u32,
     pub(crate) mtu: u32,
-    /// Runs this stack: its IP IDs are small.
+    /// Whether the peer runs this stack; its IP IDs are then small.
     pub(crate) embedded: bool,
 }
 
 impl Peer {
-    /// What every packet to this peer has in common. MigReq is 1, as NICs in the migrated state send it.
+    /// The fields that all packets to this peer have in common. MigReq is 1, as in packets of NICs in the migrated
+    /// state.
     fn bth(&self) -> Bth {
         Bth { mig_req: true, p_key: Bth::DEFAULT_P_KEY, dest_qp: self.qpn, ..Bth::default() }
     }
 }
 
-/// What the handshake agreed on.
+/// The parameters on which the handshake agreed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkParam {
     pub(crate) peer: Peer,
-    /// First PSN we send.
+    /// The first PSN that this side sends.
     pub(crate) send_psn: Psn,
-    /// First PSN the peer sends.
+    /// The first PSN that the peer sends.
     pub(crate) recv_psn: Psn,
     pub(crate) retry: Retry,
     pub(crate) responder_resources: u8,
@@ -86,12 +87,12 @@ struct Link {
     peer: Peer,
     requester: Requester,
     responder: Responder,
-    /// A request has left in front of the acknowledgements that wait.
+    /// Whether a request was sent before acknowledgements that were waiting.
     overtaken: bool,
 }
 
 impl Link {
-    /// The next request packet may leave before the replies that wait.
+    /// Whether the next request packet may be sent before the waiting replies.
     fn may_overtake(&self) -> bool {
         let replies = &self.responder.replies;
         !self.overtaken && !replies.is_empty() && replies.are_acks() && self.requester.has_work()
@@ -102,7 +103,7 @@ impl Link {
 enum Phase {
     Unconnected,
     Connected(Box<Link>),
-    /// A refusal may still have to leave.
+    /// The connection has failed; a refusal may still have to be sent.
     Failed(Box<Link>),
     Dead,
 }
@@ -161,7 +162,7 @@ impl Qp {
         }
     }
 
-    /// Bytes of payload per packet, once connected.
+    /// The bytes of payload per packet, once connected.
     pub(crate) fn mtu(&self) -> Option<u32> {
         self.peer().map(|p| p.mtu)
     }
@@ -208,7 +209,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Handles a packet that passed the ICRC and comes from the connection's peer.
+    /// Handles a packet that has a correct ICRC and comes from the connection's peer.
     pub(crate) fn handle(
         &mut self,
         now: Time,
@@ -277,7 +278,7 @@ impl Qp {
         }
     }
 
-    /// Reports finished work requests, then a failure if there was one.
+    /// Reports completed work requests, then a failure if there was one.
     fn settle(&mut self, done: &[SendWqe], mut failed: Option<WcStatus>, shared: &mut Shared) {
         for wqe in done {
             if wqe.flags.signaled && !self.complete_send(wqe, WcStatus::Success, shared) {
@@ -310,7 +311,7 @@ impl Qp {
         }
     }
 
-    /// What waits to be sent may wait for what is posted next.
+    /// Whether the packets that wait to be sent may wait for the next posted request.
     pub(crate) fn may_wait(&self) -> bool {
         match &self.phase {
             Phase::Connected(link) if self.cap.late_acks => {
@@ -320,8 +321,8 @@ impl Qp {
         }
     }
 
-    /// Builds the next packet: replies first, since the peer's window depends on them. Only one request packet may
-    /// leave before late acknowledgements to a peer of this stack: the shorter packet behind the longer one fits
+    /// Builds the next packet. Replies come first, because the peer's window depends on them. Only one request packet
+    /// may be sent before late acknowledgements to a peer of this stack: the shorter packet behind the longer one fits
     /// into the same super-packet.
     pub(crate) fn next_packet(&mut self, now: Time, shared: &mut Shared, out: &mut Transmit) -> bool {
         let late_acks = self.cap.late_acks;
@@ -353,7 +354,7 @@ impl Qp {
         }
     }
 
-    /// Moves to the error state: the oldest send completes with `status`, everything else as flushed.
+    /// Moves the queue pair to the error state: the oldest send completes with `status`, all other requests as flushed.
     pub(crate) fn fail(&mut self, status: Option<WcStatus>, shared: &mut Shared) {
         let mut link = match std::mem::replace(&mut self.phase, Phase::Dead) {
             Phase::Connected(link) => link,
@@ -409,7 +410,7 @@ impl Qp {
     }
 }
 
-/// False when the completion queue was full, which costs the queue pair.
+/// Adds a completion. Returns false if the completion queue was full, in which case the queue pair fails.
 fn complete(shared: &mut Shared, cq: CqId, wc: Wc) -> bool {
     let fits = shared.cqs.get_mut(&cq.0).is_some_and(|cq| cq.push(wc));
     if !fits {

@@ -1,7 +1,7 @@
-//! What the responder decides on each request, one packet at a time, without sending anything and without memory.
+//! A model of the responder's decision on each request, one packet at a time, without sending packets and without memory.
 //!
-//! A responder in hardware is compared with this. It is the responder that every queue pair has. All receives of a queue pair have the same
-//! length here, and the low bits of an RKey are the region's slot. Packets that answer requests are not handled.
+//! A responder in hardware is compared with this model, which uses the responder of every queue pair. All receives of a queue pair have the
+//! same length here, and the low bits of an RKey are the region's slot. Response packets are not handled.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -29,12 +29,12 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub slot: u32,
-    /// Tells the regions apart that had this slot one after another.
+    /// Distinguishes the regions that had this slot one after another.
     pub generation: u32,
     pub offset: u64,
 }
 
-/// What is sent back.
+/// The response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Ack {
@@ -42,51 +42,51 @@ pub enum Answer {
         syndrome: Syndrome,
         msn: u32,
     },
-    /// The answer to a READ. `again`: it was executed before.
+    /// The response to a READ. `again` tells that the READ was executed before.
     Read {
         psn: Psn,
-        /// The number of PSNs that the answer takes.
+        /// The number of PSNs that the response takes.
         packets: u32,
         msn: u32,
-        /// `None` for a READ of no bytes.
+        /// The place of the bytes to be read; `None` for a READ of no bytes.
         source: Option<Place>,
         length: u32,
         again: bool,
     },
 }
 
-/// Where the payload of a request goes.
+/// The place to which the payload of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     Region(Place),
-    /// The receive that the message took, from this byte on.
+    /// The payload goes to the receive that the message took, from this byte on.
     Receive(u64),
 }
 
-/// What happens to a posted receive.
+/// The effect on a posted receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
-    /// A SEND of this number of bytes is complete in it.
+    /// A SEND of this number of bytes is complete in the receive.
     Done(u32),
-    /// A WRITE of this number of bytes with immediate data is complete, and took it.
+    /// A WRITE of this number of bytes with immediate data is complete, and took the receive.
     DoneByWrite(u32),
-    /// The SEND that took it failed.
+    /// The SEND that took the receive failed.
     Failed,
 }
 
-/// What a responder decides on one packet.
+/// The responder's decision on one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     pub answer: Option<Answer>,
     pub placed: Option<Placed>,
     pub receive: Option<Receive>,
-    /// The connection is lost.
+    /// Whether the connection is lost.
     pub failed: bool,
-    /// The number of unanswered READs that were dropped because an earlier READ was asked for again.
+    /// The number of unanswered READs that were dropped because an earlier READ was requested again.
     pub reads_dropped: usize,
 }
 
-/// The settings of a queue pair when it is made.
+/// The settings of a new queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     pub psn: Psn,
@@ -101,12 +101,12 @@ pub struct Settings {
 #[derive(Debug)]
 struct ModelQp {
     settings: Settings,
-    /// `None` after the connection was lost.
+    /// The responder; `None` after the connection was lost.
     responder: Option<Responder>,
     receives: VecDeque<RecvWqe>,
 }
 
-/// A memory that only notes where a payload would go.
+/// A memory that only notes the place to which a payload would go.
 #[derive(Debug, Default)]
 struct Places(Option<(RegionId, u64)>);
 
@@ -116,7 +116,7 @@ impl Memory for Places {
     }
 }
 
-/// Responders of several queue pairs, and the memory regions that they share.
+/// The responders of several queue pairs, and the memory regions that they share.
 #[derive(Debug)]
 pub struct Model {
     shared: Shared,
@@ -126,7 +126,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// The low `slot_bits` of an RKey are the region's slot. Slot 0 is used for receives.
+    /// Makes a model without queue pairs. The low `slot_bits` of an RKey are the region's slot. Slot 0 is used for receives.
     pub fn new(slot_bits: u8, entropy: &mut dyn Entropy) -> Result<Self, Error> {
         let config = Config { rkeys: RKeys::WithSlot { bits: slot_bits }, ..Config::default() };
         let mut mrs = MrTable::new(config.rkeys);
@@ -168,12 +168,12 @@ impl Model {
         self.shared.mrs.remove(keys.lkey);
     }
 
-    /// Changes what a region permits.
+    /// Changes the access rights of a region.
     pub fn set_access(&mut self, keys: MrKeys, access: Access) -> Result<(), Error> {
         self.shared.mrs.set_access(keys.lkey, access)
     }
 
-    /// Makes a queue pair. It replaces the queue pair that had the same number.
+    /// Makes a queue pair. It replaces a queue pair with the same number.
     pub fn connect(&mut self, qp: u32, settings: Settings) {
         let responder = Some(Responder::new(settings.psn, settings.reads));
         self.qps.insert(qp, ModelQp { settings, responder, receives: VecDeque::new() });
@@ -187,7 +187,8 @@ impl Model {
         qp.receives.push_back(RecvWqe { wr_id: 0, sges, len: len.into() });
     }
 
-    /// Notes that the oldest READ is answered. Returns whether it counted among the unanswered READs; one that was asked for again does not.
+    /// Notes that the oldest READ is answered. Returns whether it counted as an unanswered READ; a READ that was requested again does not
+    /// count.
     pub fn read_done(&mut self, qp: u32) -> bool {
         let responder = self.qps.get_mut(&qp).and_then(|qp| qp.responder.as_mut());
         responder.is_some_and(|responder| responder.replies.finish_oldest())

@@ -1,5 +1,5 @@
-//! What a responder still has to send: acknowledgements and READ responses, in the order of their requests,
-//! since an acknowledgement inside a run of responses is fatal to the requester.
+//! The replies that a responder still has to send: acknowledgements and READ responses. They are sent in the order of their requests,
+//! because an acknowledgement between the responses of one READ is a fatal error for the requester.
 
 use std::collections::VecDeque;
 
@@ -20,8 +20,8 @@ pub(super) enum Reply {
         syndrome: Syndrome,
         msn: u32,
     },
-    /// `packet` of `packets` is the next response. `source` is absent for a READ of no bytes. A `repeated` answer
-    /// takes no responder resource: the network may repeat requests too.
+    /// The next response is number `packet` of `packets`. `source` is `None` for a READ of no bytes. A `repeated` reply takes no responder
+    /// resource, because the network may repeat requests, too.
     Read {
         psn: Psn,
         packet: u32,
@@ -45,7 +45,7 @@ impl Reply {
         matches!(self, Self::Read { repeated: false, .. })
     }
 
-    /// What a plain acknowledgement acknowledges.
+    /// The PSN up to which a plain acknowledgement acknowledges.
     fn acknowledged(&self) -> Option<Psn> {
         match self {
             Self::Ack { psn, syndrome: Syndrome::Ack(_), .. } => Some(*psn),
@@ -61,25 +61,26 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    /// More than any requester can cause in one window; what is dropped beyond it is asked for again.
+    /// The most replies that may wait, more than any requester can cause in one window. Further replies are dropped, and the requester asks
+    /// for them again.
     const MAX: usize = 256;
 
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Neither NAKs nor READ responses.
+    /// Whether all replies are plain acknowledgements, neither NAKs nor READ responses.
     pub(super) fn are_acks(&self) -> bool {
         self.queue.iter().all(|reply| reply.acknowledged().is_some())
     }
 
-    /// READs not yet answered in full, for the first time.
+    /// The number of READs that are not yet answered in full for the first time.
     pub(super) fn reads(&self) -> usize {
         self.reads
     }
 
     pub(super) fn push(&mut self, reply: Reply) {
-        // A later acknowledgement says all that the one before it says.
+        // A later acknowledgement includes the one before it.
         if let Some(back) = self.queue.back_mut()
             && let (Some(new), Some(old)) = (reply.acknowledged(), back.acknowledged())
         {
@@ -95,7 +96,7 @@ impl Replies {
         self.queue.push_back(reply);
     }
 
-    /// The answer that was pushed last, if it was not taken before. An acknowledgement leaves the queue with this; an answer to a READ stays
+    /// The reply that was pushed last, unless it was taken before. An acknowledgement is removed from the queue; the reply to a READ stays
     /// until [`Replies::finish_oldest`].
     pub(super) fn take_newest(&mut self) -> Option<Reply> {
         match self.queue.back_mut()? {
@@ -109,14 +110,14 @@ impl Replies {
         }
     }
 
-    /// Removes the oldest answer, which was sent. Returns whether it took a responder resource.
+    /// Removes the oldest reply, which has been sent. Returns whether it took a responder resource.
     pub(super) fn finish_oldest(&mut self) -> bool {
         let took = self.queue.pop_front().is_some_and(|reply| reply.takes_resource());
         self.reads -= usize::from(took);
         took
     }
 
-    /// Answers a repeated READ for PSNs `from..end`, in place of answers that overlap it.
+    /// Adds the reply to a repeated READ for PSNs `from..end`, in place of replies that overlap it.
     pub(super) fn restart_read(&mut self, from: Psn, end: Psn, reply: Reply) {
         self.queue.retain(|queued| match queued {
             Reply::Read { psn, packets, .. } => psn.plus(*packets).since(from) <= 0 || psn.since(end) >= 0,
@@ -126,7 +127,7 @@ impl Replies {
         self.push(reply);
     }
 
-    /// Builds the next packet. `Err` when a region was withdrawn while it was being read.
+    /// Builds the next packet. Returns `Err` if a region was withdrawn while it was being read.
     pub(super) fn next_packet(
         &mut self,
         peer: &Peer,

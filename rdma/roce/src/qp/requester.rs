@@ -1,5 +1,5 @@
-//! The requester: work requests to request packets (IBTA vol. 1, 9.7.3), by reference to memory. Nothing that
-//! was sent is stored; a retransmission reads the memory again.
+//! The requester: turns work requests into request packets (IBTA vol. 1, 9.7.3), which refer to memory. Sent packets
+//! are not stored; a retransmission reads the memory again.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -19,30 +19,30 @@ use crate::{
     wire::{Bth, Reth, pad_of},
 };
 
-/// Retry limits agreed on by the connection's handshake.
+/// The retry limits on which the connection's handshake agreed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
-    /// 0-7.
+    /// The retries after a time-out or sequence error, 0-7.
     pub(crate) count: u8,
-    /// 0-7, where 7 is for ever.
+    /// The RNR retries, 0-7, where 7 is without limit.
     pub(crate) rnr: u8,
-    /// Zero: never give up.
+    /// The local ACK timeout; zero means that the requester never gives up.
     pub(crate) ack_timeout: Duration,
 }
 
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub(super) wqes: VecDeque<SendWqe>,
-    /// The packet to send next: a work request by position and a packet of it.
+    /// The packet to send next: the index of a work request, and the number of a packet in it.
     pub(super) cursor: (usize, u32),
-    /// Oldest unacknowledged PSN.
+    /// The oldest unacknowledged PSN.
     pub(super) una: Psn,
-    /// PSN the next work request to start will get.
+    /// The PSN of the next work request to be started.
     pub(super) alloc: Psn,
-    /// One after the highest PSN sent.
+    /// The PSN after the highest one sent.
     pub(super) sent_end: Psn,
-    /// Last PSN of each READ request that was sent and is not answered in full. A repeated one ends where one
-    /// before it ended: no responder answers a request that is half duplicate and half new.
+    /// The last PSN of each READ request that was sent and is not answered in full. A repeated request ends at one of
+    /// these PSNs, because no responder answers a request that is half duplicate and half new.
     pub(super) reads: VecDeque<Psn>,
     pub(super) initiator_depth: u8,
     pub(super) window: Box<dyn Window>,
@@ -51,11 +51,11 @@ pub(crate) struct Requester {
     pub(super) retries_left: u8,
     pub(super) rnr_left: u8,
     pub(super) rtt: super::rtt::Rtt,
-    /// A retransmission round is under way until this PSN is acknowledged.
+    /// A retransmission is in progress until this PSN is acknowledged.
     pub(super) recover: Option<Psn>,
-    /// Expiry of the retransmission timer; armed while anything is unacknowledged.
+    /// The expiry of the retransmission timer, which is armed while any packet is unacknowledged.
     pub(super) timer: Option<Time>,
-    /// The peer asked for a pause until then.
+    /// The end of the pause for which the peer asked.
     pub(super) rnr_until: Option<Time>,
 }
 
@@ -98,13 +98,13 @@ impl Requester {
         }
     }
 
-    /// PSN of the packet under the cursor, if there is one to send.
+    /// The PSN of the packet under the cursor, if there is one to send.
     fn cursor_psn(&self) -> Option<Psn> {
         let wqe = self.wqes.get(self.cursor.0)?;
         Some(wqe.first.unwrap_or(self.alloc).plus(self.cursor.1))
     }
 
-    /// Something could be sent now.
+    /// Whether a packet could be sent now.
     pub(crate) fn has_work(&self) -> bool {
         if self.rnr_until.is_some() {
             return false;
@@ -121,7 +121,7 @@ impl Requester {
         self.in_flight(psn) < self.window.packets()
     }
 
-    /// READ requests whose responses are awaited when `psn` is the next to be sent.
+    /// The number of READ requests whose responses are awaited when `psn` is the next packet to be sent.
     fn reads_before(&self, psn: Psn) -> usize {
         self.reads.partition_point(|end| psn.since(*end) > 0)
     }
@@ -130,7 +130,7 @@ impl Requester {
         psn.value().wrapping_sub(self.una.value()) & Psn::MASK
     }
 
-    /// Builds the packet under the cursor. `Err` when its memory is gone.
+    /// Builds the packet under the cursor. Returns `Err` if its memory was deregistered.
     pub(crate) fn next_packet(
         &mut self,
         now: Time,
@@ -156,7 +156,7 @@ impl Requester {
         Ok(true)
     }
 
-    /// The first PSN of a work request, assigned when its first packet leaves.
+    /// The first PSN of a work request, which is assigned when its first packet is sent.
     fn start(&mut self, index: usize) -> Psn {
         let wqe = &mut self.wqes[index];
         *wqe.first.get_or_insert_with(|| {
@@ -184,7 +184,7 @@ impl Requester {
         self.timer = Some(now + self.rtt.interval());
     }
 
-    /// One READ request asks for at most a window of packets, so that the responses fit the receive buffer.
+    /// Builds a READ request. It asks for at most a window of packets, so that the responses fit the receive buffer.
     fn read_request(&mut self, index: usize, packet: u32, psn: Psn, peer: &Peer, out: &mut Transmit) -> u32 {
         let wqe = &self.wqes[index];
         let SendOp::Read(remote) = wqe.op else { unreachable!("only READs come here") };
@@ -195,7 +195,7 @@ impl Requester {
         let len = (u64::from(wqe.len) - offset).min(u64::from(packets) * u64::from(peer.mtu)) as u32;
         out.begin(peer.addr);
         out.header.push(&self.bth(opcode::READ_REQUEST, psn, 0, peer, false, true).encode());
-        // The peer judges the address; a sum that wraps is its business to refuse.
+        // The peer checks the address, and refuses a sum that wraps.
         let reth = Reth { addr: remote.addr.wrapping_add(offset), rkey: remote.rkey, length: len };
         out.header.push(&reth.encode());
         if repeated != Some(packets) {
@@ -246,7 +246,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Asks for an acknowledgement often enough that the window never closes before one is due.
+    /// Whether a packet asks for an acknowledgement. That is often enough that one is due before the window is full.
     fn wants_ack(&self, psn: Psn) -> bool {
         let window = self.window.packets();
         self.since_ack_req + 1 >= (window / 4).clamp(1, 32) || self.in_flight(psn) + 1 >= window
@@ -256,7 +256,7 @@ impl Requester {
         Bth { opcode, solicited, pad, ack_req, psn, ..peer.bth() }
     }
 
-    /// Resends from the oldest unacknowledged packet on.
+    /// Restarts sending from the oldest unacknowledged packet on.
     pub(super) fn go_back(&mut self) {
         let packet = self.wqes.front().and_then(|w| w.first).map_or(0, |first| self.in_flight_from(first));
         self.cursor = (0, packet);
@@ -265,7 +265,7 @@ impl Requester {
         self.since_ack_req = 0;
     }
 
-    /// The next packet asks for an acknowledgement.
+    /// Makes the next packet ask for an acknowledgement.
     pub(super) fn demand_ack(&mut self) {
         self.since_ack_req = self.window.packets();
     }

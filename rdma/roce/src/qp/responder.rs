@@ -1,6 +1,6 @@
-//! The responder: request packets to memory, receive completions and acknowledgements (IBTA vol. 1, 9.7.4;
-//! rxe_resp.c). Each packet passes the checks in the order of the specification: PSN, opcode sequence,
-//! resources, key, length; then it is executed and acknowledged.
+//! The responder: turns request packets into memory writes, receive completions and acknowledgements (IBTA vol. 1,
+//! 9.7.4; rxe_resp.c). Each packet is checked in the order of the specification: PSN, opcode sequence, resources, key,
+//! length; then it is executed and acknowledged.
 
 use std::collections::VecDeque;
 
@@ -20,10 +20,10 @@ use crate::{
     wire::{NakCode, Packet, Syndrome},
 };
 
-/// Longest message (IBTA C9-9).
+/// The longest message in bytes (IBTA C9-9).
 const MAX_MESSAGE: u32 = 1 << 31;
 
-/// The message being received.
+/// The message that is being received.
 #[derive(Debug)]
 enum Message {
     None,
@@ -31,7 +31,7 @@ enum Message {
         recv: RecvWqe,
         filled: u64,
     },
-    /// `target` is absent for a WRITE of no bytes, whose key is not looked at.
+    /// `target` is `None` for a WRITE of no bytes, whose key is not checked.
     Write {
         target: Option<(MrRef, u64)>,
         len: u32,
@@ -39,24 +39,25 @@ enum Message {
     },
 }
 
-/// What came from behind a gap.
+/// The packets that arrived behind a gap.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: Psn,
-    /// Since the requester started over.
+    /// The highest PSN since the requester started over.
     furthest: Psn,
     latest: Psn,
 }
 
 impl Gap {
-    /// Packets this much out of order are a network's doing, not the requester's (as TCP's three duplicates).
+    /// The distance up to which packets count as reordered by the network, not as sent again by the requester (like
+    /// TCP's three duplicates).
     const REORDERING: i32 = 3;
 
     fn before(psn: Psn) -> Self {
         Self { first: psn, furthest: psn, latest: psn }
     }
 
-    /// Notes a packet from behind the gap. True when the requester has gone back, or repeats its last packet.
+    /// Notes a packet from behind the gap. Returns true if the requester has gone back, or repeats its last packet.
     fn starts_over(&mut self, psn: Psn) -> bool {
         let back =
             psn.since(self.first) <= 0 || psn == self.furthest || self.latest.since(psn) > Self::REORDERING;
@@ -71,12 +72,12 @@ impl Gap {
     }
 }
 
-/// Refusal of a request. The connection is lost, except after RNR.
+/// The refusal of a request. The connection is lost, except after RNR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     NotReady,
     Nak(NakCode),
-    /// The message is longer than the posted buffer: the receive fails too.
+    /// The message is longer than the posted buffer, so the receive fails, too.
     TooLong,
 }
 
@@ -85,28 +86,29 @@ const ACCESS: Refusal = Refusal::Nak(NakCode::RemoteAccess);
 
 #[derive(Debug)]
 pub(crate) struct Responder {
-    /// Expected PSN.
+    /// The expected PSN.
     epsn: Psn,
-    /// Messages completed, modulo 2^24.
+    /// The number of completed messages, modulo 2^24.
     msn: u32,
     message: Message,
-    /// A NAK was sent for this gap.
+    /// The gap for which a NAK was sent.
     gap: Option<Gap>,
-    /// First PSN of the last READ executed: an acknowledgement that covers it would pass for its response.
+    /// The first PSN of the last READ executed. An acknowledgement that covers it would be taken for the READ's
+    /// response.
     last_read: Option<Psn>,
     pub(super) replies: Replies,
     responder_resources: u8,
 }
 
-/// What executing a packet came to.
+/// The result of executing a packet.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) completion: Option<Wc>,
-    /// A NAK that ends the connection is on its way.
+    /// Whether a NAK that ends the connection is to be sent.
     pub(crate) failed: bool,
 }
 
-/// The queue pair's parts a request needs.
+/// The parts of the queue pair that a request needs.
 pub(crate) struct Context<'a> {
     pub(crate) qp: verbs::QpNum,
     pub(crate) pd: PdId,
@@ -158,7 +160,7 @@ impl Responder {
         self.replies.push(Reply::Ack { psn: self.epsn.minus(1), syndrome: Syndrome::ACK, msn: self.msn });
     }
 
-    /// One NAK per gap; another one when a PSN seen before comes again: the requester has started over, or probes,
+    /// Sends one NAK per gap, and another one when a PSN is seen again: the requester has then started over, or probes,
     /// and the gap is still there.
     fn out_of_sequence(&mut self, psn: Psn, shared: &mut Shared) {
         shared.counters.out_of_seq_request += 1;
@@ -174,7 +176,8 @@ impl Responder {
         self.replies.push(Reply::Ack { psn: self.epsn, syndrome, msn: self.msn });
     }
 
-    /// SENDs and WRITEs are acknowledged again, READs are carried out again, possibly from mid-range.
+    /// Handles a repeated request: SENDs and WRITEs are acknowledged again; READs are executed again, possibly from the
+    /// middle of their range.
     fn duplicate(&mut self, info: &OpcodeInfo, packet: &Packet<'_>, cx: &mut Context<'_>) {
         cx.shared.counters.duplicate_request += 1;
         if info.operation != Operation::ReadRequest {
@@ -188,7 +191,7 @@ impl Responder {
         }
         if let Ok((reply, packets)) = self.read_reply(packet, cx) {
             let end = packet.bth.psn.plus(packets);
-            // What was never requested before cannot be a duplicate.
+            // A request beyond the expected PSN cannot be a duplicate.
             if end.since(self.epsn) <= 0 {
                 self.replies.restart_read(packet.bth.psn, end, reply);
             }
@@ -220,7 +223,7 @@ impl Responder {
         if fits { Ok(()) } else { Err(INVALID) }
     }
 
-    /// FIRST and MIDDLE are full, LAST is not empty, none exceeds the path MTU.
+    /// Checks the lengths: FIRST and MIDDLE packets are full, LAST is not empty, and no packet exceeds the path MTU.
     fn check_length(&self, position: Position, packet: &Packet<'_>, mtu: u32) -> Result<(), Refusal> {
         let len = packet.payload.len() as u64;
         let mtu = u64::from(mtu);
@@ -275,7 +278,7 @@ impl Responder {
         let Message::Write { target, len, filled } = &mut self.message else { return Err(INVALID) };
         let total = *len;
         let payload = packet.payload.len() as u32;
-        // Exactly the announced length: neither less at the end nor more before it.
+        // The packets must have exactly the announced length: neither fewer bytes at the end nor more before it.
         let after = *filled + payload;
         if after > total || position.ends() != (after == total) {
             return Err(INVALID);
@@ -332,7 +335,7 @@ impl Responder {
     fn read_reply(&self, packet: &Packet<'_>, cx: &Context<'_>) -> Result<(Reply, u32), Refusal> {
         let reth = packet.reth.ok_or(INVALID)?;
         let packets = reth.length.div_ceil(cx.mtu).max(1);
-        // More PSNs than a requester may have outstanding could not be told from duplicates.
+        // A requester may not have so many PSNs outstanding, because they could not be distinguished from duplicates.
         if reth.length > MAX_MESSAGE || packets >= 1 << 23 {
             return Err(INVALID);
         }
@@ -361,7 +364,7 @@ impl Responder {
         let syndrome = match refusal {
             Refusal::NotReady => {
                 cx.shared.counters.send_rnr_err += 1;
-                // Later packets of the same burst are not a gap.
+                // Later packets of the same burst do not count as a gap.
                 self.gap = Some(Gap::before(packet.bth.psn));
                 Syndrome::RnrNak(cx.shared.config.rnr_timer)
             }
@@ -390,7 +393,7 @@ impl Responder {
         Outcome { completion, failed }
     }
 
-    /// The receive a partly received SEND holds, when the queue pair fails.
+    /// Takes the receive of a SEND that has partly arrived, when the queue pair fails.
     pub(crate) fn take_recv(&mut self) -> Option<RecvWqe> {
         match std::mem::replace(&mut self.message, Message::None) {
             Message::Send { recv, .. } => Some(recv),
@@ -422,7 +425,7 @@ fn failed_recv(cx: &Context<'_>, wr_id: u64, refusal: Refusal) -> Wc {
 mod tests {
     use super::*;
 
-    /// How many NAKs packets from behind a gap draw.
+    /// The number of NAKs that packets behind a gap cause.
     fn naks(psns: &[u32]) -> usize {
         let mut gap = Gap::before(Psn::new(psns[0]));
         1 + psns[1..].iter().filter(|&&psn| gap.starts_over(Psn::new(psn))).count()
@@ -431,15 +434,15 @@ mod tests {
     #[test]
     fn a_gap_is_told_again_when_the_requester_starts_over() {
         assert_eq!(naks(&[11, 12, 13, 14]), 1);
-        // A little reordering is none of that.
+        // A small reordering does not count as starting over.
         assert_eq!(naks(&[11, 13, 12, 15, 14, 16]), 1);
-        // The first packet after the gap again: the retransmission was lost too.
+        // The first packet after the gap comes again, so the retransmission was lost, too.
         assert_eq!(naks(&[11, 12, 13, 11, 12, 13, 14]), 2);
-        // So were the first ones behind it.
+        // The packets of the gap were lost again, and so were the first ones behind it.
         assert_eq!(naks(&[11, 12, 13, 14, 15, 16, 17, 13, 14]), 2);
-        // The last packet again: the requester asks.
+        // The last packet comes again, so the requester probes.
         assert_eq!(naks(&[11, 12, 13, 13]), 2);
-        // Numbers wrap.
+        // The PSNs wrap.
         assert_eq!(naks(&[0xff_fffe, 0xff_ffff, 0, 1, 0xff_fffe]), 2);
     }
 }

@@ -1,5 +1,6 @@
-//! Round-trip time and the retransmission interval. The handshake's ACK timeout says when a silent peer costs
-//! a retry; well before that, a lost tail is resent on the measured round trip, without costing one.
+//! The round-trip time and the retransmission interval. The handshake's ACK timeout is the time after which a silent
+//! peer costs a retry. Long before that, a lost tail is retransmitted after a time that follows from the measured round
+//! trip, which costs no retry.
 
 use std::time::Duration;
 
@@ -7,26 +8,26 @@ use crate::{psn::Psn, time::Time};
 
 #[derive(Debug)]
 pub(super) struct Rtt {
-    /// Smoothed round trip and its mean deviation (RFC 6298, 2).
+    /// The smoothed round trip and its mean deviation (RFC 6298, 2).
     smoothed: Option<(Duration, Duration)>,
-    /// The packet being timed; none after a retransmission (Karn's rule).
+    /// The packet whose round trip is measured; `None` after a retransmission (Karn's rule).
     sample: Option<(Psn, Time)>,
     backoff: u32,
     min_probe: Duration,
     min: Duration,
-    /// `Duration::MAX` when the handshake said "for ever".
+    /// The ACK timeout; `Duration::MAX` if the handshake said "for ever".
     full: Duration,
 }
 
 impl Rtt {
-    /// Until a round trip was measured.
+    /// The round trip that is assumed until one was measured.
     const INITIAL: Duration = Duration::from_millis(50);
-    /// Between probes of a peer that may stay silent for ever.
+    /// The longest time between two probes of a peer that may stay silent for ever.
     const LONGEST_PROBE: Duration = Duration::from_secs(1);
 
-    /// Expiries in a row that resend the last packet only.
+    /// The number of consecutive expiries at which only the last packet is resent.
     const PROBES: u32 = 2;
-    /// From milliseconds to beyond the longest ACK timeout, 4.096 us * 2^31.
+    /// The most doublings of the interval: from milliseconds to more than the longest ACK timeout, 4.096 us * 2^31.
     const MOST_DOUBLINGS: u32 = 22;
 
     pub(super) fn new(min_probe: Duration, min: Duration, ack_timeout: Duration) -> Self {
@@ -42,7 +43,7 @@ impl Rtt {
         self.sample = None;
     }
 
-    /// Everything before `una` was acknowledged.
+    /// Notes that all packets before `una` were acknowledged.
     pub(super) fn acked(&mut self, una: Psn, now: Time) {
         self.backoff = 0;
         if let Some((psn, at)) = self.sample
@@ -60,14 +61,14 @@ impl Rtt {
     fn probe(&self) -> Duration {
         let base = self.smoothed.map_or(Self::INITIAL, |(mean, deviation)| mean + deviation * 4);
         match self.backoff.checked_sub(Self::PROBES) {
-            // The last packet again costs little, and a lost tail costs a stall.
+            // Resending the last packet costs little, and a lost tail would cost a long wait.
             None => base.max(self.min_probe) * (1 << self.backoff),
-            // A window again costs much, and the peer may just be slow.
+            // Resending a window costs much, and the peer may only be slow.
             Some(further) => (base * 4).max(self.min).saturating_mul(1 << further.min(Self::MOST_DOUBLINGS)),
         }
     }
 
-    /// How long to wait for an acknowledgement before resending.
+    /// The time to wait for an acknowledgement before resending.
     pub(super) fn interval(&self) -> Duration {
         if self.full == Duration::MAX {
             self.probe().min(Self::LONGEST_PROBE)
@@ -76,12 +77,12 @@ impl Rtt {
         }
     }
 
-    /// The next expiry resends the last packet only.
+    /// Whether the next expiry resends the last packet only.
     pub(super) fn is_patient(&self) -> bool {
         self.backoff < Self::PROBES
     }
 
-    /// The timer expired; true when that counts as one of the handshake's retries.
+    /// Notes that the timer expired; returns true if that counts as one of the handshake's retries.
     pub(super) fn expired(&mut self) -> bool {
         let counts = self.interval() >= self.full;
         self.backoff = (self.backoff + 1).min(Self::PROBES + Self::MOST_DOUBLINGS);

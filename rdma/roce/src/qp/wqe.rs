@@ -9,7 +9,7 @@ use crate::{
     psn::Psn,
 };
 
-/// A scatter/gather element whose key and bounds were checked when it was posted.
+/// A scatter-gather element whose key and bounds were checked when it was posted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SgeRef {
     pub(crate) mr: MrRef,
@@ -19,7 +19,8 @@ pub(crate) struct SgeRef {
 
 pub(crate) type SgeList = SmallVec<[SgeRef; 2]>;
 
-/// Calls `each` with the pieces of `sges` that hold `len` bytes from `offset` on. False if a region went away.
+/// Calls `each` with the pieces of `sges` that hold `len` bytes from `offset` on. Returns false if a region was
+/// deregistered.
 pub(crate) fn pieces(
     sges: &[SgeRef],
     mut offset: u64,
@@ -64,7 +65,8 @@ pub(crate) struct SendWqe {
     pub(crate) len: u32,
     pub(crate) packets: u32,
     pub(crate) first: Option<Psn>,
-    /// Its memory went away. It fails as soon as it is the oldest, after those before it have completed.
+    /// Whether its memory was deregistered. The work request fails when it is the oldest, after those before it have
+    /// completed.
     pub(crate) broken: bool,
 }
 
@@ -81,7 +83,7 @@ impl SendWqe {
         }
     }
 
-    /// Bytes carried by packet `n` of this message.
+    /// The bytes that packet `n` of this message carries.
     pub(crate) fn packet_len(&self, n: u32, mtu: u32) -> u32 {
         let start = u64::from(n) * u64::from(mtu);
         u64::from(self.len).saturating_sub(start).min(mtu.into()) as u32

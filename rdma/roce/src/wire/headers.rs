@@ -10,20 +10,20 @@ pub(super) fn put24(b: &mut [u8], v: u32) {
     b[..3].copy_from_slice(&v.to_be_bytes()[1..]);
 }
 
-/// Base transport header, 12 bytes (9.2). Reserved bits are kept so that a packet re-encodes to its bytes.
+/// The base transport header, 12 bytes (9.2). Reserved bits are kept, so that a packet re-encodes to the same bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bth {
     pub opcode: u8,
     pub solicited: bool,
     pub mig_req: bool,
-    /// Bytes of padding after the payload, 0-3.
+    /// The bytes of padding after the payload, 0-3.
     pub pad: u8,
     pub tver: u8,
     pub p_key: u16,
     pub fecn: bool,
     pub becn: bool,
     pub reserved6: u8,
-    /// Destination queue pair, 24 bits.
+    /// The destination queue pair, 24 bits.
     pub dest_qp: u32,
     pub ack_req: bool,
     pub reserved7: u8,
@@ -66,7 +66,7 @@ impl Bth {
     }
 }
 
-/// RDMA extended transport header, 16 bytes (9.3.3).
+/// The RDMA extended transport header, 16 bytes (9.3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reth {
     pub addr: u64,
@@ -95,12 +95,12 @@ impl Reth {
     }
 }
 
-/// What an acknowledgement says (9.7.5.2.1, table 43).
+/// The meaning of an acknowledgement (9.7.5.2.1, table 43).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
-    /// The low five bits are end-to-end credits; 0x1f: none are given.
+    /// An ACK; the low five bits are end-to-end credits, where 0x1f means that none are given.
     Ack(u8),
-    /// Receiver not ready; the low five bits are the timer code.
+    /// The receiver is not ready; the low five bits are the timer code.
     RnrNak(u8),
     Nak(NakCode),
     Reserved(u8),
@@ -154,11 +154,11 @@ impl Syndrome {
     }
 }
 
-/// ACK extended transport header, 4 bytes (9.3.5).
+/// The ACK extended transport header, 4 bytes (9.3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aeth {
     pub syndrome: Syndrome,
-    /// Message sequence number, 24 bits.
+    /// The message sequence number, 24 bits.
     pub msn: u32,
 }
 
@@ -176,7 +176,7 @@ impl Aeth {
     }
 }
 
-/// Datagram extended transport header, 8 bytes (9.3.1).
+/// The datagram extended transport header, 8 bytes (9.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deth {
     pub q_key: u32,

@@ -1,20 +1,20 @@
-//! Communication management datagrams (IBTA vol. 1, 12.6 and 13.4; ibta_vol1_c12.h) and rdma_cm's private header.
+//! Datagrams of connection management (IBTA vol. 1, 12.6 and 13.4; ibta_vol1_c12.h), and rdma_cm's private header.
 //!
-//! A [`Mad`] keeps the bits that no field here names, so that decoding and encoding gives the same 256 bytes.
+//! A [`Mad`] keeps the bits for which there is no field here, so that decoding and encoding gives the same 256 bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::headers::{be24, put24};
 use crate::psn::Psn;
 
-/// Bytes of every management datagram.
+/// The bytes of every management datagram.
 pub const MAD_LEN: usize = 256;
-/// Bytes in front of the message.
+/// The bytes before the message.
 const HEADER: usize = 24;
-/// Base version 1, class 7 (communication management), class version 2, method 3 (Send).
+/// The first four bytes: base version 1, class 7 (communication management), class version 2, method 3 (Send).
 const CM_CLASS: [u8; 4] = [1, 7, 2, 3];
 
-/// Why a datagram is no message this stack handles.
+/// The reason why a datagram is not a message that this stack handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MadError {
     #[error("not a communication management datagram (version, class or method)")]
@@ -23,13 +23,13 @@ pub enum MadError {
     Attribute(u16),
 }
 
-/// One datagram.
+/// One management datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mad {
-    /// Transaction: echoed in answers.
+    /// The transaction ID, which answers repeat.
     pub tid: u64,
     pub message: Message,
-    /// What was received, for the bits not named in `message`; zeros in a new one.
+    /// The received bytes, for the bits that `message` does not have; zeros in a new datagram.
     raw: [u8; MAD_LEN],
 }
 
@@ -44,14 +44,14 @@ pub enum Message {
     Drep(CommIds),
 }
 
-/// The connection by both sides' names; `remote` is the receiver's.
+/// The communication IDs of both sides; `remote` is the receiver's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommIds {
     pub local: u32,
     pub remote: u32,
 }
 
-/// Request for communication. Local and remote are the sender's view.
+/// A request for communication. "Local" and "remote" are from the sender's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Req {
     pub local_comm_id: u32,
@@ -61,48 +61,48 @@ pub struct Req {
     pub qpn: u32,
     pub responder_resources: u8,
     pub initiator_depth: u8,
-    /// 4.096 us * 2^n, 5 bits: the answer is expected within this.
+    /// The time within which the answer is expected: 4.096 us * 2^n, 5 bits.
     pub remote_cm_timeout: u8,
-    /// 2 bits; 0 is RC.
+    /// The transport, 2 bits; 0 is RC.
     pub transport: u8,
     pub flow_control: bool,
-    /// The PSN the sender expects to receive first.
+    /// The first PSN that the sender expects to receive.
     pub starting_psn: Psn,
-    /// 4.096 us * 2^n, 5 bits: the sender answers within this.
+    /// The time within which the sender answers: 4.096 us * 2^n, 5 bits.
     pub local_cm_timeout: u8,
-    /// 3 bits.
+    /// The retry count, 3 bits.
     pub retry_count: u8,
     pub p_key: u16,
-    /// 4 bits, 1-5 for 256-4096.
+    /// The code of the path MTU, 4 bits: 1-5 for 256-4096 bytes.
     pub mtu: u8,
-    /// 3 bits.
+    /// The RNR retry count, 3 bits.
     pub rnr_retry: u8,
-    /// 4 bits.
+    /// The number of repetitions of a CM message, 4 bits.
     pub max_cm_retries: u8,
     pub srq: bool,
     pub local_lid: u16,
     pub remote_lid: u16,
     pub local_gid: [u8; 16],
     pub remote_gid: [u8; 16],
-    /// 20 bits.
+    /// The IPv6 flow label, 20 bits.
     pub flow_label: u32,
     pub traffic_class: u8,
     pub hop_limit: u8,
-    /// 4.096 us * 2^n, 5 bits: the sender's local ACK timeout on the primary path.
+    /// The sender's local ACK timeout on the primary path: 4.096 us * 2^n, 5 bits.
     pub ack_timeout: u8,
     pub private_data: [u8; Req::PRIVATE],
 }
 
-/// Message receipt acknowledgement: the answer takes longer.
+/// A message receipt acknowledgement: the answer takes longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mra {
     pub ids: CommIds,
     pub about: Answered,
-    /// 4.096 us * 2^n, 5 bits.
+    /// The time for which the sender still needs: 4.096 us * 2^n, 5 bits.
     pub service_timeout: u8,
 }
 
-/// The message that a MRA or REJ answers, 2 bits.
+/// The message that an MRA or REJ answers, 2 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
     Req,
@@ -110,12 +110,12 @@ pub enum Answered {
     Other(u8),
 }
 
-/// Rejection.
+/// A rejection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rej {
     pub ids: CommIds,
     pub about: Answered,
-    /// Bytes used of `ari`, 7 bits, not checked against its size.
+    /// The number of used bytes of `ari`, 7 bits, not checked against its size.
     pub ari_len: u8,
     pub reason: u16,
     /// Additional rejection information.
@@ -123,32 +123,32 @@ pub struct Rej {
     pub private_data: [u8; Rej::PRIVATE],
 }
 
-/// Reply to a request.
+/// A reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rep {
     pub ids: CommIds,
     pub q_key: u32,
     pub qpn: u32,
-    /// The PSN the sender expects to receive first.
+    /// The first PSN that the sender expects to receive.
     pub starting_psn: Psn,
     pub responder_resources: u8,
     pub initiator_depth: u8,
-    /// 4.096 us * 2^n, 5 bits.
+    /// The longest delay of the sender's ACKs: 4.096 us * 2^n, 5 bits.
     pub target_ack_delay: u8,
     pub failover: u8,
     pub flow_control: bool,
-    /// 3 bits.
+    /// The RNR retry count, 3 bits.
     pub rnr_retry: u8,
     pub srq: bool,
     pub ca_guid: u64,
     pub private_data: [u8; Rep::PRIVATE],
 }
 
-/// Disconnection request.
+/// A disconnection request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dreq {
     pub ids: CommIds,
-    /// The receiver's queue pair.
+    /// The number of the receiver's queue pair.
     pub remote_qpn: u32,
 }
 
@@ -194,7 +194,7 @@ impl Mad {
 }
 
 impl Message {
-    /// The attribute ID that says which message it is.
+    /// The attribute ID, which identifies the kind of message.
     pub const fn attribute(&self) -> u16 {
         match self {
             Self::Req(_) => 0x10,
@@ -208,7 +208,7 @@ impl Message {
     }
 }
 
-/// `N` bytes at `at`. Every offset here is a constant within a message.
+/// The `N` bytes at `at`. Every offset here is a constant within a message.
 fn bytes<const N: usize>(b: &[u8], at: usize) -> [u8; N] {
     *b[at..].first_chunk().expect("fields lie within the message")
 }
@@ -225,7 +225,7 @@ fn be32(b: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes(b, at))
 }
 
-/// Sets the bits of `mask`, `shift` bits up; keeps the others.
+/// Sets the bits of `mask`, shifted left by `shift`, and keeps the others.
 fn put_bits(byte: &mut u8, mask: u8, shift: u32, value: u8) {
     *byte = *byte & !(mask << shift) | (value & mask) << shift;
 }
@@ -261,9 +261,9 @@ impl Answered {
 }
 
 impl Req {
-    /// Bytes of private data.
+    /// The bytes of private data.
     pub const PRIVATE: usize = 92;
-    /// Bytes of private data left to the application behind rdma_cm's header.
+    /// The bytes of private data that rdma_cm's header leaves to the application.
     pub const USER_PRIVATE: usize = Self::PRIVATE - CmaHeader::LEN;
 
     fn decode(b: &[u8]) -> Self {
@@ -343,7 +343,7 @@ impl Mra {
 }
 
 impl Rej {
-    /// Bytes of private data.
+    /// The bytes of private data.
     pub const PRIVATE: usize = 148;
 
     fn decode(b: &[u8]) -> Self {
@@ -368,7 +368,7 @@ impl Rej {
 }
 
 impl Rep {
-    /// Bytes of private data.
+    /// The bytes of private data.
     pub const PRIVATE: usize = 196;
 
     fn decode(b: &[u8]) -> Self {
@@ -413,15 +413,15 @@ impl Dreq {
     }
 }
 
-/// Service IDs of the TCP-like port space (RDMA_PS_TCP).
+/// The prefix of service IDs in the TCP-like port space (RDMA_PS_TCP).
 const PS_TCP: u64 = 0x0106_0000;
 
-/// The service ID of TCP-space `port`.
+/// The service ID of the TCP-space port `port`.
 pub const fn service_id(port: u16) -> u64 {
     PS_TCP | port as u64
 }
 
-/// The TCP-space port of a service ID, if it is one.
+/// The TCP-space port of a service ID; `None` for other service IDs.
 pub const fn service_port(service_id: u64) -> Option<u16> {
     if service_id & !0xffff == PS_TCP { Some(service_id as u16) } else { None }
 }
@@ -438,7 +438,7 @@ pub struct CmaHeader {
 impl CmaHeader {
     pub const LEN: usize = 36;
 
-    /// `None` when version or IP version are unknown.
+    /// Decodes the header; `None` if its version or the IP version is unknown.
     pub fn decode(b: &[u8; Self::LEN]) -> Option<Self> {
         let address = |at: usize| -> Option<IpAddr> {
             match b[1] >> 4 {
@@ -451,7 +451,7 @@ impl CmaHeader {
         (b[0] == 0).then_some(header)
     }
 
-    /// `src` and `dst` are of one family.
+    /// Encodes the header; `src` and `dst` must be of the same family.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
         put(&mut b, 2, self.port.to_be_bytes());
@@ -466,7 +466,7 @@ impl CmaHeader {
     }
 }
 
-/// The GID of an address: IPv4 is mapped into IPv6.
+/// The GID of an address; an IPv4 address is mapped into IPv6.
 pub fn gid(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
@@ -474,7 +474,7 @@ pub fn gid(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// `data` in a field of `N` bytes, zeros behind it; `None` when it is too long.
+/// A field of `N` bytes with `data`, followed by zeros; `None` if `data` is too long.
 pub fn private_data<const N: usize>(data: &[u8]) -> Option<[u8; N]> {
     let mut field = [0; N];
     field.get_mut(..data.len())?.copy_from_slice(data);

@@ -1,4 +1,4 @@
-//! What is inside a UDP datagram to port 4791: BTH, extended headers, payload, pad, ICRC.
+//! The packet in a UDP datagram to port 4791: BTH, extended headers, payload, pad, ICRC.
 
 mod headers;
 pub mod mad;
@@ -9,12 +9,12 @@ use crate::opcode::{self, OpcodeInfo};
 
 /// The UDP port of RoCEv2.
 pub const ROCE_PORT: u16 = 4791;
-/// Bytes of the invariant CRC that ends every packet.
+/// The bytes of the invariant CRC at the end of every packet.
 pub const ICRC_LEN: usize = 4;
-/// The most a header of this stack takes: BTH, RETH and ImmDt.
+/// The most bytes of headers in this stack: BTH, RETH and ImmDt.
 pub const MAX_HEADER: usize = Bth::LEN + Reth::LEN + 4;
 
-/// Why bytes are not a packet this stack handles; the receiver drops them and counts.
+/// The reason why bytes are not a packet that this stack handles; the receiver drops and counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("{0} bytes are too short for the packet's headers")]
@@ -35,15 +35,15 @@ pub struct Packet<'a> {
     pub aeth: Option<Aeth>,
     pub deth: Option<Deth>,
     pub imm: Option<u32>,
-    /// Headers of kinds that are carried but not interpreted.
+    /// Extended headers that are kept but not interpreted.
     pub other: &'a [u8],
-    /// Without the pad.
+    /// The payload without the pad.
     pub payload: &'a [u8],
     pub pad: &'a [u8],
     pub icrc: [u8; ICRC_LEN],
 }
 
-/// Takes `N` bytes off the front.
+/// Takes the first `N` bytes.
 fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     let (head, tail) = rest.split_first_chunk()?;
     *rest = tail;
@@ -51,7 +51,7 @@ fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
 }
 
 impl<'a> Packet<'a> {
-    /// Decodes a datagram. Neither the ICRC nor any field's value is judged here.
+    /// Decodes a datagram. Neither the ICRC nor the values of fields are checked here.
     pub fn decode(datagram: &'a [u8]) -> Result<Self, Malformed> {
         let short = Malformed::Truncated(datagram.len());
         let (body, icrc) = datagram.split_last_chunk::<ICRC_LEN>().ok_or(short)?;
@@ -86,7 +86,7 @@ impl<'a> Packet<'a> {
         Some(())
     }
 
-    /// Appends the whole packet, ICRC included as it stands.
+    /// Appends the whole packet, with the ICRC from the field `icrc`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut header = HeaderBuf::new();
         header.push(&self.bth.encode());
@@ -127,7 +127,7 @@ impl HeaderBuf {
     }
 
     /// # Panics
-    /// If more than [`MAX_HEADER`] bytes are pushed; the header kinds of one packet never are.
+    /// If more than [`MAX_HEADER`] bytes are pushed, which the headers of one packet never exceed.
     pub fn push(&mut self, bytes: &[u8]) {
         let at = usize::from(self.len);
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
@@ -139,7 +139,7 @@ impl HeaderBuf {
     }
 }
 
-/// Bytes of padding that follow `len` bytes of payload.
+/// The bytes of padding behind `len` bytes of payload.
 pub const fn pad_of(len: usize) -> u8 {
     (len.wrapping_neg() & 3) as u8
 }

@@ -1,4 +1,4 @@
-//! The captures of `tests/captures`: Ethernet frames, and the UDP datagrams in them.
+//! The captures in `tests/captures`: Ethernet frames, and the UDP datagrams in them.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::{
@@ -11,7 +11,7 @@ pub(crate) const CAPTURES: [&str; 2] = ["rxe-rping-v4-v6-perftest-write.pcap", "
 pub(crate) struct Datagram {
     pub(crate) src: SocketAddr,
     pub(crate) dst: SocketAddr,
-    /// `None` on IPv6.
+    /// The IPv4 identification; `None` for IPv6.
     pub(crate) ip_id: Option<u16>,
     pub(crate) payload: Vec<u8>,
 }

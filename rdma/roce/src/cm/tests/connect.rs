@@ -67,7 +67,7 @@ fn loss_and_duplication_never_make_a_second_event() {
         }
         let requests = net.hosts[1].events.len() - net.hosts[1].established();
         assert_eq!(requests, 1, "seed {seed}");
-        // Either side, or both at once, ends it.
+        // One of the sides ends the connection, or both at once.
         if seed % 3 != 1 {
             net.hosts[0].cm.disconnect(net.now, active).unwrap();
         }
@@ -76,7 +76,7 @@ fn loss_and_duplication_never_make_a_second_event() {
         }
         net.assert_quiet();
         for (side, host) in net.hosts.iter().enumerate() {
-            // Every DREQ lost (and its peer with nothing to say): the other side cannot know.
+            // If every DREQ was lost (and the other side sends nothing), that side cannot know.
             if host.disconnected() == 0 {
                 assert!(net.loss > 5, "seed {seed} side {side}");
                 continue;

@@ -12,7 +12,7 @@ use crate::{
     wire::mad::{MAD_LEN, Mad, Message},
 };
 
-/// A REQ as host 0 would send it.
+/// A REQ like those of host 0.
 fn request(net: &mut Net) -> Mad {
     let id = net.dial(0x11, &ConnParam::default());
     let (_, mad) = net.hosts[0].cm.poll_transmit().unwrap();
@@ -40,7 +40,7 @@ fn a_flood_of_requests_is_bounded() {
     }
     assert_eq!(net.hosts[1].cm.counters().displaced, 10_000 - 40);
     assert!(net.hosts[1].cm.counters().tx_dropped > 0);
-    // Unanswered requests leave, and their events with them.
+    // Unanswered requests are dropped, together with their events.
     net.now = net.now + Duration::from_secs(31);
     net.hosts[1].cm.handle_timeout(net.now);
     net.hosts[1].collect_unread();
@@ -50,7 +50,7 @@ fn a_flood_of_requests_is_bounded() {
     assert_eq!(net.hosts[1].cm.table.len(), 0);
 }
 
-/// REQ number `n` of those that 10.9.x.x sends.
+/// Delivers REQ number `n` from the address 10.9.0.`source`.
 fn flood(net: &mut Net, mad: &mut Mad, source: u8, n: u32) {
     let Message::Req(req) = &mut mad.message else { unreachable!() };
     (req.local_comm_id, req.qpn) = (1000 + n, 1000 + n);
@@ -64,7 +64,7 @@ fn a_newcomer_gets_in_and_stays_in_while_others_flood() {
     let mut net = Net::with(5, |config| config.max_half_open = 40);
     net.hosts[1].cm.listen(super::PORT, 64, &mut net.random).unwrap();
     let mut mad = request(&mut net);
-    // 30 sources of a table of 40, so some have two.
+    // There are 30 sources and a table of 40, so some sources have two entries.
     (0..300).for_each(|n| flood(&mut net, &mut mad, (n % 30) as u8, n));
     assert!(net.hosts[1].cm.counters().no_room > 200);
     net.hosts[1].events.clear();
@@ -207,7 +207,7 @@ fn messages_for_nobody_are_dropped_but_a_goodbye_is_confirmed() {
     assert!(net.hosts[1].cm.poll_transmit().is_none());
 }
 
-/// Random messages, most of them with the communication IDs of live connections, in every state.
+/// Sends random messages in every state, most of them with the communication IDs of live connections.
 #[test]
 fn hostile_messages_never_panic() {
     for seed in 0..200 {

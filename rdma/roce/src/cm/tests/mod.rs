@@ -1,4 +1,4 @@
-//! Two connection managers over a lossy pipe, in virtual time.
+//! Tests with two connection managers and a lossy link between them, in virtual time.
 
 mod connect;
 mod hostile;
@@ -22,7 +22,7 @@ use crate::{
 
 const PORT: u16 = 12_345;
 
-/// splitmix64.
+/// Random numbers by splitmix64.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -41,7 +41,7 @@ impl Entropy for Random {
     }
 }
 
-/// One host: its manager and what came out of it.
+/// One host: its connection manager and the outputs of that.
 struct Host {
     cm: Cm,
     address: SocketAddr,
@@ -74,14 +74,15 @@ impl Host {
         }
     }
 
-    /// As for an application that has not looked yet: requests withdrawn leave with their events.
+    /// Collects outputs for an application that has not read its events yet: withdrawn requests are removed with their
+    /// events.
     fn collect_unread(&mut self) {
         self.collect();
         self.events.retain(|event| !self.withdrawn.contains(&event.id()));
         self.withdrawn.clear();
     }
 
-    /// The request that came in, if one did.
+    /// The request that arrived, if one did.
     fn request(&self) -> Option<CmId> {
         self.events.iter().find_map(|event| match event {
             CmEvent::ConnectRequest { id, .. } => Some(*id),
@@ -100,20 +101,20 @@ impl Host {
 
 type Filter = Box<dyn FnMut(&Message) -> bool>;
 
-/// Host 0 dials, host 1 listens.
+/// The network: host 0 connects, host 1 listens.
 struct Net {
     now: Time,
     random: Random,
     hosts: [Host; 2],
-    /// By arrival, then order: receiver, sender's address, datagram.
+    /// Datagrams in flight, by arrival time and order: receiver, sender's address, datagram.
     flight: BTreeMap<(Time, u64), (usize, SocketAddr, [u8; MAD_LEN])>,
     order: u64,
-    /// Percent.
+    /// The probabilities of loss and duplication in percent.
     loss: u32,
     duplication: u32,
-    /// Messages to lose.
+    /// Messages for which the filter returns true are lost.
     lose: Filter,
-    /// Everything sent.
+    /// All messages that were sent.
     sent: Vec<Message>,
 }
 
@@ -163,14 +164,14 @@ impl Net {
         self.hosts[1].cm.accept(self.now, id, qpn, Psn::new(qpn * 5), &param)
     }
 
-    /// Moves what the hosts want sent into the pipe, and collects outputs.
+    /// Sends the hosts' datagrams on the link, and collects outputs.
     fn pump(&mut self) {
         for side in 0..2 {
             self.hosts[side].collect();
             while let Some((to, mad)) = self.hosts[side].cm.poll_transmit() {
                 let message = Mad::decode(&mad).unwrap().message;
                 self.sent.push(message.clone());
-                // A DREP for a forgotten connection goes where a kernel peer receives.
+                // A DREP for a forgotten connection goes to the port at which a kernel peer receives.
                 let known = !matches!(message, Message::Drep(_)) || to.port() != crate::wire::ROCE_PORT;
                 if known {
                     let address = self.hosts[1 - side].address;
@@ -195,7 +196,7 @@ impl Net {
         self.flight.insert((self.now + delay, self.order), (to, from, mad));
     }
 
-    /// The next arrival or timer, if it comes before `end`.
+    /// Handles the next arrival or timer, if it comes before `end`.
     fn step(&mut self, end: Time) -> bool {
         self.pump();
         let arrival = self.flight.keys().next().map(|(at, _)| *at);
@@ -233,7 +234,7 @@ impl Net {
         }
     }
 
-    /// Dials and accepts; the IDs of both sides.
+    /// Connects and accepts; returns the IDs of both sides.
     fn connected(&mut self) -> (CmId, CmId) {
         self.listen();
         let active = self.dial(0x11, &ConnParam::default());
@@ -248,7 +249,7 @@ impl Net {
         self.sent.iter().filter(|message| kind(message)).count()
     }
 
-    /// No connection, timer or datagram is left.
+    /// Checks that no connection, timer or datagram is left.
     fn assert_quiet(&mut self) {
         self.run(Duration::from_secs(100));
         for host in &self.hosts {
