@@ -53,7 +53,7 @@ impl FunctionCode {
         if code != 0 && code <= Self::MAX { Some(Self(code)) } else { None }
     }
 
-    /// Makes a function code in a constant.
+    /// Makes a function code for a constant.
     ///
     /// # Panics
     /// If `code` is not 1 to 127.

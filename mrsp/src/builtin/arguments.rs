@@ -104,16 +104,13 @@ pub enum Arguments {
     /// `floor((x - lo)·bins / (hi - lo))`, computed in f64. Behind the bins are the counts of numbers below `lo`, of
     /// numbers from `hi` on, and of NaNs, so that all counts add up to `n`. The elements cannot be u64 or i64, because
     /// an f64 does not hold all their values.
-    /// - lo)), computed in f64. Behind the bins are the counts of numbers below `lo`, of numbers from `hi` on, and of
-    /// NaNs, so that all counts add up to `n`. The elements cannot be u64 or i64, because an f64 does not hold all
-    /// their values.
     Histogram {
         n: u64,
         element: Element,
         bins: u64,
-        /// The bits of an f64.
+        /// The lower bound, as the bits of an f64.
         lo: u64,
-        /// The bits of an f64.
+        /// The upper bound, as the bits of an f64.
         hi: u64,
     },
     Sort {

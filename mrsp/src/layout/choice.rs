@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use crate::region::RegionFlags;
 
-/// How parameters lie in the accelerator's regions and get there.
+/// How parameters lie in the accelerator's regions, and by which WRITEs they are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layout {
     /// The layout that every accelerator supports.

@@ -5,7 +5,7 @@ use std::{env::VarError, fmt, str::FromStr};
 /// The environment variable with the choice, for programs that were given no option.
 pub const VARIABLE: &str = "NAA_PROVIDER";
 
-/// Which provider to take.
+/// The provider that a program is to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// Verbs where an RDMA device has the local address, else embedded.

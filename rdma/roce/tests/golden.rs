@@ -109,7 +109,7 @@ fn starting_psns_are_the_receivers() {
     assert!(checked > 5, "{checked} first packets");
 }
 
-/// A kernel's whole conversation, as the passive side of it sees it.
+/// A kernel's whole connection, as its passive side sees it.
 #[test]
 fn a_kernel_client_is_served() {
     struct Counter(u32);

@@ -24,7 +24,7 @@ pub struct RdmaPort {
     pub number: u8,
     /// The port's state in the kernel's words: `4: ACTIVE`.
     pub state: String,
-    /// `Ethernet` or `InfiniBand`.
+    /// The port's link layer: `Ethernet` or `InfiniBand`.
     pub link_layer: String,
     /// The used entries of the GID table.
     pub gids: Vec<Gid>,

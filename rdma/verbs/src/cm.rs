@@ -9,7 +9,7 @@ pub struct CmId(pub u64);
 /// The parameters that both sides of a connection offer, like `struct rdma_conn_param`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnParam {
-    /// At most 56 bytes in a request, 196 in a reply.
+    /// The program's own bytes: at most 56 in a request, 196 in a reply.
     pub private_data: Vec<u8>,
     /// READs that the peer may have outstanding at this side.
     pub responder_resources: u8,

@@ -18,7 +18,7 @@ pub struct PdId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CqId(pub u32);
 
-/// A queue of connection events.
+/// The id of a queue of CM events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u32);
 
@@ -73,7 +73,7 @@ pub struct QpInit {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceAttr {
-    /// "embedded" or "verbs".
+    /// The provider's name: "embedded" or "verbs".
     pub provider: &'static str,
     /// The device's own name, for people.
     pub name: String,

@@ -1,8 +1,10 @@
 //! The driver interface between session code and RDMA providers: the verbs object model.
 //!
-//! This crate opens no socket, reads no clock and starts no thread. Only the module `memory` has `unsafe` code.
+//! Session code holds [`Context`], [`Pd`], [`Mr`], [`Cq`], [`Qp`] and connection ids; a provider implements [`Driver`].
+//! Terms and their meanings are those of libibverbs and librdmacm, so that rdma-core fits behind the interface, and a
+//! libibverbs ABI can be put in front of it.
 //!
-//! Nothing here opens a socket, reads a clock or starts a thread. `memory` is the one module with `unsafe`.
+//! This crate opens no socket, reads no clock and starts no thread. Only the module `memory` has `unsafe` code.
 
 mod cm;
 mod driver;

@@ -24,7 +24,7 @@ use crate::{
 const SERVICE_TIMEOUT: u8 = 20;
 /// The code of 134 ms, as in rxe: the longest delay of this side's ACKs.
 const TARGET_ACK_DELAY: u8 = 15;
-/// Fail-over is not supported.
+/// The value of the REP's field: fail-over is not supported.
 const FAILOVER: u8 = 0;
 /// The reason of rejections because the application or the peer was too late. Reason 4 is not used: kernel peers take
 /// it for a time-out of the sender's *request*, and then look for another connection (cm_acquire_rejected_id).

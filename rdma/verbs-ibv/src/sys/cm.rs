@@ -143,7 +143,7 @@ impl EventChannel {
     }
 
     /// # Safety
-    /// `event` is a connection request that was not handled yet: its identifier becomes ours.
+    /// `event` is a connection request that was not handled yet: its identifier then belongs to the result.
     unsafe fn request(
         self: &Arc<Self>,
         event: &rdma_cm_event,
