@@ -48,7 +48,7 @@ impl Backups {
     /// store that this one does not go on from, it is kept in a file whose name ends with `.kept`.
     pub(crate) fn write(&self, store: &SqliteStore, to: &Path) -> Result<(), BackupError> {
         let failed = |source| BackupError::Rename { file: to.to_owned(), source };
-        // Before anything is renamed.
+        // All files are checked before any of them is renamed.
         store.check_backup(to)?;
         for ending in [BEFORE, FORMER, KEPT] {
             store.check_backup(&beside(to, ending))?;

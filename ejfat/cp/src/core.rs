@@ -604,7 +604,7 @@ impl Core {
             }
             Report::Epoch { .. } => drop(self.counters.epochs.fetch_add(1, Relaxed)),
             Report::MaySplit { from, to, .. } => {
-                // Without a known end it is not known how many ticks it is.
+                // If the end is not known, the number of ticks is not known either, and one is counted.
                 let ticks = if *to == u64::MAX { 1 } else { to.saturating_sub(*from) };
                 self.counters.may_split.fetch_add(ticks, Relaxed);
             }

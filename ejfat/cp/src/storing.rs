@@ -16,11 +16,12 @@ struct Item<W> {
     waits: Vec<W>,
 }
 
-/// The queue of changes. A `W` is one who waits until changes are durable; it is returned when they are, or when they failed.
+/// The queue of changes. A `W` is a caller that waits until changes are durable. It is returned when they are durable,
+/// or when storing them failed.
 #[derive(Debug)]
 pub(crate) struct Storing<W> {
     waiting: VecDeque<Item<W>>,
-    /// Those who wait for the batch that the store has. `None` if the store has no batch.
+    /// The callers that wait for the batch that the store has. `None` if the store has no batch.
     with_store: Option<Vec<W>>,
 }
 

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 /// What no file of rules needs: with every rule there may be, some 20 bytes each.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Not a document of rules.
+/// The reason why a text is not a document of rules.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     #[error("the rules have {0} bytes, more than {MOST_BYTES}")]
@@ -55,7 +55,7 @@ pub struct Document {
     pub load_balancers: Vec<Lb>,
 }
 
-/// Those of one load balancer.
+/// The rules of one load balancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lb {
@@ -97,12 +97,12 @@ pub struct MemberDocument {
     pub port_bits: u8,
     #[serde(default, skip_serializing_if = "is_default")]
     pub keep_lb_header: bool,
-    /// As 02:00:00:00:00:01; the host finds it unless told.
+    /// A MAC address in the form 02:00:00:00:00:01. If it is missing, the host looks it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drop: Option<Drop>,
-    /// Of the packets that are dropped.
+    /// The IP version of the packets that are dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<Ip>,
 }
@@ -135,7 +135,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Document {
-    /// Of YAML, or of JSON, which YAML contains.
+    /// Parses a document in YAML, or in JSON, which is a subset of YAML.
     pub fn parse(text: &str) -> Result<Self, DocumentError> {
         if text.len() > MOST_BYTES {
             return Err(DocumentError::TooLong(text.len()));

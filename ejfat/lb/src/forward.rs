@@ -32,7 +32,7 @@ use crate::Plane;
 /// Messages that one system call receives, and datagrams that the kernel merges into one at most.
 const MESSAGES: usize = 32;
 const MERGED: usize = 64;
-/// Between two looks at tables that are over.
+/// The time between two checks for tables that are not in use any more.
 const TIDY: Duration = Duration::from_millis(250);
 /// Batches of a thread's ports before it asks the kernel which ports have something, unless more ports than that had.
 const TURNS: usize = 16;

@@ -156,8 +156,8 @@ pub fn ticks(message: &v1::GetTicksReply) -> Result<Ticks, MessageError> {
     Ok(Ticks { term: NonZeroU64::new(message.term), routed, beyond, sets })
 }
 
-/// Tables that are staged, the newest last. Load balancers change theirs one by one, so the sets that they have at some tick
-/// may together exceed the limits of tables. Those of each one do not.
+/// The staged tables, the newest last. Load balancers change their tables one by one, so the sets of all load balancers
+/// at some tick may together exceed the limits of tables. The set of each load balancer stays within the limits.
 pub fn sets(message: &v1::GetReply) -> Result<Vec<TableSet>, MessageError> {
     let set = |(at, set): (usize, &v1::TableSet)| {
         let rules = rules_by_lb(&set.rules).map_err(|error| error.within("sets", at))?;

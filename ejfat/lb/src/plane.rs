@@ -92,12 +92,13 @@ pub struct Plane {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked with it left whole tables: they are replaced, never edited in place.
+    // A thread that panicked while it held the lock left whole tables, because tables are replaced and never edited in
+    // place.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Plane {
-    /// `seed` is of hash tables; random ones are best.
+    /// `seed` is the seed of the hash tables; a random one is best.
     pub fn new(rules: Rules, seed: u64) -> Self {
         let balancer = Balancer::new(&Tables::new(&rules), seed);
         let control = Control {
@@ -117,8 +118,8 @@ impl Plane {
         }
     }
 
-    /// Sets the number of load balancers, from 1 to [`LbId::COUNT`]. Without this it is the number that ESnet's P4 data plane
-    /// has.
+    /// Sets the number of load balancers, from 1 to [`LbId::COUNT`]. The default is the number of load balancers of
+    /// ESnet's P4 data plane.
     #[must_use]
     pub fn with_load_balancers(mut self, lbs: usize) -> Self {
         self.lbs = lbs;
@@ -178,9 +179,9 @@ impl Plane {
         self.write(None)?.edit(when, edit)
     }
 
-    /// Looks which tables are still in use. Whoever forwards calls it several times a second.
+    /// Checks which tables are still in use. A forwarder calls this several times a second.
     pub fn tidy(&self, now: Instant) {
-        // Somebody who programs holds it; there is a next time.
+        // If a writer holds the lock, the next call does the check.
         let mut control = match self.control.try_lock() {
             Ok(control) => control,
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
@@ -202,7 +203,7 @@ impl Plane {
         }
     }
 
-    /// Of a forwarder: packets that it lost before or behind the tables.
+    /// Counts packets that a forwarder lost before or behind the tables.
     pub(crate) fn lost(&self, overflows: u64, refused: u64) {
         self.overflows.fetch_add(overflows, Relaxed);
         self.refused.fetch_add(refused, Relaxed);

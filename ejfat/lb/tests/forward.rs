@@ -210,7 +210,7 @@ fn trains_of_segments_arrive_whole() {
     let to = stand.forwarder.addresses()[0];
     let config = ejfat_udp::SenderConfig { rate: Some(400e6), ..ejfat_udp::SenderConfig::new(to) };
     let mut sender = ejfat_udp::Sender::new(ejfat_udp::SenderConfig { sockets: 1, ..config }).unwrap();
-    // From any address: the sender's sockets are bound to none.
+    // The rules permit all source addresses, because the sender's sockets are bound to none.
     stand.plane.load(&rules(to, to, &addresses(&stand.members), false), When::Now).unwrap();
     let event: Vec<_> = (0..60_000u32).map(|at| (at >> 4) as u8).collect();
     let tick = sender.send(3, 0, &event).unwrap();

@@ -130,7 +130,7 @@ fn who_is_seated_stays_while_others_come() {
     let mut client = Client::connect(&server.address().to_string(), Some("secret")).unwrap();
     client.load(&rules_to(1), When::Now).unwrap();
     let mut idles = idle([127, 0, 0, 9], server.address(), 100, GREETING);
-    // Of its own source: those that show no token go first.
+    // These connections come from the client's own address: connections that show no token are ended first.
     idles.extend(idle([127, 0, 0, 1], server.address(), 100, GREETING));
     std::thread::sleep(Duration::from_millis(200));
     let mut seated = 0;

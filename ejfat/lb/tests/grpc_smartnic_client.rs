@@ -252,7 +252,7 @@ fn connecting_counts_towards_the_deadline() {
     let address = listener.local_addr().unwrap();
     let mut smartnic = SmartNicClient::connect(&address.to_string(), None).unwrap();
     drop(listener.accept().unwrap());
-    // From now on nobody is let in.
+    // The listener's backlog is filled, so that no other connection is accepted.
     let wait = Duration::from_millis(50);
     let others: Vec<_> =
         (0..100).map_while(|_| std::net::TcpStream::connect_timeout(&address, wait).ok()).collect();

@@ -216,7 +216,7 @@ fn tables_of_a_load_balancer_whose_packets_pass_other_data_planes_make_room() {
 #[test]
 fn tables_are_refused_together_with_the_look_at_what_was_routed() {
     let mut staged = 0;
-    // In simulation an attempt takes a hundred times as long.
+    // An attempt takes a hundred times as long in simulation.
     let rounds = if engine_common::is_rtl() { 2 } else { 20 };
     for round in 0..rounds {
         let plane = &new_plane(to(0), round);
@@ -477,7 +477,7 @@ fn tables_that_load_balancers_have_at_different_times_are_told_though_they_excee
     stage_at(lb(0), 1390, 40).unwrap();
     stage_at(lb(1), 200, 40).unwrap();
 
-    // Nor does a rule that comes twice become one, or a load balancer exceed the limits by itself.
+    // A rule that comes twice is refused, and so is a load balancer that exceeds the limits by itself.
     let set = |rules| v1::GetReply { sets: vec![v1::TableSet { from_tick: 0, rules }], routed: vec![] };
     let mut rules = message::of_rules(&newest.rules);
     rules.push(rules[rules.len() - 1].clone());

@@ -87,7 +87,7 @@ impl Services {
     }
 }
 
-/// Of the whole reply, with its length in front.
+/// Returns the length in bytes of the whole reply, which begins with the length of its message.
 fn length(mut reply: &[u8]) -> Option<u64> {
     let all = reply.len();
     let message = prost::decode_length_delimiter(&mut reply).ok()?;

@@ -13,12 +13,13 @@ use std::{
 use ejfat::reassembly::{Cause, Counters, Eviction};
 use ejfat_udp::{Error, Event, Gauge, Receiver, ReceiverConfig};
 
-/// Between two looks at whether it should end.
+/// The time between two checks whether reassembly should end.
 const TURN: Duration = Duration::from_millis(100);
 
-/// A sink may wait for a reader that reads no more.
+/// How long the end of a reassembly waits for its thread. A sink of that thread may wait for a reader that reads no
+/// more.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A disk may take so long with what was written.
+/// The same limit while the thread finishes its sink, because a disk may take long to write its data.
 const PATIENCE_WITH_DISK: Duration = Duration::from_secs(30);
 
 /// Why an event could not be put away.

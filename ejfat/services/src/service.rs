@@ -83,7 +83,7 @@ pub(crate) fn service(
     parameters.extend(request.map(|message| parameter(Direction::Input, "request", message)));
     parameters.push(parameter(Direction::Output, "reply", reply));
     let name = builtin::name(code).unwrap_or("unnamed").into();
-    // On the pool: compiling tables takes longer than a small call.
+    // Calls run on the pool, because compiling tables takes longer than a small call.
     let info = FunctionInfo { code, name, description: description.into(), pooled: true, parameters };
     Arc::new(Service { info, has_request: request.is_some(), answer: Box::new(answer) })
 }

@@ -1,6 +1,6 @@
 //! Writes ascending numbers as ranges.
 
-/// Writes numbers such as `3, 7 to 9`. After 16 ranges it writes how many numbers are left.
+/// Writes numbers such as `3, 7 to 9`. If there are more than 16 ranges, the rest is written as a count of numbers.
 pub(super) fn ranges(numbers: &[usize]) -> String {
     const MOST: usize = 16;
     let mut told = Vec::new();

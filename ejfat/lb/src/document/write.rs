@@ -41,7 +41,7 @@ impl Gathered {
         self.epochs.entry((epoch.id, epoch.slot_bits, epoch.xor)).or_default().push(text);
     }
 
-    /// In the order of slots.
+    /// Adds a calendar slot. The slots of an epoch must be added in ascending order.
     fn slot(&mut self, epoch: u32, slot: u16, member: u16) {
         let slots = self.calendars.entry(epoch).or_default();
         slots.resize(slot.into(), None);
@@ -59,7 +59,7 @@ impl Gathered {
             let calendar = calendar.unwrap_or_default();
             self.lb.epochs.push(EpochDocument { id, ticks, slot_bits, xor, calendar });
         }
-        // Of epochs that no tick leads to.
+        // The remaining calendars are of epochs that no tick leads to.
         for (id, mut slots) in self.calendars {
             let Epoch { slot_bits, xor, .. } = Epoch::new(id);
             fill(&mut slots, slot_bits);

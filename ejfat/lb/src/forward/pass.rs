@@ -6,10 +6,10 @@ use std::{io, net::SocketAddr};
 use ejfat::wire::LbHeader;
 use roce_udp::socket::{RecvBatch, SendBatch};
 
-/// Of a batch that copies nothing: it wants to see room for the longest datagram.
+/// The size of the arena of a batch. The batch copies nothing, but it requires room for the longest datagram.
 pub(super) const ARENA: usize = 1 << 16;
 
-/// Clears the batch when it goes, so that no pointer stays in it.
+/// Clears the batch when it is dropped, so that no pointer stays in the batch.
 struct Cleared<'a>(&'a mut SendBatch);
 
 impl Drop for Cleared<'_> {

@@ -35,7 +35,8 @@ impl Client {
         Self::connect_within(credentials, address, ANSWER)
     }
 
-    /// As [`Client::connect_by`], with a time limit. Connecting may take `deadline` at most, and so may each answer.
+    /// Connects like [`Client::connect_by`], with a time limit. Connecting may take `deadline` at most, and so may each
+    /// answer.
     pub fn connect_within(
         credentials: &Credentials,
         address: &str,

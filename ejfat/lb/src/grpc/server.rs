@@ -19,22 +19,24 @@ use tower_service::Service;
 use super::{MOST_OF_TABLES, ServeError, smartnic::Smartnic, tables::Tables};
 use crate::Plane;
 
-/// Rules of all tables, with the names of tables and actions in each.
+/// The most bytes of a message to the SmartNIC service: rules of all tables, each with the names of its table and
+/// action.
 const MOST_OF_SMARTNIC: usize = 3 << 20;
-/// Of a connection. With as many connections as there may be, requests take 400 MB: all from peers with the token.
+/// The most streams of one connection. With the most connections, requests take 400 MB, and all of them are from peers
+/// with the token.
 const MOST_STREAMS: u32 = 4;
 
-/// Connections at a time, of all sources together.
+/// The most connections at a time, of all source networks together.
 const SEATS: usize = 32;
 
-/// Who may make requests.
+/// Decides which callers may make requests.
 #[derive(Default)]
 pub struct Callers {
     /// What requests must have in the header `authorization: Bearer TOKEN`, if anything.
     pub token: Option<String>,
     /// Connections from other addresses are ended at once. `None`: they may come from anywhere.
     pub permits: Option<Box<dyn Fn(IpAddr) -> bool + Send>>,
-    /// They must speak TLS, and see this certificate. `None`: nothing is encrypted.
+    /// If set, callers must use TLS, and the server shows them this certificate. `None`: nothing is encrypted.
     pub tls: Option<ServerTls>,
 }
 
@@ -46,10 +48,10 @@ impl fmt::Debug for Callers {
     }
 }
 
-/// Serves a data plane's tables to whoever has the token, or to everybody.
+/// Serves a data plane's tables to callers that have the token, or to all callers if there is no token.
 ///
 /// # Errors
-/// As [`serve_to`].
+/// The errors of [`serve_to`].
 pub fn serve(address: SocketAddr, plane: Arc<Plane>, token: Option<String>) -> Result<Server, ServeError> {
     serve_to(Callers { token, ..Callers::default() }, address, plane)
 }

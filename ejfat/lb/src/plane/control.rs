@@ -28,9 +28,9 @@ pub(super) struct Control {
 #[derive(Debug)]
 pub(super) struct Staged {
     pub(super) from: u64,
-    /// Of one load balancer.
+    /// The rules of one load balancer.
     pub(super) rules: Arc<Rules>,
-    /// Packets that it routed when somebody looked, and since when there are no more.
+    /// The packets that these tables had routed at the last check, and the time since which there are no more.
     pub(super) hits: u64,
     pub(super) since: Instant,
 }

@@ -13,8 +13,8 @@ use ejfat::{
 /// The number of times that a change is tried, if the engine forwards packets of its ticks while it loads the tables.
 const LOAD_ATTEMPTS: u32 = 4;
 
-/// Decides where packets go. Without an engine the balancer does. With one, the balancer has the same tables, follows what the engine
-/// counts, and checks each decision of the engine.
+/// Decides where packets go. If there is no engine, the balancer decides. If there is one, the balancer has the same
+/// tables, absorbs the counters of the engine, and checks each decision of the engine.
 #[derive(Debug)]
 pub struct DataPath {
     balancer: Balancer,
@@ -51,12 +51,12 @@ impl DataPath {
         }
     }
 
-    /// Changes the tables of the balancer and of the engine. `is_guarded`: no event may be split. The change is then tried again if the
-    /// engine forwarded packets meanwhile that the new tables are for.
+    /// Changes the tables of the balancer and of the engine. `is_guarded` means that no event may be split: the change
+    /// is then tried again if the engine meanwhile forwarded packets to which the new tables apply.
     ///
     /// # Errors
-    /// Those of the change, and of the engine. If there is an engine, nothing has changed after an error. Without an engine, the balancer may
-    /// have changed in part.
+    /// The errors of the change and of the engine. If there is an engine, nothing has changed after an error. If there
+    /// is none, the balancer may have changed in part.
     pub(super) fn change<T, E: From<EngineError>>(
         &mut self,
         is_guarded: bool,
@@ -94,7 +94,7 @@ impl DataPath {
         self.has_counted = true;
         let sent = engine.forward(to, from, datagram);
         if !is_as_expected(&expected, sent.as_ref(), datagram) {
-            // Whoever sends such datagrams must not fill the log.
+            // Only the first difference is logged, so that a sender of such datagrams cannot fill the log.
             if self.differences == 0 {
                 let sent = sent.map(|(to, bytes)| format!("{} bytes to {to}", bytes.len()));
                 tracing::error!(

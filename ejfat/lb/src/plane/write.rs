@@ -53,9 +53,9 @@ pub enum WriteError {
 #[derive(Clone, Debug)]
 pub struct LbStage {
     pub lb: LbId,
-    /// Those of the load balancer; others are left out.
+    /// The rules of the load balancer; rules of other load balancers are ignored.
     pub rules: Rules,
-    /// The first tick that they apply to, which must be above the highest that was routed.
+    /// The first tick to which the rules apply, which must be above the highest tick that was routed.
     pub from: u64,
     /// Higher ticks are not remembered from then on when they are routed, but counted. `None` leaves the horizon as it is, or
     /// takes it away with `reset`.

@@ -79,10 +79,11 @@ impl SmartNicClient {
         Self::connect_by(&Credentials::without_tls(token)?, address)
     }
 
-    /// The same, with TLS if the credentials have it. The SmartNIC's certificate must be for the host of `address`.
+    /// Connects like [`connect`](Self::connect), with TLS if the credentials have it. The SmartNIC's certificate must
+    /// be for the host of `address`.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// The errors of [`connect`](Self::connect).
     pub fn connect_by(credentials: &Credentials, address: &str) -> Result<Self, SmartNicError> {
         let place = Place::new(address, credentials)?;
         let connection = Some(Connection::new(&place, DEADLINE)?);
@@ -100,18 +101,19 @@ impl SmartNicClient {
         self.at_once = most.min(AT_ONCE).get();
     }
 
-    /// Adds rules. There are none with their keys.
+    /// Adds rules. The table must have no rules with their keys.
     ///
     /// # Errors
-    /// As [`change`](Self::change).
+    /// The errors of [`change`](Self::change).
     pub fn insert(&mut self, rules: &[Rule]) -> Result<(), SmartNicError> {
         self.change(&rules.iter().copied().map(RuleChange::Insert).collect::<Vec<_>>())
     }
 
-    /// Puts rules in the places of those with their keys. A card refuses if there is none; our data plane adds it then.
+    /// Replaces the rules that have the same keys. If there is no such rule, a card refuses the change, and our data
+    /// plane adds the rule.
     ///
     /// # Errors
-    /// As [`change`](Self::change).
+    /// The errors of [`change`](Self::change).
     pub fn replace(&mut self, rules: &[Rule]) -> Result<(), SmartNicError> {
         self.change(&rules.iter().copied().map(RuleChange::Replace).collect::<Vec<_>>())
     }
@@ -119,7 +121,7 @@ impl SmartNicClient {
     /// Deletes rules.
     ///
     /// # Errors
-    /// As [`change`](Self::change).
+    /// The errors of [`change`](Self::change).
     pub fn delete(&mut self, keys: &[RuleKey]) -> Result<(), SmartNicError> {
         self.change(&keys.iter().copied().map(RuleChange::Delete).collect::<Vec<_>>())
     }
@@ -141,12 +143,13 @@ impl SmartNicClient {
         .map_err(|failed| failed.of(|| requests::named_all(&changes[asked.clone()])))
     }
 
-    /// Has a card take frames to its MAC address, and answer who asks for the MAC address of a load balancer's address: rules that
-    /// no [`Rule`] stands for. They go into tables that were cleared. Without them no packet comes through. Of IPv6 addresses that
-    /// end in the same 24 bits a card takes one.
+    /// Makes a card take frames that are sent to its MAC address, and answer requests for the MAC address of each load
+    /// balancer's address. This adds rules that no [`Rule`] stands for, so their tables must have been cleared before.
+    /// A card without these rules takes no packet. If several IPv6 addresses end in the same 24 bits, a card takes only
+    /// one of them.
     ///
     /// # Errors
-    /// As [`change`](Self::change).
+    /// The errors of [`change`](Self::change).
     pub fn attach(&mut self, mac: [u8; 6], addresses: &[(LbId, IpAddr)]) -> Result<(), SmartNicError> {
         let entries = vec![requests::attach(mac, addresses)];
         let attached = self.call(&mut Some(0), async |smartnic, left, done| {

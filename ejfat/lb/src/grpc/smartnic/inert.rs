@@ -10,7 +10,7 @@ use super::values::{Refusal, Result};
 
 pub(super) const MAC_TABLE: &str = "mac_dst_filter_table";
 
-/// Of each table, as the card's takes.
+/// The most rules of each of these tables, which is the limit of a card, too.
 const MOST: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -26,7 +26,7 @@ pub(super) const RECEIVED_V3: &str = "lb_ctx_rx_v3_counter";
 pub(super) const SENT_PACKETS: &str = "lb_mbr_tx_pkt_counter";
 pub(super) const SENT_BYTES: &str = "lb_mbr_tx_byte_counter";
 
-/// Of members, which a card counts and our data plane does not.
+/// Drop counters of members, which a card has and our data plane does not.
 pub(super) const SOFT_EVICTED: &str = "lb_mbr_drop_soft_evicted_counter";
 pub(super) const DEREGISTERED: &str = "lb_mbr_drop_deregistered_counter";
 

@@ -204,7 +204,7 @@ fn destination(ether_type: u128, address: u128) -> Result<Key> {
     };
     let unicast: IpAddr = match ether_type {
         IPV4 => v4(address)?.into(),
-        // Of neighbours' solicitations, which the host answers.
+        // A multicast address is that of neighbour solicitations, which the host answers.
         IPV6 if Ipv6Addr::from_bits(address).is_multicast() => {
             return Ok(Key::Inert(InertKey::Destination { ether_type, address }));
         }

@@ -128,7 +128,7 @@ fn arrays(counters: &Counters) -> Vec<Array> {
     for cause in DropCause::ALL {
         arrays.push(of_lbs(names::dropped(cause), &|lb| lb.dropped.of(cause)));
     }
-    // As in the P4 data plane, load balancers share them.
+    // Load balancers share the counters of members, as they do in the P4 data plane.
     let mut members: BTreeMap<u32, (u64, u64)> = (0..MEMBERS_OF_P4).map(|id| (id, (0, 0))).collect();
     let sent = counters
         .members

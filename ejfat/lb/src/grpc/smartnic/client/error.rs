@@ -45,8 +45,8 @@ pub enum SmartNicError {
 }
 
 impl SmartNicError {
-    /// How many changes are known to be made, of those of the call: the first ones. Of those that follow some may be made,
-    /// too: a SmartNIC makes those of a request one by one, and stops at the first that it refuses.
+    /// How many changes of the call are known to be made; they are the first ones. Some of the later changes may be
+    /// made, too: a SmartNIC makes the changes of a request one by one, and stops at the first one that it refuses.
     pub fn done(&self) -> usize {
         match self {
             Self::TooLate { done, .. } | Self::Call { done, .. } | Self::Refused { done, .. } => {
