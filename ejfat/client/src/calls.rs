@@ -53,7 +53,7 @@ impl Connection {
         self.answer(ApiCall::Reset, async move |mut client| client.reset_load_balancer(request).await)
     }
 
-    /// Sets the end of a reservation. With `None` the control plane chooses the end.
+    /// Sets the end of a reservation. If `until` is `None`, the control plane chooses the end.
     pub fn extend(&self, lb: &str, until: Option<Timestamp>) -> Result<ExtendReservationReply, ClientError> {
         let request = ExtendReservationRequest { lb_id: lb.to_owned(), until };
         self.answer(ApiCall::Extend, async move |mut client| client.extend_reservation(request).await)

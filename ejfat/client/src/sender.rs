@@ -122,7 +122,7 @@ impl AllowedSender {
     /// Starts to send sync datagrams to the addresses `to`, one in each `period`.
     ///
     /// # Errors
-    /// As [`Syncs::start`].
+    /// The errors of [`Syncs::start`].
     pub fn keep_in_sync(
         &mut self,
         to: &[SocketAddr],

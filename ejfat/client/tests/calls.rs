@@ -163,7 +163,7 @@ fn all_addresses_of_a_name_are_tried() {
     for at in ["127.0.0.1:0", "[::1]:0"] {
         let server = site.serve_at(at.parse().unwrap(), None);
         to(&format!("ejfat://{TOKEN}@{}/lb/1", server.address())).version().unwrap();
-        // On some machines `localhost` has addresses of one IP version only.
+        // The name `localhost` has addresses of one IP version only on some machines.
         let named = ("localhost", server.address().port());
         if named.to_socket_addrs().unwrap().any(|at| at == server.address()) {
             to(&format!("ejfat://{TOKEN}@localhost:{}/lb/1", named.1)).version().unwrap();

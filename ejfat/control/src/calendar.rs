@@ -67,11 +67,12 @@ impl Calendar {
         self.slots.iter().zip(&before.slots).filter(|(now, before)| now != before).count() as u32
     }
 
-    /// The next calendar, in which each member has as many slots as `wanted` says; others have none. As few slots change as
-    /// possible: only members that have too many lose slots, and only those that have too few get them.
+    /// Returns the next calendar, in which each member has as many slots as `wanted` says; other members have none. As
+    /// few slots change as possible: only members that have too many lose slots, and only members that have too few get
+    /// them.
     ///
-    /// Slots are given up where a member's slots are closest together, and taken far from the slots that the taker has.
-    /// Of equal choices the one with the lowest number is made, so the same arguments give the same calendar.
+    /// A member gives up slots where its slots are closest together, and takes slots far from the slots that it has.
+    /// Ties are broken by the lowest number, so the same arguments give the same calendar.
     ///
     /// # Panics
     /// If a member is in `wanted` twice, or there are more slots in `wanted` than the calendar has.
@@ -79,10 +80,12 @@ impl Calendar {
         moves::next(self, &[], wanted)
     }
 
-    /// The same, with slots that lead to certain members whatever else changes. They count in `wanted`.
+    /// Returns the next calendar like [`Self::next`], with `fixed` slots that lead to certain members whatever else
+    /// changes. They count in `wanted`.
     ///
     /// # Panics
-    /// As [`Self::next`]; also if a member has more slots in `fixed` than in `wanted`, or a slot is not the calendar's.
+    /// In the cases of [`Self::next`]; also if a member has more slots in `fixed` than in `wanted`, or a slot is not in
+    /// the calendar.
     pub fn next_around(&self, fixed: &[(u32, MemberId)], wanted: &[(MemberId, u32)]) -> Self {
         moves::next(self, fixed, wanted)
     }

@@ -315,7 +315,8 @@ impl Controller {
         }
     }
 
-    /// What each worker that is ready is to get. Those that have stopped come last; returns how many come before them.
+    /// Returns what each ready worker is to get. Workers that have stopped come last; the number is how many workers
+    /// come before them.
     fn demands(&mut self, now: Time, ratio: f64, alarms: &mut Vec<Alarm>) -> (Vec<Demand>, usize) {
         let options = &self.options;
         let ready: Vec<_> = self.workers.iter().filter(|(_, worker)| worker.is_ready()).collect();
@@ -335,7 +336,7 @@ impl Controller {
             if let Some(part) = signalled {
                 return Claim::Measured(*part);
             }
-            // Whose counters cannot be true has an even share, and not what others leave.
+            // A worker whose counters cannot be true gets an even share, and not a share of what others leave.
             let counts_too_much = now >= worker.agreed + CONTRADICTS
                 && worker.sent.ratio().is_some_and(|own| own > ratio * AGREES);
             if counts_too_much || worker.stands_still(now, options.delay) {

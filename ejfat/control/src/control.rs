@@ -9,10 +9,10 @@
 //!                                                        └── answers ◄──┘
 //! ```
 //!
-//! Whoever drives it gives it requests, syncs and answers, calls [`Control::poll`] after each and when
-//! [`Control::next_wakeup`] says so, and does what that returns. Replies wait until the store has the records that were
-//! returned before them; calls of data planes do not, because what they change follows from sessions whose workers have
-//! their reply already.
+//! The caller gives it requests, syncs and answers, calls [`Control::poll`] after each and when
+//! [`Control::next_wakeup`] says so, and does what [`Control::poll`] returns. Replies wait until the store has the
+//! records that were returned before them. Calls of data planes do not wait, because what they change follows from
+//! sessions whose workers have their reply already.
 
 mod balancing;
 mod ended;

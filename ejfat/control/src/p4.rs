@@ -69,12 +69,12 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// Of a load balancer whose tables are empty.
+    /// Creates the epochs of a load balancer whose tables are empty.
     pub fn new(lb: LbId) -> Self {
         Self { lb, epochs: VecDeque::new(), gone: 0, members: Members::new() }
     }
 
-    /// The plane's id of the epoch that is this many behind the oldest.
+    /// Returns the plane's id of the epoch that is `at` epochs behind the oldest.
     fn id(&self, at: usize) -> u32 {
         ((self.gone + at as u64) % MOST_EPOCHS as u64) as u32
     }

@@ -10,12 +10,12 @@ use crate::{calendar::MemberId, p4::Change};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PlaneId(pub u16);
 
-/// By which protocol a data plane is programmed.
+/// The protocol by which a data plane is programmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PlaneKind {
-    /// `naa.lb.v1`: tables are staged whole, and the plane tells the ticks that it has routed.
+    /// The protocol `naa.lb.v1`: tables are staged whole, and the plane reports the ticks that it has routed.
     Staged,
-    /// `sn_p4.v2`: rules are changed one by one, and the plane tells no ticks.
+    /// The protocol `sn_p4.v2`: rules are changed one by one, and the plane reports no ticks.
     RuleByRule,
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct HighestRate {
 }
 
 impl HighestRate {
-    /// Without a rate yet.
+    /// Creates the state before a rate was measured.
     pub(crate) fn begin(now: Time) -> Self {
         Self { before: (now, 0.0), ..Self::default() }
     }

@@ -65,7 +65,7 @@ pub struct EpochRecord {
     pub untold: Option<u64>,
 }
 
-/// Who changed what, and when.
+/// A record of one change: the token of its author, and when it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
     pub at: WallTime,

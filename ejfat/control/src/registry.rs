@@ -37,7 +37,7 @@ use crate::{
 use authority::Authority;
 use resting::Resting;
 
-/// Sessions that one poll ends at most. Those that are left end by the next ones, so that what many silent workers cause is
+/// The most sessions that one poll ends. The next polls end the others, so that the changes of many silent workers are
 /// stored in small batches.
 const MOST_SILENT: usize = 32;
 
@@ -77,7 +77,7 @@ pub enum RestoreError {
 struct Plan {
     reply: Reply,
     changes: Vec<Change>,
-    /// For the audit log.
+    /// A text for the audit log.
     what: Option<String>,
     state: Option<(SessionId, WorkerState)>,
 }

@@ -19,12 +19,12 @@ pub use reply::{
     WorkerStatus,
 };
 
-/// Who makes a request.
+/// The caller that makes a request.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
     /// The text of the token, if there is one.
     pub token: Option<&'a str>,
-    /// Where the call comes from, if that is known.
+    /// The address from which the call comes, if it is known.
     pub peer: Option<IpAddr>,
 }
 
@@ -162,7 +162,7 @@ pub struct Reset {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extend {
     pub lb_id: String,
-    /// As in [`Reserve`].
+    /// The end of the reservation, as in [`Reserve`].
     pub until: Option<WallTime>,
 }
 
@@ -273,9 +273,9 @@ impl fmt::Debug for TokenSelector {
 /// An accepted request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accepted {
-    /// To be sent when the changes are durable.
+    /// The reply, to be sent when the changes are durable.
     pub reply: Reply,
-    /// For the store, all or none. They are in force already.
+    /// The changes for the store, which stores all or none of them. They are in force already.
     pub changes: Vec<Change>,
 }
 

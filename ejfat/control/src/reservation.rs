@@ -56,7 +56,7 @@ impl IpFamily {
 /// How the calendar follows from weights and slot demands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// By the workers' reports.
+    /// The calendar follows the workers' reports.
     #[default]
     Dynamic,
     /// Slot demands first, the other slots by weight.
@@ -76,7 +76,7 @@ impl Strategy {
         }
     }
 
-    /// Of a request, where no text means the default.
+    /// Parses the strategy of a request, where an empty text means the default.
     pub(crate) fn asked(text: &str) -> Result<Self, Refusal> {
         if text.is_empty() {
             return Ok(Self::default());

@@ -1,8 +1,9 @@
 //! Tokens and their permissions.
 //!
-//! Who has a token may use it, so only its SHA-256 is kept: from what is stored nobody can make a token. A caller's token is
-//! found by its hash, so the time of a comparison tells nothing about the tokens that exist. Each token has a parent, and
-//! ends with it. The root token is the site's configuration, has every right and is never stored.
+//! Anyone who has a token may use it, so only its SHA-256 is kept: nobody can make a token from what is stored. A
+//! caller's token is found by its hash, so the time of a comparison tells nothing about the tokens that exist. Each
+//! token has a parent, and ends when its parent ends. The root token is the site's configuration, has every right and
+//! is never stored.
 
 mod tree;
 
@@ -63,7 +64,7 @@ fn hex(bytes: &[u8]) -> String {
 pub struct TokenId(pub u32);
 
 impl TokenId {
-    /// Of the root token. In a request 0 is the calling token, so nobody but the root can name the root.
+    /// The id of the root token. In a request 0 is the calling token, so only the root token can name the root token.
     pub const ROOT: Self = Self(0);
 }
 
@@ -85,7 +86,8 @@ pub enum Right {
 impl Right {
     pub const ALL: [Self; 4] = [Self::ReadOnly, Self::Register, Self::Reserve, Self::Update];
 
-    /// Whether who has this right may do what needs `other`. To reserve does not mean to register.
+    /// Whether a caller with this right may do what needs `other`. The right to reserve does not include the right to
+    /// register.
     pub fn implies(self, other: Self) -> bool {
         self == other || self == Self::Update || other == Self::ReadOnly
     }
@@ -224,11 +226,11 @@ impl TokenLimits {
 /// How a token came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
-    /// By `CreateToken`.
+    /// A token that `CreateToken` made.
     Created,
-    /// With a reservation, with which it ends.
+    /// A token that was made with a reservation, and ends with it.
     Reservation,
-    /// With a worker session, with which it ends.
+    /// A token that was made with a worker session, and ends with it.
     Session,
 }
 

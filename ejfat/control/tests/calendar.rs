@@ -26,7 +26,7 @@ fn fewest_moves(before: &[(MemberId, u32)], after: &[(MemberId, u32)]) -> u32 {
     after.iter().map(|&(member, count)| count.saturating_sub(of(member))).sum()
 }
 
-/// By how many slots a member has more or less than its share in the worst arc of the circle.
+/// The most slots that a member has more or less than its share in any arc of the circle.
 fn discrepancy(calendar: &Calendar, wanted: &[(MemberId, u32)]) -> f64 {
     let of = |&(member, count): &(MemberId, u32)| {
         let share = f64::from(count) / f64::from(SLOTS);
@@ -70,7 +70,7 @@ fn all_slots_are_divided_by_weight_within_bounds() {
                 assert_eq!(counts.iter().sum::<u32>(), SLOTS, "seed {seed}");
                 let fits = |(of, count): (&Demand, &u32)| (of.least..=of.most).contains(count);
                 assert!(demands.iter().zip(&counts).all(fits), "seed {seed}");
-                // Who has more weight and the same freedom has no less.
+                // A member with more weight and the same freedom has no fewer slots.
                 for (a, &more) in demands.iter().zip(&counts) {
                     for (b, &less) in demands.iter().zip(&counts) {
                         let is_free = a.least < more && more < a.most && b.least < less && less < b.most;

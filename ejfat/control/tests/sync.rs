@@ -65,9 +65,9 @@ fn a_sender_that_paused_between_its_first_syncs_is_not_taken_to_be_slow() {
         let mut gate = Gate::default();
         syncs.map(|(second, tick)| gate.hear(at(second), tick, known_rate, &margins()))
     };
-    // By its own first two syncs it has 200 ticks a second.
+    // The sender's own first two syncs give 200 ticks a second.
     assert_eq!([0.0, 1000.0].map(hear), [[Verdict::Fits; 5]; 2]);
-    // Others know that it is slow.
+    // If other senders show a rate of 100 ticks a second, the third sync is too far ahead.
     assert_eq!(hear(100.0)[2], Verdict::Refused);
 }
 

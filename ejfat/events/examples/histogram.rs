@@ -21,7 +21,7 @@ use naa_events::{Config, Error, Worker};
 
 const BINS: usize = 16;
 
-/// Of one data id.
+/// The sums of one data id.
 #[derive(Debug)]
 struct Tally {
     events: u64,

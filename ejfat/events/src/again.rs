@@ -12,9 +12,9 @@ use std::{
 
 use crate::{Config, Error, Source, bell::Bell, connection::Connection};
 
-/// Between two tries.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
-/// A try has so long, if less is left.
+/// The least time of an attempt, also if less is left.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

@@ -11,19 +11,19 @@ use std::{
 use ejfat::ring::{Filter, Geometry, WorkerName};
 use naa_host::{Choice, SessionConfig};
 
-/// Of bridges that are services of an accelerator: the accelerator's.
+/// The default port of bridges that are services of an accelerator, which is the port of the accelerator.
 pub const DEFAULT_PORT: u16 = naa_host::DEFAULT_PORT;
 
-/// A bridge. In words `ADDRESS`, `ADDRESS:PORT` or `unix:PATH`; IPv6 addresses with a port in brackets.
+/// A bridge. Its text form is `ADDRESS`, `ADDRESS:PORT` or `unix:PATH`; IPv6 addresses with a port are in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// By RDMA.
+    /// A bridge that is reached by RDMA.
     Remote(SocketAddr),
-    /// On this host: the bridge's socket.
+    /// A bridge on this host, with the path of its socket.
     Local(PathBuf),
 }
 
-/// Words that name no bridge.
+/// A text that names no bridge.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no bridge; write ADDRESS, ADDRESS:PORT ([ADDRESS]:PORT for IPv6) or unix:PATH")]
 pub struct SourceError(String);
@@ -55,11 +55,12 @@ impl fmt::Display for Source {
 /// Settings of a [`Worker`](crate::Worker).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Of the ring: 64 slots of 1 MiB. An event takes slots side by side; one larger than the ring never comes.
+    /// The geometry of the ring. The default is 64 slots of 1 MiB. An event takes adjacent slots; an event that is
+    /// larger than the ring never comes.
     pub geometry: Geometry,
-    /// Which events: all.
+    /// Which events the worker gets. The default is all.
     pub filter: Filter,
-    /// For people: the bridge shows it. Empty.
+    /// A name that the bridge shows to people. The default is empty.
     pub name: WorkerName,
     /// Whether the bridge may give this worker events that another worker had when it ended. The default is no: this worker gets
     /// each event at most once. Set it in every worker, also in those that may end: the bridge keeps what a worker had only if that
@@ -67,18 +68,20 @@ pub struct Config {
     /// [`Event::delivered_again`](crate::Event::delivered_again) says which events may have been used before, so the program has
     /// to read it. A bridge that does not know this option refuses ([`Refusal::Version`](crate::Refusal)).
     pub again: bool,
-    /// Of the connection: how it is waited, how soon a bridge that died is noticed. The time for setting it up and the way
-    /// of waiting also count on one host.
+    /// Settings of the connection: how to wait, and how soon a dead bridge is noticed. The time limit of setting it up
+    /// and the wait mode also apply to a bridge on the same host.
     pub session: SessionConfig,
-    /// The local address to use; `None`: where the route to the bridge begins, or what `NAA_LOCAL_IP` says.
+    /// The local address to use. `None`: the address in `NAA_LOCAL_IP`, or else the source address of the route to the
+    /// bridge.
     pub local: Option<IpAddr>,
-    /// Whose device; `None`: what `NAA_PROVIDER` says, and without it the one that fits.
+    /// The provider of the device. `None`: the one in `NAA_PROVIDER`, or else the one that fits.
     pub provider: Option<Choice>,
-    /// So long a bridge that ended is looked for: 30 s. `None`: not at all.
+    /// How long to look for a bridge that ended. The default is 30 s. `None`: not at all.
     pub reconnect: Option<Duration>,
 }
 
-/// Of [`SessionConfig`]: 2.1 s. Half of a call's: events are lost while nobody looks for the bridge.
+/// The default acknowledgement timeout in [`SessionConfig`], 2.1 s. It is half of a call's, because events are lost
+/// while the worker does not look for the bridge.
 const ACK_TIMEOUT: u8 = 16;
 
 impl Default for Config {

@@ -67,7 +67,7 @@ impl Connection {
         }
     }
 
-    /// As [`look`](Self::look), and arms the [descriptor](Self::descriptor) if there is none.
+    /// Tests like [`look`](Self::look), and arms the [descriptor](Self::descriptor) if there is no event.
     pub(crate) fn test(&mut self) -> Result<Option<Event>, End> {
         self.ring.rest();
         match &mut self.way {
@@ -76,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// The next event, before that nothing at `until`, or because there was something else to do.
+    /// The file descriptor is readable when [`test`](Self::test) has something to do after it returned no event.
     pub(crate) fn wait(&mut self, until: Option<Instant>) -> Result<Option<Event>, End> {
         self.ring.rest();
         match &mut self.way {
@@ -96,12 +96,12 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // What was given back is not to count as held by a worker that ended.
+        // Credits are sent now, so that released events do not count as held by a worker that ended.
         self.ring.rest();
         if let Way::Remote(remote) = &mut self.way {
             remote.settle();
         }
-        // Of events that outlive it.
+        // Events that outlive this connection send no credits any more.
         self.ring.end();
     }
 }

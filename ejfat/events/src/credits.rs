@@ -45,7 +45,7 @@ impl Credits {
     }
 }
 
-/// In memory that both map.
+/// Credits in memory that bridge and worker map.
 #[derive(Debug)]
 pub(crate) struct Local {
     geometry: Geometry,

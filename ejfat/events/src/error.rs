@@ -13,10 +13,10 @@ pub enum Error {
     Source(#[from] SourceError),
     #[error("invalid ring: {0}; choose other numbers of slots or bytes")]
     Geometry(#[from] GeometryError),
-    /// No connection, or none any more; it names the bridge.
+    /// There is no connection, or it was lost. The error names the bridge.
     #[error(transparent)]
     Session(#[from] naa_host::Error),
-    /// Of a bridge on this host.
+    /// An error with a bridge on this host.
     #[error("{bridge}: {what}: {source}; {remedy}")]
     Local { bridge: String, what: &'static str, source: io::Error, remedy: &'static str },
     #[error("the bridge {bridge} refused the subscription: {why}")]
@@ -29,14 +29,14 @@ pub enum Error {
     /// Files of a bridge on this host.
     #[error("the bridge {bridge} breaks the protocol: {why}; see its version and its log")]
     Files { bridge: String, why: String },
-    /// And it was not found again in time.
+    /// The bridge was lost and not found again in time.
     #[error("lost the bridge {bridge}: {why}{}; start it, or see whether it can be reached", looked(*.tried, .last))]
     BridgeGone {
         bridge: String,
         why: String,
-        /// For so long it was looked for.
+        /// How long the bridge was looked for.
         tried: Option<Duration>,
-        /// What came of the last try.
+        /// The result of the last attempt.
         last: String,
     },
     #[error("the subscription at {bridge} is over: {why}")]

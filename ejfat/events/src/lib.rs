@@ -15,9 +15,9 @@
 //! # }
 //! ```
 //!
-//! An [`Event`] is given back when it is dropped, in any order and on any thread; until then its slots are not used
-//! again. Whoever keeps all of them gets no more. A bridge that ends is noticed, and looked for as long as
-//! [`Config::reconnect`] says; events of the old one stay readable.
+//! An [`Event`] is released when it is dropped, in any order and on any thread; its slots are not used again before
+//! that. A program that keeps all events gets no more. If the bridge ends, the worker looks for it again for the time
+//! in [`Config::reconnect`]; events of the old bridge stay readable.
 //!
 //! A worker that ends may have events that it did not release. If it asked for [`Config::again`], or a worker that asked is subscribed
 //! when it ends, the bridge keeps these events and delivers each of them again, at most twice and within the time of its `--hold`, to
@@ -25,9 +25,9 @@
 //! and [`Event::delivered_again`] says which events may have been used before. Events whose bytes the bridge does not have any more (cut-through), or cannot place in time, are counted as held by a
 //! worker that ended. A worker that does not ask gets each event at most once.
 //!
-//! The bridge can write the ring at any time, so an [`Event`] is read by copies, whole or in pieces. Whoever promises that
-//! the bridge keeps to the protocol reads it in place:
-//! [`Event::bytes_trusting_the_bridge`], which is `unsafe`.
+//! The bridge can write the ring at any time, so an [`Event`] is read by copies, whole or in pieces. A program that
+//! promises that the bridge keeps to the protocol can read it in place with [`Event::bytes_trusting_the_bridge`], which
+//! is `unsafe`.
 //!
 //! | module | what |
 //! |---|---|

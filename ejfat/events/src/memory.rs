@@ -92,7 +92,7 @@ impl Mapping {
 #[derive(Debug)]
 pub(crate) enum Place {
     Registered(Memory),
-    /// From so many bytes on.
+    /// A ring in shared memory, which begins at this offset in bytes.
     Mapped(Arc<Mapping>, usize),
 }
 
@@ -148,13 +148,13 @@ impl Place {
 }
 
 impl Event {
-    /// The bytes in place, without a copy.
+    /// Returns the bytes in place, without a copy.
     ///
     /// # Safety
-    /// Until the slice is dropped nobody may write the event's bytes. The bridge could, since it maps the ring or has its
-    /// RKey, and so could whoever learns that RKey and can send packets in the bridge's name, or can open the bridge's file
-    /// in /proc. So you promise that this bridge is a program that keeps to the protocol, as `naa bridge` does, and that
-    /// nobody else on its machine or on the network between can act in its place.
+    /// Nobody may write the event's bytes until the slice is dropped. The bridge could, since it maps the ring or has
+    /// its RKey. So could anyone who learns that RKey and can send packets in the bridge's name, or who can open the
+    /// bridge's file in /proc. So you promise that this bridge is a program that keeps to the protocol, as `naa bridge`
+    /// does, and that nobody else on its machine or on the network between can act in its place.
     pub unsafe fn bytes_trusting_the_bridge(&self) -> &[u8] {
         // SAFETY: readable as long as `self` keeps the ring; not written, by the caller's contract.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len()) }

@@ -25,10 +25,10 @@ const ANSWER: usize = 2;
 const DESCRIPTORS: usize = 3;
 const RING: usize = 4;
 
-/// Credit WRITEs under way. What has no room is sent later, with more.
+/// The most credit WRITEs in flight. Credits without room are sent later, together with newer ones.
 const WRITES: u32 = 64;
 
-/// At the end the bridge has so long to acknowledge credit.
+/// How long the end of a subscription waits for the bridge to acknowledge credits.
 const LAST: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Remote {
         ];
         debug_assert!(params.len() == RING + 1 && credits::PARAM < ANSWER);
         let session = SessionConfig { setup_timeout: limit, ..config.session.clone() };
-        // At most as many events as there are slots are told and not read.
+        // The bridge announces at most as many unread events as the ring has slots.
         let room = StreamRoom { immediates: geometry.slots(), writes: WRITES };
         let opened = Stream::open(&device, bridge, &params, &session, SUBSCRIBE, room);
         let mut block = [0; BLOCK];
@@ -104,7 +104,7 @@ impl Remote {
         self.event(ring, told)
     }
 
-    /// Before the end: waits until the bridge has the credit that was sent.
+    /// Waits before the end until the bridge has the credits that were sent.
     pub(crate) fn settle(&mut self) {
         if !self.stream.settle(LAST) {
             tracing::debug!(bridge = %self.bridge, "credit of the last events may not have arrived");
@@ -115,7 +115,7 @@ impl Remote {
         Ok(self.stream.descriptor()?)
     }
 
-    /// Of an immediate.
+    /// Returns the event that an immediate announces.
     fn event(
         &self,
         ring: &Arc<Ring>,

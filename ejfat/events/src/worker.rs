@@ -19,7 +19,7 @@ use crate::{
     connection::{Connection, End},
 };
 
-/// Of a [`Worker`], since it was opened.
+/// Counters of a [`Worker`] since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Events that came.
@@ -42,12 +42,12 @@ pub struct Worker {
     source: Source,
     config: Config,
     state: State,
-    /// Of the newest subscription.
+    /// The bridge's answer to the newest subscription.
     answer: Answer,
     stats: Stats,
     held: Arc<AtomicU64>,
     bell: Arc<Bell>,
-    /// Once a program asked for it.
+    /// It exists once a program asked for it.
     descriptor: Option<Both>,
 }
 
@@ -56,13 +56,13 @@ enum State {
     Up(Box<Connection>),
     /// The bridge is gone.
     Away(Again),
-    /// For ever.
+    /// The subscription is over for ever, with the reason.
     Over(String),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum How {
-    /// Until then.
+    /// Wait until this time; `None`: without limit.
     Wait(Option<Instant>),
     Test,
 }
@@ -77,10 +77,11 @@ impl Worker {
         Self::open_within(source, config, config.session.setup_timeout)
     }
 
-    /// As [`Worker::open`], but connecting may take up to `limit`. Reconnecting later has the limit of `config`.
+    /// Opens a worker like [`Worker::open`], but connecting may take up to `limit`. Reconnecting later has the limit of
+    /// `config`.
     ///
     /// # Errors
-    /// As [`Worker::open`].
+    /// The errors of [`Worker::open`].
     pub fn open_within(source: &Source, config: &Config, limit: Duration) -> Result<Self, Error> {
         let held = Arc::default();
         let connection = Connection::open(source, config, limit, &held)?;
@@ -117,7 +118,7 @@ impl Worker {
     /// Waits for the next event; `None` if none came before `deadline`.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// The errors of [`next`](Self::next).
     pub fn next_until(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, Error> {
         loop {
             if let Some(event) = self.step(How::Wait(deadline))? {
@@ -129,10 +130,10 @@ impl Worker {
         }
     }
 
-    /// The next event, if there is one. It waits for nothing, also while the bridge is looked for.
+    /// Returns the next event, if there is one. It never waits, not even while the bridge is looked for.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// The errors of [`next`](Self::next).
     pub fn try_next(&mut self) -> Result<Option<Event>, Error> {
         self.bell.silence();
         self.step(How::Test)
@@ -245,7 +246,7 @@ impl Worker {
         Ok(both.as_fd())
     }
 
-    /// What the bridge answered: the number of this worker, how events are placed. Of the newest subscription.
+    /// Returns the bridge's answer to the newest subscription: the number of this worker, and how events are placed.
     pub fn answer(&self) -> Answer {
         self.answer
     }

@@ -84,7 +84,7 @@ fn events_that_come_with_the_answer_are_not_lost() {
     assert!(worker.try_next().unwrap().is_none());
 }
 
-/// Whoever holds everything gets more as soon as another thread gives something back, though the worker sleeps.
+/// A worker that holds all slots gets more events as soon as another thread releases one, even if the worker sleeps.
 fn sleeping<M: Medium + Send>(mut seat: Seat<M>, mut worker: Worker) {
     assert!(seat.put(0, &content(0, 64 * 8)));
     let first = worker.next().unwrap();

@@ -123,10 +123,10 @@ impl Arena {
         Ok(())
     }
 
-    /// All bytes of an event, for a caller that fills them itself. They may hold bytes of an earlier event.
+    /// Returns all bytes of an event, for a caller that fills them itself. They may hold bytes of an earlier event.
     ///
     /// # Errors
-    /// As [`Arena::place`].
+    /// The errors of [`Arena::place`].
     ///
     /// # Panics
     /// If an event cannot be that long.

@@ -121,14 +121,15 @@ impl Ports {
         self.ports.first().map_or(Ok(0), |port| Ok(SockRef::from(&port.socket).recv_buffer_size()? / 2))
     }
 
-    /// Datagrams that the kernel dropped at the sockets since they were opened, mostly because they came faster than
-    /// they were taken: a larger buffer holds longer bursts. Datagrams that were merged (GRO) count as one. Of more than 256
-    /// ports, each call asks the kernel about the next 256 and takes what it knows of the others.
+    /// Returns how many datagrams the kernel dropped at the sockets since they were opened, mostly because datagrams
+    /// came faster than they were taken: a larger buffer holds longer bursts. Datagrams that were merged (GRO) count as
+    /// one. If there are more than 256 ports, each call asks the kernel about the next 256 and uses the last known
+    /// numbers of the others.
     pub fn kernel_drops(&self) -> Result<u64, Error> {
         self.ask(ASKED)
     }
 
-    /// As [`Ports::kernel_drops`], but asks the kernel about every port: for the end, and not for each second.
+    /// Counts like [`Ports::kernel_drops`], but asks the kernel about every port. Call it at the end, not every second.
     pub fn all_kernel_drops(&self) -> Result<u64, Error> {
         self.ask(self.ports.len())
     }

@@ -29,11 +29,11 @@ const LOOKS: usize = 264;
 /// So long it looks for more after something came, before it sleeps: to sleep and to be woken costs both ends more.
 const SPIN: Duration = Duration::from_micros(20);
 
-/// Where to listen, and what to keep.
+/// The addresses to listen on, and the limits of the reassembly.
 #[derive(Clone, Debug)]
 pub struct ReceiverConfig {
     pub listen: Vec<Listen>,
-    /// Of each socket; `None`: the system's.
+    /// The receive buffer of each socket in bytes; `None`: the system's default.
     pub buffer: Option<usize>,
     pub reassembly: Config,
 }
@@ -42,7 +42,8 @@ pub struct ReceiverConfig {
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     pub name: Name,
-    /// Whose datagram completed it, if that is known: behind a load balancer that is the load balancer.
+    /// The address from which the event's last segment came, if it is known. If the segment came through a load balancer,
+    /// it is the load balancer's address.
     pub from: Option<IpAddr>,
     pub bytes: &'a [u8],
 }
@@ -107,12 +108,12 @@ impl Receiver {
         self.ports.addresses()
     }
 
-    /// As [`Ports::skipped`].
+    /// Addresses that were skipped, as in [`Ports::skipped`].
     pub fn skipped(&self) -> &[SocketAddr] {
         self.ports.skipped()
     }
 
-    /// As [`Ports::counters`].
+    /// Counters of each port, as in [`Ports::counters`].
     pub fn port_counters(&self) -> Vec<PortCounters> {
         self.ports.counters()
     }
@@ -131,12 +132,12 @@ impl Receiver {
         &self.arena
     }
 
-    /// As [`Ports::all_kernel_drops`].
+    /// Drops of the kernel at all ports, as in [`Ports::all_kernel_drops`].
     pub fn all_kernel_drops(&self) -> Result<u64, Error> {
         self.ports.all_kernel_drops()
     }
 
-    /// As [`Ports::kernel_drops`].
+    /// Drops of the kernel, as in [`Ports::kernel_drops`].
     pub fn kernel_drops(&self) -> Result<u64, Error> {
         self.ports.kernel_drops()
     }
@@ -246,7 +247,8 @@ impl Receiver {
                 }
                 if place.complete {
                     let bytes = self.arena.bytes(place.id.slot(), place.length as usize);
-                    // Whoever takes it may take long, so others are told before and after: the rest of a batch may be many events.
+                    // The caller may take long to consume an event, so the levels are published before and after: the
+                    // rest of a batch may be many events.
                     if let Some(levels) = &self.levels {
                         levels.put(&self.reassembler, waiting as u64);
                     }
@@ -256,7 +258,7 @@ impl Receiver {
                     }
                     self.reassembler.release(place.id);
                     self.arena.release(place.id);
-                    // Whoever took it may have taken long.
+                    // The clock is read again, because the caller may have taken long.
                     now = clock(self.began);
                 }
             }

@@ -29,17 +29,18 @@ const UDP_HEADER: usize = 8;
 pub struct SenderConfig {
     /// A load balancer's data address, or a worker's.
     pub to: SocketAddr,
-    /// Of the path, in bytes with IP header.
+    /// The MTU of the path in bytes, IP header included.
     pub mtu: u16,
     pub version: LbVersion,
     pub data_id: u16,
-    /// Events go round sockets, of different source ports: routers and NICs spread flows by them.
+    /// The number of sockets. Events go round them; they have different source ports, by which routers and NICs spread
+    /// flows.
     pub sockets: usize,
-    /// Of each socket; `None`: the system's.
+    /// The send buffer of each socket in bytes; `None`: the system's default.
     pub buffer: Option<usize>,
-    /// Bits per second on the wire, IP header and all; `None`: as fast as it goes.
+    /// The rate in bits per second on the wire, IP header included; `None`: no limit.
     pub rate: Option<f64>,
-    /// An event's number is its tick, whatever [`Sender::send`] is told.
+    /// Each event gets its tick as event number, whatever number [`Sender::send`] is given.
     pub ticks_as_events: bool,
 }
 
@@ -171,12 +172,13 @@ impl Sender {
         self.sent
     }
 
-    /// How many refusals came so far. At least as many packets are lost.
+    /// The number of refusals so far. The number of lost packets is at least as high.
     pub fn refusals(&self) -> u64 {
         self.refusals.get()
     }
 
-    /// As [`Sender::refusals`], but if there is none yet, it waits up to `most` for refusals of the last packets.
+    /// Returns the number of refusals like [`Sender::refusals`], but if there is none yet, it waits up to `most` for
+    /// refusals of the last packets.
     pub fn wait_for_refusals(&self, most: Duration) -> Result<u64, Error> {
         if self.refusals.get() == 0 && self.sent.segments > 0 {
             let sockets = self.sockets.iter().map(|(socket, _)| socket);

@@ -95,12 +95,13 @@ pub(super) enum Notice {
 /// How the worker stands with the control plane.
 #[derive(Clone, Copy, Debug)]
 enum Standing {
-    /// Not registered yet. `since` is the time when the control plane first answered that another session has the ports.
+    /// The worker is not registered yet. `since` is the time when the control plane first answered that another session
+    /// has the ports.
     Joining {
         since: Option<Duration>,
         next: Duration,
     },
-    /// Registered since a time; the next state is due at `next`.
+    /// The worker is registered since a time; the next state is due at `next`.
     In {
         since: Duration,
         next: Duration,
@@ -124,7 +125,7 @@ enum Goal {
         deadline: Duration,
         /// When the control plane accepted the first state that is not ready.
         told: Option<Duration>,
-        /// Since when the worker has no slots.
+        /// The time since which the worker has no slots.
         free: Option<Duration>,
         /// Whether the worker may ask for its slots.
         sees: bool,

@@ -44,7 +44,7 @@ impl PortRange {
         exponent.filter(|&exponent| exponent <= Self::MOST).map(Self).ok_or(PortRangeError(ports))
     }
 
-    /// Returns the largest range that has at most this number of ports. For 0 it is one port.
+    /// Returns the largest range that has at most this number of ports. If `ports` is 0, the range has one port.
     pub fn within(ports: usize) -> Self {
         let exponent = ports.max(1).ilog2().min(Self::MOST.into());
         Self(exponent as u8)

@@ -49,7 +49,7 @@ impl Task {
             let now = began.elapsed();
             let step = life.next(now);
             let answer = match step {
-                // Without a session there is nothing to drain and nobody to tell.
+                // If there is no session, there is nothing to drain, and no notice is needed.
                 Step::Over(Ending::Refused | Ending::Gone) => {
                     return Departure { drained: true, deregistered: true };
                 }

@@ -6,11 +6,11 @@ use super::MemberId;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     pub member: MemberId,
-    /// The member's part of all slots, in any unit. Not negative, and finite.
+    /// The member's part of all slots, in any unit. It must be finite and not negative.
     pub weight: f64,
-    /// Slots that it gets at least.
+    /// The least number of slots for the member.
     pub least: u32,
-    /// Slots that it gets at most.
+    /// The most slots for the member.
     pub most: u32,
 }
 

@@ -10,9 +10,9 @@ const SHIFT: u32 = 16;
 /// A member while slots move.
 #[derive(Debug, Default)]
 struct Party {
-    /// The slots that it has, ascending.
+    /// The slots that the member has, ascending.
     has: Vec<u32>,
-    /// Those of them that it may not give up.
+    /// The slots that the member has and may not give up.
     fixed: BTreeSet<u32>,
     wanted: usize,
 }
@@ -115,7 +115,7 @@ pub(super) fn next(now: &Calendar, fixed: &[(u32, MemberId)], wanted: &[(MemberI
 /// The place of the member that lacks the greatest part of what it is to have; of equal ones the first.
 fn neediest(gainers: &[(MemberId, Party)]) -> Option<usize> {
     let lacks_more = |a: &Party, b: &Party| (a.needs() * b.wanted).cmp(&(b.needs() * a.wanted));
-    // Of equal ones `max_by` takes the last, so the order is turned round.
+    // The order is reversed because `max_by` takes the last of several equal members.
     (0..gainers.len()).rev().max_by(|&a, &b| lacks_more(&gainers[a].1, &gainers[b].1))
 }
 

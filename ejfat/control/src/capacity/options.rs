@@ -12,10 +12,10 @@ pub struct Options {
     pub slots: u32,
     /// How old a worker's state may be when its report comes. The default is 0.5 s.
     pub delay: Duration,
-    /// From the decision until its calendar is in force. The default is 0.5 s.
+    /// The time from a decision until its calendar is in force. The default is 0.5 s.
     pub lead: Duration,
-    /// By how much a fill level of 1 instead of 0 lowers a share. The default is 0.05; it has to be
-    /// well below the time in which a queue fills divided by the time until a change shows, or shares oscillate.
+    /// The amount by which a fill level of 1 instead of 0 lowers a share. The default is 0.05; it has to be well below
+    /// the time in which a queue fills divided by the time until a change shows, or shares oscillate.
     pub gain: f64,
     /// A new calendar is worth while if a member's part changes by more than this part of it, and by more than this
     /// many slots.

@@ -1,8 +1,8 @@
-//! From capacities to shares.
+//! Computes shares from capacities.
 
 /// The least part of an even share from which a worker of which only a lower bound is known grows.
 const LEAST_GROWN: f64 = 0.1;
-/// By how many times its share such a worker grows at most.
+/// The most by which such a worker grows, as a multiple of its share.
 const GROWTH: f64 = 3.0;
 /// The part of the measured capacities that is used while another worker's is unknown.
 const RESERVED: f64 = 0.9;
@@ -11,9 +11,9 @@ const RESERVED: f64 = 0.9;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Claim {
     Measured(f64),
-    /// At least so much.
+    /// The worker can take at least this part.
     AtLeast(f64),
-    /// It has its part of what the others leave, by this weight.
+    /// The capacity is unknown: the worker gets, by this weight, a part of what the others leave.
     Unknown(f64),
 }
 

@@ -15,7 +15,7 @@ const FULL: f64 = 0.98;
 /// counts so.
 const SILENT: Duration = Duration::from_millis(500);
 const FILLED: f64 = 0.5;
-/// For so many seconds the share of a silent worker falls.
+/// The number of seconds for which the share of a silent worker falls.
 const LONGEST_SILENCE: f64 = 10.0;
 /// Reports that come closer together than this were held up together, and are taken as one.
 const TOGETHER: Duration = Duration::from_millis(20);

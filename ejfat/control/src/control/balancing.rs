@@ -73,7 +73,7 @@ struct Joined {
 #[derive(Clone, Debug)]
 struct Ahead {
     since: Time,
-    /// Those that there were then.
+    /// The number of packets above the horizon at `since`.
     packets: u64,
     lowest: u64,
     highest: u64,
@@ -94,13 +94,13 @@ pub(crate) struct Balancing {
     routed: Option<(u64, Time)>,
     /// How many slots each member is to have.
     wanted: Vec<(MemberId, u32)>,
-    /// They are to be divided among other members.
+    /// The slots are to be divided among other members.
     has_to_divide: bool,
     pub(crate) need: Need,
-    /// Since when an epoch waits because rates are not settled.
+    /// The time since which an epoch waits because rates are not settled.
     held: Option<Time>,
     pub(crate) publisher: Publisher,
-    /// No epoch begins before, because the last one was refused.
+    /// No epoch begins before this time, because the last one was refused.
     pub(crate) not_before: Time,
     /// Ticks that senders had passed some seconds ago, by their syncs, the newest last.
     passed: VecDeque<(Time, u64)>,
@@ -247,7 +247,8 @@ impl Balancing {
     ) -> Vec<(u64, u64)> {
         let ahead = self.around(now, tick, margins);
         let stands_still = self.routed.is_none_or(|(_, rose)| now >= rose + STANDS_STILL);
-        // Whoever forges syncs has to wait until the senders are silent.
+        // Epochs begin anew only while all senders are silent, so that forged syncs have no effect as long as a sender
+        // is active.
         let is_alone =
             self.senders.proven(now).all(|of| of.tick < self.publisher.highest || of.age >= STANDS_STILL);
         if tick < self.publisher.highest && stands_still && is_alone && !self.is_anew {

@@ -64,12 +64,12 @@ struct Plane {
     state: State,
     term: u64,
     connected: Time,
-    /// While it loads: the number of the newest epoch that it has.
+    /// The number of the newest epoch that the plane has, while the plane loads.
     loaded: BTreeMap<LbId, (ReservationId, u64)>,
-    /// While it loads: load balancers that nobody has reserved, whose tables it has given up.
+    /// Load balancers that nobody has reserved, and whose tables the plane has given up while it loads.
     freed: BTreeSet<LbId>,
     packets: BTreeMap<(LbId, MemberId), u64>,
-    /// How often in a row it did not take tables.
+    /// How many times in a row the plane did not take tables.
     refusals: u32,
 }
 

@@ -110,12 +110,12 @@ pub(crate) struct Publisher {
     pub(crate) open: Option<u64>,
     /// The highest tick from which on any plane may have tables that are not in the history.
     pub(crate) highest: u64,
-    /// How often in a row an epoch was too late.
+    /// How many times in a row an epoch was too late.
     pub(crate) tries: u32,
     /// The history is what the store had: planes may have later epochs with the same calendar.
     pub(crate) is_resumed: bool,
-    /// For each plane that was away when an epoch began: the first tick of the epochs that it lacks. These are known here also when the
-    /// history does not have them any more.
+    /// The first tick of the epochs that a plane lacks, for each plane that was away when an epoch began. These ticks
+    /// are known here even when the history does not have the epochs any more.
     lacking: BTreeMap<PlaneId, u64>,
     /// Below this tick planes may have different tables: one that was empty has got the epochs that were remembered, and others have
     /// earlier ones.

@@ -39,7 +39,7 @@ impl Registry {
         found.ok_or_else(|| Refusal::not_found(format!("there is no reservation {id}; it may have ended")))
     }
 
-    /// Of a reservation, whose load balancer is configured.
+    /// Returns the configuration of a reservation's load balancer.
     fn configured(&self, lb: LbId) -> Result<&LoadBalancerConfig, Refusal> {
         let found = self.config.load_balancer(lb);
         found.ok_or_else(|| Refusal::not_found(format!("load balancer {} is not configured", lb.get())))

@@ -141,9 +141,9 @@ impl Registry {
         Ok(taken.place(&[demands])?.into_iter().flatten().collect())
     }
 
-    /// An id for a new member. Ids go round, so that the oldest come again first, after a restart, too. Those that rest are passed
-    /// over, and so are those whose counter on ESnet's P4 is another member's, unless only such are left; if all rest, it is the
-    /// one that has rested longest.
+    /// Returns an id for a new member. Ids are used in turn, also after a restart, so that the oldest are used again
+    /// first. Ids that rest are skipped, and so are ids whose counter on ESnet's P4 belongs to another member, unless
+    /// only such ids are left. If all ids rest, the one that has rested longest is used.
     fn free_member(&self, now: Time, lb: LbId, replaced: &BTreeSet<SessionId>) -> Result<MemberId, Refusal> {
         let is_used = |id: &MemberId| self.durable.has_member(lb, *id);
         let gone = |id: &MemberId| {

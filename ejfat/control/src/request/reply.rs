@@ -49,7 +49,7 @@ pub enum Reply {
     Token(CreatedToken),
     TokenDetails(Box<TokenDetails>),
     ChildTokens(Vec<TokenDetails>),
-    /// To all other requests.
+    /// The reply to all other requests.
     Done,
 }
 
@@ -136,7 +136,7 @@ pub struct TokenDetails {
     pub id: TokenId,
     pub name: String,
     pub permissions: Vec<Permission>,
-    /// Those that hold for it: its own and its parents'.
+    /// The limits that hold for the token: its own and those of its parents.
     pub limits: TokenLimits,
     /// `None`: the root token, which is the site's configuration.
     pub created: Option<WallTime>,

@@ -36,7 +36,7 @@ impl Tokens {
         self.by_hash.get(hash).and_then(|id| self.by_id.get(id))
     }
 
-    /// In the order of their ids.
+    /// All tokens in ascending order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = &Token> {
         self.by_id.values()
     }

@@ -7,9 +7,9 @@ use crate::setting::{Program, Run, Setting};
 pub(crate) struct Outcome {
     /// Pairs of a worker and a second.
     pub(crate) cells: u32,
-    /// Those in which the worker has more than a tenth and a slot above what it can take.
+    /// The pairs in which the worker gets more than a tenth and a slot above what it can take.
     pub(crate) above: u32,
-    /// Those in which it has a tenth and a slot more or less than is fair.
+    /// The pairs in which the worker is off its fair part by a tenth and a slot.
     pub(crate) off: u32,
     pub(crate) workers: u32,
     /// Workers whose slots vary by more than a fifth and 3 slots.

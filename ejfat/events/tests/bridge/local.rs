@@ -1,4 +1,4 @@
-//! On one host.
+//! A bridge model and its worker on one host, with shared memory.
 
 use std::{
     io::IoSlice,
@@ -83,7 +83,7 @@ pub struct Shared {
     pub events: Memory,
     credits: Memory,
     socket: OwnedFd,
-    /// Since the last look.
+    /// The number of events put since the last look.
     put: u32,
     pub woken: u32,
 }

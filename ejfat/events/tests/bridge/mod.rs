@@ -47,7 +47,7 @@ impl<M: Medium> Seat<M> {
         self.put_with(event, bytes, |_| {})
     }
 
-    /// As [`put`](Self::put), with another descriptor than there should be.
+    /// Puts an event like [`put`](Self::put), with a descriptor that `lie` changed.
     pub fn put_with(&mut self, event: u64, bytes: &[u8], lie: impl FnOnce(&mut Descriptor)) -> bool {
         self.look();
         let length = bytes.len() as u32;
