@@ -6,11 +6,11 @@
 //!       ─► IP | UDP | RE header | payload ─► reassembly::Reassembler ─► Place commands: caller's memory
 //! ```
 //!
-//! Bytes, time and randomness are arguments; payload is neither kept nor copied here.
+//! Bytes, time and random numbers are arguments. Nothing here keeps or copies payload.
 //!
 //! # Source
-//! EJFAT technical design overview; where it differs, the wire of E2SAR 0.3.2 and of ESnet's P4 data plane (udplb),
-//! which this crate follows. All integers of EJFAT are big-endian.
+//! EJFAT technical design overview. Where E2SAR 0.3.2 and ESnet's P4 data plane (udplb) differ from it, this crate
+//! follows their wire format. All integers of EJFAT are big-endian.
 #![forbid(unsafe_code)]
 
 pub mod bridge;

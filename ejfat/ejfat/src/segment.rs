@@ -1,4 +1,4 @@
-//! Events to segments.
+//! Cuts events into segments.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub enum IpVersion {
 }
 
 impl IpVersion {
-    /// Bytes of the IP header, without options or extensions.
+    /// Returns the length of the IP header in bytes, without options or extensions.
     pub const fn header(self) -> u16 {
         match self {
             Self::V4 => 20,
@@ -24,15 +24,15 @@ impl IpVersion {
     }
 }
 
-/// The LB header's version, with what stays the same in it.
+/// The version of the LB header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LbVersion {
     V2,
-    /// The slot of the calendar is the low 16 bits of the tick.
+    /// Version 3. The slot select is the low 16 bits of the tick.
     V3,
 }
 
-/// What cannot be sent.
+/// The reason why an event cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
     #[error("an MTU of {mtu} bytes leaves no payload behind {headers} bytes of headers; the least is {least}", least = SegmentSize::LEAST_MTU)]
@@ -43,15 +43,16 @@ pub enum SegmentError {
     TooLong(u64),
 }
 
-/// Bytes of payload in every segment of an event but its last.
+/// The payload bytes of every segment of an event but its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentSize(u16);
 
 impl SegmentSize {
-    /// Every IPv4 host takes datagrams of this size (RFC 791).
+    /// The least MTU. Every IPv4 host takes datagrams of this size (RFC 791).
     pub const LEAST_MTU: u16 = 576;
 
-    /// What fits into a packet of `mtu` bytes behind IP, UDP, LB and RE headers: 1436 of 1500 over IPv4.
+    /// Returns the payload that fits into a packet of `mtu` bytes after the IP, UDP, LB and RE headers: 1436 bytes for
+    /// an MTU of 1500 over IPv4.
     pub fn of_mtu(mtu: u16, ip: IpVersion) -> Result<Self, SegmentError> {
         let headers = ip.header() + UDP + HEADERS;
         match mtu.checked_sub(headers) {
@@ -65,22 +66,22 @@ impl SegmentSize {
     }
 }
 
-/// What is in front of a segment's payload, and which bytes of the event that is.
+/// The headers of a segment, and the range of the event's bytes that is its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub headers: [u8; LbHeader::LEN + ReHeader::LEN],
     pub payload: Range<usize>,
 }
 
-/// Names of an event.
+/// The numbers by which load balancer and worker know an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventName {
-    /// For the load balancer, see [`Ticks`].
+    /// The tick, which the load balancer reads; see [`Ticks`].
     pub tick: u64,
-    /// For the worker, with the data id.
+    /// The event number. A worker names an event by event number and data id.
     pub event: u64,
     pub data_id: u16,
-    /// Chooses the worker's UDP port: the same in all segments of an event, random between events.
+    /// A number that chooses the worker's UDP port: the same in all segments of an event, random between events.
     pub entropy: u16,
 }
 
@@ -93,7 +94,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Of an event of `length` bytes.
+    /// Cuts an event of `length` bytes.
     pub fn new(
         version: LbVersion,
         size: SegmentSize,
@@ -138,7 +139,7 @@ impl Iterator for Segments {
 
 impl ExactSizeIterator for Segments {}
 
-/// Ticks of a sender: UNIX microseconds, as E2SAR has them, but never the same twice and never backwards.
+/// The ticks of a sender: UNIX microseconds, as in E2SAR, but strictly rising.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ticks {
     next: u64,

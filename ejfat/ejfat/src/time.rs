@@ -1,8 +1,8 @@
-//! Time as an argument.
+//! The time that callers pass as an argument.
 
 use std::{fmt, ops::Add, time::Duration};
 
-/// Nanoseconds since any fixed moment.
+/// A time in nanoseconds since any fixed moment.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 

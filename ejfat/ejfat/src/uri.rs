@@ -1,12 +1,12 @@
-//! EJFAT URIs: where the control plane and a load balancer are, and what gives the right to use them.
+//! EJFAT URIs: the addresses of the control plane and of a load balancer, and the token to use them.
 //!
 //! ```text
 //! ejfat[s]://[token@]host:port/[lb/<id>][?data=<ip>[:port[-port]]][&sync=<ip>:<port>][&sessionid=<id>]
 //! ```
 //!
-//! `ejfats` speaks TLS. Programs find it in the environment variable EJFAT_URI. It is read as liberally as E2SAR and
-//! udplbd write it: with ports or ranges of ports or without, IPv6 with or without brackets, several `sync`, `&` where
-//! `?` should be, percent-encoding, keys unknown here. It is written in one way.
+//! `ejfats` means TLS. Programs read the URI from the environment variable EJFAT_URI. The parser accepts all forms that
+//! E2SAR and udplbd write: with a port, a range of ports or none, IPv6 with or without brackets, several `sync`, `&` in
+//! the place of `?`, percent-encoding, and unknown keys. The output has one form only.
 
 mod percent;
 
@@ -25,22 +25,22 @@ pub const VARIABLE: &str = "EJFAT_URI";
 /// The parts of a URI.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EjfatUri {
-    /// `ejfats`
+    /// Whether the scheme is `ejfats`, which means TLS.
     pub tls: bool,
-    /// An admin's, an instance's or a session's: only who wrote the URI knows.
+    /// A token of an administrator, of a reservation or of a worker session; the URI does not say which.
     pub token: Option<String>,
-    /// Of the control plane: a name, or an address without brackets.
+    /// The host of the control plane: a name, or an address without brackets.
     pub host: String,
     pub port: u16,
-    /// The reservation.
+    /// The id of the reservation.
     pub lb_id: Option<String>,
-    /// Where segments go; one of each IP version.
+    /// The addresses to which segments are sent, one of each IP version.
     pub data_v4: Option<Data<Ipv4Addr>>,
     pub data_v6: Option<Data<Ipv6Addr>>,
-    /// Where sync datagrams go.
+    /// The addresses to which sync datagrams are sent.
     pub sync: Vec<SocketAddr>,
     pub session: Option<String>,
-    /// Keys unknown here, in their order.
+    /// Keys that this parser does not know, in their order.
     pub other: Vec<(String, String)>,
 }
 
@@ -48,25 +48,25 @@ pub struct EjfatUri {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data<A> {
     pub ip: A,
-    /// Any of them will do.
+    /// The UDP ports, of which a sender may use any.
     pub ports: RangeInclusive<u16>,
 }
 
 impl<A: Copy + Into<IpAddr>> Data<A> {
-    /// With the first port.
+    /// Returns the address with the first port.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::new(self.ip.into(), *self.ports.start())
     }
 }
 
-/// Not an EJFAT URI.
+/// The reason why a text is not an EJFAT URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
     #[error("an EJFAT URI begins with ejfat:// or ejfats://")]
     Scheme,
     #[error("the URI names no host; write ejfat://[token@]host:port/...")]
     Host,
-    /// Empty if the port is missing.
+    /// The text in the place of the port, which is empty if the port is missing.
     #[error("{}; write host:port with a port of 1 to 65535", without_port(.0))]
     Port(String),
     #[error("{0:?} is neither a host's name nor an address; write IPv6 addresses in brackets")]
@@ -82,7 +82,7 @@ pub enum UriError {
 }
 
 impl EjfatUri {
-    /// Without anything but the control plane's address.
+    /// Creates a URI with the control plane's address and nothing else.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self {
             tls: false,
@@ -98,7 +98,8 @@ impl EjfatUri {
         }
     }
 
-    /// Where segments go: IPv4 if there is both and `v6` is not wanted.
+    /// Returns the address to which segments are sent. If there are both, it is the IPv6 address with `prefer_v6`, else
+    /// the IPv4 address.
     pub fn data(&self, prefer_v6: bool) -> Option<SocketAddr> {
         let v4 = self.data_v4.as_ref().map(Data::address);
         let v6 = self.data_v6.as_ref().map(Data::address);
@@ -150,7 +151,7 @@ fn without_port(text: &str) -> String {
     }
 }
 
-/// False if there is another already.
+/// Stores a data address. Returns false if there is a different one already.
 fn put<A: Copy + PartialEq>(place: &mut Option<Data<A>>, data: Data<A>) -> bool {
     *place.get_or_insert_with(|| Data { ip: data.ip, ports: data.ports.clone() }) == data
 }
@@ -159,7 +160,7 @@ fn wrong(key: &'static str, value: &str, expected: &'static str) -> UriError {
     UriError::Value { key, value: value.to_owned(), expected }
 }
 
-/// `ip`, `ip:port`, `ip:first-last`, `[ip]`, `[ip]:port`; an IPv6 address without brackets has no port.
+/// Parses `ip`, `ip:port`, `ip:first-last`, `[ip]` or `[ip]:port`; an IPv6 address without brackets has no port.
 fn address(text: &str) -> Option<(IpAddr, Option<RangeInclusive<u16>>)> {
     if let Ok(ip) = text.parse() {
         return Some((ip, None));
@@ -182,7 +183,7 @@ fn address(text: &str) -> Option<(IpAddr, Option<RangeInclusive<u16>>)> {
     (first <= last).then_some((ip, Some(first..=last)))
 }
 
-/// A port that one can send to.
+/// Parses a port to which datagrams can be sent, which is not 0.
 fn number(text: &str) -> Option<u16> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|&port| digits && port != 0)
@@ -200,14 +201,14 @@ impl FromStr for EjfatUri {
         };
         let authority_end = rest.find(['/', '?', '&']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(authority_end);
-        // A fragment means nothing here, and a token may hold a `#`.
+        // The `#` of a fragment is not special here, because a token may contain it.
         let (token, host) = match authority.rsplit_once('@') {
             Some((token, host)) => (Some(percent::decode(token)?).filter(|token| !token.is_empty()), host),
             None => (None, authority),
         };
         let (host, port) = host_and_port(host)?;
         let mut uri = Self { tls, token, ..Self::new(host, port) };
-        // E2SAR prints `/lb/1&sessionid=1`.
+        // The query may begin with `&`, because E2SAR prints `/lb/1&sessionid=1`.
         let (path, query) = rest.split_at(rest.find(['?', '&']).unwrap_or(rest.len()));
         uri.lb_id = lb_id(path)?;
         for pair in query.split(['?', '&']).filter(|pair| !pair.is_empty()) {
@@ -218,7 +219,7 @@ impl FromStr for EjfatUri {
     }
 }
 
-/// Reads a host and a port. The text is percent-decoded first, since E2SAR encodes the brackets of an IPv6 address.
+/// Parses a host and a port. The text is percent-decoded first, since E2SAR encodes the brackets of an IPv6 address.
 fn host_and_port(text: &str) -> Result<(String, u16), UriError> {
     let wrong = || UriError::HostName(text.to_owned());
     let decoded = percent::decode(text)?;
@@ -242,7 +243,7 @@ fn host_and_port(text: &str) -> Result<(String, u16), UriError> {
     Ok((host, number(port).ok_or_else(|| UriError::Port(port.to_owned()))?))
 }
 
-/// The last part of the path, after `lb`.
+/// Returns the last part of the path, after `lb`.
 fn lb_id(path: &str) -> Result<Option<String>, UriError> {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let wrong = || UriError::Path(path.to_owned());
@@ -301,7 +302,7 @@ impl fmt::Display for Ports<'_> {
     }
 }
 
-/// Without the token, for logs.
+/// Shows the URI without the token, for logs.
 impl fmt::Debug for EjfatUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let token = self.token.as_ref().map(|_| "hidden".to_owned());

@@ -1,4 +1,4 @@
-//! Bitmaps of segments, in blocks that are handed out when a segment of theirs arrives.
+//! Bitmaps of the segments of events, in blocks that are allocated when a segment arrives for them.
 
 use std::{collections::HashMap, ops::RangeInclusive};
 
@@ -6,17 +6,17 @@ use foldhash::quality::FixedState;
 
 use super::lists::NONE;
 
-/// Segments of one block.
+/// The number of segments of one block.
 pub(super) const SEGMENTS: u32 = 512;
-/// Blocks of an event that are found without the index: shuffled segments go to and fro between them.
+/// The number of blocks of an event that are found without the index, for segments that arrive shuffled.
 const RECENT: usize = 4;
 
-/// The blocks of one event, chained.
+/// The linked blocks of one event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
     slot: u32,
     first: u32,
-    /// Blocks used last, each with which of the event's it is.
+    /// The blocks used last, each as its number in the event and its place in [`Chunks`].
     recent: [(u32, u32); RECENT],
 }
 
@@ -31,7 +31,7 @@ impl Chain {
     }
 }
 
-/// A bit, and its block if there is one.
+/// The bit of a segment, with its block if there is one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     chunk: Option<u32>,
@@ -45,12 +45,12 @@ struct Chunk {
     next: u32,
 }
 
-/// All blocks there are.
+/// All blocks, used and free.
 #[derive(Debug)]
 pub(super) struct Chunks {
     chunks: Vec<Chunk>,
     free: u32,
-    /// By slot and number.
+    /// The place of a block by event buffer and number.
     index: HashMap<(u32, u32), u32, FixedState>,
 }
 
@@ -61,7 +61,7 @@ impl Chunks {
             number: 0,
             next: if at + 1 == count { NONE } else { at + 1 },
         };
-        // Twice the entries: removed ones are then cleaned up in place.
+        // The table has twice the needed capacity, so that removed entries are cleaned up without growing it.
         let index = HashMap::with_capacity_and_hasher(2 * count as usize, FixedState::with_seed(seed));
         Self { chunks: (0..count).map(chunk).collect(), free: 0, index }
     }
@@ -78,7 +78,7 @@ impl Chunks {
         Some(recent.1)
     }
 
-    /// Where a segment's bit is.
+    /// Finds the bit of a segment.
     #[inline]
     pub(super) fn cell(&self, chain: &mut Chain, segment: u32) -> Cell {
         Cell { chunk: self.find(chain, segment / SEGMENTS), segment }
@@ -90,7 +90,7 @@ impl Chunks {
         chunk.is_some_and(|at| bits(at) >> (segment % 64) & 1 == 1)
     }
 
-    /// Whether all, or any, of these segments are set.
+    /// Returns whether any and whether all of these segments are set.
     pub(super) fn any_and_all(&self, chain: &mut Chain, segments: RangeInclusive<u32>) -> (bool, bool) {
         let (mut any, mut all) = (false, true);
         if chain.is_empty() {
@@ -114,7 +114,7 @@ impl Chunks {
         self.set(chain, cell)
     }
 
-    /// Sets a segment; false if there is no block left.
+    /// Sets the bit of a segment. Returns false if there is no free block.
     #[inline]
     pub(super) fn set(&mut self, chain: &mut Chain, Cell { chunk, segment }: Cell) -> bool {
         let Some(at) = chunk.or_else(|| self.take(chain, segment / SEGMENTS)) else { return false };

@@ -1,64 +1,66 @@
-//! Bounds of a reassembler.
+//! Limits of a reassembler.
 
 use std::time::Duration;
 
 use super::Numbering;
 use crate::wire::Versions;
 
-/// Whether one sender, for the limits, is an address or a stream. Events of different senders are different events, even
-/// under the same name.
+/// Says which events count for the limits of one sender: those of an address or those of a stream. Events of different
+/// senders are different events, even under the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitsBy {
-    /// An address is a sender.
+    /// An address is one sender.
     #[default]
     Address,
-    /// One data id of one address is a sender. This is for segments that come through a load balancer, which replaces the
-    /// senders' addresses by its own.
+    /// One data id of one address is one sender. This is for segments that come through a load balancer, which replaces
+    /// the senders' addresses by its own.
     Stream,
 }
 
-/// The lengths of all events together may be this many times [`Config::memory`]. A claimed length costs addresses, but no
-/// memory.
+/// The sum of the lengths of all events may be this many times [`Config::memory`]. A claimed length costs address
+/// space, but no memory.
 const CLAIMED: u64 = 16;
 
-/// What a reassembler takes and keeps.
+/// Limits and settings of a reassembler.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Events in the caller's memory, open and complete ones.
+    /// The number of event buffers, for open and complete events.
     pub slots: u32,
-    /// Open events; one more gives up the stalest of the sender that has most, of those that never got an event through
-    /// as long as these have more than half.
+    /// The most open events. For one more, the sender with most open events loses the one that got no segment for
+    /// longest. As long as senders that never completed an event have more than half of all, only these senders are
+    /// considered.
     pub max_open: u32,
-    /// Open events of one sender; one more gives up its stalest. Senders that are not known count as one.
+    /// The most open events of one sender. For one more, the sender loses its own one that got no segment for longest.
+    /// All unknown senders count as one.
     pub max_open_per_source: u32,
     pub limits_by: LimitsBy,
-    /// The longest event, in bytes; at most `memory`.
+    /// The longest event in bytes, at most `memory`.
     pub max_event: u32,
-    /// The most memory that segments of events may touch, in bytes, in whole pages; the largest open
-    /// event of the sender that has most makes room, chosen among senders in the same way.
+    /// The most memory in bytes that segments of events may touch, counted in whole pages. If it is full, the largest
+    /// open event of the sender with most memory is evicted; the sender is chosen as for `max_open`.
     pub memory: u64,
-    /// Bytes of a page of that memory, a power of two.
+    /// The bytes of a page of that memory, a power of two.
     pub page: u32,
-    /// An event is given up when it got no segment for so long (E2SAR counts from the first segment). For as long, its
-    /// name is remembered when it ended, and with the LB header's tick for longer.
+    /// An event is given up if it got no segment for this time (E2SAR counts from the first segment). The name of an
+    /// event that ended is remembered for this time, and for longer if segments have a tick.
     pub timeout: Duration,
-    /// An event is given up when it is open for so long, however often it got a segment.
+    /// An event is given up if it has been open for this time, even if segments still arrive.
     pub lifetime: Duration,
     pub numbering: Numbering,
-    /// Versions of RE headers that are accepted.
+    /// The versions of RE headers that are accepted.
     pub versions: Versions,
-    /// Senders that are told apart; further ones count as unknown.
+    /// The most senders that are counted separately; all others count as unknown.
     pub max_sources: u32,
-    /// Events that ended of which late segments are recognised: so many complete ones, and so many others.
+    /// The number of ended events whose late segments are recognised: this many complete ones, and this many others.
     pub remembered: u32,
-    /// Blocks of 512 segments of events whose segments come shuffled.
+    /// The number of bitmap blocks of 512 segments, for events whose segments arrive shuffled.
     pub chunks: u32,
-    /// Of the hash tables. Random, so that no sender can choose what collides.
+    /// The seed of the hash tables. It should be random, so that no sender can choose names that collide.
     pub seed: u64,
 }
 
 impl Default for Config {
-    /// For events of up to 16 MiB and 1 GiB of memory.
+    /// Limits for events of up to 16 MiB and 1 GiB of memory.
     fn default() -> Self {
         Self {
             slots: 1024,
@@ -80,7 +82,7 @@ impl Default for Config {
     }
 }
 
-/// Bounds that exclude each other.
+/// Limits that are invalid or contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     #[error("{0} is 0; it must be at least 1")]
@@ -92,8 +94,8 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The most that the lengths of all events together may be, in bytes. If a new event does not fit, the longest open events
-    /// of the sender with most bytes are given up.
+    /// Returns the most that the sum of the lengths of all events may be, in bytes. If a new event does not fit, the
+    /// longest open events of the sender with most bytes are evicted.
     pub fn max_claimed(&self) -> u64 {
         self.memory.saturating_mul(CLAIMED)
     }

@@ -1,8 +1,9 @@
-//! Which bytes of an event have arrived.
+//! Records which bytes of an event have arrived.
 //!
-//! A few intervals serve events whose segments come about in order, and any way of cutting them. Once intervals run
-//! out, what is on the stride becomes bits of cells, which are as long as the first segment, and so do the segments that
-//! follow. Every byte accepted is in one interval or one cell, so events are complete when their number is the length.
+//! A few intervals are enough for events whose segments arrive nearly in order, however they are cut. If the intervals
+//! run out, segments that are aligned to the stride become bits of cells, and so do those that follow. The stride is
+//! the length of the first aligned segment. Every accepted byte is in one interval or one cell, so an event is complete
+//! when the number of accepted bytes is its length.
 
 use std::ops::Range;
 
@@ -14,25 +15,25 @@ use super::{
 };
 
 const INTERVALS: usize = 24;
-/// Shorter segments than any MTU makes get no cells: a few could take all blocks there are.
+/// Segments that are shorter than with any MTU get no cells, since a few of them could take all blocks.
 const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cover {
-    /// Sorted, neither touching nor overlapping.
+    /// Intervals in ascending order, which neither touch nor overlap.
     intervals: ArrayVec<(u32, u32), INTERVALS>,
-    /// Bytes of a cell; 0 if no segment gave one.
+    /// The bytes of a cell; 0 if no segment has set it yet.
     stride: u32,
     received: u32,
     cells: Chain,
 }
 
-/// Where bytes go that are not there.
+/// The place for bytes that have not arrived before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gap {
-    /// The first that ends behind their beginning.
+    /// The index of the first interval that ends behind the beginning of these bytes.
     interval: usize,
-    /// The one they fill, if there are any.
+    /// The cell that these bytes fill, if there are cells.
     cell: Option<Cell>,
 }
 
@@ -50,7 +51,8 @@ impl Cover {
         self.cells
     }
 
-    /// Where these bytes go, which are inside the event and not empty. An error if any is there.
+    /// Finds the place for bytes, which must not be empty and must lie inside the event. Returns an error if any of
+    /// them has arrived already.
     #[inline]
     pub(super) fn check(&mut self, bytes: &Range<u32>, length: u32, chunks: &Chunks) -> Result<Gap, Cause> {
         let interval = self.ending_behind(bytes.start);
@@ -65,13 +67,13 @@ impl Cover {
 
     #[inline]
     fn ending_behind(&self, byte: u32) -> usize {
-        // In order there is none.
+        // If segments arrive in order, no interval ends behind this byte.
         let none = self.intervals.last().is_none_or(|&(_, end)| end <= byte);
         let first = || self.intervals.partition_point(|&(_, end)| end <= byte);
         if none { self.intervals.len() } else { first() }
     }
 
-    /// Accepts bytes of which none is there.
+    /// Accepts bytes of which none has arrived before.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -91,7 +93,7 @@ impl Cover {
         Ok(())
     }
 
-    /// The cell that bytes fill which are in none, if there are cells.
+    /// Finds the cell that is filled by bytes outside all intervals, if there are cells.
     #[inline]
     fn check_cells(
         &mut self,
@@ -118,7 +120,8 @@ impl Cover {
         }
     }
 
-    /// Makes an interval longer that the bytes touch; `at` is the first that ends behind their beginning.
+    /// Extends the interval that the bytes touch. `at` is the first interval that ends behind their beginning. Returns
+    /// false if they touch none.
     #[inline]
     fn merge(&mut self, at: usize, bytes: &Range<u32>) -> bool {
         let after = self.intervals.get(at).is_some_and(|&(start, _)| start == bytes.end);
@@ -135,7 +138,7 @@ impl Cover {
         true
     }
 
-    /// Bytes that touch no interval, to a cell or an interval of their own.
+    /// Stores bytes that touch no interval, in a cell or in a new interval.
     #[inline]
     fn put(&mut self, bytes: &Range<u32>, gap: Gap, length: u32, chunks: &mut Chunks) -> Result<(), Cause> {
         if gap.cell.is_some_and(|cell| chunks.set(&mut self.cells, cell)) {
@@ -155,13 +158,13 @@ impl Cover {
         self.intervals.try_insert(at, new).map_err(|_| full)
     }
 
-    /// Whether bytes make up whole cells.
+    /// Whether the bytes are one or more whole cells.
     fn is_regular(&self, bytes: &Range<u32>, length: u32) -> bool {
         let on_stride = |byte: u32| byte.is_multiple_of(self.stride);
         self.stride != 0 && on_stride(bytes.start) && (bytes.end == length || on_stride(bytes.end))
     }
 
-    /// Intervals of whole cells become those, as far as there are blocks.
+    /// Turns intervals of whole cells into cells, as long as there are free blocks.
     fn spill(&mut self, length: u32, chunks: &mut Chunks) {
         let mut intervals = std::mem::take(&mut self.intervals);
         intervals.retain(|(start, end)| {

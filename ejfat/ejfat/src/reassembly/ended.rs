@@ -1,4 +1,4 @@
-//! Events that ended a short time ago, so that their late segments do not open them again.
+//! Events that ended a short time ago, kept so that their late segments do not open them again.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
@@ -15,19 +15,20 @@ struct End {
     cause: Cause,
     at: Time,
     tick: Option<u64>,
-    /// Of all ends: a name can end again.
+    /// A number for each end, since events of the same name can end several times.
     number: u64,
 }
 
-/// The newest complete ones and the newest others: a flood of events that never complete does not displace those that
-/// did.
+/// The newest complete events and the newest others. They have separate lists, so that a flood of events that never
+/// complete does not displace complete ones.
 #[derive(Debug)]
 pub(super) struct Ended {
     ends: HashMap<Key, End, FixedState>,
     complete: VecDeque<(Key, u64)>,
     given_up: VecDeque<(Key, u64)>,
     of_each: usize,
-    /// A sender that is started again uses the same names; without ticks, what comes later than this is its.
+    /// A sender that is started again uses the same names. If there are no ticks, a segment that arrives later than
+    /// this belongs to a new event.
     lateness: Duration,
     next: u64,
 }
@@ -36,7 +37,8 @@ impl Ended {
     pub(super) fn new(of_each: u32, lateness: Duration, seed: u64) -> Self {
         let of_each = of_each as usize;
         Self {
-            // Two kinds, and twice the entries: removed ones are then cleaned up in place.
+            // The table has twice the capacity needed for both lists, so that removed entries are cleaned up without
+            // growing it.
             ends: HashMap::with_capacity_and_hasher(4 * of_each, FixedState::with_seed(seed)),
             complete: VecDeque::with_capacity(of_each),
             given_up: VecDeque::with_capacity(of_each),
@@ -46,7 +48,8 @@ impl Ended {
         }
     }
 
-    /// Why further segments of the event are refused: [`Cause::Duplicate`] if it was complete, else [`Cause::Late`].
+    /// Remembers an event and the cause for which its further segments are refused: [`Cause::Duplicate`] if it was
+    /// complete, else [`Cause::Late`].
     pub(super) fn insert(&mut self, key: Key, tick: Option<u64>, cause: Cause, now: Time) {
         let list = if cause == Cause::Duplicate { &mut self.complete } else { &mut self.given_up };
         if list.len() == self.of_each
@@ -61,7 +64,8 @@ impl Ended {
         self.ends.insert(key, End { cause, at: now, tick, number: self.next });
     }
 
-    /// With another tick it is another event, of a sender that was started again.
+    /// Returns the cause for which a segment of an ended event is refused. A segment with another tick is of another
+    /// event, whose sender was started again.
     pub(super) fn find(&self, key: &Key, tick: Option<u64>, now: Time) -> Option<Cause> {
         let end = self.ends.get(key)?;
         let same = match tick.zip(end.tick) {

@@ -1,9 +1,9 @@
-//! Lists of slots from the stalest to the freshest, without allocation.
+//! Lists of event buffers in the order of their last segments, the oldest first, without allocation.
 
-/// No slot.
+/// Stands for no buffer.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The ends of a list.
+/// The first and the last entry of a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     pub(super) first: u32,
@@ -16,7 +16,7 @@ impl Default for List {
     }
 }
 
-/// One list's links of all slots. A slot is in one list that uses them, or in none.
+/// The links of one list for all buffers. A buffer is in one list that uses these links, or in none.
 #[derive(Debug)]
 pub(super) struct Links(Vec<(u32, u32)>);
 
@@ -46,13 +46,13 @@ impl Links {
         }
     }
 
-    /// Its slots, the stalest first.
+    /// Returns the buffers of a list, the one without a segment for longest first.
     pub(super) fn of(&self, list: &List) -> impl Iterator<Item = u32> {
         let present = |slot| (slot != NONE).then_some(slot);
         std::iter::successors(present(list.first), move |&slot| present(self.0[slot as usize].1))
     }
 
-    /// The slot is the freshest now.
+    /// Moves a buffer to the end of the list, because a segment arrived for it.
     #[inline]
     pub(super) fn touch(&mut self, list: &mut List, slot: u32) {
         if list.last != slot {

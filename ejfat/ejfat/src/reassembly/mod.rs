@@ -1,4 +1,4 @@
-//! Segments to events.
+//! Reassembles events from segments.
 //!
 //! ```text
 //! datagram ─► handle() ─► Place: copy this range of the datagram to that offset of that event's memory
@@ -6,15 +6,17 @@
 //! time     ─► poll_given_up() ─► the memory is free again
 //! ```
 //!
-//! An event is named by event number, data id and, where it is known, sender. Its segments come in any order, any
-//! number of times. What is accepted is disjoint and inside the event, so an event is complete exactly when as many
-//! bytes were accepted as it is long: no duplicate and no overlap completes one with a hole.
+//! An event is named by event number, data id and, if it is known, sender. Its segments arrive in any order, any number
+//! of times. Accepted segments never overlap and lie inside the event, so an event is complete exactly when the number
+//! of accepted bytes is its length: no duplicate and no overlap can complete an event with a gap.
 //!
-//! The caller has memory for [`Config::slots`] events, each of up to [`Config::max_event`] bytes, best reserved only:
-//! a header that claims a length costs a slot and addresses. [`Config::max_claimed`] bounds the addresses, and
-//! [`Config::memory`] the pages that segments touched. All tables here are made at the beginning.
+//! The caller has memory for [`Config::slots`] events, each of up to [`Config::max_event`] bytes, which should be
+//! reserved only: a header that claims a length costs an event buffer and address space. [`Config::max_claimed`] bounds
+//! the address space, and [`Config::memory`] the pages that segments touched. All tables are allocated when the
+//! reassembler is made.
 //!
-//! Every segment is placed or counted under one [`Cause`]; every event that was opened ends in one way.
+//! Every segment is placed or counted under one [`Cause`]; every event that was opened ends as complete, timed out,
+//! evicted or abandoned.
 
 mod chunks;
 mod config;
@@ -42,7 +44,7 @@ use ended::Ended;
 use slots::Slots;
 use sources::{SourceId, Sources};
 
-/// An event's place in the caller's memory, until it is released.
+/// An event buffer in the caller's memory, valid until it is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EventId {
     slot: u32,
@@ -50,41 +52,42 @@ pub struct EventId {
 }
 
 impl EventId {
-    /// Below [`Config::slots`]. One event at a time has it.
+    /// Returns the index of the buffer, below [`Config::slots`]. One event at a time has it.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
 }
 
-/// What an event is called.
+/// The event number and the data id of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
     pub event: u64,
     pub data_id: u16,
 }
 
-/// Carry out at once: what is placed next may say that the event is complete.
+/// A copy command: copy this part of the datagram into the event buffer. Execute it before the next segment is handled,
+/// because the next command may complete the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub id: EventId,
     pub name: Name,
-    /// Of the whole event.
+    /// The length of the whole event in bytes.
     pub length: u32,
-    /// In the event.
+    /// The offset in the event, in bytes.
     pub offset: u32,
-    /// Of the datagram.
+    /// The range of the datagram to copy.
     pub payload: Range<usize>,
-    /// It is the event's first segment to arrive.
+    /// Whether this is the first segment of the event to arrive.
     pub opened: bool,
-    /// With it the event is complete; release it when it is consumed.
+    /// Whether the event is complete with this segment. Then release it when it is consumed.
     pub complete: bool,
 }
 
-/// Why an event made room for another.
+/// The limit for which an event was evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Eviction {
-    /// Its sender had [`Config::max_open_per_source`] open events.
+    /// The sender had [`Config::max_open_per_source`] open events.
     Sender,
     /// All senders together had [`Config::max_open`] open events.
     Open,
@@ -108,10 +111,11 @@ impl Eviction {
     }
 }
 
-/// At most this many events are given up for the length of one. A single segment must not cost much.
+/// The most events that are evicted to make room for the length of a new one, so that a single segment costs little
+/// time.
 const MOST_EVICTED: usize = 16;
 
-/// An event that was given up.
+/// An event that was given up before it was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incomplete {
     pub id: EventId,
@@ -120,15 +124,15 @@ pub struct Incomplete {
     pub received: u32,
 }
 
-/// Why a segment was not placed.
+/// The cause for which a segment was not placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Cause {
-    /// Shorter than its headers.
+    /// The datagram is shorter than its headers.
     Short,
-    /// Begins with a header of another protocol or version.
+    /// The datagram begins with a header of another protocol or version.
     Version,
-    /// Without payload, or of an event without bytes.
+    /// The segment has no payload, or the event has no bytes.
     Empty,
     /// The event is longer than [`Config::max_event`].
     TooLong,
@@ -136,18 +140,18 @@ pub enum Cause {
     BeyondEnd,
     /// Other segments of the event gave it another length or tick.
     Conflict,
-    /// All of it was there already, or the event is complete.
+    /// All bytes of the segment have arrived already, or the event is complete.
     Duplicate,
-    /// Some of it was there already.
+    /// Some bytes of the segment have arrived already.
     Overlap,
     /// The event was given up before.
     Late,
-    /// Neither on the stride of the event's segments nor next to others.
+    /// The segment is neither aligned to the stride of the event's segments nor next to others.
     Scattered,
     /// [`Config::memory`] is full, or the event's length does not fit into [`Config::max_claimed`], or no block of
     /// [`Config::chunks`] is free.
     Memory,
-    /// Every slot holds an event that is complete and not released.
+    /// Every event buffer holds an event that is complete and not released.
     NoSlot,
 }
 
@@ -216,7 +220,7 @@ struct Key {
     source: SourceId,
 }
 
-/// Puts events together from their segments.
+/// Reassembles events from their segments.
 #[derive(Debug)]
 pub struct Reassembler {
     config: Config,
@@ -224,7 +228,7 @@ pub struct Reassembler {
     chunks: Chunks,
     sources: Sources,
     ended: Ended,
-    /// Not told to the caller yet.
+    /// Evicted events that the caller has not polled yet.
     evicted: VecDeque<Incomplete>,
     now: Time,
 }
@@ -232,7 +236,7 @@ pub struct Reassembler {
 impl Reassembler {
     pub fn new(mut config: Config) -> Result<Self, ConfigError> {
         config.check()?;
-        // A longer event could never be complete.
+        // An event that is longer than the memory could never be complete.
         config.max_event =
             u32::try_from(config.memory).map_or(config.max_event, |most| config.max_event.min(most));
         Ok(Self {
@@ -250,7 +254,8 @@ impl Reassembler {
         &self.config
     }
 
-    /// A datagram from an address, if that is the sender's: a load balancer puts its own. With or without the LB header.
+    /// Handles a datagram with or without the LB header. `from` is the sender's address, or that of a load balancer,
+    /// which replaces the sender's.
     pub fn handle(&mut self, now: Time, from: Option<IpAddr>, datagram: &[u8]) -> Result<Place, Cause> {
         self.now = now;
         let headers = headers(datagram, self.config.versions);
@@ -287,7 +292,7 @@ impl Reassembler {
             None => (self.open(key, &part, length, tick)?, None),
         };
         let opened = gap.is_none();
-        // The first segment of an event always fits, so that none is open without one.
+        // The first segment of an event always fits, so that no event is open without a segment.
         let part = (part, gap.unwrap_or_default());
         let complete = self.slots.add(self.now, slot, part, length, &mut self.chunks)?;
         if complete {
@@ -298,7 +303,7 @@ impl Reassembler {
         Ok(Place { id: self.slots.id(slot), name: key.name, length, offset, payload, opened, complete })
     }
 
-    /// A slot for an event.
+    /// Opens an event and finds a buffer for it.
     fn open(&mut self, key: Key, first: &Range<u32>, length: u32, tick: Option<u64>) -> Result<u32, Cause> {
         if let Some(cause) = self.ended.find(&key, tick, self.now) {
             return Err(cause);
@@ -310,12 +315,12 @@ impl Reassembler {
         }
         let lacks = self.lacks_addresses(length);
         if lacks > 0 {
-            // Nobody is evicted for an event that cannot be opened.
+            // This check comes first, so that nothing is evicted for an event that cannot be opened.
             self.claim_victims(lacks)?;
         }
         self.make_room(None, first, length)?;
         self.make_addresses(length)?;
-        // Events that made room for memory or addresses may have been those that were too many.
+        // The evictions for memory or addresses may have been enough for these limits, too.
         if self.sources.open_events(key.source) >= self.config.max_open_per_source {
             self.evict_stalest(key.source.at, Eviction::Sender);
         } else if self.slots.open_events() >= self.config.max_open {
@@ -329,15 +334,16 @@ impl Reassembler {
         Ok(slot)
     }
 
-    /// Makes room for the length of a new event. The longest open events of the sender with most bytes are given up, if they
-    /// are enough.
+    /// Makes room for the length of a new event. The longest open events of the sender with most bytes are evicted, if
+    /// they are enough.
     #[inline(always)]
     fn make_addresses(&mut self, length: u32) -> Result<(), Cause> {
         let lacks = self.lacks_addresses(length);
         if lacks == 0 { Ok(()) } else { self.evict_claims(lacks) }
     }
 
-    /// By how many bytes the lengths of all events would be too many with this one.
+    /// Returns the number of bytes by which the sum of all lengths would exceed its limit with a new event of this
+    /// length.
     #[inline(always)]
     fn lacks_addresses(&self, length: u32) -> u64 {
         (self.slots.claimed() + u64::from(length)).saturating_sub(self.config.max_claimed())
@@ -350,8 +356,8 @@ impl Reassembler {
         Ok(())
     }
 
-    /// Events whose lengths are at least so many bytes together: the longest of the sender with most bytes, then those of the
-    /// one with most after it, and so on.
+    /// Returns open events whose lengths are together at least `lacks` bytes: the longest ones of the sender with most
+    /// bytes, then those of the sender with the second most, and so on.
     #[cold]
     fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, Cause> {
         let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());
@@ -369,8 +375,8 @@ impl Reassembler {
         Ok(victims)
     }
 
-    /// Memory for a part of an event. The largest one of the sender that has most has to go, unless it is this one or
-    /// frees too little.
+    /// Makes room for a part of an event. The largest open event of the sender with most memory is evicted, unless it
+    /// is the event itself or frees too little.
     #[inline(always)]
     fn make_room(&mut self, slot: Option<u32>, part: &Range<u32>, length: u32) -> Result<(), Cause> {
         let lacks = self.slots.lacks_memory(slot, part, length);
@@ -394,17 +400,18 @@ impl Reassembler {
 
     fn evict(&mut self, slot: u32, eviction: Eviction) {
         if self.evicted.len() == self.config.slots as usize {
-            // Nobody asks for them.
+            // The list is bounded, for a caller that does not poll it.
             self.evicted.pop_front();
         }
         let evicted = self.give_up(slot, |counters| counters.evict(eviction));
         self.evicted.push_back(evicted);
     }
 
-    /// The next event that was given up: it made room, or got no segment for [`Config::timeout`], or is open for
-    /// [`Config::lifetime`]. Its memory is free, or another's already. Call until there is none.
+    /// Returns the next event that was given up: it was evicted, or got no segment for [`Config::timeout`], or was open
+    /// for [`Config::lifetime`]. Its memory is free or already used for another event. Call this until it returns
+    /// `None`.
     pub fn poll_given_up(&mut self, now: Time) -> Option<Incomplete> {
-        // Who is behind with segments asks by an earlier time; what ended did so by the later one.
+        // A caller may handle old segments later, with an earlier time. Events that ended before have the later time.
         self.now = self.now.max(now);
         if let Some(evicted) = self.evicted.pop_front() {
             return Some(evicted);
@@ -413,12 +420,12 @@ impl Reassembler {
         (due <= now).then(|| self.give_up(slot, |counters| counters.timed_out += 1))
     }
 
-    /// The next event that made room, of those that [`Reassembler::poll_given_up`] tells: no time is over with it.
+    /// Returns the next evicted event. Unlike [`Reassembler::poll_given_up`], this does not check for timeouts.
     pub fn poll_evicted(&mut self) -> Option<Incomplete> {
         self.evicted.pop_front()
     }
 
-    /// When to call [`Reassembler::poll_given_up`].
+    /// Returns the time at which to call [`Reassembler::poll_given_up`].
     pub fn next_timeout(&self) -> Option<Time> {
         if self.evicted.is_empty() { self.due().map(|(due, _)| due) } else { Some(self.now) }
     }
@@ -429,8 +436,8 @@ impl Reassembler {
         stale.into_iter().chain(old).min()
     }
 
-    /// The memory of an event is free: a complete one is consumed, or the caller has no use for an incomplete one, which
-    /// is then given up. False if there is no such event any more.
+    /// Releases an event: the caller has consumed a complete one, or has no use for an incomplete one, which is then
+    /// given up. Returns false if the event does not exist any more.
     pub fn release(&mut self, id: EventId) -> bool {
         let Some(slot) = self.slots.slot(id) else { return false };
         if self.slots.is_complete(slot) {
@@ -442,8 +449,8 @@ impl Reassembler {
         true
     }
 
-    /// The caller has no use for an event, complete or not. A complete one is counted as abandoned and not as complete. False
-    /// if there is no such event any more.
+    /// Releases an event that the caller has no use for, complete or not. A complete one counts as abandoned and not as
+    /// complete. Returns false if the event does not exist any more.
     pub fn abandon(&mut self, id: EventId) -> bool {
         if let Some(slot) = self.slots.slot(id).filter(|&slot| self.slots.is_complete(slot)) {
             let source = self.sources.present(self.slots.key(slot).source);
@@ -466,22 +473,22 @@ impl Reassembler {
         incomplete
     }
 
-    /// Events that are open, not those that are complete.
+    /// Returns the number of events that are open; complete events do not count.
     pub fn open_events(&self) -> u32 {
         self.slots.open_events()
     }
 
-    /// Bytes of memory that segments of events have touched, in whole pages: at most [`Config::memory`].
+    /// Returns the bytes of memory that segments of events have touched, in whole pages: at most [`Config::memory`].
     pub fn touched_memory(&self) -> u64 {
         self.slots.touched_memory()
     }
 
-    /// Of all senders.
+    /// Returns the counters of all senders together.
     pub fn counters(&self) -> &Counters {
         self.sources.total()
     }
 
-    /// Of each sender, the unknown ones first.
+    /// Returns the counters of each sender; the entry of unknown senders comes first.
     pub fn sources(&self) -> impl Iterator<Item = SourceStats> + '_ {
         self.sources.stats()
     }

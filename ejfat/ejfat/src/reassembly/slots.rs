@@ -1,4 +1,4 @@
-//! Events that are open, or complete and not released.
+//! Event buffers, for events that are open, or complete and not released.
 
 use std::{cmp::Reverse, collections::HashMap, mem, ops::Range};
 
@@ -20,13 +20,13 @@ struct Slot {
     state: State,
     key: Key,
     length: u32,
-    /// Of its first segment, where that had the LB header.
+    /// The tick of the first segment, if it had an LB header.
     tick: Option<u64>,
     opened: Time,
     cover: Cover,
-    /// Bytes of pages that its segments touched, at most its own.
+    /// The bytes of the pages that segments of the event touched, at most the pages of the event.
     memory: u64,
-    /// By the segment accepted last.
+    /// The time when a segment was accepted last.
     touched: Time,
 }
 
@@ -42,30 +42,30 @@ pub(super) struct Slots {
     slots: Vec<Slot>,
     free: Vec<u32>,
     index: HashMap<Key, u32, FixedState>,
-    /// Open events, the stalest first.
+    /// Open events, the one without a segment for longest first.
     stale: List,
     links: Links,
-    /// The same, by when they were opened.
+    /// Open events, the one that was opened first at the beginning.
     old: List,
     links_old: Links,
-    /// By the segment accepted last, for each source.
+    /// The open events of each source, the one without a segment for longest first.
     stale_of: Vec<List>,
     links_of: Links,
-    /// The memory of each source's open events.
+    /// The memory of each source's open events, in bytes.
     memory_of: Vec<u64>,
-    /// The sum of the lengths of each source's open events.
+    /// The sum of the lengths of each source's open events, in bytes.
     claimed_of: Vec<u64>,
-    /// The sum of the lengths of all events, open or complete.
+    /// The sum of the lengths of all events, open or complete, in bytes.
     claimed: u64,
     open: u32,
     memory: u64,
     most_memory: u64,
     page: u64,
-    /// Slots found last: segments of an event come together.
+    /// The buffers found last, because segments of an event arrive close together.
     recent: [u32; RECENT],
 }
 
-/// A power of two.
+/// The number of buffers in `recent`, a power of two.
 const RECENT: usize = 16;
 
 impl Slots {
@@ -86,7 +86,7 @@ impl Slots {
         Self {
             slots: (0..config.slots).map(slot).collect(),
             free: (0..config.slots).rev().collect(),
-            // Twice the entries: removed ones are then cleaned up in place.
+            // The table has twice the needed capacity, so that removed entries are cleaned up without growing it.
             index: HashMap::with_capacity_and_hasher(2 * config.slots as usize, hash),
             stale: List::default(),
             links: Links::new(config.slots),
@@ -110,7 +110,7 @@ impl Slots {
         (u64::from(bytes) + (self.page - 1)) & !(self.page - 1)
     }
 
-    /// Bytes of the pages that a part of an event touches; slots begin with a page.
+    /// Returns the bytes of the pages that a part of an event touches; buffers begin at a page.
     #[inline]
     fn touched_by(&self, part: &Range<u32>) -> u64 {
         self.whole_pages(part.end) - (u64::from(part.start) & !(self.page - 1))
@@ -139,7 +139,7 @@ impl Slots {
         EventId { slot, generation: self.at(slot).generation }
     }
 
-    /// The slot of an event that is open or complete.
+    /// Returns the buffer of an event that is open or complete.
     pub(super) fn slot(&self, id: EventId) -> Option<u32> {
         let slot = self.slots.get(id.slot as usize)?;
         (slot.generation == id.generation && slot.state != State::Free).then_some(id.slot)
@@ -162,12 +162,12 @@ impl Slots {
         Incomplete { id: self.id(slot), name: key.name, length: *length, received: cover.received() }
     }
 
-    /// The open event without news for longest.
+    /// Returns the open event that got no segment for longest.
     pub(super) fn stalest(&self) -> Option<u32> {
         Some(self.stale.first).filter(|&slot| slot != NONE)
     }
 
-    /// The one that is open for longest.
+    /// Returns the event that has been open for longest.
     pub(super) fn oldest(&self) -> Option<u32> {
         Some(self.old.first).filter(|&slot| slot != NONE)
     }
@@ -184,10 +184,10 @@ impl Slots {
         self.memory
     }
 
-    /// Bytes that are missing to accept a part of an event, which may be open in a slot already.
+    /// Returns how many bytes of memory are missing to accept a part of an event, which may be open in `slot` already.
     #[inline]
     pub(super) fn lacks_memory(&self, slot: Option<u32>, part: &Range<u32>, length: u32) -> u64 {
-        // More it cannot be, and mostly that fits.
+        // The part needs at most this much memory, which mostly fits.
         if self.memory + self.touched_by(part) <= self.most_memory {
             return 0;
         }
@@ -196,28 +196,29 @@ impl Slots {
         (self.memory - before + after).saturating_sub(self.most_memory)
     }
 
-    /// Memory of each source's open events.
+    /// Returns the memory of each source's open events, in bytes.
     pub(super) fn memory_of(&self) -> &[u64] {
         &self.memory_of
     }
 
-    /// The sum of the lengths of each source's open events.
+    /// Returns the sum of the lengths of each source's open events, in bytes.
     pub(super) fn claimed_of(&self) -> &[u64] {
         &self.claimed_of
     }
 
-    /// The sum of the lengths of all events, open or complete.
+    /// Returns the sum of the lengths of all events, open or complete, in bytes.
     pub(super) fn claimed(&self) -> u64 {
         self.claimed
     }
 
-    /// Of a source the open event with most memory, and of those with equal memory the one without news for longest.
+    /// Returns the open event of a source with most memory. If several have equal memory, it is the one that got no
+    /// segment for longest.
     pub(super) fn largest_of(&self, source: u32) -> Option<u32> {
         self.open_of(source).max_by_key(|&at| (self.at(at).memory, Reverse(self.at(at).touched)))
     }
 
-    /// As many of the longest open events of a source as have `bytes` together, but at most [`MOST_EVICTED`]; and their sum. Of
-    /// those with equal lengths, the ones without news for longest come first.
+    /// Returns as many of the longest open events of a source as have `bytes` together, but at most [`MOST_EVICTED`],
+    /// and their sum. Of events with equal lengths, those without a segment for longest come first.
     pub(super) fn longest_of(&self, source: u32, bytes: u64) -> (ArrayVec<u32, MOST_EVICTED>, u64) {
         let rank = |at: u32| (self.at(at).length, Reverse(self.at(at).touched));
         let mut longest = ArrayVec::<u32, MOST_EVICTED>::new();
@@ -257,7 +258,7 @@ impl Slots {
         !self.free.is_empty()
     }
 
-    /// A slot for an event that is not there, if one is free.
+    /// Opens an event, which must not be open already. Returns its buffer, or `None` if no buffer is free.
     pub(super) fn open(&mut self, now: Time, key: Key, length: u32, tick: Option<u64>) -> Option<u32> {
         let at = self.free.pop()?;
         let slot = &mut self.slots[at as usize];
@@ -275,7 +276,8 @@ impl Slots {
         Some(at)
     }
 
-    /// Accepts a part of an event, for which there is memory; true if it is complete with it.
+    /// Accepts a part of an event. The caller has made sure that there is memory for it. Returns whether the event is
+    /// now complete.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -304,7 +306,7 @@ impl Slots {
         Ok(complete)
     }
 
-    /// Where in an event a segment with this length and tick goes.
+    /// Finds the place in an event for a segment with this length and tick.
     #[inline]
     pub(super) fn check(
         &mut self,
@@ -333,12 +335,12 @@ impl Slots {
         self.open -= 1;
     }
 
-    /// What is known of the bytes of an event, which is over.
+    /// Takes the record of the bytes that arrived from an event that ended.
     pub(super) fn take_cells(&mut self, at: u32) -> Chain {
         mem::replace(&mut self.slots[at as usize].cover, Cover::new(at)).into_cells()
     }
 
-    /// The memory of an event is free.
+    /// Frees the buffer of an event.
     pub(super) fn close(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
         let (state, key) = (mem::replace(&mut slot.state, State::Free), slot.key);

@@ -1,4 +1,4 @@
-//! Senders, and what is counted for each.
+//! Senders and their counters.
 
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 
@@ -10,24 +10,24 @@ use super::{
 };
 use crate::Time;
 
-/// How long a sender is known after it was heard of.
+/// How long a sender keeps its entry after its last datagram.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// What happened to segments and events. Events opened = complete + timed out + evicted + abandoned + open.
+/// Counters of segments and events. Events opened = complete + timed out + evicted + abandoned + open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Datagrams, and their bytes.
+    /// Received datagrams; `bytes` is the number of their bytes.
     pub segments: u64,
     pub bytes: u64,
-    /// Payload of events.
+    /// The payload bytes that were placed in events.
     pub placed_bytes: u64,
     dropped: [u64; Cause::ALL.len()],
     pub opened: u64,
     pub complete: u64,
-    /// No segment came for long.
+    /// Events that were given up because they took too long.
     pub timed_out: u64,
     evicted: [u64; Eviction::ALL.len()],
-    /// The caller released them before they were complete, or had no use for them.
+    /// Events that the caller released before they were complete, or had no use for.
     pub abandoned: u64,
 }
 
@@ -40,12 +40,12 @@ impl Counters {
         self.dropped.iter().sum()
     }
 
-    /// Events that made room for others, for this reason.
+    /// Returns the number of events that were evicted for this reason.
     pub fn evicted(&self, eviction: Eviction) -> u64 {
         self.evicted[eviction as usize]
     }
 
-    /// Events that made room for others.
+    /// Returns the number of all evicted events.
     pub fn evicted_for_any_reason(&self) -> u64 {
         self.evicted.iter().sum()
     }
@@ -73,25 +73,26 @@ impl Counters {
     }
 }
 
-/// A sender's place in the table, and which one has it.
+/// The index of a sender's entry, and a number for each sender that had this entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct SourceId {
     pub(super) at: u32,
     era: u32,
 }
 
-/// Who a sender is.
+/// The identity of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Party {
     address: IpAddr,
-    /// `None` with [`LimitsBy::Address`].
+    /// The data id with [`LimitsBy::Stream`], `None` with [`LimitsBy::Address`].
     data_id: Option<u16>,
 }
 
-/// One sender's.
+/// The counters of one sender.
 #[derive(Clone, Debug)]
 pub struct SourceStats {
-    /// `None`: of senders not known, and of those that the table had no place for.
+    /// The address of the sender. `None` in the entry of unknown senders, and of senders for which the table has no
+    /// entry.
     pub address: Option<IpAddr>,
     /// The data id of the stream, with [`LimitsBy::Stream`]. `None` in the entry of unknown senders.
     pub data_id: Option<u16>,
@@ -102,32 +103,32 @@ pub struct SourceStats {
 }
 
 impl SourceStats {
-    /// What is missing of each stream, with [`Numbering::Consecutive`](super::Numbering) only.
+    /// Returns the missing events of each stream, with [`Numbering::Consecutive`](super::Numbering) only.
     pub fn streams(&self) -> impl Iterator<Item = StreamStats> + '_ {
         self.streams.stats()
     }
 }
 
-/// What is looked at for each datagram of an unknown sender, so it is small.
+/// The entry of a sender. All entries may be searched for each datagram of an unknown sender, so an entry is small.
 #[derive(Clone, Debug, Default)]
 struct Seat {
     party: Option<Party>,
     last_heard: Time,
     open: u32,
-    /// An event of it was complete.
+    /// Whether an event of this sender was completed.
     proven: bool,
     era: u32,
 }
 
 impl Seat {
-    /// From when on another sender may have it, if nothing is open. Anybody can send from made-up addresses, so a sender that
-    /// got an event through keeps its seat for a while.
+    /// Returns the time from which another sender may take this entry, if no event is open. Datagrams can come from
+    /// made-up addresses, so a sender that completed an event keeps its entry for a while.
     fn free_from(&self) -> Time {
         if self.proven { self.last_heard + KEPT } else { Time::default() }
     }
 }
 
-/// All of them; the first is that of unknown ones.
+/// All senders. The first entry is that of the unknown ones.
 #[derive(Debug)]
 pub(super) struct Sources {
     seats: Vec<Seat>,
@@ -137,7 +138,7 @@ pub(super) struct Sources {
     most: u32,
     recent: u32,
     total: Counters,
-    /// No seat is free before this time, as long as none loses its last open event.
+    /// No entry is free before this time, unless a sender's last open event ends.
     none_free_until: Time,
 }
 
@@ -205,8 +206,8 @@ impl Sources {
         new as u32
     }
 
-    /// The seat of a sender with nothing open that another sender may have. Each datagram of a sender without a seat asks for
-    /// one, so all seats are looked at only if there may be one.
+    /// Finds an entry that another sender may take, because its sender has no open event. Each datagram of a sender
+    /// without an entry calls this, so all entries are searched only if one may be free.
     fn free_seat(&mut self, now: Time) -> Option<usize> {
         if now < self.none_free_until {
             return None;
@@ -226,7 +227,7 @@ impl Sources {
         count(&mut self.total);
     }
 
-    /// The same sender if it still has its place, else the unknown ones, to whom its counters went.
+    /// Returns the same sender if it still has its entry, else the unknown senders, to which its counters were added.
     pub(super) fn present(&self, source: SourceId) -> SourceId {
         let [unknown, its] = [0, source.at].map(|at| SourceId { at, era: self.seats[at as usize].era });
         if its == source { source } else { unknown }
@@ -243,7 +244,7 @@ impl Sources {
     pub(super) fn closed(&mut self, source: SourceId, complete: bool) {
         let seat = &mut self.seats[source.at as usize];
         seat.open -= 1;
-        // The first is that of many.
+        // The first entry is that of many senders and is never proven.
         seat.proven |= complete && source.at != 0;
         if seat.open == 0 && source.at != 0 {
             self.none_free_until = self.none_free_until.min(seat.free_from());
@@ -259,13 +260,14 @@ impl Sources {
         self.with_most(self.seats.iter().map(|seat| u64::from(seat.open)))
     }
 
-    /// Chooses the sender that makes room for more bytes: the one with most of them, of those that were not `asked`.
+    /// Chooses the sender that makes room for more bytes: the one with most bytes, among those that are not in `asked`.
     pub(super) fn with_most_bytes(&self, bytes_of: &[u64], asked: &[u32]) -> u32 {
         let of = |(at, bytes): (u32, &u64)| if asked.contains(&at) { 0 } else { *bytes };
         self.with_most((0..).zip(bytes_of).map(of))
     }
 
-    /// Of those that never got an event through as long as these have more than half of all, else of all.
+    /// Chooses the sender with the largest share. As long as senders that never completed an event have more than half
+    /// of all, only these senders are considered.
     fn with_most(&self, shares: impl Iterator<Item = u64> + Clone) -> u32 {
         let shares = || self.seats.iter().zip(shares.clone());
         let all: u64 = shares().map(|(_, share)| share).sum();

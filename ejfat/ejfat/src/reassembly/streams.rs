@@ -1,36 +1,36 @@
-//! Events of which nothing arrived: gaps in the numbers of a sender's stream.
+//! Counts events of which no segment arrived, by gaps in the event numbers of a sender's stream.
 
-/// Numbers that may still come, late.
+/// The number of event numbers that may still arrive, late.
 const WINDOW: u64 = 1024;
-/// Numbers before the first to arrive that may be late too.
+/// The number of event numbers before the first one that may arrive late, too.
 const BEFORE_FIRST: u64 = 64;
-/// A number further ahead begins a new count, as one that is [`BACK`] behind does, or one of the first there are: the
-/// sender was started again.
+/// An event number that is further ahead than this begins a new count, because the sender was started again. The same
+/// holds for a number that is [`BACK`] behind, and for one of the very first numbers.
 const AHEAD: u64 = 1 << 20;
 const BACK: u64 = 4 * WINDOW;
-/// Streams of one sender that are followed.
+/// The most streams of one sender that are counted.
 const MOST: usize = 64;
 
-/// Whether the numbers of a stream's events tell what is missing.
+/// Says whether event numbers show which events are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbering {
-    /// They do not: they are ticks, or other workers get some of the events.
+    /// The numbers do not show it, because they are ticks, or other workers get some of the events.
     #[default]
     Sparse,
-    /// All events come here, each number one above that before.
+    /// The numbers show it: all events come here, and each number is one above the previous.
     Consecutive,
 }
 
-/// What is known of a stream of consecutive numbers.
+/// The counters of a stream with consecutive numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamStats {
     pub data_id: u16,
     /// Events of which a segment arrived.
     pub seen: u64,
     pub highest: u64,
-    /// Events below the highest of which none did, or not yet.
+    /// Events below the highest number of which no segment arrived, or not yet.
     pub missing: u64,
-    /// The numbers began anew so many times.
+    /// How often the numbers began anew.
     pub restarts: u64,
 }
 
@@ -66,7 +66,7 @@ impl Stream {
         self.seen.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Numbers of the window up to the highest that did not arrive.
+    /// Returns how many numbers of the window did not arrive, up to the highest that arrived.
     fn gaps(&self) -> u64 {
         self.stats.highest - self.base + 1 - self.marked()
     }
@@ -81,7 +81,7 @@ impl Stream {
             self.stats.restarts += 1;
             self.begin(event);
         } else if back.is_some_and(|back| back > 0) {
-            // It was given up already.
+            // This event was already counted as missing.
             self.stats.missing = self.stats.missing.saturating_sub(1);
             return;
         }
@@ -92,7 +92,7 @@ impl Stream {
         self.mark(event);
     }
 
-    /// Moves the window on. What leaves it without having arrived is missing.
+    /// Moves the window on. Numbers that leave it without having arrived are missing.
     fn slide(&mut self, by: u64) {
         if by >= WINDOW {
             self.stats.missing += by - self.marked();
@@ -123,7 +123,7 @@ impl Stream {
 pub(super) struct Streams(Vec<Stream>);
 
 impl Streams {
-    /// The first segment of an event came.
+    /// Counts an event whose first segment arrived.
     pub(super) fn event(&mut self, data_id: u16, event: u64) {
         let known = self.0.iter().position(|stream| stream.stats.data_id == data_id);
         let at = match known {
@@ -185,7 +185,7 @@ mod tests {
                 next += random.range(1..=most);
             }
             sent.push(next);
-            // Late by some places, which are fewer numbers than the window has.
+            // Some events are late by a few places, by fewer numbers than the window has.
             for at in 0..sent.len() {
                 let other = (at + random.below(8) as usize).min(sent.len() - 1);
                 if sent[other].abs_diff(sent[at]) < 60 {

@@ -5,34 +5,35 @@
 //! v3   'L' 'B' | 3 | protocol u8 | slot select u16 | port select u16 | tick u64
 //! ```
 //!
-//! Tolerated on receipt: any protocol, any value of version 2's reserved field. The P4 data plane looks at neither.
+//! Any protocol and any value of version 2's reserved field are accepted. The P4 data plane checks neither.
 
 use super::Malformed;
 
 const MAGIC: u16 = 0x4c42;
 
-/// What chooses the slot of the calendar and the UDP port of the worker.
+/// The fields that choose the calendar slot and the UDP port of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Select {
-    /// Version 2: the slot comes from the tick.
+    /// Version 2: the slot comes from the tick, the port from `entropy`.
     V2 { entropy: u16 },
-    /// Version 3.
+    /// Version 3: both come from fields of their own.
     V3 { slot: u16, port: u16 },
 }
 
-/// In front of every segment on its way from a sender to the load balancer; the same in all segments of an event.
+/// The header that is in front of every segment on its way from a sender to the load balancer. It is the same in all
+/// segments of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LbHeader {
     pub select: Select,
-    /// The protocol of what follows: [`LbHeader::REASSEMBLY`].
+    /// The protocol of the bytes behind the header: [`LbHeader::REASSEMBLY`].
     pub protocol: u8,
-    /// Decides the epoch, and in version 2 the slot. Senders take UNIX microseconds.
+    /// The tick, which decides the epoch, and in version 2 the slot. Senders use UNIX microseconds.
     pub tick: u64,
 }
 
 impl LbHeader {
     pub const LEN: usize = 16;
-    /// An RE header follows.
+    /// The value of `protocol` if an RE header follows.
     pub const REASSEMBLY: u8 = 1;
 
     #[inline]
@@ -43,7 +44,7 @@ impl LbHeader {
         }
     }
 
-    /// The 16 bits a slot of the calendar is made from.
+    /// Returns the 16 bits from which the calendar slot is computed.
     #[inline]
     pub fn slot_select(&self) -> u16 {
         match self.select {
@@ -52,7 +53,7 @@ impl LbHeader {
         }
     }
 
-    /// The 16 bits the worker's UDP port is made from.
+    /// Returns the 16 bits from which the worker's UDP port is computed.
     #[inline]
     pub fn port_select(&self) -> u16 {
         match self.select {
@@ -74,7 +75,7 @@ impl LbHeader {
         (u128::from(first) << 64 | u128::from(self.tick)).to_be_bytes()
     }
 
-    /// The header and what follows it.
+    /// Returns the header and the bytes behind it.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let (header, rest) =
@@ -94,14 +95,15 @@ impl LbHeader {
         Ok((Self { select, protocol: (first >> 32) as u8, tick }, rest))
     }
 
-    /// Whether a datagram begins with such a header: RE headers begin with less.
+    /// Whether a datagram begins with an LB header. The first two bytes tell, since the first bytes of an RE header are
+    /// lower.
     #[inline]
     pub fn leads(datagram: &[u8]) -> bool {
         datagram.starts_with(&MAGIC.to_be_bytes())
     }
 }
 
-/// The UDP destination ports that the data plane takes: 16384 to 32767.
+/// Whether the data plane takes packets to this UDP destination port: 16384 to 32767.
 pub fn is_data_port(port: u16) -> bool {
     port & 0xc000 == 0x4000
 }

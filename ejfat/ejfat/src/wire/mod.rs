@@ -1,4 +1,4 @@
-//! What is inside EJFAT's UDP datagrams.
+//! The headers in EJFAT's UDP datagrams.
 //!
 //! ```text
 //! to the load balancer   LB header (16) | RE header (20) | payload
@@ -14,14 +14,14 @@ pub use lb::{LbHeader, Select, is_data_port};
 pub use re::{ReHeader, Versions};
 pub use sync::SyncHeader;
 
-/// The customary UDP port of a load balancer's data address: "LB".
+/// The default UDP port of a load balancer's data address, which is "LB" in ASCII.
 pub const DATA_PORT: u16 = 0x4c42;
 
-/// The ports where segments are received unless others are named. The second is the lowest port of the P4 data plane;
-/// udplbd2 and E2SAR announce it.
+/// The ports where segments are received unless others are named. The second one is the lowest port of the P4 data
+/// plane, which udplbd2 and E2SAR announce.
 pub const DATA_PORTS: [u16; 2] = [DATA_PORT, 16_384];
 
-/// Bytes that are no header of EJFAT.
+/// The reason why bytes are not a header of EJFAT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("{0} bytes are too short for the header")]

@@ -6,26 +6,26 @@
 
 use super::Malformed;
 
-/// In front of every segment's payload.
+/// The header that is in front of every segment's payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReHeader {
-    /// The stream of the sender this is of.
+    /// The number of the stream to which the event belongs.
     pub data_id: u16,
-    /// Of the payload in the event, in bytes.
+    /// The offset of the payload in the event, in bytes.
     pub offset: u32,
-    /// Of the whole event, in bytes.
+    /// The length of the whole event, in bytes.
     pub length: u32,
-    /// With the data id, the event's name.
+    /// The event number, which names the event together with the data id.
     pub event: u64,
 }
 
-/// Versions of RE headers to accept. Of 0 to 2 the fields are the same: E2SAR sends 1, udplbd's sender 0, older
+/// The versions of RE headers to accept. Versions 0 to 2 have the same fields: E2SAR sends 1, udplbd's sender 0, older
 /// senders 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions(u16);
 
 impl Versions {
-    /// E2SAR takes nothing else.
+    /// Version 1 only, which is the only one that E2SAR accepts.
     pub const ONE: Self = Self(1 << 1);
 
     /// # Panics
@@ -50,7 +50,7 @@ impl Default for Versions {
 
 impl ReHeader {
     pub const LEN: usize = 20;
-    /// What is sent.
+    /// The version that is sent.
     pub const VERSION: u8 = 1;
 
     pub fn encode(&self) -> [u8; Self::LEN] {
@@ -65,7 +65,7 @@ impl ReHeader {
         bytes
     }
 
-    /// The header and the payload. Whether offset, length and payload fit each other is not judged here.
+    /// Returns the header and the payload. Whether offset, length and payload fit each other is not checked here.
     #[inline]
     pub fn decode(bytes: &[u8], accept: Versions) -> Result<(Self, &[u8]), Malformed> {
         let (header, payload) =

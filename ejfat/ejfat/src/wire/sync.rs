@@ -1,4 +1,4 @@
-//! The sync header: a sender tells the control plane, about once a second, which tick it is at.
+//! The sync header: a sender sends the control plane its current tick about once a second.
 //!
 //! ```text
 //! 'L' 'C' | 2 | zero u8 | source id u32 | tick u64 | ticks per second u32 | UNIX nanoseconds u64
@@ -9,7 +9,7 @@ use super::Malformed;
 const MAGIC: u16 = 0x4c43;
 const VERSION: u8 = 2;
 
-/// A whole datagram of its own.
+/// The content of a sync datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SyncHeader {
     pub source: u32,
@@ -32,7 +32,7 @@ impl SyncHeader {
         bytes
     }
 
-    /// A datagram is exactly as long as its header.
+    /// Decodes a datagram, which must be exactly as long as the header.
     pub fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
         let bytes: &[u8; Self::LEN] = datagram.try_into().map_err(|_| Malformed::Short(datagram.len()))?;
         let [m0, m1, version, _, s0, s1, s2, s3, rest @ ..] = *bytes;
