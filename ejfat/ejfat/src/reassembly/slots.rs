@@ -218,7 +218,7 @@ impl Slots {
     }
 
     /// Returns as many of the longest open events of a source as have `bytes` together, but at most [`MOST_EVICTED`],
-    /// and their sum. Of events with equal lengths, those without a segment for longest come first.
+    /// and their sum. If lengths are equal, events without a segment for longest come first.
     pub(super) fn longest_of(&self, source: u32, bytes: u64) -> (ArrayVec<u32, MOST_EVICTED>, u64) {
         let rank = |at: u32| (self.at(at).length, Reverse(self.at(at).touched));
         let mut longest = ArrayVec::<u32, MOST_EVICTED>::new();
