@@ -1,8 +1,8 @@
-//! Addresses to look up for every packet.
+//! Hash tables of IP addresses, which are searched for every packet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What is known of some addresses.
+/// A map from IP addresses to values.
 #[derive(Clone, Debug)]
 pub(super) struct Addresses<T> {
     v4: Table<u32, T>,
@@ -10,7 +10,7 @@ pub(super) struct Addresses<T> {
 }
 
 impl<T: Copy> Addresses<T> {
-    /// Each address at most once.
+    /// Builds the map. `all` must have each address at most once.
     pub(super) fn new(all: &[(IpAddr, T)]) -> Self {
         let v4 = all.iter().filter_map(|&(address, value)| match address {
             IpAddr::V4(address) => Some((address.to_bits(), value)),
@@ -23,7 +23,7 @@ impl<T: Copy> Addresses<T> {
         Self { v4: Table::new(v4.collect()), v6: Table::new(v6.collect()) }
     }
 
-    /// All addresses with what is known of them, in no order.
+    /// Returns all addresses with their values, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (IpAddr, T)> + '_ {
         let v4 =
             self.v4.places.iter().flatten().map(|&(key, value)| (Ipv4Addr::from_bits(key).into(), value));
@@ -41,8 +41,8 @@ impl<T: Copy> Addresses<T> {
     }
 }
 
-/// A hash table that is made once: a key is at its place or behind it, with no free place between. Rules choose the
-/// keys, not packets, and at least half of it is free.
+/// A hash table that does not change after it was built, with linear probing: a key is at its place or behind it, with
+/// no free place between. The table is at least half empty. Rules decide which keys there are; packets cannot add any.
 #[derive(Clone, Debug)]
 struct Table<K, T> {
     places: Vec<Option<(K, T)>>,
@@ -52,7 +52,7 @@ trait Key: Copy + Eq {
     fn hash(self) -> u64;
 }
 
-/// 2^64 divided by the golden ratio: neighbours come to lie far apart.
+/// The number 2^64 divided by the golden ratio, which spreads neighbouring keys far apart.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Key for u32 {
@@ -85,7 +85,7 @@ impl<K: Key, T: Copy> Table<K, T> {
 
     #[inline]
     fn place(&self, key: K) -> usize {
-        // The upper half is spread best.
+        // The upper half of the hash is spread best.
         self.next((key.hash() >> 32) as usize)
     }
 

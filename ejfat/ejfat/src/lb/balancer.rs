@@ -14,12 +14,14 @@ use super::{
 };
 use crate::{Time, segment::IpVersion, wire::LbHeader};
 
-/// The data plane's state: of each load balancer the current tables and those staged, each from a tick on; and counters.
+/// The state of a data plane: for each load balancer the current tables, the staged ones with their first ticks, and
+/// counters.
 ///
-/// A packet meets the tables of its own tick. All segments of an event have the same tick, and tables are staged
-/// from ticks on that no packet had yet, so that an update splits no event. Each load balancer has ticks of its own, since
-/// different experiments count differently. The addresses that packets are sent to are the data plane's: they change at
-/// once, whatever the tick. A source is let in as soon as any tables allow it that packets of its tick or of later ones meet.
+/// A packet meets the tables of its own tick. All segments of an event have the same tick, and tables are staged from
+/// ticks that no packet has had yet, so an update splits no event. Each load balancer has its own ticks, since
+/// different experiments count differently. The destination addresses belong to the whole data plane: they change at
+/// once, whatever the tick. A source address is allowed as soon as the tables for its packet's tick, or any tables for
+/// later ticks, allow it.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     destinations: Arc<Addresses<LbId>>,
@@ -28,10 +30,10 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// Of one load balancer.
+    /// The most staged sets of tables of one load balancer.
     pub const MOST_STAGED: usize = 16;
 
-    /// `seed` is of the hash table of members.
+    /// `seed` is the seed of the members' hash table.
     pub fn new(tables: &Tables, seed: u64) -> Self {
         let destinations = tables.destinations.clone();
         let lbs = LbId::all().map(|lb| Sets::new(tables.of(lb).clone())).collect();
@@ -44,7 +46,7 @@ impl Balancer {
         &self.lbs[lb.index()]
     }
 
-    /// The addresses that packets are sent to.
+    /// Returns the addresses to which packets are sent, each with its load balancer.
     pub(super) fn destinations(&self) -> impl Iterator<Item = (IpAddr, LbId)> + '_ {
         self.destinations.iter()
     }
@@ -57,12 +59,13 @@ impl Balancer {
         &mut self.lbs[lb.index()]
     }
 
-    /// Whether [`Balancer::stage`] would refuse tables of a load balancer from a tick on.
+    /// Checks whether [`Balancer::stage`] would refuse tables of a load balancer from a tick on.
     pub fn check(&self, lb: LbId, from: u64) -> Result<(), StageError> {
         self.of(lb).place_for(from, false).map(drop)
     }
 
-    /// Applies a load balancer's tables to packets from a tick on that none had lately, until those of its next set do.
+    /// Stages a load balancer's tables for packets from a tick on, which must be above the ticks that were routed
+    /// lately. They apply until the first tick of the next set.
     pub fn stage(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
         let at = self.of(tables.lb()).place_for(from, false)?;
         self.insert(at, tables, from);
@@ -81,7 +84,8 @@ impl Balancer {
         self.find_places(lb, at);
     }
 
-    /// The same, in the place of tables that are staged from that tick on: no packet can have met them.
+    /// Stages like [`Balancer::stage`], but replaces tables that are staged from the same tick on, since no packet can
+    /// have met them.
     pub fn stage_in_place(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
         let of = self.of(tables.lb());
         match of.place_for(from, true) {
@@ -95,12 +99,13 @@ impl Balancer {
         Ok(())
     }
 
-    /// The first tick that [`Balancer::stage_next`] would apply tables of a load balancer from.
+    /// Returns the first tick from which [`Balancer::stage_next`] would apply tables of a load balancer.
     pub fn check_next(&self, lb: LbId) -> Result<u64, StageError> {
         self.of(lb).next().map(|(from, _)| from)
     }
 
-    /// The same from the first such tick on, which is returned, or in the place of tables that no packet met.
+    /// Stages tables from the first possible tick on, which is returned. If no packet has met the tables of that tick,
+    /// they are replaced.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
         let of = self.of(tables.lb());
         match of.next()? {
@@ -116,15 +121,16 @@ impl Balancer {
         }
     }
 
-    /// Whether [`Balancer::force`] would refuse tables of a load balancer from a tick on.
+    /// Checks whether [`Balancer::force`] would refuse tables of a load balancer from a tick on.
     pub fn check_forced(&self, lb: LbId, from: u64) -> Result<(), StageError> {
         let sets = &self.of(lb).sets;
         let kept = sets.partition_point(|set| set.from < from);
         if kept == sets.capacity() { Err(StageError::Full) } else { Ok(()) }
     }
 
-    /// Applies a load balancer's tables from a tick on, whatever was routed or staged: its sets that would begin at it or
-    /// later are dropped, and their number returned. Events of that tick and later ones that are on their way may be split.
+    /// Applies a load balancer's tables from a tick on, whatever was routed or staged. Its sets that would begin at
+    /// this tick or later are dropped, and their number is returned. Events of this tick and later ones that are in
+    /// flight may be split.
     pub fn force(&mut self, tables: Arc<LbTables>, from: u64) -> Result<usize, StageError> {
         let lb = tables.lb();
         self.check_forced(lb, from)?;
@@ -133,15 +139,16 @@ impl Balancer {
         let dropped = of.sets.len() - kept;
         of.sets.truncate(kept);
         of.sets.push(Set::new(from, tables));
-        // A sender whose clock was wrong must not stand in the way.
+        // Higher ticks are forgotten, so that a sender whose clock was wrong does not block the next tables.
         let below = |newest: Option<u64>| from.checked_sub(1).and_then(|most| Some(newest?.min(most)));
         (of.newest, of.before, of.last) = (below(of.newest), below(of.before), below(of.last));
         self.find_places(lb, kept);
         Ok(dropped)
     }
 
-    /// Takes back a load balancer's tables that were staged from a tick on: those before them apply instead. Packets must
-    /// not have met them, neither sent nor dropped ones; what came from addresses that no earlier tables allow does not count.
+    /// Withdraws a load balancer's tables that were staged from a tick on: the tables before them apply instead. No
+    /// packet may have met them, neither a routed nor a dropped one. Packets from addresses that no earlier tables
+    /// allow do not count.
     pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WithdrawError> {
         let sets = &mut self.of_mut(lb).sets;
         let at =
@@ -154,7 +161,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// Puts tables in the place of all sets of all load balancers, for every tick and at once: events on their way may be
+    /// Replaces all sets of all load balancers by these tables, for every tick and at once: events in flight may be
     /// split.
     pub fn replace(&mut self, tables: &Tables) {
         self.destinations = tables.destinations.clone();
@@ -165,34 +172,34 @@ impl Balancer {
         self.find_all_places();
     }
 
-    /// Puts tables in the place of all sets of a load balancer and forgets which of its ticks were routed, because its
-    /// senders count from a lower tick again. There is no horizon then. Events on their way may be split.
+    /// Replaces all sets of a load balancer by these tables and forgets which of its ticks were routed, because its
+    /// senders count from a lower tick again. There is no horizon afterwards. Events in flight may be split.
     pub fn reset(&mut self, tables: Arc<LbTables>) {
         let lb = tables.lb();
         *self.of_mut(lb) = Sets::new(tables);
         self.find_places(lb, 0);
     }
 
-    /// Replaces the addresses that packets are sent to, at once.
+    /// Replaces the addresses to which packets are sent, at once.
     pub fn set_destinations(&mut self, rules: &Rules) {
         self.destinations = Arc::new(Tables::destinations(rules));
     }
 
-    /// Remembers from now on only ticks up to this one when they are routed, and does not forget them any more. So forged
-    /// ticks above it stand in nobody's way. Ticks that were above the horizon before and are not any more count as routed from
-    /// now on: the highest of those that were counted, if none is above the new horizon, else the lowest, since no others are
-    /// known.
+    /// Sets the highest tick that is remembered when it is routed. So forged ticks above the horizon do not block new
+    /// tables. Ticks up to the horizon are not forgotten any more. If the horizon rises above ticks that were counted
+    /// as beyond it, some of these count as routed from now on: the highest one if none is above the new horizon, else
+    /// the lowest one, since no others are known.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }
 
-    /// What a load balancer routed above its horizon, since it has one or was reset. There is nothing any more when the
-    /// horizon is raised to the highest of these ticks, or above it.
+    /// Returns what a load balancer routed above its horizon since it has a horizon or was reset. It is `None` again
+    /// when the horizon reaches the highest of these ticks.
     pub fn beyond(&self, lb: LbId) -> Option<BeyondHorizon> {
         self.of(lb).beyond
     }
 
-    /// Finds the counters of the members of a set that is new.
+    /// Finds the counters for the members of a new set.
     fn find_places(&mut self, lb: LbId, at: usize) {
         match self.tally.places(&self.of(lb).sets[at].tables.clone()) {
             Some(places) => self.of_mut(lb).sets[at].places = places,
@@ -208,8 +215,8 @@ impl Balancer {
         }
     }
 
-    /// Drops sets of a load balancer that only ticks below this one would meet, and returns their number. Packets that come
-    /// even later meet the oldest set that is left.
+    /// Drops sets of a load balancer that only ticks below this one would meet, and returns their number. Packets with
+    /// such a tick that arrive even later meet the oldest set that is left.
     pub fn retire(&mut self, lb: LbId, below_tick: u64) -> usize {
         let sets = &mut self.of_mut(lb).sets;
         let over = sets.iter().skip(1).take_while(|set| set.from <= below_tick).count();
@@ -217,15 +224,15 @@ impl Balancer {
         over
     }
 
-    /// A load balancer's newest tick that was routed lately, or since there is a horizon: tables can be staged from the next
-    /// one on.
+    /// Returns the newest tick that a load balancer routed lately, or since it has a horizon. Tables can be staged from
+    /// the next tick on.
     pub fn newest_tick(&self, lb: LbId) -> Option<u64> {
         self.of(lb).newest_tick()
     }
 
-    /// Forgets ticks that were routed before the last time this was called, of load balancers without a horizon. Events of
-    /// ticks that nobody sends any more are over, and a sender's clock that was wrong once is no longer in the way. Call it
-    /// every few seconds.
+    /// Forgets ticks that were routed before the previous call of this, for load balancers without a horizon. Events of
+    /// ticks that are not sent any more are over, and a sender's clock that was wrong once does not block new tables
+    /// any more. Call it every few seconds.
     pub fn age(&mut self) {
         for of in self.lbs.iter_mut().filter(|of| of.horizon == NO_HORIZON) {
             let forgotten = std::mem::replace(&mut of.before, of.newest.take());
@@ -235,19 +242,20 @@ impl Balancer {
         }
     }
 
-    /// A load balancer's sets, each with its first tick and the packets it routed; the first one has all ticks before the
-    /// second, too.
+    /// Returns a load balancer's sets, each as its first tick and the number of packets that it routed. The first set
+    /// also has all ticks before the second one.
     pub fn sets(&self, lb: LbId) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.of(lb).sets.iter().map(|set| (set.from, set.hits))
     }
 
-    /// The first tick of the set that a load balancer's next new tick meets.
+    /// Returns the first tick of the set that a load balancer's next new tick meets.
     pub fn next_set(&self, lb: LbId) -> u64 {
         let sets = self.of(lb);
         sets.sets[sets.upcoming()].from
     }
 
-    /// Where a UDP datagram with LB header goes that came to an address from another. Its bytes are counted.
+    /// Returns where a UDP datagram with an LB header goes. It came from the address `from` to the address `to`. Its
+    /// bytes are counted.
     pub fn route(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
         let Some(lb) = self.destinations.get(to) else {
             self.tally.unaddressed.add(DropCause::BadIp);
@@ -263,14 +271,14 @@ impl Balancer {
         route
     }
 
-    /// The same as [`Balancer::route`], but nothing is counted.
+    /// Returns the same as [`Balancer::route`], but counts nothing.
     pub fn find(&self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Result<Route, DropCause> {
         let lb = self.destinations.get(to).ok_or(DropCause::BadIp)?;
         let header = LbHeader::decode(datagram).map(|(header, _)| header).map_err(DropCause::from);
         self.find_for(lb, from, &header).1.map(Found::route)
     }
 
-    /// The index of the set that a datagram meets, and what its tables say.
+    /// Returns the index of the set that a datagram meets, and the result of its tables.
     #[inline]
     fn find_for(
         &self,
@@ -288,7 +296,7 @@ impl Balancer {
         (at, found)
     }
 
-    /// The member that the tables of a tick name, whatever its addresses. Nothing is counted.
+    /// Returns the member that the tables of a tick name, whatever its addresses. Nothing is counted.
     pub fn member(&self, lb: LbId, header: &LbHeader) -> Option<u16> {
         let sets = self.of(lb);
         let tables = &sets.sets[sets.at(header.tick)].tables;
@@ -311,7 +319,7 @@ impl Balancer {
         let forwarded = rewrite::forward(tables, is_allowed, packet, header, bytes);
         let sent = forwarded.map(|(start, found)| (places[found.at], bytes.len() - start));
         let forwarded = forwarded.map(|(start, found)| Forwarded { start, route: found.route() });
-        // A dropped packet is as it was.
+        // The addresses can still be read, since a dropped packet is not changed.
         self.count(at, lb, || packet.from(bytes), &header, bytes.len(), sent);
         forwarded
     }
@@ -340,28 +348,29 @@ impl Balancer {
         self.tally.lb(lb)
     }
 
-    /// Looks which members are in use. [`Balancer::members`] leaves out those that the tables of new ticks do not have
-    /// when nothing was sent to them for a minute; those that no tables have lose their counters then. Call it every few
-    /// seconds; calls within a second of one another cost nothing while the tables stay. A time earlier than that of a call
-    /// before counts as that one.
+    /// Checks which members are in use. [`Balancer::members`] omits a member that the tables of new ticks do not have
+    /// when nothing was sent to it for a minute. If no tables have it, it loses its counters then. Call this every few
+    /// seconds; calls within a second cost nothing as long as the tables do not change. A time that is earlier than
+    /// that of a previous call counts as the later one.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);
         self.tally.look(now, live.map(|set| &*set.tables), all.map(|set| &*set.tables));
     }
 
-    /// What was sent to each member, in order: those of the tables, and those to which something was sent in the last
-    /// minute. Members keep their counters when tables change.
+    /// Returns what was sent to each member, in order: the members of the tables, and those to which something was sent
+    /// in the last minute. Members keep their counters when tables change.
     pub fn members(&self) -> BTreeMap<(LbId, u16), Traffic> {
         self.tally.members()
     }
 
-    /// What was sent to members that [`Balancer::members`] leaves out, by the id that they had, of all load balancers.
+    /// Returns what was sent to members that [`Balancer::members`] omits, by member id, for all load balancers
+    /// together.
     pub fn gone(&self) -> BTreeMap<u16, Traffic> {
         self.tally.gone()
     }
 
-    /// Packets that were no load balancer's: [`DropCause::NotIp`] and [`DropCause::BadIp`].
+    /// Returns the counters of packets that belong to no load balancer: [`DropCause::NotIp`] and [`DropCause::BadIp`].
     pub fn unaddressed(&self) -> &Drops {
         &self.tally.unaddressed
     }

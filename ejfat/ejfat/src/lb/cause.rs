@@ -1,24 +1,24 @@
-//! Why packets are dropped.
+//! The causes for which packets are dropped.
 
 use crate::wire::Malformed;
 
-/// In the order in which they are found.
+/// The cause for which a packet was dropped, in the order of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum DropCause {
-    /// Neither an IPv4 nor an IPv6 packet, or not as long as it says.
+    /// The packet is neither IPv4 nor IPv6, or its length is not what its header says.
     NotIp,
-    /// To an address of no load balancer.
+    /// The destination address belongs to no load balancer.
     BadIp,
-    /// From an address that the load balancer does not allow.
+    /// The load balancer does not allow the source address.
     BlockedSrc,
-    /// Not UDP to a data port with a whole LB header, or a fragment.
+    /// The packet is a fragment, or not UDP to a data port with a whole LB header.
     NoUdplbHdr,
-    /// An LB header of a version other than 2 and 3.
+    /// The LB header has a version other than 2 and 3.
     BadUdplbVersion,
-    /// TTL or hop limit of 1 or 0.
+    /// The TTL or hop limit is 1 or 0.
     TtlExpired,
-    /// No epoch has the tick.
+    /// There is no epoch for the tick.
     EpochAssignMiss,
     /// The epoch's calendar has no such slot.
     LbCalendarMiss,
@@ -43,7 +43,7 @@ impl DropCause {
         Self::MbrDropDeregistered,
     ];
 
-    /// As the P4 data plane's counters call it.
+    /// Returns the name of the counter in the P4 data plane.
     pub fn name(self) -> &'static str {
         match self {
             Self::NotIp => "not_ip",

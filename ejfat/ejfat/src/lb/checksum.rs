@@ -1,17 +1,18 @@
-//! Internet checksums that follow a change of what they cover.
+//! Internet checksums that are updated when covered bytes change.
 
 use std::ops::Add;
 
-/// What a change adds to a one's complement sum.
+/// The amount that a change of bytes adds to a one's complement sum.
 ///
 /// # Source
-/// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'). RFC 1071, 2 (B) and (C): in any byte order, and in longer
-/// words than 16 bits, it is the same.
+/// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'). RFC 1071, 2 (B) and (C): the result is the same in any byte order, and
+/// with words longer than 16 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change(u64);
 
 impl Change {
-    /// Bytes that go. Like all bytes here an even number, at an even offset of what the checksum covers.
+    /// Returns the change for removed bytes. Like all bytes here, they are an even number at an even offset of the
+    /// covered bytes.
     #[inline]
     pub(super) fn removed(bytes: &[u8]) -> Self {
         Self(sum(bytes, |word| !word, |word| !word))
@@ -26,7 +27,7 @@ impl Change {
     pub(super) fn apply(self, checksum: [u8; 2]) -> [u8; 2] {
         let mut sum = self.0 + u64::from(!u16::from_ne_bytes(checksum));
         sum = (sum & 0xffff_ffff) + (sum >> 32);
-        // At most 34 bits, 18, and a carry of the last.
+        // The sum has at most 34 bits, then 18, and then a carry from the last addition.
         for _ in 0..3 {
             sum = (sum & 0xffff) + (sum >> 16);
         }

@@ -1,17 +1,17 @@
-//! Rules to the arrays that packets are looked up in.
+//! Compiles rules to arrays in which packets are looked up.
 
 use std::collections::BTreeMap;
 
 use super::{Epoch, LbId, Member, Rules, TickPrefix};
 
-/// A slot without member. There are fewer members than this, since each has a slot.
+/// Stands for a slot without member. No member has this index, since there are fewer members.
 const NONE: u16 = u16::MAX;
 
-/// A calendar whose array would be more than so many times as long as its rules are many is a sorted list instead. So
-/// tables take at most 16 bytes for each slot that has a rule, however far apart the slots are.
+/// A calendar is stored as a sorted list if its array would have more than this many entries for each rule. So tables
+/// take at most 16 bytes for each slot that has a rule, however far apart the slots are.
 const MOST_SPREAD: usize = 8;
 
-/// An epoch and where the slots of its calendar are. Slots that no epoch with this calendar reaches are left out.
+/// An epoch, and where the slots of its calendar are. Slots that no epoch with this calendar reaches are omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Calendar {
     pub(super) epoch: Epoch,
@@ -23,12 +23,13 @@ pub(super) struct Calendar {
 struct SlotsAt {
     first: u32,
     len: u16,
-    /// False: `len` members, by slot. True: the numbers of `len` slots in ascending order, then their members.
+    /// If false, the slots are `len` members, indexed by slot. If true, they are the numbers of `len` slots in
+    /// ascending order, then their members.
     sorted: bool,
 }
 
 impl Calendar {
-    /// The index of the member that has a slot; an index beyond all members if none has it.
+    /// Returns the index of the member that has a slot, or an index beyond all members if none has it.
     #[inline]
     pub(super) fn member(&self, slots: &[u16], slot: u16) -> u16 {
         let SlotsAt { first, len, sorted } = self.slots;
@@ -42,7 +43,7 @@ impl Calendar {
 }
 
 impl Calendar {
-    /// The slots that have a member, in order, each with the index of its member.
+    /// Returns the slots that have a member, in order, each with the index of its member.
     pub(super) fn each<'a>(&self, slots: &'a [u16]) -> impl Iterator<Item = (u16, u16)> + 'a {
         let SlotsAt { first, len, sorted } = self.slots;
         let (first, len) = (first as usize, usize::from(len));
@@ -76,7 +77,7 @@ impl<'a> Compiler<'a> {
         Self { lb, rules, slots: Vec::new(), members: Vec::new(), index: BTreeMap::new() }
     }
 
-    /// Where ticks begin to lead to another calendar, from tick 0 on.
+    /// Returns the ticks at which another calendar begins, from tick 0 on, each with its calendar.
     pub(super) fn calendars(&mut self) -> Vec<(u64, Option<Calendar>)> {
         let of_lb = self.rules.epochs.iter().filter(|((of, _), _)| *of == self.lb);
         let mut ranges = Ranges::default();
@@ -84,7 +85,8 @@ impl<'a> Compiler<'a> {
 
         let ranges = ranges.finish();
 
-        // Epochs that differ in their bits only share a calendar: masks keep each of them to its part.
+        // Epochs that differ only in `slot_bits` or `xor` share a calendar, since the mask restricts each epoch to its
+        // part.
         let mut widest = BTreeMap::new();
         for epoch in ranges.iter().filter_map(|(_, epoch)| *epoch) {
             let bits = widest.entry(epoch.id).or_insert(epoch.slot_bits);
@@ -96,7 +98,7 @@ impl<'a> Compiler<'a> {
         ranges.into_iter().map(|(first, epoch)| (first, epoch.and_then(calendar))).collect()
     }
 
-    /// Adds the slots of a calendar that a mask of so many bits reaches.
+    /// Adds the slots of a calendar that a mask of `bits` bits can reach.
     fn slots_of(&mut self, epoch: u32, bits: u8) -> SlotsAt {
         let (lb, begin) = (self.lb, self.slots.len());
         let rules = self.rules.calendar.range((lb, epoch, 0)..=(lb, epoch, low_bits(bits)));
@@ -130,23 +132,24 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// A mask of at most 14 bits: rules have no more.
+/// Returns a mask of the lowest `bits` bits, of which rules have at most 14.
 #[inline]
 pub(super) fn low_bits(bits: u8) -> u16 {
     (1 << bits) - 1
 }
 
-/// Prefixes, of which the longest counts, made into disjoint ranges of ticks.
+/// Turns prefixes, of which the longest counts, into disjoint ranges of ticks.
 #[derive(Debug, Default)]
 struct Ranges {
-    /// First ticks; each range ends where the next begins. Before the first there is no epoch.
+    /// The first tick of each range, which ends where the next one begins. No epoch has the ticks before the first
+    /// range.
     ranges: Vec<(u64, Option<Epoch>)>,
-    /// Prefixes around the last tick looked at, the longest last.
+    /// Prefixes that contain the last added tick, the longest last.
     around: Vec<(TickPrefix, Epoch)>,
 }
 
 impl Ranges {
-    /// In the order of prefixes: each comes behind those around it.
+    /// Adds a prefix. Prefixes must come in their order, in which each one follows those that contain it.
     fn add(&mut self, ticks: TickPrefix, epoch: Epoch) {
         while self.around.last().is_some_and(|(around, _)| around.last() < ticks.first()) {
             self.end_last();
@@ -181,7 +184,7 @@ mod tests {
     use super::*;
     use crate::lb::Rule;
 
-    /// Words of compiled slots for each slot that has a rule, at most.
+    /// Returns the words of compiled slots per slot that has a rule, rounded up.
     fn words_per_slot(rules: impl IntoIterator<Item = Rule>) -> usize {
         let mut all = Rules::default();
         rules.into_iter().for_each(|rule| all.insert(rule, false).unwrap());
@@ -190,7 +193,7 @@ mod tests {
         compiler.finish().0.len().div_ceil(all.calendar.len())
     }
 
-    /// Each tick leads to an epoch of its own, whose calendar has these slots.
+    /// Returns rules in which each tick leads to an epoch of its own, whose calendar has these slots.
     fn epochs(count: u32, slots: &[u16]) -> Vec<Rule> {
         let lb = LbId::new(0).unwrap();
         let epoch = |id: u32| {

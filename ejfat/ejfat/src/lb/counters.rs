@@ -1,8 +1,8 @@
-//! What a load balancer counts.
+//! Counters of load balancers.
 
 use super::DropCause;
 
-/// Packets and their bytes.
+/// The number of packets and of their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub packets: u64,
@@ -43,7 +43,8 @@ impl Drops {
     }
 }
 
-/// What was counted elsewhere. Of several numbers for one cause the last counts.
+/// Creates the counters from numbers that were counted elsewhere. If a cause occurs several times, its last number
+/// counts.
 impl FromIterator<(DropCause, u64)> for Drops {
     fn from_iter<T: IntoIterator<Item = (DropCause, u64)>>(dropped: T) -> Self {
         let mut drops = Self::default();
@@ -52,14 +53,14 @@ impl FromIterator<(DropCause, u64)> for Drops {
     }
 }
 
-/// One load balancer's. Packets received = packets sent to its members + dropped.
+/// The counters of one load balancer. Packets received = packets sent to its members + dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LbCounters {
     pub received: Traffic,
-    /// From sources that are allowed, with an LB header of this version.
+    /// Packets from allowed source addresses, with an LB header of this version.
     pub v2: u64,
     pub v3: u64,
-    /// What was sent to all its members, also to those that are gone.
+    /// Packets that were sent to all members, also to members that do not exist any more.
     pub sent: Traffic,
     pub dropped: Drops,
 }
@@ -73,7 +74,8 @@ impl LbCounters {
         self.dropped.absorb(&other.dropped);
     }
 
-    /// Counts a packet. `version`: of its LB header, if it has one. `sent`: its bytes as they were sent, or why it was not.
+    /// Counts a packet. `version` is that of its LB header, if it has one. `sent` is the number of its bytes as sent,
+    /// or the cause for which it was dropped.
     pub(super) fn add(&mut self, bytes: usize, version: Option<u8>, sent: Result<usize, DropCause>) {
         self.received.add(bytes);
         if sent != Err(DropCause::BlockedSrc) {

@@ -1,4 +1,4 @@
-//! Hardware in the place of the balancer: what it is told, and what it counts.
+//! The interface to hardware that takes the place of the balancer: its tables, and its counters.
 //!
 //! ```text
 //! Balancer, changed ─► Image ─► Engine::load        before packets meet new tables
@@ -27,11 +27,11 @@ pub trait Engine: std::fmt::Debug + Send {
     /// Sets a load balancer's horizon. Forwarded packets with higher ticks are counted in [`Counted::beyond`].
     fn set_horizon(&mut self, lb: LbId, horizon: u64);
 
-    /// Forwards a UDP datagram that came to an address from another. Returns where it goes and the bytes of the new datagram, or `None`
-    /// if it is dropped.
+    /// Forwards a UDP datagram that came from the address `from` to the address `to`. Returns where it goes and the
+    /// bytes of the new datagram, or `None` if it is dropped.
     fn forward(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Option<(SocketAddr, Vec<u8>)>;
 
-    /// Returns what was counted since the last call. Bytes are those of UDP datagrams.
+    /// Returns the counters since the last call. Bytes are those of UDP datagrams.
     fn take(&mut self) -> Counted;
 }
 
@@ -47,16 +47,16 @@ pub enum EngineError {
     Late { lb: LbId },
 }
 
-/// What an engine counted since it was asked last.
+/// The counters of an engine since the previous [`Engine::take`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Packets of no load balancer.
+    /// Packets that belong to no load balancer.
     pub unaddressed: Drops,
     pub lbs: BTreeMap<LbId, LbCounters>,
     pub members: BTreeMap<(LbId, u16), Traffic>,
     /// The packets that met each set of tables, by the first tick of the set.
     pub sets: BTreeMap<(LbId, u64), Met>,
-    /// The newest tick at or below the horizon that was forwarded.
+    /// The highest tick at or below the horizon that was forwarded.
     pub newest: BTreeMap<LbId, u64>,
     pub beyond: BTreeMap<LbId, BeyondHorizon>,
 }
@@ -70,7 +70,7 @@ pub struct Met {
 }
 
 impl Balancer {
-    /// Takes over what an engine counted. Afterwards the balancer is as if it had routed the same packets.
+    /// Adds the counters of an engine. Afterwards the balancer is as if it had routed the same packets.
     pub fn absorb(&mut self, counted: &Counted) {
         self.tally.absorb(&counted.unaddressed, &counted.lbs, &counted.members);
         for (&(lb, from), met) in &counted.sets {
@@ -89,13 +89,13 @@ impl Balancer {
         }
     }
 
-    /// The horizon of a load balancer, if it has one.
+    /// Returns the horizon of a load balancer, if it has one.
     pub fn horizon(&self, lb: LbId) -> Option<u64> {
         Some(self.of(lb).horizon).filter(|&horizon| horizon != NO_HORIZON)
     }
 
-    /// The lowest tick of a load balancer whose packets meet other tables here than in another balancer. Returns `None` if there is no
-    /// such tick.
+    /// Returns the lowest tick of a load balancer whose packets meet other tables here than in another balancer, or
+    /// `None` if there is no such tick.
     pub fn first_difference(&self, other: &Self, lb: LbId) -> Option<u64> {
         let [ours, theirs] = [self, other].map(|balancer| &balancer.of(lb).sets);
         let differ = |from: u64| {

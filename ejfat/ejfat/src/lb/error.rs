@@ -1,4 +1,4 @@
-//! Rules that are refused.
+//! The reasons why a rule is refused.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use super::{
     rule::{Epoch, Forward, Rule, Table},
 };
 
-/// Why a rule does not go into its table.
+/// The reason why a rule does not go into its table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     #[error("{table} is full, it takes {limit} rules; remove some first")]

@@ -47,7 +47,7 @@ impl ImageTable {
         Self::Members,
     ];
 
-    /// The number of entries in hardware, used or not.
+    /// Returns the number of entries in hardware, used or not.
     pub const fn entries(self) -> usize {
         match self {
             Self::Destinations | Self::Sources => ADDRESS_ENTRIES,
@@ -71,7 +71,7 @@ impl ImageTable {
 }
 
 const WAYS: usize = 4;
-/// The number of rows of a way. Of the table of destinations, hardware has only the first ones.
+/// The number of rows of a way. The table of destinations has fewer rows in hardware: the first ones.
 const ROWS: usize = 256;
 const ADDRESS_ENTRIES: usize = WAYS * ROWS;
 const DESTINATION_ROWS: usize = 32;
@@ -80,7 +80,7 @@ const EPOCHS: usize = 1024;
 const SLOTS: usize = 16_384;
 const MEMBERS: usize = 1024;
 
-/// Why tables do not fit into an image.
+/// The reason why tables do not fit into an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     #[error("all load balancers together have {count} {what}, and hardware takes {limit}; remove some, or wait until old tables are out of use", what = table.name())]
@@ -104,12 +104,12 @@ pub struct Image {
     members: Vec<(LbId, u16)>,
     /// The epoch of each entry of [`ImageTable::Epochs`].
     epochs: Vec<u32>,
-    /// The first tick of each set of the load balancers to which an address leads.
+    /// The first tick of each set, for the load balancers to which an address leads.
     sets: BTreeMap<LbId, Vec<u64>>,
 }
 
 impl Default for Image {
-    /// Tables of no load balancer.
+    /// Creates an image without load balancers.
     fn default() -> Self {
         let mut tables = ImageTable::ALL.map(|table| vec![ImageEntry::default(); table.entries()]);
         tables[ImageTable::Begins as usize].fill(NO_BEGIN);
@@ -122,7 +122,7 @@ impl Image {
         &self.tables[table as usize]
     }
 
-    /// The entries that differ from those of another image.
+    /// Returns the entries that differ from those of another image.
     pub fn changes<'a>(
         &'a self,
         from: &'a Self,
@@ -134,7 +134,8 @@ impl Image {
         })
     }
 
-    /// The member with this number, which is the index of its entries in [`ImageTable::Members`] without the lowest bit.
+    /// Returns the member with this number, which is the index of its entries in [`ImageTable::Members`] without the
+    /// lowest bit.
     pub fn member(&self, place: usize) -> Option<(LbId, u16)> {
         self.members.get(place).copied()
     }
@@ -143,12 +144,13 @@ impl Image {
         self.members.iter().copied()
     }
 
-    /// The load balancers to which an address leads, each with the first tick of each of its sets. The index is the number of the set.
+    /// Returns the load balancers to which an address leads, each with the first ticks of its sets. The index of a tick
+    /// is the number of its set.
     pub fn sets(&self) -> impl Iterator<Item = (LbId, &[u64])> {
         self.sets.iter().map(|(&lb, froms)| (lb, &froms[..]))
     }
 
-    /// The epoch with this index in [`ImageTable::Epochs`].
+    /// Returns the epoch with this index in [`ImageTable::Epochs`].
     pub fn epoch(&self, place: usize) -> Option<u32> {
         self.epochs.get(place).copied()
     }
@@ -158,7 +160,7 @@ impl Image {
     }
 }
 
-/// Makes an entry field by field, from its lowest bit on.
+/// Composes an entry field by field, from its lowest bit on.
 #[derive(Default)]
 struct Bits {
     entry: ImageEntry,
@@ -185,7 +187,7 @@ fn address_bits(address: IpAddr) -> (u128, bool) {
     }
 }
 
-/// The one's complement sum of the 16-bit words of an address.
+/// Returns the one's complement sum of the 16-bit words of an address.
 fn sum(address: u128) -> u16 {
     let mut sum: u64 = (0..8).map(|word| (address >> (16 * word)) as u64 & 0xffff).sum();
     while sum > 0xffff {
@@ -194,7 +196,7 @@ fn sum(address: u128) -> u16 {
     sum as u16
 }
 
-/// Makes an image.
+/// Builds an image.
 #[derive(Debug, Default)]
 struct Builder {
     image: Image,
@@ -205,7 +207,7 @@ struct Builder {
     epochs: HashMap<(Epoch, usize, usize), usize, FixedState>,
 }
 
-/// Stands for a member in a slot that has none.
+/// Stands for the member of a slot that has none.
 const NONE: u16 = u16::MAX;
 
 impl Balancer {
@@ -236,7 +238,7 @@ impl Balancer {
     }
 }
 
-/// The sources of a load balancer, each with the last set that allows it.
+/// Returns the sources of a load balancer, each with the last set that allows it.
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
     let mut last = BTreeMap::new();
     for (at, set) in sets.sets.iter().enumerate() {
@@ -310,7 +312,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a range of ticks, with its calendar and the tables that this is of, if it has a calendar.
+    /// Adds a range of ticks. `calendar` is its calendar, if it has one, with the tables to which the calendar belongs.
     fn range(
         &mut self,
         lb: LbId,
@@ -320,7 +322,7 @@ impl Builder {
     ) -> Result<(), ImageError> {
         let epoch = calendar.map(|(calendar, tables)| self.epoch(calendar, tables)).transpose()?;
         self.begins.push((lb, begin));
-        // Range 0 has the ticks before all begins.
+        // Range 0 has the ticks before the first begin.
         full(ImageTable::Ranges, self.begins.len(), RANGES - 1)?;
         let entry = Bits::default().add(epoch.unwrap_or(0) as u128, 10);
         let entry = entry.add(epoch.is_some().into(), 1).add(set as u128, 5).entry;
@@ -379,7 +381,7 @@ impl Builder {
             let entry = Bits::default().add((*member).into(), 10).add(1, 1).entry;
             self.image.put(ImageTable::Slots, at, entry);
         }
-        // The begins in ascending order, at the places that make a search tree of them.
+        // The begins are stored in ascending order at the places that make them a search tree.
         let mut sorted = self.begins.iter();
         in_order(1, &mut |place| {
             if let Some((lb, tick)) = sorted.next() {
@@ -391,7 +393,8 @@ impl Builder {
     }
 }
 
-/// Calls `each` with the places of the search tree at and below one, in the order of the values that belong there.
+/// Calls `each` with the places of the search tree that are at and below `place`, in the order of the values that
+/// belong there.
 fn in_order(place: usize, each: &mut impl FnMut(usize)) {
     if place < RANGES {
         in_order(2 * place, each);
@@ -417,7 +420,7 @@ fn member_entry(member: Option<Member>) -> ImageEntry {
     entry.add(forward.keep_lb_header.into(), 1).add(kind, 2).entry
 }
 
-/// The row of an address in each way.
+/// Returns the row of an address in each way.
 fn hash(lb: Option<LbId>, address: IpAddr) -> [u8; WAYS] {
     let (bits, is_v6) = address_bits(address);
     let upper = u32::from(is_v6) | u32::from(lb.map_or(0, LbId::get)) << 1;

@@ -1,4 +1,4 @@
-//! The load balancer: which worker gets a segment, and what its packet looks like then.
+//! The load balancer: it chooses the worker that gets a segment, and rewrites the packet.
 //!
 //! ```text
 //! Rules ─► Tables ─► Balancer::forward(packet):  destination address ─► load balancer, source address allowed?
@@ -6,9 +6,10 @@
 //!   └ diff, iter       member ─► address and UDP port;  headers rewritten in place, LB header cut out
 //! ```
 //!
-//! [`Rules`] are edited, as table rules of the P4 data plane; [`Tables`] are compiled from them and do not change. A
-//! [`Balancer`] holds several of each load balancer, each from a tick on, so that all segments of an event meet the same
-//! one. Load balancers serve different experiments, whose ticks have nothing to do with each other.
+//! [`Rules`] are edited, like the table rules of the P4 data plane; [`Tables`] are compiled from them and do not
+//! change. A [`Balancer`] holds several sets of tables of each load balancer, each from a tick on, so that all segments
+//! of an event meet the same set. Load balancers serve different experiments, whose ticks are independent of each
+//! other.
 //!
 //! # Source
 //! ESnet's P4 data plane (udplb): its tables, their sizes, the order of its checks and the names of its counters.

@@ -1,4 +1,4 @@
-//! Where a packet's headers are.
+//! Finds the headers of a packet.
 //!
 //! ```text
 //! IPv4  version, length of header u4 u4 | _ u8 | total length u16 | _ u16 | fragment u16 | TTL u8 | protocol u8
@@ -18,16 +18,16 @@ use crate::{
 pub(super) const UDP_HEADER: usize = 8;
 
 const UDP: u8 = 17;
-/// More fragments, and the offset of this one.
+/// The mask of the flag "more fragments" and of the fragment offset.
 const FRAGMENT: u16 = 0x3fff;
 
-/// An IP packet whose length is as it says.
+/// An IP packet whose length is what its header says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) version: IpVersion,
-    /// All of a UDP datagram is in it.
+    /// Whether the packet holds a whole UDP datagram.
     is_udp: bool,
-    /// Where the IP header ends.
+    /// The offset at which the IP header ends.
     pub(super) payload: usize,
 }
 
@@ -76,7 +76,7 @@ impl Packet {
         Some(Self { version: IpVersion::V6, is_udp: bytes[6] == UDP, payload })
     }
 
-    /// The source address; these and further bytes are the packet's.
+    /// Returns the source address. `bytes` are the packet, and may have further bytes behind it.
     #[inline]
     pub(super) fn from(&self, bytes: &[u8]) -> IpAddr {
         match self.version {
@@ -85,7 +85,7 @@ impl Packet {
         }
     }
 
-    /// The destination address.
+    /// Returns the destination address.
     #[inline]
     pub(super) fn to(&self, bytes: &[u8]) -> IpAddr {
         match self.version {
@@ -94,7 +94,7 @@ impl Packet {
         }
     }
 
-    /// TTL or hop limit.
+    /// Returns the TTL or hop limit.
     #[inline]
     pub(super) fn hops(&self, bytes: &[u8]) -> u8 {
         match self.version {
@@ -103,7 +103,7 @@ impl Packet {
         }
     }
 
-    /// The LB header of the UDP datagram to a data port that the packet holds.
+    /// Returns the LB header, if the packet holds a UDP datagram to a data port.
     #[inline]
     pub(super) fn lb_header(&self, bytes: &[u8]) -> Result<LbHeader, DropCause> {
         let datagram = &bytes[self.payload..];

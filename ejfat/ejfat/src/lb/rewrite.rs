@@ -1,4 +1,4 @@
-//! Packets on their way through the load balancer.
+//! Rewrites packets that the load balancer forwards.
 
 use std::net::IpAddr;
 
@@ -10,22 +10,22 @@ use super::{
 };
 use crate::{segment::IpVersion, wire::LbHeader};
 
-/// A packet that goes on.
+/// A packet that was rewritten, and is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forwarded {
-    /// The packet to send is what begins here: at 0, or at 16 where the LB header was cut out.
+    /// The offset at which the packet to send begins: 0, or 16 if the LB header was removed.
     pub start: usize,
     pub route: Route,
 }
 
-/// Forwards a whole IP packet in place: IPv4 with any options, or IPv6 that UDP follows at once.
+/// Forwards a whole IP packet in place. It is IPv4 with any options, or IPv6 without extension headers before UDP.
 ///
-/// The source becomes the load balancer's address, the destination the member's, TTL or hop limit one less. Where
-/// the LB header is cut out, the IP and UDP headers move towards the payload, which stays. Checksums follow the
-/// changes: a wrong one stays wrong, and UDP's 0 for "none" stays 0, over IPv6 too.
+/// The source becomes the load balancer's address, the destination the member's, and TTL or hop limit decreases by one.
+/// If the LB header is removed, the IP and UDP headers move towards the payload, which stays in place. Checksums are
+/// updated by the changes: a wrong one stays wrong, and UDP's 0 for "none" stays 0, also over IPv6.
 ///
-/// Unlike in the P4 data plane, fragments and packets whose IP or UDP length is not that of the bytes are dropped. A
-/// dropped packet is as it was.
+/// Unlike in the P4 data plane, fragments and packets whose IP or UDP length does not match the bytes are dropped. A
+/// dropped packet is not changed.
 pub fn rewrite(tables: &Tables, bytes: &mut [u8]) -> Result<Forwarded, DropCause> {
     let packet = Packet::parse(bytes)?;
     let lb = tables.lb(packet.to(bytes)).ok_or(DropCause::BadIp)?;
@@ -36,7 +36,7 @@ pub fn rewrite(tables: &Tables, bytes: &mut [u8]) -> Result<Forwarded, DropCause
     Ok(Forwarded { start, route: found.route() })
 }
 
-/// What follows when the load balancer is known. The packet to send is what begins there.
+/// Forwards a packet whose load balancer is known. Returns the offset at which the packet to send begins.
 #[inline(always)]
 pub(super) fn forward<'a>(
     tables: &'a LbTables,
@@ -56,7 +56,7 @@ pub(super) fn forward<'a>(
     Ok((write(packet, &found, bytes), found))
 }
 
-/// The new headers; where they begin.
+/// Writes the new headers. Returns the offset at which they begin.
 #[inline(always)]
 fn write(packet: Packet, found: &Found<'_>, bytes: &mut [u8]) -> usize {
     let headers = packet.payload + UDP_HEADER;
@@ -76,7 +76,7 @@ fn write(packet: Packet, found: &Found<'_>, bytes: &mut [u8]) -> usize {
             bytes[start..start + V6].copy_from_slice(&all);
         }
         _ => {
-            // With options.
+            // Only headers with IPv4 options come here.
             bytes.copy_within(..headers, start);
             new.put_v4(&mut bytes[start..start + headers], packet.payload);
         }
@@ -84,25 +84,25 @@ fn write(packet: Packet, found: &Found<'_>, bytes: &mut [u8]) -> usize {
     start
 }
 
-/// Bytes of the headers, without options: of a length that is known when compiled, they are changed in registers.
+/// The bytes of the headers without options. Their length is known at compile time, so they are changed in registers.
 const V4: usize = 20 + UDP_HEADER;
 const V6: usize = 40 + UDP_HEADER;
-/// In a UDP header.
+/// The checksum field of a UDP header that has no checksum.
 const NO_CHECKSUM: [u8; 2] = [0; 2];
 
-/// What becomes of a packet.
+/// The new fields of a packet.
 #[derive(Clone, Copy)]
 struct New {
-    /// Of the whole packet.
+    /// The length of the whole packet in bytes.
     len: usize,
     to: IpAddr,
     port: u16,
-    /// Of what UDP's checksum covers behind the headers.
+    /// The change of the bytes behind the headers that the UDP checksum covers.
     change: Change,
 }
 
 impl New {
-    /// `udp` is where the UDP header begins.
+    /// Writes IPv4 and UDP headers. `udp` is the offset of the UDP header.
     #[inline(always)]
     fn put_v4(self, headers: &mut [u8], udp: usize) {
         let IpAddr::V4(to) = self.to else { return };
@@ -132,7 +132,7 @@ impl New {
     fn put_udp(self, header: &mut [u8], len: usize, addresses: Change) {
         let port = put(header, 2, self.port.to_be_bytes());
         let length = put(header, 4, (len as u16).to_be_bytes());
-        // The pseudo-header has the length once more.
+        // The length is added twice, because the pseudo-header has it, too.
         let change = self.change + addresses + port + length + length;
         let checksum = match [header[6], header[7]] {
             NO_CHECKSUM => NO_CHECKSUM,

@@ -1,4 +1,4 @@
-//! What the tables hold, rule by rule.
+//! The rules of the tables.
 
 use std::{fmt, net::IpAddr};
 
@@ -20,7 +20,7 @@ impl Table {
     pub const ALL: [Self; 6] =
         [Self::Destination, Self::SourceV4, Self::SourceV6, Self::Epoch, Self::Calendar, Self::Member];
 
-    /// As the P4 data plane calls it.
+    /// Returns the name of the table in the P4 data plane.
     pub fn name(self) -> &'static str {
         match self {
             Self::Destination => "ip_dst_filter_table",
@@ -32,25 +32,25 @@ impl Table {
         }
     }
 
-    /// The most rules of this table on our own data planes, of all load balancers together.
+    /// Returns the most rules of this table on our own data planes, for all load balancers together.
     pub const fn limit(self) -> usize {
         match self {
             Self::Destination => 2 * LbId::COUNT,
             Self::SourceV4 | Self::SourceV6 => 256,
             Self::Epoch => 1024,
             Self::Member => 2048,
-            // One epoch of 512 slots for each load balancer.
+            // Each load balancer can have one epoch of 512 slots.
             Self::Calendar => 512 * LbId::COUNT,
         }
     }
 
-    /// The most rules of this table on ESnet's P4 data plane, of all load balancers together.
+    /// Returns the most rules of this table on ESnet's P4 data plane, for all load balancers together.
     pub const fn p4_limit(self) -> usize {
         match self {
             Self::Destination => 64,
             Self::SourceV4 | Self::SourceV6 => 256,
             Self::Epoch | Self::Member => 1024,
-            // Four epochs of 512 slots for each load balancer.
+            // Each load balancer can have four epochs of 512 slots.
             Self::Calendar => 4 * 512 * LbId::P4_COUNT,
         }
     }
@@ -62,33 +62,33 @@ impl fmt::Display for Table {
     }
 }
 
-/// What ticks of an epoch lead to.
+/// The part of an epoch rule that selects slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch {
     pub id: u32,
     /// The calendar has 2^`slot_bits` slots.
     pub slot_bits: u8,
-    /// Flips bits of what selects the slot.
+    /// Flips bits of the slot select.
     pub xor: u16,
 }
 
 impl Epoch {
-    /// More slots than the table of all calendars takes could not be filled.
+    /// The most slot bits. The table of all calendars could not hold more slots.
     pub const MOST_BITS: u8 = 14;
 
-    /// With the 512 slots that epochs have unless they say otherwise.
+    /// Creates an epoch with 512 slots, the default.
     pub fn new(id: u32) -> Self {
         Self { id, slot_bits: 9, xor: 0 }
     }
 }
 
-/// Where a member's packets go.
+/// The destination of a member's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Forward {
-    /// Of the next hop; `None` where the host finds it.
+    /// The MAC address of the next hop; `None` if the host looks it up.
     pub mac: Option<[u8; 6]>,
     pub address: IpAddr,
-    /// The first of its 2^`port_bits` UDP ports.
+    /// The first of the member's 2^`port_bits` UDP ports.
     pub port: u16,
     pub port_bits: u8,
     pub keep_lb_header: bool,
@@ -98,7 +98,7 @@ impl Forward {
     pub const MOST_BITS: u8 = 14;
 }
 
-/// What becomes of a member's packets.
+/// What happens to a member's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Member {
     Forward(Forward),
@@ -109,19 +109,19 @@ pub enum Member {
 /// One entry of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Packets to this address are the load balancer's.
+    /// Packets to this address belong to the load balancer.
     Destination { address: IpAddr, lb: LbId },
     /// The load balancer takes packets from this address.
     Source { lb: LbId, address: IpAddr },
-    /// Ticks to an epoch; of several prefixes the longest counts.
+    /// Ticks with this prefix have this epoch; if several prefixes match, the longest counts.
     Epoch { lb: LbId, ticks: TickPrefix, epoch: Epoch },
-    /// A slot of an epoch's calendar.
+    /// A slot of an epoch's calendar leads to a member.
     Slot { lb: LbId, epoch: u32, slot: u16, member: u16 },
-    /// A member, for packets of one IP version.
+    /// The state and destination of a member, for packets of one IP version.
     Member { lb: LbId, ip: IpVersion, id: u16, member: Member },
 }
 
-/// What a table has one rule for.
+/// The key of a rule. A table has at most one rule with each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleKey {
     Destination { address: IpAddr },
@@ -193,7 +193,8 @@ impl RuleKey {
     }
 }
 
-/// A calendar of 512 slots, dealt to the members in turn: repeat one to give it more. Without members, no rules.
+/// Returns a calendar of 512 slots, which are given to the members in turn. A member that is listed several times gets
+/// more slots. If there are no members, there are no rules.
 pub fn calendar(lb: LbId, epoch: u32, members: &[u16]) -> Vec<Rule> {
     let dealt = (0..512).zip(members.iter().cycle());
     dealt.map(|(slot, &member)| Rule::Slot { lb, epoch, slot, member }).collect()

@@ -1,4 +1,4 @@
-//! Rules in their canonical order, to edit and compare.
+//! Rules in their canonical order, to be edited and compared.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -8,8 +8,8 @@ use std::{
 use super::{Epoch, LbId, Member, Rule, RuleError, RuleKey, Table, TickPrefix};
 use crate::segment::IpVersion;
 
-/// All tables, each within its [limit](Table::limit) and without a rule that is not sound by itself. Rules may name
-/// epochs and members that no other rule has: packets that meet such a gap are dropped and counted.
+/// The rules of all tables. Each table is within its [limit](Table::limit), and each rule is valid by itself. Rules may
+/// name epochs and members for which there is no rule: packets that meet such a gap are dropped and counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     pub(super) destinations: BTreeMap<IpAddr, LbId>,
@@ -56,7 +56,7 @@ fn put<K: Ord, V>(
 }
 
 impl Rules {
-    /// Adds a rule; `replace` permits to put it in the place of one with the same key.
+    /// Adds a rule; with `replace` it may take the place of one with the same key.
     pub fn insert(&mut self, rule: Rule, replace: bool) -> Result<(), RuleError> {
         self.insert_within(rule, replace, Table::limit)
     }
@@ -94,7 +94,7 @@ impl Rules {
         }
     }
 
-    /// Takes a rule out, if there is one.
+    /// Removes a rule, if there is one with this key.
     pub fn remove(&mut self, key: &RuleKey) -> Option<Rule> {
         let rule = self.get(key)?;
         match *key {
@@ -126,7 +126,7 @@ impl Rules {
         })
     }
 
-    /// Table by table in the order of [`Table::ALL`], each in the order of its keys.
+    /// Returns all rules, table by table in the order of [`Table::ALL`], and in each table in the order of its keys.
     pub fn iter(&self) -> impl Iterator<Item = Rule> + '_ {
         let destinations = self.destinations.iter().map(|(&address, &lb)| Rule::Destination { address, lb });
         let sources = self.sources_v4.keys().chain(self.sources_v6.keys());
@@ -139,7 +139,7 @@ impl Rules {
         destinations.chain(sources).chain(epochs).chain(slots).chain(members)
     }
 
-    /// The rules of one load balancer, but for the addresses that packets to it have.
+    /// Returns the rules of one load balancer without its destination addresses.
     pub fn of(&self, lb: LbId) -> Self {
         let (none, most) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::from(u128::MAX)));
         Self {
@@ -165,12 +165,12 @@ impl Rules {
         last.into_iter().max().flatten()
     }
 
-    /// The rules of no load balancer: the addresses that packets have, and whose these are.
+    /// Returns only the rules of destination addresses, for all load balancers.
     pub fn destinations(&self) -> Self {
         Self { destinations: self.destinations.clone(), ..Self::default() }
     }
 
-    /// The addresses that packets to one load balancer have.
+    /// Returns the destination addresses of one load balancer.
     pub fn destinations_of(&self, lb: LbId) -> Self {
         let destinations = copied(self.destinations.iter().filter(|(_, of)| **of == lb));
         Self { destinations, ..Self::default() }
@@ -186,7 +186,7 @@ impl Rules {
         self.members.extend(&other.members);
     }
 
-    /// Rules of one table.
+    /// Returns the number of rules in one table.
     pub fn count(&self, table: Table) -> usize {
         match table {
             Table::Destination => self.destinations.len(),
@@ -207,11 +207,11 @@ impl Rules {
     }
 }
 
-/// What makes other rules of rules, in their canonical order.
+/// The changes that turn some rules into others, in their canonical order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub inserted: Vec<Rule>,
-    /// With the same key: before, after.
+    /// Rules with the same key, as pairs of the old rule and the new rule.
     pub changed: Vec<(Rule, Rule)>,
     pub removed: Vec<Rule>,
 }
@@ -222,7 +222,7 @@ impl Changes {
     }
 }
 
-/// What changed from `before` to `after`.
+/// Returns the changes from `before` to `after`.
 pub fn diff(before: &Rules, after: &Rules) -> Changes {
     let mut changes = Changes::default();
     for rule in after.iter() {

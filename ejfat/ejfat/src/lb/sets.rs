@@ -1,4 +1,4 @@
-//! The sets of tables of one load balancer, and what is known of its ticks.
+//! The sets of tables of one load balancer, and its routed ticks.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use super::{Balancer, DropCause, LbTables, tally::Places};
 use crate::wire::LbHeader;
 
-/// Why tables were not staged.
+/// The reason why tables were not staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StageError {
     #[error(
@@ -27,7 +27,7 @@ pub enum StageError {
     BeyondHorizon { highest: u64, horizon: u64 },
 }
 
-/// Why tables were not withdrawn.
+/// The reason why tables were not withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WithdrawError {
     #[error("no tables are staged from tick {from} on; withdraw only what was staged")]
@@ -43,9 +43,9 @@ pub(super) struct Set {
     pub(super) from: u64,
     pub(super) tables: Arc<LbTables>,
     pub(super) places: Places,
-    /// Packets that it routed.
+    /// The number of packets that this set routed.
     pub(super) hits: u64,
-    /// Packets that it dropped, but for those of strangers.
+    /// The number of packets that this set dropped, without those from addresses that no earlier set allows.
     pub(super) dropped: u64,
 }
 
@@ -58,27 +58,28 @@ impl Set {
 /// Packets of a load balancer that were routed though their ticks are above its horizon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeyondHorizon {
-    /// All since there was none, also those whose ticks a higher horizon has reached since then.
+    /// The number of all such packets since the last time when there were none, also of those whose ticks are below the
+    /// horizon by now.
     pub packets: u64,
     /// The lowest tick that is known to be above the horizon.
     pub lowest: u64,
     pub highest: u64,
 }
 
-/// Ticks above this one are not remembered when they are routed, if there is no other horizon.
+/// The horizon of a load balancer that has none: all ticks are remembered when they are routed.
 pub(super) const NO_HORIZON: u64 = u64::MAX;
 
 /// The sets of tables of one load balancer, and which of its ticks were routed.
 #[derive(Clone, Debug)]
 pub(super) struct Sets {
-    /// The current one, then those staged, with ascending ticks.
+    /// The current set, then the staged ones in ascending order of their ticks.
     pub(super) sets: ArrayVec<Set, { 1 + Balancer::MOST_STAGED }>,
-    /// The newest ticks routed since [`Balancer::age`], and in the time before.
+    /// The highest tick that was routed since [`Balancer::age`]; `before` is that of the period before it.
     pub(super) newest: Option<u64>,
     pub(super) before: Option<u64>,
-    /// The newest tick before it became silent.
+    /// The highest tick before the load balancer became silent.
     pub(super) last: Option<u64>,
-    /// Higher ticks are routed, but not remembered.
+    /// Ticks above this one are routed, but not remembered.
     pub(super) horizon: u64,
     pub(super) beyond: Option<BeyondHorizon>,
 }
@@ -98,27 +99,28 @@ impl Sets {
         self.sets.iter().rposition(|set| set.from <= tick).unwrap_or(0)
     }
 
-    /// The index of the set that a packet with this header meets. Without a readable tick it is the first set, whose sources are those of
-    /// all sets.
+    /// Returns the index of the set that a packet with this header meets. If the tick cannot be read, it is the first
+    /// set, whose allowed sources include those of all sets.
     #[inline]
     pub(super) fn at_of(&self, header: &Result<LbHeader, DropCause>) -> usize {
         header.as_ref().map_or(0, |header| self.at(header.tick))
     }
 
-    /// Whether a packet that meets a set may come from an address: if that set allows it, or one that is staged for later ticks. So a
-    /// sender that is new need not wait until the ticks reach the tables that let it in.
+    /// Whether a packet that meets the set `at` may come from an address: either that set allows the address, or a set
+    /// that is staged for later ticks. So a new sender need not wait until the ticks reach the tables that allow it.
     #[inline]
     pub(super) fn allows(&self, at: usize, from: IpAddr) -> bool {
         self.sets[at..].iter().any(|set| set.tables.allows(from))
     }
 
-    /// Which set the next new tick meets.
+    /// Returns the index of the set that the next new tick meets.
     pub(super) fn upcoming(&self) -> usize {
         self.newest_tick().or(self.last).map_or(0, |newest| self.at(newest.saturating_add(1)))
     }
 
-    /// Where a set from a tick on would be inserted. The first set has all ticks before the second, so a new one comes behind
-    /// it, also from a tick on that is not above its own; `past_first` permits that for its very tick, if earlier ones met it.
+    /// Returns the index at which a set from a tick on would be inserted. The first set has all ticks before the
+    /// second, so a new set comes behind it, even if its tick is not above that of the first set. The same tick is
+    /// permitted only with `past_first`, and only if earlier ticks met the first set.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -132,7 +134,8 @@ impl Sets {
         if self.sets.is_full() { Err(StageError::Full) } else { Ok(at.max(1)) }
     }
 
-    /// From which tick on the next tables would apply, and which set they would take the place of, if any.
+    /// Returns the tick from which the next tables would apply, and the index of the set that they would replace, if
+    /// any.
     pub(super) fn next(&self) -> Result<(u64, Option<usize>), StageError> {
         let at = self.upcoming();
         let set = &self.sets[at];
@@ -146,13 +149,14 @@ impl Sets {
             {
                 Err(StageError::BeyondHorizon { highest, horizon: self.horizon })
             }
-            // Whoever met the tables there are did so too long ago to have events on their way.
+            // Packets that met the existing tables did so too long ago to have events in flight.
             _ => Ok((set.from, Some(at))),
         }
     }
 
     pub(super) fn insert(&mut self, at: usize, set: Set) {
-        // It has all these ticks already. What is inserted can be withdrawn then, since there are tables before it.
+        // The first set has all these ticks already. Its tick becomes 0, so that the inserted set has one before it and
+        // can be withdrawn.
         if self.sets[0].from >= set.from {
             self.sets[0].from = 0;
         }
@@ -176,17 +180,18 @@ impl Sets {
         (beyond.lowest, beyond.highest) = (beyond.lowest.min(tick), beyond.highest.max(tick));
     }
 
-    /// Takes over what an engine routed above the horizon that it had.
+    /// Adds what an engine routed above the horizon that it had.
     pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
         let beyond = self.beyond.get_or_insert(BeyondHorizon { packets: 0, ..more });
         beyond.packets += more.packets;
         beyond.lowest = beyond.lowest.min(more.lowest);
         beyond.highest = beyond.highest.max(more.highest);
-        // The engine may have had a lower horizon than this one.
+        // The horizon is applied again, because the engine may have had a lower one.
         self.set_horizon(self.horizon);
     }
 
-    /// Counts a packet that the tables dropped. A stranger, whom no earlier tables would have let in, makes no difference.
+    /// Counts a packet that the tables dropped. A packet from an address that no earlier tables would have allowed is
+    /// not counted.
     #[cold]
     pub(super) fn dropped(&mut self, at: usize, cause: DropCause, from: IpAddr) {
         let (before, [set, ..]) = self.sets.split_at_mut(at) else { return };

@@ -20,43 +20,43 @@ pub struct Tables {
     lbs: Box<[Arc<LbTables>]>,
 }
 
-/// The tables of one load balancer: all but the addresses that packets to it have. Lookups allocate nothing.
+/// The tables of one load balancer, without its destination addresses. Lookups allocate nothing.
 #[derive(Clone, Debug)]
 pub struct LbTables {
     lb: LbId,
     sources: Addresses<()>,
-    /// Where ticks begin to lead to another calendar; the first is tick 0.
+    /// The ticks at which another calendar begins; the first one is tick 0.
     begins: Vec<u64>,
     calendars: Vec<Option<Calendar>>,
-    /// Of all calendars, one behind the other, as [`Calendar::member`] reads them.
+    /// The slots of all calendars one after the other, as [`Calendar::member`] reads them.
     slots: Vec<u16>,
     members: Vec<MemberEntry>,
-    /// The members that rules describe, also those to which no slot leads.
+    /// The ids of the members that have rules, also of members to which no slot leads.
     described: Vec<u16>,
 }
 
-/// Where a packet goes.
+/// The result of a lookup: where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
     pub lb: LbId,
     pub epoch: u32,
     pub slot: u16,
     pub member: u16,
-    /// Of the next hop, if the member's rule says so.
+    /// The MAC address of the next hop, if the member's rule has one.
     pub mac: Option<[u8; 6]>,
-    /// Of the packet's IP version.
+    /// The address of the member, in the packet's IP version, with the UDP port.
     pub to: SocketAddr,
     pub keep_lb_header: bool,
 }
 
-/// A [`Route`] before it is written down.
+/// A [`Route`] that refers to the tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
     lb: LbId,
     epoch: u32,
     slot: u16,
     member: u16,
-    /// Which of [`LbTables::members`] it is.
+    /// The index of the member in [`LbTables::members`].
     pub(super) at: usize,
     pub(super) forward: &'a Forward,
     pub(super) port: u16,
@@ -82,18 +82,19 @@ impl Tables {
         Addresses::new(&all)
     }
 
-    /// The tables of one load balancer.
+    /// Returns the tables of one load balancer.
     pub fn of(&self, lb: LbId) -> &Arc<LbTables> {
         &self.lbs[lb.index()]
     }
 
-    /// Whose address this is.
+    /// Returns the load balancer to which a destination address belongs.
     #[inline]
     pub fn lb(&self, address: IpAddr) -> Option<LbId> {
         self.destinations.get(address)
     }
 
-    /// Where a load balancer sends what came from an address; members are looked up for its IP version.
+    /// Returns where a load balancer sends a packet that came from an address. The member's address has the same IP
+    /// version.
     pub fn route(&self, lb: LbId, from: IpAddr, header: &LbHeader) -> Result<Route, DropCause> {
         let tables = self.of(lb);
         if !tables.allows(from) {
@@ -119,17 +120,17 @@ impl LbTables {
         Self { lb, sources: Addresses::new(&sources), begins, calendars, slots, members, described }
     }
 
-    /// Whose tables these are.
+    /// Returns the load balancer of these tables.
     pub fn lb(&self) -> LbId {
         self.lb
     }
 
-    /// The members that rules describe, in order.
+    /// Returns the members that have rules, in order.
     pub(super) fn described(&self) -> impl Iterator<Item = (LbId, u16)> + '_ {
         self.described.iter().map(|&id| (self.lb, id))
     }
 
-    /// Those that some slot leads to; `None` where no rule describes one.
+    /// Returns the members to which some slot leads; `None` stands for a member without rules.
     pub(super) fn members(&self) -> impl Iterator<Item = Option<(LbId, u16)>> + '_ {
         let described = |entry: &MemberEntry| entry.v4.is_some() || entry.v6.is_some();
         self.members.iter().map(move |entry| described(entry).then_some((self.lb, entry.id)))
@@ -141,17 +142,17 @@ impl LbTables {
         has_epochs || !self.described.is_empty() || self.sources().next().is_some()
     }
 
-    /// The addresses that the load balancer takes packets from.
+    /// Returns the addresses from which the load balancer takes packets.
     pub(super) fn sources(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.sources.iter().map(|(address, ())| address)
     }
 
-    /// The ranges of ticks: the first tick of each, and its calendar, if it has one.
+    /// Returns the ranges of ticks, each as its first tick and its calendar, if it has one.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (u64, Option<&Calendar>)> {
         self.begins.iter().zip(&self.calendars).map(|(&begin, calendar)| (begin, calendar.as_ref()))
     }
 
-    /// The slots of a calendar that lead to a member, in order.
+    /// Returns the slots of a calendar that lead to a member, in order.
     pub(super) fn slots_of(&self, calendar: &Calendar) -> impl Iterator<Item = (u16, &MemberEntry)> {
         calendar.each(&self.slots).map(|(slot, at)| (slot, &self.members[usize::from(at)]))
     }
@@ -162,7 +163,7 @@ impl LbTables {
         self.sources.get(from).is_some()
     }
 
-    /// The way of a packet of an IP version, whose source is allowed.
+    /// Finds the destination of a packet of an IP version, whose source address was checked before.
     #[inline(always)]
     pub(super) fn find(&self, ip: IpVersion, header: &LbHeader) -> Result<Found<'_>, DropCause> {
         let begun = begun(&self.begins, header.tick);
@@ -189,7 +190,8 @@ impl LbTables {
     }
 }
 
-/// How many of these ticks are not behind one. Few are compared all, which is faster than to choose.
+/// Returns how many of the begins are at or before a tick. If they are few, all are compared, which is faster than a
+/// binary search.
 #[inline]
 fn begun(begins: &[u64], tick: u64) -> usize {
     if begins.len() > 16 {

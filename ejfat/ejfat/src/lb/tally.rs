@@ -1,4 +1,4 @@
-//! What is counted while packets flow.
+//! Counters that change while packets flow.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
@@ -11,7 +11,7 @@ use foldhash::quality::FixedState;
 use super::{DropCause, Drops, LbCounters, LbId, LbTables, Table, Traffic};
 use crate::{Time, wire::LbHeader};
 
-/// Where the counters of the members of some tables are, by their place in these.
+/// For each member of some tables, the place of its counters in [`Tally`].
 pub(super) type Places = Vec<u32>;
 
 /// The place of a member that no rule describes. Nothing is sent to such a member.
@@ -23,19 +23,19 @@ pub(super) struct Tally {
     members: HashMap<(LbId, u16), u32, FixedState>,
     /// The counters of members; `members` has their places.
     traffic: Vec<Traffic>,
-    /// Places in `traffic` that no member has any more.
+    /// Places in `traffic` that no member uses any more.
     vacant: Vec<u32>,
-    /// What was sent to members that were forgotten. Members of different load balancers with the same id are added up.
+    /// What was sent to members that were forgotten. Members with the same id of different load balancers are added up.
     forgotten: BTreeMap<u16, Traffic>,
     /// Members that tables of new ticks do not have.
     leaving: BTreeMap<(LbId, u16), Leaving>,
     now: Time,
-    /// When [`Tally::look`] last compared members with tables. `None`: not since the tables changed.
+    /// When [`Tally::look`] last compared members with tables. `None` if the tables have changed since then.
     looked: Option<Time>,
     pub(super) unaddressed: Drops,
 }
 
-/// A member that tables of new ticks do not have: the packets that were sent to it, and since when there were no more.
+/// A member that tables of new ticks do not have: the packets that were sent to it, and the time of the last one.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     packets: u64,
@@ -49,14 +49,15 @@ impl Leaving {
 }
 
 impl Tally {
-    /// A member that no new tick leads to is still reported for this long after its last packet. A member that is registered
-    /// again within this time keeps its counters.
+    /// A member to which no new tick leads is reported for this time after its last packet. If the member is registered
+    /// again within this time, it keeps its counters.
     pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
-    /// The least time between two comparisons of members with the same tables, as each one takes time for every member.
+    /// The least time between two comparisons of members with the same tables, since a comparison takes time for every
+    /// member.
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-    /// Members that are counted for before those of no table lose their counters.
+    /// The number of members with counters at which members without tables lose theirs.
     const MOST_MEMBERS: usize = 4 * Table::Member.limit();
 
     pub(super) fn new(seed: u64) -> Self {
@@ -73,8 +74,8 @@ impl Tally {
         }
     }
 
-    /// Counters for the members of tables that are new; they keep those they have. `None` if there are too many members:
-    /// call [`Tally::all_places`] then.
+    /// Returns the places of the counters for the members of new tables; members that have counters keep them. `None`
+    /// if there are too many members: call [`Tally::all_places`] then.
     pub(super) fn places(&mut self, tables: &LbTables) -> Option<Places> {
         self.looked = None;
         tables.described().for_each(|key| self.add(key, Traffic::default()));
@@ -86,13 +87,13 @@ impl Tally {
         tables.members().map(|key| key.map_or(UNCOUNTED, place)).collect()
     }
 
-    /// Notes that there are other tables, so that the next [`Tally::look`] compares them.
+    /// Notes that the tables changed, so that the next [`Tally::look`] compares them.
     pub(super) fn tables_changed(&mut self) {
         self.looked = None;
     }
 
-    /// Counters for the members of all tables there are; they keep those they have. Members of no table lose theirs when
-    /// there are too many.
+    /// Returns the places of the counters for the members of all tables; members that have counters keep them. If there
+    /// are too many members, those without tables lose their counters.
     pub(super) fn all_places(&mut self, all: &[&Arc<LbTables>]) -> Vec<Places> {
         self.looked = None;
         let keys = || all.iter().flat_map(|tables| tables.described());
@@ -118,9 +119,9 @@ impl Tally {
         }
     }
 
-    /// Notes which members the tables of new ticks, `live`, do not have. Such a member is forgotten when nothing was sent to
-    /// it for [`Tally::REMEMBERED`] and none of `all` tables has it; a late packet of an earlier tick may still meet the
-    /// tables that do. Does nothing if the same tables were looked at less than a second ago.
+    /// Notes which members the tables of new ticks, `live`, do not have. Such a member is forgotten when nothing was
+    /// sent to it for [`Tally::REMEMBERED`] and it is in none of the tables in `all`; a late packet of an earlier tick
+    /// may still meet such tables. Does nothing if the same tables were compared less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
         now: Time,
@@ -179,8 +180,8 @@ impl Tally {
         self.forgotten.entry(id).or_default().absorb(traffic);
     }
 
-    /// Counts a packet of `bytes` bytes for a load balancer. `sent`: the place of its member's counters and its bytes as they
-    /// were sent, or why it was not.
+    /// Counts a packet of `bytes` bytes for a load balancer. `sent` is the place of the member's counters and the
+    /// number of bytes as sent, or the cause for which the packet was dropped.
     #[inline(always)]
     pub(super) fn count(
         &mut self,

@@ -6,19 +6,19 @@ use super::RuleError;
 
 const BITS: u32 = u64::BITS;
 
-/// All ticks that begin with the same bits.
+/// All ticks whose leading bits are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TickPrefix {
-    // In this order: prefixes sort by their first tick, the widest first.
+    // The order of the fields matters: prefixes sort by their first tick, the widest first.
     value: u64,
     length: u8,
 }
 
 impl TickPrefix {
-    /// The prefix of no bits, which all ticks begin with.
+    /// The prefix of no bits, which contains all ticks.
     pub const ALL: Self = Self { value: 0, length: 0 };
 
-    /// `length` leading bits of `value`; its other bits must be 0.
+    /// Creates a prefix of the `length` leading bits of `value`; the other bits of `value` must be 0.
     pub fn new(value: u64, length: u8) -> Result<Self, RuleError> {
         let free = BITS.checked_sub(u32::from(length)).ok_or(RuleError::PrefixLength(length))?;
         if value & low_bits(free) != 0 {
@@ -27,7 +27,7 @@ impl TickPrefix {
         Ok(Self { value, length })
     }
 
-    /// Leading bits that count: 0 to 64.
+    /// Returns the number of leading bits that count: 0 to 64.
     pub fn length(self) -> u8 {
         self.length
     }
@@ -45,9 +45,10 @@ fn low_bits(bits: u32) -> u64 {
     u64::MAX.checked_shr(BITS - bits).unwrap_or(0)
 }
 
-/// The fewest disjoint prefixes that make up a range of ticks, in order: at most 126. Epochs begin and end with them.
+/// Returns the fewest disjoint prefixes that make up a range of ticks, in order. They are at most 126. Epochs begin and
+/// end with them.
 pub fn prefixes(ticks: impl RangeBounds<u64>) -> Vec<TickPrefix> {
-    // In 128 bits the end of all ticks is a number too.
+    // The bounds have 128 bits, so that the end of all ticks is a number, too.
     let mut from = match ticks.start_bound() {
         Bound::Included(&tick) => u128::from(tick),
         Bound::Excluded(&tick) => u128::from(tick) + 1,
