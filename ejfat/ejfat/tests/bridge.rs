@@ -1,4 +1,4 @@
-//! Which worker gets an event, what waits, and what is lost.
+//! Tests which worker gets an event, and which events wait or are lost.
 
 mod bridge_common;
 
@@ -35,7 +35,7 @@ fn data_ids_choose_among_those_who_take_them() {
     for (id, worker) in [(0, low), (9, low), (10, high), (20, high)] {
         assert_eq!(bench.delivered(1, Target::DataId(id)).0, worker);
     }
-    // It waits, for there may be somebody soon.
+    // The event waits, because a worker for it may subscribe soon.
     let (id, actions) = bench.event(1, Target::DataId(21));
     assert_eq!(actions, []);
     assert_eq!(bench.after(101), [Action::Drop { id }]);
@@ -63,7 +63,7 @@ fn the_share_of_a_member_is_anybodys_while_it_is_away_or_stalls() {
     }
     bench.acknowledge(first, 4);
     bench.after(10);
-    // One on trial.
+    // The stalled worker gets a single event.
     assert_eq!(bench.delivered(1, Target::Member(1)).0, first);
     assert_eq!(bench.delivered(1, Target::Member(1)).0, second);
     bench.credit(first, its.slot, its.generation);
@@ -79,7 +79,7 @@ fn a_worker_that_gives_nothing_back_gets_one_now_and_then_until_it_does() {
     let (_, its) = bench.delivered(1, ANYBODY);
     bench.acknowledge(slow, 1);
     bench.after(10);
-    // It may be one that keeps an event until the next one comes.
+    // The worker gets one more event, because it may keep an event until the next one comes.
     bench.delivered(1, ANYBODY);
     bench.acknowledge(slow, 1);
     let (_, actions) = bench.event(1, ANYBODY);
@@ -121,7 +121,7 @@ fn events_longer_than_every_ring_are_too_large() {
     let mut bench = hold();
     let small = bench.worker(2, Filter::default(), Placing::Store);
     assert_eq!(bench.open(3, ANYBODY).1, Err(Loss::TooLarge));
-    // One ring is long enough, and its worker stalls just now.
+    // One ring is large enough, but its worker is stalled.
     let large = bench.worker(3, member(1), Placing::Store);
     assert_eq!(bench.delivered(1, Target::Member(1)).0, large);
     bench.acknowledge(large, 1);
@@ -130,7 +130,7 @@ fn events_longer_than_every_ring_are_too_large() {
     bench.acknowledge(large, 1);
     let (waits, home) = bench.open(3, ANYBODY);
     assert_eq!((home, bench.complete(waits)), (Ok(Home::Spill), vec![]));
-    // It does not stand in the way of what goes elsewhere.
+    // The event that waits does not block events that go elsewhere.
     assert_eq!(bench.delivered(1, ANYBODY).0, small);
     let gone = Action::Forget { worker: large, given_up: 0 };
     assert_eq!(bench.remove(large), [Action::Drop { id: waits }, gone]);
@@ -186,7 +186,7 @@ fn small_events_do_not_starve_a_large_one() {
     let (behind, _) = bench.event(1, ANYBODY);
     for its in &small[..3] {
         assert_eq!(bench.give_back(worker, its), []);
-        // What comes now finds no home in the ring either.
+        // New events do not get a place in the ring either.
         assert_eq!(bench.open(1, ANYBODY).1, Ok(Home::Spill));
     }
     let actions = bench.give_back(worker, &small[3]);
@@ -246,7 +246,7 @@ fn half_of_a_ring_is_for_events_on_their_way() {
     let in_ring = |home: &&Home| matches!(home, Home::Ring { .. });
     assert_eq!(homes.iter().filter(in_ring).count(), 3);
     assert!(in_ring(&&homes[2]) && homes[3] == Home::Spill);
-    // Complete ones use the rest.
+    // Complete events may use the rest of the ring.
     bench.delivered(2, ANYBODY);
     assert_eq!(bench.dispatcher.fill(), 1.0);
 }

@@ -26,7 +26,7 @@ fn again(actions: &[Action]) -> Vec<(WorkerId, u64, WorkerId, Descriptor)> {
     its.collect()
 }
 
-/// The workers whose rings are to be released, and how many events in each were given up.
+/// Returns the workers whose rings are to be released, each with the number of events that were given up.
 fn forgotten(actions: &[Action]) -> Vec<(WorkerId, u32)> {
     let its = actions.iter().filter_map(|action| match *action {
         Action::Forget { worker, given_up } => Some((worker, given_up)),
@@ -142,7 +142,7 @@ fn segments_that_went_past_the_bridges_memory_do_not_come_again() {
     let (_, segment_by_segment) = bench.delivered(2, ANYBODY);
     let (id, _) = bench.open(1, ANYBODY);
     bench.complete(id);
-    // The event was in spill memory, and is written from the twin.
+    // The event was in spill memory, and is written from the staging ring.
     let moved = deliveries(&bench.give_back(dies, &segment_by_segment))[0].1;
     let lives = of_version_2(&mut bench, 4);
     let actions = bench.remove(dies);
@@ -173,7 +173,7 @@ fn it_waits_for_room_before_what_waits() {
     assert!(!deliveries(&told)[0].1.again);
 }
 
-/// The event may be what makes its workers end.
+/// The limit exists because the event may be what makes its workers end.
 #[test]
 fn an_event_is_not_delivered_again_for_ever() {
     let mut bench = bench();

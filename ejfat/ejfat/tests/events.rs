@@ -1,4 +1,5 @@
-//! Any event, cut by any MTU, in any order with duplicates, comes out as it went in; never with a byte missing.
+//! Any event, cut by any MTU, with segments in any order and duplicates, is reassembled without a change and without a
+//! missing byte.
 
 mod common;
 
@@ -80,7 +81,7 @@ fn never_with_a_segment_missing() {
     }
 }
 
-/// Pieces of any length at any place, as a model with a flag for each byte sees them.
+/// Compares segments of any length at any offset with a model that has a flag for each byte.
 #[test]
 fn any_pieces() {
     for seed in 0..seeds() {

@@ -1,4 +1,4 @@
-//! Who makes room: never a sender that takes less than its share.
+//! A sender that takes less than its share never loses an event to make room for others.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -28,7 +28,8 @@ fn known(reassembler: &mut Reassembler, from: Option<IpAddr>) {
     assert!(reassembler.release(place.id));
 }
 
-/// Four events of the honest sender at once, segments mixed, attackers' between them. How many come out.
+/// Sends four events of the honest sender with interleaved segments, and calls `between` to send the attackers'
+/// segments. Returns how many of the four become complete.
 fn four_at_once(reassembler: &mut Reassembler, mut between: impl FnMut(&mut Reassembler)) -> usize {
     let mut complete = 0;
     for part in 0..4 {
@@ -50,7 +51,7 @@ fn many_senders_with_fewer_open_events_each_do_not_displace_a_proven_one() {
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
     let mut n = 0u64;
-    // Each has at most three open events: the honest sender, with four, has most.
+    // Each attacker has at most three open events, so the honest sender has most, with four.
     let complete = four_at_once(&mut reassembler, |reassembler| {
         for _ in 0..12 {
             let _ = reassembler.handle(NOW, attacker((n / 3 % 40) as u8), &segment(n, 0, 1000, &[6; 8]));
@@ -62,7 +63,7 @@ fn many_senders_with_fewer_open_events_each_do_not_displace_a_proven_one() {
 
 #[test]
 fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
-    // The attacker may have 64 open events: 32 pages of each are all the memory there is.
+    // The attacker may have 64 open events, and 32 pages of each take all memory.
     let memory = 64 * 32 * 4096;
     let config = Config { slots: 256, max_open: 128, max_open_per_source: 64, memory, ..Config::default() };
     let mut reassembler = Reassembler::new(config).unwrap();
@@ -72,7 +73,8 @@ fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
             let _ = reassembler.handle(NOW, attacker(0), &segment(event, page * 4096, 1 << 20, &[6; 256]));
         }
     }
-    // An event of 64 pages: twice as large as each of the attacker's, and a thirty-second of what the attacker has.
+    // The honest sender's event has 64 pages, twice as many as each of the attacker's events, and a thirty-second of
+    // the attacker's memory.
     let mut complete = false;
     for page in 0..64u32 {
         let placed = reassembler.handle(NOW, HONEST, &segment(7, page * 4096, 64 * 4096, &[1; 4096]));
@@ -98,7 +100,7 @@ fn memory_filled_by_many_made_up_senders_does_not_starve_a_proven_one() {
         }
     };
     (0..20).for_each(|round| flood(&mut reassembler, round));
-    // Half of all memory, in pages.
+    // The event takes half of all memory.
     let mut complete = false;
     for page in 0..512u32 {
         let placed = reassembler.handle(NOW, HONEST, &segment(7, page * 4096, 512 * 4096, &[1; 4096]));
@@ -108,7 +110,7 @@ fn memory_filled_by_many_made_up_senders_does_not_starve_a_proven_one() {
     assert!(complete);
 }
 
-/// Behind a load balancer, whose address all segments come from.
+/// A configuration for segments that all come from the address of a load balancer.
 fn behind_lb() -> Config {
     Config {
         slots: 2048,
@@ -135,7 +137,7 @@ fn senders_behind_one_address_have_limits_of_their_own() {
     assert_eq!((complete, reassembler.counters().evicted_for_any_reason()), (1000, 0));
     let streams = reassembler.sources().filter(|source| source.data_id.is_some()).count();
     assert_eq!(streams, 1000);
-    // A stream that opens more than its share evicts its own.
+    // A stream that opens more than its share loses its own events.
     for event in 100..120 {
         reassembler.handle(NOW, HONEST, &of_stream(3, event, 0, 200, &[1; 100])).unwrap();
     }
@@ -191,7 +193,7 @@ fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
     };
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
-    // All that may be claimed, in pieces of which sixteen are less than the hostile event needs.
+    // These events claim all that may be claimed, and sixteen of them are less than the hostile event needs.
     for event in 0..260 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 4032, &[1; 8])).unwrap();
     }
@@ -214,11 +216,11 @@ fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
     };
     let mut reassembler = Reassembler::new(config).unwrap();
     known(&mut reassembler, HONEST);
-    // All memory, a page for each, and all that may be claimed.
+    // These events take a page each, which is all memory, and claim all that may be claimed.
     for event in 0..512 {
         reassembler.handle(NOW, HONEST, &segment(event, 0, 2048, &[1; 128])).unwrap();
     }
-    // Sixteen of them are half of what it claims.
+    // The claim of the hostile event is twice that of sixteen events.
     for event in 0..100 {
         let claim = segment(event, 0, 64 << 10, &[6; 8]);
         assert_eq!(reassembler.handle(NOW, attacker(event as u8), &claim).unwrap_err(), Cause::Memory);
@@ -256,7 +258,7 @@ fn a_stream_gets_a_seat_as_soon_as_one_is_free() {
     reassembler.release(first);
     open(&mut reassembler, 4, 3);
     assert!(has_seat(&reassembler, 3) && !has_seat(&reassembler, 1));
-    // One that got an event through keeps its seat for a minute.
+    // A sender that completed an event keeps its entry for a minute.
     let minute = 60_000_000_000;
     let proven = reassembler.handle(Time(5), HONEST, &of_stream(2, 2, 100, 200, &[1; 100])).unwrap();
     assert!(proven.complete && reassembler.release(proven.id));

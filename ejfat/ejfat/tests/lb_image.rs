@@ -1,4 +1,4 @@
-//! Images of tables. They are read as hardware reads them, and compared with the balancer that they were made of.
+//! Images of tables are read like hardware reads them, and compared with the balancer from which they were made.
 
 mod lb_common;
 
@@ -15,7 +15,7 @@ use ejfat::{
 use lb_common::{address, all_ticks, lb, member, random_header, random_rules, rules, seeds, stage_random};
 use simnet::Random;
 
-/// Fields of an entry from its lowest bit on.
+/// Reads the fields of an entry from its lowest bit on.
 struct Fields(ImageEntry, usize);
 
 impl Fields {
@@ -38,7 +38,7 @@ fn bits(address: IpAddr) -> (u128, u128) {
     }
 }
 
-/// The value of an address. Hardware looks into four rows; this looks into all.
+/// Returns the value of an address. Hardware reads four rows; this function searches all.
 fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u128> {
     let (low, is_v6) = bits(address);
     let mut found = (0..table.entries()).filter_map(|at| {
@@ -52,7 +52,7 @@ fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u
     first
 }
 
-/// The number of the range of a load balancer and a tick, found in the tree of begins.
+/// Returns the number of the range of a load balancer and a tick, found in the tree of begins.
 fn range(image: &Image, key: (u128, u128)) -> usize {
     let mut place = 1;
     while place < ImageTable::Begins.entries() {
@@ -145,7 +145,7 @@ fn an_image_leads_where_the_sets_lead() {
     assert!(routed > 0);
 }
 
-/// One epoch of all ticks, whose slots lead to members with these ids.
+/// Rules with one epoch for all ticks, whose slots lead to members with these ids.
 fn one_epoch(of: LbId, id: u32, members: &[u16]) -> Vec<Rule> {
     let mut rules: Vec<_> = (0..512_u16)
         .zip(members.iter().cycle())

@@ -1,4 +1,4 @@
-//! Routing by compiled tables, beside a model that searches the rules.
+//! Compares routing by compiled tables with a model that searches the rules.
 
 mod lb_common;
 
@@ -15,7 +15,7 @@ use ejfat::{
 use lb_common::{address, all_ticks, lb, member, model_route, random_header, random_rules, rules, seeds};
 use simnet::Random;
 
-/// Of E2SAR 0.3.2's packets of both versions.
+/// LB headers of both versions, sent by E2SAR 0.3.2.
 const E2SAR_V2: u128 = 0x4c42_0201_0000_ccb3_0006_60c4_50dc_cce5;
 const E2SAR_V3: u128 = 0x4c42_0301_c0e5_c7cd_0006_60c4_5105_c0e5;
 
@@ -29,7 +29,7 @@ fn packets_of_e2sar_find_their_members() {
     let members: Vec<u16> = (0..512).map(|slot| 1000 + slot).collect();
     let mut rules = rules(calendar(lb, 7, &members));
     rules.insert(Rule::Source { lb, address: from }, false).unwrap();
-    // The ticks of both, which are half a minute long.
+    // The ticks of both headers lie in this half minute.
     let start = 0x0006_60c4_5000_0000;
     for ticks in prefixes(start..start + 30_000_000) {
         rules.insert(Rule::Epoch { lb, ticks, epoch: Epoch::new(7) }, false).unwrap();
@@ -128,7 +128,7 @@ fn slots_far_apart_are_the_models() {
                 Rule::Slot { epoch, slot, .. } if u64::from(*epoch) == tick / 3 => Some(*slot),
                 _ => None,
             };
-            // Mostly a slot that has a rule, or one beside it.
+            // The slot is mostly one that has a rule, or one beside it.
             let slots: Vec<_> = listed.iter().filter_map(slot_of).chain([0]).collect();
             let near = random.pick(&slots) ^ random.pick(&[0, 0, 0x2aaa, 1]);
             let anywhere = random.next_u32() as u16;
@@ -143,7 +143,7 @@ fn slots_far_apart_are_the_models() {
     assert!(seeds() < 60 || routed > 500, "only {routed} packets had a route");
 }
 
-/// The fewest prefixes of a part of the binary tree of ticks.
+/// Returns the fewest prefixes that make up a part of the binary tree of ticks.
 fn fewest(node: (u64, u64), range: (u64, u64)) -> usize {
     if node.1 < range.0 || range.1 < node.0 {
         return 0;
@@ -186,7 +186,7 @@ fn calendars_are_dealt() {
     assert!(calendar(lb(1), 3, &[]).is_empty());
 }
 
-/// As many rules of a table as asked for, in the order of their keys.
+/// Returns `count` rules of a table, in the order of their keys.
 fn many(table: Table, count: usize) -> impl Iterator<Item = Rule> {
     (0..count).map(move |at| {
         let (of, low, high) = (lb((at % 8) as u8), (at % 256) as u8, (at / 256) as u8);

@@ -1,4 +1,4 @@
-//! Packets in, packets out, beside a model that computes every checksum anew.
+//! Compares rewritten packets with a model that computes every checksum from the beginning.
 
 mod lb_common;
 
@@ -101,7 +101,7 @@ fn rewriting_is_the_model() {
     assert!(seeds() < 100 || reached.len() == DropCause::ALL.len() + 1, "{reached:?}");
 }
 
-/// A few bytes become others, or go, mostly of the headers.
+/// Changes or removes a few bytes, mostly of the headers.
 fn damage(random: &mut Random, packet: &mut Vec<u8>) {
     if random.chance(100_000) {
         packet.truncate(random.below(packet.len() as u64) as usize);
@@ -146,7 +146,7 @@ fn every_checksum_is_followed() {
     for (ip, id) in [(V4, 0), (V4, 1), (V6, 0), (V6, 1)] {
         let mut sent = packet(ip, id, &[0; 2]);
         for word in 0..=u16::MAX {
-            // What UDP's checksum covers, and in IPv4 what the header's does.
+            // The payload is covered by the UDP checksum, and in IPv4 the options by the header's.
             sent.payload[16..].copy_from_slice(&word.to_be_bytes());
             sent.options = word.to_be_bytes().repeat(2);
             let mut bytes = sent.bytes();
@@ -222,7 +222,7 @@ fn random_bytes() {
         for _ in 0..100 {
             let mut bytes = vec![0; random.below(120) as usize];
             random.fill(&mut bytes);
-            // Some get as far as the length is looked at, or the addresses.
+            // Some packets are valid up to the check of the length or of the addresses.
             let length = (bytes.len() as u16).to_be_bytes();
             if bytes.len() >= 40 && random.chance(700_000) {
                 let like = packet(random.pick(&[V4, V6]), 0, b"").bytes();

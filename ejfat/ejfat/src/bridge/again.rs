@@ -1,4 +1,4 @@
-//! Delivers events that a worker had when it ended to other workers, which speak version 2 of the ring.
+//! Delivers the events that a worker had when it ended again, to other workers that use version 2 of the ring.
 //!
 //! ```text
 //! remove() ─► Ended: the worker's events, in the order of their delivery ─► room at a worker of version 2 ─► Action::Again
@@ -16,20 +16,20 @@ use crate::{
     ring::{Geometry, Run},
 };
 
-/// The most events without room that are passed over in one search for events that have room.
+/// The most events without room that one search skips to find events that have room.
 const MOST_PASSED: usize = 256;
 
-/// An event that a worker was told of.
+/// An event that was announced to a worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) opened: Opened,
-    /// When its first segment came.
+    /// The time when its first segment arrived.
     pub(super) at: Time,
-    /// When its first segment came, in nanoseconds of UNIX time.
+    /// The time when its first segment arrived, in nanoseconds of UNIX time.
     pub(super) unix: u64,
-    /// When its last segment came.
+    /// The time when its last segment arrived.
     pub(super) last: Time,
-    /// How often it was delivered to workers that ended.
+    /// The number of workers that had this event and ended.
     pub(super) times: u32,
     pub(super) sequence: u32,
 }
@@ -56,9 +56,9 @@ impl Told {
 pub(super) struct Ended {
     worker: WorkerId,
     geometry: Geometry,
-    /// When the ring is given up at the latest.
+    /// The time when the ring is given up at the latest.
     until: Time,
-    /// The events that wait, with their first slots in the ring; the oldest first.
+    /// The events that wait to be delivered again, each with its first slot in the ring; the oldest first.
     events: VecDeque<(u32, Told)>,
 }
 
@@ -69,14 +69,15 @@ impl Ended {
 }
 
 impl Dispatcher {
-    /// Keeps the events that an ended worker had, as far as they are in memory here, to deliver them again. Keeps none if no worker of
-    /// version 2 is to be expected.
+    /// Keeps the events that an ended worker had and that are in memory here, to deliver them again. Keeps none if no
+    /// worker of version 2 is to be expected.
     pub(super) fn keep(&mut self, now: Time, ended: &Worker) {
         let mut events: Vec<_> =
             ended.told().filter(|(_, told)| told.times < self.config.most_again).collect();
         let next = ended.slots.next_sequence();
         events.sort_unstable_by_key(|(_, told)| told.sequence.wrapping_sub(next));
-        // A worker of version 2 is to be expected if one is there, or if the one that ended was one and may come back.
+        // A worker of version 2 is to be expected if one is subscribed, or if the ended worker was one and may come
+        // back.
         if !(ended.again || self.workers.has_again()) || !self.keeps {
             events.clear();
         }
@@ -134,13 +135,14 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up rings of ended workers: those in which no event waits, those whose time is over, and the largest ones while there are too
-    /// many.
+    /// Gives up rings of ended workers: rings in which no event waits, rings whose time is over, and the largest rings
+    /// while there are too many.
     pub(super) fn forget_ended(&mut self, now: Time) {
         self.forget_where(|its| its.events.is_empty() || its.until <= now);
         let most = self.config.max_workers as usize;
         while self.ended.len() > most || self.ended_bytes() > self.config.again_bytes {
-            // The largest ring goes, so that a worker with a large ring does not cost others theirs; of several the oldest.
+            // The largest ring is given up first, so that one worker with a large ring does not displace the rings of
+            // others. If several are equally large, it is the oldest.
             let largest = (0..self.ended.len()).rev().max_by_key(|&at| self.ended[at].bytes());
             let Some(at) = largest else { return };
             self.forget_at(at);

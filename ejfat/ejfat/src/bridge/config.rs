@@ -1,16 +1,16 @@
-//! Bounds of a dispatcher.
+//! Limits of a dispatcher.
 
 use std::time::Duration;
 
-/// What happens to events that find no room at their workers.
+/// What happens to events for which their workers have no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pressure {
-    /// Complete events wait, up to [`Config::most_waiting`]; one more is lost.
+    /// Complete events wait, up to [`Config::most_waiting`]. An event that would be one more is lost.
     #[default]
     Hold,
-    /// Nothing waits: an event that finds no room when it is complete is lost.
+    /// No event waits: an event without room when it is complete is lost.
     DropNewest,
-    /// Complete events wait, up to [`Config::most_waiting`]; one more displaces the oldest.
+    /// Complete events wait, up to [`Config::most_waiting`]. If there is one more, the oldest is lost.
     DropOldest,
 }
 
@@ -24,27 +24,29 @@ impl Pressure {
     }
 }
 
-/// What a dispatcher takes and keeps.
+/// Limits and settings of a dispatcher.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub pressure: Pressure,
     pub max_workers: u32,
-    /// Complete events that wait, at most. Where that is too many, one with the target of which most wait is lost, so that
-    /// a slow worker costs no other's events.
+    /// The most complete events that wait. If one more comes, the lost event is chosen among those of the target with
+    /// most waiting events, so that a slow worker costs no events of other workers.
     pub most_waiting: u32,
     /// The longest time that a complete event waits for room, and that an event of an ended worker waits to be delivered again.
     pub hold: Duration,
-    /// The most bytes of the rings of ended workers that are kept, all together. Beyond that the largest ring is given up. At most
-    /// [`Config::max_workers`] rings are kept.
+    /// The most bytes of the rings of ended workers that are kept, all together. Beyond that the largest ring is given
+    /// up. The number of these rings is at most [`Config::max_workers`].
     pub again_bytes: u64,
-    /// How often an event is delivered again at most. The event itself may be what makes its workers end.
+    /// The most times that an event is delivered again. The limit exists because the event itself may be what makes its
+    /// workers end.
     pub most_again: u32,
-    /// A worker that has events and gave none back for so long gets no more until it does, but for one event each time so
-    /// long after the last one: it may keep that until another comes.
+    /// The stall time. A worker that has events and has released none for this time gets no more until it releases one.
+    /// It gets a single event each time this time has passed since the last one, because it may keep an event until the
+    /// next one comes.
     pub stall: Duration,
-    /// The same for a worker that does not acknowledge what was written to it.
+    /// The time after which a worker counts as stalled if it does not acknowledge what was written to it.
     pub silence: Duration,
-    /// Events that are remembered for traces.
+    /// The number of events in the trace buffer.
     pub journal: u32,
 }
 

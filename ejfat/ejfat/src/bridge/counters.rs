@@ -1,22 +1,22 @@
-//! What a dispatcher counts.
+//! The counters of a dispatcher.
 
 use super::Histogram;
 
-/// Why an event was not delivered though the reassembler did not give it up.
+/// The cause for which an event was not delivered, although the reassembler did not give it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Loss {
-    /// No worker may have it.
+    /// No subscribed worker takes such events.
     NoWorker,
-    /// No worker had room, and it could not wait.
+    /// No worker had room, and the event could not wait.
     NoCredit,
-    /// It is longer than every ring it may go to.
+    /// The event is longer than every ring that it may go to.
     TooLarge,
-    /// It waited, and a newer one took its place.
+    /// The event waited, and a newer one took its place.
     Displaced,
-    /// It waited too long for room.
+    /// The event waited too long for room.
     Expired,
-    /// It was on its way into the ring of a worker that ended.
+    /// The event was being written into the ring of a worker that ended.
     WorkerEnded,
 }
 
@@ -24,7 +24,7 @@ impl Loss {
     pub const ALL: [Self; 6] =
         [Self::NoWorker, Self::NoCredit, Self::TooLarge, Self::Displaced, Self::Expired, Self::WorkerEnded];
 
-    /// As counters call it.
+    /// Returns the name of this cause in counters.
     pub fn name(self) -> &'static str {
         match self {
             Self::NoWorker => "no_worker",
@@ -42,31 +42,32 @@ impl Loss {
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     pub opened: u64,
-    /// Not ended yet, those that wait included.
+    /// Events that have not ended yet, including those that wait.
     pub open: u64,
     pub incomplete: u64,
     pub lost: [u64; Loss::ALL.len()],
     /// The bytes of the longest event that was longer than every ring it might go to; 0 if there was none.
     pub longest_too_large: u32,
-    /// Events that a worker was told of. An event that is delivered again counts once.
+    /// Events that were announced to a worker. An event that is delivered again counts once.
     pub sent: u64,
     pub sent_bytes: u64,
-    /// Known to have arrived.
+    /// Events that are known to have arrived at a worker.
     pub delivered: u64,
     pub released: u64,
-    /// Events that a worker had not given back when it ended. An event counts for each such worker.
+    /// Events that a worker had not released when it ended. An event counts for each such worker.
     pub held_by_ended: u64,
     /// Events of `held_by_ended` that the bridge gave to another worker afterwards.
     pub delivered_again: u64,
-    /// Were complete in spill memory: there was no room when their first segment came, or their worker ended.
+    /// Events that became complete in spill memory, because there was no room when their first segment arrived, or
+    /// because their worker ended.
     pub spilled: u64,
-    /// Changes of credit words that were no credit.
+    /// Changes of credit words that were no valid credit.
     pub wrong_credits: u64,
     /// Workers that subscribed.
     pub workers: u64,
-    /// From the first segment to the known arrival.
+    /// The time from the first segment of an event until it is known to have arrived.
     pub latency: Histogram,
-    /// From the known arrival to the credit.
+    /// The time from the known arrival of an event until its release.
     pub held: Histogram,
 }
 

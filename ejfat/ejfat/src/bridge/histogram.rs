@@ -1,6 +1,6 @@
-//! Counts of durations.
+//! Histograms of durations.
 
-/// Counts by powers of two of nanoseconds, with four steps in each: within 25 %.
+/// Counts durations by powers of two of nanoseconds, with four buckets in each: a value is exact to 25 %.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: [u64; Self::BUCKETS],
@@ -15,7 +15,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Up to 2^40 ns, 18 minutes.
+    /// The number of buckets, for durations up to 2^40 ns, which is 18 minutes.
     const BUCKETS: usize = 4 * 40;
 
     fn bucket(nanos: u64) -> usize {
@@ -25,7 +25,7 @@ impl Histogram {
         (4 * (log - 2) + step).min(Self::BUCKETS - 1)
     }
 
-    /// The first duration that is behind a bucket.
+    /// Returns the first duration that is above a bucket.
     fn end(bucket: usize) -> u64 {
         let (log, step) = (bucket / 4 + 2, bucket as u64 % 4);
         (4 + step + 1) << (log - 2)
@@ -41,12 +41,13 @@ impl Histogram {
         self.count
     }
 
-    /// Of all durations, in nanoseconds.
+    /// Returns the sum of all durations in nanoseconds.
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The duration in nanoseconds that such a part of all did not exceed; `None` if there are none.
+    /// Returns the duration in nanoseconds that the given part of all durations does not exceed; `None` if there are
+    /// none.
     pub fn quantile(&self, part: f64) -> Option<u64> {
         let wanted = ((self.count as f64 * part).ceil() as u64).max(1);
         let mut passed = 0;
@@ -57,7 +58,7 @@ impl Histogram {
         Some(Self::end(bucket) - 1)
     }
 
-    /// How many were not longer than each of these ascending durations, in nanoseconds.
+    /// Returns how many durations are at most as long as each of these ascending durations in nanoseconds.
     pub fn up_to(&self, nanos: u64) -> u64 {
         let ends = (0..Self::BUCKETS).take_while(|&bucket| Self::end(bucket) - 1 <= nanos).count();
         self.counts[..ends].iter().sum()

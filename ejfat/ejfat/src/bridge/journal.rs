@@ -1,29 +1,29 @@
-//! What became of the events of late.
+//! The trace buffer, which has the newest events and their outcomes.
 
 use super::{Loss, Opened, WorkerId};
 use crate::Time;
 
-/// How far an event is.
+/// The state or outcome of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Told to its worker.
+    /// The event was announced to its worker.
     Sent,
-    /// Known to have arrived.
+    /// The event is known to have arrived.
     Delivered,
     Released,
-    /// Its worker ended with it.
+    /// The worker ended before it released the event.
     WorkerEnded,
     Incomplete,
     Lost(Loss),
 }
 
-/// One event's way.
+/// The trace of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     pub opened: Opened,
-    /// When its first segment came, in nanoseconds of UNIX time.
+    /// The time when its first segment arrived, in nanoseconds of UNIX time.
     pub unix: u64,
-    /// The same, and that of the last one, by the dispatcher's clock.
+    /// The time of the first segment by the dispatcher's clock; `last` is that of the last segment.
     pub at: Time,
     pub last: Time,
     pub worker: Option<WorkerId>,
@@ -34,8 +34,8 @@ pub struct Record {
     pub fate: Fate,
 }
 
-/// A ring of records. A tag is the low half of a record's number, which its place follows from; that of a record which was
-/// overwritten finds nothing.
+/// A ring buffer of traces. A tag is the number of a trace, whose place is the tag modulo the capacity. The tag of a
+/// trace that was overwritten finds nothing.
 #[derive(Debug)]
 pub(super) struct Journal {
     records: Vec<Record>,
@@ -81,7 +81,7 @@ impl Journal {
         }
     }
 
-    /// Nanoseconds since the first segment.
+    /// Notes that an event arrived. Returns the nanoseconds since its first segment.
     pub(super) fn delivered(&mut self, now: Time, tag: u32) -> Option<u64> {
         let record = self.get(tag)?;
         record.delivered = Some(now);
@@ -89,7 +89,7 @@ impl Journal {
         Some(now.0.saturating_sub(record.at.0))
     }
 
-    /// Nanoseconds since it arrived.
+    /// Notes that an event was released. Returns the nanoseconds since it arrived.
     pub(super) fn released(&mut self, now: Time, tag: u32) -> Option<u64> {
         let record = self.get(tag)?;
         record.released = Some(now);

@@ -1,4 +1,5 @@
-//! Events to workers: which ring each goes to, what waits, what is given up, and what became of all of them.
+//! Dispatches events to workers: it chooses the ring of each event, decides which events wait and which are given up,
+//! and counts all of them.
 //!
 //! ```text
 //! first segment ─► open() ─► Home: a place in a worker's ring, or spill memory
@@ -8,13 +9,14 @@
 //! time          ─► tick() ─► what waited too long, who stalls
 //! ```
 //!
-//! The caller reassembles, and has memory: spill memory for each slot of its reassembler, and each worker's ring or its
-//! twin. It carries out the [actions](Action) in order before it calls anything else here but [`Dispatcher::poll_action`].
+//! The caller reassembles, and has memory: spill memory for each event buffer of its reassembler, and each worker's
+//! ring or staging ring. It carries out the [actions](Action) in order before it calls anything else here except
+//! [`Dispatcher::poll_action`].
 //!
-//! Every event that was opened ends in one way: delivered, incomplete, or lost by a [`Loss`]; every delivery ends with
-//! credit or with its worker. An event that a worker had when it ended is delivered again to a worker that speaks version 2 of
-//! the ring, if it is in memory here; it waits for such a worker for [`Config::hold`] at most. Its descriptor then says that it
-//! is delivered again.
+//! Every event that was opened has one outcome: delivered, incomplete, or lost by a [`Loss`]. Every delivery ends with
+//! its credit or with the end of its worker. An event that a worker had when it ended is delivered again to a worker
+//! that uses version 2 of the ring, if it is in memory here. It waits for such a worker for [`Config::hold`] at most.
+//! Its descriptor then says that it is delivered again.
 
 mod action;
 mod again;
@@ -45,7 +47,7 @@ use worker::{Choice, Need, Workers};
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// In the ring of a worker, at this run.
+    /// The event is in the ring of a worker, in these slots.
     Ring(WorkerId, Run),
     Spill,
     Waiting {
@@ -56,24 +58,24 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Event {
     opened: Opened,
-    /// When, and in nanoseconds of UNIX time.
+    /// The time of the first segment; `unix` is the same in nanoseconds of UNIX time.
     at: Time,
     unix: u64,
     last: Time,
     state: State,
 }
 
-/// Gives events to workers.
+/// Dispatches events to workers.
 #[derive(Debug)]
 pub struct Dispatcher {
     config: Config,
-    /// By the reassembler's slot.
+    /// The open and waiting events, by the reassembler's event buffer.
     events: Vec<Option<Event>>,
-    /// Complete, and not in a ring; the oldest first.
+    /// Complete events that are not in a ring; the oldest first.
     waiting: VecDeque<EventId>,
     /// Workers that ended and whose rings are kept; the oldest first.
     ended: VecDeque<Ended>,
-    /// Whether events of workers that end from now on are kept.
+    /// Whether the events of workers that end are kept from now on.
     keeps: bool,
     workers: Workers,
     counters: Counters,
@@ -82,7 +84,7 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// For a reassembler with so many slots.
+    /// Creates a dispatcher for a reassembler with `slots` event buffers.
     pub fn new(config: Config, slots: u32) -> Self {
         Self {
             events: vec![None; slots as usize],
@@ -101,12 +103,12 @@ impl Dispatcher {
         &self.config
     }
 
-    /// What to do next.
+    /// Returns the next action to carry out.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Another worker, if there may be one.
+    /// Adds a worker. Returns `None` if there are too many.
     pub fn subscribe(
         &mut self,
         now: Time,
@@ -118,7 +120,7 @@ impl Dispatcher {
         Some(id)
     }
 
-    /// The worker can be given events: it has its answer.
+    /// Notes that a worker has its answer and can be given events.
     pub fn ready(&mut self, now: Time, worker: WorkerId) {
         if let Some(worker) = self.workers.get_mut(worker) {
             worker.ready = true;
@@ -126,14 +128,15 @@ impl Dispatcher {
         self.serve_waiting(now);
     }
 
-    /// A home for an event. Without one it is lost, and the reassembler's slot is to be released.
+    /// Returns the location for a new event. If there is none, the event is lost, and the reassembler's event buffer is
+    /// to be released.
     pub fn open(&mut self, now: Time, unix: u64, opened: Opened) -> Result<Home, Loss> {
-        // It was evicted, and nobody said so yet.
+        // An earlier event in this buffer was evicted without a call of `gave_up`.
         if let Some(before) = self.event(opened.id.slot()).map(|event| event.opened.id) {
             self.gave_up(before);
         }
         self.counters.opened += 1;
-        // What a header claims may take half of a ring at most.
+        // Events that are not complete may take at most half of a ring, since their lengths are only claimed.
         let (state, home) = match self.workers.choose(opened.target, opened.length, Need::Way) {
             Choice::Room(worker) => {
                 let (id, run, offset) = self.workers.take(worker, opened.length);
@@ -147,7 +150,7 @@ impl Dispatcher {
         Ok(home)
     }
 
-    /// Where segments of an event go that was opened.
+    /// Returns the location to which the segments of an open event go.
     #[inline]
     pub fn home(&self, id: EventId) -> Option<Home> {
         let event = self.events.get(id.slot())?.as_ref().filter(|event| event.opened.id == id)?;
@@ -159,7 +162,7 @@ impl Dispatcher {
         })
     }
 
-    /// All segments of an event came.
+    /// Notes that all segments of an event have arrived.
     pub fn complete(&mut self, now: Time, id: EventId) {
         let Some(event) = self.event_mut(id) else { return };
         event.last = now;
@@ -178,7 +181,7 @@ impl Dispatcher {
         }
     }
 
-    /// The reassembler gave an event up.
+    /// Notes that the reassembler gave an event up.
     pub fn gave_up(&mut self, id: EventId) {
         let Some(event) = self.take(id) else { return };
         if let State::Ring(worker, run) = event.state {
@@ -188,7 +191,7 @@ impl Dispatcher {
         self.journal.lost(&event.record(Fate::Incomplete));
     }
 
-    /// Credit words of a worker, one for each of its slots.
+    /// Reads the credit words of a worker, one for each of its slots.
     pub fn look(&mut self, now: Time, worker: WorkerId, words: &[u32]) -> Looked {
         let Some(its) = self.workers.get_mut(worker) else { return Looked::default() };
         let (counters, journal) = (&mut self.counters, &mut self.journal);
@@ -208,7 +211,7 @@ impl Dispatcher {
         looked
     }
 
-    /// The oldest delivery that was not known to have arrived at a worker did.
+    /// Notes that the oldest unacknowledged delivery to a worker has arrived.
     pub fn acknowledged(&mut self, now: Time, worker: WorkerId) {
         let Some(its) = self.workers.get_mut(worker) else { return };
         let Some(done) = its.slots.acknowledge() else { return };
@@ -216,27 +219,28 @@ impl Dispatcher {
         if !done.acknowledged {
             delivered(now, done, &mut self.counters, &mut self.journal);
         } else {
-            // With the credit, its slots are free.
+            // The event was released before, so its slots are free now.
             self.serve_waiting(now);
         }
     }
 
-    /// A worker acknowledged a part of something.
+    /// Notes that a worker acknowledged a part of a delivery.
     pub fn alive(&mut self, now: Time, worker: WorkerId) {
         if let Some(its) = self.workers.get_mut(worker) {
             its.heard = now;
         }
     }
 
-    /// What was written to a worker piles up: it gets nothing new until it does no more.
+    /// Notes whether too much that was written to a worker is not sent yet. As long as this holds, the worker gets no
+    /// new events.
     pub fn set_behind(&mut self, worker: WorkerId, behind: bool) {
         if let Some(its) = self.workers.get_mut(worker) {
             its.behind = behind;
         }
     }
 
-    /// Removes a worker that ended. Carry the actions out before you release its memory. Keep its ring, or the twin of that, until
-    /// [`Action::Forget`] for this worker, which comes at once or later.
+    /// Removes a worker that ended. Carry the actions out before you release its memory. Keep its ring or staging ring
+    /// until [`Action::Forget`] for this worker, which comes at once or later.
     pub fn remove(&mut self, now: Time, worker: WorkerId) {
         let Some(ended) = self.workers.remove(worker) else { return };
         for (_, tag) in ended.slots.held() {
@@ -263,10 +267,10 @@ impl Dispatcher {
         self.forget_ended(now);
     }
 
-    /// What is due. Call it now and then: tenths of the times of [`Config`] will do.
+    /// Does what is due at this time. Call it often, about every tenth of the shortest time in [`Config`].
     pub fn tick(&mut self, now: Time) {
         self.workers.find_stalled(now, &self.config);
-        // Who stalled may not any more, and events that were given up left room.
+        // Stalled workers do not block room any more, and events that were given up left room.
         self.serve_waiting(now);
         let mut dropped = false;
         while let Some((id, since)) = self.oldest_waiting() {
@@ -353,7 +357,7 @@ impl Dispatcher {
         }
     }
 
-    /// How much of the rings of all workers is in use: 0 to 1, and 1 without workers.
+    /// Returns the part of the slots of all rings that is in use: 0 to 1, and 1 if there are no workers.
     pub fn fill(&self) -> f64 {
         self.workers.fill()
     }
@@ -362,22 +366,22 @@ impl Dispatcher {
         &self.counters
     }
 
-    /// Complete events that wait for room.
+    /// Returns the number of complete events that wait for room.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Workers that are there.
+    /// Returns the state and counters of all subscribed workers.
     pub fn workers(&self) -> impl Iterator<Item = WorkerStats<'_>> {
         self.workers.stats()
     }
 
-    /// Those of which credit words are worth a look: events are out.
+    /// Returns the workers that have unreleased events, so that their credit words have to be read.
     pub fn with_events_out(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.workers.with_events_out()
     }
 
-    /// What is remembered of events with a tick, or with this number where they have none; the latest first.
+    /// Returns the traces of events with this tick, or with this number if they have no tick; the latest first.
     pub fn trace(&self, tick: u64) -> impl Iterator<Item = &Record> {
         self.journal.find(tick)
     }
@@ -394,7 +398,7 @@ impl Event {
     }
 }
 
-/// A delivery is known to have arrived.
+/// Counts a delivery that is known to have arrived.
 fn delivered(now: Time, done: Credited, counters: &mut Counters, journal: &mut Journal) {
     counters.delivered += 1;
     if let Some(took) = journal.delivered(now, done.tag) {

@@ -1,4 +1,4 @@
-//! Complete events that wait for room in a ring: who is served first, and who makes room.
+//! Complete events that wait for room in a ring: their order, and which of them is lost if there are too many.
 
 use std::collections::HashMap;
 
@@ -19,8 +19,9 @@ impl Dispatcher {
         }
     }
 
-    /// Gives what waits to whoever has room now, the oldest first. Those behind one that finds none for its size do not
-    /// overtake it where they would take its room. Events that are delivered again come first, because they are older.
+    /// Gives waiting events to workers that have room now, the oldest first. If an event finds no room for its length,
+    /// later ones do not take the room for which it waits. Events that are delivered again come first, because they are
+    /// older.
     pub(super) fn serve_waiting(&mut self, now: Time) {
         self.workers.unblock();
         self.serve_again(now);
@@ -53,7 +54,8 @@ impl Dispatcher {
         }
     }
 
-    /// As long as the policy has it. True if an event was lost, so that those behind it may have room.
+    /// Drops waiting events above the limit of the policy. Returns whether an event was lost, so that others may have
+    /// room.
     pub(super) fn shorten_queue(&mut self) -> bool {
         let most = match self.config.pressure {
             Pressure::Hold | Pressure::DropOldest => self.config.most_waiting as usize,
@@ -80,14 +82,14 @@ impl Dispatcher {
         Some(self.event(id.slot())?.opened.target)
     }
 
-    /// The target of which most events wait.
+    /// Returns the target for which most events wait.
     fn most_wanted(&self) -> Option<Target> {
         let mut counts = HashMap::<Target, usize, FixedState>::default();
         for target in self.waiting.iter().filter_map(|&id| self.target(id)) {
             *counts.entry(target).or_default() += 1;
         }
         let most = counts.values().copied().max()?;
-        // Of several, that of the oldest event.
+        // If several targets have equally many, it is that of the oldest event.
         self.waiting.iter().filter_map(|&id| self.target(id)).find(|target| counts[target] == most)
     }
 

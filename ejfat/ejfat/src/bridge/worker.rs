@@ -1,4 +1,4 @@
-//! Workers, and who of them gets an event.
+//! The workers, and the choice of the worker that gets an event.
 
 use super::{Config, Target, again::Told};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     ring::{Credited, Filter, Looked, Placing, Run, Slots, Subscription, WorkerName},
 };
 
-/// A worker, as long as it is subscribed. Numbers are not used again.
+/// The id of a subscribed worker. Numbers are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId {
     at: u32,
@@ -14,12 +14,13 @@ pub struct WorkerId {
 }
 
 impl WorkerId {
-    /// Counts up with each worker.
+    /// Returns the number of the worker, which rises with each new worker.
     pub fn number(self) -> u32 {
         self.number
     }
 
-    /// Below [`Config::max_workers`](super::Config::max_workers). One worker at a time has it.
+    /// Returns the index of the worker, below [`Config::max_workers`](super::Config::max_workers). One worker at a time
+    /// has it.
     pub fn at(self) -> usize {
         self.at as usize
     }
@@ -32,21 +33,22 @@ pub(super) struct Worker {
     filter: Filter,
     pub(super) placing: Placing,
     pub(super) slots: Slots,
-    /// Whether it speaks version 2, in which it may be given events that other workers had when they ended.
+    /// Whether the worker uses version 2, in which it may be given events that other workers had when they ended.
     pub(super) again: bool,
-    /// For each slot up to the highest first slot so far: the newest event that begins there, if it is in memory here.
+    /// The newest event that begins in each slot, if it is in memory here; for slots up to the highest first slot so
+    /// far.
     told: Vec<Option<Told>>,
     pub(super) ready: bool,
     pub(super) behind: bool,
-    /// Somebody waits for room that it does not have.
+    /// Whether an event waits for room in this ring.
     blocked: bool,
     stalled: bool,
-    /// It gets one event though it stalls: it may give something back when that comes.
+    /// Whether the worker gets one event although it stalls, because it may release an event when the next one comes.
     trial: bool,
     last_sent: Time,
-    /// When it last gave something back, or got something while it had nothing.
+    /// The time when the worker last released an event, or got one while it had none.
     progress: Time,
-    /// When it last acknowledged something, or had nothing to acknowledge.
+    /// The time when the worker last acknowledged something, or had nothing to acknowledge.
     pub(super) heard: Time,
     since: Time,
     sent: u64,
@@ -55,7 +57,7 @@ pub(super) struct Worker {
     wrong_credits: u64,
 }
 
-/// What is known of a worker.
+/// The state and counters of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerStats<'a> {
     pub id: WorkerId,
@@ -65,7 +67,7 @@ pub struct WorkerStats<'a> {
     pub slots: u32,
     pub slot_bytes: u32,
     pub in_use: u32,
-    /// Part of its slots that are in use, 0 to 1.
+    /// The part of the worker's slots that is in use, 0 to 1.
     pub fill: f64,
     pub stalled: bool,
     pub since: Time,
@@ -74,29 +76,29 @@ pub struct WorkerStats<'a> {
     pub released: u64,
     pub outstanding: u32,
     pub wrong_credits: u64,
-    /// Whether it speaks version 2, in which events of workers that ended may be delivered again to it.
+    /// Whether the worker uses version 2, in which events of ended workers may be delivered again to it.
     pub again: bool,
 }
 
-/// Why an event is given a place in a ring.
+/// The reason why an event needs a place in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// To be reassembled there. Events that are not complete may take half of the slots.
+    /// The event is to be reassembled there. Events that are not complete may take half of the slots.
     Way,
-    /// To be delivered at once: it is complete.
+    /// The event is complete and is to be delivered at once.
     Room,
-    /// To be delivered again at once, which only workers of version 2 allow.
+    /// The event is to be delivered again at once, which only workers of version 2 allow.
     Again,
 }
 
-/// Who can have an event.
+/// The result of a search for a worker that can get an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// This one has room, by its place.
+    /// The worker with this index has room.
     Room(usize),
-    /// Somebody may have it, and has no room now.
+    /// Some worker may get the event, but has no room now.
     Full,
-    /// Nobody's ring is large enough.
+    /// No ring that the event may go to is large enough.
     TooLarge,
     Nobody,
 }
@@ -106,7 +108,7 @@ pub(super) struct Workers {
     all: Vec<Option<Worker>>,
     most: u32,
     next: u32,
-    /// Where the search begins, so that those that are equally filled have their turns.
+    /// The index at which the next search begins, so that equally filled workers are chosen in turn.
     turn: usize,
 }
 
@@ -125,7 +127,7 @@ impl Worker {
         self.id
     }
 
-    /// The events that the worker has not given back and that are in memory here, with their first slots.
+    /// Returns the events that the worker has not released and that are in memory here, each with its first slot.
     pub(super) fn told(&self) -> impl Iterator<Item = (u32, Told)> + '_ {
         let told = |slot: u32| self.told.get(slot as usize).copied().flatten();
         self.slots.held().filter_map(move |(slot, _)| Some((slot, told(slot)?)))
@@ -143,7 +145,7 @@ impl Worker {
         }
     }
 
-    /// In parts of 2^16.
+    /// Returns the part of the slots that is in use, where 2^16 is all of them.
     fn filled(&self) -> u64 {
         (u64::from(self.slots.in_use()) << 16) / u64::from(self.slots.geometry().slots())
     }
@@ -216,12 +218,13 @@ impl Workers {
         self.all.iter().flatten()
     }
 
-    /// Whether somebody may have it, now or later.
+    /// Whether some worker may get events of this target, now or later.
     pub(super) fn has_taker(&self, target: Target) -> bool {
         self.iter().any(|worker| worker.takes(target) || matches!(target, Target::Member(_)))
     }
 
-    /// The least filled one that may have an event, and has room. The share of a member that is not there is anybody's.
+    /// Chooses the least filled worker that may get an event and has room. If no worker is the target's member, any
+    /// worker may get it.
     pub(super) fn choose(&mut self, target: Target, length: u32, need: Need) -> Choice {
         let found = self.choose_among(target, length, need);
         match (target, found) {
@@ -254,14 +257,14 @@ impl Workers {
                 best = Some((filled, at));
             }
         }
-        // A ring that is large enough may be there, and is not in use just now.
+        // A worker that gets no events just now has a ring that is large enough, so the event can wait.
         let choice = if choice == Choice::TooLarge && later { Choice::Full } else { choice };
         let Some((_, at)) = best else { return choice };
         self.turn = at + 1;
         Choice::Room(at)
     }
 
-    /// Slots of a worker that was [chosen](Self::choose).
+    /// Takes slots of a worker that was [chosen](Self::choose).
     pub(super) fn take(&mut self, at: usize, length: u32) -> (WorkerId, Run, u64) {
         let worker = self.all[at].as_mut().expect("it was chosen just now");
         let run = worker.slots.take(length).expect("it has room");
@@ -274,7 +277,7 @@ impl Workers {
         }
     }
 
-    /// The sequence number of an event of so many bytes, and where it lies.
+    /// Notes that an event of `length` bytes is sent. Returns its sequence number, and its offset in the ring.
     pub(super) fn send(
         &mut self,
         now: Time,
@@ -296,8 +299,9 @@ impl Workers {
         Some((sequence, worker.slots.geometry().offset(run.slot)))
     }
 
-    /// Remembers an event that a worker was told of just now, if it is in memory here. It is if it was `moved` to the ring or its twin,
-    /// or if its segments were not written to the worker one by one ([`Placing::Cut`]).
+    /// Remembers an event that was just announced to a worker, if the event is in memory here. It is in memory if it
+    /// was `moved` to the ring or the staging ring, or if its segments were not written to the worker one by one
+    /// ([`Placing::Cut`]).
     pub(super) fn remember(&mut self, id: WorkerId, run: Run, told: Told, moved: bool) {
         let Some(worker) = self.get_mut(id) else { return };
         let is_here = moved || worker.placing != Placing::Cut;
@@ -308,12 +312,12 @@ impl Workers {
         worker.told[at] = is_here.then_some(told);
     }
 
-    /// Whether a worker speaks version 2.
+    /// Whether any worker uses version 2.
     pub(super) fn has_again(&self) -> bool {
         self.iter().any(|worker| worker.again)
     }
 
-    /// Whether a worker of version 2 may have room.
+    /// Whether any worker of version 2 may have room.
     pub(super) fn any_takes_again(&self) -> bool {
         self.iter().any(|worker| worker.again && worker.is_open() && !worker.blocked)
     }
@@ -322,7 +326,7 @@ impl Workers {
         self.all.iter_mut().flatten().for_each(|worker| worker.blocked = false);
     }
 
-    /// Whoever may have an event of this length keeps its room for it.
+    /// Blocks all workers that may get an event of this length, so that they keep their room for it.
     pub(super) fn block(&mut self, target: Target, length: u32, need: Need) {
         let absent = matches!(target, Target::Member(_))
             && !self.iter().any(|worker| worker.is_open() && worker.may(target, need));
@@ -336,13 +340,13 @@ impl Workers {
         self.iter().all(|worker| worker.blocked || !worker.is_open())
     }
 
-    /// Who gives nothing back, or does not answer.
+    /// Finds the workers that release nothing, or do not acknowledge.
     pub(super) fn find_stalled(&mut self, now: Time, config: &Config) {
         for worker in self.all.iter_mut().flatten() {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;
             let silent = worker.slots.unacknowledged() > 0 && now >= worker.heard + config.silence;
             worker.stalled = slow || silent;
-            // Programs that keep an event until the next one comes are not to wait for ever.
+            // A program that keeps an event until the next one comes would otherwise never get another.
             worker.trial = slow && !silent && now >= worker.last_sent + config.stall;
         }
     }

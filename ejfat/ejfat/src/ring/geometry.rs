@@ -1,15 +1,15 @@
-//! How a ring is cut.
+//! The division of a ring into slots.
 
 use super::{BLOCK, CREDIT, shared};
 
-/// Slots of a ring.
+/// The number of slots of a ring and the bytes of one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry {
     slots: u32,
     slot_bytes: u32,
 }
 
-/// A ring that cannot be.
+/// The reason why there can be no ring with this geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     #[error("a ring of {0} slots; it has 1 to {most}", most = Geometry::MOST_SLOTS)]
@@ -22,7 +22,7 @@ pub enum GeometryError {
 
 impl Geometry {
     pub const MOST_SLOTS: u32 = 1 << 16;
-    /// Events begin at multiples of a cache line.
+    /// The unit of a slot's size: events begin at multiples of a cache line.
     pub const UNIT: u32 = 64;
 
     pub fn new(slots: u32, slot_bytes: u32) -> Result<Self, GeometryError> {
@@ -33,7 +33,7 @@ impl Geometry {
             return Err(GeometryError::SlotBytes(slot_bytes));
         }
         let ring = u64::from(slots) * u64::from(slot_bytes);
-        // Regions of MRSP have lengths of 32 bits.
+        // The lengths of regions have 32 bits in MRSP.
         if ring > u64::from(u32::MAX) {
             return Err(GeometryError::RingBytes(ring));
         }
@@ -52,17 +52,17 @@ impl Geometry {
         self.slots as usize * self.slot_bytes as usize
     }
 
-    /// In memory that both map ([`shared`](super::shared)): where the ring begins, on a page.
+    /// Returns the offset of the ring in shared memory ([`shared`](super::shared)), which is at a page.
     pub fn shared_ring_at(self) -> usize {
         (shared::DESCRIPTORS_AT + self.descriptors_bytes()).next_multiple_of(shared::PAGE)
     }
 
-    /// Bytes of that memory.
+    /// Returns the bytes of that shared memory.
     pub fn shared_bytes(self) -> usize {
         self.shared_ring_at() + self.ring_bytes()
     }
 
-    /// A power of two, so that numbers of events may wrap.
+    /// Returns the number of descriptors, which is a power of two, so that sequence numbers may wrap.
     fn descriptors(self) -> u32 {
         self.slots.next_power_of_two()
     }
@@ -71,27 +71,27 @@ impl Geometry {
         self.descriptors() as usize * BLOCK
     }
 
-    /// A block with the count of credits, then a word for each slot.
+    /// Returns the bytes of the credits: a block with their count, then a word for each slot.
     pub fn credits_bytes(self) -> usize {
         BLOCK + self.slots as usize * CREDIT
     }
 
-    /// Where the credit word of a slot lies.
+    /// Returns the offset of the credit word of a slot.
     pub fn credit_at(self, slot: u32) -> usize {
         BLOCK + slot as usize * CREDIT
     }
 
-    /// Where a slot begins.
+    /// Returns the offset of a slot in the ring.
     pub fn offset(self, slot: u32) -> u64 {
         u64::from(slot) * u64::from(self.slot_bytes)
     }
 
-    /// Slots that an event takes, at least one; `None` if the ring has fewer.
+    /// Returns the number of slots that an event takes, at least one; `None` if the ring has fewer.
     pub fn slots_for(self, length: u32) -> Option<u32> {
         Some(length.div_ceil(self.slot_bytes).max(1)).filter(|&slots| slots <= self.slots)
     }
 
-    /// Where the descriptor of a sequence number lies.
+    /// Returns the offset of the descriptor of a sequence number.
     pub fn descriptor_at(self, sequence: u32) -> usize {
         (sequence & (self.descriptors() - 1)) as usize * BLOCK
     }

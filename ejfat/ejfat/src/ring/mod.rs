@@ -1,4 +1,4 @@
-//! Event rings: memory of a worker that a bridge fills with events, and the worker empties in any order.
+//! Event rings: memory of a worker that a bridge fills with events. The worker releases the events in any order.
 //!
 //! ```text
 //! bridge  Slots::take ─► bytes of the event ─► Slots::send ─► Descriptor, immediate = sequence number
@@ -6,19 +6,22 @@
 //! bridge  Slots::look at the words ─► free slots
 //! ```
 //!
-//! A ring is [`Geometry::slots`] slots; an event takes as many as it needs, side by side. Beside it are a descriptor and a
-//! credit word for each slot.
+//! A ring has [`Geometry::slots`] slots; an event takes as many adjacent slots as it needs. Outside the ring are a
+//! descriptor and a credit word for each slot.
 //!
-//! **Rules.** The descriptor of sequence number n lies at n mod the power of two from the number of slots on, and is there
-//! before the immediate is told. Events are told in order, so at most as many descriptors are unread as there are slots, and
-//! none is overwritten unread. Credit for an event is the generation of its first slot, in that slot's word, after
-//! which the count changes. Any other change of a word is counted and changes nothing.
+//! **Rules.** The descriptor of sequence number n lies at n modulo the number of descriptors, which is the number of
+//! slots rounded up to a power of two. It is written before the immediate. Events are announced in order, so at most as
+//! many descriptors are unread as there are slots, and none is overwritten unread. Credit for an event is the
+//! generation of its first slot, which the worker writes in that slot's word; the count of credits changes afterwards.
+//! Any other change of a word is counted and changes nothing.
 //!
-//! A worker asks for one of two versions. In version 1 it gets no event that another worker had. In version 2 it may also
-//! get events of workers that ended, whichever version those spoke, and the descriptor of such an event says so.
+//! A worker asks for one of two versions. A worker of version 1 gets no event that another worker had. A worker of
+//! version 2 may also get events of workers that ended, whichever version those used, and the descriptor of such an
+//! event says so.
 //!
-//! Over RDMA a worker subscribes by an ordinary call of MRSP, `subscribe` (80), with a region for each parameter. After its
-//! response the bridge writes, and the immediate is the number of the event whose descriptor it carries, from 1 on.
+//! Over RDMA a worker subscribes by an ordinary call of MRSP, `subscribe` (80), with a region for each parameter. The
+//! bridge writes events and descriptors after the response. The immediate of a descriptor's WRITE is the sequence
+//! number of its event, from 1 on.
 //!
 //! | parameter | bytes | who writes it while subscribed |
 //! |---|---|---|

@@ -2,7 +2,7 @@
 
 use super::{BLOCK, Descriptor, Geometry, Malformed};
 
-/// A bridge that does not keep to the protocol.
+/// A violation of the protocol by the bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReaderError {
     #[error("{0}")]
@@ -15,31 +15,32 @@ pub enum ReaderError {
     Taken,
 }
 
-/// An event that the worker has.
+/// An event that the worker has not released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given(Descriptor);
 
 impl Given {
-    /// Which lies inside the ring.
+    /// Returns the event's descriptor. The event lies inside the ring.
     pub fn descriptor(&self) -> &Descriptor {
         &self.0
     }
 }
 
-/// Reads a ring, and knows what was given and not given back.
+/// Reads a ring, and tracks which events the worker has not released.
 #[derive(Clone, Debug)]
 pub struct Reader {
     geometry: Geometry,
-    /// Whether it reads version 2, in which events may be delivered again.
+    /// Whether the worker uses version 2, in which events may be delivered again.
     again: bool,
     next: u32,
-    /// A bit for each slot.
+    /// A bit for each slot of unreleased events.
     held: Vec<u64>,
     outstanding: u32,
 }
 
 impl Reader {
-    /// A reader of an empty ring. `again` says whether it reads version 2, in which events may be delivered again.
+    /// Creates a reader of an empty ring. `again` says whether it reads version 2, in which events may be delivered
+    /// again.
     pub fn new(geometry: Geometry, again: bool) -> Self {
         let held = vec![0; (geometry.slots() as usize).div_ceil(64)];
         Self { geometry, again, next: 1, held, outstanding: 0 }
@@ -49,22 +50,22 @@ impl Reader {
         self.geometry
     }
 
-    /// Where the next descriptor will be, in bytes.
+    /// Returns the offset of the next descriptor in bytes.
     pub fn descriptor_at(&self) -> usize {
         self.geometry.descriptor_at(self.next)
     }
 
-    /// Of the next event.
+    /// Returns the sequence number of the next event.
     pub fn next_sequence(&self) -> u32 {
         self.next
     }
 
-    /// Events that were given and not given back.
+    /// Returns the number of events that were received and not released.
     pub fn outstanding(&self) -> u32 {
         self.outstanding
     }
 
-    /// The event of a sequence number, with the descriptor that was there when it was told.
+    /// Checks an event that was announced by its sequence number. `descriptor` is a copy that was made afterwards.
     pub fn handle(&mut self, sequence: u32, descriptor: &[u8; BLOCK]) -> Result<Given, ReaderError> {
         let descriptor = Descriptor::decode(descriptor)?;
         if descriptor.again && !self.again {
@@ -89,7 +90,7 @@ impl Reader {
         Ok(Given(descriptor))
     }
 
-    /// Gives an event back: the word's number and value.
+    /// Releases an event. Returns the number of the credit word and its new value.
     pub fn credit(&mut self, given: Given) -> (u32, u32) {
         debug_assert!(self.holds(given.0.slot));
         self.flip(&given.0);

@@ -1,4 +1,4 @@
-//! A ring on one host, without a wire: files that both map, and a UNIX socket of whole messages (`SOCK_SEQPACKET`).
+//! A ring on one machine: files that bridge and worker map, and a UNIX socket of whole messages (`SOCK_SEQPACKET`).
 //!
 //! ```text
 //! worker ─► bridge   Subscription, 64 bytes
@@ -10,18 +10,18 @@
 //! credits   count u32 | asleep u32 | reserved 56 | for each slot: generation u32
 //! ```
 //!
-//! The head is the number of the newest event; it is written after the descriptor. A worker that is about to sleep says so
-//! (asleep is 1), and looks at the head once more; a bridge that wrote the head looks who sleeps: each with a
-//! sequentially consistent fence between the two.
+//! The head is the sequence number of the newest event; it is written after the descriptor. A worker that is about to
+//! sleep sets `asleep` to 1 and then reads the head once more. A bridge writes the head and then reads `asleep`. Each
+//! side has a sequentially consistent fence between its write and its read, so no wake-up is lost.
 
 use super::{BLOCK, CREDIT};
 
-/// Where parts of the file of events begin.
+/// Offsets in the file of events.
 pub const HEAD_AT: usize = 0;
 pub const DESCRIPTORS_AT: usize = BLOCK;
-/// What the ring begins on; not smaller than a page of any machine that runs this.
+/// The alignment of the ring in the file, which is at least the page size of every machine that runs this.
 pub const PAGE: usize = 1 << 16;
 
-/// In the file of credits, as in the region of credits over RDMA.
+/// Offsets in the file of credits, which are the same as in the region of credits over RDMA.
 pub const COUNT_AT: usize = 0;
 pub const ASLEEP_AT: usize = CREDIT;

@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::VecDeque};
 
 use super::Geometry;
 
-/// Slots side by side, for one event.
+/// Adjacent slots for one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pub slot: u32,
@@ -14,12 +14,12 @@ pub struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Free, or not the first slot of a run.
+    /// The slot is free, or not the first slot of a run.
     Free,
     Filling {
         slots: u32,
     },
-    /// The worker was told. Free when both are true.
+    /// The event was announced. Its slots become free when `acknowledged` and `credited` are true.
     Sent {
         slots: u32,
         tag: u32,
@@ -28,51 +28,51 @@ enum State {
     },
 }
 
-/// An event that a worker gave back.
+/// An event that a worker released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credited {
     pub slot: u32,
-    /// As given to [`Slots::send`].
+    /// The tag that was given to [`Slots::send`].
     pub tag: u32,
-    /// It was known to have arrived before.
+    /// Whether the event was known to have arrived before.
     pub acknowledged: bool,
 }
 
-/// What a look at the credit words found.
+/// The result of reading the credit words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
     pub credits: u32,
-    /// Words that changed to something else than the credit of an event.
+    /// The number of words that changed to something else than the credit of an event.
     pub wrong: u32,
 }
 
-/// Which slots of a ring are in use, and for what. Bounded by the ring's geometry.
+/// The state of all slots of a ring. Its size is bounded by the ring's geometry.
 #[derive(Clone, Debug)]
 pub struct Slots {
     geometry: Geometry,
     /// A bit for each slot in use, in words of 64.
     used: Vec<u64>,
     in_use: u32,
-    /// No slot before this one is free. Those at the beginning are used again soonest, while caches have them.
+    /// No slot before this one is free. The first free slots are used first, because caches are likely to have them.
     lowest: u32,
     states: Vec<State>,
-    /// Of the events that begin in each slot.
+    /// The generations of the events that begin in each slot.
     generations: Vec<u32>,
-    /// Credit words as they were seen last.
+    /// The credit words as they were read last.
     seen: Vec<u32>,
-    /// Slots of events that are not complete.
+    /// The number of slots of events that are not complete.
     filling: u32,
-    /// So many side by side were looked for in vain since some became free last.
+    /// A search for this many adjacent slots failed since slots last became free.
     in_vain: Cell<u32>,
-    /// Sent and not known to have arrived, in order.
+    /// The first slots of events that were sent and are not known to have arrived, in order.
     unacknowledged: VecDeque<u32>,
-    /// Sent and not given back.
+    /// The number of events that were sent and not released.
     outstanding: u32,
     next_sequence: u32,
 }
 
 impl Slots {
-    /// The first event has sequence number 1.
+    /// Creates the state of an empty ring. The first event has sequence number 1.
     pub fn new(geometry: Geometry) -> Self {
         let slots = geometry.slots() as usize;
         Self {
@@ -99,33 +99,33 @@ impl Slots {
         self.in_use
     }
 
-    /// Events that were sent and are not known to have arrived.
+    /// Returns the number of events that were sent and are not known to have arrived.
     pub fn unacknowledged(&self) -> usize {
         self.unacknowledged.len()
     }
 
-    /// The sequence number of the next event.
+    /// Returns the sequence number of the next event.
     pub fn next_sequence(&self) -> u32 {
         self.next_sequence
     }
 
-    /// Events that the worker has.
+    /// Returns the number of events that the worker has not released.
     pub fn outstanding(&self) -> u32 {
         self.outstanding
     }
 
-    /// Slots of events that are on their way.
+    /// Returns the number of slots of events that are not sent yet.
     pub fn filling(&self) -> u32 {
         self.filling
     }
 
-    /// Whether [`take`](Self::take) will find slots.
+    /// Whether [`take`](Self::take) would find slots.
     pub fn has_room(&self, length: u32) -> bool {
         let slots = self.geometry.slots_for(length);
         slots.is_some_and(|slots| slots <= self.geometry.slots() - self.in_use && self.find(slots).is_some())
     }
 
-    /// Slots for an event, if so many are free side by side.
+    /// Takes slots for an event, if enough adjacent slots are free.
     pub fn take(&mut self, length: u32) -> Option<Run> {
         let slots = self.geometry.slots_for(length)?;
         if slots > self.geometry.slots() - self.in_use {
@@ -138,13 +138,13 @@ impl Slots {
         }
         self.states[slot as usize] = State::Filling { slots };
         self.filling += slots;
-        // What the word says already is credit for nothing.
+        // The generation differs from the present value of the word, so that this value is no credit for the event.
         let generation = self.seen[slot as usize].wrapping_add(1);
         self.generations[slot as usize] = generation;
         Some(Run { slot, slots, generation })
     }
 
-    /// The first so many free slots side by side.
+    /// Finds the first run of `slots` free slots.
     fn find(&self, slots: u32) -> Option<u32> {
         if slots >= self.in_vain.get() {
             return None;
@@ -162,7 +162,7 @@ impl Slots {
         while at < to {
             let word = self.used[at as usize / 64] >> (at % 64);
             if word & 1 == 1 {
-                // Behind the ones.
+                // Skip the slots that are in use.
                 at += word.trailing_ones();
                 free = 0;
                 continue;
@@ -195,10 +195,10 @@ impl Slots {
         self.mark(slot, slots, false);
     }
 
-    /// The event in these slots will not come; the worker was not told of it.
+    /// Frees the slots of an event that will not come and was not announced to the worker.
     ///
     /// # Panics
-    /// If they are not being filled.
+    /// If no event is being filled into these slots.
     pub fn give_back(&mut self, slot: u32) {
         match self.states[slot as usize] {
             State::Filling { slots } => {
@@ -209,10 +209,10 @@ impl Slots {
         }
     }
 
-    /// The worker is told of the event in these slots. Returns its sequence number, in order from 1.
+    /// Notes that the event in these slots is announced to the worker. Returns its sequence number; the first one is 1.
     ///
     /// # Panics
-    /// If they are not being filled.
+    /// If no event is being filled into these slots.
     pub fn send(&mut self, slot: u32, tag: u32) -> u32 {
         let State::Filling { slots } = self.states[slot as usize] else {
             panic!("slot {slot} is {:?}, so nothing is being filled", self.states[slot as usize]);
@@ -226,7 +226,8 @@ impl Slots {
         sequence
     }
 
-    /// The oldest event that was not known to have arrived did. Its slot, tag, and whether credit came before.
+    /// Notes that the oldest unacknowledged event has arrived. In the result, `acknowledged` says whether it was
+    /// released before.
     pub fn acknowledge(&mut self) -> Option<Credited> {
         let slot = self.unacknowledged.pop_front()?;
         let State::Sent { slots, tag, acknowledged, credited } = &mut self.states[slot as usize] else {
@@ -240,7 +241,7 @@ impl Slots {
         Some(Credited { slot, tag, acknowledged: credited })
     }
 
-    /// Looks at the credit words, one for each slot.
+    /// Reads the credit words, one for each slot.
     pub fn look(&mut self, words: &[u32], mut given_back: impl FnMut(Credited)) -> Looked {
         const TOGETHER: usize = 16;
         let mut looked = Looked::default();
@@ -283,7 +284,7 @@ impl Slots {
         Some(Credited { slot, tag, acknowledged })
     }
 
-    /// The first slot and the tag of each event that the worker has not given back.
+    /// Returns the first slot and the tag of each event that the worker has not released.
     pub fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         (0..).zip(&self.states).filter_map(|(slot, state)| match state {
             State::Sent { tag, credited: false, .. } => Some((slot, *tag)),
@@ -346,19 +347,19 @@ mod tests {
     fn wrong_credit_is_counted_once_and_changes_nothing() {
         let mut slots = slots(4);
         let look = |slots: &mut Slots, words: [u32; 4]| slots.look(&words, |_| ());
-        // For a slot not given, and from the future.
+        // The slot has no event, and its generation would be a later one.
         assert_eq!(look(&mut slots, [1, 0, 0, 0]).wrong, 1);
         assert_eq!(look(&mut slots, [1, 0, 0, 0]).wrong, 0);
         let run = slots.take(64).unwrap();
         slots.send(run.slot, 0);
         slots.acknowledge();
-        // The word was there before the event was: no credit.
+        // The word had this value before the event was there, so it is no credit.
         assert_eq!((run.generation, look(&mut slots, [1, 0, 0, 0])), (2, Looked::default()));
         assert_eq!(look(&mut slots, [3, 0, 0, 9]), Looked { credits: 0, wrong: 2 });
         assert_eq!(slots.in_use(), 1);
         assert_eq!(look(&mut slots, [2, 0, 0, 9]), Looked { credits: 1, wrong: 0 });
         assert_eq!(slots.in_use(), 0);
-        // Twice.
+        // The event is released a second time.
         assert_eq!(look(&mut slots, [0, 0, 0, 9]).wrong, 1);
     }
 

@@ -1,4 +1,4 @@
-//! What bridge and worker tell each other, in blocks of 64 bytes. Integers are little-endian, as in the blocks of
+//! The messages between bridge and worker, in blocks of 64 bytes. Integers are little-endian, as in the blocks of
 //! built-in functions.
 //!
 //! ```text
@@ -10,35 +10,37 @@
 //! credits       count u32, which changes after credit was written | reserved 60 | for each slot: generation u32
 //! ```
 //!
-//! Bit 0 of a subscription's flags says that it has a member. Bit 0 of a descriptor's flags says that the event has a tick. Bit 1, which
-//! is in version 2 only, says that the event is delivered again.
+//! Bit 0 of a subscription's flags says that it has a member. Bit 0 of a descriptor's flags says that the event has a
+//! tick. Bit 1, which exists only in version 2, says that the event is delivered again.
 //!
-//! A worker that asks for version 2 may also get events of workers that ended. The answer has the version that the worker asked for; a refusal always has version 1. In version 1 bit 1 of a descriptor is never set. All other fields are the same in
-//! both versions.
+//! A worker that asks for version 2 may also get events of workers that ended. The answer has the version that the
+//! worker asked for; a refusal always has version 1. Bit 1 of a descriptor's flags is never set in version 1. All other
+//! fields are the same in both versions.
 
 use arrayvec::ArrayString;
 
 use super::{Geometry, GeometryError};
 use crate::reassembly::Name;
 
-/// Bytes of a subscription, an answer and a descriptor.
+/// The bytes of a subscription, an answer or a descriptor.
 pub const BLOCK: usize = 64;
-/// Bytes of a credit word, and of their count.
+/// The bytes of a credit word, and of the count of credits.
 pub const CREDIT: usize = 4;
-/// The version in which no event comes again.
+/// The version in which no event is delivered again.
 const ONCE: u32 = 1;
-/// The version in which events of workers that ended may come again.
+/// The version in which events of ended workers may be delivered again.
 const AGAIN: u32 = 2;
 
-/// Of a worker, for people: printable ASCII.
+/// The name of a worker for people, in printable ASCII.
 pub type WorkerName = ArrayString<32>;
 
 /// Which events a worker takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Filter {
-    /// Where events go by data id: from the first to the last, both included.
+    /// The data ids that the worker takes, from the first to the last, both included, where events are assigned by data
+    /// id.
     pub data_ids: (u16, u16),
-    /// Where load-balancer tables say where events go: the member that this worker is.
+    /// The member that this worker is, where events are assigned by load-balancer tables.
     pub member: Option<u16>,
 }
 
@@ -60,7 +62,7 @@ pub struct Subscription {
     pub geometry: Geometry,
     pub filter: Filter,
     pub name: WorkerName,
-    /// Whether it asks for version 2: the worker may be given events that others had when they ended.
+    /// Whether the worker asks for version 2, in which it may be given events that other workers had when they ended.
     pub again: bool,
 }
 
@@ -68,11 +70,11 @@ pub struct Subscription {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Placing {
-    /// Reassembled in the bridge's memory, then written.
+    /// Events are reassembled in the bridge's memory, then written.
     Store = 0,
-    /// Segment by segment, from the buffers they were received in.
+    /// Events are written segment by segment, from the buffers in which segments were received.
     Cut = 1,
-    /// Reassembled in memory that both map.
+    /// Events are reassembled in memory that bridge and worker map.
     Shared = 2,
 }
 
@@ -88,7 +90,7 @@ impl Placing {
     }
 }
 
-/// Why a bridge does not take a worker.
+/// The reason why a bridge does not take a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(u32)]
 pub enum Refusal {
@@ -128,16 +130,16 @@ impl Refusal {
 /// The bridge's answer: output 0 of `subscribe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Counts up with each worker of a bridge.
+    /// The number of the worker, which rises with each worker of a bridge.
     pub worker: u32,
     pub placing: Placing,
-    /// Another one after each start of the bridge.
+    /// A number that is different after each start of the bridge.
     pub instance: u64,
-    /// Whether it is of version 2, as the worker asked: events may be delivered again.
+    /// Whether the answer is of version 2, as the worker asked: events may be delivered again.
     pub again: bool,
 }
 
-/// A block that is none of this protocol.
+/// The reason why a block is not one of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("this is version {0} of the event ring's protocol, and only 1 and 2 are known here")]
@@ -158,27 +160,27 @@ impl From<Malformed> for Refusal {
     }
 }
 
-/// Where an event lies, and what it is.
+/// The location and the properties of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Descriptor {
     pub sequence: u32,
-    /// Of the first slot.
+    /// The generation of the first slot.
     pub generation: u32,
     pub slot: u32,
     pub slots: u32,
-    /// In the ring: where the first slot begins.
+    /// The offset of the first slot in the ring, in bytes.
     pub offset: u64,
-    /// Of the event, in bytes.
+    /// The length of the event in bytes.
     pub length: u32,
     pub name: Name,
-    /// Of its segments, where they had the load balancer's header.
+    /// The tick of its segments, if they had an LB header.
     pub tick: Option<u64>,
-    /// When its first segment came, in nanoseconds of UNIX time by the bridge's clock.
+    /// The time when the first segment arrived, in nanoseconds of UNIX time by the bridge's clock.
     pub first: u64,
-    /// Nanoseconds from then until the last one came.
+    /// The nanoseconds from the first segment until the last one arrived.
     pub assembly: u64,
-    /// Whether the event is delivered again: another worker had it, and ended before it gave the event back. That worker may have
-    /// processed it. Never set in version 1.
+    /// Whether the event is delivered again: another worker had it, and ended before it released the event. That worker
+    /// may have processed it. Never set in version 1.
     pub again: bool,
 }
 
@@ -190,7 +192,7 @@ fn encode_version(again: bool) -> [u8; 4] {
     if again { AGAIN } else { ONCE }.to_le_bytes()
 }
 
-/// Whether this version is the one in which events may come again.
+/// Whether this is the version in which events may be delivered again.
 fn decode_version(version: u32) -> Result<bool, Malformed> {
     match version {
         ONCE => Ok(false),
@@ -199,7 +201,7 @@ fn decode_version(version: u32) -> Result<bool, Malformed> {
     }
 }
 
-/// Takes fields off a block.
+/// Reads the fields of a block one after the other.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -226,7 +228,7 @@ impl Fields<'_> {
     }
 }
 
-/// A block of these fields, zeros behind them.
+/// Returns a block of these fields, with zeros behind them.
 fn block(fields: &[&[u8]]) -> [u8; BLOCK] {
     let (mut block, mut at) = ([0; BLOCK], 0);
     for field in fields {

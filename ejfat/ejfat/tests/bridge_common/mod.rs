@@ -1,4 +1,4 @@
-//! A dispatcher whose actions are looked at instead of carried out.
+//! A dispatcher whose actions are checked instead of carried out.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::{collections::BTreeMap, time::Duration};
@@ -12,7 +12,7 @@ use ejfat::{
 };
 
 pub(crate) const MS: u64 = 1_000_000;
-/// Bytes of a slot of every ring here.
+/// The bytes of a slot of every ring in these tests.
 pub(crate) const SLOT: u32 = 64;
 const SLOTS: u32 = 256;
 
@@ -24,7 +24,7 @@ pub(crate) struct Bench {
     events: u64,
 }
 
-/// Holds for 100 ms; stalls after 10 ms, or 2 ms of silence.
+/// A configuration in which events wait for 100 ms, and workers stall after 10 ms, or after 2 ms of silence.
 pub(crate) fn config(pressure: Pressure, most_waiting: u32) -> Config {
     let (hold, stall) = (Duration::from_millis(100), Duration::from_millis(10));
     Config { pressure, most_waiting, hold, stall, silence: Duration::from_millis(2), ..Config::default() }
@@ -55,12 +55,12 @@ impl Bench {
         }
     }
 
-    /// A worker that is ready.
+    /// Adds a worker that is ready.
     pub(crate) fn worker(&mut self, slots: u32, filter: Filter, placing: Placing) -> WorkerId {
         self.worker_of(false, slots, filter, placing)
     }
 
-    /// A worker that is ready. `again` says whether it speaks version 2.
+    /// Adds a worker that is ready. `again` says whether it uses version 2.
     pub(crate) fn worker_of(
         &mut self,
         again: bool,
@@ -77,7 +77,7 @@ impl Bench {
         id
     }
 
-    /// The first segment of an event that takes so many slots.
+    /// Opens an event that takes this number of slots.
     pub(crate) fn open(&mut self, slots: u32, target: Target) -> (EventId, Result<Home, Loss>) {
         self.events += 1;
         let name = Name { event: self.events, data_id: 1 };
@@ -94,32 +94,32 @@ impl Bench {
         self.actions()
     }
 
-    /// A whole event.
+    /// Opens and completes an event.
     pub(crate) fn event(&mut self, slots: u32, target: Target) -> (EventId, Vec<Action>) {
         let (id, _) = self.open(slots, target);
         (id, self.complete(id))
     }
 
-    /// A whole event, which is delivered at once.
+    /// Opens and completes an event, which must be delivered at once.
     pub(crate) fn delivered(&mut self, slots: u32, target: Target) -> (WorkerId, Descriptor) {
         let (_, actions) = self.event(slots, target);
         *deliveries(&actions).last().expect("it is delivered")
     }
 
-    /// What was sent to a worker so far has arrived.
+    /// Acknowledges the oldest deliveries to a worker.
     pub(crate) fn acknowledge(&mut self, worker: WorkerId, times: u32) -> Vec<Action> {
         (0..times).for_each(|_| self.dispatcher.acknowledged(self.now, worker));
         self.actions()
     }
 
-    /// The worker writes a credit word.
+    /// Writes a credit word of the worker.
     pub(crate) fn credit(&mut self, worker: WorkerId, slot: u32, value: u32) -> (Looked, Vec<Action>) {
         let words = self.words.get_mut(&worker).unwrap();
         words[slot as usize] = value;
         (self.dispatcher.look(self.now, worker, words), self.actions())
     }
 
-    /// It has arrived, and is given back.
+    /// Acknowledges an event and releases it.
     pub(crate) fn give_back(&mut self, worker: WorkerId, its: &Descriptor) -> Vec<Action> {
         let mut actions = self.acknowledge(worker, 1);
         let (looked, more) = self.credit(worker, its.slot, its.generation);
@@ -143,7 +143,7 @@ impl Bench {
         std::iter::from_fn(|| self.dispatcher.poll_action()).collect()
     }
 
-    /// How many were lost, by cause.
+    /// Returns the number of lost events of each cause.
     pub(crate) fn lost(&self) -> Vec<(Loss, u64)> {
         let counters = self.dispatcher.counters();
         let all = Loss::ALL.into_iter().map(|loss| (loss, counters.lost(loss)));

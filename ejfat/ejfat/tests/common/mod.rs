@@ -1,4 +1,4 @@
-//! A worker's memory, and segments.
+//! A worker's memory, and segments for it.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use ejfat::{
 
 pub(crate) const NOW: Time = Time(1);
 
-/// A reassembler with memory that carries its commands out.
+/// A reassembler with memory in which its copy commands are executed.
 pub(crate) struct Worker {
     pub(crate) reassembler: Reassembler,
     memory: Vec<Vec<u8>>,
@@ -41,7 +41,7 @@ impl Worker {
         Ok(place)
     }
 
-    /// The event, if it is complete with this segment; it is released.
+    /// Handles a datagram. Returns and releases the event that is complete with it, if there is one.
     pub(crate) fn event(
         &mut self,
         now: Time,
@@ -60,13 +60,13 @@ impl Worker {
     }
 }
 
-/// A segment as a worker gets it.
+/// Returns a segment as a worker receives it.
 pub(crate) fn segment(event: u64, offset: u32, length: u32, payload: &[u8]) -> Vec<u8> {
     let header = ReHeader { data_id: 1, offset, length, event };
     [&header.encode()[..], payload].concat()
 }
 
-/// Segments as a sender sends them.
+/// Returns the segments of an event as a sender sends them.
 pub(crate) fn segments(name: EventName, size: SegmentSize, event: &[u8]) -> Vec<Vec<u8>> {
     let segments = Segments::new(LbVersion::V2, size, name, event.len() as u64).unwrap();
     segments.map(|segment| [&segment.headers, &event[segment.payload]].concat()).collect()

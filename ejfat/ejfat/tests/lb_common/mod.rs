@@ -1,4 +1,4 @@
-//! Packets, random rules, and a slow model of the load balancer that shares nothing with it but the rules.
+//! Packets, random rules, and a slow model of the load balancer that shares only the rules with it.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -43,7 +43,7 @@ pub(crate) fn rules(of: impl IntoIterator<Item = Rule>) -> Rules {
     rules
 }
 
-/// Any tick to an epoch.
+/// A rule by which all ticks have the epoch.
 pub(crate) fn all_ticks(lb: LbId, epoch: Epoch) -> Rule {
     Rule::Epoch { lb, ticks: TickPrefix::new(0, 0).unwrap(), epoch }
 }
@@ -53,7 +53,7 @@ pub(crate) fn member(lb: LbId, id: u16, to: SocketAddr, port_bits: u8, keep_lb_h
     Rule::Member { lb, ip: version(to.ip()), id, member: Member::Forward(forward) }
 }
 
-/// An IP packet with UDP, checksums in full.
+/// An IP packet with a UDP datagram. All its checksums are computed.
 #[derive(Clone, Debug)]
 pub(crate) struct Udp {
     pub(crate) from: SocketAddr,
@@ -95,7 +95,7 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.chunks(2).map(word).sum()
 }
 
-/// A number that is congruent to a one's complement sum, as a checksum: 0 to 0xfffe.
+/// Returns the checksum for a one's complement sum: a number of 0 to 0xfffe.
 fn complement(sum: u64) -> u16 {
     0xffff - if sum == 0 { 0 } else { (sum - 1) % 0xffff + 1 } as u16
 }
@@ -104,7 +104,7 @@ pub(crate) fn udp_at(packet: &[u8]) -> usize {
     if packet[0] >> 4 == 4 { usize::from(packet[0] & 15) * 4 } else { 40 }
 }
 
-/// Both checksums anew; a UDP checksum of 0 stays.
+/// Computes both checksums; a UDP checksum of 0 stays.
 pub(crate) fn fill_checksums(packet: &mut [u8]) {
     let udp = udp_at(packet);
     let addresses = if packet[0] >> 4 == 4 {
@@ -131,7 +131,7 @@ pub(crate) fn checksums_hold(packet: &[u8]) -> bool {
     anew == packet
 }
 
-/// Where the model sends what a load balancer gets.
+/// Returns where the model sends a packet of a load balancer.
 pub(crate) fn model_route(
     rules: &[Rule],
     lb: LbId,
@@ -190,7 +190,7 @@ fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
-/// What the model makes of a packet.
+/// Returns the packet that the model makes of a packet.
 pub(crate) fn model_forward(rules: &[Rule], packet: &[u8]) -> Result<(Vec<u8>, Route), DropCause> {
     let (from, to) = addresses(packet).ok_or(DropCause::NotIp)?;
     let lb = rules.iter().find_map(|rule| match *rule {
@@ -240,7 +240,7 @@ pub(crate) fn model_forward(rules: &[Rule], packet: &[u8]) -> Result<(Vec<u8>, R
     Ok((sent, route))
 }
 
-/// Ticks that rules and packets are around.
+/// The tick near which the ticks of rules and packets are.
 const TICK: u64 = 0x0006_60c4_50dc_cce5;
 
 fn random_prefix(random: &mut Random) -> TickPrefix {
@@ -250,7 +250,7 @@ fn random_prefix(random: &mut Random) -> TickPrefix {
         _ => random.range(44..=63) as u8,
     };
     let near = random.pick(&[TICK, TICK, TICK, TICK, 0, u64::MAX]) ^ random.below(1 << 18);
-    // Prefixes often begin or end together.
+    // Prefixes should often begin or end together.
     let near = random.pick(&[near, near | 0xffff, near & !0xffff]);
     let free = 64 - u32::from(length);
     let value = near.checked_shr(free).map_or(0, |bits| bits << free);
@@ -280,7 +280,7 @@ fn random_ip(random: &mut Random) -> IpVersion {
 fn random_mac(random: &mut Random) -> [u8; 6] {
     let mut mac = [0; 6];
     random.fill(&mut mac);
-    // The address is not that of a group.
+    // The address must not be a group address.
     mac[0] &= !1;
     mac
 }
@@ -300,7 +300,7 @@ fn random_member(random: &mut Random, ip: IpVersion) -> Member {
     }
 }
 
-/// Rules with gaps in every table, and packets' addresses: sources are hosts 1 to 5, load balancers hosts 50 to 54.
+/// Random rules with gaps in every table. Sources are hosts 1 to 5, load balancers hosts 50 to 54.
 pub(crate) fn random_rules(random: &mut Random) -> Rules {
     let mut rules = Rules::default();
     let mut put = |rule| rules.insert(rule, true).unwrap();
@@ -341,7 +341,7 @@ pub(crate) fn random_rules(random: &mut Random) -> Rules {
     rules
 }
 
-/// Stages random rules of one load balancer from a random tick on, if the balancer permits it. They are added to `all` then.
+/// Stages random rules of one load balancer from a random tick on. If the balancer permits it, they are added to `all`.
 pub(crate) fn stage_random(random: &mut Random, balancer: &mut Balancer, all: &mut Vec<Rule>) {
     let (of, new) = (lb(random.below(3) as u8), random_rules(random));
     let from = random_tick(random, all);
@@ -356,7 +356,7 @@ pub(crate) fn random_header(random: &mut Random, rules: &[Rule]) -> LbHeader {
     LbHeader { select, protocol: random.pick(&[1, 1, 0, 255]), tick: random_tick(random, rules) }
 }
 
-/// A packet that is mostly fine.
+/// A random packet that is mostly valid.
 pub(crate) fn random_packet(random: &mut Random, rules: &[Rule]) -> Vec<u8> {
     let ip = random_ip(random);
     let mut payload = random_header(random, rules).encode().to_vec();
@@ -374,7 +374,7 @@ pub(crate) fn random_packet(random: &mut Random, rules: &[Rule]) -> Vec<u8> {
     udp.bytes()
 }
 
-/// Cuts off the end of a packet, so that `left` bytes of the UDP payload are left. The lengths say so.
+/// Shortens a packet to `left` bytes of UDP payload, and its length fields with it.
 fn shorten(packet: &mut Vec<u8>, left: usize) {
     let udp = udp_at(packet);
     packet.truncate(udp + 8 + left);
@@ -392,7 +392,7 @@ fn shorten(packet: &mut Vec<u8>, left: usize) {
 /// Damages some packets: pads them, cuts them off, shortens them, or flips bits of their headers. Returns whether it did.
 pub(crate) fn damage(random: &mut Random, packet: &mut Vec<u8>) -> bool {
     match random.below(12) {
-        // The end of a long padding comes after the packet itself has left.
+        // The end of such a long padding arrives after the packet itself was sent on.
         0 if random.chance(50_000) => packet.extend(vec![0; 5000]),
         0 => packet.extend(vec![0; random.range(1..=80) as usize]),
         1 => packet.truncate(random.range(1..=packet.len() as u64) as usize),
