@@ -9,7 +9,7 @@
 //!                                                        └── answers ◄──┘
 //! ```
 //!
-//! The caller gives it requests, syncs and answers, calls [`Control::poll`] after each and when
+//! The caller gives `Control` requests, syncs and answers, calls [`Control::poll`] after each and when
 //! [`Control::next_wakeup`] says so, and does what [`Control::poll`] returns. Replies wait until the store has the
 //! records that were returned before them. Calls of data planes do not wait, because what they change follows from
 //! sessions whose workers have their reply already.

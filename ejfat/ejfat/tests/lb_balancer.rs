@@ -275,7 +275,7 @@ fn thousand(first: u16) -> Tables {
     Tables::new(&all)
 }
 
-/// The places of forgotten members are taken by others.
+/// New members take the places of forgotten ones.
 #[test]
 fn members_that_come_and_go_take_no_more_memory_and_count_from_nothing() {
     let mut balancer = Balancer::new(&thousand(0), 1);

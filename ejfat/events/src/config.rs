@@ -19,7 +19,7 @@ pub const DEFAULT_PORT: u16 = naa_host::DEFAULT_PORT;
 pub enum Source {
     /// A bridge that is reached by RDMA.
     Remote(SocketAddr),
-    /// A bridge on this host, with the path of its socket.
+    /// A bridge on this machine, with the path of its socket.
     Local(PathBuf),
 }
 
@@ -69,7 +69,7 @@ pub struct Config {
     /// to read it. A bridge that does not know this option refuses ([`Refusal::Version`](crate::Refusal)).
     pub again: bool,
     /// Settings of the connection: how to wait, and how soon a dead bridge is noticed. The time limit of setting it up
-    /// and the wait mode also apply to a bridge on the same host.
+    /// and the wait mode also apply to a bridge on the same machine.
     pub session: SessionConfig,
     /// The local address to use. `None`: the address in `NAA_LOCAL_IP`, or else the source address of the route to the
     /// bridge.

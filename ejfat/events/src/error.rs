@@ -16,7 +16,7 @@ pub enum Error {
     /// There is no connection, or it was lost. The error names the bridge.
     #[error(transparent)]
     Session(#[from] naa_host::Error),
-    /// An error with a bridge on this host.
+    /// An error with a bridge on this machine.
     #[error("{bridge}: {what}: {source}; {remedy}")]
     Local { bridge: String, what: &'static str, source: io::Error, remedy: &'static str },
     #[error("the bridge {bridge} refused the subscription: {why}")]
@@ -26,7 +26,7 @@ pub enum Error {
     /// It ended the subscription, which no other event can be trusted of.
     #[error("the bridge {bridge} breaks the protocol: {why}; see its version and its log")]
     Protocol { bridge: String, why: ReaderError },
-    /// Files of a bridge on this host.
+    /// Files of a bridge on this machine.
     #[error("the bridge {bridge} breaks the protocol: {why}; see its version and its log")]
     Files { bridge: String, why: String },
     /// The bridge was lost and not found again in time.

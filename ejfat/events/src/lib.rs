@@ -1,4 +1,4 @@
-//! A worker that takes events from a bridge: the bridge puts each into the worker's ring, by RDMA or, on one host, in
+//! A worker that takes events from a bridge: the bridge puts each into the worker's ring, by RDMA or, on one machine, in
 //! memory that both map.
 //!
 //! ```no_run

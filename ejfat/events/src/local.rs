@@ -1,4 +1,4 @@
-//! Events of a bridge on this host, in memory that both map. `ejfat::ring::shared` says what passes.
+//! Events of a bridge on this machine, in memory that both map. `ejfat::ring::shared` says what passes.
 
 use std::{
     io::{self, IoSliceMut},

@@ -47,7 +47,7 @@ pub struct Worker {
     stats: Stats,
     held: Arc<AtomicU64>,
     bell: Arc<Bell>,
-    /// It exists once a program asked for it.
+    /// The file descriptor for programs that poll, made when the program first asks for it.
     descriptor: Option<Both>,
 }
 

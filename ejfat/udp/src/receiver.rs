@@ -42,8 +42,8 @@ pub struct ReceiverConfig {
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     pub name: Name,
-    /// The address from which the event's last segment came, if it is known. If the segment came through a load balancer,
-    /// it is the load balancer's address.
+    /// The address from which the event's last segment came, if it is known. If the segment came through a load
+    /// balancer, it is the load balancer's address.
     pub from: Option<IpAddr>,
     pub bytes: &'a [u8],
 }

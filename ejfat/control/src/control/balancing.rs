@@ -247,8 +247,8 @@ impl Balancing {
     ) -> Vec<(u64, u64)> {
         let ahead = self.around(now, tick, margins);
         let stands_still = self.routed.is_none_or(|(_, rose)| now >= rose + STANDS_STILL);
-        // Epochs begin anew only while all senders are silent, so that forged syncs have no effect as long as a sender
-        // is active.
+        // Epochs do not begin anew while a proven sender is active at the highest tick, so forged syncs alone have no
+        // effect.
         let is_alone =
             self.senders.proven(now).all(|of| of.tick < self.publisher.highest || of.age >= STANDS_STILL);
         if tick < self.publisher.highest && stands_still && is_alone && !self.is_anew {

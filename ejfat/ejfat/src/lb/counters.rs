@@ -21,7 +21,7 @@ impl Traffic {
     }
 }
 
-/// Packets dropped, by cause.
+/// The number of dropped packets, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops([u64; DropCause::ALL.len()]);
 

@@ -15,13 +15,13 @@ use super::{Balancer, BeyondHorizon, Drops, Image, ImageError, LbCounters, LbId,
 
 /// A data plane that decides by images of tables, as hardware does.
 pub trait Engine: std::fmt::Debug + Send {
-    /// Puts an image in the place of the one that is in use, between two packets.
+    /// Replaces the image that is in use by another one, between two packets.
     ///
     /// A guard is the first tick of a load balancer whose packets the two images may treat differently. The engine refuses the image if
     /// it has forwarded that tick or a higher one since [`Engine::take`], because events could be split.
     ///
     /// # Errors
-    /// [`EngineError::Late`] if it refuses the image. The image before stays in use.
+    /// [`EngineError::Late`] if the engine refuses the image. The previous image stays in use.
     fn load(&mut self, image: Image, guards: &BTreeMap<LbId, u64>) -> Result<(), EngineError>;
 
     /// Sets a load balancer's horizon. Forwarded packets with higher ticks are counted in [`Counted::beyond`].
@@ -35,7 +35,7 @@ pub trait Engine: std::fmt::Debug + Send {
     fn take(&mut self) -> Counted;
 }
 
-/// Why an engine does not use new tables.
+/// The reason why an engine does not use new tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
     #[error(transparent)]

@@ -214,7 +214,7 @@ impl Balancer {
     /// Compiles all sets of all load balancers into one image.
     ///
     /// # Errors
-    /// If they do not fit into an image.
+    /// If the tables do not fit into an image.
     pub fn image(&self) -> Result<Image, ImageError> {
         let mut builder = Builder::default();
         let destinations: Vec<_> =

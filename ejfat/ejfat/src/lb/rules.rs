@@ -16,9 +16,9 @@ pub struct Rules {
     pub(super) sources_v4: BTreeMap<(LbId, IpAddr), ()>,
     pub(super) sources_v6: BTreeMap<(LbId, IpAddr), ()>,
     pub(super) epochs: BTreeMap<(LbId, TickPrefix), Epoch>,
-    /// By load balancer, epoch and slot.
+    /// The member of each calendar slot, by load balancer, epoch and slot.
     pub(super) calendar: BTreeMap<(LbId, u32, u16), u16>,
-    /// By load balancer, whether it is for IPv6, and id.
+    /// The members, by load balancer, IP version (true: IPv6) and id.
     pub(super) members: BTreeMap<(LbId, bool, u16), Member>,
 }
 

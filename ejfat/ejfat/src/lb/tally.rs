@@ -11,7 +11,7 @@ use foldhash::quality::FixedState;
 use super::{DropCause, Drops, LbCounters, LbId, LbTables, Table, Traffic};
 use crate::{Time, wire::LbHeader};
 
-/// For each member of some tables, the place of its counters in [`Tally`].
+/// For each member of some tables, the place of its counters in `Tally::traffic`.
 pub(super) type Places = Vec<u32>;
 
 /// The place of a member that no rule describes. Nothing is sent to such a member.

@@ -16,7 +16,7 @@ const RECENT: usize = 4;
 pub(super) struct Chain {
     slot: u32,
     first: u32,
-    /// The blocks used last, each as its number in the event and its place in [`Chunks`].
+    /// The blocks used last, each as its number in the event and its place in `Chunks::chunks`.
     recent: [(u32, u32); RECENT],
 }
 

@@ -19,7 +19,7 @@ pub(super) fn decode(text: &str) -> Result<String, UriError> {
     String::from_utf8(out).map_err(|_| wrong())
 }
 
-/// Encodes all bytes but those that separate nothing in our URIs.
+/// Percent-encodes all bytes except letters, digits and `-._~`.
 pub(super) fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! A bridge model and its worker on one host, with shared memory.
+//! A bridge model and its worker on one machine, with shared memory.
 
 use std::{
     io::IoSlice,
