@@ -1,5 +1,5 @@
-//! A worker that takes events from a bridge: the bridge puts each into the worker's ring, by RDMA or, on one machine, in
-//! memory that both map.
+//! A worker that takes events from a bridge. The bridge puts each event into the worker's ring, by RDMA or, on one
+//! machine, in memory that both map.
 //!
 //! ```no_run
 //! use naa_events::{Config, Worker};
